@@ -274,6 +274,9 @@ def _http(request: HttpRequest, exc: HttpError) -> HttpResponse:
     return error(exc.status_code, "malformed" if exc.status_code == 400 else "error", str(exc))
 
 
+_WITHOUT_STORE = " Until it answers, only archived runs and large results cannot be read."
+
+
 # The engine runs statements without Django, so psycopg's own errors arrive here too.
 @api.exception_handler(OperationalError)
 @api.exception_handler(InterfaceError)
@@ -282,10 +285,9 @@ def _http(request: HttpRequest, exc: HttpError) -> HttpResponse:
 @api.exception_handler(ObjectStoreDown)
 def unavailable(request: HttpRequest, exc: Exception) -> HttpResponse:
     """Answer 503 while Postgres or the object store is unreachable."""
-    detail = f"The {missing_part(exc)} cannot be reached. Try again."
-    if isinstance(exc, ObjectStoreDown):
-        detail += " Until it answers, only archived runs and large results cannot be read."
-    response = error(503, "unavailable", detail)
+    part = missing_part(exc)
+    limits = _WITHOUT_STORE if isinstance(exc, ObjectStoreDown) else ""
+    response = error(503, "unavailable", f"The {part} cannot be reached. Try again.{limits}")
     response["Retry-After"] = "5"
     return response
 

@@ -167,6 +167,15 @@ class Catalogue:
         """Say whether `for_each` made this agent."""
         return bool(_definition(agent).get("model") == EACH)
 
+    def argument_schemas(self, tools: Collection[str]) -> tuple[Mapping[str, Any], ...]:
+        """Return the schema of the arguments of each published tool and sub-agent of these names."""
+        found = list[Mapping[str, Any]]()
+        rows = PublishedAgent.objects.values_list("name", "tools", "input_schema")
+        for name, own, inputs in rows:
+            found += [tool["schema"] for tool in own if tool["name"] in tools]
+            found += [inputs] if name in tools else []
+        return tuple(found)
+
     def result_schemas(self, tool: str) -> tuple[Any, ...]:
         """Return the schema of the result of each published tool of this name that declares one."""
         rows = PublishedAgent.objects.values_list("tools", flat=True)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from agents.llm.providers import models_of
 from agents.registry import Source, family
 from agents.sdk.spec import DEPENDS, AgentSpec, ToolSpec
+from agents.sdk.thread_memory import ThreadMemory
 from runtime.core.enums import Risk
 
 ASKED = "a person approves each call"
@@ -26,8 +27,16 @@ def lines(sources: tuple[Source, ...]) -> Iterator[str]:
 def _agent(agent: AgentSpec) -> Iterator[str]:
     yield f"  {agent.name}: {agent.description}"
     yield f"    model {', '.join(models_of(agent)) or 'none'}"
+    if agent.prompt_name:
+        yield f"    prompt {agent.prompt_name}, which people may replace"
     if agent.output is not None:
         yield f"    result {agent.output.__name__}"
+    if agent.answer is not None:
+        yield f"    answer held: {', '.join(_tool(agent, agent.answer))}"
+    if agent.thread_memory is not None:
+        yield f"    remembers {_memory(agent.thread_memory)}"
+    if agent.steps:
+        yield f"    plan {', '.join(agent.steps)}"
     for tool in agent.tools:
         yield f"    tool {tool.name}: {', '.join(_tool(agent, tool))}"
     for child in agent.subagents:
@@ -40,6 +49,10 @@ def _agent(agent: AgentSpec) -> Iterator[str]:
 def _tool(agent: AgentSpec, tool: ToolSpec) -> Iterator[str]:
     yield f"{tool.effect}"
     yield f"risk {DEPENDS if callable(tool.risk) else tool.risk}"
+    if tool.plan:
+        yield "keeps the agent's plan"
+    if tool.held:
+        yield "its text is held until it is released"
     if tool.waits:
         yield f"waits for {'a time' if tool.waits == 'time' else 'an event'}"
     approval = agent.approval_of(tool)
@@ -53,6 +66,12 @@ def _tool(agent: AgentSpec, tool: ToolSpec) -> Iterator[str]:
         yield f"deadline {tool.deadline:g} s"
     if tool.settings.expires_in is not None:
         yield f"{tool.settings.expires_in:g} s to decide"
+
+
+def _memory(memory: ThreadMemory) -> str:
+    if memory.summary:
+        return f"a summary of its thread, of at most {memory.summary} tokens"
+    return f"the last {memory.last} texts of its thread"
 
 
 def _gates(agent: AgentSpec) -> Iterator[str]:

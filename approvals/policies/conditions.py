@@ -6,7 +6,7 @@ from typing import Any
 from runtime.core import expressions
 from runtime.core.expressions import ExpressionError as ConditionError
 
-__all__ = ["FACTS", "ConditionError", "check", "check_new", "holds"]
+__all__ = ["FACTS", "ConditionError", "check", "check_new", "holds", "paths"]
 
 FACTS = ("tool", "agent", "risk", "effect", "requester", "path", "args")
 _LARGE = "args"
@@ -21,6 +21,11 @@ def check(text: str) -> None:
 def check_new(text: str) -> None:
     """Do the same, and raise ConditionError for one that cannot be true or false. A stored one may be older."""
     expressions.check_condition(text, FACTS, _LARGE, _SAMPLES)
+
+
+def paths(text: str) -> list[tuple[str, ...]]:
+    """Return the paths of the arguments that a condition reads."""
+    return expressions.paths(text, _LARGE)
 
 
 def holds(text: str, facts: Mapping[str, Any]) -> bool:

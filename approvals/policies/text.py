@@ -4,8 +4,9 @@ Only plain YAML: no tags, anchors or repeated keys, so that what a person reads 
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import yaml
@@ -52,6 +53,24 @@ class PolicyInvalid(Exception):
 
 def parse(text: str, version: str = "") -> Policy:
     """Read a policy. Raise PolicyInvalid at the first error."""
+    rules, problems = read(text)
+    if problems:
+        raise problems[0]
+    read_rules = tuple(rule for rule in rules if rule is not None)
+    return Policy(version=version or policy.POLICY_VERSION, rules=read_rules)
+
+
+def read(text: str) -> tuple[tuple[Rule | None, ...], list[PolicyInvalid]]:
+    """Return the rules of a text, and the errors of its fields in their order.
+
+    A rule is None if it has an unknown field, or no name. A field with an error has its default.
+    """
+    problems = list[PolicyInvalid]()
+    rules = _attempt(problems, partial(_rules, text, problems), ())
+    return rules, sorted(problems, key=lambda problem: problem.line)
+
+
+def _rules(text: str, problems: list[PolicyInvalid]) -> tuple[Rule | None, ...]:
     if len(text) > MAX_TEXT:
         raise PolicyInvalid(1, "", f"has {len(text)} characters, at most {MAX_TEXT} are allowed")
     root = _composed(text)
@@ -60,9 +79,22 @@ def parse(text: str, version: str = "") -> Policy:
     fields = _Field(node=root, name="").fields(("rules",))
     if "rules" not in fields:
         raise PolicyInvalid(1, "rules", "is required; a policy without rules has rules: []")
-    rules = tuple(_rule(one) for one in fields["rules"].items(MAX_RULES))
-    _check_names(rules, fields["rules"])
-    return Policy(version=version or policy.POLICY_VERSION, rules=rules)
+    rules = tuple(
+        _attempt(problems, partial(_rule, item, problems), None)
+        for item in fields["rules"].items(MAX_RULES)
+    )
+    names = [rule.name for rule in rules if rule is not None and rule.name]
+    _attempt(problems, partial(_check_names, names, fields["rules"]), None)
+    return rules
+
+
+def _attempt(problems: list[PolicyInvalid], act: Callable[[], T], default: T) -> T:
+    """Return the result of `act`; note its error and return the default if it has one."""
+    try:
+        return act()
+    except PolicyInvalid as exc:
+        problems.append(exc)
+        return default
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,31 +199,43 @@ def _composed(text: str) -> Node | None:
         raise PolicyInvalid(1, "", "is nested too deeply") from exc
 
 
-def _rule(of: _Field) -> Rule:
+def _rule(of: _Field, problems: list[PolicyInvalid]) -> Rule:
     top = tuple(dict.fromkeys(name.partition(".")[0] for name in SETTINGS))
     fields = of.fields(("name", *top))
     if "name" not in fields:
         raise of.wrong("must have a name")
+
+    def attempt(act: Callable[[], T], default: T) -> T:
+        return _attempt(problems, act, default)
+
+    def value(name: str, read: Callable[[_Field], T], default: T) -> T:
+        return attempt(partial(_read, fields, name, read, default=default), default)
+
     inner = tuple(name.partition(".")[2] for name in SETTINGS if name.startswith("match."))
-    match = fields["match"].fields(inner) if "match" in fields else {}
-    stages = _stages(fields)
-    on_expiry, answer = _on_expiry(fields, match)
+    readable = len(problems)
+    match = value("match", lambda field: field.fields(inner), dict[str, _Field]())
+    stages = attempt(partial(_stages, fields), ())
+    on_expiry, answer = OnExpiry.DENY, None
+    escalate: tuple[Escalation, ...] = ()
+    if len(problems) == readable:  # both depend on match and stages
+        escalate = attempt(partial(_escalations, fields, stages), escalate)
+        on_expiry, answer = attempt(partial(_on_expiry, fields, match), (on_expiry, answer))
     return Rule(
-        name=fields["name"].text(),
-        tools=_names(match, "tool"),
-        agents=_names(match, "agent"),
-        risks=_risks(match),
-        when=_condition(fields),
-        approval=_read(fields, "approval", _required, default=False),
-        risk=_read(fields, "risk", lambda one: Risk(one.one_of(list(Risk))), default=None),
+        name=value("name", _Field.text, ""),
+        tools=attempt(partial(_names, match, "tool"), frozenset()),
+        agents=attempt(partial(_names, match, "agent"), frozenset()),
+        risks=attempt(partial(_risks, match), frozenset()),
+        when=attempt(partial(_condition, fields), ""),
+        approval=value("approval", _required, default=False),
+        risk=value("risk", lambda field: Risk(field.one_of(list(Risk))), default=None),
         stages=stages,
-        reason=_read(fields, "reason", _required, default=False),
-        expires_after=_read(fields, "expires_after", _seconds, default=None),
-        escalate=_escalations(fields, stages),
+        reason=value("reason", _required, default=False),
+        expires_after=value("expires_after", _seconds, default=None),
+        escalate=escalate,
         on_expiry=on_expiry,
         answer=answer,
-        undo=_read(fields, "undo", lambda one: one.number(0, MAX_UNDO), default=None),
-        reviewer_may_write=_read(fields, "reviewer_may_write", _Field.flag, default=False),
+        undo=value("undo", lambda field: field.number(0, MAX_UNDO), default=None),
+        reviewer_may_write=value("reviewer_may_write", _Field.flag, default=False),
     )
 
 
@@ -305,8 +349,7 @@ def _read(fields: Mapping[str, _Field], name: str, read: Callable[[_Field], T], 
     return read(fields[name]) if name in fields else default
 
 
-def _check_names(rules: Collection[Rule], of: _Field) -> None:
-    names = [rule.name for rule in rules]
+def _check_names(names: Sequence[str], of: _Field) -> None:
     for name in names:
         if names.count(name) > 1:
             raise of.wrong(f"has two rules with the name {name}")

@@ -22,72 +22,83 @@ from approvals.policies import conditions
 from approvals.policies import text as texts
 from approvals.policies.conditions import ConditionError
 from approvals.policies.rules import OnExpiry, Policy, Rule
-from approvals.policy import DECIDING, Group
+from approvals.policy import DECIDING, POLICY_VERSION, Group
 from approvals.policy_versions import acts, in_force
 from approvals.policy_versions.acts import FIRST_NUMBER, Act, PolicyBroken, Version
 from approvals.queries import deciders
 from approvals.requests import results
+from runtime.core.schemas.json_schema import may_have
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 
 ALONE = timedelta(hours=24)
 FIELD = "text"
+ANSWER = "answer"  # the argument of the call by which an agent gives a held answer
 
 # No lock of the table: that needs the right to change its rows, which no process has.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('approvals_policyact', 0))"
 
 
 def check(text: object) -> Policy:
-    """Read a draft. Raise InvalidInput naming `text`, with the line and field of the first error."""
+    """Read a draft. Raise InvalidInput naming `text`, with line and field of the first error; it has the others too."""
     if not isinstance(text, str):
         raise InvalidInput(FIELD, "must be the policy as YAML")
-    try:
-        policy = texts.parse(text)
-    except texts.PolicyInvalid as exc:
-        raise InvalidInput(FIELD, f"has an error in {exc}") from exc
+    rules, problems = texts.read(text)
+    found = [f"has an error in {problem}" for problem in problems]
     known = wiring.catalogue().tools()
-    for number, rule in enumerate(policy.rules, 1):
-        _check_condition(rule, number)
-        if unknown := sorted(rule.tools - known):
-            raise InvalidInput(
-                FIELD, f"names the tool {unknown[0]} in the rule {rule.name}, which no agent has"
-            )
-        if unknown := sorted(rule.agents - set(wiring.catalogue().names())):
-            raise InvalidInput(
-                FIELD,
-                f"names the agent {unknown[0]} in the rule {rule.name}, which was never published",
-            )
-        _check_groups(rule)
-        _check_answer(rule)
-    problem = deciders.impossible(policy, deciders.deciders())
-    if problem is not None:
-        raise InvalidInput(FIELD, f"cannot be met: {problem}")
+    for number, rule in enumerate(rules, 1):
+        found += () if rule is None else _problems(rule, number, known)
+    policy = Policy(version=POLICY_VERSION, rules=tuple(rule for rule in rules if rule is not None))
+    impossible = None if found else deciders.impossible(policy, deciders.deciders())
+    if impossible is not None:
+        found.append(f"cannot be met: {impossible}")
+    if found:
+        first, *others = (InvalidInput(FIELD, problem) for problem in found)
+        raise InvalidInput(FIELD, first.detail, others)
     return policy
 
 
-def _check_condition(rule: Rule, number: int) -> None:
-    """Raise InvalidInput if the condition of the rule can never be one: it would fail at each call."""
+def _problems(rule: Rule, number: int, known: frozenset[str]) -> Iterator[str]:
+    """List what is wrong with a rule for the agents, tools and groups of this installation."""
+    yield from _problems_of_condition(rule, number, known)
+    yield from (
+        f"names the tool {tool} in the rule {rule.name}, which no agent has"
+        for tool in sorted(rule.tools - known)
+    )
+    yield from (
+        f"names the agent {agent} in the rule {rule.name}, which was never published"
+        for agent in sorted(rule.agents - set(wiring.catalogue().names()))
+    )
+    named = {name for stage in rule.stages for name in stage.groups}
+    named |= {name for step in rule.escalate for name in step.groups}
+    yield from (
+        f"names the group {group} in the rule {rule.name}, which does not exist"
+        for group in sorted(named - {*DECIDING, *groups.named()})
+    )
+    yield from _problems_of_answer(rule)
+
+
+def _problems_of_condition(rule: Rule, number: int, known: frozenset[str]) -> Iterator[str]:
+    """Say why the condition of the rule would fail at each call: it is none, or no tool has an argument that it names."""
+    label = f"has an error in rules[{number}].when, of the rule {rule.name}"
     try:
         if rule.when:
             conditions.check_new(rule.when)
     except ConditionError as exc:
-        why = f"has an error in rules[{number}].when, of the rule {rule.name}: {exc}"
-        raise InvalidInput(FIELD, why) from exc
+        yield f"{label}: {exc}"
+        return
+    schemas = wiring.catalogue().argument_schemas(rule.tools or known)
+    for path in conditions.paths(rule.when):
+        # Without match.tool the rule is also about answers, which are calls of their own.
+        is_answer = not rule.tools and path[0] == ANSWER
+        if schemas and not is_answer and not any(may_have(schema, path) for schema in schemas):
+            tools = ", ".join(sorted(rule.tools)) or "any tool"
+            yield f"{label}: names args.{'.'.join(path)}, which is no argument of {tools}"
 
 
-def _check_groups(rule: Rule) -> None:
-    """Raise InvalidInput if the rule names a group that does not exist."""
-    named = {name for stage in rule.stages for name in stage.groups}
-    named |= {name for step in rule.escalate for name in step.groups}
-    if unknown := sorted(named - {*DECIDING, *groups.named()}):
-        raise InvalidInput(
-            FIELD, f"names the group {unknown[0]} in the rule {rule.name}, which does not exist"
-        )
-
-
-def _check_answer(rule: Rule) -> None:
-    """Raise InvalidInput if one of the rule's tools could not return its answer."""
+def _problems_of_answer(rule: Rule) -> Iterator[str]:
+    """Name the rule's tools that could not return its answer."""
     if rule.on_expiry is not OnExpiry.ANSWER:
         return
     for tool in sorted(rule.tools):
@@ -95,10 +106,9 @@ def _check_answer(rule: Rule) -> None:
             try:
                 results.check(rule.answer, schema)
             except InvalidInput as exc:
-                raise InvalidInput(
-                    FIELD,
-                    f"has an answer in the rule {rule.name} that {tool} could not return: {exc.field} {exc.detail}",
-                ) from exc
+                yield (
+                    f"has an answer in the rule {rule.name} that {tool} could not return: {exc.field} {exc.detail}"
+                )
 
 
 def propose(text: object, *, actor: str | None) -> int:

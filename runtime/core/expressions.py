@@ -19,6 +19,8 @@ FUNCTIONS = ("size", "startsWith", "endsWith", "contains", "has", "int", "double
 
 _STRINGS = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"")
 _QUANTIFIER = re.compile(rf"\.\s*(?:{'|'.join(QUANTIFIERS)})\s*\(\s*(\w+)\s*,")
+_NAME = r"\s*\.\s*\w++(?!\s*\()|\s*\[\s*(?:'[^'\n]*'|\"[^\"\n]*\")\s*\]"
+_NAMES = re.compile(r"\w+|'[^'\n]*'|\"[^\"\n]*\"")
 _BUILDERS = re.compile(r"\.\s*(map|filter)\s*\(")
 _OPERATOR = re.compile(r"[^a-zA-Z]*_[^a-zA-Z]*_?|[!@-].*|_")  # as the library names operators
 _REFUSED = ("\\", "//", "'''", '"""', "`")
@@ -57,6 +59,13 @@ def check_condition(
     except ExpressionError:
         if not named:
             raise
+
+
+def paths(text: str, fact: str) -> list[tuple[str, ...]]:
+    """Return the paths of names that an expression reads below a fact, such as `("user", "level")`."""
+    bare = _STRINGS.sub(lambda found: found[0] if _is_index(text, found) else '""', text)
+    found = re.finditer(rf"(?<![\w.]){fact}((?:{_NAME})+)", bare)
+    return [tuple(name.strip("'\"") for name in _NAMES.findall(reading[1])) for reading in found]
 
 
 def value(text: str, facts: Mapping[str, Any], names: tuple[str, ...], large: str) -> Any:
@@ -109,6 +118,10 @@ def _program(text: str, names: tuple[str, ...], large: str) -> Any:
     if others:
         raise ExpressionError(f"calls {others[0]}, but the functions are {', '.join(FUNCTIONS)}")
     return program
+
+
+def _is_index(text: str, string: re.Match[str]) -> bool:
+    return text[: string.start()].rstrip().endswith("[")
 
 
 def _quantified(bare: str, large: str) -> str:

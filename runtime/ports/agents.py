@@ -204,5 +204,8 @@ class AgentCatalogue(Protocol):
     def works_on_items(self, agent: str) -> bool:
         """Say whether code of this agent, as last published, calls a sub-agent for each item of a list."""
 
+    def argument_schemas(self, tools: Collection[str]) -> tuple[Mapping[str, Any], ...]:
+        """Return the schema of the arguments of each published tool and sub-agent of these names."""
+
     def result_schemas(self, tool: str) -> tuple[Any, ...]:
         """Return the schema of the result of each published tool of this name that declares one."""

@@ -119,6 +119,15 @@ waived = act.with_settings(approval=False, deadline=5, expires_in=60)
 """
 
 
+KEEPERS = f"""{HEAD}
+from agents.sdk import last, prompt, summary
+from agents.tools.requester import tell_requester
+
+{AGENT.format("keeper", "keeper", "model=play, answer=True, plan=True, thread_memory=last(5), tools=[tell_requester()]")}
+{AGENT.format("short", "short", "model=play, thread_memory=summary(500), steps=['Look', 'Act']").replace("'Do.'", "prompt('shop/short', 'Do.')")}
+"""
+
+
 def check(*options: str) -> list[str]:
     out = StringIO()
     call_command("agents", "check", *options, stdout=out)
@@ -147,6 +156,25 @@ def test_it_lists_tools_classes_gates_and_settings(module: Path, settings: Setti
     settings.ABEYANCE_MODEL, settings.OPENAI_API_KEY = "anthropic:x", ""
     with pytest.raises(SystemExit, match="OPENAI_API_KEY must be set"):
         check("--brief")
+
+
+def test_it_lists_held_texts_memories_plans_and_prompts(module: Path, settings: Settings) -> None:
+    (module / "keepers.py").write_text(KEEPERS)
+    settings.ABEYANCE_AGENTS = ("keepers",)
+    asked = "a person approves each call"
+    assert check()[1:-1] == [
+        "  keeper: A.",
+        "    model scripted:keepers.play",
+        f"    answer held: read, risk low, its text is held until it is released, {asked}",
+        "    remembers the last 5 texts of its thread",
+        f"    tool tell_requester: read, risk low, its text is held until it is released, {asked}",
+        "    tool plan: read, risk low, keeps the agent's plan",
+        "  short: A.",
+        "    model scripted:keepers.play",
+        "    prompt shop/short, which people may replace",
+        "    remembers a summary of its thread, of at most 500 tokens",
+        "    plan Look, Act",
+    ]
 
 
 MANY = f"""{HEAD}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from approvals.web.parts.arguments import arguments
-from runtime.core.schemas.json_schema import MAX_MESSAGE, problems, write_only
+from runtime.core.schemas.json_schema import MAX_MESSAGE, may_have, problems, write_only
 
 TICKET = {"pattern": "^(HR|IT)-[0-9]+$"}
 DEFINITIONS = {
@@ -169,3 +169,28 @@ def test_what_no_words_describe_is_said_by_the_author(rule: dict[str, Any], said
 def test_an_integer_is_one_of_python(value: object) -> None:
     (only,) = problems({"properties": {"it": {"type": "integer"}}}, {"it": value}, "in")
     assert only.detail == "must be of type integer"
+
+
+NESTED: dict[str, Any] = {
+    "$defs": {"Person": {"type": "object", "properties": {"level": {"type": "integer"}}}},
+    "properties": {
+        "person": {"anyOf": [{"$ref": "#/$defs/Person"}, {"type": "null"}]},
+        "labels": {"type": "object", "properties": {}, "additionalProperties": {"type": "string"}},
+        "either": {"anyOf": [{"$ref": "#/$defs/Person"}, {"type": "string"}]},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "may"),
+    [
+        ("person", True),
+        ("persno", False),
+        ("person.level", True),
+        ("person.levle", False),
+        ("labels.any", True),
+        ("either.any", True),
+    ],
+)
+def test_a_path_is_looked_up_in_the_schema(path: str, may: bool) -> None:
+    assert may_have(NESTED, path.split(".")) is may

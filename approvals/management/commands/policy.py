@@ -10,6 +10,7 @@ from approvals import clock
 from approvals.management import command
 from approvals.policies import text as texts
 from approvals.policy_versions import acts, changes
+from runtime.errors import InvalidInput
 
 
 class Command(command.Command):
@@ -17,7 +18,7 @@ class Command(command.Command):
 
     help = "Say who may decide."
     examples = """\
-  policy check rules.yaml                 names the first error, and saves nothing
+  policy check rules.yaml                 names every error, and saves nothing
   policy import rules.yaml                a new version, which waits for a confirmation
   policy import rules.yaml --confirm      in force at once
   policy confirm 3
@@ -43,8 +44,7 @@ class Command(command.Command):
         number = options.get("number")
         match options["act"]:
             case "check":
-                rules = changes.check(_read(options["file"])).rules
-                self.stdout.write(f"{len(rules)} rules, no errors.")
+                self._check(_read(options["file"]))
             case "import":
                 number = changes.propose(_read(options["file"]), actor=None)
                 if options["confirm"]:
@@ -61,6 +61,16 @@ class Command(command.Command):
                 self.stdout.write(_text(number), ending="")
             case "list":
                 self._list()
+
+    def _check(self, text: str) -> None:
+        try:
+            rules = changes.check(text).rules
+        except InvalidInput as exc:
+            errors = [error.detail for error in (exc, *exc.others)]
+            for number, detail in enumerate(errors, 1):
+                self.stdout.write(f"{number}. The policy {detail}.")
+            raise CommandError(f"{len(errors)} error{'' if len(errors) == 1 else 's'}") from exc
+        self.stdout.write(f"{len(rules)} rules, no errors.")
 
     def _list(self) -> None:
         found, at = acts.versions(), clock.now()

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
@@ -97,6 +97,20 @@ def parts(schema: Any) -> tuple[Part, ...]:
         )
         for name in names
     )
+
+
+def may_have(schema: Mapping[str, Any], path: Sequence[str]) -> bool:
+    """Tell whether a value of this schema may have a value at this path of names. It may where the schema is open."""
+    rule: Any = schema
+    for name in path:
+        rule = _resolved(rule, schema)
+        properties = rule.get("properties")
+        if not isinstance(properties, dict):
+            return True
+        if name not in properties:
+            return bool(rule.get("additionalProperties"))
+        rule = properties[name]
+    return True
 
 
 def brief(value: Any) -> str:

@@ -9,13 +9,14 @@ from approvals.policy_versions import changes, in_force
 from runtime.ports.access import Actor
 from tests.support import seeds
 
+ARGUMENTS = seeds.object_of(username={"type": "string"}, security_level={"type": "integer"})
 TWO = "rules: [{name: Two, quorum: 2}]"
 
 
 def put_in_force(text: str) -> int:
     """Propose and confirm a version, as the command line does."""
     if not PublishedAgent.objects.filter(name="hr_onboarding").exists():
-        seeds.published(input_schema={})
+        seeds.published(input_schema={}, tools=[{**seeds.TOOL, "schema": ARGUMENTS}])
     number = changes.propose(text, actor=None)
     changes.confirm(number, actor=None)
     in_force.forget()

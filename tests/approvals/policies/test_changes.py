@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 
 from approvals import clock
@@ -95,6 +95,14 @@ def test_a_version_that_waited_replaces_none_that_was_confirmed_later(office: No
         ("rules: [{name: A, when: '1'}]", r"rules\[1\].when, of the rule A: its result is neither"),
         ("rules: [{name: A, when: 'size(args)'}]", r"rules\[1\].when, of the rule A"),
         ("rules: [{name: A}, {name: B, when: 'path[0]'}]", r"rules\[2\].when, of the rule B"),
+        (
+            "rules: [{name: A, match: {tool: set_privileges}, when: 'args.levle > 3'}]",
+            r"rules\[1\].when, of the rule A: names args.levle, which is no argument of set_privileges",
+        ),
+        (
+            """rules: [{name: A, when: 'args["amuont"] > 3'}]""",
+            "names args.amuont, which is no argument of any tool",
+        ),
     ],
 )
 def test_a_rule_that_cannot_be_met_is_refused_when_saved(office: None, text: str, why: str) -> None:
@@ -154,6 +162,35 @@ def test_commands_import_export_and_list(office: None, tmp_path: Path) -> None:
         "the default policy",
         "withdrawn",
         "in force",
+    ]
+
+
+WRONG = """\
+rules:
+  - name: A
+    quorum: 0
+    match: {risk: huge}
+    escalate: [{groups: [legal], expires_after: 60}]
+  - name: B
+    quorm: 2
+  - name: C
+    match: {tool: refnud}
+    when: args.levle > 3
+"""
+
+
+def test_the_check_names_every_error_from_one_on(office: None, tmp_path: Path) -> None:
+    """And no error that only follows from another one, such as of a step of stages that cannot be read."""
+    file, out = tmp_path / "rules.yaml", io.StringIO()
+    file.write_text(WRONG, encoding="utf-8")
+    with pytest.raises(CommandError, match="^4 errors$"):
+        call_command("policy", "check", str(file), stdout=out)
+    assert out.getvalue().splitlines() == [
+        "1. The policy has an error in line 3, rules[1].quorum: must be a whole number from 1 to 10.",
+        "2. The policy has an error in line 4, rules[1].match.risk: must be low or medium or high.",
+        "3. The policy has an error in line 7, rules[2].quorm: is unknown; known are name, match, when, approval, risk,"
+        " quorum, groups, people, stages, reason, expires_after, escalate, on_expiry, reviewer_may_write, undo.",
+        "4. The policy names the tool refnud in the rule C, which no agent has.",
     ]
 
 

@@ -197,6 +197,21 @@ def test_an_error_in_the_text_names_its_line_and_field(of: str) -> None:
         text.parse(of)
 
 
+@pytest.mark.parametrize(
+    ("condition", "paths"),
+    [
+        ("args.amount > 3 && has(args.user.name)", ["amount", "user.name"]),
+        ("""args["amount"] > 3 || args . x == 'args.y'""", ["amount", "x"]),
+        ("args.items.exists(i, i.price > 3)", ["items"]),
+        ("args.size() > 1 || args.name.startsWith('args.z')", ["name"]),
+        ("tool == 'args.x'", []),
+        ("tool.args.x == 1 || 'a' in args", []),
+    ],
+)
+def test_a_condition_tells_which_arguments_it_reads(condition: str, paths: list[str]) -> None:
+    assert [".".join(path) for path in conditions.paths(condition)] == paths
+
+
 # Votes against a simple model: the people who voted, in order, each in the first stage that lacks people
 
 PEOPLE = [f"p{n}" for n in range(6)]
