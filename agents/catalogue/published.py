@@ -171,9 +171,9 @@ class Catalogue:
         """Return the schema of the arguments of each published tool and sub-agent of these names."""
         found = list[Mapping[str, Any]]()
         rows = PublishedAgent.objects.values_list("name", "tools", "input_schema")
-        for name, own, inputs in rows:
+        for name, own, schema in rows:
             found += [tool["schema"] for tool in own if tool["name"] in tools]
-            found += [inputs] if name in tools else []
+            found += [schema] if name in tools else []
         return tuple(found)
 
     def result_schemas(self, tool: str) -> tuple[Any, ...]:

@@ -60,7 +60,7 @@ def check(text: object) -> Policy:
 
 
 def _problems(rule: Rule, number: int, known: frozenset[str]) -> Iterator[str]:
-    """List what is wrong with a rule for the agents, tools and groups of this installation."""
+    """List the faults of a rule for the agents, tools and groups of this installation."""
     yield from _problems_of_condition(rule, number, known)
     yield from (
         f"names the tool {tool} in the rule {rule.name}, which no agent has"
@@ -80,7 +80,7 @@ def _problems(rule: Rule, number: int, known: frozenset[str]) -> Iterator[str]:
 
 
 def _problems_of_condition(rule: Rule, number: int, known: frozenset[str]) -> Iterator[str]:
-    """Say why the condition of the rule would fail at each call: it is none, or no tool has an argument that it names."""
+    """Say why the condition would fail at each call: it is none, or no tool has an argument that it names."""
     label = f"has an error in rules[{number}].when, of the rule {rule.name}"
     try:
         if rule.when:

@@ -123,8 +123,10 @@ KEEPERS = f"""{HEAD}
 from agents.sdk import last, prompt, summary
 from agents.tools.requester import tell_requester
 
-{AGENT.format("keeper", "keeper", "model=play, answer=True, plan=True, thread_memory=last(5), tools=[tell_requester()]")}
-{AGENT.format("short", "short", "model=play, thread_memory=summary(500), steps=['Look', 'Act']").replace("'Do.'", "prompt('shop/short', 'Do.')")}
+keeps = {{"answer": True, "plan": True, "thread_memory": last(5), "tools": [tell_requester()]}}
+brief = {{"thread_memory": summary(500), "steps": ["Look", "Act"]}}
+{AGENT.format("keeper", "keeper", "model=play, **keeps")}
+{AGENT.format("short", "short", "model=play, **brief").replace("'Do.'", "prompt('shop/short', 'Do.')")}
 """
 
 

@@ -14,6 +14,7 @@ from approvals.errors import PolicyRefused
 from approvals.models import PolicyAct
 from approvals.policies.judge import Facts
 from approvals.policies.rules import Policy
+from approvals.policies.settings import SETTINGS
 from approvals.policy import Group
 from approvals.policy_versions import acts, changes, in_force
 from approvals.policy_versions.acts import PolicyBroken
@@ -179,17 +180,19 @@ rules:
 """
 
 
+KNOWN = ("name", *dict.fromkeys(name.partition(".")[0] for name in SETTINGS))
+
+
 def test_the_check_names_every_error_from_one_on(office: None, tmp_path: Path) -> None:
     """And no error that only follows from another one, such as of a step of stages that cannot be read."""
     file, out = tmp_path / "rules.yaml", io.StringIO()
     file.write_text(WRONG, encoding="utf-8")
-    with pytest.raises(CommandError, match="^4 errors$"):
+    with pytest.raises(CommandError, match=r"^4 errors$"):
         call_command("policy", "check", str(file), stdout=out)
     assert out.getvalue().splitlines() == [
         "1. The policy has an error in line 3, rules[1].quorum: must be a whole number from 1 to 10.",
         "2. The policy has an error in line 4, rules[1].match.risk: must be low or medium or high.",
-        "3. The policy has an error in line 7, rules[2].quorm: is unknown; known are name, match, when, approval, risk,"
-        " quorum, groups, people, stages, reason, expires_after, escalate, on_expiry, reviewer_may_write, undo.",
+        f"3. The policy has an error in line 7, rules[2].quorm: is unknown; known are {', '.join(KNOWN)}.",
         "4. The policy names the tool refnud in the rule C, which no agent has.",
     ]
 
