@@ -21,6 +21,7 @@ from approvals.accounts.people import create_person
 from approvals.adapter import Approvals
 from approvals.decisions import in_doubt as in_doubt_calls
 from approvals.decisions.decide import decide as record_decision
+from approvals.decisions.refusals import REFUSED
 from approvals.models import AuditEntry, Request
 from approvals.policy import Group
 from approvals.queries.requests import Approval
@@ -280,13 +281,14 @@ def verify_approval(request: Request, **given: Any) -> None:
 
 
 def untouched(request: Request) -> bool:
-    """Tell whether the request, its gate and its run are as they were opened."""
+    """Tell whether the request, its gate and its run are as they were opened; its audit may have refusals."""
     request.refresh_from_db()
+    acts = AuditEntry.objects.filter(run=request.run_id).exclude(act__startswith=REFUSED)
     return (
         (request.status, request.statement) == (Request.Status.PENDING, None)
         and Gate.objects.get(pk=request.gate).state == Gate.State.OPEN
         and not Signal.objects.filter(run=request.run_id).exists()
-        and AuditEntry.objects.filter(run=request.run_id).count() == 1
+        and acts.count() == 1
     )
 
 
