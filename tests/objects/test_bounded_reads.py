@@ -14,12 +14,13 @@ class Hanging:
     """A store that answers reads once it is released, and counts them."""
 
     def __init__(self) -> None:
-        self.released = threading.Event()
+        self.began, self.released = threading.Event(), threading.Event()
         self.reads = 0
         self.problem: Exception | None = None
 
     def get(self, key: str, *, most: int | None = None) -> bytes | None:
         self.reads += 1
+        self.began.set()
         self.released.wait()
         if self.problem is not None:
             raise self.problem
@@ -67,6 +68,23 @@ def test_readers_continue_when_the_store_answers_again(hanging: Hanging) -> None
     now[0] = RETRY_SECONDS
     store = _patient(store)
     assert [store.get("a"), store.get("b")] == [b"a", b"b"]
+
+
+def test_one_reader_alone_tries_a_store_that_hung(hanging: Hanging) -> None:
+    now = [0.0]
+    store = BoundedReads(hanging, seconds=0.01, clock=lambda: now[0])
+    with pytest.raises(ObjectStoreDown):
+        store.get("a")
+    store, now[0] = _patient(store), RETRY_SECONDS
+    hanging.began.clear()
+    reader = threading.Thread(target=store.get, args=("a",))
+    reader.start()
+    hanging.began.wait()
+    with pytest.raises(ObjectStoreDown, match="hangs"):
+        store.get("b")
+    hanging.released.set()
+    reader.join()
+    assert (hanging.reads, store.get("b")) == (2, b"b")
 
 
 def test_no_more_reads_hang_than_there_are_turns(hanging: Hanging) -> None:
