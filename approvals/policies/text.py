@@ -66,7 +66,8 @@ def read(text: str) -> tuple[tuple[Rule | None, ...], list[PolicyInvalid]]:
     A rule is None if it has an unknown field, or no name. A field with an error has its default.
     """
     problems = list[PolicyInvalid]()
-    rules = _attempt(problems, partial(_rules, text, problems), ())
+    no_rules: tuple[Rule | None, ...] = ()
+    rules = _attempt(problems, partial(_rules, text, problems), no_rules)
     return rules, sorted(problems, key=lambda problem: problem.line)
 
 
@@ -214,12 +215,13 @@ def _rule(of: _Field, problems: list[PolicyInvalid]) -> Rule:
     inner = tuple(name.partition(".")[2] for name in SETTINGS if name.startswith("match."))
     readable = len(problems)
     match = value("match", lambda field: field.fields(inner), dict[str, _Field]())
-    stages = attempt(partial(_stages, fields), ())
-    on_expiry, answer = OnExpiry.DENY, None
+    no_stages: tuple[Stage, ...] = ()
+    stages = attempt(partial(_stages, fields), no_stages)
+    ending: tuple[OnExpiry, object] = (OnExpiry.DENY, None)
     escalate: tuple[Escalation, ...] = ()
     if len(problems) == readable:  # both depend on match and stages
         escalate = attempt(partial(_escalations, fields, stages), escalate)
-        on_expiry, answer = attempt(partial(_on_expiry, fields, match), (on_expiry, answer))
+        ending = attempt(partial(_on_expiry, fields, match), ending)
     return Rule(
         name=value("name", _Field.text, ""),
         tools=attempt(partial(_names, match, "tool"), frozenset()),
@@ -232,8 +234,8 @@ def _rule(of: _Field, problems: list[PolicyInvalid]) -> Rule:
         reason=value("reason", _required, default=False),
         expires_after=value("expires_after", _seconds, default=None),
         escalate=escalate,
-        on_expiry=on_expiry,
-        answer=answer,
+        on_expiry=ending[0],
+        answer=ending[1],
         undo=value("undo", lambda field: field.number(0, MAX_UNDO), default=None),
         reviewer_may_write=value("reviewer_may_write", _Field.flag, default=False),
     )

@@ -92,7 +92,7 @@ def test_a_late_decision_is_told_the_deadline(bea: Actor, admin: Actor, written_
     request.refresh_from_db()
     assert request.status == "expired"  # the stored status is the one that the reviewer was told
     seeds.verify_decision(request)
-    assert audit.verify(request.run_id) == 2
+    assert audit.verify(request.run_id) == 3  # with the refusal of the admin
 
 
 EXPIRY = Decision(verdict=Verdict.EXPIRE, by="", reason="x")
