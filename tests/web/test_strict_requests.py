@@ -236,5 +236,5 @@ def test_a_parameter_given_twice_or_in_a_path_is_refused(ada_api: Caller, suspen
     assert field_of(ada_api.get("/runs?limit=1&limit=2")) == (422, "limit")
     assert field_of(ada_api.get(f"{run}?run={suspended}")) == (422, "run")
     for text in ("[]", "nonsense"):
-        assert field_of(ada_api.send(f"{run}/resume", text)) == (422, "body")
+        assert field_of(ada_api.send(f"{run}/export", text)) == (422, "body")
     assert Client().get("/api/v1/runs?surprise=1").status_code == 401  # a stranger hears no more
