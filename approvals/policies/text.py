@@ -1,6 +1,6 @@
 """Reads a policy from YAML. Every error names the line and the field. Pure.
 
-Only plain YAML: no tags, anchors or repeated keys, so that what a person reads is what the policy says.
+Only plain YAML without repeated keys, so that what a person reads is what the policy says.
 """
 
 import json
@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 import yaml
 from yaml.nodes import MappingNode, Node, SequenceNode
 
-from approvals import policy
+from approvals import plain_yaml, policy
+from approvals.plain_yaml import YamlInvalid
 from approvals.policies import conditions
 from approvals.policies.conditions import ConditionError
 from approvals.policies.rules import MAX_QUORUM, Escalation, OnExpiry, Policy, Rule, Stage
@@ -35,7 +36,6 @@ MAX_UNDO = 300  # seconds
 _REQUIRED = "required"
 _STAGE = ("quorum", "groups", "people")
 _STEP = ("expires_after", "groups", "people")
-_SPECIAL = (yaml.AliasToken, yaml.AnchorToken, yaml.TagToken, yaml.DirectiveToken)
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ def read(text: str) -> tuple[tuple[Rule | None, ...], list[PolicyInvalid]]:
 def _rules(text: str, problems: list[PolicyInvalid]) -> tuple[Rule | None, ...]:
     if len(text) > MAX_TEXT:
         raise PolicyInvalid(1, "", f"has {len(text)} characters, at most {MAX_TEXT} are allowed")
-    root = _composed(text)
+    root = _compose(text)
     if root is None:
         raise PolicyInvalid(1, "rules", "is required; a policy without rules has rules: []")
     fields = _Field(node=root, name="").fields(("rules",))
@@ -143,7 +143,7 @@ class _Field:
         try:
             found = yaml.SafeLoader("").construct_document(self.node)
             size = len(json.dumps(found, allow_nan=False))
-        except (yaml.YAMLError, ValueError, TypeError, RecursionError) as exc:
+        except (yaml.YAMLError, ValueError, TypeError) as exc:
             raise self.wrong("must be a JSON value; put quotation marks around dates") from exc
         if size > MAX_ANSWER:
             raise self.wrong(f"has {size} characters as JSON, at most {MAX_ANSWER} are allowed")
@@ -185,19 +185,11 @@ class _Field:
         return str(found)
 
 
-def _composed(text: str) -> Node | None:
+def _compose(text: str) -> Node | None:
     try:
-        for token in yaml.scan(text, Loader=yaml.SafeLoader):
-            if isinstance(token, _SPECIAL):
-                line = token.start_mark.line + 1
-                raise PolicyInvalid(line, "", "tags, anchors and directives are not allowed")
-        return yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as exc:
-        mark = getattr(exc, "problem_mark", None)
-        why = getattr(exc, "problem", None) or "it has a character that is not allowed"
-        raise PolicyInvalid(mark.line + 1 if mark else 1, "", f"is not valid YAML: {why}") from exc
-    except RecursionError as exc:
-        raise PolicyInvalid(1, "", "is nested too deeply") from exc
+        return plain_yaml.compose(text)
+    except YamlInvalid as exc:
+        raise PolicyInvalid(exc.line, "", exc.detail) from exc
 
 
 def _rule(of: _Field, problems: list[PolicyInvalid]) -> Rule:

@@ -9,6 +9,8 @@ from typing import Any
 import yaml
 from yaml.nodes import MappingNode, ScalarNode
 
+from approvals import plain_yaml
+from approvals.plain_yaml import YamlInvalid
 from approvals.prompts.listing import Text
 from runtime.errors import InvalidInput
 
@@ -37,14 +39,9 @@ def read(text: str) -> PromptFile:
     if len(text) > MAX_FILE:
         raise InvalidInput("file", f"has {len(text)} characters, at most {MAX_FILE} are allowed")
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as exc:
-        mark = getattr(exc, "problem_mark", None)
-        why = getattr(exc, "problem", None) or "it has a character that is not allowed"
-        line = mark.line + 1 if mark else 1
-        raise InvalidInput("file", f"is not valid YAML, line {line}: {why}") from exc
-    except RecursionError as exc:
-        raise InvalidInput("file", "is nested too deeply") from exc
+        root = plain_yaml.compose(text)
+    except YamlInvalid as exc:
+        raise InvalidInput("file", f"has an error in {exc}") from exc
     if not isinstance(root, MappingNode):
         raise InvalidInput("file", f"must have the fields {', '.join(FIELDS)}")
     found: dict[str, str] = {}

@@ -186,7 +186,10 @@ WRONG = {
     "rules: &a []\nx: *a": "anchors",
     "rules: !!python/object:os.system {}": "tags",
     "rules: [": "line 1: is not valid YAML",
-    "rules: " + "[" * 3_000: "line 1",
+    # refused before the rest is read, which is not YAML
+    "rules: " + "[" * 65 + "&a !b" * 30: "line 1: is nested deeper than 64",
+    "rules: [{name: A, match: {tool: a}, on_expiry: {answer: " + "[" * 2_000 + "]" * 2_000: "64",
+    "rules: [" + "{}," * 10_000 + "&a": "line 1: has more than 10000 values",
     "x" * (text.MAX_TEXT + 1): "characters",
 }
 
