@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any
 
 from httpx2 import (
+    URL,
     Client,
     ConnectError,
     ConnectTimeout,
@@ -75,6 +76,7 @@ def request(
         timeout=context.remaining(),
         max_redirects=MAX_REDIRECTS,
         trust_env=False,
+        event_hooks={"response": [_refuse_malformed_redirect] if reads else []},
     ) as client:
         try:
             with client.stream(
@@ -133,6 +135,18 @@ class CheckedTransport(HTTPTransport):
             if not (self._private or is_public(address)):
                 raise ToolError(f"url: {host} is at {address}, which is not a public address")
         return addresses[0]
+
+
+def _refuse_malformed_redirect(response: Response) -> None:
+    """Raise ToolError if the Location is not a URL. With backslashes some programs read a path, others a host."""
+    if not response.has_redirect_location:
+        return
+    location = response.headers["Location"]
+    with suppress(InvalidURL):
+        URL(location)
+        if "\\" not in location:
+            return
+    raise ToolError(f"url: {response.url} redirects to {location[:QUOTED]!r}, which is not a URL")
 
 
 def _require_headers(headers: Mapping[str, str]) -> None:

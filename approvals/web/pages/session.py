@@ -37,6 +37,11 @@ class Login(LoginView):
     template_name = "accounts/login.html"
     redirect_authenticated_user = True
 
+    def get_success_url(self) -> str:
+        """Return the page to open after the login: `next` if it is a path of this site, else the start page."""
+        url = super().get_success_url()
+        return url if url.startswith("/") else self.get_default_redirect_url()
+
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         """Log in. If a form was sent without a session before, the next page says that it had no effect."""
         if "unsent" in self.request.GET:

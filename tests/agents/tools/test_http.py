@@ -266,6 +266,14 @@ def test_a_redirect_is_followed_to_allowed_sites_alone(site: Site, other: Site) 
     assert len(other.requests) == 1
 
 
+@pytest.mark.parametrize("location", [r"\\127.0.0.1\y", r"/\127.0.0.1/y", "http://[::1", "/a\tb"])
+def test_a_malformed_redirect_is_refused_by_name(site: Site, location: str) -> None:
+    start = site.says("/start", status=302, Location=location)
+    with pytest.raises(ToolError, match=r"/start redirects to '.+', which is not a URL"):
+        _get(site)(context(), start)
+    assert len(site.requests) == 1
+
+
 @pytest.mark.parametrize(
     ("headers", "why"),
     [

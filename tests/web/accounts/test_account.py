@@ -30,8 +30,14 @@ CHANGE = {"current": PASSWORD, "password": NEW, "again": NEW}
 
 def test_logging_in_never_leads_elsewhere(cast: Cast) -> None:
     form = {"username": "bea", "password": PASSWORD}
-    for asked_for, led_to in (("/runs/", "/runs/"), ("https://elsewhere.example/", "/")):
-        assert Client().post("/login/", {**form, "next": asked_for})["Location"] == led_to
+    assert Client().post("/login/", {**form, "next": "/runs/"})["Location"] == "/runs/"
+    for outside in (
+        "https://elsewhere.example/",
+        "%2f%2felsewhere.example",
+        "runs/",
+        "/\\elsewhere",
+    ):
+        assert Client().post("/login/", {**form, "next": outside})["Location"] == "/"
 
 
 def test_the_login_leads_to_the_page_of_the_form(asked: Request, suspended: UUID) -> None:
