@@ -19,8 +19,8 @@ PLACE = re.compile(r"/api/v1/runs/([0-9a-f-]{36})")
 HEADER = (
     b"abeyance-wait"  # runtime.web.api.runs's, which cannot be imported before Django is set up
 )
+PERSON_HEADER = b"abeyance-person"  # who asks; for this module alone
 ROUND_SECONDS = 5.0  # a live update may be lost
-MAX_WAITING = 200  # requests in one process, each repeated once a round
 OFFLINE_ROUND_SECONDS = 1.0  # while the broker is out of reach
 
 _UNMET = re.compile(rb"unmet; (\d+)s")
@@ -45,21 +45,21 @@ async def answer(
     """Send the first final answer, or the last answer within the time."""
     leaving = asyncio.ensure_future(gone)
     try:
-        with live_server.waiting(run) as changed:
+        with live_server.listen(run) as wait:
             said = await _wait_request(ask)
             ends = asyncio.get_running_loop().time() + _seconds(said)
-            may_wait = live_server.count_waiting() <= MAX_WAITING
-            while may_wait and _seconds(said) and not live_server.is_closing and not leaving.done():
+            may_wait = _seconds(said) > 0 and live_server.may_wait(wait, _person(said))
+            while may_wait and _seconds(said) and not wait.over and not leaving.done():
                 left = ends - asyncio.get_running_loop().time()
                 if left <= 0:
                     break
                 pause = ROUND_SECONDS if live_server.connected.is_set() else OFFLINE_ROUND_SECONDS
-                await _first(changed, leaving, min(left, pause))
-                changed.clear()
+                await _first(wait.changed, leaving, min(left, pause))
+                wait.changed.clear()
                 said = await _wait_request(ask)
         if not leaving.done():
             for message in said:
-                await send(message)
+                await send(_public(message))
     finally:
         leaving.cancel()
 
@@ -85,6 +85,22 @@ async def _wait_request(ask: WaitRequest) -> list[Message]:
 
 def _seconds(said: list[Message]) -> float:
     """Return how many more seconds the request should wait, by the answer's header."""
-    headers = {name.lower(): value for name, value in said[0]["headers"]} if said else {}
-    found = _UNMET.fullmatch(headers.get(HEADER, b""))
+    found = _UNMET.fullmatch(_header(said, HEADER))
     return float(found[1]) if found else 0.0
+
+
+def _person(said: list[Message]) -> str:
+    return _header(said, PERSON_HEADER).decode("latin-1")
+
+
+def _header(said: list[Message], name: bytes) -> bytes:
+    headers = {key.lower(): value for key, value in said[0]["headers"]} if said else {}
+    return bytes(headers.get(name, b""))
+
+
+def _public(message: Message) -> Message:
+    """Return the message without the header that is for this module alone."""
+    if "headers" not in message:
+        return message
+    headers = [pair for pair in message["headers"] if pair[0].lower() != PERSON_HEADER]
+    return {**message, "headers": headers}

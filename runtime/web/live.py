@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import redis.asyncio
@@ -37,6 +37,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 MAX_STREAMS = 1000
+MAX_STREAMS_OF_PERSON = 50  # a new one ends the oldest
+MAX_WAITING = 200  # requests in one process, each repeated once a round
+MAX_WAITING_OF_PERSON = 50  # a new one answers the oldest
 BEAT_SECONDS = 15.0  # between lines of a stream, to notice closed connections
 RIGHTS_SECONDS = 30.0
 PAUSE_SECONDS = 0.5  # a page refreshes at most twice a second
@@ -81,15 +84,34 @@ class Stream:
         self.wake.set()
 
 
+@dataclass(slots=True, eq=False)
+class Wait:
+    """A request that waits for a run. `person` may read it; `over` answers it now."""
+
+    run: UUID
+    person: str = ""
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    over: bool = False
+
+    def end(self) -> None:
+        """Answer the request."""
+        self.over = True
+        self.changed.set()
+
+
+Member = TypeVar("Member", Stream, Wait)
+
+
 class LiveServer:
     """The ASGI application for streams in one web process, with its subscription at the broker."""
 
     def __init__(self) -> None:
-        self._streams: set[Stream] = set()
+        self._streams: dict[Stream, None] = {}  # the oldest first
         self.connected = asyncio.Event()  # set while the subscription works
         self.is_closing = False  # set when the process ends
         self._subscriber: asyncio.Task[None] | None = None
-        self._waiting: dict[UUID, set[asyncio.Event]] = {}
+        self._listening: dict[UUID, set[Wait]] = {}
+        self._waiting: dict[Wait, None] = {}  # those that may wait, the oldest first
         # All streams share one thread and one database connection; requests have their own.
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="live")
 
@@ -103,8 +125,8 @@ class LiveServer:
         if self._subscriber is not None:
             self._subscriber.cancel()
         self._end_all()
-        for run in list(self._waiting):
-            self._wake(run)
+        for wait in list(self._waiting):
+            wait.end()
 
     async def close(self) -> None:
         """Stop, and close the connection to Postgres."""
@@ -114,24 +136,34 @@ class LiveServer:
         await asyncio.wrap_future(self._reader.submit(connections.close_all))
 
     @contextmanager
-    def waiting(self, run: UUID) -> Iterator[asyncio.Event]:
-        """Provide an event that is set when this run changes or the process ends. The waiting request checks rights."""
-        changed = asyncio.Event()
-        self._waiting.setdefault(run, set()).add(changed)
+    def listen(self, run: UUID) -> Iterator[Wait]:
+        """Provide a wait that is told when this run changes or the process ends."""
+        wait = Wait(run=run)
+        self._listening.setdefault(run, set()).add(wait)
         try:
-            yield changed
+            yield wait
         finally:
-            self._waiting[run].discard(changed)
-            if not self._waiting[run]:
-                del self._waiting[run]
+            self._waiting.pop(wait, None)
+            self._listening[run].discard(wait)
+            if not self._listening[run]:
+                del self._listening[run]
+
+    def may_wait(self, wait: Wait, person: str) -> bool:
+        """Count this wait as one of the person, whose oldest is answered if there are too many of them."""
+        wait.person = person
+        _end_oldest(self._waiting, person, MAX_WAITING_OF_PERSON)
+        if self.is_closing or len(self._waiting) >= MAX_WAITING:
+            return False
+        self._waiting[wait] = None
+        return True
 
     def count_waiting(self) -> int:
         """Count the requests that wait for runs."""
-        return sum(map(len, self._waiting.values()))
+        return len(self._waiting)
 
     def _wake(self, run: UUID) -> None:
-        for changed in self._waiting.get(run, ()):
-            changed.set()
+        for wait in self._listening.get(run, ()):
+            wait.changed.set()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Serve the stream to the person of the session; refuse other methods and requests of other sites."""
@@ -143,14 +175,19 @@ class LiveServer:
             await _refuse(send, 403, "This is for pages of this site.")
         elif (person := await self._read(_person_of, session)) is None:
             await _refuse(send, 401, "Log in first.")
-        elif not self.connected.is_set() or len(self._streams) >= MAX_STREAMS:
-            await _refuse(send, 503, "Live updates are unavailable. Try again later.")
-        else:
+        elif self._has_room(person):
             await self._serve(Stream(session=session, person=person), receive, send)
+        else:
+            await _refuse(send, 503, "Live updates are unavailable. Try again later.")
+
+    def _has_room(self, person: str) -> bool:
+        """Tell whether a new stream of the person may open. Ends their oldest if they have too many."""
+        _end_oldest(self._streams, person, MAX_STREAMS_OF_PERSON)
+        return self.connected.is_set() and len(self._streams) < MAX_STREAMS
 
     async def _serve(self, stream: Stream, receive: Receive, send: Send) -> None:
         gone = asyncio.get_running_loop().create_task(_gone(receive, stream))
-        self._streams.add(stream)
+        self._streams[stream] = None
         try:
             with suppress(OSError):  # the tab was closed while a line was sent
                 await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
@@ -158,7 +195,7 @@ class LiveServer:
                 await self._forward(stream, send)
                 await send({"type": "http.response.body", "body": b""})
         finally:
-            self._streams.discard(stream)
+            self._streams.pop(stream, None)
             gone.cancel()
 
     async def _forward(self, stream: Stream, send: Send) -> None:
@@ -234,6 +271,14 @@ class LiveServer:
     async def _read(self, read: Callable[..., Any], *what: Any) -> Any:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._reader, _with_database, read, *what)
+
+
+def _end_oldest(members: dict[Member, None], person: str, limit: int) -> None:
+    """End the oldest of this person, so that there is room for one within the limit."""
+    own = [member for member in members if member.person == person]
+    for oldest in own[: max(0, len(own) - limit + 1)]:
+        members.pop(oldest)  # now: a client that reads nothing delays the end
+        oldest.end()
 
 
 def _with_database(read: Callable[..., Any], *what: Any) -> Any:

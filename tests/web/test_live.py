@@ -18,7 +18,7 @@ from django.test import Client
 from config import longpoll
 from runtime.broker import dispatch
 from runtime.web import live
-from runtime.web.api.runs import WAIT_HEADER
+from runtime.web.api.runs import PERSON_HEADER, WAIT_HEADER
 from runtime.web.live import LiveServer, Message
 from tests.support.api_client import Caller, field_of
 from tests.support.office import Office
@@ -199,6 +199,20 @@ def test_who_gets_no_stream(house: House, bea: Client, monkeypatch: pytest.Monke
     assert house.open(bea).status == 401
 
 
+def test_a_new_stream_ends_the_oldest_of_its_person_and_no_other(
+    house: House, bea: Client, ada: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "MAX_STREAMS", 3)
+    monkeypatch.setattr(live, "MAX_STREAMS_OF_PERSON", 2)
+    other = log_in(User.objects.get(username="bea"))
+    of_ada, *of_bea = (house.open(client) for client in (ada, bea, other))
+    for oldest in of_bea:
+        newest = house.open(bea)
+        oldest.wait(lambda oldest=oldest: oldest.ended)  # type: ignore[misc]
+    assert (newest.status, newest.ended, of_ada.ended) == (200, False, False)
+    assert house.open(ada).status == 503
+
+
 def test_without_a_broker_pages_are_told_to_ask_by_themselves(office: Office, bea: Client) -> None:
     with House() as house:  # no live_broker: no broker at its address
         assert house.open(bea).status == 503
@@ -210,7 +224,7 @@ def test_without_a_broker_pages_are_told_to_ask_by_themselves(office: Office, be
 @pytest.fixture
 def served(
     house: House, suspended: UUID, ada: Client, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[bytes], Tab]]:
+) -> Iterator[Callable[..., Tab]]:
     """Ask for Ada's run, in the web's own application with one thread for Django."""
     from config import asgi, wsgi
 
@@ -220,7 +234,9 @@ def served(
     monkeypatch.setattr(asgi, "_django", django)
     monkeypatch.setattr(asgi, "live_server", house.live_server)
     path = f"/api/v1/runs/{suspended}"
-    yield lambda query: house.ask(asgi.application, ada, path=path, query_string=query)
+    yield lambda query, person=ada: house.ask(
+        asgi.application, person, path=path, query_string=query
+    )
     django.executor.submit(connections.close_all).result(WITHIN)
     django.executor.shutdown()
 
@@ -233,7 +249,7 @@ def _answer(asked: Tab) -> str | None:
 
 
 def test_a_ring_answers_a_request_and_one_that_disconnects_frees_its_place(
-    house: House, served: Callable[[bytes], Tab], office: Office, suspended: UUID
+    house: House, served: Callable[..., Tab], office: Office, suspended: UUID
 ) -> None:
     leaving = served(b"wait=60s")
     house.waits(1)
@@ -249,24 +265,43 @@ def test_a_ring_answers_a_request_and_one_that_disconnects_frees_its_place(
 
 
 def test_a_wait_that_ends_first_gets_the_run_as_it_is(
-    house: House, served: Callable[[bytes], Tab], monkeypatch: pytest.MonkeyPatch
+    house: House, served: Callable[..., Tab], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When its time is over, when the process ends, and at once if too many wait."""
     assert _answer(served(b"wait=1s")) == "unmet; 1s"
-    monkeypatch.setattr(longpoll, "MAX_WAITING", 0)
+    monkeypatch.setattr(live, "MAX_WAITING", 0)
     assert _answer(served(b"wait=60s")) == "unmet; 60s"
-    monkeypatch.setattr(longpoll, "MAX_WAITING", 1)
+    monkeypatch.setattr(live, "MAX_WAITING", 1)
     staying = served(b"wait=60s")
     house.waits(1)
     house.loop.call_soon_threadsafe(house.live_server.close_streams)
     assert _answer(staying) == "unmet; 60s"
 
 
+def test_a_new_wait_answers_the_oldest_of_its_person_and_no_other(
+    house: House,
+    served: Callable[..., Tab],
+    suspended: UUID,
+    bea: Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live, "MAX_WAITING_OF_PERSON", 1)
+    of_bea = served(b"wait=60s", bea)
+    house.waits(1)
+    oldest = served(b"wait=60s")
+    house.waits(2)
+    staying = served(b"wait=60s")
+    assert _answer(oldest) == "unmet; 60s"
+    assert longpoll.PERSON_HEADER not in {name.lower() for name in oldest.headers}
+    assert (of_bea.ended, staying.ended) == (False, False)
+
+
 def test_a_wait_tells_if_it_was_met(office: Office, ada_api: Caller, suspended: UUID) -> None:
     def said(query: str) -> str:
         return str(ada_api.get(f"/runs/{suspended}?{query}")["Abeyance-Wait"])
 
-    assert WAIT_HEADER.lower().encode() == longpoll.HEADER
+    names = [name.lower().encode() for name in (WAIT_HEADER, PERSON_HEADER)]
+    assert names == [longpoll.HEADER, longpoll.PERSON_HEADER]
     assert said("wait=30s&until=suspended") == "met"
     assert said("wait=30s") == said("wait=30s&until=ended") == "unmet; 30s"
     office.approve(suspended)

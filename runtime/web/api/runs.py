@@ -52,6 +52,7 @@ Limit = Annotated[int, Query(ge=1, le=200)]
 
 
 WAIT_HEADER = "Abeyance-Wait"
+PERSON_HEADER = "Abeyance-Person"  # for config.longpoll, which does not send it on
 MAX_WAIT_SECONDS = 60  # proxies close connections that are silent for longer
 
 
@@ -300,6 +301,7 @@ def read_run(
     found = runs.with_archive(readable(run, request.auth))
     if wait is not None:
         response[WAIT_HEADER] = "met" if until.holds(found) else f"unmet; {wait}"
+        response[PERSON_HEADER] = request.auth.person
     return found
 
 
