@@ -5,14 +5,14 @@ permission.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
 from django.db import connection
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse
 from django.shortcuts import render, resolve_url
 from django.urls import Resolver404, resolve
 from django.utils import timezone
@@ -25,6 +25,20 @@ from runtime.web.requests import layout_of
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 UNTIMED = ("/api/", "/healthz", "/readyz")  # they write UTC, or answer without a database
+
+
+def whole_files(
+    answer: Callable[[HttpRequest], HttpResponse],
+) -> Callable[[HttpRequest], HttpResponse]:
+    """Middleware: read a file at once. In pieces, its thread would wait until the client has read most of them."""
+
+    def door(request: HttpRequest) -> HttpResponse:
+        response: Any = answer(request)  # the types of Django exclude a file here
+        if isinstance(response, FileResponse):
+            response.streaming_content = [response.getvalue()]
+        return cast("HttpResponse", response)
+
+    return door
 
 
 def readers_time(

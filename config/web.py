@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 if __name__ == "__main__":
     gc.disable()  # before the imports below, as in manage.py; the last lines enable it
@@ -17,6 +18,9 @@ if __name__ == "__main__":
 from config.asgi import application, live_server
 from runtime.core.documents import codec
 from runtime.upkeep import startup
+
+UNREAD_SECONDS = 20.0
+SEND_BUFFER = 64 * 1024  # of the kernel, which else takes megabytes of unread answers unseen
 
 
 class Server(uvicorn.Server):
@@ -26,6 +30,49 @@ class Server(uvicorn.Server):
         """Close the live streams, then exit."""
         super().handle_exit(sig, frame)
         asyncio.get_running_loop().call_soon_threadsafe(live_server.close_streams)
+
+
+class Protocol(HttpToolsProtocol):
+    """Ends a connection on which no unread byte moves for UNREAD_SECONDS."""
+
+    _watch: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Have every byte that the client does not read counted as unread."""
+        connection: socket.socket = transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        transport.set_write_buffer_limits(high=0)
+        super().connection_made(transport)
+
+    def pause_writing(self) -> None:
+        """Watch the unread bytes."""
+        super().pause_writing()
+        self._watch_unread(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        """Stop watching: all bytes are on their way."""
+        self._stop_watching()
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop watching."""
+        self._stop_watching()
+        super().connection_lost(exc)
+
+    def _watch_unread(self, size: int) -> None:
+        self._watch = self.loop.call_later(UNREAD_SECONDS, self._check_unread, size)
+
+    def _check_unread(self, before: int) -> None:
+        size = self.transport.get_write_buffer_size()
+        if size < before:
+            self._watch_unread(size)
+        else:
+            self.transport.abort()
+
+    def _stop_watching(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -50,7 +97,7 @@ def server(**place: Any) -> Server:
         uvicorn.Config(
             application,
             **place,
-            http="httptools",
+            http=Protocol,
             ws="none",
             log_config=None,
             lifespan="on",

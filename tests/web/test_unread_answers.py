@@ -1,0 +1,106 @@
+"""Clients that read nothing: their answers hold no thread, and their connections end."""
+
+import http.client
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import pytest
+from a2wsgi import WSGIMiddleware
+from django.conf import settings
+from django.core.wsgi import get_wsgi_application
+from django.db import connections
+from uvicorn import Server
+
+from tests.support.api_client import Caller
+from tests.support.people import until
+
+pytestmark = pytest.mark.filterwarnings("ignore:No directory at")  # of static files
+
+READERS = 40
+FILE_BYTES = 1024 * 1024
+SECONDS = 30.0
+
+
+@pytest.fixture
+def server(
+    live_broker: str, transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Server]:
+    """The web, with one thread for Django and one static file."""
+    from config import asgi, web
+
+    (tmp_path / "large.js").write_bytes(b"x" * FILE_BYTES)
+    monkeypatch.setattr(settings, "STATIC_ROOT", tmp_path)
+    application: Any = get_wsgi_application()
+    django: Any = WSGIMiddleware(application, workers=1)
+    monkeypatch.setattr(asgi, "_django", django)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = web.server(fd=listener.fileno())
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        until(lambda: server.started or None, "the server to start")
+        yield server
+        server.should_exit = True
+        thread.join(SECONDS)
+    django.executor.submit(connections.close_all).result(SECONDS)
+    django.executor.shutdown()
+
+
+@pytest.fixture
+def ask_unread(server: Server) -> Iterator[Callable[[str, str], None]]:
+    """Send 20 requests at once, and read no answer."""
+    with ExitStack() as stack:
+
+        def ask(path: str, token: str = "") -> None:
+            client = stack.enter_context(socket.socket())
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            client.connect(_address(server))
+            head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: {token}\r\n\r\n"
+            client.sendall(20 * head.encode())
+
+        yield ask
+
+
+def _address(server: Server) -> tuple[str, int]:
+    host, port = server.servers[0].sockets[0].getsockname()
+    return host, port
+
+
+def _status_of(server: Server, path: str) -> int:
+    other = http.client.HTTPConnection(*_address(server), timeout=SECONDS)
+    try:
+        other.request("GET", path, headers={"Host": "localhost"})
+        return other.getresponse().status
+    finally:
+        other.close()
+
+
+def test_unread_answers_hold_up_nobody(
+    server: Server, ask_unread: Callable[..., None], ada_api: Caller
+) -> None:
+    token = ada_api.client.defaults["HTTP_AUTHORIZATION"]
+    for _ in range(READERS // 2):
+        ask_unread("/static/large.js")
+        ask_unread("/api/v1/openapi.json", token)
+    assert _status_of(server, "/login/") == HTTPStatus.OK
+
+
+def test_a_connection_on_which_nothing_moves_ends(
+    server: Server, ask_unread: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from config import web
+
+    monkeypatch.setattr(web, "UNREAD_SECONDS", 0.05)
+    ask_unread("/static/large.js")
+    until(lambda: server.server_state.total_requests or None, "an answer")
+    until(lambda: not server.server_state.connections or None, "the connections to end")
+
+
+def test_the_document_of_the_api_is_made_once() -> None:
+    from config.api import api
+
+    assert api.get_openapi_schema() is api.get_openapi_schema()
