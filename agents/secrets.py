@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 from agents.errors import NotSealed
-from agents.sdk.sentences import REDACTED
+from agents.masked_output import REDACTED
 from agents.sdk.spec import ToolSpec
 from runtime.keyring import sealing
 
@@ -82,8 +82,9 @@ def redact(tool: ToolSpec, args: Any, text: str) -> str:
 
 def forms(secret: str) -> set[str]:
     """Return the ways in which errors write a secret text: as it is, in JSON, by repr, and in a URL."""
-    quoted = {json.dumps(secret)[1:-1], repr(secret)[1:-1], quote(secret, ""), quote_plus(secret)}
-    return {secret, secret.strip(), *quoted} - {""}
+    in_urls = {quote(secret), quote(secret, ""), quote_plus(secret)}
+    quoted = {json.dumps(secret)[1:-1], repr(secret)[1:-1]}
+    return {secret, secret.strip(), *quoted, *in_urls} - {""}
 
 
 def _is_secret(tool: ToolSpec, name: str) -> bool:

@@ -11,12 +11,13 @@ from django.db import transaction
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
-from agents import previews, secrets
+from agents import masked_output, previews, secrets
 from agents.credentials import cache
 from agents.errors import CredentialMissing, CredentialRefused, NotDone, NotSealed, ToolError
+from agents.masked_output import REDACTED
 from agents.sdk import ToolContext
 from agents.sdk.scripts.conversation_texts import REPEATED
-from agents.sdk.sentences import REDACTED, describe_exception
+from agents.sdk.sentences import describe_exception
 from agents.sdk.spec import ToolSpec
 from runtime.core.digest import require_json
 from runtime.core.documents.lost_results import result_lost
@@ -131,6 +132,7 @@ def _outcome(
     Secret arguments are redacted in every error, credentials also in the result.
     """
     written = {form for one in context.credentials.values() for form in secrets.forms(one)}
+    masked_output.remember(written)
     hidden = sorted(written, key=len, reverse=True)
 
     def told(text: str) -> str:

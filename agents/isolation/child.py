@@ -9,9 +9,12 @@ import json
 import os
 import queue
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from typing import IO, Any
+
+from agents.masked_output import MaskedStream
 
 MARGIN = 5.0  # seconds past the deadline until the kernel ends a call that the worker did not end
 
@@ -19,6 +22,7 @@ MARGIN = 5.0  # seconds past the deadline until the kernel ends a call that the 
 def main() -> None:
     """Make calls until the worker closes the pipe."""
     requests, out = _pipes()
+    sys.stdout, sys.stderr = MaskedStream(sys.stdout), MaskedStream(sys.stderr)
     import django
 
     django.setup()

@@ -17,8 +17,8 @@ from agents import endpoints
 from agents.endpoints import Endpoint, provider_of
 from agents.errors import RegistryError
 from agents.llm.clients.models import client_of, import_for
+from agents.masked_output import REDACTED
 from agents.registry import Registry
-from agents.sdk.sentences import REDACTED
 from agents.sdk.spec import AgentSpec
 from runtime.core.limits import plain
 

@@ -3,13 +3,12 @@
 import json
 from typing import Any
 
+from agents.masked_output import REDACTED
 from agents.sdk.spec import ToolSpec
 from runtime.core.invisible import on_one_line
 from runtime.core.limits import plain
 
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
-
-REDACTED = "••••"  # shown in place of a secret
 
 
 def sentence_of(tool: ToolSpec, args: dict[str, Any]) -> str:

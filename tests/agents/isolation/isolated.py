@@ -1,11 +1,15 @@
 """Tools that run in processes of their own, as an author's module has them."""
 
+import json
+import logging
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+from agents.credentials import Environment
 from agents.sdk import NotDone, ToolContext, ToolError, tool
 from tests.support.specs import spec_of
 
@@ -41,4 +45,19 @@ def end(how: str) -> str:
             raise ValueError("a surprise")
 
 
-isolating = spec_of("isolating", tools=[whoami])
+@tool(isolate=True, effect="read", credentials=[Environment("crm", "CRM_SECRET")])
+def tell(context: ToolContext) -> str:
+    """Print and log a credential in each of its forms."""
+    token = context.credentials["crm"]
+    log = logging.getLogger("crm")
+    log.warning("Bearer %s and %r", token, {token: token})
+    for stream in (sys.stdout, sys.stderr):
+        print("printed", token, json.dumps(token), file=stream, flush=True)
+    try:
+        raise ValueError(f"https://crm.example/?token={quote(token)}")
+    except ValueError:
+        log.exception("refused with %s", token)
+    return "told"
+
+
+isolating = spec_of("isolating", tools=[whoami, tell])

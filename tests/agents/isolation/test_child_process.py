@@ -1,17 +1,23 @@
 """Isolated tools: they run in processes of their own, which the deadline kills with all that they started."""
 
+import logging
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import psutil
 import pytest
+from django.conf import settings
+from django.utils.module_loading import import_string
 
+from agents import masked_output
 from agents.effect_handler import AgentEffects
 from agents.isolation.processes import Child, Children
+from agents.masked_output import REDACTED
 from agents.registry import load
 from agents.sdk.spec import ToolSpec
 from runtime.core.enums import FailureCause
@@ -89,3 +95,44 @@ def _runs(pid: int) -> bool:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
+
+
+def test_what_a_tool_writes_has_no_credential(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CRM_SECRET", "canary'\"/é token")
+    children = Children([isolated.__name__])
+    try:
+        assert call(children, isolated.tell) == ToolResult(value="told")
+    finally:
+        children.close()
+    out, err = capfd.readouterr()
+    assert out == f'printed {REDACTED} "{REDACTED}"\n'
+    assert err.count("printed") == 1
+    assert f"WARNING crm: Bearer {REDACTED} and" in err
+    assert f"ValueError: https://crm.example/?token={REDACTED}" in err
+    assert "canary" not in out + err
+
+
+def test_a_worker_masks_in_its_log_what_a_tool_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Celery logs the prints of a worker."""
+    monkeypatch.setenv("CRM_SECRET", "canary of the worker")
+    lines = StringIO()
+    (line,) = settings.LOGGING["formatters"].values()
+    handler = logging.StreamHandler(lines)
+    handler.setFormatter(import_string(line["class"])(line["format"]))
+    logging.getLogger("crm").addHandler(handler)
+    handle = AgentEffects(load([isolated.__name__]), close_connections=lambda: None)
+    try:
+        assert handle.perform(request_of(isolated.tell)) == ToolResult(value="told")
+    finally:
+        logging.getLogger("crm").removeHandler(handler)
+    assert lines.getvalue().count(REDACTED) >= 5
+    assert "canary" not in lines.getvalue()
+
+
+def test_the_latest_credentials_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masked_output, "MAX_FORMS", 2)
+    for secret in ("first", "second", "second of two", "it"):
+        masked_output.remember([secret])
+    assert masked_output.mask("it first second of two second") == f"it first {REDACTED} {REDACTED}"
