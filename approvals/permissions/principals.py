@@ -44,6 +44,8 @@ class Principal:
     `bonds` names people in whose runs a right to decide does not count; before `cooling_until` it counts in no run.
     `stands_for` holds the rights of the absent people whose deputy the actor is, each without those of the people whose
     deputy they are. `stand_ins` also has those who will be away: it gives no right.
+    `can_be` names the people whose present password came from this person, alone or through an admin whom they made:
+    they could have started or steered a run under these names.
     """
 
     person: str
@@ -53,6 +55,7 @@ class Principal:
     cooling_until: datetime | None = None
     stands_for: tuple["Principal", ...] = ()
     stand_ins: tuple[StandIn, ...] = ()
+    can_be: frozenset[str] = frozenset()
 
     def has(self, scope: str) -> bool:
         """Tell whether the actor has this scope."""
@@ -76,7 +79,8 @@ def credentials_sql(person: str, key: str = "") -> str:
     `person` and `key`, the id of a token, are expressions too. Without `key` no token is read: workers may not read
     tokens. It is NULL for an unknown or disabled person. An assignment counts only if Django's tables also give the
     person its group or password. Of people who named this person their deputy it has all acts, so that an act
-    that is over still ends the one before it, and the assignments.
+    that is over still ends the one before it, and the assignments. The passwords are those that this person gave, and
+    no second admin confirmed. They are not verified, as they only take rights away.
     """
     theirs = _given_sql("away.username", "NULL", "NULL")
     away = f"""(SELECT json_agg(json_build_array(away.username, away.acts, {theirs}))
@@ -104,7 +108,13 @@ def _given_sql(person: str, token: str, away: str) -> str:
                 ELSE a.what IN (SELECT g.name FROM auth_user_groups m JOIN auth_group g ON g.id = m.group_id
                     WHERE m.user_id = u.id)
                 END),
-            'token', {token}, 'away', {away})::text
+            'token', {token}, 'away', {away}, 'passwords', (
+                SELECT json_agg(json_build_array(p.username, p.given_at))
+                FROM approvals_assignment p JOIN auth_user o ON o.id = p.person_id
+                WHERE p.what = 'password' AND p.givers @> jsonb_build_array({person}) AND p.confirmed_at IS NULL
+                    AND p.digest = encode(sha256(convert_to(o.password, 'UTF8')), 'hex')
+                    AND NOT EXISTS (SELECT FROM approvals_assignment l
+                        WHERE l.person_id = p.person_id AND l.what = p.what AND l.seq > p.seq)))::text
         FROM auth_user u WHERE u.username = {person} AND u.is_active)"""
 
 
@@ -153,7 +163,7 @@ def from_rights(
     With `past`, `now` is the time of a past decision. The cooling-off period must have ended by then. The password is
     not checked, because it may have been set since.
     """
-    rows, token, away = _read(found) if found is not None else ((), None, ())
+    rows, token, away, passwords = _read(found) if found is not None else ((), None, (), ())
     scopes = _scopes_of(actor, token, now)
     if found is None or scopes is None:
         return None
@@ -181,6 +191,7 @@ def from_rights(
         cooling_until=max(ends, default=None),
         stands_for=tuple(one.absent for one in stand_ins if one.covers(now)),
         stand_ins=stand_ins,
+        can_be=frozenset(name for name, at in passwords if at <= now),
     )
 
 
@@ -220,7 +231,12 @@ def _with_password(
 @lru_cache(256)
 def _read(
     found: str,
-) -> tuple[tuple[tuple[Assignment, str], ...], tuple[Token, str] | None, tuple["_Away", ...]]:
+) -> tuple[
+    tuple[tuple[Assignment, str], ...],
+    tuple[Token, str] | None,
+    tuple["_Away", ...],
+    tuple[tuple[str, datetime], ...],
+]:
     """Make rows of what HELD found, each with the text of it that is signed.
 
     A row with a value of another type, such as a time that is none, gives no right.
@@ -229,7 +245,10 @@ def _read(
     given = [_row(Assignment, _ASSIGNMENT_NAMES, values) for values in held["given"] or ()]
     token = held["token"] and _row(Token, _TOKEN_NAMES, held["token"])
     away = tuple((person, _acts(acts), held) for person, acts, held in held["away"] or ())
-    return tuple(one for one in given if one is not None), token, away
+    passwords = tuple(
+        (name, datetime.fromisoformat(at)) for name, at in held["passwords"] or () if at is not None
+    )
+    return tuple(one for one in given if one is not None), token, away, passwords
 
 
 def _acts(found: Sequence[Sequence[object]]) -> tuple[tuple[Absence, str], ...]:

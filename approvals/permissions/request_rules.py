@@ -57,7 +57,8 @@ def sees_held(principal: Principal | None, row: Request) -> bool:
     if principal is None:
         return False
     people = {row.requester, *stored_rows.texts(row.origin), *stored_rows.texts(row.excluded)}
-    if principal.person in people or any(bond.binds(people) for bond in principal.bonds):
+    bound = any(bond.binds(people) for bond in principal.bonds)
+    if bound or not people.isdisjoint({principal.person, *principal.can_be}):
         return False
     return row.risk in policy.risks_decided_by(principal.groups)
 
@@ -129,6 +130,12 @@ def denial(
         cooling=principal.cooling_until is not None,
     )
     match code:
+        case None if names := principal.can_be & {row.requester, *people}:
+            return Forbidden(
+                "origin",
+                f"{principal.person} set the password of {', '.join(sorted(names))}, who is in this run's origin, so"
+                " another person must decide.",
+            )
         case None:
             moment = at or timezone.now()
             refused = _not_named(principal, row, moment)
@@ -245,11 +252,16 @@ def _has_vote(person: str) -> Q:
 
 
 def _barred(principal: Principal, **also: str) -> Q:
-    """Build the condition on requests whose origin includes this person, or a giver of their right to decide.
+    """Build the condition on requests in whose origin is this person, a giver of their right, or whom they `can_be`.
 
     `also` is the value of another column, where a requester is compared.
     """
     barred = _comes_from(principal.person, **also)
+    if principal.can_be:
+        names = sorted(principal.can_be)
+        barred |= Q(requester__in=names, **also) | (
+            _EXCLUDES_OTHERS & Q(excluded__has_any_keys=names)
+        )
     for bond in principal.bonds:
         theirs = reduce(or_, (_comes_from(giver, **also) for giver in sorted(bond.givers)))
         barred |= theirs if bond.second is None else theirs & _comes_from(bond.second, **also)

@@ -1,6 +1,8 @@
 """Rights name their giver: in which runs and from when they count, who can confirm them, and signed rows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -12,7 +14,8 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import F
 from pytest_django import Settings
 
-from approvals.accounts import adoption, people, tokens
+from approvals import clock
+from approvals.accounts import adoption, password_links, people, tokens
 from approvals.accounts.password_hasher import Hasher
 from approvals.adapter import Approvals
 from approvals.errors import LastAdmin, NotConfirmable
@@ -214,6 +217,64 @@ def test_a_second_admin_confirms_a_new_password(admin: Actor, bea: Actor, second
     assert refusal(seeds.pending(requester="admin"), bea) is None
     people.set_password("bea", "a fourth horse battery", actor="bea")
     assert refusal(seeds.pending(requester="admin"), bea) is None
+
+
+def _made(by: str | None) -> None:
+    people.create_person(username="paul", password=PASSWORD, groups=[Group.REQUESTERS], actor=by)
+
+
+def _set(by: str | None) -> None:
+    people.set_password("paul", "another horse battery", actor=by)
+
+
+def _link() -> None:
+    token = password_links.create("paul", actor="anne").plain
+    password_links.use(token, "another horse battery")
+
+
+@pytest.mark.parametrize(
+    ("acts", "refused"),
+    [
+        ([partial(_made, None)], False),
+        ([partial(_made, "anne")], True),
+        ([partial(_made, None), partial(_set, "anne")], True),
+        ([partial(_made, None), _link], True),
+        ([partial(_made, "anne"), partial(_set, "paul")], True),  # Anne knew the one before it
+        ([partial(_made, "anne"), partial(_set, "second")], False),
+        (
+            [
+                partial(_made, "anne"),
+                partial(_set, "paul"),
+                partial(confirm, "paul", "password", "second"),
+            ],
+            False,
+        ),
+        ([partial(given, "puppet", Group.ADMINS, by="anne"), partial(_made, "puppet")], True),
+    ],
+)
+def test_who_gave_a_password_that_is_in_use_does_not_decide_in_the_runs_of_its_owner(
+    admin: Actor, second: Actor, acts: Sequence[Callable[[], object]], refused: bool
+) -> None:
+    anne = given("anne", Group.ADMINS, Group.REVIEWERS, by=None)
+    for act in acts:
+        act()
+    snapshot = replace(seeds.snapshot(seeds.run("ada"), requester="ada"), origin=("ada", "paul"))
+    for request in (seeds.pending(requester="paul"), *seeds.opened(snapshot)):
+        assert refusal(request, anne) == ("origin" if refused else None)
+    assert refusal(seeds.pending(requester="ada"), anne) is None
+
+
+def test_a_worker_carries_out_no_approval_of_who_gave_the_password(bea: Actor) -> None:
+    _made(None)
+    request = seeds.pending(requester="paul")
+    seeds.decide(request, bea)
+    row = assignments.password_of(User.objects.get(username="paul"))
+    assert row is not None
+    for given_at, counts in ((clock.now(), True), (row.given_at, False)):
+        row.pk, row.seq, row.givers, row.given_at = None, row.seq + 1, ["bea"], given_at
+        row.save(force_insert=True)
+        with nullcontext() if counts else pytest.raises(ApprovalVoid, match="set the password of"):
+            seeds.verify_approval(request)
 
 
 def test_a_password_set_since_leaves_a_decision_alone(admin: Actor, bea: Actor) -> None:
