@@ -179,7 +179,8 @@ def _check_rights(stored: _Stored, said: Statement, origin: Collection[str]) -> 
         _check_edited_rule(stored.request, said, principal)
     counted = _counted(stored, said)
     for vote in counted:
-        lost = votes_of_people.lost(vote, stored.request, origin)
+        voters = {one.person for one in counted}
+        lost = votes_of_people.lost(vote, stored.request, origin, voters)
         if lost is not None:
             raise ApprovalVoid(f"{vote.person} approved it, but may no longer decide: {lost}")
     return tuple(vote.person for vote in counted)

@@ -85,8 +85,13 @@ def vote(
     return None
 
 
-def lost(cast: Cast, row: Request, origin: Collection[str] = ()) -> str | None:
-    """Say why a vote no longer counts; None if it does. `origin` is as in Approvals.verify_approval."""
+def lost(
+    cast: Cast, row: Request, origin: Collection[str] = (), voters: Collection[str] = ()
+) -> str | None:
+    """Say why a vote does not count; None if it does. `origin` is as in Approvals.verify_approval.
+
+    `voters` are the people whose votes count beside it.
+    """
     person = Actor(person=cast.person)
     principal = principals.from_rights(person, cast.held, cast.at, past=True)
     denial = request_rules.denial_for(principal, row, cast.absent, origin, cast.at)
@@ -99,7 +104,8 @@ def lost(cast: Cast, row: Request, origin: Collection[str] = ()) -> str | None:
     voter = next((one for one in principal.stands_for if one.person == cast.absent), principal)
     if not stage.admits(voter.person, voter.groups):
         return f"{cast.place} is not named in this stage"
-    return None
+    dependent = request_rules.name_dependent(principal, set(voters) - {cast.person})
+    return _one_hand(cast.person, dependent) if dependent else None
 
 
 def is_for_absent(row: Request, principal: Principal | None) -> bool:
@@ -158,6 +164,8 @@ def _place(
     people = {one.person: one.stage for one in counted}
     if actor.person in {*people, *taken}:
         return AlreadyVoted(actor.person, taken.get(actor.person))
+    if dependent := principal and request_rules.name_dependent(principal, {*people, *taken}):
+        return Forbidden("not_eligible", _one_hand(actor.person, dependent))
     stage = tally.current(stages, people)
     assert stage is not None  # the request would be decided
     open_now = stages[stage]
@@ -174,6 +182,13 @@ def _place(
         "not_eligible",
         f"Other people must approve first: stage {stage + 1} of {len(stages)} is open, and"
         f" {actor.person} may vote in a later one.",
+    )
+
+
+def _one_hand(person: str, voters: Collection[str]) -> str:
+    return (
+        f"{person} and {', '.join(sorted(voters))}, who approved it, count as one person: one gave the other the right"
+        " to decide or the password, and no second admin confirmed it."
     )
 
 

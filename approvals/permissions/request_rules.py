@@ -160,6 +160,12 @@ def denial(
             return Forbidden(code, _cooling(principal))
 
 
+def name_dependent(principal: Principal, voters: Collection[str]) -> frozenset[str]:
+    """Name the voters who may be this person under another name: one gave the other the right or the password."""
+    givers = {giver for bond in principal.bonds if bond.binds(voters) for giver in bond.givers}
+    return frozenset(voters) & {*givers, *principal.can_be}
+
+
 def stand_in(
     principal: Principal | None,
     row: Request,

@@ -13,6 +13,7 @@ from approvals.adapter import Approvals
 from approvals.decisions.undo import undo
 from approvals.errors import AlreadyDecided, AlreadyVoted, NotDecided, NotFound, TamperedWith
 from approvals.models import AuditEntry, Request, Vote
+from approvals.permissions import request_rules
 from approvals.policy import Group
 from approvals.queries import deciders
 from approvals.requests import statements, votes
@@ -68,6 +69,36 @@ def test_the_same_person_counts_once_also_with_a_second_token(four: list[Actor])
         with pytest.raises(AlreadyVoted):
             decide(request, again)
     assert Vote.objects.count() == 1
+
+
+@pytest.mark.parametrize("first", ["anne", "bea"])
+def test_one_admin_is_no_quorum_with_a_reviewer_whose_password_they_set(
+    four: list[Actor], settings: Any, first: str
+) -> None:
+    settings.ABEYANCE_COOLING_OFF_SECONDS = 0
+    seeds.person("anne", Group.ADMINS, Group.REVIEWERS)
+    people.set_password("bea", "another horse battery", actor="anne")
+    request = asked()
+    decide(request, Actor(person=first))
+    with pytest.raises(Forbidden, match="count as one person"):
+        decide(request, Actor(person="bea" if first == "anne" else "anne"))
+    decide(request, four[1])
+    seeds.verify_approval(request)
+
+
+def test_the_worker_counts_an_admin_and_their_reviewer_as_one(
+    four: list[Actor], settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.ABEYANCE_COOLING_OFF_SECONDS = 0
+    people.set_groups("eva", [], actor=None)
+    people.set_groups("eva", [Group.REVIEWERS], actor="bea")
+    request = asked()
+    monkeypatch.setattr(request_rules, "name_dependent", lambda *_: frozenset())
+    decide(request, four[0])
+    decide(request, four[3])
+    monkeypatch.undo()
+    with pytest.raises(ApprovalVoid, match="count as one person"):
+        seeds.verify_approval(request)
 
 
 def leave(name: str) -> None:
