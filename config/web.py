@@ -10,7 +10,8 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 if __name__ == "__main__":
     gc.disable()  # before the imports below, as in manage.py; the last lines enable it
@@ -33,9 +34,18 @@ class Server(uvicorn.Server):
 
 
 class Protocol(HttpToolsProtocol):
-    """Ends a connection on which no unread byte moves for UNREAD_SECONDS."""
+    """Ends a connection on which no unread byte moves for UNREAD_SECONDS.
+
+    It also tells the answer under way that the client has gone. uvicorn tells the request that was read last, which may
+    wait for that answer: a live page would stay open.
+    """
 
     _watch: asyncio.TimerHandle | None = None
+    _current: RequestResponseCycle | None = None
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._current = cycle
+        super()._start_asgi_task(cycle, app)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Have every byte that the client does not read counted as unread."""
@@ -55,8 +65,11 @@ class Protocol(HttpToolsProtocol):
         super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop watching."""
+        """Stop watching, and tell the answer under way."""
         self._stop_watching()
+        if self._current is not None and not self._current.response_complete:
+            self._current.disconnected = True
+            self._current.message_event.set()
         super().connection_lost(exc)
 
     def _watch_unread(self, size: int) -> None:

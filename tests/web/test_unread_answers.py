@@ -14,6 +14,7 @@ from a2wsgi import WSGIMiddleware
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 from django.db import connections
+from django.test import Client
 from uvicorn import Server
 
 from tests.support.api_client import Caller
@@ -94,10 +95,31 @@ def test_a_connection_on_which_nothing_moves_ends(
 ) -> None:
     from config import web
 
+    ended = threading.Event()
+    lose = web.Protocol.connection_lost
+
+    def tell(protocol: Any, exc: Exception | None) -> None:
+        lose(protocol, exc)
+        ended.set()
+
     monkeypatch.setattr(web, "UNREAD_SECONDS", 0.05)
+    monkeypatch.setattr(web.Protocol, "connection_lost", tell)
     ask_unread("/static/large.js")
-    until(lambda: server.server_state.total_requests or None, "an answer")
-    until(lambda: not server.server_state.connections or None, "the connections to end")
+    assert ended.wait(SECONDS)
+
+
+def test_a_live_page_ends_with_its_connection_also_before_another_request(
+    server: Server, bea: Client
+) -> None:
+    from config import asgi
+
+    until(lambda: asgi.live_server.connected.is_set() or None, "the subscription")
+    name = settings.SESSION_COOKIE_NAME
+    head = f"HTTP/1.1\r\nHost: localhost\r\nCookie: {name}={bea.cookies[name].value}\r\n\r\n"
+    with socket.create_connection(_address(server), timeout=SECONDS) as client:
+        client.sendall(f"GET /events/ {head}GET /healthz {head}".encode())
+        assert b"200 OK" in client.recv(1024)
+    until(lambda: not server.server_state.tasks or None, "the live page to end")
 
 
 def test_the_document_of_the_api_is_made_once() -> None:
