@@ -118,9 +118,9 @@ def test_a_worker_masks_in_its_log_what_a_tool_writes(monkeypatch: pytest.Monkey
     """Celery logs the prints of a worker."""
     monkeypatch.setenv("CRM_SECRET", "canary of the worker")
     lines = StringIO()
-    (line,) = settings.LOGGING["formatters"].values()
+    formatters: Any = settings.LOGGING["formatters"]
     handler = logging.StreamHandler(lines)
-    handler.setFormatter(import_string(line["class"])(line["format"]))
+    handler.setFormatter(import_string(formatters["line"]["class"])())
     logging.getLogger("crm").addHandler(handler)
     handle = AgentEffects(load([isolated.__name__]), close_connections=lambda: None)
     try:
