@@ -15,6 +15,9 @@ from celery import signals
 from django.conf import settings
 
 from config.broker import queues, transport
+from runtime.store import pool
+
+CONNECTION_SECONDS = 30.0  # how long a thread waits for one of Django's connections
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
@@ -40,8 +43,7 @@ app.conf.update(
     },
     task_default_queue="runs",
     task_create_missing_queues=False,
-    # Resumed runs come before new ones. Runs that may crash their worker have a worker of their own.
-    task_queues={name: {"no_ack": True} for name in ("resumed", "runs", "isolated")},
+    task_queues={name: {"no_ack": True} for name in ("resumed", "runs")},  # in this order
     worker_prefetch_multiplier=1,
     worker_disable_prefetch=True,
     worker_disable_rate_limits=True,
@@ -81,14 +83,32 @@ app.autodiscover_tasks(["runtime"])
 @signals.worker_init.connect
 def _equip(sender: Any, **_: Any) -> None:
     """Check the services, then load and publish the agents, before the worker reads its first message."""
-    from config import wiring
     from config.broker import remote_control  # noqa: F401 - it replaces commands
+
+    queues.set_concurrency(sender.concurrency)
+    equip("worker")
+
+
+def share_connections() -> None:
+    """Let the threads share a pool of Django's connections. Call it before the first one is opened."""
+    chosen = settings.DATABASES["default"]
+    chosen["CONN_MAX_AGE"] = 0
+    chosen["OPTIONS"]["pool"] = {
+        "min_size": 0,
+        "max_size": pool.DJANGOS_OF_A_WORKER,
+        "timeout": CONNECTION_SECONDS,
+        "name": "django",
+    }
+
+
+def equip(process: str) -> None:
+    """Check the services, then load and publish the agents. Raises SystemExit."""
+    from config import wiring
     from runtime.core.documents import codec
     from runtime.upkeep import startup
 
     # The name of this process's connections in pg_stat_activity
-    os.environ.setdefault("PGAPPNAME", f"abeyance worker {os.getpid()}")
-    queues.set_concurrency(sender.concurrency)
+    os.environ.setdefault("PGAPPNAME", f"abeyance {process} {os.getpid()}")
     try:
         startup.require_database()
         startup.require_broker()

@@ -22,6 +22,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from approvals.queries import pending_ages
+from runtime.queries.lists.suspects import suspect_totals
 from runtime.queries.processes import measures, workers
 from runtime.store.measures import cumulative
 
@@ -161,6 +162,15 @@ def _of_runs() -> Iterator[Metric]:
     yield _gauge("runs_due", "Runs that are due and that no worker has.", found.due)
     yield _gauge("runs_overdue", "Runs that have been due for more than a minute.", found.overdue)
     yield _gauge("runs_queued", "Runs that have not begun.", found.queued)
+    suspects = GaugeMetricFamily(
+        "abeyance_runs_suspected",
+        "Runs that lost two workers in a row, which wait to be tried or are being tried.",
+        labels=("state",),
+    )
+    totals = suspect_totals()
+    suspects.add_metric(("waiting",), totals.waiting)
+    suspects.add_metric(("tried",), totals.tried)
+    yield suspects
     yield _gauge(
         "run_queued_age_seconds", "Age of the oldest run that has not begun.", found.queued_age
     )

@@ -9,6 +9,8 @@ CONNECTIONS_OF_A_WORKER = 10  # four of the engine's pool, five of Django's, and
 # A web process has up to 13, a busy sweeper about 34; the rest is for commands, and operators with psql.
 CONNECTIONS_OF_OTHERS = 64
 
+ISOLATED_PROCESSES = 4  # that try suspected runs at once
+
 # Seconds that a worker may need besides draining: to start its shutdown, release its runs and close.
 WORKER_MARGIN = 6.0
 
@@ -59,16 +61,16 @@ def table(
         ),
         Process(
             name="isolated",
-            does="tries runs that may kill their worker, one at a time",
-            command=_worker(1, "isolated"),
+            does="tries runs that may kill their worker, in processes of their own",
+            command=_worker(ISOLATED_PROCESSES, "isolated"),
             stop_timeout=drain + WORKER_MARGIN,
         ),
     )
 
 
 def connections(workers: int) -> int:
-    """Return how many connections Postgres needs for this table with so many workers and the isolated one."""
-    return CONNECTIONS_OF_OTHERS + (workers + 1) * CONNECTIONS_OF_A_WORKER
+    """Return how many connections Postgres needs for this table with so many workers and the isolated ones."""
+    return CONNECTIONS_OF_OTHERS + (workers + ISOLATED_PROCESSES) * CONNECTIONS_OF_A_WORKER
 
 
 def _web(bind: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""`python -m config.worker`: one worker process.
+"""`python -m config.worker`: one worker process. With the queue `isolated`, it tries suspected runs: `config.isolated`.
 
 It runs Celery's own worker. Celery's command line would first import an interactive shell, which takes 8 MB of each
 process.
@@ -17,13 +17,8 @@ from collections.abc import Sequence
 if __name__ == "__main__":
     gc.disable()  # before the imports below; config.celery enables it
 
-from django.conf import settings
-
-from config.celery import app
+from config.celery import app, share_connections
 from runtime.broker import dispatch
-from runtime.store import pool
-
-CONNECTION_SECONDS = 30.0  # how long a thread waits for one
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -41,13 +36,16 @@ def main(arguments: Sequence[str]) -> int:
         help="how many runs at once, most of which wait (default: %(default)s)",
     )
     chosen = parser.parse_args(arguments)
-    _share_connections()
     queues = chosen.queues.split(",")
-    name = dispatch.ISOLATED if queues == [dispatch.ISOLATED] else "worker"
+    if queues == ["isolated"]:
+        from config import isolated
+
+        return isolated.supervise(chosen.concurrency)
+    share_connections()
     if dispatch.RESUMED in queues:
         queues.append(_own_queue())
     worker = app.Worker(
-        hostname=f"{name}-{os.getpid()}@{socket.gethostname()}",
+        hostname=f"worker-{os.getpid()}@{socket.gethostname()}",
         pool="threads",
         concurrency=chosen.concurrency,
         queues=queues,
@@ -68,18 +66,6 @@ def _own_queue() -> str:
     name = dispatch.open_own_queue()
     app.conf.task_queues = {**app.conf.task_queues, name: {"no_ack": True, "no_declare": True}}
     return name
-
-
-def _share_connections() -> None:
-    """Let the threads share a pool of Django's connections. Call it before the first one is opened."""
-    chosen = settings.DATABASES["default"]
-    chosen["CONN_MAX_AGE"] = 0
-    chosen["OPTIONS"]["pool"] = {
-        "min_size": 0,
-        "max_size": pool.DJANGOS_OF_A_WORKER,
-        "timeout": CONNECTION_SECONDS,
-        "name": "django",
-    }
 
 
 if __name__ == "__main__":

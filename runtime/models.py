@@ -50,8 +50,8 @@ class Run(models.Model):
     legal_hold = models.JSONField(null=True)  # by, at and reason, while nothing may be erased
     worker = models.UUIDField(null=True)  # the process that claimed it last
     losses = models.IntegerField(db_default=0)  # leases lost in a row without progress
-    lost_at = models.BigIntegerField(null=True)  # the position of the last one
-    isolated = models.BooleanField(db_default=False)  # a process without other runs advances it
+    lost_at = models.BigIntegerField(null=True)  # of the release before
+    isolated = models.BooleanField(db_default=False)  # suspected: a process for such runs tries it
     pushed = models.BooleanField(
         db_default=False
     )  # the sweeper sent a hint since the last progress
@@ -65,6 +65,9 @@ class Run(models.Model):
         indexes = [
             models.Index(
                 fields=["due_at"], name="run_due", condition=models.Q(due_at__isnull=False)
+            ),
+            models.Index(
+                fields=["due_at", "id"], name="run_suspected", condition=models.Q(isolated=True)
             ),
             models.Index(fields=["requester", "-id"], name="run_requester"),
             models.Index(
@@ -367,7 +370,7 @@ class Worker(models.Model):
     started_at = models.DateTimeField(db_default=Now())
     beat_at = models.DateTimeField(db_default=Now())
     lease_until = models.DateTimeField(null=True)  # null for a worker of the release before
-    isolated = models.BooleanField(db_default=False)  # advances suspected runs, one at a time
+    isolated = models.BooleanField(db_default=False)  # tries suspected runs
     hung = models.BooleanField(db_default=False)  # its tools hang; it ends and must be replaced
     measures = models.JSONField(db_default={})  # its counts since it started
 

@@ -6,11 +6,11 @@ import signal
 from functools import cache
 from uuid import UUID
 
-from celery import current_app, shared_task
+from celery import shared_task
 from django.conf import settings
 
 from runtime.broker import dispatch
-from runtime.broker.dispatch import ADVANCE, ISOLATED, REPLAY_RUN, TRY_PROMPT
+from runtime.broker.dispatch import ADVANCE, REPLAY_RUN, TRY_PROMPT
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import Heartbeat
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 def advance_run(run: object = None, *_: object, **__: object) -> None:
     """Advance the run as far as possible. A hint for a run that is not due, or for no run, has no effect."""
     if (named := _named(run)) is not None:
-        advance(named, worker_context(), isolated=worker_context().heartbeat.isolated)
+        advance(named, worker_context())
 
 
 @shared_task(name=TRY_PROMPT)
@@ -64,14 +64,25 @@ def _named(given: object) -> UUID | None:
 @cache
 def worker_context() -> WorkerContext:
     """Return the context of this worker process. The first call, after fork, starts the heartbeat."""
-    alone = set(current_app.amqp.queues.consume_from) == {ISOLATED}
-    heartbeat = Heartbeat(wiring.effects().fingerprints(), isolated=alone)
-    heartbeat.start()
+    heartbeat = Heartbeat(wiring.effects().fingerprints())
+    context = start_context(heartbeat)
     dispatch.start_listening(lambda: heartbeat.draining.started)
+    return context
+
+
+def start_context(heartbeat: Heartbeat) -> WorkerContext:
+    """Start the heartbeat of a worker process, and return its context."""
+    heartbeat.start()
+
+    def retire() -> None:
+        """End this process as a stop signal would: its supervisor starts another one."""
+        heartbeat.retire(settings.ABEYANCE_DRAIN_SECONDS)
+        os.kill(os.getpid(), signal.SIGTERM)
+
     return WorkerContext(
         handler=wiring.effects(),
         approvals=wiring.approvals(),
-        effect_pool=EffectPool(wiring.effects(), replace=_retire),
+        effect_pool=EffectPool(wiring.effects(), replace=retire),
         heartbeat=heartbeat,
     )
 
@@ -85,12 +96,6 @@ def drain() -> None:
 def is_hung() -> bool:
     """Return whether this worker ends because its tools hang."""
     return bool(worker_context.cache_info().currsize) and worker_context().heartbeat.is_hung
-
-
-def _retire() -> None:
-    """End this process as a stop signal would, so that its supervisor starts another one."""
-    worker_context().heartbeat.retire(settings.ABEYANCE_DRAIN_SECONDS)
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def stop() -> bool:

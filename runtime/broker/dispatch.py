@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 ADVANCE = "runtime.advance"
 TRY_PROMPT = "runtime.try_prompt"
 REPLAY_RUN = "runtime.replay"
-NEW, RESUMED, ISOLATED = QUEUES = "runs", "resumed", "isolated"
+NEW, RESUMED = QUEUES = "runs", "resumed"
 STICKY = "sticky"  # in place of a queue: that of the process that keeps the run, else RESUMED
 TRIAL = "trial"  # in place of a queue: the id is that of a trial of a prompt, which waits like a new run
 REPLAY = "replay"  # as above, of the replay of a run
@@ -144,8 +144,7 @@ _lock = threading.Lock()
 def dispatch(run: UUID, queue_name: str = RESUMED) -> None:
     """Have a worker claim the run soon. Returns at once, never raises.
 
-    Workers prefer RESUMED runs to NEW ones; a worker for suspected runs receives ISOLATED ones. STICKY is for runs that
-    a signal resumes.
+    Workers prefer RESUMED runs to NEW ones. STICKY is for runs that a signal resumes.
     """
     global _thread
     with _lock:

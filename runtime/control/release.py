@@ -32,7 +32,7 @@ def release(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
 
 
 def make_due(connection: Connection, run: UUID, *, actor: Actor, reason: str) -> None:
-    """Verify a quarantined run and make it due, alone in a process if it was isolated. `cancel` uses it too.
+    """Verify a quarantined run and make it due. One that was isolated is tried alone. `cancel` uses it too.
 
     Raise NoSuchRun, NotQuarantined, Tampered, KeyMissing, or NewerSchema.
     """
@@ -47,4 +47,4 @@ def make_due(connection: Connection, run: UUID, *, actor: Actor, reason: str) ->
     wiring.approvals().record_audit(
         run=run, actor=actor, act="readmitted", detail={"reason": reason}
     )
-    notify(run, inbox=True, queue=dispatch.ISOLATED if row.isolated else dispatch.RESUMED)
+    notify(run, inbox=True, queue=dispatch.RESUMED, hint=not row.isolated)

@@ -10,7 +10,7 @@ import psycopg
 from django.db import DataError
 
 from runtime.broker import dispatch
-from runtime.core.continuation import Continuation, Phase
+from runtime.core.continuation import Phase
 from runtime.core.documents.blobs import blob_refs
 from runtime.core.enums import Verdict
 from runtime.core.errors import NewerSchema, NotJson
@@ -30,12 +30,7 @@ from runtime.execution.heartbeat import ClaimedRun
 from runtime.execution.recent_runs import RecentRuns
 from runtime.execution.runner import Runner, RunnerQueue, WorkerContext
 from runtime.ports.effects import EffectHandler
-from runtime.store import (
-    leases,
-    loading,
-    pool,
-    workers,
-)
+from runtime.store import leases, loading, pool
 from runtime.store.leases import Claim
 from runtime.store.loading import StoredRun
 from runtime.store.tables import blobs, signals
@@ -48,8 +43,8 @@ STORE_SECONDS = 10.0  # until a run that could not read the object store is due 
 def advance(run: UUID, context: WorkerContext, *, isolated: bool = False) -> bool:
     """Claim the run and advance it until it is released. False if it cannot be claimed, or if this process drains.
 
-    An `isolated` process advances one run at a time. It claims only runs that may kill their workers, and releases
-    each as soon as it has made progress.
+    An `isolated` process claims only runs that may kill their workers, and releases each as soon as it has made
+    progress.
     """
     if context.heartbeat.draining.started:
         return False
@@ -103,8 +98,6 @@ def _work(
     if _handle_crash_loop(held.claim):
         return
     loaded = _load(held.claim, stored, context.recent)
-    if _handle_crash_loop(held.claim, loaded.now):
-        return
     version_changes = _version_changes(loaded, context.handler)
     now = Runner(context, held, messages, loaded, version_changes).work()
     if not now.ended and context.recent.put(held.claim.run, loaded.rows, loaded.conversations):
@@ -143,24 +136,19 @@ def _give_up(claim: Claim, context: WorkerContext, exc: Exception) -> None:
             _back_off(claim)
 
 
-def _handle_crash_loop(claim: Claim, now: Continuation | None = None) -> bool:
+def _handle_crash_loop(claim: Claim) -> bool:
     """Isolate or quarantine a run that lost workers. False if it may run here."""
     why = crash_loops.quarantine_reason(claim)
     if why is not None:
         _quarantine(claim, why)
         return True
-    if crash_loops.should_isolate(claim, now, suspects=lambda: _suspects(claim.run)):
-        log.warning("Run %s: its worker was lost, so it is tried alone in a process", claim.run)
+    if crash_loops.should_isolate(claim):
+        log.warning("Run %s: it lost two workers, so it is tried in another process", claim.run)
         with pool.pooled() as connection:
             leases.isolate(connection, claim)
-        dispatch.dispatch(claim.run, dispatch.ISOLATED)
+        dispatch.notify_run(claim.run, inbox=False)
         return True
     return False
-
-
-def _suspects(run: UUID) -> int:
-    with pool.pooled() as connection:
-        return workers.suspects_of_last(connection, run)
 
 
 def _quarantine(claim: Claim, why: str) -> None:

@@ -245,6 +245,10 @@ class StepWriter:
             self.now.run, dispatch.NEW if self._yielding.should_yield else dispatch.RESUMED
         )
 
+    def _clear_losses(self) -> None:
+        with pool.pooled() as connection:
+            leases.clear_losses(connection, self._held.claim)
+
     def _signals(self) -> signals.PendingSignals:
         with pool.pooled() as connection:
             return signals.read(connection, self.now.run)
@@ -255,6 +259,8 @@ class StepWriter:
             clock.elapsed() - started, records.events, step.state, self.now
         )
         self.now = step.state
+        if self._held.claim.lost_leases and not step.release and self._yielding.take_losses():
+            self.retry_while_unreachable(self._clear_losses)
         covered, tail = self._sizes.covered, self._sizes.tail + len(step.entry.body)
         if step.continuation is None:
             self._sizes = Sizes(covered=covered, tail=tail)

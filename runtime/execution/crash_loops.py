@@ -1,56 +1,57 @@
-"""Isolates runs that may kill their workers, and quarantines those that do.
+"""Finds the run that kills its workers among those that they lost, and quarantines it.
 
-Every run in a process that dies loses its worker. A run is suspected if one of its running calls is repeated without
-asking a person, or if it lost two workers at one position. A suspected run is tried alone in a process. If it makes
-progress there, it is an ordinary run again. If it costs that process its life ABEYANCE_POISON_LOSSES times in a row,
-it is quarantined.
+Every run in a process that dies loses its worker. One loss proves nothing: any worker resumes the run at once. Two
+losses in a row, without a finished effect between, make a run suspected. The process `isolated` tries suspected runs
+in groups, each in a process of its own. A run whose effect ends there is an ordinary run again. The runs of a group
+that dies are tried again in smaller groups, and after two lost groups alone. A run that costs ABEYANCE_POISON_LOSSES
+processes their life alone is quarantined.
 
-Two lost workers prove little about a run that was one of many in both, as runs are that wait for slow models. So only
-a few of the runs that one worker lost are suspected at a time: 4 after two lost workers, and twice as many after each
-further loss. So the run that kills its workers, among n runs, is tried alone after about log2(n) deaths.
+So a run that kills its worker costs two workers and two groups of any size; the others of the second group
+are tried alone next. The groups are so large that the runs of a full worker are all tried at once: no run waits for
+the slow call of another group.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Sequence
 
 from django.conf import settings
 
-from runtime.core.continuation import CallState, Continuation
-from runtime.core.effect_classes import RULES
 from runtime.store.leases import Claim
+from runtime.store.suspects import ALONE, GROUPS, Suspect
 
-AT_ONE_POSITION = 2
+IN_A_ROW = 2
+GATHER_SECONDS = 1.0  # a worker suspects the runs of a dead one one by one, with shorter pauses
 
 
-def should_isolate(
-    claim: Claim, now: Continuation | None = None, *, suspects: Callable[[], int]
-) -> bool:
-    """Return whether a process without other runs should advance this run. Without `now` only lost leases count.
+def should_isolate(claim: Claim) -> bool:
+    """Return whether the run is tried in a group instead of in this worker."""
+    return not claim.isolated and claim.lost_leases >= IN_A_ROW
 
-    `suspects` returns how many runs of the same lost worker are suspected already.
+
+def next_group(waiting: Sequence[Suspect], free: int) -> Sequence[Suspect]:
+    """Return the suspects to try next in one process, of those that wait in this order; none if none waits.
+
+    `free` is how many more processes can be started now. They share the runs that lost as many groups as the first.
+    While more runs become suspected none is tried, for three seconds at most: the first ones would take all processes.
     """
-    if claim.isolated or not claim.lost_leases:
-        return False
-    if now is not None and _starts_again(now):
-        return True
-    return claim.lost_leases >= AT_ONE_POSITION and suspects() < 2**claim.lost_leases
+    if not waiting or (_are_gathering(waiting) and waiting[0].waits < 3 * GATHER_SECONDS):
+        return ()
+    lost = waiting[0].losses
+    alike = [suspect for suspect in waiting if suspect.losses == lost]
+    most = GROUPS[lost] if lost < ALONE else 1
+    return alike[: min(most, math.ceil(len(alike) / free))]
 
 
 def quarantine_reason(claim: Claim) -> str | None:
     """Return why an isolated run is quarantined, or None if it is tried again."""
-    if not claim.isolated or claim.lost_leases < settings.ABEYANCE_POISON_LOSSES:
+    alone = claim.lost_leases - ALONE
+    if not claim.isolated or alone < settings.ABEYANCE_POISON_LOSSES:
         return None
     return (
-        f"{claim.lost_leases} workers in a row died or lost it while they had no other run,"
+        f"{alone} workers in a row died or lost it while they had no other run,"
         f" the last one at position {claim.position}"
     )
 
 
-def _starts_again(now: Continuation) -> bool:
-    """Return whether a running call would be repeated without asking a person."""
-    return any(
-        call.state is CallState.STARTED
-        and call.terms is not None
-        and RULES[call.terms.effect].repeats_unasked
-        for frame in now.frames.values()
-        for call in frame.calls
-    )
+def _are_gathering(waiting: Sequence[Suspect]) -> bool:
+    return any(suspect.losses == 0 and suspect.waits < GATHER_SECONDS for suspect in waiting)

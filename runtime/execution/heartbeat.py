@@ -98,13 +98,18 @@ class Drain:
 class Heartbeat:
     """The lease of this process. Start it once, after fork.
 
-    `agents` are the versions it has, by name. An `isolated` process advances one run at a time, of those that may
-    kill it.
+    `agents` are the versions it has, by name, `worker` its id if others know it already. An `isolated` process
+    advances only runs that may kill it.
     """
 
-    def __init__(self, agents: Mapping[str, str] | None = None, *, isolated: bool = False) -> None:
+    def __init__(
+        self,
+        agents: Mapping[str, str] | None = None,
+        *,
+        worker: UUID | None = None,
+        isolated: bool = False,
+    ) -> None:
         self.draining = Drain()
-        self.isolated = isolated
         self.lease = Lease()
         self.measures = Measures()
         self._held: dict[UUID, ClaimedRun] = {}  # by owner
@@ -112,7 +117,7 @@ class Heartbeat:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self.worker = uuid4()  # the id of this process for others
+        self.worker = worker or uuid4()  # the id of this process for others
         self._worker = {
             "worker": self.worker,
             "host": socket.gethostname(),

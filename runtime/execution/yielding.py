@@ -5,7 +5,7 @@ due at once, for another worker. A call that does not finish before the end of t
 claims the run next treats it as lost work, by its effect class.
 
 A run yields when its process drains, when one of its agents is switched off, and when it took 50 steps or 30 s and
-other runs wait. An isolated run also yields when it made progress. A run whose agent is switched off is claimed again
+other runs wait. A suspected run also yields when it made progress. A run whose agent is switched off is claimed again
 after the switch is lifted.
 """
 
@@ -29,6 +29,8 @@ class YieldPolicy:
         self._held = held
         self._draining = draining
         self._made_progress = False
+        self._is_suspect = held.claim.isolated
+        self._losses_count = True
         self._steps = 0
         self._since = time.monotonic()
         self.should_yield = False
@@ -42,14 +44,19 @@ class YieldPolicy:
         self.should_yield = has_waiting_runs()
 
     def made_progress(self) -> None:
-        """Record progress: an isolated run yields after its first finished effect."""
-        self._made_progress = self._held.claim.isolated
+        """Record a finished effect."""
+        self._made_progress = True
+
+    def take_losses(self) -> bool:
+        """Say once whether the run's lost leases no longer count: it made progress since."""
+        over = self._losses_count and self._made_progress
+        self._losses_count = not self._made_progress
+        return over
 
     def ended(self, now: Continuation) -> bool:
         """Say whether no new effect may start."""
-        return (
-            self._draining.started or self._made_progress or self.should_yield or self._stopped(now)
-        )
+        tried = self._is_suspect and self._made_progress
+        return self._draining.started or tried or self.should_yield or self._stopped(now)
 
     @property
     def drains(self) -> bool:

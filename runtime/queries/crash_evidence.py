@@ -5,20 +5,33 @@ from datetime import datetime
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import Count, OuterRef, Subquery
+from django.db.models.functions import Coalesce
 
 from runtime.core.continuation import RunStatus
 from runtime.models import LostLease, Run
 
+_OTHERS = Coalesce(
+    Subquery(
+        LostLease.objects.filter(worker=OuterRef("worker"))
+        .exclude(run_id=OuterRef("run_id"))
+        .values("worker")
+        .annotate(number=Count("run_id", distinct=True))
+        .values("number")
+    ),
+    0,
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrashView:
-    """One process that lost the run. `host` and `process` are None if they were not recorded."""
+    """One process that lost the run, and `others`. `host` and `process` are None if they were not recorded."""
 
     worker: UUID | None
     host: str | None
     process: int | None
     position: int
-    isolated: bool
+    others: int
     at: datetime
 
 
@@ -38,8 +51,8 @@ def crashes(run: UUID) -> tuple[CrashView, ...]:
             host=row.host,
             process=row.process,
             position=row.position,
-            isolated=row.isolated,
+            others=row.others,
             at=row.at,
         )
-        for row in LostLease.objects.filter(run_id=run).order_by("id")
+        for row in LostLease.objects.filter(run_id=run).annotate(others=_OTHERS).order_by("id")
     )

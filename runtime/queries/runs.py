@@ -19,6 +19,7 @@ from runtime.models import Gate, Run, Signal, Wait
 from runtime.ports import wiring
 from runtime.ports.approvals import RequestLink
 from runtime.queries.lists import rate_limits, titles
+from runtime.queries.lists.suspects import Suspicion, suspicions
 from runtime.queries.redaction import redact
 from runtime.store import archive, pool
 from runtime.store.tables.archive import archived_runs
@@ -102,6 +103,7 @@ class RunRow:
     awaits: str | None
     limited: tuple[RateLimitWait, ...]
     awaits_store: str | None
+    suspicion: Suspicion | None
     archived_at: datetime | None
 
     @property
@@ -127,9 +129,11 @@ class RunRow:
 
     @property
     def status_text(self) -> str | None:
-        """Describe the status further if the run waits for the object store, a provider or its rate limit."""
+        """Describe the status further if the run waits for the object store, a trial, a provider or its rate limit."""
         if self.store_problem:
             return f"waits for the object store: {self.store_problem}"
+        if self.suspicion is not None:
+            return self.suspicion.text
         if self.rate_limits:
             return rate_limits.text(self.rate_limits)
         if not self.last_answer:
@@ -224,7 +228,7 @@ def run_details(
 def run_detail(where: Q, run: UUID) -> RunDetail | None:
     """Return a run; None if it does not meet `where`."""
     row = _with_mail(Run.objects.filter(where, id=run)).first()
-    return None if row is None else _detail(row, _gates(Q(run=row)))
+    return None if row is None else _detail(row, _gates(Q(run=row)), suspicions([row]).get(run))
 
 
 def file_of(run: UUID) -> str | None:
@@ -320,14 +324,19 @@ def _with_mail(runs: QuerySet[Run]) -> QuerySet[Run]:
     )
 
 
-def _page(rows: Iterable[Run], limit: int, make: Callable[[Run, Sequence[GateView]], R]) -> Page[R]:
+def _page(
+    rows: Iterable[Run],
+    limit: int,
+    make: Callable[[Run, Sequence[GateView], Suspicion | None], R],
+) -> Page[R]:
     found = list(rows)
     shown = found[:limit]
     gates: dict[UUID, list[GateView]] = {row.id: [] for row in shown}
     for gate in _gates(Q(run__in=[row.id for row in shown])):
         gates[gate.run].append(gate)
+    suspected = suspicions(shown)
     return Page(
-        items=tuple(make(row, gates[row.id]) for row in shown),
+        items=tuple(make(row, gates[row.id], suspected.get(row.id)) for row in shown),
         next=str(shown[-1].id) if len(found) > limit else None,
     )
 
@@ -355,7 +364,7 @@ def _gate(row: Gate, link: RequestLink | None) -> GateView:
     )
 
 
-def _line(run: Run, gates: Sequence[GateView]) -> RunLine:
+def _line(run: Run, gates: Sequence[GateView], suspicion: Suspicion | None = None) -> RunLine:
     why: str | None = getattr(run, "why", None)
     return RunLine(
         id=run.id,
@@ -371,6 +380,7 @@ def _line(run: Run, gates: Sequence[GateView]) -> RunLine:
         awaits=run.awaits,
         limited=rate_limits.read(run.limited),
         awaits_store=run.awaits_store,
+        suspicion=suspicion,
         archived_at=run.archived_at,
         why=redact(why or ""),
         title=run.business_key or titles.title(getattr(run, "first_input", None)) or run.agent,
@@ -378,7 +388,7 @@ def _line(run: Run, gates: Sequence[GateView]) -> RunLine:
     )
 
 
-def _detail(run: Run, gates: Sequence[GateView]) -> RunDetail:
+def _detail(run: Run, gates: Sequence[GateView], suspicion: Suspicion | None = None) -> RunDetail:
     return RunDetail(
         id=run.id,
         agent=run.agent,
@@ -401,6 +411,7 @@ def _detail(run: Run, gates: Sequence[GateView]) -> RunDetail:
         awaits=run.awaits,
         limited=rate_limits.read(run.limited),
         awaits_store=run.awaits_store,
+        suspicion=suspicion,
         origin=merged([run.requester], run.origin),
         thread=run.thread,
         **_history(run),

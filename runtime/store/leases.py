@@ -87,9 +87,7 @@ HELD = f"""
 # The part of the sweeper's statement that releases a run with an expired lease. `taken` is the previous row.
 TAKE_OVER = """
     owner = NULL, lease_until = NULL,
-    losses = CASE WHEN NOT was_lost THEN losses
-        WHEN taken.isolated OR taken.lost_at = taken.position THEN losses + 1 ELSE 1 END,
-    lost_at = CASE WHEN was_lost THEN taken.position ELSE taken.lost_at END
+    losses = losses + CASE WHEN was_lost THEN 1 ELSE 0 END
 """
 
 
@@ -99,7 +97,7 @@ class Claim:
 
     `worker` is the process that has it, `previous` the status of the run before, `at` database time. `kill_switches`
     names the agents with an engaged kill switch. `lost_leases` counts lost leases in a row without progress;
-    `isolated` says that the run is alone in its process because of them.
+    `isolated` says that the run is suspected because of them, and counts only leases lost since.
     """
 
     run: UUID
@@ -190,12 +188,20 @@ def back_off(connection: Connection, claim: Claim, seconds: float = BACK_OFF_SEC
 
 
 def isolate(connection: Connection, claim: Claim) -> bool:
-    """Release a run, unchanged and due, for a process that works on one run only."""
+    """Release a run, unchanged and due, for a process that tries suspected runs."""
     return _release(
         connection,
         claim,
         "status = %(status)s, due_at = clock_timestamp(), isolated = true, losses = 0",
         {"status": claim.previous},
+    )
+
+
+def clear_losses(connection: Connection, claim: Claim) -> None:
+    """Forget the lost leases of a run that made progress under this claim."""
+    connection.execute(
+        "UPDATE runtime_run SET losses = 0 WHERE id = %s AND epoch = %s AND owner = %s",
+        (claim.run, claim.epoch, claim.owner),
     )
 
 

@@ -13,6 +13,7 @@ from runtime.core.machine.origin import merged
 from runtime.errors import NoSuchRun, RunEnded
 from runtime.store.leases import DUE_SHORTLY
 from runtime.store.pool import Connection
+from runtime.store.suspects import ALONE
 
 # The part of the statement that settles a gate: `notify_signal` for its run, unless it has ended. It does not wait for
 # a lock, because the data that the statement depends on could change meanwhile.
@@ -246,13 +247,14 @@ def set_base(connection: Connection, run: UUID, base: int) -> None:
 
 
 def release(connection: Connection, run: UUID, *, status: str) -> None:
-    """Make a quarantined run due and reset its lost leases. A run that was isolated stays isolated."""
+    """Make a quarantined run due and reset its lost leases. A run that was isolated is tried alone."""
     connection.execute(
         """
-        UPDATE runtime_run SET status = %s, reason = NULL, losses = 0, due_at = clock_timestamp()
+        UPDATE runtime_run SET status = %s, reason = NULL, due_at = clock_timestamp(),
+            losses = CASE WHEN isolated THEN %s ELSE 0 END
         WHERE id = %s AND status = 'quarantined'
         """,
-        (status, run),
+        (status, ALONE, run),
     )
 
 

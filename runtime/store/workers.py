@@ -63,17 +63,9 @@ def have_agent(connection: Connection, agent: str) -> bool:
     return row is not None
 
 
-def suspects_of_last(connection: Connection, run: UUID) -> int:
-    """Count the isolated runs that were lost by the same worker as this run's last loss; 0 if it is not known."""
-    row = connection.execute(
-        """
-        SELECT count(DISTINCT other.run_id) FROM runtime_loss other
-        JOIN runtime_run ON runtime_run.id = other.run_id AND runtime_run.isolated
-        WHERE other.worker = (
-            SELECT worker FROM runtime_loss WHERE run_id = %s ORDER BY id DESC LIMIT 1)
-        """,
-        (run,),
-    ).fetchone()
-    assert row is not None  # a count has one row
-    found: int = row[0]
-    return found
+def end_lease(connection: Connection, worker: UUID) -> bool:
+    """End the lease of a process that has certainly ended. Returns False if it had none."""
+    done = connection.execute(
+        "UPDATE runtime_worker SET lease_until = clock_timestamp() WHERE id = %s", (worker,)
+    )
+    return done.rowcount == 1

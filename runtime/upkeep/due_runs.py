@@ -21,7 +21,6 @@ from uuid import UUID
 import psycopg
 
 from runtime.broker import dispatch
-from runtime.broker.dispatch import Message
 from runtime.store import leases, pool, workers
 from runtime.store.pool import Connection
 from runtime.store.tables import kill_switches
@@ -113,9 +112,9 @@ def dispatch_window(
     """
     until = _window(connection, after)
     taken = _select(connection, queues, may_take_over=may_take_over, after=after, until=until)
-    dispatch.send_all([hint for hint, _ in taken])
+    dispatch.send_all([(run, queue) for run, queue, _ in taken if queue is not None])
     full = len(taken) == BATCH
-    return Window(hints=len(taken), end=max(place for _, place in taken) if full else until)
+    return Window(hints=len(taken), end=max(place for *_, place in taken) if full else until)
 
 
 def _window(connection: Connection, after: Place) -> Place:
@@ -140,24 +139,27 @@ def _select(
     may_take_over: bool,
     after: Place,
     until: Place,
-) -> list[tuple[Message, Place]]:
-    """Make up to 200 runs due five seconds later. Returns their hints and their previous places.
+) -> list[tuple[UUID, str | None, Place]]:
+    """Make up to 200 runs due five seconds later. Returns each with the queue of its hint, and its previous place.
+
+    A suspected run gets no hint: the `isolated` process reads it from Postgres. It is due at once.
 
     Without `may_take_over` skip runs that a worker has: it may be about to renew its lease. The oldest place is first.
     """
     rows = connection.execute(
         f"""
         WITH taken AS MATERIALIZED (
-            SELECT id, due_at, worker, position, isolated, lost_at, owner IS NOT NULL AS was_lost
+            SELECT id, due_at, worker, position, isolated, owner IS NOT NULL AS was_lost
             FROM runtime_run WHERE due_at <= {_DB_NOW} AND {_BETWEEN} AND NOT ({kill_switches.BLOCKS_RUN})
                 AND (owner IS NULL OR (%(may_take_over)s AND NOT {leases.LIVE}))
-                AND {_QUEUE} = ANY(%(queues)s)
+                AND CASE WHEN isolated THEN owner IS NOT NULL ELSE {_QUEUE} = ANY(%(queues)s) END
             ORDER BY due_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED),
         noted AS ({workers.NOTE_LOSS})
         UPDATE runtime_run SET {leases.TAKE_OVER},
-            due_at = clock_timestamp() + %(pause)s * interval '1 second'
+            due_at = clock_timestamp() + CASE WHEN taken.isolated THEN 0 ELSE %(pause)s END * interval '1 second'
         FROM taken WHERE runtime_run.id = taken.id
-        RETURNING taken.id, {_QUEUE}, taken.due_at, {leases.ASYNC_COMMIT}
+        RETURNING taken.id, CASE WHEN taken.isolated THEN NULL ELSE {_QUEUE} END, taken.due_at,
+            {leases.ASYNC_COMMIT}
         """,
         {
             **_bounds(after, until),
@@ -167,16 +169,15 @@ def _select(
             "queues": list(queues),
         },
     )
-    taken = [((run, queue), (due_at, run)) for run, queue, due_at, _ in rows]
-    return sorted(taken, key=itemgetter(1))  # the UPDATE returns them in any order
+    taken = [(run, queue, (due_at, run)) for run, queue, due_at, _ in rows]
+    return sorted(taken, key=itemgetter(2))  # the UPDATE returns them in any order
 
 
 # A subquery is evaluated once for a statement, so Postgres can use an index; a volatile function is not.
 _DB_NOW = "(SELECT clock_timestamp())"
 
 _QUEUE = f"""
-    CASE WHEN runtime_run.isolated THEN '{dispatch.ISOLATED}' WHEN status = 'queued' THEN '{dispatch.NEW}'
-        ELSE '{dispatch.RESUMED}' END
+    CASE WHEN status = 'queued' THEN '{dispatch.NEW}' ELSE '{dispatch.RESUMED}' END
 """
 
 # Due runs after one place and up to another.

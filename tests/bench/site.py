@@ -80,10 +80,6 @@ class Site:
         words = [module if word == "config.worker" else word for word in _command("worker")]
         return self.run("worker", words, READY, pinned=True, **more)
 
-    def isolated_worker(self) -> Program:
-        """The process that tries runs that lost their worker."""
-        return self.run("isolated", _command("isolated"), READY)
-
     def sweeper(self) -> Program:
         return self.run("sweeper", _command("sweeper"))
 

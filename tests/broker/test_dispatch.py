@@ -82,7 +82,7 @@ def test_10000_hints_fill_a_queue(broker: "redis.Redis", monkeypatch: pytest.Mon
     monkeypatch.setattr(dispatch, "ROOM", 2)
     for name in (dispatch.NEW, dispatch.NEW, dispatch.RESUMED):
         dispatch.send_all([(uuid4(), name)])
-    assert dispatch.queues_with_room() == {dispatch.RESUMED, dispatch.ISOLATED}
+    assert dispatch.queues_with_room() == {dispatch.RESUMED}
 
 
 def test_a_lost_broker_costs_the_hint_and_nothing_else(
@@ -190,15 +190,13 @@ def test_no_queue_keeps_no_run(broker: "redis.Redis", caplog: pytest.LogCaptureF
     assert not caplog.records
 
 
-@pytest.mark.parametrize(
-    ("queues", "has_own"), [("resumed,runs", True), ("isolated", False), ("runs", False)]
-)
+@pytest.mark.parametrize(("queues", "has_own"), [("resumed,runs", True), ("runs", False)])
 def test_a_worker_of_resumed_runs_has_a_queue_of_its_own(
     queues: str, has_own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = Mock(**{"conf.task_queues": {}, "Worker.return_value.exitcode": 0})
     monkeypatch.setattr(worker, "app", app)
-    monkeypatch.setattr(worker, "_share_connections", lambda: None)
+    monkeypatch.setattr(worker, "share_connections", lambda: None)
     worker.main(["--queues", queues])
     assert (dispatch._own_queue is not None) is has_own
     own = [dispatch._own_queue] if has_own else []

@@ -114,8 +114,6 @@ def test_resumed_runs_come_first_and_reserve_an_eighth(
     worker_queues.set_concurrency(number)
     assert _asked(queues, for_new - 1) == [dispatch.RESUMED, dispatch.NEW]
     assert _asked(queues, for_new) == [dispatch.RESUMED]
-    queues.update([dispatch.ISOLATED])
-    assert _asked(queues, 1) == [dispatch.ISOLATED]
 
 
 def test_a_hint_that_celery_drops_frees_its_thread(queues: worker_queues.QueueOrder) -> None:
@@ -129,7 +127,7 @@ def test_embedded_postgres_has_enough_connections() -> None:
     worker = pool.POOL_SIZE + pool.DJANGOS_OF_A_WORKER + HEARTBEAT
     assert worker == processes.CONNECTIONS_OF_A_WORKER == 10
     for workers in (1, 8, MAX_WORKERS):
-        assert processes.connections(workers) > worker * (workers + 1)
+        assert processes.connections(workers) >= worker * (workers + processes.ISOLATED_PROCESSES)
 
 
 def test_a_hint_that_a_worker_takes_is_not_acknowledged() -> None:

@@ -196,15 +196,21 @@ def test_a_run_of_the_previous_release_keeps_its_own_lease(own: Connection, gate
     assert taken(own) == [run]
 
 
-def test_losses_count_together_while_the_run_does_not_get_on(own: Connection, run: UUID) -> None:
-    counted = []
-    for position in (1, 1, 1, 2, 2):
+def test_losses_count_together_until_the_owner_clears_them(own: Connection, run: UUID) -> None:
+    claims = list[leases.Claim]()
+    for position in (1, 1, 2, 3):
         row(run, position=position, due_at=timezone.now() + PAST)
         taken(own)
-        made = claim(own, run)
-        assert made is not None
-        counted.append(made.lost_leases)
-    assert counted == [0, 1, 2, 1, 2]
+        claimed = claim(own, run)
+        assert claimed is not None
+        claims.append(claimed)
+    assert [claimed.lost_leases for claimed in claims] == [0, 1, 2, 3]
+    current = claims[-1]
+    for stale in (replace(current, owner=uuid4()), replace(current, epoch=1)):
+        leases.clear_losses(own, stale)
+    assert Run.objects.get(id=run).losses == 3
+    leases.clear_losses(own, current)
+    assert Run.objects.get(id=run).losses == 0
 
 
 def test_a_claim_leaves_the_run_due_and_beyond_older_workers(own: Connection, run: UUID) -> None:
@@ -287,7 +293,7 @@ def taken(own: Connection, *, may_take_over: bool = True) -> list[UUID]:
         after=due_runs.BEGINNING,
         until=due_runs.END,
     )
-    return [run for _, run in sorted(place for _, place in found)]
+    return [run for run, _, _ in found]
 
 
 def test_a_release_needs_the_mailbox_and_backing_off_does_not(

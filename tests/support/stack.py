@@ -225,4 +225,4 @@ def with_ledger(sandbox: Path, name: str, agents: str, **extra: str) -> tuple[St
     folder.chmod(0o777)  # workers may run under another account
     book = folder / "ledger"
     settings = {"ABEYANCE_LEASE_SECONDS": "2", "ABEYANCE_AGENTS": agents, ledger.PATH: str(book)}
-    return Stack(sandbox / name, **settings, **extra), book
+    return Stack(sandbox / name, **(settings | extra)), book

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture(scope="module")
 def holders(sandbox: Path) -> Iterator[Holders]:
     """One application for this file. Each test finds it as the one before left it."""
-    settings = {"ABEYANCE_POISON_LOSSES": "2", "ABEYANCE_DRAIN_SECONDS": "8"}
+    settings = {"ABEYANCE_DRAIN_SECONDS": "8"}
     stack, book = with_ledger(sandbox, "workers", holding.__name__, **settings)
     with stack:
         yield Holders(stack, book)
@@ -40,21 +40,6 @@ def test_a_worker_whose_tools_hang_is_replaced(holders: Holders) -> None:
         holders.wait(run, "completed")
     found = holders.wait(hung, "suspended")
     assert [gate["kind"] for gate in found["gates"]] == ["in_doubt"] * TOOL_SLOTS
-
-
-def test_a_crashing_run_beside_50_others_is_quarantined_alone(holders: Holders) -> None:
-    others = [holders.begin("ticks", name=str(number)) for number in range(25)]
-    deadly = holders.begin("ends_it_all", name="all")
-    others += [holders.begin("ticks", name=str(number)) for number in range(25)]
-
-    def is_over() -> bool | None:
-        return holders.run(deadly)["status"] == "quarantined" or None
-
-    until(is_over, "the deadly run to be quarantined", 180.0)  # three workers die
-    assert "2 workers in a row died" in holders.run(deadly)["reason"]
-    for run in others:
-        holders.wait(run, "completed")
-    assert any(line.startswith("isolated ended (SIGABRT)") for line in holders.stack.said)
 
 
 # One worker, which ends
@@ -196,7 +181,7 @@ def test_a_worker_paused_past_its_lease_does_nothing_more(
 
     assert holders.events(run) == journal
     assert holders.epochs(run) == [epoch]
-    assert epoch > 2  # it was tried in a process of its own first
+    assert epoch == 2
     assert holders.who("stopped/hold_again").count(pid) == 1
     (noted,) = holders.who("stopped/note")
     assert noted != pid

@@ -236,7 +236,7 @@ def test_a_full_queue_keeps_no_hint_from_another(desk: Rig, hinted: list[UUID]) 
     new, waiting = start_due(desk, "aa")
     Run.objects.filter(id=waiting).update(status="waiting")
     with pool.own() as own:
-        assert due_runs.dispatch_window(own, {dispatch.RESUMED, dispatch.ISOLATED}).hints == 1
+        assert due_runs.dispatch_window(own, {dispatch.RESUMED}).hints == 1
         assert hinted == [waiting]
         assert due_runs.dispatch_window(own).hints == 1
     assert hinted == [waiting, new]

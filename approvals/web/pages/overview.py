@@ -11,6 +11,7 @@ from approvals.version_changes import listing
 from runtime.ports import wiring
 from runtime.queries.blobs import object_totals
 from runtime.queries.lists.rate_limits import limited_models
+from runtime.queries.lists.suspects import suspect_totals
 from runtime.queries.lists.totals import run_totals
 from runtime.queries.processes import measures, workers
 from runtime.web.requests import admins_only
@@ -25,6 +26,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "section": "overview",
         "at": timezone.now(),
         "totals": run_totals(),
+        "suspects": suspect_totals(),
         "limited_models": limited_models(),
         "pending": pending_ages.pending(),
         "share": readings.share(),

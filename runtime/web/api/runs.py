@@ -164,13 +164,13 @@ class RunOut(Schema):
     """A run. `reason` says why it failed, or was quarantined or cancelled.
 
     `status_text` and `next_try_at` describe a run that waits for a model provider: its last answer, and the time of the
-    next call. `status_text` also says that a run waits for the object store, and why. `rate_limits` are its model calls
-    that wait for the rate limit of their provider. `unheard` counts the messages that its agent has not received yet.
-    `origin` lists the people who cannot decide in it: its requester, the origin of the run it was forked or imported
-    from, the senders of its messages and events, and people who tried it again.
-    `removed_at` is when retention erased input, output, reason and journal, `archived_at` when they left for the
-    archive; a list does not read them there. `legal_hold` says who holds the run, and why. Entries of a long run before
-    `history_begins` were removed at `history_removed_at`.
+    next call. `status_text` also says that a run waits for the object store, and why, or that it waits to be tried
+    after it lost two workers, with its number in the queue. `rate_limits` are its model calls that wait for the rate
+    limit of their provider. `unheard` counts the messages that its agent has not received yet. `origin` lists the
+    people who cannot decide in it: its requester, the origin of the run it was forked or imported from, the senders of
+    its messages and events, and people who tried it again. `removed_at` is when retention erased input, output, reason
+    and journal, `archived_at` when they left for the archive; a list does not read them there. `legal_hold` says who
+    holds the run, and why. Entries of a long run before `history_begins` were removed at `history_removed_at`.
     """
 
     id: UUID

@@ -105,13 +105,11 @@ def killed(
 ) -> list[Line]:
     """Kill a worker process in the middle of a run: the seconds to the next step that is on disk.
 
-    Our run waits for the end of its worker's lease and continues in the isolated process. The baseline's parent
+    Our run waits for the end of its worker's lease and continues in another worker. The baseline's parent
     process sees that its child has gone, and puts the message back at once; were the parent killed too, the message
     would wait for the broker's visibility timeout of an hour. Each side has as many workers afterwards.
     """
-    isolated = site.isolated_worker()
     theirs, ours = ([_once(site, driver, one, steps) for _ in range(rounds)] for one in both)
-    site.end(isolated)
     what = f"killed after {SHARE:.0%} of {steps:,} steps: to the next step"
     return [Line(what, ours, " s", reference=median(theirs, " s"))]
 

@@ -50,7 +50,7 @@ def test_the_models_are_those_that_the_migrations_make() -> None:
 
 # Each flow writes these tables, and every index of them costs some 75 bytes of WAL for each row version.
 INDEXES = {
-    "runtime_run": 7,  # one of them of active runs alone, one of runs in threads
+    "runtime_run": 8,  # one of them of active runs alone, one of runs in threads, one of suspected ones
     "runtime_gate": 2,
     "runtime_signal": 1,
     "runtime_spent": 1,

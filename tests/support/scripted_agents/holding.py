@@ -63,9 +63,19 @@ def look_up(name: str) -> str:
     return name
 
 
-@tool(effect="idempotent")
-def end_it_all(name: str) -> str:
-    """Ends the process it runs in."""
+@tool(effect="idempotent", deadline=DEADLINE)
+def hold_and_linger(context: ToolContext, name: str) -> str:
+    """Hold until the test ends it, then take a second; may be started again."""
+    _hold(f"{name}/hold_and_linger", context.attempt)
+    time.sleep(1.0)  # as slow as a request to another machine
+    return "held"
+
+
+@tool(effect="idempotent", deadline=DEADLINE)
+def end_it_when_told(context: ToolContext, name: str) -> str:
+    """Ends the process it runs in, the first time when the test says so."""
+    if context.attempt == 1:
+        _hold(f"{name}/end_it_when_told", context.attempt)
     os.abort()
 
 
@@ -108,10 +118,11 @@ def _calling(name: str, *calls: ToolSpec, spare: Sequence[ToolSpec] = ()) -> Age
     return spec_of(name, model=play, tools=list(dict.fromkeys((*calls, *spare))))
 
 
+lingering = _calling("lingering", hold_and_linger)
 patient_again = _calling("patient_again", hold_again, note)
 patient_once = _calling("patient_once", hold_once, note)
 borrower = _calling("borrower", ask_postgres)
-ends_it_all = _calling("ends_it_all", end_it_all)
+ends_it_later = _calling("ends_it_later", end_it_when_told)
 ticks = _calling("ticks", tick, tick, tick)
 additive = _calling(
     "additive", note_down, note_down, spare=[look_up] if NEWER in os.environ else []

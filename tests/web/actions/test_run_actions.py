@@ -15,6 +15,7 @@ from approvals import audit
 from approvals.models import AuditEntry, Request
 from runtime.core.limits import MAX_MESSAGE
 from runtime.models import JournalEntry, Run, Signal
+from runtime.store.suspects import ALONE
 from tests.support.api_client import Caller, code_of, field_of
 from tests.support.engine import body
 from tests.support.fake_ports import ask, say, turns
@@ -227,7 +228,7 @@ def test_admins_let_a_run_go_on(admin: Client, ada: Client, office: Office, park
     assert Run.objects.get(id=parked).status == "quarantined"
     assert admin.post(path, WHY).status_code == 302
     row = Run.objects.get(id=parked)
-    assert (row.status, row.reason, row.losses, row.isolated) == ("suspended", None, 0, True)
+    assert (row.status, row.reason, row.losses, row.isolated) == ("suspended", None, ALONE, True)
     assert row.due_at is not None
     act = AuditEntry.objects.get(run=parked, act="readmitted")
     assert (act.actor, json.loads(act.detail)["reason"]) == ("admin", WHY["reason"])

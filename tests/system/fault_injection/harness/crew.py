@@ -15,7 +15,7 @@ from tests.support.scripted_agents import ledger
 from tests.support.scripted_agents.scores import Score
 from tests.support.stack import Stack, with_ledger
 from tests.system.fault_injection.harness import figures, office
-from tests.system.fault_injection.harness.records import journals
+from tests.system.fault_injection.harness.records import journals, seconds_until
 
 AGENTS = "agents.flows.hr,tests.support.scripted_agents.flows"
 
@@ -103,6 +103,7 @@ class Crew:
         figures.resumed("its decision", since_decision)
         if self.deaths:
             figures.resumed("its decision or the last death of everything after it", since_death)
+        figures.progress(what, seconds_until(self._stack, self.runs))
         runs, began_at = len(self.runs), self._began_at
         figures.summary(what, wrong, began_at, runs=runs, kills=kills, in_doubt=in_doubt)
         return wrong, in_doubt

@@ -19,12 +19,21 @@ def summary(
 
 def resumed(since: str, seconds: Sequence[float]) -> None:
     """Report the seconds `since` an event until the entry that consumed the decision."""
+    _spread(f"resume since {since}", "decisions", seconds)
+
+
+def progress(what: str, seconds: Sequence[float]) -> None:
+    """Report the seconds from the last heartbeat of a lost worker until each of its runs went on."""
+    _spread(f"progress after the loss of a worker, {what}", "losses", seconds)
+
+
+def _spread(what: str, of: str, seconds: Sequence[float]) -> None:
     if not seconds:
         return
     times = sorted(seconds)
     p50, p99, longest = (times[int((len(times) - 1) * share)] for share in (0.5, 0.99, 1))
     say(
-        f"FIGURES resume since {since}: {len(seconds)} decisions,"
+        f"FIGURES {what}: {len(times)} {of},"
         f" p50 {p50:.1f} s, p99 {p99:.1f} s, longest {longest:.1f} s"
     )
 

@@ -128,7 +128,7 @@ def _advance_due_runs(
         bench = replace(bench, effect_pool=EffectPool(bench.handler, slots=slots))
     take = f"""
         WITH taken AS MATERIALIZED (
-            SELECT id, isolated, worker, position, lost_at, owner IS NOT NULL AS was_lost FROM runtime_run
+            SELECT id, isolated, worker, position, owner IS NOT NULL AS was_lost FROM runtime_run
             WHERE due_at <= clock_timestamp() + interval '1 second' AND (owner IS NULL OR NOT {leases.LIVE})
                 AND id = coalesce(%s, id)
             ORDER BY random() LIMIT 8 FOR UPDATE SKIP LOCKED),

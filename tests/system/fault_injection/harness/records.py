@@ -10,6 +10,12 @@ from runtime.core.documents.compression import plain_text
 from runtime.store.tables.journal import unpacked
 from tests.support.stack import Stack
 
+# Since when each run had no worker, and when a sweeper noticed it
+LOSSES = """
+    SELECT run_id::text, coalesce(beat_at, at), at FROM runtime_loss
+    LEFT JOIN runtime_worker ON runtime_worker.id = runtime_loss.worker
+    WHERE run_id = ANY(%s::uuid[])
+"""
 PAGE = 500  # runs whose journals are read at once
 
 
@@ -30,3 +36,18 @@ def journals(
             times = [datetime.fromisoformat(entry["at"]) for entry in stored]
             told = zip(times, stored, strict=True)
             yield str(run), [(at, event) for at, entry in told for event in entry["events"]]
+
+
+def seconds_until(stack: Stack, runs: Iterable[str], *types: str) -> list[float]:
+    """Return the seconds from each loss of a worker until its run's next event, or next one of these types."""
+    chosen = list(runs)
+    losses = stack.rows(LOSSES, chosen)
+    times = {
+        run: [at for at, event in told if not types or event["type"] in types]
+        for run, told in journals(stack, chosen)
+    }
+    waits = []
+    for run, since, noticed in losses:
+        later = [at for at in times.get(run, ()) if at > noticed]
+        waits += [(later[0] - since).total_seconds()] if later else []
+    return waits

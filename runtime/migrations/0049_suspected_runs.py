@@ -1,0 +1,20 @@
+"""An index of the suspected runs, in the order in which they are tried."""
+
+from typing import ClassVar
+
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies: ClassVar = [("runtime", "0048_run_replays")]
+
+    operations: ClassVar = [
+        migrations.AddIndex(
+            model_name="run",
+            index=models.Index(
+                fields=["due_at", "id"],
+                name="run_suspected",
+                condition=models.Q(isolated=True),
+            ),
+        ),
+    ]
