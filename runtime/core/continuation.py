@@ -37,6 +37,7 @@ from runtime.core.ids import ROOT, turn_mark
 MAX_DEPTH = 16
 MAX_REFUSALS = 5
 MAX_DENIALS = 3  # turns in which one tool was denied
+MAX_SAME_REPLIES = 5  # in a row, with the same results, before people are asked
 MAX_REVISIONS = 10  # the last revision of a call, to which no person can request changes
 
 

@@ -44,7 +44,7 @@ class GateKind(StrEnum):
     APPROVAL = "approval"  # a person must allow a call before it starts
     QUESTION = "question"  # a call asks a person for a value, and is never made
     IN_DOUBT = "in_doubt"  # a call was started and its outcome was lost
-    HOLD = "hold"  # a rule of the agent, or a failed check, stopped it
+    HOLD = "hold"  # a rule of the agent, a failed check or a repeated reply stopped it
     LIMIT = "limit"  # a budget is exhausted
     VERSION = "version"  # the agent has changed since the frame opened
 

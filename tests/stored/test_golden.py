@@ -89,7 +89,7 @@ def test_the_values_of_stored_enums_are_unchanged(kind: type[StrEnum]) -> None:
 
 def test_numbers_and_names_that_people_rely_on() -> None:
     assert (continuation.MAX_DEPTH, continuation.MAX_REFUSALS) == (16, 5)
-    assert continuation.MAX_DENIALS == 3
+    assert (continuation.MAX_DENIALS, continuation.MAX_SAME_REPLIES) == (3, 5)
     assert (budgets.MICROS, budgets.REPLY_TOKENS) == (1_000_000, 4_096)
     most = [1_000_000, 1_000_000, 1_000_000_000_000, 1_000_000_000_000, 31_622_400, 16]
     assert [budget_text.MAX[limit] for limit in Limit] == most

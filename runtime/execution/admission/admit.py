@@ -26,6 +26,7 @@ from runtime.core.limits import MAX_ARGS, plain, size_of
 from runtime.core.machine.calls.revisions import revision_of
 from runtime.core.machine.messages import undelivered_to
 from runtime.core.machine.origin import steered_by
+from runtime.core.machine.repetition import is_stuck
 from runtime.errors import RuntimeFault, Tampered, UnknownAgent
 from runtime.execution.admission import earlier_decisions as earlier
 from runtime.execution.admission import previews
@@ -34,6 +35,7 @@ from runtime.execution.admission.gates import (
     gate_id,
     open_frame_gate,
     open_outage_gate,
+    open_repetition_gate,
     snapshot,
 )
 from runtime.execution.admission.terms import facts_of, terms_of
@@ -176,13 +178,18 @@ class Admission:
         return found or ""
 
     def open_hold(self, now: Continuation, frame: str) -> AdmissionResult | None:
-        """Open a hold before a frame's model call if its agent's rules say so: once a turn, or after an outage."""
+        """Open a hold before a model call: after an outage, if the model repeats itself, or if the agent's rules say so.
+
+        The last two open at most once a turn.
+        """
         found = now.frame(frame)
         at = self.clock()
         if found.outage and found.outage.asks_at and found.outage.asks_at <= at:
             return open_outage_gate(now, found, found.outage, at)
         if found.cleared >= found.turn:
             return None
+        if is_stuck(now, found):
+            return open_repetition_gate(now, found, at)
         since = found.cleared_at or found.opened_at or at
         boundary = TurnBoundary(
             agent=found.agent,

@@ -12,7 +12,7 @@ from runtime.core.enums import EffectClass, GateKind, Risk
 from runtime.core.events import CallAdmitted, CallRefused, GateOpened
 from runtime.core.ids import RANDOM_BITS, by_time
 from runtime.core.limits import plain
-from runtime.core.machine import plans
+from runtime.core.machine import plans, repetition
 from runtime.core.machine.calls.revisions import revision_of
 from runtime.core.machine.origin import steered_by
 from runtime.ports.agents import CallInfo
@@ -97,6 +97,18 @@ def open_outage_gate(
         "last_answer": outage.error,
     }
     why = plain(f"No reply comes from the model of {frame.agent}: {outage.error}")
+    return open_frame_gate(now, frame.id, GateKind.HOLD, why=why, args=args, at=at)
+
+
+def open_repetition_gate(now: Continuation, frame: Frame, at: datetime) -> AdmissionResult:
+    """Return the hold that tells people what the model of a frame repeats, and how often it did."""
+    times = repetition.count_repeats(frame)
+    tools = [call.tool for call in frame.of_turn()]
+    why = plain(
+        f"{frame.agent} repeats itself: {', '.join(tools)} had the same arguments and result"
+        f" {times} times in a row"
+    )
+    args = {"agent": frame.agent, "calls": tools, "times": times}
     return open_frame_gate(now, frame.id, GateKind.HOLD, why=why, args=args, at=at)
 
 

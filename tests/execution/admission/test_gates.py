@@ -13,7 +13,7 @@ from runtime.control.messages import send_message
 from runtime.control.start import create
 from runtime.control.verification.verification import verify
 from runtime.core.budgets import Budget
-from runtime.core.continuation import Continuation
+from runtime.core.continuation import MAX_SAME_REPLIES, Continuation
 from runtime.core.enums import EffectClass, FailureCause, Verdict
 from runtime.core.machine.calls import retries
 from runtime.errors import GateNotOpen, RunEnded
@@ -106,6 +106,22 @@ def test_a_policy_error_keeps_the_reply_of_one_model_call(
         opened(desk, run, "hold")
     assert desk.answer(run, Verdict.CONTINUE).status == "completed"
     assert (len(desk.effects.models), len(desk.effects.calls)) == (2, 1)
+
+
+def test_a_reply_that_repeats_is_held_without_a_budget(rig: MakeBench) -> None:
+    """A person lets it go on for as many replies again, or ends it."""
+    letter = FakeTool(body=lambda request: ToolResult(value="sent"))
+    looping = [ask(("letter", {"to": "cyril"}))] * 50
+    desk = rig({"a": turns(*looping, say("done"))}, letter=letter)
+    run = desk.advance(desk.start("a")).id
+    for times in (MAX_SAME_REPLIES, 2 * MAX_SAME_REPLIES):
+        assert len(desk.effects.calls) == times
+        opened(desk, run, "hold")
+        said = f"a repeats itself: letter had the same arguments and result {times} times in a row"
+        assert events(run)[-1]["reason"] == said
+        desk.answer(run, Verdict.CONTINUE)
+    assert desk.answer(run, Verdict.STOP, "it goes in circles").status == "cancelled"
+    assert verify(run).is_consistent
 
 
 # Outages
