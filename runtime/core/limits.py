@@ -56,8 +56,12 @@ def size_of(value: Any) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
+def escape_text(text: str) -> str:
+    """Return text that any journal accepts: NUL and lone surrogates are escaped."""
+    return text.replace("\x00", "\\0").encode("utf-8", "backslashreplace").decode()
+
+
 def plain(text: str) -> str:
-    """Return text that any journal accepts: without NUL and lone surrogates, at most MAX_ERROR characters."""
-    clean = text[: MAX_ERROR + 1].replace("\x00", "\\0")
-    clean = clean.encode("utf-8", "backslashreplace").decode()
+    """Return text that any journal accepts, at most MAX_ERROR characters of it."""
+    clean = escape_text(text[: MAX_ERROR + 1])
     return clean if len(clean) <= MAX_ERROR else clean[: MAX_ERROR - 1] + "…"

@@ -2,19 +2,24 @@
 
 The id is covered by the signature, so a delivery that is sent again, by anyone, starts no second run: it is
 `webhook-id` of Standard Webhooks, `id` or `event_id` in the body of Stripe and Slack, otherwise the hash of the body.
+GitHub signs nothing but the body, so its hash is known for as long as any id. Other senders may mean the same body
+anew: there it is the same delivery only for as long as a sender repeats one or a signature is valid.
 """
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
+from urllib.parse import parse_qs
+from uuid import UUID, uuid4
 
 from runtime.control.transaction import atomic
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
-from runtime.core.limits import MAX_DELIVERY, MAX_EVENT_NAME
+from runtime.core.limits import MAX_DELIVERY, MAX_EVENT_NAME, MAX_INTEGER, escape_text
 from runtime.errors import DeliveryTooLarge, InvalidInput, NoSuchWebhook, NotVerified
 from runtime.keyring import sealing
 from runtime.store import failpoints, pool
@@ -24,9 +29,12 @@ from runtime.store.tables.triggers.trigger_events import State
 from runtime.triggers.events import trigger
 from runtime.triggers.events.trigger import Trigger, Webhook
 from runtime.triggers.schedule import Status
-from runtime.triggers.webhooks.signatures import Refused, Scheme, verify
+from runtime.triggers.webhooks.signatures import WINDOW, Refused, Scheme, verify
 
+REPEAT_SECONDS = 2 * WINDOW  # a signature may be from the future, and is then valid for as long
 PAUSED = "the trigger was paused"
+REPEATED = f"the same body came in the last {REPEAT_SECONDS // 60} minutes"
+FORM = "application/x-www-form-urlencoded"
 KIND = "DeliveryReceived"  # of the failpoints
 
 _IDS = {Scheme.STRIPE: "id", Scheme.SLACK: "event_id"}
@@ -34,11 +42,15 @@ _IDS = {Scheme.STRIPE: "id", Scheme.SLACK: "event_id"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """The id of a delivery, and whether it is `new`. `challenge` is for Slack, when it checks the address."""
+    """The id of a delivery, and whether it is `new`. `skipped` says why it starts no run by itself.
+
+    `challenge` is for Slack, when it checks the address.
+    """
 
     id: str
     new: bool
     challenge: str | None = None
+    skipped: str = ""
 
 
 def receive(address: str, headers: Mapping[str, str], body: bytes) -> Receipt:
@@ -75,19 +87,26 @@ def _receive(
     place, one, hook = _found(connection, address)
     secret = sealing.unseal(hook.secret, place_of(place))
     scheme = Scheme(hook.scheme)
+    at = pool.now(connection)
     try:
-        verify(scheme, secret, hook.header, headers, body, pool.now(connection))
+        verify(scheme, secret, hook.header, headers, body, at)
     except Refused as exc:
         raise NotVerified from exc
-    data = _data(body)
+    data = _data(headers, body)
     if scheme is Scheme.SLACK and data.get("type") == "url_verification":
         return Receipt(id="", new=False, challenge=str(data.get("challenge", "")))
-    delivery = _id(scheme, headers, body, data)
-    source = f"webhook:{place}"
+    given = _id(scheme, headers, data)
+    delivery = given or f"sha256:{hashlib.sha256(body).hexdigest()}"
+    skipped = PAUSED if one.status is Status.PAUSED else ""
+    key: tuple[str, ...] = ("webhook", str(place), delivery)  # no event that a person sends has it
+    if not given and scheme is not Scheme.GITHUB:
+        slot = _free_slot(connection, key, at)
+        skipped = skipped if slot else REPEATED
+        key = (*key, slot or str(uuid4()))
     number = received_events.insert(
         connection,
-        key=json.dumps(["webhook", str(place), delivery]),  # no event that a person sends has it
-        source=source,
+        key=json.dumps(key),
+        source=f"webhook:{place}",
         id=delivery,
         name=one.definition.event,
         subject=headers.get("x-github-event", "") if scheme is Scheme.GITHUB else "",
@@ -97,10 +116,21 @@ def _receive(
     )
     if number is not None:
         trigger_events.add(connection, place, number)
-        if one.status is Status.PAUSED:
-            trigger_events.write(connection, place, number, state=State.SKIPPED, reason=PAUSED)
+        if skipped:
+            trigger_events.write(connection, place, number, state=State.SKIPPED, reason=skipped)
     failpoints.hit("written", KIND, 0)
-    return Receipt(id=delivery, new=number is not None)
+    return Receipt(id=delivery, new=number is not None, skipped=skipped)
+
+
+def _free_slot(connection: Connection, key: tuple[str, ...], at: datetime) -> str:
+    """Return the number of this period of REPEAT_SECONDS, empty if the same body came so shortly before.
+
+    Of two equal deliveries at the same time, the key keeps one out.
+    """
+    slot = int(at.timestamp()) // REPEAT_SECONDS
+    keys = [json.dumps([*key, str(number)]) for number in (slot - 1, slot)]
+    since = at - timedelta(seconds=REPEAT_SECONDS)
+    return "" if received_events.is_kept(connection, keys, since) else str(slot)
 
 
 def _found(connection: Connection, address: str) -> tuple[UUID, Trigger, Webhook]:
@@ -116,9 +146,12 @@ def _found(connection: Connection, address: str) -> tuple[UUID, Trigger, Webhook
     return row.id, one, one.webhook
 
 
-def _data(body: bytes) -> dict[str, Any]:
+def _data(headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(body)
+        found = json.loads(
+            _payload(headers, body), parse_int=_read_integer, parse_float=_read_float
+        )
+        found = _storable(found)
         require_json(found, "body")
     except NotJson as exc:
         raise InvalidInput(exc.where, exc.why) from exc
@@ -129,8 +162,44 @@ def _data(body: bytes) -> dict[str, Any]:
     return found
 
 
-def _id(scheme: Scheme, headers: Mapping[str, str], body: bytes, data: Mapping[str, Any]) -> str:
-    """Return the id of a delivery, from what its signature covers."""
+def _payload(headers: Mapping[str, str], body: bytes) -> str | bytes:
+    """Return the JSON of a delivery: its body, or the field `payload` of a form, as GitHub and Slack send it."""
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
+        return body
+    payloads = parse_qs(body.decode()).get("payload")
+    if payloads is None:
+        raise InvalidInput(
+            "body", "is a form without a payload: choose application/json in the sender"
+        )
+    return payloads[0]
+
+
+def _read_integer(digits: str) -> int | str:
+    """Return an integer, or its digits if other readers of JSON would change it."""
+    is_short = len(digits) <= len(str(-MAX_INTEGER))
+    return int(digits) if is_short and abs(int(digits)) <= MAX_INTEGER else digits
+
+
+def _read_float(digits: str) -> float | str:
+    value = float(digits)
+    return value if math.isfinite(value) else digits
+
+
+def _storable(value: Any) -> Any:
+    """Return the value with the characters escaped that a journal does not accept."""
+    match value:
+        case str():
+            return escape_text(value)
+        case list():
+            return [_storable(item) for item in value]
+        case dict():
+            return {escape_text(name): _storable(item) for name, item in value.items()}
+        case _:
+            return value
+
+
+def _id(scheme: Scheme, headers: Mapping[str, str], data: Mapping[str, Any]) -> str:
+    """Return the id that a sender gave the delivery, if its signature covers one; else an empty text."""
     given: object = None
     if scheme is Scheme.STANDARD:
         given = headers.get("webhook-id")
@@ -138,8 +207,8 @@ def _id(scheme: Scheme, headers: Mapping[str, str], body: bytes, data: Mapping[s
         given = data.get(_IDS[scheme])
     elif scheme is Scheme.HEADER:
         given = headers.get("idempotency-key")
-    if not isinstance(given, str) or not given or "\x00" in given:
-        return f"sha256:{hashlib.sha256(body).hexdigest()}"
+    if not isinstance(given, str) or "\x00" in given:
+        return ""
     if len(given) > MAX_EVENT_NAME:
         raise InvalidInput("id", f"must have at most {MAX_EVENT_NAME} characters")
     return given

@@ -180,10 +180,14 @@ class SourceOut(Schema):
 
 
 class ReceiptOut(Schema):
-    """The id of a delivery. `challenge` is there when Slack checks the address."""
+    """The id of a delivery. `skipped` says why it starts no run, empty if it may start one.
+
+    `challenge` is there when Slack checks the address.
+    """
 
     id: str
     challenge: str | None = None
+    skipped: str = ""
 
 
 class TriggerOut(Schema):

@@ -4,7 +4,9 @@ import hashlib
 import hmac
 import json
 import logging
+from datetime import timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -15,7 +17,13 @@ from runtime.errors import InvalidInput, NoSuchTrigger, NoSuchWebhook, NotVerifi
 from runtime.models import ReceivedEvent, Run, TriggerAct, TriggerEvent, Webhook
 from runtime.triggers.events import changes, listing
 from runtime.triggers.webhooks import changes as webhook_changes
-from runtime.triggers.webhooks.receive import PAUSED, Receipt, receive
+from runtime.triggers.webhooks.receive import (
+    PAUSED,
+    REPEAT_SECONDS,
+    REPEATED,
+    Receipt,
+    receive,
+)
 from tests.support import seeds
 from tests.support.api_client import Caller
 from tests.support.engine import ADA, events
@@ -26,8 +34,8 @@ from tests.triggers.events.conftest import DATA, HOOK, SAID, Desk, told
 BODY = json.dumps(DATA).encode()
 
 
-def signed(secret: str) -> dict[str, str]:
-    mac = hmac.digest(secret.encode(), BODY, hashlib.sha256).hex()
+def signed(secret: str, body: bytes = BODY) -> dict[str, str]:
+    mac = hmac.digest(secret.encode(), body, hashlib.sha256).hex()
     return {"x-hub-signature-256": f"sha256={mac}", "x-github-event": "hired"}
 
 
@@ -92,6 +100,51 @@ def test_the_id_of_a_delivery_is_one_that_the_signature_covers(
     monkeypatch.setattr("runtime.triggers.webhooks.receive.verify", lambda *_: None)
     hook = webhook_changes.make(id=desk.make(), scheme=scheme, header="x-token", actor=ADA)
     assert receive(hook.address, headers, json.dumps(body).encode()).id == id
+
+
+def test_an_equal_body_without_an_id_is_the_same_delivery_for_minutes(desk: Desk) -> None:
+    """Its event says so, and is kept for a retry."""
+    made = desk.make()
+    hook = webhook_changes.make(id=made, scheme="header", header="x-token", actor=ADA)
+    answers = []
+    for seconds in (REPEAT_SECONDS // 2, REPEAT_SECONDS - 1, 1, REPEAT_SECONDS - 1):
+        desk.at += timedelta(seconds=seconds)
+        answers.append(receive(hook.address, {"x-token": hook.secret}, BODY))
+    assert [(one.new, one.skipped) for one in answers] == [(True, ""), (True, REPEATED)] * 2
+    desk.sweep()
+    assert [one[1:] for one in told(made)] == [("started", ""), ("skipped", REPEATED)] * 2
+    changes.retry(id=made, number=TriggerEvent.objects.filter(reason=REPEATED)[0].event, actor=ADA)
+    desk.sweep()
+    assert [state for _, state, _ in told(made)].count("started") == 3
+
+
+def test_values_that_a_journal_cannot_keep_become_text(desk: Desk) -> None:
+    made = desk.make()
+    hook = webhook_changes.make(id=made, scheme="header", header="x-token", actor=ADA)
+    body = rb'{"id": 2868860079149422351, "low": -9007199254740992, "high": 1e400, "n": 9007199254740991,'
+    body += rb' "texts": ["a\u0000b", "half \ud83d", "\ud83d\ude00"], "\u0000": 1.5}'
+    assert receive(hook.address, {"x-token": hook.secret}, body).new
+    assert json.loads(ReceivedEvent.objects.get().data) == {
+        "id": "2868860079149422351",
+        "low": "-9007199254740992",
+        "high": "1e400",
+        "n": 9007199254740991,
+        "texts": ["a\\0b", "half \\ud83d", "\U0001f600"],
+        "\\0": 1.5,
+    }
+
+
+def test_the_payload_of_a_form_is_read(desk: Desk) -> None:
+    made = desk.make()
+    hook = webhook_changes.make(id=made, scheme="github", actor=ADA)
+    body = urlencode({"payload": BODY.decode()}).encode()
+    form = {"content-type": "application/x-www-form-urlencoded; charset=utf-8"}
+    assert receive(hook.address, signed(hook.secret, body) | form, body).new
+    desk.sweep()
+    assert [state for _, state, _ in told(made)] == ["started"]
+    other = b"text=hello"
+    with pytest.raises(InvalidInput, match="choose application/json"):
+        receive(hook.address, signed(hook.secret, other) | form, other)
 
 
 def test_slack_checks_the_address_without_an_event(
@@ -187,7 +240,9 @@ def test_the_address_answers_without_a_token(
         return answer.status_code, answer.json()
 
     assert post("{}", **token)[0] == 202
-    assert post("{}", **token)[0] == 200
+    status, answer = post("{}", **token)
+    assert (status, answer["skipped"]) == (202, REPEATED)
+    assert [post("{}", **token, **{"Idempotency-Key": "k"})[0] for _ in range(2)] == [202, 200]
     for (status, said), code, words in (
         (post("{}"), "not_verified", "does not verify"),
         (post("[]", **token), "invalid", "must be an object"),

@@ -80,6 +80,14 @@ def insert(
     return None if row is None else int(row[0])
 
 
+def is_kept(connection: Connection, keys: list[str], since: datetime) -> bool:
+    """Say whether an event with one of these keys was received after this time."""
+    row = connection.execute(
+        "SELECT 1 FROM runtime_receivedevent WHERE key = ANY(%s) AND at > %s LIMIT 1", (keys, since)
+    ).fetchone()
+    return row is not None
+
+
 def read(connection: Connection, number: int) -> Received:
     """Read an event. Raises Tampered, KeyMissing."""
     row = connection.execute(
