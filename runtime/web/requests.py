@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Schema
+from ninja.params import functions
 from ninja.parser import Parser
 from pydantic import BaseModel, ConfigDict, WithJsonSchema
 
@@ -85,6 +86,11 @@ class Body(Schema):
 def with_example(**example: Any) -> ConfigDict:
     """Return the configuration of a body that the documentation shows an example of."""
     return ConfigDict(extra="forbid", json_schema_extra={"examples": [example]})
+
+
+OPTIONAL_BODY: Any = functions.Body(
+    None
+)  # for a body that may be empty, which ninja does not parse
 
 
 class StrictParser(Parser):

@@ -10,6 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from runtime.models import Run, Schedule, ScheduleAct, ScheduleTime
+from tests.support.api_client import Caller, field_of
 from tests.support.office import NEWCOMER, Office
 from tests.support.pages import has
 from tests.support.people import until
@@ -140,3 +141,12 @@ def test_an_agent_that_is_gone_and_a_row_that_does_not_verify(ada: Client, publi
     shows(ada, place, "This schedule cannot be shown", "does not verify", hides=("Run now",))
     shows(ada, f"{place}change/", "does not verify")
     has(words(ada.post(f"{place}end/")), "does not verify")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_schedule_runs_now_without_a_body(
+    ada: Client, ada_api: Caller, office: Office, published: None
+) -> None:
+    place = made(ada)
+    assert ada_api.send(f"{place}run-now", "").status_code == 200
+    assert field_of(ada_api.post(f"{place}run-now", {"when": "now"})) == (422, "when")

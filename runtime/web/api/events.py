@@ -4,19 +4,17 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from ninja import Router, Schema, Status
-from ninja.params import functions
 from pydantic import WithJsonSchema
 
 from runtime.control.external_events import deliver
 from runtime.core.limits import MAX_EVENT_NAME
 from runtime.errors import InvalidInput
 from runtime.web import cloud_events
-from runtime.web.requests import Authenticated, Body, with_example
+from runtime.web.requests import OPTIONAL_BODY, Authenticated, Body, with_example
 
 router = Router(tags=["events"])
 
 _NAME = WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_EVENT_NAME})
-_OPTIONAL: Any = functions.Body(None)  # ninja parses no empty body
 _TEXT = WithJsonSchema({"type": "string", "maxLength": MAX_EVENT_NAME})
 
 
@@ -44,7 +42,7 @@ class EventOut(Schema):
 
 
 @router.post("/events", response={201: EventOut, 200: EventOut})
-def send_event(request: Authenticated, body: EventIn = _OPTIONAL) -> Status[dict[str, Any]]:
+def send_event(request: Authenticated, body: EventIn = OPTIONAL_BODY) -> Status[dict[str, Any]]:
     """Send an external event; 200 if it was sent before. For admins.
 
     It ends each open wait that names the event and whose `match` is contained in `data`, and is offered to each

@@ -11,7 +11,7 @@ from runtime.triggers import calendar, changes, listing
 from runtime.triggers.definition import Missed, Overlap
 from runtime.triggers.fields import MAX_NAME
 from runtime.triggers.listing import PastAct, ScheduleView
-from runtime.web.requests import Authenticated, Body
+from runtime.web.requests import OPTIONAL_BODY, Authenticated, Body
 
 router = Router(tags=["schedules"])
 
@@ -208,9 +208,12 @@ def end_schedule(request: Authenticated, schedule: UUID) -> dict[str, Any]:
 
 
 @router.post("/schedules/{uuid:schedule}/run-now", response=RunNowOut)
-def run_schedule_now(request: Authenticated, schedule: UUID, body: RunNowIn) -> dict[str, Any]:
+def run_schedule_now(
+    request: Authenticated, schedule: UUID, body: RunNowIn = OPTIONAL_BODY
+) -> dict[str, Any]:
     """Start a run at once. It may run beside another one, and while the schedule is paused."""
-    return {"run": changes.run_now(id=schedule, actor=request.auth, at=body.at)}
+    sent: RunNowIn | None = body
+    return {"run": changes.run_now(id=schedule, actor=request.auth, at=sent and sent.at)}
 
 
 @router.post("/schedules/{uuid:schedule}/backfill", response=BackfillOut)
