@@ -1,4 +1,4 @@
-"""The tables of agents: published agents and versions, rate limits of providers, submitted forms."""
+"""The tables of agents: published agents and versions, rate limits of models, submitted forms."""
 
 from django.db import models
 from django.db.models.functions import Now
@@ -37,9 +37,9 @@ class AgentVersion(models.Model):
 
 
 class RateLimit(models.Model):
-    """The rate limit of one provider; see agents.llm.rate_limits."""
+    """The rate limit of one model; see agents.llm.rate_limits."""
 
-    provider = models.TextField(primary_key=True)
+    provider = models.TextField(primary_key=True)  # with the model: `openai:gpt-x`
     gap = models.FloatField()  # seconds between two requests, 0 for none
     served = models.FloatField()  # queue numbers released at `since`
     since = models.DateTimeField()

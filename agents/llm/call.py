@@ -185,7 +185,6 @@ class _Call:
     ) -> None:
         self.model, self._fallback = chosen(agent, request.model, outages)
         self._outages = outages
-        self._provider = self.model.partition(":")[0]
         self._rate_limits = rate_limits
         self._permit: Permit | None = None
         self._agent = agent
@@ -199,7 +198,7 @@ class _Call:
             return None
         number = self._request.queue_number
         longest = longest_wait(self._agent.retry) if self._fallback else math.inf
-        match self._rate_limits.acquire(self._provider, number, longest):
+        match self._rate_limits.acquire(self.model, number, longest):
             case Wait() as wait:
                 return RateLimited(
                     model=self.model, until=wait.until, queue_number=wait.queue_number
@@ -242,12 +241,12 @@ class _Call:
             return
         if isinstance(outcome, ModelAnswer):
             if self._permit.is_limited:
-                await asyncio.to_thread(self._rate_limits.on_success, self._provider, self._permit)
+                await asyncio.to_thread(self._rate_limits.on_success, self.model, self._permit)
         elif outcome.cause is FailureCause.LIMIT or (
             outcome.retry_after and outcome.cause is FailureCause.PROVIDER
         ):
             await asyncio.to_thread(
-                self._rate_limits.on_rejected, self._provider, self._permit, outcome.retry_after
+                self._rate_limits.on_rejected, self.model, self._permit, outcome.retry_after
             )
 
     def failure(self, exc: Exception) -> ModelFailure:

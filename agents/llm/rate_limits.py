@@ -1,9 +1,10 @@
-"""Limits the rate of requests to a provider that rejected some: one row per provider, shared by all workers.
+"""Limits the rate of requests to a model whose provider rejected some: one row per model, shared by all workers.
 
-After an answer 429 or 529, or a named time, the provider gets no request until that time. Then requests are sent one
-by one. Each takes a queue number, and the highest released number grows by one in each interval (`gap`), which begins
-with the named time, up to a minute. Each success shortens the interval until it is zero; each rejection doubles it.
-Times are the database's. A waiting request holds neither a thread nor a connection.
+After an answer 429 or 529, or a named time, the model gets no request until that time. Then requests are sent one by
+one. Each takes a queue number, and the highest released number grows by one in each interval (`gap`), which begins
+with the named time, up to a minute. Each rejection doubles the interval. Each success shortens it, and each minute
+without a rejection halves it, until there is none. Times are the database's. A waiting request holds neither a thread
+nor a connection.
 """
 
 import logging
@@ -21,30 +22,40 @@ log = logging.getLogger(__name__)
 
 DEFAULT_PAUSE_SECONDS = 1.0  # used if the provider names none
 MAX_INTERVAL_SECONDS = 60.0  # after the first rejection
-EASE = 0.85  # factor of the interval after each success
+INTERVAL_FACTOR = 0.85  # of the interval after each success
 MIN_INTERVAL_SECONDS = 0.02  # a shorter interval counts as none
 MAX_WAIT_SECONDS = 5.0  # a longer wait is checked again, because the interval may be shorter
 
-# The highest queue number that may be called now. It does not grow before `since`.
-_RELEASED = """(b.served + greatest(0, extract(epoch FROM clock_timestamp() - b.since)) / b.gap)"""
+# Minutes since the last change of the row. Fifteen of them end any interval.
+_MINUTES = "least(15, greatest(0, extract(epoch FROM clock_timestamp() - b.since) / 60))::float8"
+
+_INTERVAL = f"b.gap * power(0.5, {_MINUTES})"
+
+# The highest queue number that may be called now: the integral of 1 / interval. It does not grow before `since`.
+_RELEASED = f"(b.served + {60 / math.log(2)} / b.gap * (power(2, {_MINUTES}) - 1))"
+
+_READ = f"""
+    SELECT clock_timestamp(), (SELECT {_INTERVAL} FROM agents_brake b WHERE b.provider = %s)
+"""
 
 _TAKE = f"""
     UPDATE agents_brake AS b SET issued = CASE WHEN %(queue_number)s > 0
         OR extract(epoch FROM b.since - clock_timestamp()) > %(longest)s THEN b.issued
         ELSE greatest(b.issued + 1, floor({_RELEASED})::bigint) END
-    WHERE b.provider = %(provider)s AND b.gap > 0
-    RETURNING clock_timestamp(), b.since, b.gap, {_RELEASED}, b.issued
+    WHERE b.provider = %(model)s AND b.gap > 0
+    RETURNING clock_timestamp(), b.since, {_INTERVAL}, {_RELEASED}, b.issued
 """
 
 # Concurrent requests are refused together, so only the first refusal doubles the interval.
 _ON_REJECTED = f"""
     INSERT INTO agents_brake AS b (provider, gap, served, since, issued, hit_at)
-    VALUES (%(provider)s, %(interval)s, 1, clock_timestamp() + %(pause)s * interval '1 second', 0,
+    VALUES (%(model)s, %(interval)s, 1, clock_timestamp() + %(pause)s * interval '1 second', 0,
         clock_timestamp())
     ON CONFLICT (provider) DO UPDATE SET
-        gap = CASE WHEN b.gap = 0 THEN %(interval)s WHEN b.hit_at >= %(began)s THEN b.gap
-            ELSE least(2 * b.gap, 2 * %(interval)s) END,
-        served = CASE WHEN b.gap = 0 THEN b.issued + 1 ELSE {_RELEASED} END,
+        gap = CASE WHEN {_INTERVAL} < %(none)s THEN %(interval)s
+            WHEN b.hit_at >= %(began)s THEN {_INTERVAL}
+            ELSE least(2 * {_INTERVAL}, 2 * %(interval)s) END,
+        served = CASE WHEN {_INTERVAL} < %(none)s THEN b.issued + 1 ELSE {_RELEASED} END,
         since = greatest(b.since, clock_timestamp() + %(pause)s * interval '1 second'),
         hit_at = CASE WHEN b.hit_at >= %(began)s THEN b.hit_at ELSE clock_timestamp() END
 """
@@ -52,14 +63,15 @@ _ON_REJECTED = f"""
 _ON_SUCCESS = f"""
     UPDATE agents_brake AS b SET served = {_RELEASED},
         since = greatest(b.since, clock_timestamp()),
-        gap = CASE WHEN b.gap * %(ease)s < %(gone)s THEN 0 ELSE b.gap * %(ease)s END
-    WHERE b.provider = %(provider)s AND b.gap > 0 AND b.hit_at < %(began)s
+        gap = CASE WHEN {_INTERVAL} * %(factor)s < %(none)s THEN 0
+            ELSE {_INTERVAL} * %(factor)s END
+    WHERE b.provider = %(model)s AND b.gap > 0 AND b.hit_at < %(began)s
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permit:
-    """The request may be sent. `at` is the database time; `is_limited` says whether the provider has an interval."""
+    """The request may be sent. `at` is the database time; `is_limited` says whether the model has an interval."""
 
     at: datetime
     is_limited: bool
@@ -75,16 +87,19 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TooLong:
-    """The provider wants no request for so many seconds, which the request does not wait. It took no queue number."""
+    """The model may get no request for so many seconds, which the request does not wait. It took no queue number."""
 
     seconds: float
 
 
 class RateLimits:
-    """The rate limits of all providers. Calls ask them before each request and report its result."""
+    """The rate limits of all models. Calls ask them before each request and report its result.
+
+    A model is named with its provider, `openai:gpt-x`.
+    """
 
     def acquire(
-        self, provider: str, queue_number: int, longest: float = math.inf
+        self, model: str, queue_number: int, longest: float = math.inf
     ) -> Permit | Wait | TooLong | None:
         """Say whether a request may be sent now. `queue_number` is the one from before, 0 for none.
 
@@ -92,53 +107,53 @@ class RateLimits:
         Return None if Postgres is unreachable: then no request waits.
         """
         try:
-            return _acquire(provider, queue_number, longest)
+            return _acquire(model, queue_number, longest)
         except psycopg.Error as exc:
-            log.warning("Provider %s: rate limit unknown: %s", provider, exc)
+            log.warning("Model %s: rate limit unknown: %s", model, exc)
             return None
 
-    def on_rejected(self, provider: str, permit: Permit, after: float | None) -> None:
+    def on_rejected(self, model: str, permit: Permit, after: float | None) -> None:
         """Record that the provider rejected a request, and for how many seconds it wants none."""
         pause = (
             DEFAULT_PAUSE_SECONDS
             if after is None
             else min(max(after, MIN_INTERVAL_SECONDS), MAX_RETRY_AFTER)
         )
-        log.warning("Provider %s: wants fewer requests, its calls are rate limited", provider)
+        log.warning(
+            "Model %s: its provider wants fewer requests, its calls are rate limited", model
+        )
         values = {
-            "provider": provider,
+            "model": model,
             "pause": pause,
             "interval": min(pause, MAX_INTERVAL_SECONDS),
+            "none": MIN_INTERVAL_SECONDS,
             "began": permit.at,
         }
         _change(_ON_REJECTED, values)
 
-    def on_success(self, provider: str, permit: Permit) -> None:
-        """Record that the provider answered while it had an interval."""
+    def on_success(self, model: str, permit: Permit) -> None:
+        """Record that the model answered while it had an interval."""
         values = {
-            "provider": provider,
+            "model": model,
             "began": permit.at,
-            "ease": EASE,
-            "gone": MIN_INTERVAL_SECONDS,
+            "factor": INTERVAL_FACTOR,
+            "none": MIN_INTERVAL_SECONDS,
         }
         _change(_ON_SUCCESS, values)
 
 
-def _acquire(provider: str, queue_number: int, longest: float) -> Permit | Wait | TooLong:
+def _acquire(model: str, queue_number: int, longest: float) -> Permit | Wait | TooLong:
     with pool.pooled() as connection:
-        known = connection.execute(
-            "SELECT clock_timestamp(), (SELECT gap FROM agents_brake WHERE provider = %s)",
-            (provider,),
-            prepare=True,
-        ).fetchone()
-        assert known is not None  # a SELECT without FROM has one row
-        if not known[1]:
-            return Permit(at=known[0], is_limited=False)
+        row = connection.execute(_READ, (model,), prepare=True).fetchone()
+        assert row is not None  # a SELECT without FROM has one row
+        now, interval = row
+        if interval is None or interval < MIN_INTERVAL_SECONDS:
+            return Permit(at=now, is_limited=False)
         row = connection.execute(
-            _TAKE, {"provider": provider, "queue_number": queue_number, "longest": longest}
+            _TAKE, {"model": model, "queue_number": queue_number, "longest": longest}
         ).fetchone()
     if row is None:
-        return Permit(at=known[0], is_limited=False)
+        return Permit(at=now, is_limited=False)
     at, since, interval, released, issued = row
     if (seconds := (since - at).total_seconds()) > longest:
         return TooLong(seconds=seconds)
@@ -163,4 +178,4 @@ def _change(statement: str, values: dict[str, object]) -> None:
         with pool.pooled() as connection:
             connection.execute(statement, values)
     except psycopg.Error as exc:
-        log.warning("Provider %s: rate limit not stored: %s", values["provider"], exc)
+        log.warning("Model %s: rate limit not stored: %s", values["model"], exc)

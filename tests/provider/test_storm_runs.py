@@ -20,7 +20,7 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from agents.effect_handler import AgentEffects
-from agents.llm.rate_limits import Permit, RateLimits, Wait
+from agents.llm.rate_limits import INTERVAL_FACTOR, Permit, RateLimits, Wait
 from agents.models import RateLimit
 from agents.sdk import RetryPolicy, ToolContext, tool
 from agents.sdk.scripts import Turn, call, say, script
@@ -28,8 +28,10 @@ from runtime.control.start import create
 from runtime.control.verification import verification
 from runtime.core.budgets import Budget
 from runtime.execution.claim import advance
+from runtime.execution.effects.perform import perform
 from runtime.models import Gate, Run
 from runtime.ports.access import Actor
+from runtime.ports.effects import ModelAnswer, RateLimited
 from tests.support.engine import AT_REST, Engine, engine_of, events
 from tests.support.people import until
 from tests.support.provider.faults import closed, storm
@@ -64,6 +66,7 @@ def _poster(turn: Turn) -> Any:
     return call("post", text=turn.input["name"], sheet=done) if done < CALLS else say("Posted.")
 
 
+MODEL = "openai:loopback"
 POSTER = spec_of("poster", instructions="Post.", model=_poster, tools=[post], retry=PATIENT)
 ECHO = spec_of("echo", model=script(lambda turn: say(turn.input["name"])), retry=STUBBORN)
 REGISTRY = registry_of(POSTER, ECHO)
@@ -147,7 +150,7 @@ def test_a_refusing_provider_is_not_hammered_by_all_workers(provider: Provider) 
 def test_a_delay_by_the_rate_limit_uses_no_attempt(provider: Provider) -> None:
     once = replace(ECHO, retry=RetryPolicy(attempts=1, base=0.0, ceiling=0.0))
     rate_limits = RateLimits()
-    rate_limits.on_rejected("openai", _go(rate_limits), 4.0)
+    rate_limits.on_rejected(MODEL, _go(rate_limits), 4.0)
     with engine_of(registry_of(once), rate_limits) as worker:
         run = worker.begin("echo", {"name": "patience"})
     assert run.output == '"patience"'
@@ -157,7 +160,10 @@ def test_a_delay_by_the_rate_limit_uses_no_attempt(provider: Provider) -> None:
 
 
 def _pass_ten_seconds() -> None:
-    past = timedelta(seconds=10)
+    _pass(timedelta(seconds=10))
+
+
+def _pass(past: timedelta) -> None:
     RateLimit.objects.update(since=F("since") - past, hit_at=F("hit_at") - past)
 
 
@@ -169,18 +175,18 @@ def _gap() -> float:
 def braked(transactional_db: None) -> RateLimits:
     """A provider has just said that it wants no request for 10 s."""
     rate_limits = RateLimits()
-    rate_limits.on_rejected("openai", _go(rate_limits), 10.0)
+    rate_limits.on_rejected(MODEL, _go(rate_limits), 10.0)
     return rate_limits
 
 
 def _wait(rate_limits: RateLimits, ticket: int = 0) -> Wait:
-    said = rate_limits.acquire("openai", ticket)
+    said = rate_limits.acquire(MODEL, ticket)
     assert isinstance(said, Wait)
     return said
 
 
 def _go(rate_limits: RateLimits, ticket: int = 0) -> Permit:
-    said = rate_limits.acquire("openai", ticket)
+    said = rate_limits.acquire(MODEL, ticket)
     assert isinstance(said, Permit)
     return said
 
@@ -195,7 +201,6 @@ def test_calls_wait_for_the_named_time_then_go_one_by_one(braked: RateLimits) ->
     assert _wait(braked).queue_number == 3
     _pass_ten_seconds()
     _go(braked, second.queue_number)
-    assert isinstance(braked.acquire("anthropic", 0), Permit)  # other providers are not limited
 
 
 def test_an_hour_that_a_provider_asks_for_is_waited_and_then_one_call_goes_each_minute(
@@ -204,11 +209,11 @@ def test_an_hour_that_a_provider_asks_for_is_waited_and_then_one_call_goes_each_
     settings.OPENAI_API_KEY = "key"
     rate_limits = RateLimits()
     begun = _go(rate_limits)
-    rate_limits.on_rejected("openai", begun, 3600.0)
-    with_fallback = replace(ECHO, model=None, models=("openai:a", "anthropic:b"))
+    rate_limits.on_rejected(MODEL, begun, 3600.0)
+    with_fallback = replace(ECHO, model=None, models=(MODEL, "anthropic:b"))
     effects = AgentEffects(registry_of(with_fallback), rate_limits=rate_limits)
     fault = Frame(effects, "echo", {"name": "x"}).fault()
-    assert (fault.cause, fault.model, fault.fallback) == ("limit", "openai:a", "anthropic:b")
+    assert (fault.cause, fault.model, fault.fallback) == ("limit", MODEL, "anthropic:b")
     assert 60.0 < (fault.retry_after or 0.0) <= 3600.0
     waiting = _wait(rate_limits)
     assert waiting.until >= begun.at + timedelta(hours=1)
@@ -220,22 +225,42 @@ def test_refusals_that_were_under_way_together_are_one(braked: RateLimits) -> No
     ticket = _wait(braked).queue_number
     _pass_ten_seconds()
     early = _go(braked, ticket)
+    RateLimit.objects.update(since=F("since") + timedelta(hours=1))  # no time eases it meanwhile
     for _ in range(5):
-        braked.on_rejected("openai", early, 10.0)
+        braked.on_rejected(MODEL, early, 10.0)
     assert _gap() == 20.0
-    braked.on_success("openai", early)  # of an older call
+    braked.on_success(MODEL, early)  # of an older call
     assert _gap() == 20.0
+
+
+def test_each_minute_without_a_refusal_halves_the_interval(braked: RateLimits) -> None:
+    _pass(timedelta(seconds=10 + 60))
+    braked.on_success(MODEL, _go(braked))
+    assert _gap() <= 10 / 2 * INTERVAL_FACTOR
+    _pass(timedelta(minutes=12))
+    assert not _go(braked).is_limited
+    braked.on_rejected(MODEL, _go(braked), 3.0)  # a new limit, not the double of the last
+    assert _gap() == 3.0
+
+
+def test_a_limit_of_one_model_holds_up_no_other(provider: Provider, braked: RateLimits) -> None:
+    for model, is_asked in ((MODEL, False), ("openai:b", True)):
+        effects = AgentEffects(
+            registry_of(replace(ECHO, models=(model,), model=None)), rate_limits=braked
+        )
+        outcome = perform(effects, Frame(effects, "echo", {"name": "x"}).request())
+        assert isinstance(outcome, ModelAnswer if is_asked else RateLimited)
 
 
 def test_answers_let_more_through_until_the_brake_is_off(braked: RateLimits) -> None:
     gaps = [_gap()]
     while gaps[-1]:
-        said = braked.acquire("openai", 0)
+        said = braked.acquire(MODEL, 0)
         if isinstance(said, Wait):
             _pass_ten_seconds()
-            said = braked.acquire("openai", said.queue_number)
+            said = braked.acquire(MODEL, said.queue_number)
         assert isinstance(said, Permit)
-        braked.on_success("openai", said)
+        braked.on_success(MODEL, said)
         gaps.append(_gap())
     assert gaps == sorted(gaps, reverse=True)
     assert len(gaps) > 20
