@@ -1,24 +1,28 @@
 """Trials of prompts on the page and in the API: a worker performs each once, or it fails with the reason."""
 
+import json
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 from django.db import connection, transaction
 from django.test import Client
+from django.utils import timezone
 
 from agents.effect_handler import AgentEffects
 from approvals.errors import PromptRefused, UnknownPrompt
 from approvals.prompts import changes, in_production, trials
 from runtime.broker import dispatch
+from runtime.core.enums import FailureCause
 from runtime.errors import InvalidInput
 from runtime.execution.recorded import prompt_trial, queued_trial
 from runtime.execution.recorded.prompt_trial import STOPPED
 from runtime.models import JournalEntry, PromptTrial, Run
 from runtime.ports.access import Actor
-from runtime.ports.effects import Outcome
+from runtime.ports.effects import ModelFailure, ModelRequest, Outcome, RateLimited
 from runtime.store import pool
 from runtime.store.tables.jobs import prompt_trials
 from runtime.store.tables.jobs.queue import KEPT_DAYS, LOST_SECONDS, RESEND_SECONDS
@@ -168,6 +172,62 @@ def test_a_trial_that_cannot_end_fails_with_the_reason(
     later(KEPT_DAYS * 24 * 3600)
     look_after(own, threading.Event())
     assert not PromptTrial.objects.exists()
+
+
+class Line:
+    """The way to the models: the outcomes of the next calls, None for a reply, and the queue numbers they had."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.outcomes: list[Outcome | None] = []
+        self.numbers: list[int] = []
+        ask = AgentEffects.start_model_call
+
+        def start(
+            effects: AgentEffects, request: ModelRequest, deliver: Any, keep: Any = None
+        ) -> Callable[[], None]:
+            self.numbers.append(request.queue_number)
+            if (outcome := self.outcomes.pop(0)) is None:
+                return ask(effects, request, deliver, keep)
+            deliver(outcome)
+            return lambda: None
+
+        monkeypatch.setattr(AgentEffects, "start_model_call", start)
+        monkeypatch.setattr(prompt_trial, "MIN_WAIT_SECONDS", 0.0)
+
+
+def limited(seconds: float) -> RateLimited:
+    until = timezone.now() + timedelta(seconds=seconds)
+    return RateLimited(model="openai:x", until=until, queue_number=7)
+
+
+def replies_of(trial: PromptTrial) -> list[tuple[str, bool]]:
+    """Why each reply of its one run was not tried, and whether it was."""
+    replies = json.loads(trial.result)[0]["replies"]
+    return [(reply["error"], bool(reply["tried"])) for reply in replies]
+
+
+def test_a_trial_waits_for_a_rate_limit(
+    shop: Shop, cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended_run(shop)
+    line = Line(monkeypatch)
+    refusal = ModelFailure(error="busy", cause=FailureCause.LIMIT, retry_after=0.0)
+    line.outcomes = [refusal, limited(0.0), None] * 3
+    done = perform(shop, trials.ask(NAME, 1, 1, actor=ADMIN).stored.id)
+    assert replies_of(done) == [("", True)] * 3
+    assert line.numbers == [0, 0, 7] * 3
+
+
+def test_a_trial_that_ends_waits_no_longer(
+    shop: Shop, cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended_run(shop)
+    Line(monkeypatch).outcomes = [limited(2.0)]
+    looks = iter([False, *[True] * 99])
+    trial = trials.ask(NAME, 1, 1, actor=ADMIN).stored.id
+    (error, _), *stopped = replies_of(perform(shop, trial, drains=lambda: next(looks)))
+    assert error.startswith("the provider limits requests until ")
+    assert stopped == [(STOPPED, False)] * 2
 
 
 def test_nothing_of_an_erased_run_is_kept(shop: Shop, own: Any) -> None:

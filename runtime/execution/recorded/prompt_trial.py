@@ -2,13 +2,15 @@
 
 Each recorded reply of an agent with the prompt is asked for again, from the state in which it was recorded. The reply
 is written down beside the recorded one. No call of it is made, and the run does not change. The models are really
-asked, so a trial costs as much as these replies.
+asked, so a trial costs as much as these replies. Where a provider wants fewer requests, a trial waits as a run does.
 """
 
 import queue
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -36,7 +38,10 @@ from runtime.store.tables import blobs, journal
 
 MAX_REPLIES = 20  # of one run
 LATE = 1.0  # seconds, after which a model call that has its own deadline is given up
-LOOK_SECONDS = 1.0  # between two looks whether the trial stops, while a model is asked
+LOOK_SECONDS = (
+    1.0  # between two looks whether the trial stops, while a model is asked or not to be asked
+)
+MIN_WAIT_SECONDS = 0.1  # for a rate limit: the clocks of worker and database may differ
 STOPPED = "the trial was over before this reply, or an administrator stopped the agent"
 
 
@@ -152,8 +157,37 @@ def _ask(
     made = handler.instruct(request.agent, given, at=pinned.at, number=number)
     if made.pinned is None or made.pinned.name != pinned.name:
         raise InvalidInput("agent", f"{request.agent} does not use the prompt {pinned.name} today")
+    request = replace(request, instructions=made.text)
+    while True:
+        outcome = _call_model(request, handler, stops)
+        match outcome:
+            case RateLimited():
+                seconds = (outcome.until - datetime.now(UTC)).total_seconds()
+                request = replace(request, queue_number=outcome.queue_number)
+            case ModelFailure(cause=FailureCause.LIMIT):
+                seconds = outcome.retry_after or 0.0
+                request = replace(request, queue_number=0)
+            case _:
+                return outcome
+        if not _wait(seconds, stops):
+            return outcome
+
+
+def _wait(seconds: float, stops: Callable[[], bool]) -> bool:
+    """Wait for a rate limit. Return False if the trial stops before."""
+    until, never = time.monotonic() + max(seconds, MIN_WAIT_SECONDS), threading.Event()
+    while (left := until - time.monotonic()) > 0:
+        if stops():
+            return False
+        never.wait(min(left, LOOK_SECONDS))
+    return True
+
+
+def _call_model(
+    request: ModelRequest, handler: EffectHandler, stops: Callable[[], bool]
+) -> Outcome:
     outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
-    end = handler.start_model_call(replace(request, instructions=made.text), outcomes.put)
+    end = handler.start_model_call(request, outcomes.put)
     until = time.monotonic() + request.deadline + LATE
     while True:
         try:
