@@ -58,7 +58,8 @@ def size_of(value: Any) -> int:
 
 def escape_text(text: str) -> str:
     """Return text that any journal accepts: NUL and lone surrogates are escaped."""
-    return text.replace("\x00", "\\0").encode("utf-8", "backslashreplace").decode()
+    clean = text.replace("\x00", "\\0")
+    return clean.encode("utf-8", "backslashreplace").decode()
 
 
 def plain(text: str) -> str:

@@ -178,7 +178,7 @@ class Admission:
         return found or ""
 
     def open_hold(self, now: Continuation, frame: str) -> AdmissionResult | None:
-        """Open a hold before a model call: after an outage, if the model repeats itself, or if the agent's rules say so.
+        """Open a hold before a model call: after an outage, if the model repeats itself, or by the agent's rules.
 
         The last two open at most once a turn.
         """

@@ -10,6 +10,7 @@ from runtime.core.events import (
     CallAdmitted,
     Event,
     MessageReceived,
+    Proposal,
     ToolFailed,
     ToolReturned,
     ToolStarted,
@@ -29,10 +30,10 @@ def frame_after(turn: Turn) -> Frame:
     return after(*(event for number in (1, 2, 3) for event in turn(number))).frame("0")
 
 
-def called(number: int, end: Event, *, text: str = "", **given: Any) -> list[Event]:
+def called(number: int, end: Event, **given: Any) -> list[Event]:
     call: Any = {"frame": "0", "call": f"c{number}.0"}
     return [
-        replied("t", text=text, **given),
+        replied("t", **given),
         CallAdmitted(**call, terms=options()),
         ToolStarted(**call, attempt=1, at=AT),
         end,
@@ -66,6 +67,7 @@ def waited(number: int) -> list[Event]:
         (lambda n: called(n, returned(n), text=f"Attempt {n}.", reply={"id": n}), 3),
         (lambda n: called(n, failed(n)), 3),  # each error has a number of its own
         (lambda n: called(n, returned(n, result=n)), 1),  # it polls, and sees something new
+        (lambda n: called(n, returned(n), calls=(Proposal(tool="t", args={"n": n}),)), 1),
         (lambda n: called(n, failed(n) if n == 2 else returned(n)), 1),
         (waited, 0),
     ],
