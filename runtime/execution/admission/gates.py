@@ -104,12 +104,12 @@ def open_repetition_gate(now: Continuation, frame: Frame, at: datetime) -> Admis
     """Return the hold that tells people what the model of a frame repeats, and how often it did."""
     times = repetition.count_repeats(frame)
     tools = [call.tool for call in frame.of_turn()]
-    why = plain(
+    reason = plain(
         f"{frame.agent} repeats itself: {', '.join(tools)} had the same arguments and result"
         f" {times} times in a row"
     )
     args = {"agent": frame.agent, "calls": tools, "times": times}
-    return open_frame_gate(now, frame.id, GateKind.HOLD, why=why, args=args, at=at)
+    return open_frame_gate(now, frame.id, GateKind.HOLD, why=reason, args=args, at=at)
 
 
 def open_credential_gate(

@@ -95,11 +95,11 @@ def _receive(
     data = _data(headers, body)
     if scheme is Scheme.SLACK and data.get("type") == "url_verification":
         return Receipt(id="", new=False, challenge=str(data.get("challenge", "")))
-    given = _id(scheme, headers, data)
-    delivery = given or f"sha256:{hashlib.sha256(body).hexdigest()}"
+    sent_id = _id(scheme, headers, data)
+    delivery = sent_id or f"sha256:{hashlib.sha256(body).hexdigest()}"
     skipped = PAUSED if one.status is Status.PAUSED else ""
     key: tuple[str, ...] = ("webhook", str(place), delivery)  # no event that a person sends has it
-    if not given and scheme is not Scheme.GITHUB:
+    if not sent_id and scheme is not Scheme.GITHUB:
         slot = _free_slot(connection, key, at)
         skipped = skipped if slot else REPEATED
         key = (*key, slot or str(uuid4()))
@@ -148,18 +148,17 @@ def _found(connection: Connection, address: str) -> tuple[UUID, Trigger, Webhook
 
 def _data(headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(
-            _payload(headers, body), parse_int=_read_integer, parse_float=_read_float
-        )
-        found = _storable(found)
-        require_json(found, "body")
+        text = _payload(headers, body)
+        value = json.loads(text, parse_int=_read_integer, parse_float=_read_float)
+        data = _storable(value)
+        require_json(data, "body")
     except NotJson as exc:
         raise InvalidInput(exc.where, exc.why) from exc
     except (ValueError, RecursionError) as exc:
         raise InvalidInput("body", "must be JSON") from exc
-    if not isinstance(found, dict):
+    if not isinstance(data, dict):
         raise InvalidInput("body", "must be an object")
-    return found
+    return data
 
 
 def _payload(headers: Mapping[str, str], body: bytes) -> str | bytes:
@@ -200,15 +199,15 @@ def _storable(value: Any) -> Any:
 
 def _id(scheme: Scheme, headers: Mapping[str, str], data: Mapping[str, Any]) -> str:
     """Return the id that a sender gave the delivery, if its signature covers one; else an empty text."""
-    given: object = None
+    sent_id: object = None
     if scheme is Scheme.STANDARD:
-        given = headers.get("webhook-id")
+        sent_id = headers.get("webhook-id")
     elif scheme in _IDS:
-        given = data.get(_IDS[scheme])
+        sent_id = data.get(_IDS[scheme])
     elif scheme is Scheme.HEADER:
-        given = headers.get("idempotency-key")
-    if not isinstance(given, str) or "\x00" in given:
+        sent_id = headers.get("idempotency-key")
+    if not isinstance(sent_id, str) or "\x00" in sent_id:
         return ""
-    if len(given) > MAX_EVENT_NAME:
+    if len(sent_id) > MAX_EVENT_NAME:
         raise InvalidInput("id", f"must have at most {MAX_EVENT_NAME} characters")
-    return given
+    return sent_id

@@ -79,7 +79,8 @@ def steps(given: Any, results: int, _: Callable[[int], Any]) -> Reply:
     """So many calls, each of so many bytes."""
     if results == given["turns"]:
         return "Done."
-    return Call("step", {"text": "x" * given["given"], "got": given["got"]})
+    text = str(results).ljust(given["given"], "x")  # a call that repeats would be held
+    return Call("step", {"text": text, "got": given["got"]})
 
 
 SCRIPTS: dict[str, Script] = {

@@ -30,10 +30,10 @@ def frame_after(turn: Turn) -> Frame:
     return after(*(event for number in (1, 2, 3) for event in turn(number))).frame("0")
 
 
-def called(number: int, end: Event, **given: Any) -> list[Event]:
+def called(number: int, end: Event, **fields: Any) -> list[Event]:
     call: Any = {"frame": "0", "call": f"c{number}.0"}
     return [
-        replied("t", **given),
+        replied("t", **fields),
         CallAdmitted(**call, terms=options()),
         ToolStarted(**call, attempt=1, at=AT),
         end,
@@ -80,8 +80,8 @@ def test_a_message_of_a_person_is_another_state() -> None:
     turns = [event for n in range(1, MAX_SAME_REPLIES + 1) for event in called(n, returned(n))]
     stuck = after(*turns)
     assert is_stuck(stuck, stuck.frame("0"))
-    told = evolve(stuck, MessageReceived(by="ada", text="Stop."))
-    assert not is_stuck(told, told.frame("0"))
+    informed = evolve(stuck, MessageReceived(by="ada", text="Stop."))
+    assert not is_stuck(informed, informed.frame("0"))
     number = MAX_SAME_REPLIES + 1
-    again = fold(told, called(number, returned(number), heard=1))
+    again = fold(informed, called(number, returned(number), heard=1))
     assert count_repeats(again.frame("0")) == 1

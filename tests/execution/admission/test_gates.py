@@ -117,8 +117,10 @@ def test_a_reply_that_repeats_is_held_without_a_budget(rig: MakeBench) -> None:
     for times in (MAX_SAME_REPLIES, 2 * MAX_SAME_REPLIES):
         assert len(desk.effects.calls) == times
         opened(desk, run, "hold")
-        said = f"a repeats itself: letter had the same arguments and result {times} times in a row"
-        assert events(run)[-1]["reason"] == said
+        reason = (
+            f"a repeats itself: letter had the same arguments and result {times} times in a row"
+        )
+        assert events(run)[-1]["reason"] == reason
         desk.answer(run, Verdict.CONTINUE)
     assert desk.answer(run, Verdict.STOP, "it goes in circles").status == "cancelled"
     assert verify(run).is_consistent

@@ -104,23 +104,28 @@ def test_the_id_of_a_delivery_is_one_that_the_signature_covers(
 
 def test_an_equal_body_without_an_id_is_the_same_delivery_for_minutes(desk: Desk) -> None:
     """Its event says so, and is kept for a retry."""
-    made = desk.make()
-    hook = webhook_changes.make(id=made, scheme="header", header="x-token", actor=ADA)
+    trigger = desk.make()
+    hook = webhook_changes.make(id=trigger, scheme="header", header="x-token", actor=ADA)
     answers = []
     for seconds in (REPEAT_SECONDS // 2, REPEAT_SECONDS - 1, 1, REPEAT_SECONDS - 1):
         desk.at += timedelta(seconds=seconds)
         answers.append(receive(hook.address, {"x-token": hook.secret}, BODY))
-    assert [(one.new, one.skipped) for one in answers] == [(True, ""), (True, REPEATED)] * 2
+    assert [(receipt.new, receipt.skipped) for receipt in answers] == [
+        (True, ""),
+        (True, REPEATED),
+    ] * 2
     desk.sweep()
-    assert [one[1:] for one in told(made)] == [("started", ""), ("skipped", REPEATED)] * 2
-    changes.retry(id=made, number=TriggerEvent.objects.filter(reason=REPEATED)[0].event, actor=ADA)
+    assert [event[1:] for event in told(trigger)] == [("started", ""), ("skipped", REPEATED)] * 2
+    changes.retry(
+        id=trigger, number=TriggerEvent.objects.filter(reason=REPEATED)[0].event, actor=ADA
+    )
     desk.sweep()
-    assert [state for _, state, _ in told(made)].count("started") == 3
+    assert [state for _, state, _ in told(trigger)].count("started") == 3
 
 
 def test_values_that_a_journal_cannot_keep_become_text(desk: Desk) -> None:
-    made = desk.make()
-    hook = webhook_changes.make(id=made, scheme="header", header="x-token", actor=ADA)
+    trigger = desk.make()
+    hook = webhook_changes.make(id=trigger, scheme="header", header="x-token", actor=ADA)
     body = rb'{"id": 2868860079149422351, "low": -9007199254740992, "high": 1e400, "n": 9007199254740991,'
     body += rb' "texts": ["a\u0000b", "half \ud83d", "\ud83d\ude00"], "\u0000": 1.5}'
     assert receive(hook.address, {"x-token": hook.secret}, body).new
@@ -135,13 +140,13 @@ def test_values_that_a_journal_cannot_keep_become_text(desk: Desk) -> None:
 
 
 def test_the_payload_of_a_form_is_read(desk: Desk) -> None:
-    made = desk.make()
-    hook = webhook_changes.make(id=made, scheme="github", actor=ADA)
+    trigger = desk.make()
+    hook = webhook_changes.make(id=trigger, scheme="github", actor=ADA)
     body = urlencode({"payload": BODY.decode()}).encode()
     form = {"content-type": "application/x-www-form-urlencoded; charset=utf-8"}
     assert receive(hook.address, signed(hook.secret, body) | form, body).new
     desk.sweep()
-    assert [state for _, state, _ in told(made)] == ["started"]
+    assert [state for _, state, _ in told(trigger)] == ["started"]
     other = b"text=hello"
     with pytest.raises(InvalidInput, match="choose application/json"):
         receive(hook.address, signed(hook.secret, other) | form, other)
