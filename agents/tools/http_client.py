@@ -34,8 +34,8 @@ from httpx2 import (
 from agents.sdk import FailureCause, NotDone, ToolContext, ToolError
 from agents.tools.retry_after import seconds_of
 from agents.tools.sites import Site, refusal
-from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
+from runtime.core.foreign_json import read_json
 
 MAX_BODY = 256 * 1024  # bytes of an answer, decompressed
 MAX_REDIRECTS = 5
@@ -212,9 +212,7 @@ def _value(text: str, kind: str) -> Any:
     """Return JSON as a value that a journal accepts, and anything else as text."""
     if kind == "application/json" or kind.endswith("+json"):
         with suppress(ValueError, RecursionError, NotJson):
-            value = json.loads(text)
-            require_json(value)
-            return value
+            return read_json(text, "body")
     return text.replace("\x00", "\\0")
 
 

@@ -1,10 +1,10 @@
 """The content of a small file or object in the data of its event: its text, or the JSON of one whose name says so."""
 
-import json
 from typing import Any
 
-from runtime.core.digest import is_text, require_json
+from runtime.core.digest import is_text
 from runtime.core.errors import NotJson
+from runtime.core.foreign_json import read_json
 from runtime.triggers.sources.keeping import Refused
 
 MAX_CONTENT = 64 * 1024  # bytes of a text that is in the data of its event
@@ -26,8 +26,7 @@ def told(name: str, text: str | None) -> dict[str, Any]:
     if not name.lower().endswith(".json"):
         return {"text": text}
     try:
-        found = json.loads(text)
-        require_json(found, "json")
+        found = read_json(text, "json")
     except NotJson as exc:
         raise Refused(f"its {exc.where}: {exc.why}") from exc
     except (ValueError, RecursionError) as exc:

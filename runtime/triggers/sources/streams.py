@@ -5,7 +5,6 @@ the commit of its event, so a sweeper that dies before leaves it to the next one
 id is known: an entry that is delivered again is acknowledged and does nothing.
 """
 
-import json
 import logging
 import threading
 from collections.abc import Mapping
@@ -16,9 +15,9 @@ from uuid import UUID
 import redis
 from django.conf import settings
 
-from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
-from runtime.core.limits import MAX_DELIVERY
+from runtime.core.foreign_json import read_json
+from runtime.core.limits import MAX_DELIVERY, escape_text
 from runtime.store import failpoints
 from runtime.store.pool import Connection
 from runtime.store.tables.triggers import trigger_events
@@ -77,19 +76,19 @@ def _data(fields: Mapping[bytes, bytes]) -> dict[str, Any]:
     if size > MAX_DELIVERY:
         raise Refused(f"it has {size} bytes, at most {MAX_DELIVERY}")
     try:
-        found: Any = {name.decode(): value.decode() for name, value in fields.items()}
-        if [*found] == [WHOLE]:
-            found = json.loads(found[WHOLE])
-        require_json(found, WHOLE)
+        texts = {escape_text(name.decode()): value.decode() for name, value in fields.items()}
+        if [*texts] != [WHOLE]:
+            return {name: escape_text(text) for name, text in texts.items()}
+        data = read_json(texts[WHOLE], WHOLE)
     except UnicodeDecodeError as exc:
         raise Refused("it is not UTF-8") from exc
     except NotJson as exc:
         raise Refused(f"its {exc.where}: {exc.why}") from exc
     except (ValueError, RecursionError) as exc:
         raise Refused(f"its data is no JSON: {exc}") from exc
-    if not isinstance(found, dict):
+    if not isinstance(data, dict):
         raise Refused("its data is no object")
-    return found
+    return data
 
 
 def _acknowledge(server: "redis.Redis", stream: str, group: str, ids: list[str]) -> bool:

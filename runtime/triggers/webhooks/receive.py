@@ -8,7 +8,6 @@ anew: there it is the same delivery only for as long as a sender repeats one or 
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,9 +16,9 @@ from urllib.parse import parse_qs
 from uuid import UUID, uuid4
 
 from runtime.control.transaction import atomic
-from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
-from runtime.core.limits import MAX_DELIVERY, MAX_EVENT_NAME, MAX_INTEGER, escape_text
+from runtime.core.foreign_json import read_json
+from runtime.core.limits import MAX_DELIVERY, MAX_EVENT_NAME
 from runtime.errors import DeliveryTooLarge, InvalidInput, NoSuchWebhook, NotVerified
 from runtime.keyring import sealing
 from runtime.store import failpoints, pool
@@ -148,10 +147,7 @@ def _found(connection: Connection, address: str) -> tuple[UUID, Trigger, Webhook
 
 def _data(headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
     try:
-        text = _payload(headers, body)
-        value = json.loads(text, parse_int=_read_integer, parse_float=_read_float)
-        data = _storable(value)
-        require_json(data, "body")
+        data = read_json(_payload(headers, body), "body")
     except NotJson as exc:
         raise InvalidInput(exc.where, exc.why) from exc
     except (ValueError, RecursionError) as exc:
@@ -171,30 +167,6 @@ def _payload(headers: Mapping[str, str], body: bytes) -> str | bytes:
             "body", "is a form without a payload: choose application/json in the sender"
         )
     return payloads[0]
-
-
-def _read_integer(digits: str) -> int | str:
-    """Return an integer, or its digits if other readers of JSON would change it."""
-    is_short = len(digits) <= len(str(-MAX_INTEGER))
-    return int(digits) if is_short and abs(int(digits)) <= MAX_INTEGER else digits
-
-
-def _read_float(digits: str) -> float | str:
-    value = float(digits)
-    return value if math.isfinite(value) else digits
-
-
-def _storable(value: Any) -> Any:
-    """Return the value with the characters escaped that a journal does not accept."""
-    match value:
-        case str():
-            return escape_text(value)
-        case list():
-            return [_storable(item) for item in value]
-        case dict():
-            return {escape_text(name): _storable(item) for name, item in value.items()}
-        case _:
-            return value
 
 
 def _id(scheme: Scheme, headers: Mapping[str, str], data: Mapping[str, Any]) -> str:

@@ -130,7 +130,7 @@ def test_an_answer_is_json_or_text_and_is_cut(site: Site) -> None:
     assert get(context(), named) == read
     for body, kind, value in (
         ({"euros": 40}, "application/problem+json", {"euros": 40}),
-        ([2**60], "application/json", "[1152921504606846976]"),  # no number of a journal
+        ([2**60], "application/json", ["1152921504606846976"]),  # no number of a journal
         ('["Zoë"]'.encode(), "text/plain", '["Zoë"]'),
         (b"Zo\xeb", "text/plain; charset=latin-1", "Zoë"),
         (b"40 \x80", "text/plain; charset=windows-1252", "40 €"),

@@ -105,10 +105,9 @@ def _died(*_: object) -> None:
     ("fields", "why"),
     [
         ({"who": b"\xff"}, "it is not UTF-8"),
-        ({"who": b"a\x00"}, "its data.who: contains a NUL character"),
         ({"data": "{"}, "its data is no JSON"),
         ({"data": "[1]"}, "its data is no object"),
-        ({"data": '{"n": 1e999}'}, "its data.n: not a finite number"),
+        ({"data": '{"n": NaN}'}, "its data.n: not a finite number"),
         ({"data": "[" * 60_000}, "its data is no JSON"),
         ({"who": "x" * MAX_DELIVERY}, f"it has {MAX_DELIVERY + 3} bytes, at most {MAX_DELIVERY}"),
     ],

@@ -123,20 +123,10 @@ def test_an_equal_body_without_an_id_is_the_same_delivery_for_minutes(desk: Desk
     assert [state for _, state, _ in told(trigger)].count("started") == 3
 
 
-def test_values_that_a_journal_cannot_keep_become_text(desk: Desk) -> None:
-    trigger = desk.make()
-    hook = webhook_changes.make(id=trigger, scheme="header", header="x-token", actor=ADA)
-    body = rb'{"id": 2868860079149422351, "low": -9007199254740992, "high": 1e400, "n": 9007199254740991,'
-    body += rb' "texts": ["a\u0000b", "half \ud83d", "\ud83d\ude00"], "\u0000": 1.5}'
-    assert receive(hook.address, {"x-token": hook.secret}, body).new
-    assert json.loads(ReceivedEvent.objects.get().data) == {
-        "id": "2868860079149422351",
-        "low": "-9007199254740992",
-        "high": "1e400",
-        "n": 9007199254740991,
-        "texts": ["a\\0b", "half \\ud83d", "\U0001f600"],
-        "\\0": 1.5,
-    }
+def test_a_number_that_no_journal_keeps_costs_no_delivery(desk: Desk) -> None:
+    hook = webhook_changes.make(id=desk.make(), scheme="header", header="x-token", actor=ADA)
+    assert receive(hook.address, {"x-token": hook.secret}, b'{"id": 2868860079149422351}').new
+    assert json.loads(ReceivedEvent.objects.get().data) == {"id": "2868860079149422351"}
 
 
 def test_the_payload_of_a_form_is_read(desk: Desk) -> None:
