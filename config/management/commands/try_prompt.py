@@ -39,6 +39,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         from agents.effect_handler import AgentEffects
+        from agents.llm.rate_limits import RateLimits
         from runtime.execution.recorded.trials import try_version
 
         until = time.monotonic() + MAX_SECONDS
@@ -48,7 +49,7 @@ class Command(BaseCommand):
                 options["name"],
                 options["number"],
                 options["runs"],
-                handler=AgentEffects(registry, prompts=StoredPrompts()),
+                handler=AgentEffects(registry, rate_limits=RateLimits(), prompts=StoredPrompts()),
                 stops=lambda: time.monotonic() > until,
             )
         except (RegistryError, RuntimeFault, ApprovalError) as exc:
