@@ -209,9 +209,11 @@ def test_long_runs_take_as_many_queries_as_short_ones(admin: Client, office: Off
         with queries_at_most(18):
             page = text(admin, f"/runs/{run}/?tab={tab}")
     assert page.count(f"/runs/{run}/at/") == 20
-    calls = [("note", {"number": number}) for number in range(30)]
+    replies = [
+        ask(*[("note", {"turn": turn, "number": n}) for n in range(30)]) for turn in range(14)
+    ]
     office.effects.tools["note"] = FakeTool()
-    office.effects.agents["hr_onboarding"] = turns(*[ask(*calls) for _ in range(14)], say("Done."))
+    office.effects.agents["hr_onboarding"] = turns(*replies, say("Done."))
     run = office.start()
     for query, words, rows in (
         ("", "steps 1 to 200 of 436", 200),
