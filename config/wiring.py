@@ -14,7 +14,6 @@ from approvals.adapter import Approvals
 from approvals.permissions.access import Access
 from approvals.prompts.in_production import StoredPrompts
 from runtime.broker import dispatch
-from runtime.objects.bounded_reads import BoundedReads
 from runtime.objects.by_address import store_at
 from runtime.ports import wiring
 from runtime.ports.objects import ObjectStore
@@ -32,13 +31,6 @@ def connect() -> None:
         )
     user_logged_out.connect(_notify_logged_out)
     people.sessions_ended.connect(_notify_ended_sessions)
-
-
-def bound_reads() -> None:
-    """Let no read of the object store hold a thread of the web for long."""
-    store = wiring.objects()
-    if store is not None:
-        wiring.plug(objects=BoundedReads(store))
 
 
 def _object_store(address: str) -> ObjectStore:

@@ -8,6 +8,10 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 application = get_wsgi_application()
 
-from config import wiring  # noqa: E402 - needs the settings
+# These need the settings.
+from runtime.objects.bounded_reads import BoundedReads  # noqa: E402
+from runtime.ports import wiring  # noqa: E402
 
-wiring.bound_reads()
+# No read of the object store holds a thread of the web for long.
+if (store := wiring.objects()) is not None:
+    wiring.plug(objects=BoundedReads(store))
