@@ -3,7 +3,7 @@
 
 const MOST_TICKED = 50; // as the server allows
 const boxes = () => all(".row:not(.gone) .cb input", inbox() ?? main);
-const chosenBox = () => one(".row[aria-current]:not(.gone) .cb input", inbox() ?? main);
+const chosenBox = () => one(".row[aria-current=true]:not(.gone) .cb input", inbox() ?? main);
 let lastBox = ""; // the value of the one ticked last, from which a range starts
 
 /** Tick or untick the box of the row with the focus; with `range` all from the last one to it. */

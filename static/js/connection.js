@@ -6,12 +6,13 @@ const DOWN = "The server cannot be reached. Decisions are not sent, and this pag
 const dot = made("span", { className: "live", role: "status" });
 
 function show(state) {
-  if (dot.dataset.state !== state) {
+  const before = dot.dataset.state;
+  if (before !== state) {
     dot.dataset.state = state;
     dot.textContent = WORDS[state];
   }
-  if ((state === "off") === Boolean(one("#offline"))) return;
   if (state === "off") {
+    if (one("#offline")) return;
     const box = made("div", { className: "outage" });
     const again = made("button", { className: "btn sm", type: "button", textContent: "Try again" });
     again.onclick = probe;
@@ -22,11 +23,12 @@ function show(state) {
       button.setAttribute("aria-describedby", "offline");
     }
   } else {
-    one(".outage").remove();
+    one("#offline")?.parentElement.remove();
     for (const button of all("[aria-describedby=offline]")) {
       button.disabled = false;
       button.removeAttribute("aria-describedby");
     }
+    if (before === "off") document.dispatchEvent(new Event("reconnected"));
   }
 }
 

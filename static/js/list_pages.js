@@ -78,7 +78,7 @@ async function turnOn() {
 /** Tell whether rows after the chosen one wait. */
 function hasMore() {
   const found = links();
-  return found.slice(found.indexOf(chosen()) + 1).some((link) => !link.closest(".gone"));
+  return found.slice(found.indexOf(current()) + 1).some((link) => !link.closest(".gone"));
 }
 
 /** Show the page with the open request and choose its row: the next page, the first one after the last. */

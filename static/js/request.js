@@ -73,7 +73,7 @@ document.addEventListener("click", (event) => {
 /** Write the suggested reason of this number, and go to the button that denies with it. */
 function refuse(number) {
   const chosen = all("button[name=preset]")[number - 1];
-  if (!chosen || chosen.closest("[inert]")) return;
+  if (!chosen) return;
   chosen.click();
   one(".decide .no .deny").focus();
 }

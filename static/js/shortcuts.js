@@ -3,11 +3,13 @@
 
 const inbox = () => one("[data-live=inbox]");
 const links = () => all(".row .t", inbox());
-const chosen = () => one(".row[aria-current] .t", inbox() ?? main);
+const chosen = () => one(".row[aria-current=true] .t", inbox() ?? main);
+const current = () => one(".row[aria-current] .t", inbox() ?? main); // marked, or the one before the open request
 const isList = () => inbox() && (!isSplit() || panel.hidden);
 const follow = (what) => one(what)?.click();
 
 const MOVES = ["j", "k", "ArrowDown", "ArrowUp"];
+const ACTS = [..."adcqwetm1234"]; // on the chosen or the open request
 const KEYS = {
   j: () => step(1),
   k: () => step(-1),
@@ -34,7 +36,7 @@ const KEYS = {
 function step(by) {
   if (!inbox()) return follow(by > 0 ? "[rel=next]" : "[rel=prev]");
   const found = links();
-  const at = found.indexOf(chosen());
+  const at = found.indexOf(current());
   if (by > 0 && found.length && at === found.length - 1) return turnOn();
   const next = at < 0 ? 0 : Math.min(Math.max(at + by, 0), found.length - 1);
   found[next]?.focus();
@@ -52,7 +54,6 @@ function approve() {
   const field = one("#confirm") ?? answerField();
   if (field) return field.focus();
   const button = one(".decide .approve:enabled");
-  if (button?.closest("[inert]")) return; // another request is opening
   const { risk, steps } = one(".decide")?.dataset ?? {};
   const plain = steps || ["low", "medium"].includes(risk);
   if (plain && performance.now() > filledAt + 1000) button?.click();
@@ -69,6 +70,7 @@ function pressed(event) {
   }
   if (root.dataset.keys || !Object.hasOwn(KEYS, key)) return;
   if (key.startsWith("Arrow") && !target.closest("[data-id]")) return; // elsewhere the arrows scroll the page
+  if (panel?.inert && ACTS.includes(key)) return; // another request is opening
   if (event.repeat && !MOVES.includes(key)) return; // a key held down decides nothing
   event.preventDefault();
   KEYS[key]();
@@ -79,7 +81,7 @@ function pressed(event) {
 document.addEventListener("keydown", pressed);
 document.addEventListener("focusin", ({ target }) => {
   const row = target.closest("[data-live=inbox] .row");
-  if (!row) return;
+  if (!row || (!isList() && !target.matches(".t"))) return; // a box of another row can be ticked beside the open request
   for (const other of all(".row[aria-current]", inbox())) other.removeAttribute("aria-current");
   row.setAttribute("aria-current", "true");
 });

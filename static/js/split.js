@@ -12,6 +12,7 @@ const isRequest = (link) => /^\/a\/[\w-]+\/$/.test(link.pathname);
 
 let opened = ""; // the id of the request in the panel
 let opening = null; // the request for it, while it is under way
+let missing = null; // the link of the one that could not be loaded
 let filledAt = 0; // when the panel last showed another request
 let quiet = false; // the focus returns to the list, and the panel stays as it is
 
@@ -23,18 +24,32 @@ async function openBeside(link) {
   opening = new AbortController();
   const { signal } = opening;
   opened = id;
+  missing = null;
   panel.inert = true; // it still shows the request before
   try {
     const answer = await fetch(link.href, { headers: { "HX-Request": "true" }, signal });
+    if (answer.status >= 500) throw answer;
     if (answer.redirected || !answer.ok) return location.assign(link.href);
     fill(await answer.text());
     remember(link);
   } catch (problem) {
     if (problem.name === "AbortError") return;
-    opened = "";
-    panel.inert = false;
-    show("off");
+    offline ||= !(problem instanceof Response);
+    empty(link);
+    show(line());
   }
+}
+
+/** Take the request before out of the panel: its row is not marked any more, and no key may reach it. */
+function empty(link) {
+  opened = "";
+  missing = link;
+  const note = made("div", { className: "outage" });
+  const again = made("button", { className: "btn sm", type: "button", textContent: "Try again" });
+  again.onclick = () => openBeside(link);
+  note.append(made("p", { role: "alert", textContent: "Could not load." }), again);
+  panel.replaceChildren(note);
+  panel.hidden = panel.inert = false;
 }
 
 /** Keep the open request in the address, for a reload and for Back. */
@@ -85,18 +100,20 @@ async function send(form, submitter) {
     return release();
   }
   if (new URL(answer.url).pathname.startsWith("/login/")) return location.assign(location.href);
+  opening?.abort(); // its answer would come into the panel after this one
   opened = idOf(answer.url);
   fill(text);
   answer.redirected ? choose(rowOf(opened)) : showProblem();
   release();
 }
 
-/** Choose the row of the open request. Without one the keys stay at the row before, or the list shows its next page. */
+/** Choose the row of the open request. Without one no row is marked, and the list shows its next page if this one ends. */
 function choose(link) {
   if (link) remember(link);
   quiet = true;
-  (link ?? chosen())?.focus();
+  (link ?? current())?.focus();
   quiet = false;
+  if (!link) current()?.closest(".row").setAttribute("aria-current", "false"); // j and k go on from here
   list().again = Boolean(link || hasMore()); // it is fetched once, with the next page or by itself
   if (!list().again) turnToOpen();
 }
@@ -121,7 +138,7 @@ if (panel) {
     event.preventDefault();
     const row = list().contains(link) ? link : rowOf(idOf(link.href));
     if (panel.contains(link) && idOf(link.href) === opened) opened = ""; // back from its second step
-    row?.focus();
+    row ? row.focus() : current()?.closest(".row").setAttribute("aria-current", "false");
     openBeside(link);
   });
   document.addEventListener("submit", (event) => {
@@ -134,6 +151,7 @@ if (panel) {
     const again = panel.contains(form) && opened && performance.now() < filledAt + 1000;
     again ? setTimeout(() => { submitter.disabled = false; }) : send(form, submitter);
   });
+  document.addEventListener("reconnected", () => missing && openBeside(missing));
   document.addEventListener("DOMContentLoaded", () => {
     const asked = new URLSearchParams(location.search).get("open");
     if (asked && isSplit()) rowOf(asked)?.focus();

@@ -1,11 +1,12 @@
 """The split view: the list and the open request side by side, decided by keys without a page load."""
 
+import re
 from uuid import UUID
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from approvals.models import Request
+from approvals.models import Claim, Request
 from approvals.queries import inbox
 from approvals.web.parts.denial import REASONS
 from tests.browser.conftest import Desk
@@ -118,11 +119,49 @@ def test_a_key_never_decides_the_request_before(bea: Page, office: Office) -> No
     _shows(bea, 0)
     bea.route("**/a/*/", lambda route: None)
     bea.keyboard.press("j")
-    for _ in range(2):
-        bea.keyboard.press("a")
+    for key in "aadt":
+        bea.keyboard.press(key)
+    expect(bea.locator("#panel .writing")).to_have_count(0)
     bea.unroute("**/a/*/")
     bea.reload()
+    _shows(bea, 0)
     assert not Request.objects.exclude(status="pending").exists()
+    assert not Claim.objects.exists()
+
+
+@pytest.mark.parametrize("way", ["by itself", "by the button"])
+def test_a_request_that_could_not_be_loaded_leaves_the_panel_empty_until_it_is(
+    bea: Page, way: str
+) -> None:
+    """The panel would show, and a key decide, the request before the row that is marked."""
+    bea.keyboard.press("j")
+    _shows(bea, 0)
+    refused = r"/(a/.*|healthz)$" if way == "by the button" else r"/a/.*"
+    bea.route(re.compile(refused), lambda route: route.abort())
+    bea.keyboard.press("j")
+    expect(bea.locator("#panel")).to_have_text("Could not load.Try again")
+    expect(bea.locator(".row[aria-current=true] .t")).to_have_text(_sentence(1))
+    for key in "adt1":
+        bea.keyboard.press(key)
+    bea.unroute(re.compile(refused))
+    if way == "by the button":
+        bea.locator("#panel").get_by_role("button", name="Try again").click()
+    _shows(bea, 1)
+    expect(bea.locator(".live")).not_to_have_text("Offline")
+    assert not Request.objects.exclude(status="pending").exists()
+    assert not Claim.objects.exists()
+
+
+def test_no_row_is_marked_while_another_request_is_open(bea: Page) -> None:
+    """The next request stands on a page of the list that cannot be fetched, and a box is ticked by mouse."""
+    bea.get_by_role("link", name="person3").click()
+    _shows(bea, PAGE - 1)
+    bea.locator(".row").first.get_by_role("checkbox").click()
+    expect(bea.locator(".row[aria-current=true] .t")).to_have_text(_sentence(PAGE - 1))
+    bea.route("**/inbox/?*", lambda route: route.abort())
+    bea.keyboard.press("a")
+    expect(bea.locator("#panel h1")).to_have_text(_sentence(PAGE))
+    expect(bea.locator(".row[aria-current=true]")).to_have_count(0)
 
 
 def test_a_refused_form_and_a_request_decided_elsewhere_stay_beside_the_list(
