@@ -13,7 +13,7 @@ from django.db import DEFAULT_DB_ALIAS, models
 
 from approvals.models import Request
 
-_JSON = ("path", "origin", "excluded", "voted", "voted_for", "open_to")
+_JSON = ("path", "origin", "excluded", "voted", "voted_for", "open_to", "readers")
 
 
 def names_of(model: type[models.Model]) -> tuple[str, ...]:

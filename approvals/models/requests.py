@@ -84,6 +84,8 @@ class Request(models.Model):
     voted = models.JSONField(db_default=[])  # the people whose approvals count so far, for lists
     voted_for = models.JSONField(db_default=[])  # the absent people in whose place deputies voted
     open_to = models.JSONField(null=True)  # who may vote now, as `Stage.keys`, for lists
+    # Who may decide at some time, as `Stage.keys`, and so may read; None is every reviewer of the risk.
+    readers = models.JSONField(null=True)
     revises = models.UUIDField(null=True)  # the gate of the request that it revises
     revision = models.SmallIntegerField(db_default=1)  # the first proposal is 1
     allowance = models.UUIDField(null=True)  # that passed the call; covered by the MAC

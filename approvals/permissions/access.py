@@ -1,7 +1,7 @@
 """Implements the engine's port for rights.
 
 A scope is needed to send a request. Its readable rows are decided one by one: the requester, admins, and reviewers
-who may decide one of its requests can read a run and its approvals.
+who may decide one of its requests, by its risk and its rule, can read a run. They can read those of its approvals.
 """
 
 from datetime import datetime
@@ -40,7 +40,7 @@ class Access:
             return Q(pk__in=[])
         if principal.has(Scope.ADMIN):
             return Q()
-        decidable = Request.objects.filter(request_rules.of_decided_risk(principal)).values("run")
+        decidable = Request.objects.filter(request_rules.for_decider(principal)).values("run")
         return Q(requester=principal.person) | Q(pk__in=decidable)
 
     def may_cancel(self, actor: Actor, requester: str) -> bool:

@@ -39,7 +39,20 @@ def readable_requests(principal: Principal | None) -> Q:
         return Q(pk__in=[])
     if principal.has(Scope.ADMIN):
         return Q()
-    return Q(requester=principal.person) | of_decided_risk(principal)
+    return Q(requester=principal.person) | for_decider(principal)
+
+
+def for_decider(principal: Principal) -> Q:
+    """Return the condition for requests that this principal, or an absent person behind them, may decide.
+
+    It goes by risk and by the request's rule, also by a later step of its escalation, and includes those who decided
+    or voted. It leaves out who the requester is: a person whom four eyes stop may read.
+    """
+    named = Q(readers__isnull=True) | Q(readers__has_any_keys=_keys(principal))
+    named |= Q(decided_by=principal.person) | Q(voted__contains=[principal.person])
+    for absent in principal.stands_for:
+        named |= Q(readers__has_any_keys=_keys(absent)) & of_decided_risk(absent)
+    return of_decided_risk(principal) & named
 
 
 def reads(principal: Principal | None, row: Request) -> bool:
@@ -48,8 +61,14 @@ def reads(principal: Principal | None, row: Request) -> bool:
         return False
     if principal.has(Scope.ADMIN) or row.requester == principal.person:
         return True
-    decided = policy.risks_decided_by(principal.groups)
-    return bool(decided) and row.risk not in _RISKS - decided
+    return _decides_risk(principal, row) and (
+        row.readers is None
+        or principal.person in (row.decided_by, *stored_rows.texts(row.voted))
+        or _is_named(principal, row)
+        or any(
+            _is_named(absent, row) and _decides_risk(absent, row) for absent in principal.stands_for
+        )
+    )
 
 
 def sees_held(principal: Principal | None, row: Request) -> bool:
@@ -71,7 +90,7 @@ def decidable_requests(principal: Principal | None) -> Q:
         or principal.cooling_until
     ):
         return Q(pk__in=[])
-    return of_decided_risk(principal) & ~_barred(principal) & ~_waits_for_others(principal)
+    return for_decider(principal) & ~_barred(principal) & ~_waits_for_others(principal)
 
 
 def undecidable_requests(principal: Principal | None) -> Q:
@@ -236,9 +255,23 @@ def _not_named(principal: Principal, row: Request, at: datetime) -> Forbidden | 
     )
 
 
+def _decides_risk(principal: Principal, row: Request) -> bool:
+    """Tell what `of_decided_risk` tells in SQL."""
+    decided = policy.risks_decided_by(principal.groups)
+    return bool(decided) and row.risk not in _RISKS - decided
+
+
+def _is_named(principal: Principal, row: Request) -> bool:
+    return not set(_keys(principal)).isdisjoint(stored_rows.texts(row.readers))
+
+
+def _keys(principal: Principal) -> list[str]:
+    return list(keys_of(principal.person, principal.groups))
+
+
 def _waits_for_others(principal: Principal) -> Q:
     """Build the condition on requests that now wait for the votes of other people."""
-    mine = Q(open_to__has_any_keys=list(keys_of(principal.person, principal.groups)))
+    mine = Q(open_to__has_any_keys=_keys(principal))
     for absent in principal.stands_for:
         if not absent.cooling_until:
             mine |= _in_place_of(absent)
@@ -248,7 +281,7 @@ def _waits_for_others(principal: Principal) -> Q:
 
 def _in_place_of(absent: Principal) -> Q:
     """Build the condition on requests that wait for this absent person, or a deputy in their place."""
-    theirs = Q(open_to__has_any_keys=list(keys_of(absent.person, absent.groups)))
+    theirs = Q(open_to__has_any_keys=_keys(absent))
     return theirs & of_decided_risk(absent) & ~_barred(absent) & ~_has_vote(absent.person)
 
 

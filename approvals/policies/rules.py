@@ -82,6 +82,15 @@ class Demands:
         """The number of people who must approve, over all stages."""
         return sum(stage.quorum for stage in self.stages)
 
+    @property
+    def readers(self) -> tuple[str, ...] | None:
+        """The groups and people who may decide at any time, as in `Stage.keys`; None for every reviewer."""
+        if any(not (stage.groups or stage.people) for stage in self.stages):
+            return None
+        return tuple(
+            dict.fromkeys(key for one in (*self.stages, *self.escalate) for key in one.keys)
+        )
+
     def of_one_person(self) -> "Demands":
         """Return the demands for a question: any one person whom one of the stages admits may answer it."""
         groups = [one for stage in self.stages for one in stage.keys if one.startswith(GROUP)]

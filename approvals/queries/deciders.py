@@ -92,10 +92,8 @@ def relevant(row: Request, people: Iterable[Principal]) -> tuple[Principal, ...]
 def _keys(row: Request) -> frozenset[str] | None:
     """Return whom the rule of a request names, as in `Stage.keys`; None if every reviewer can decide it."""
     demands = None if row.kind == GateKind.IN_DOUBT else demands_of(row.rule)
-    if demands is None or any(not (stage.groups or stage.people) for stage in demands.stages):
-        return None
-    at_once = [key for stage in demands.stages for key in stage.keys]
-    return frozenset([*at_once, *(key for step in demands.escalate for key in step.keys)])
+    keys = None if demands is None else demands.readers
+    return None if keys is None else frozenset(keys)
 
 
 def _read(keys: frozenset[str] | None = None) -> Iterator[tuple[Principal, ...]]:

@@ -64,6 +64,7 @@ def row(
         voted=[],
         voted_for=[],
         open_to=None if demands is None else list(demands.stages[0].keys),
+        readers=_readers(snapshot, demands),
         requester=snapshot.requester,
         origin=list(origin),
         excluded=list(origin),
@@ -83,6 +84,13 @@ def row(
     seal = macs.seal(purposes.REQUESTS, request.request_digest, short=True)
     request.seal, request.seal_key_id = seal.mac, seal.key_id
     return request
+
+
+def _readers(snapshot: ReviewSnapshot, demands: Demands | None) -> list[str] | None:
+    """Return whom the rule names. A call in doubt has no deadline, so every reviewer may resolve it."""
+    if demands is None or demands.readers is None or snapshot.kind is GateKind.IN_DOUBT:
+        return None
+    return list(demands.readers)
 
 
 def check_digests(request: Request) -> None:

@@ -60,7 +60,7 @@ ELSEWHERE = {"id", "run", "key_id", "seal_key_id", "removed_at", "excluded"}
 # test_votes.py, test_deputies.py and test_uses.py forge these
 ELSEWHERE |= {"votes", "decided_for", "voted_for", "allowance", "allowance_use"}
 # Columns and rows that only lists and pages read
-LISTED = {"channel", "outcome", "voted", "open_to", "next_step", "next_at", "escalated"}
+LISTED = {"channel", "outcome", "voted", "open_to", "readers", "next_step", "next_at", "escalated"}
 LISTED |= {"undecidable_at", "claim", "comments", "handover", "readings", "viewers"}
 
 

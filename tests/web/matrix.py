@@ -232,7 +232,7 @@ def answer(row: Row, identity: str, places: Places, query: str = "", body: Any =
             kind = "json" if row.is_api else "x-www-form-urlencoded"
             found = client.post(path, sent, content_type=f"application/{kind}")
         if found.streaming:
-            list(found.streaming_content)
+            found.streaming_content = list(found.streaming_content)
         transaction.set_rollback(True)
     client.cookies = SimpleCookie(cookies)
     return found

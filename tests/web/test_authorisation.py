@@ -8,12 +8,37 @@ from django.http import HttpResponse
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from approvals.models import Request
 from config.api import api
 from tests.support.seeds import Cast
 from tests.web.matrix import IDENTITIES, ROWS, Places, Row, answer, blank, body_of
 
 # They answer all other addresses.
 NOT_OURS = {"^api/", "api/v1/"}
+# What an address names of a run, and the lists and exports of runs and requests.
+OF_RUNS = {
+    "run",
+    "approval",
+    "doubt",
+    "doubtrun",
+    "halt",
+    "parked",
+    "failed",
+    "archived",
+    "held",
+    "content",
+}
+LISTS = {
+    "/inbox/",
+    "/decisions/",
+    "/decisions.csv",
+    "/decisions.jsonl",
+    "/runs/",
+    "/runs.csv",
+    "/api/v1/runs",
+    "/api/v1/decisions",
+    "/api/v1/approvals",
+}
 
 
 def test_identities_get_their_documented_answers(places: Places, subtests: pytest.Subtests) -> None:
@@ -28,6 +53,28 @@ def test_a_revoked_token_is_no_identity(places: Places, subtests: pytest.Subtest
     for row in ROWS:
         with subtests.test(f"{row.method} {row.path}"):
             assert _said(row, answer(row, "revoked", places)) == row.cells["anon"]
+
+
+def test_a_reviewer_whom_the_rule_does_not_name_gets_the_answers_of_a_stranger(
+    places: Places, subtests: pytest.Subtests
+) -> None:
+    """At the addresses of runs and of their requests, and in no list, export or search."""
+    requests = list(Request.objects.all())
+    asked = [text for one in requests for text in (str(one.id), str(one.run_id), one.sentence)]
+    lists = [row for row in ROWS if row.method == "GET" and row.path in LISTS]
+    for row in lists:  # whom no rule keeps away, they show
+        assert any(text in answer(row, "dora", places).getvalue().decode() for text in asked), (
+            row.path
+        )
+    Request.objects.update(readers=["person:bea"])
+    for row in lists:
+        with subtests.test(f"{row.method} {row.path}"):
+            found = answer(row, "dora", places).getvalue().decode()
+            assert [text for text in asked if text in found] == []
+    for row in ROWS:
+        if OF_RUNS.intersection(re.findall(r"{(\w+)}", row.path)):
+            with subtests.test(f"{row.method} {row.path}"):
+                assert _said(row, answer(row, "dora", places)) == row.cells["cyril"]
 
 
 def test_every_other_method_is_refused(

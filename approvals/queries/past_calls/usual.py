@@ -36,7 +36,7 @@ ROW_CHARACTERS = 4_000  # of a row that are searched for invisible characters
 # First the newest of a tool, then those among them that the person may read: so no number of others costs more.
 PAST = f"""
     SELECT past.* FROM unnest(%(tools)s::text[]) AS asked(tool), LATERAL (
-        SELECT id, tool, requester, risk, removed_at,
+        SELECT id, tool, requester, risk, readers, decided_by, voted, removed_at,
             CASE WHEN octet_length(coalesce(edited, args)) <= {MAX_BYTES}
                 THEN coalesce(edited, args) ELSE '' END AS args
         FROM approvals_request
@@ -97,7 +97,7 @@ def history_for_worker(connection: Connection, tool: str) -> History:
         {"tools": [tool], "since": end - timedelta(days=DAYS), "before": end, "each": MAX_PAST},
     )
     calls = list[Any]()
-    for _, _, _, _, removed_at, args in found.fetchall():
+    for *_, removed_at, args in found.fetchall():
         if args and removed_at is None:
             calls += _arguments(tool, args)
     return learn(calls)

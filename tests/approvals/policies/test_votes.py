@@ -161,10 +161,14 @@ def test_void_votes_are_deleted_also_if_the_second_attempt_is_refused(
     assert not Vote.objects.exists()
 
 
-def test_only_named_people_decide_and_others_are_told_which_rule(four: list[Actor]) -> None:
-    request = asked("rules: [{name: Only bea, people: [bea]}]")
-    with pytest.raises(Forbidden, match="Only bea"):
+def test_only_named_people_decide_and_later_ones_are_told_which_rule(four: list[Actor]) -> None:
+    request = asked(
+        "rules: [{name: Only bea, people: [bea], expires_after: 100, escalate: [{people: [dan], expires_after: 100}]}]"
+    )
+    with pytest.raises(NotFound):
         decide(request, four[1], "deny", "No")
+    with pytest.raises(Forbidden, match="Only bea"):
+        decide(request, four[2], "deny", "No")
     assert decide(request, four[0]).status == "approved"
 
 

@@ -1,0 +1,100 @@
+"""Who reads a request: those who may decide it by its rule, and not every reviewer. Lists, page and run agree."""
+
+from datetime import timedelta
+from importlib import import_module
+
+import pytest
+from django.apps import apps
+
+from approvals import clock
+from approvals.accounts import absences
+from approvals.models import Request
+from approvals.permissions import request_rules
+from approvals.permissions.access import Access
+from approvals.permissions.principals import principal_of
+from runtime.core.enums import GateKind
+from runtime.models import Run
+from runtime.ports.access import Actor
+from tests.approvals.policies.office import asked, reviewers
+from tests.support import seeds
+
+pytestmark = pytest.mark.django_db
+
+ONLY_BEA = "rules: [{name: Only bea, people: [bea]}]"
+THEN_DAN = """
+rules: [{name: Bea or dan, people: [bea], expires_after: 100, escalate: [{people: [dan], expires_after: 100}]}]
+"""
+PEOPLE = ("ada", "admin", "bea", "cora", "cyril", "dan", "eva")
+REVIEWERS = {"ada", "bea", "cora", "dan", "eva"}
+
+
+@pytest.fixture(autouse=True)
+def _people(ada: Actor, cyril: Actor, admin: Actor) -> None:
+    reviewers("bea", "cora", "dan", "eva")
+
+
+def readers_of(request: Request) -> set[str]:
+    request.refresh_from_db()
+    return {name for name in PEOPLE if _reads(name, request)}
+
+
+def _reads(name: str, request: Request) -> bool:
+    actor = Actor(person=name)
+    principal = principal_of(actor)
+    readable = request_rules.readable_requests(principal)
+    (answer,) = {
+        Request.objects.filter(readable, pk=request.pk).exists(),
+        Run.objects.filter(Access().readable_runs(actor), pk=request.run_id).exists(),
+        request_rules.reads(principal, request),
+    }
+    return answer
+
+
+def stand_in(deputy: str) -> None:
+    now = clock.now()
+    ends = now + timedelta(days=1)
+    absences.announce(deputy=deputy, starts=now, ends=ends, actor=Actor(person="bea"))
+
+
+def test_the_people_whom_the_rule_names_now_or_later_read_a_request() -> None:
+    request = asked(THEN_DAN, requester="cyril")
+    assert readers_of(request) == {"admin", "bea", "cyril", "dan"}
+
+
+def test_a_deputy_reads_what_the_absent_person_may_decide_and_later_what_they_decided() -> None:
+    decided, pending = asked(ONLY_BEA), seeds.pending()
+    stand_in("cora")
+    assert readers_of(pending) == {"ada", "admin", "bea", "cora"}
+    seeds.decide(decided, Actor(person="cora"))
+    absences.end("bea", actor=Actor(person="bea"))
+    assert readers_of(decided) == {"ada", "admin", "bea", "cora"}
+    assert readers_of(pending) == {"ada", "admin", "bea"}
+
+
+@pytest.mark.parametrize(
+    "policy",
+    ["rules: []", "rules: [{name: Two, stages: [{people: [bea]}, {quorum: 1}]}]"],
+    ids=["no rule", "a stage of any reviewer"],
+)
+def test_all_reviewers_read_what_each_of_them_may_decide(policy: str) -> None:
+    assert readers_of(asked(policy)) == REVIEWERS | {"admin"}
+
+
+def test_all_reviewers_read_a_call_in_doubt_and_only_people_of_the_rule_the_request_before() -> (
+    None
+):
+    request = asked(ONLY_BEA)
+    (doubt,) = seeds.opened(seeds.snapshot(request.run_id, kind=GateKind.IN_DOUBT))
+    assert readers_of(doubt) == REVIEWERS | {"admin"}
+    principal = principal_of(Actor(person="eva"))
+    assert not request_rules.reads(principal, request)
+
+
+def test_requests_of_a_release_before_get_the_readers_of_their_rule() -> None:
+    request, other = asked(THEN_DAN), asked("rules: []")
+    wrong = seeds.pending()
+    Request.objects.update(readers=None)
+    Request.objects.filter(pk=wrong.pk).update(rule="{")
+    import_module("approvals.migrations.0043_request_readers").name_readers(apps, None)
+    stored = dict(Request.objects.values_list("id", "readers"))
+    assert stored == {request.id: ["person:bea", "person:dan"], other.id: None, wrong.id: None}
