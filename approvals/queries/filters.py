@@ -1,8 +1,8 @@
 """Turns the search text of the inbox into a condition on requests.
 
 Every word must occur in the sentence, the path or the requester. `risk:high`, `kind:question`, `agent:…`, `tool:…` and
-`by:…` search one field, `next:…` the step that follows if no person decides. `claimed:me`, `claimed:yes`, `claimed:no`
-and `handed:me` ask who looks at a request. Quotes keep words together.
+`by:…` search one field, `next:…` the step that follows if no person decides, `due:1h` the deadline. `claimed:me`,
+`claimed:yes`, `claimed:no` and `handed:me` ask who looks at a request. Quotes keep words together.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,13 +12,14 @@ from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import BooleanField, Exists, F, Func, OuterRef, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 from django.db.models.lookups import IContains
+from django.utils import timezone
 
 from approvals.models import Claim, Handover
 from approvals.policies.escalation import ESCALATE
 from approvals.policies.rules import OnExpiry
 from runtime.core.enums import GateKind, Risk
 from runtime.errors import InvalidInput
-from runtime.queries.lists.filters import terms
+from runtime.queries.lists.filters import duration, terms
 
 MAX_LENGTH = 200
 _NOW = Func(function="clock_timestamp")
@@ -123,6 +124,11 @@ _STEPS = {
     UNDECIDABLE: Q(undecidable_at__isnull=False),
 }
 
+
+def _due(wanted: str) -> Q:
+    return Q(expires_at__lt=timezone.now() + duration(wanted, "due"))
+
+
 _PLACES: Mapping[str, Callable[[str], Q]] = {
     "": _anywhere,
     "risk": _risk,
@@ -131,4 +137,5 @@ _PLACES: Mapping[str, Callable[[str], Q]] = {
     "tool": lambda wanted: Q(tool__icontains=wanted),
     "by": lambda wanted: Q(requester__icontains=wanted),
     "next": _next,
+    "due": _due,
 }

@@ -36,6 +36,7 @@ class View(StrEnum):
 
     MINE = "mine"  # requests this person may decide
     OTHERS = "others"  # requests this person may read and other people decide
+    ALL = "all"  # both; a link leads there, and no tab
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +111,11 @@ def _searched(principal: Principal | None, view: View, q: str) -> QuerySet[Reque
 
 def _pending(principal: Principal | None, view: View, q: str) -> QuerySet[Request]:
     """Select the pending requests of a view, calls in doubt included. Raise InvalidInput naming `q`."""
-    chosen = (
-        request_rules.decidable_requests(principal)
-        if view == View.MINE
-        else request_rules.undecidable_requests(principal)
-    )
+    chosen = {
+        View.MINE: request_rules.decidable_requests,
+        View.OTHERS: request_rules.undecidable_requests,
+        View.ALL: lambda _: Q(),
+    }[view](principal)
     readable = request_rules.readable_requests(principal)
     return Request.objects.filter(
         readable,

@@ -116,6 +116,12 @@ class Approval:
         return found if isinstance(found, dict) else None
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """The warnings of the tool's preview of the call."""
+        shown = self.preview.get("shown") if isinstance(self.preview, dict) else None
+        return tuple(stored_rows.texts(shown.get("warnings"))) if isinstance(shown, dict) else ()
+
+    @property
     def changed_in_fork_by(self) -> str:
         """The person who gave the arguments in a fork, empty if the model did."""
         found = self.preview.get("changed_by") if isinstance(self.preview, dict) else None

@@ -1,10 +1,13 @@
 """Reads the votes on a request that the policy has a rule for, and who could still vote."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.utils import timezone
 
 from approvals.models import Request, Vote
+from approvals.permissions.principals import Principal
 from approvals.policies import escalation, tally
 from approvals.policies.rules import Stage
 from approvals.queries import deciders
@@ -29,7 +32,8 @@ class Panel:
     """The votes on a request. `could` names who could vote now, `more` counts those not named.
 
     With `at_least` there may be more of them. `suffice` is False if the people who are left cannot complete the
-    stages: then it will expire.
+    stages: then it will expire. `waits_for` names those of the open stage if the reader is not one of them, and
+    `turn_comes` says that a later stage admits the reader.
     """
 
     rule: str
@@ -45,6 +49,8 @@ class Panel:
     suffice: bool = True
     reason: bool = False
     mine: bool = False
+    waits_for: str = ""
+    turn_comes: bool = False
 
 
 def too_few(shown: Approval, panel: Panel | None) -> tuple[str, ...] | None:
@@ -58,7 +64,7 @@ def too_few(shown: Approval, panel: Panel | None) -> tuple[str, ...] | None:
     return None if left.suffice else left.people[:MAX_NAMED]
 
 
-def panel(shown: Approval, person: str) -> Panel | None:
+def panel(shown: Approval, reader: Principal | None) -> Panel | None:
     """Return the panel of a request for this reader; None under the default policy, where one person decides."""
     demands = shown.demands
     if demands is None or shown.tampered:
@@ -95,8 +101,27 @@ def panel(shown: Approval, person: str) -> Panel | None:
         at_least=outlook.is_part,
         suffice=outlook.suffice,
         reason=demands.reason,
-        mine=pending and person in counted,
+        mine=pending and reader is not None and reader.person in counted,
+        **_turn(stages, current, reader, outlook.people),
     )
+
+
+def _turn(
+    stages: Sequence[Stage], current: int | None, reader: Principal | None, could: Sequence[str]
+) -> dict[str, Any]:
+    """Say for whom a reader waits who may not approve in the open stage."""
+    if current is None or reader is None or _is_in(stages[current], reader):
+        return {}
+    stage = stages[current]
+    members = ", ".join(name for name in could[:MAX_NAMED] if name not in stage.people)
+    return {
+        "waits_for": f"{_eligible(stage)} ({members})" if members else _eligible(stage),
+        "turn_comes": any(_is_in(later, reader) for later in stages[current + 1 :]),
+    }
+
+
+def _is_in(stage: Stage, reader: Principal) -> bool:
+    return any(stage.admits(one.person, one.groups) for one in (reader, *reader.stands_for))
 
 
 def _eligible(stage: Stage) -> str:

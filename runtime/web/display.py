@@ -116,6 +116,13 @@ def escape_visible(value: Any) -> SafeString:
 
 
 @register.filter
+def excerpt_visible(text: str) -> SafeString:
+    """Escape the beginning of a text as `escape_visible` does. Its end is inside the text, so it is not marked."""
+    first, _ = _ends(text)
+    return _plain_visible(text, first, len(text))
+
+
+@register.filter
 def unwrapped(text: str) -> str:
     """Join the lines of each paragraph of an author's description. Lists and indented lines stay as they are."""
     return _WRAP.sub(" ", text)

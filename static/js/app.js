@@ -14,7 +14,13 @@ const voice = made("p", { className: "vh", role: "status" });
 main.append(voice);
 const say = (text) => { voice.textContent = text; };
 
+/** Put the toasts where they cover nothing: in the bar of the decision, which grows upwards, or below the page. */
+function settle(toasts) {
+  if (toasts) (one(".decide") ?? main).prepend(toasts);
+}
+
 function toast() {
+  settle(one(".toasts"));
   const toasts = all(".toast");
   if (toasts.length) setTimeout(() => say(toasts.map((it) => it.textContent).join(" ")), 300);
   for (const it of toasts) setTimeout(() => it.remove(), 1000 * (it.dataset.seconds ?? 8));

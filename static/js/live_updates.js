@@ -121,7 +121,9 @@ function swap(region, fresh, focus = region.contains(document.activeElement)) {
   const current = one("[aria-current=true]", region)?.dataset.id;
   const open = all("details[open][id]", region);
   const detail = all(".cb :checked", region).map((it) => it.value);
+  const news = one(".toasts", region);
   region.replaceChildren(...fresh.childNodes);
+  settle(news);
   Object.assign(region.dataset, fresh.dataset);
   if (!fresh.dataset.live) regions.splice(regions.indexOf(region), 1); // its content is final
   for (const { id } of open) one(`#${CSS.escape(id)}`)?.setAttribute("open", "");

@@ -48,7 +48,9 @@ function empty(link) {
   const again = made("button", { className: "btn sm", type: "button", textContent: "Try again" });
   again.onclick = () => openBeside(link);
   note.append(made("p", { role: "alert", textContent: "Could not load." }), again);
+  const news = one(".toasts");
   panel.replaceChildren(note);
+  settle(news);
   panel.hidden = panel.inert = false;
 }
 
@@ -63,7 +65,11 @@ function fill(text) {
   const page = new DOMParser().parseFromString(text, "text/html");
   const region = one("[data-live=approval]", page);
   const parts = region ? [region] : [...(one("main", page) ?? page.body).children].filter((it) => !it.matches(".top, .toasts"));
+  const news = one(".toasts", page);
+  const toasts = news ?? one(".toasts");
+  one(".toasts")?.remove();
   panel.replaceChildren(...parts);
+  settle(toasts);
   panel.hidden = false;
   panel.inert = false;
   panel.scrollTop = 0;
@@ -75,11 +81,7 @@ function fill(text) {
   watch();
   localise(panel);
   countDown();
-  const news = one(".toasts", page);
-  if (!news) return;
-  one(".toasts")?.remove();
-  main.prepend(news);
-  toast();
+  if (news) toast();
 }
 
 /** Send a form of the panel, then show what follows: the next request, or the same one with the error. */

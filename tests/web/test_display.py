@@ -6,7 +6,7 @@ import pytest
 
 from approvals.queries.past_calls.similar import compared
 from config.env.environment import ROOT
-from runtime.web.display import escape_visible, parts, plain_visible, unwrapped
+from runtime.web.display import escape_visible, excerpt_visible, parts, plain_visible, unwrapped
 
 HIDDEN = (
     "\x00\x1b\t\r\x7f\u0085\u00a0\u00ad\u034f\u061c\u115f\u180e\u2009\u200b\u200d\u2028\u2029\u202e"
@@ -33,6 +33,11 @@ def test_invisible_characters_are_shown_as_code_points(char: str, text: str) -> 
 )
 def test_text_is_escaped_and_a_value_is_json(value: object, shown: str) -> None:
     assert escape_visible(value) == shown
+
+
+def test_the_end_of_an_excerpt_is_not_marked_as_the_end_of_the_value() -> None:
+    mark = '<span class="cp" title="control character">⟦U+000A⟧</span>\n'
+    assert excerpt_visible("\nwe are sorry.\n") == f"{mark}we are sorry.\n"
 
 
 def test_the_lines_of_a_paragraph_are_joined_and_lists_stay() -> None:

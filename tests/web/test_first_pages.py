@@ -14,7 +14,7 @@ from approvals.policy import Group
 from config.env import environment
 from runtime.models import KillSwitch, Run, Worker
 from tests.support.office import Office
-from tests.support.pages import has, queries_at_most, shows, text
+from tests.support.pages import has, log_in, queries_at_most, shows, text
 from tests.support.seeds import Cast
 
 
@@ -71,6 +71,35 @@ def test_the_overview_counts_runs_and_says_what_needs_an_admin(
     Worker.objects.update(beat_at=timezone.now() - timedelta(minutes=1))
     shows(admin, "/overview/", "No worker is alive")
     text(bea, "/overview/", 404)
+
+
+def test_the_links_of_the_overview_lead_to_exactly_what_they_count(
+    cast: Cast, office: Office
+) -> None:
+    """Also for an admin who decides some of the requests, which the tab of other people's leaves out."""
+    people.set_groups("admin", {Group.ADMINS, Group.REVIEWERS}, actor=None)
+    now = timezone.now()
+    doubt = office.in_doubt_request(office.in_doubt()).id
+    soon, later = (office.request(office.start()) for _ in range(2))
+    for request, hours in ((soon, 0.5), (later, 2)):
+        Request.objects.filter(id=request.id).update(expires_at=now + timedelta(hours=hours))
+    old, failed, parked = (Run.objects.get(id=office.failed()) for _ in range(3))
+    Run.objects.filter(id=old.id).update(ended_at=now - timedelta(hours=25))
+    Run.objects.filter(id=parked.id).update(status="quarantined", ended_at=None)
+    admin = log_in(cast.admin)
+    page = text(admin, "/overview/")
+    for words, ids in (
+        ("1 call in doubt", [doubt]),
+        ("1 request expires within an hour", [soon.id]),
+        ("1 run failed in the last 24 hours", [failed.id]),
+        ("Failed, last 24 hours", [failed.id]),
+        ("1 run in quarantine", [parked.id]),
+    ):
+        (link,) = re.findall(rf'href="([^"]+)">{words}', page)
+        shown = re.findall(
+            r'(?:data-id="|class="t" href="/runs/)([\w-]+)', text(admin, link.replace("&amp;", "&"))
+        )
+        assert shown == [str(one) for one in ids], words
 
 
 def test_no_two_scripts_of_a_page_declare_the_same_name() -> None:

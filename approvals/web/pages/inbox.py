@@ -235,7 +235,8 @@ def _list(
 
 def _cut(place: Place, counts: lists.Counts) -> str:
     """Say that another order than that by deadline has only the first requests of a very long list."""
-    number = counts.mine if place.view == View.MINE else counts.others
+    numbers = {View.MINE: counts.mine, View.OTHERS: counts.others}
+    number = numbers.get(place.view, counts.mine + counts.others)
     if place.order.is_by_deadline or number <= WINDOW:
         return ""
     return f" This order has only the {WINDOW:,} of them with the next deadlines."

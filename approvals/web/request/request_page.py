@@ -88,7 +88,7 @@ def page_context(
         "why": _why(transcript, shown),
         "section": "inbox",
         "approval": shown,
-        "votes": (panel := votes.panel(shown, request.user.get_username())),
+        "votes": (panel := votes.panel(shown, principal)),
         "too_few": votes.too_few(shown, panel),
         **teamwork.context(request, shown),
         "status": status,

@@ -1,17 +1,19 @@
 """Filters a list of runs by the tabs of status, a search and the day of the start, and reads searches.
 
-Every word of a search must occur. `agent:…`, `by:…`, `key:…` and the like search one field. Quotes keep words together.
+Every word of a search must occur. `agent:…`, `by:…`, `key:…` and the like search one field, `ended:24h` the time of the
+end. Quotes keep words together.
 """
 
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db.models import Q
 from django.db.models.functions import Left
 from django.db.models.lookups import IContains
+from django.utils import timezone
 
 from runtime.core.continuation import RunStatus
 from runtime.errors import InvalidInput
@@ -36,6 +38,8 @@ TABS: dict[str, tuple[RunStatus, ...]] = {
 
 # One letter before a colon is a drive, and two slashes after it begin an address: both are words.
 _TERM = re.compile(r'(?:([a-z]{2,}):(?!//))?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
+_DURATION = re.compile(r"([1-9][0-9]{0,3})([hd])")
+_UNITS = {"h": "hours", "d": "days"}
 _HEX_START = re.compile(r"[0-9a-f]{8}[0-9a-f-]*", re.IGNORECASE)  # of an id, as pages show it
 
 
@@ -55,6 +59,14 @@ def terms(text: str, operators: Collection[str]) -> list[tuple[str, str]]:
                 f'has no filter {place}: (known are {known}); put "quotes" around it to search for the text',
             )
     return found
+
+
+def duration(text: str, operator: str) -> timedelta:
+    """Read the hours or days of a filter, such as `24h`. Raise InvalidInput naming `q`."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise InvalidInput("q", f"must have hours or days, such as 24h or 7d, after {operator}:")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 def filter_runs(
@@ -110,11 +122,17 @@ def _id(wanted: str) -> Q:
     return Q(id__gte=UUID(digits.ljust(32, "0")), id__lte=UUID(digits.ljust(32, "f")))
 
 
+def _ended(wanted: str) -> Q:
+    """Return the condition for runs that ended within this time and whose data is not removed."""
+    return Q(ended_at__gt=timezone.now() - duration(wanted, "ended"), removed_at__isnull=True)
+
+
 _PLACES: Mapping[str, Callable[[str], Q]] = {
     "": _anywhere,
     "agent": lambda wanted: Q(agent__icontains=wanted),
     "by": lambda wanted: Q(requester__icontains=wanted),
     "key": lambda wanted: Q(business_key__icontains=wanted),
     "id": _id,
+    "ended": _ended,
 }
 FILTERS = tuple(name for name in _PLACES if name)

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
+from pytest_django import Settings
 
 from tests.browser.conftest import Desk
-from tests.support.office import Office
+from tests.support.office import Office, reseal
 
 pytestmark = pytest.mark.browser
 
@@ -51,3 +52,47 @@ def test_the_buttons_are_in_reach_and_deny_asks_for_a_reason(
     expect(page.get_by_role("textbox", name="Reason")).to_be_focused()
     for button in (deny, approve):
         expect(button).to_be_in_viewport(ratio=1)
+
+
+# What a toast lies upon: the parts of the bar, and the head of the page.
+COVERED = """() => {
+    const toast = document.querySelector(".toast").getBoundingClientRect();
+    const parts = [...document.querySelectorAll("h1, .chips, .decide :is(p, label, textarea, input, .btn)")];
+    const covered = (part) => {
+        const box = part.getBoundingClientRect();
+        return box.height && !part.closest(".toast") && box.top < toast.bottom && box.bottom > toast.top
+            && box.left < toast.right && box.right > toast.left;
+    };
+    return parts.filter(covered).map((part) => part.textContent.trim());
+}"""
+
+
+@pytest.mark.parametrize("width", [1440, 1024, 390])
+def test_the_toast_of_the_last_decision_covers_nothing_of_the_next_request(
+    desk: Desk, office: Office, settings: Settings, width: int
+) -> None:
+    settings.ABEYANCE_UNDO_SECONDS = 60
+    _, last = (
+        office.request(office.start(args={"username": f"person{number}", "security_level": 1}))
+        for number in range(2)
+    )
+    reseal([last], risk="high")
+    page = desk.page
+    desk.log_in("bea")
+    page.set_viewport_size({"width": width, "height": 844})
+    desk.open("/inbox/")
+    page.get_by_role("link", name="person0").click()
+    page.get_by_role("button", name="Approve").click()
+    expect(page.locator("h1", has_text="person1")).to_be_visible()
+    undo = page.get_by_role("button", name="Undo")
+    expect(undo).to_be_in_viewport(ratio=1)
+    assert page.evaluate(COVERED) == []
+    page.get_by_role("button", name="Deny").click()
+    expect(page.locator("#reason")).to_be_focused()
+    assert page.evaluate(COVERED) == []
+    page.get_by_role("button", name="Approve…").click()
+    expect(page.locator(".second")).to_be_visible()
+    if width != 1440:  # a page of its own, where the toast is gone
+        return
+    expect(undo).to_be_in_viewport(ratio=1)
+    assert page.evaluate(COVERED) == []

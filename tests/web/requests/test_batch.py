@@ -93,6 +93,7 @@ def test_odd_requests_start_unticked(bea: Client, waiting: Waiting) -> None:
 def test_a_preview_with_a_warning_starts_unticked(bea: Client, waiting: Waiting) -> None:
     preview = {"shown": {"summary": "One account", "warnings": ["it is the last admin"]}}
     (one,) = waiting(_person(1), preview=preview)
+    assert "<bdi>it is the last admin</bdi>" in shows(bea, "/inbox/")  # where a row is decided too
     page = shows(bea, _sheet(one), "it is the last admin", "its preview has a warning")
     assert _ticked(page) == []
 

@@ -1,5 +1,6 @@
 """A request that needs several people: what its page and the inbox say, and what a vote answers."""
 
+import re
 from datetime import timedelta
 from threading import Event
 
@@ -14,7 +15,7 @@ from approvals.models import Request
 from runtime.ports.access import Actor
 from tests.approvals.policies.office import asked, reviewers
 from tests.support import seeds
-from tests.support.pages import log_in, shows
+from tests.support.pages import has, log_in, shows, text, text_of
 from tests.support.seeds import Cast
 
 ATTACK = "<i>Two</i>"
@@ -76,7 +77,38 @@ def test_a_request_that_too_few_can_decide_warns(bea: Client, request_of_two: Re
     assert "too few people left" in inbox(bea)
     admin = log_in(User.objects.get(username="admin"))
     shows(admin, "/overview/", "Too few people are left to decide 1 request")
-    assert str(request_of_two.id) in admin.get("/inbox/?view=others&q=next:stuck").content.decode()
+    assert str(request_of_two.id) in admin.get("/inbox/?view=all&q=next:stuck").content.decode()
+
+
+STAGES = """
+rules:
+  - name: Two stages
+    reason: required
+    stages: [{people: [cora]}, {people: [bea]}]
+"""
+
+
+def test_a_reviewer_of_a_later_stage_is_told_whose_turn_it_is(bea: Client, cast: Cast) -> None:
+    reviewers("cora")
+    request = asked(STAGES)
+    waits = "Your turn comes after <bdi>cora</bdi>"
+    shows(bea, request, waits, "btn deny", hides=["btn approve", "data-edit"])
+    seeds.decide(request, Actor(person="cora"), reason="Looks right")
+    shows(bea, request, "btn approve", "data-edit", hides=[waits])
+    cora = log_in(User.objects.get(username="cora"))
+    shows(cora, request, "Withdraw my approval", hides=["btn approve", "must approve now"])
+
+
+def test_a_reason_that_the_rule_requires_is_asked_for_as_such(bea: Client, cast: Cast) -> None:
+    request = asked("rules: [{name: Say why, reason: required}]", risk="high")
+    asks = "Reason (required by rule <bdi>Say why</bdi>)"
+    form = {"digest": request.request_digest}
+    second = text_of(bea.post(f"/a/{request.id}/approve/", form))
+    page = text(bea, request)
+    for shown in (second, text(bea, f"/a/{request.id}/edit/")):
+        assert re.search(r'<textarea id="reason"[^>]* required>', shown)
+        has(shown, asks)
+    has(page, "Reason (required, also to approve)")
 
 
 LADDER = """
