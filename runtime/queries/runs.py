@@ -105,6 +105,9 @@ class RunRow:
     awaits_store: str | None
     suspicion: Suspicion | None
     archived_at: datetime | None
+    without_worker: tuple[
+        str, ...
+    ] = ()  # agents that no live worker has, see `workers.with_missing_agents`
 
     @property
     def store_problem(self) -> str:
@@ -129,7 +132,11 @@ class RunRow:
 
     @property
     def status_text(self) -> str | None:
-        """Describe the status further if the run waits for the object store, a trial, a provider or its rate limit."""
+        """Describe the status further if the run waits for a worker, the store, a trial, a provider or its rate limit."""
+        if self.without_worker:
+            return (
+                f"no live worker has {', '.join(self.without_worker)}, so the run does not continue"
+            )
         if self.store_problem:
             return f"waits for the object store: {self.store_problem}"
         if self.suspicion is not None:

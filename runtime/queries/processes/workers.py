@@ -1,6 +1,9 @@
 """Tells whether worker and sweeper processes are alive and do their work in time."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
+from itertools import chain
 
 from django.db import connection
 from django.db.models import DateTimeField, DurationField, ExpressionWrapper, F, Func
@@ -77,6 +80,25 @@ def agents_without_worker(run: RunDetail, transcript: Transcript) -> tuple[str, 
         for name, fingerprint in (needed or {run.agent: ""}).items()
         if name not in live or wiring.catalogue().is_newer(name, fingerprint, than=live[name])
     )
+
+
+def with_missing_agents(runs: Sequence[RunDetail]) -> tuple[RunDetail, ...]:
+    """Return active runs with the agents that no live worker has: the first one, and those that wait at a gate.
+
+    It reads no journal, so it finds no versions. None is missing if no worker is alive at all.
+    """
+    live = live_versions(ALIVE) if any(not run.ended for run in runs) else {}
+    return tuple(
+        replace(run, without_worker=tuple(name for name in _agents(run) if name not in live))
+        if live and not run.ended
+        else run
+        for run in runs
+    )
+
+
+def _agents(run: RunDetail) -> tuple[str, ...]:
+    at_gates = (gate.path[:-1] if gate.tool else gate.path for gate in run.gates)
+    return tuple(dict.fromkeys((run.agent, *chain.from_iterable(at_gates))))
 
 
 def sweeper_sweeps(within: timedelta) -> bool:

@@ -1,6 +1,7 @@
 """API operations on runs and kill switches. Authentication and error handling are in config/api.py."""
 
 import re
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
@@ -29,6 +30,7 @@ from runtime.queries import (
 from runtime.queries.budget_usage import BudgetUsage
 from runtime.queries.history import entries
 from runtime.queries.history.entries import JournalItem
+from runtime.queries.processes import workers
 from runtime.queries.runs import Page, RunDetail
 from runtime.queries.transcript.transcript import read_transcript
 from runtime.store.tables.kill_switches import KillSwitch
@@ -165,12 +167,13 @@ class RunOut(Schema):
 
     `status_text` and `next_try_at` describe a run that waits for a model provider: its last answer, and the time of the
     next call. `status_text` also says that a run waits for the object store, and why, or that it waits to be tried
-    after it lost two workers, with its number in the queue. `rate_limits` are its model calls that wait for the rate
-    limit of their provider. `unheard` counts the messages that its agent has not received yet. `origin` lists the
-    people who cannot decide in it: its requester, the origin of the run it was forked or imported from, the senders of
-    its messages and events, and people who tried it again. `removed_at` is when retention erased input, output, reason
-    and journal, `archived_at` when they left for the archive; a list does not read them there. `legal_hold` says who
-    holds the run, and why. Entries of a long run before `history_begins` were removed at `history_removed_at`.
+    after it lost two workers, with its number in the queue, and which of its agents no live worker has. `rate_limits`
+    are its model calls that wait for the rate limit of their provider. `unheard` counts the messages that its agent has
+    not received yet. `origin` lists the people who cannot decide in it: its requester, the origin of the run it was
+    forked or imported from, the senders of its messages and events, and people who tried it again. `removed_at` is when
+    retention erased input, output, reason and journal, `archived_at` when they left for the archive; a list does not
+    read them there. `legal_hold` says who holds the run, and why. Entries of a long run before `history_begins` were
+    removed at `history_removed_at`.
     """
 
     id: UUID
@@ -279,9 +282,10 @@ def list_runs(
     """List the runs that you may read, newest first."""
     access = wiring.access()
     access.require(request.auth, "runs:read")
-    return runs.run_details(
+    page = runs.run_details(
         access.readable_runs(request.auth), business_key=business_key, limit=limit, cursor=cursor
     )
+    return replace(page, items=workers.with_missing_agents(page.items))
 
 
 @router.get("/runs/{uuid:run}", response=RunOut)
@@ -298,7 +302,7 @@ def read_run(
     people, is paused or quarantined, or has ended.
     """
     wiring.access().require(request.auth, "runs:read")
-    found = runs.with_archive(readable(run, request.auth))
+    (found,) = workers.with_missing_agents([runs.with_archive(readable(run, request.auth))])
     if wait is not None:
         response[WAIT_HEADER] = "met" if until.holds(found) else f"unmet; {wait}"
         response[PERSON_HEADER] = request.auth.person

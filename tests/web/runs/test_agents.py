@@ -264,6 +264,8 @@ def test_a_run_without_its_version_says_so(suspended: UUID, ada: Client, publish
     Worker.objects.all().delete()
     _worker(hr_onboarding="sha256:hr_onboarding")
     shows(ada, suspended, f"{note}</h2><p><bdi>account_agent</bdi>:")
+    for path in (f"/api/v1/runs/{suspended}", "/api/v1/runs"):
+        assert "no live worker has account_agent, so" in ada.get(path).content.decode()
     old = _released(replace(version(tools=[], subagents=[]), name="account_agent"))
     new = _released(replace(version(tools=[]), name="account_agent"))
     for entry in JournalEntry.objects.filter(run_id=suspended):
