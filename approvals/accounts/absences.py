@@ -3,17 +3,18 @@
 Only the person themselves names a deputy, and only one who may decide already. Admins and the command line can end it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
+from uuid import UUID
 
 from django.contrib.auth.models import User
 from django.db import transaction
 
 from approvals import clock, policy
 from approvals.accounts import log
-from approvals.models import Absence
-from approvals.permissions import absences, principals, signatures
+from approvals.models import Absence, Request
+from approvals.permissions import absences, principals, request_rules, signatures
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
 from runtime.control.access import text
@@ -27,13 +28,18 @@ FIRST: Final = timedelta(days=366)  # how far ahead it may start
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Away:
-    """An absence that is not over, with its deputy; `has_begun` says whether the deputy acts now."""
+    """An absence that is not over, with its deputy; `has_begun` says whether the deputy acts now.
+
+    `starts_runs` is told when it is announced: the deputy started runs whose requests the person may decide, so nobody
+    decides those while the person is away.
+    """
 
     person: str
     deputy: str
     starts: datetime
     ends: datetime
     has_begun: bool
+    starts_runs: bool = False
 
 
 def announce(*, deputy: object, starts: datetime, ends: datetime, actor: Actor) -> Away:
@@ -43,7 +49,7 @@ def announce(*, deputy: object, starts: datetime, ends: datetime, actor: Actor) 
     """
     with transaction.atomic():
         _lock(actor.person)
-        _require_decider(principals.principal_of(actor), actor.person)
+        principal = _decider(principals.principal_of(actor), actor.person)
         now = clock.now()
         _check_times(starts, ends, now)
         name = _deputy(deputy, actor.person, starts, ends)
@@ -57,7 +63,8 @@ def announce(*, deputy: object, starts: datetime, ends: datetime, actor: Actor) 
             at=now,
         )
         log.record(actor.person, f"named {name} their deputy until {ends:%Y-%m-%d %H:%M %Z}")
-    return _away(row, now)
+    theirs = Request.objects.filter(request_rules.for_decider(principal), requester=name)
+    return replace(_away(row, now), starts_runs=theirs.exists())
 
 
 def end(person: str, *, actor: Actor | None) -> bool:
@@ -104,6 +111,17 @@ def all_away() -> tuple[Away, ...]:
     )
 
 
+def able(request: UUID) -> tuple[Away, ...]:
+    """Return the absences of people who are away now and could decide this request themselves."""
+    row = Request.objects.get(pk=request)
+    return tuple(
+        one
+        for one in all_away()
+        if one.has_begun
+        and request_rules.denial(principals.principal_of(Actor(person=one.person)), row) is None
+    )
+
+
 def concerning(person: str) -> tuple[Away | None, tuple[Away, ...]]:
     """Return a person's own absence, and those in which they are the deputy."""
     found = all_away()
@@ -116,13 +134,14 @@ def _lock(person: str) -> None:
     list(User.objects.select_for_update(no_key=True).filter(username=person))
 
 
-def _require_decider(principal: Principal | None, person: str) -> None:
+def _decider(principal: Principal | None, person: str) -> Principal:
     if principal is None:
         raise Forbidden("not_eligible", "This person may not act.")
     if Scope.APPROVALS_DECIDE not in principal.scopes:
         raise Forbidden("scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}.")
     if not policy.risks_decided_by(principal.groups):
         raise Forbidden("not_eligible", f"{person} decides nothing that a deputy could decide.")
+    return principal
 
 
 def _check_times(starts: datetime, ends: datetime, now: datetime) -> None:

@@ -44,17 +44,17 @@ def of(username: str) -> Preference:
     )
 
 
-def save(username: str, about: object, address: object, *, runs: bool = False) -> None:
-    """Save a choice; `runs` says whether the person is mailed about their own runs.
+def save(username: str, about: object, address: object, *, runs: bool = False) -> bool:
+    """Save a choice; `runs` says whether the person is mailed about their own runs. Return whether any mail is sent.
 
-    Raise InvalidInput naming `about` or `address`.
+    Without one the address is deleted too. Raise InvalidInput naming `about` or `address`.
     """
     if about not in CHOICES:
         raise InvalidInput("about", f"must be one of {', '.join(CHOICES)}")
     person = User.objects.get(username=username)
     if about == OFF and not runs:
         MailPreference.objects.filter(person=person).delete()
-        return
+        return False
     MailPreference.objects.update_or_create(
         person=person,
         defaults={
@@ -67,6 +67,7 @@ def save(username: str, about: object, address: object, *, runs: bool = False) -
             "retry_at": None,
         },
     )
+    return True
 
 
 def since(row: MailPreference) -> datetime:

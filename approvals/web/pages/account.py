@@ -135,16 +135,21 @@ def choose_time(request: HttpRequest) -> HttpResponse:
 def choose_mail(request: HttpRequest) -> HttpResponse:
     """Save about what this person is mailed, and to which address."""
     me = request.user.get_username()
+    address = request.POST.get("address")
     try:
-        preferences.save(
-            me,
-            request.POST.get("about"),
-            request.POST.get("address"),
-            runs="runs" in request.POST,
+        is_mailed = preferences.save(
+            me, request.POST.get("about"), address, runs="runs" in request.POST
         )
     except InvalidInput as refused:
         return _not_saved(request, "mail", refused)
-    messages.success(request, "Saved.")
+    dropped = (
+        ""
+        if is_mailed or not address
+        else " The address is not kept: choose what to be mailed about first."
+    )
+    messages.success(
+        request, f"Saved: you are mailed nothing.{dropped}" if not is_mailed else "Saved."
+    )
     return redirect("account")
 
 
@@ -165,7 +170,12 @@ def set_absence(request: HttpRequest) -> HttpResponse:
         made = absence.announce(request)
     except InvalidInput as refused:
         return _page(request, status=refused.status, away=refused)
-    messages.success(request, f"Saved: {made.deputy} decides in your place.")
+    own = (
+        f" Not in runs that {made.deputy} starts: nobody decides those for you. Choose another deputy for them."
+        if made.starts_runs
+        else ""
+    )
+    messages.success(request, f"Saved: {made.deputy} decides in your place.{own}")
     return redirect("account")
 
 

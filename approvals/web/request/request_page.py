@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 
 from approvals import clock
+from approvals.accounts import absences
 from approvals.decisions import checks
 from approvals.errors import AlreadyDecided, Cancelled, Expired
 from approvals.permissions.principals import Principal
@@ -89,7 +90,8 @@ def page_context(
         "section": "inbox",
         "approval": shown,
         "votes": (panel := votes.panel(shown, principal)),
-        "too_few": votes.too_few(shown, panel),
+        "too_few": (left := votes.too_few(shown, panel)),
+        "absent": () if left is None else absences.able(shown.id),
         **teamwork.context(request, shown),
         "status": status,
         "agent": _agent(shown),

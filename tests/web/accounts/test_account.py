@@ -72,7 +72,8 @@ def test_a_person_chooses_to_be_mailed_and_a_wrong_address_keeps_what_they_typed
     shows(bea, "/account/", "A first mail to", "bea@example.com", "follows within a minute")
     bea.post("/account/mail/", {"about": "off", "address": "bea@example.com", "runs": "1"})
     shows(bea, "/account/", 'name="runs" value="1" checked', "bea@example.com")
-    bea.post("/account/mail/", {"about": "off"})
+    off = {"about": "off", "address": "bea@example.com"}
+    has(text_of(bea.post("/account/mail/", off, follow=True)), "The address is not kept: choose")
     assert "bea@example.com" not in bea.get("/account/").content.decode()
 
 

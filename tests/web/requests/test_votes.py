@@ -8,6 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from approvals.accounts import people
 from approvals.adapter import Approvals
@@ -78,6 +79,18 @@ def test_a_request_that_too_few_can_decide_warns(bea: Client, request_of_two: Re
     admin = log_in(User.objects.get(username="admin"))
     shows(admin, "/overview/", "Too few people are left to decide 1 request")
     assert str(request_of_two.id) in admin.get("/inbox/?view=all&q=next:stuck").content.decode()
+
+
+def test_a_request_of_an_absent_person_says_when_they_are_back(bea: Client, cast: Cast) -> None:
+    """And the deputy, who started the run, is warned of when chosen."""
+    request = asked("rules: [{name: Only bea, people: [bea]}]", expires_at=seeds.moment(3600))
+    now = timezone.now()
+    days = {"starts": f"{now:%Y-%m-%d}", "ends": f"{now + timedelta(days=10):%Y-%m-%d}"}
+    form = {"deputy": "ada", **days}
+    announced = bea.post("/account/away/", form, follow=True)
+    has(text_of(announced), "ada decides in your place. Not in runs that ada starts")
+    away = "<bdi>bea</bdi> is away until <time"
+    shows(log_in(cast.ada), request, away, hides=["No person who may decide is left"])
 
 
 STAGES = """
