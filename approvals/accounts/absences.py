@@ -30,8 +30,8 @@ FIRST: Final = timedelta(days=366)  # how far ahead it may start
 class Away:
     """An absence that is not over, with its deputy; `has_begun` says whether the deputy acts now.
 
-    `starts_runs` is told when it is announced: the deputy started runs whose requests the person may decide, so nobody
-    decides those while the person is away.
+    `starts_runs` is told when it is announced: the deputy started runs whose requests the person may decide, so no
+    person decides those while this one is away.
     """
 
     person: str

@@ -171,7 +171,7 @@ def set_absence(request: HttpRequest) -> HttpResponse:
     except InvalidInput as refused:
         return _page(request, status=refused.status, away=refused)
     own = (
-        f" Not in runs that {made.deputy} starts: nobody decides those for you. Choose another deputy for them."
+        f" Not in runs that {made.deputy} starts: they cannot decide those for you."
         if made.starts_runs
         else ""
     )
