@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from config.env.environment import ROOT
+from config.local.app_environment import HR, INVOICES
 from tests.docs.pages import PAGES, README
 from tests.docs.screenshots import IMAGES, PICTURES
 
@@ -54,6 +55,13 @@ def test_every_target_command_module_and_file_exists(page: Path) -> None:
     missing = [name for name in MODULE.findall(code) if not _is_there(name)]
     missing += [path for path in PATH.findall(code) if not _is_file(path)]
     assert missing == []
+
+
+@pages
+def test_a_command_that_adds_agents_keeps_the_whole_demonstration(page: Path) -> None:
+    """Or its invoices, approved later, wait for a worker that has their agent."""
+    for modules in re.findall(r"\bABEYANCE_AGENTS=(\S+)", _code(page)):
+        assert HR not in modules.split(",") or INVOICES in modules.split(",")
 
 
 def _is_there(name: str) -> bool:
