@@ -87,9 +87,9 @@ class Demands:
         """The groups and people who may decide at any time, as in `Stage.keys`; None for every reviewer."""
         if any(not (stage.groups or stage.people) for stage in self.stages):
             return None
-        return tuple(
-            dict.fromkeys(key for one in (*self.stages, *self.escalate) for key in one.keys)
-        )
+        stages = (key for stage in self.stages for key in stage.keys)
+        steps = (key for step in self.escalate for key in step.keys)
+        return tuple(dict.fromkeys((*stages, *steps)))
 
     def of_one_person(self) -> "Demands":
         """Return the demands for a question: any one person whom one of the stages admits may answer it."""

@@ -111,11 +111,13 @@ def _searched(principal: Principal | None, view: View, q: str) -> QuerySet[Reque
 
 def _pending(principal: Principal | None, view: View, q: str) -> QuerySet[Request]:
     """Select the pending requests of a view, calls in doubt included. Raise InvalidInput naming `q`."""
-    chosen = {
-        View.MINE: request_rules.decidable_requests,
-        View.OTHERS: request_rules.undecidable_requests,
-        View.ALL: lambda _: Q(),
-    }[view](principal)
+    match view:
+        case View.MINE:
+            chosen = request_rules.decidable_requests(principal)
+        case View.OTHERS:
+            chosen = request_rules.undecidable_requests(principal)
+        case View.ALL:
+            chosen = Q()
     readable = request_rules.readable_requests(principal)
     return Request.objects.filter(
         readable,
