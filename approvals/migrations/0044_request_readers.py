@@ -31,7 +31,7 @@ def _readers(demands: dict[str, Any]) -> list[str] | None:
 
 
 class Migration(migrations.Migration):
-    dependencies: ClassVar = [("approvals", "0042_mail_about_runs")]
+    dependencies: ClassVar = [("approvals", "0043_heads_and_voters")]
 
     operations: ClassVar = [
         migrations.AddField("request", "readers", models.JSONField(null=True)),
