@@ -132,7 +132,7 @@ class RunRow:
 
     @property
     def status_text(self) -> str | None:
-        """Describe the status further if the run waits for a worker, the store, a trial, a provider or its rate limit."""
+        """Describe the status further if the run waits for a worker, the object store, a trial or its provider."""
         if self.without_worker:
             return (
                 f"no live worker has {', '.join(self.without_worker)}, so the run does not continue"
