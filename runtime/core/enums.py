@@ -30,6 +30,7 @@ class FailureCause(StrEnum):
 
     LIMIT = "limit"  # the other side wants fewer requests (429, 529)
     PROVIDER = "provider"  # the other side failed, or its answer cannot be read
+    REPLY = "reply"  # the model's reply is cut by its limit, filtered, refused, empty or too large
     NETWORK = "network"  # no connection, or the connection was lost
     TIME = "time"  # no answer before the deadline
     TOOL = "tool"  # the tool raised another exception

@@ -398,7 +398,7 @@ class RetryScheduled:
     because of its rate limit. `tokens` is about how many tokens had come when the reply was cut off: then the
     next attempt learns of it, with `partial`. It is 0 in older entries. After a `credential` failure people must
     replace one before the call starts again. If a person's `message` cut the reply off, or its worker was lost, the
-    next attempt follows at once, and `usage` and `cost` count the lost reply as far as its price is known.
+    next attempt follows at once. `usage` and `cost` count the unusable reply as far as its price is known.
     """
 
     frame: str

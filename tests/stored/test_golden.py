@@ -94,7 +94,7 @@ def test_numbers_and_names_that_people_rely_on() -> None:
     most = [1_000_000, 1_000_000, 1_000_000_000_000, 1_000_000_000_000, 31_622_400, 16]
     assert [budget_text.MAX[limit] for limit in Limit] == most
     assert {"setup", "request"} == retries.PERMANENT
-    assert {"limit", "provider", "network", "time"} == retries.FALLBACK_CAUSES
+    assert {"limit", "provider", "reply", "network", "time"} == retries.FALLBACK_CAUSES
     assert list(codec.HISTORY) == list(range(1, conversations.CONSEQUENCES + 1))
     assert limits.JSON_DEPTH == 64
     assert export_file.MAX_BYTES == 67_108_864

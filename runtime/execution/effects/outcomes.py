@@ -116,6 +116,8 @@ def _model_event(
                 partial=outcome.partial,
                 said=outcome.said,
                 tokens=0 if request.summary else outcome.tokens,
+                usage=outcome.usage,
+                cost=outcome.cost,
                 timeout=timedelta(seconds=settings.ABEYANCE_OUTAGE_SECONDS),
             )
         case RateLimited():

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from runtime.core.documents.lost_results import result_lost
 from runtime.core.effect_classes import RULES
+from runtime.core.enums import FailureCause
 from runtime.core.errors import NotJson
 from runtime.core.ids import depth_of
 from runtime.core.limits import plain
@@ -49,7 +50,7 @@ def perform(
     except Exception as exc:
         log.exception("Effect handler raised an error for %s", request)
         return Unknown(error=plain(f"{type(exc).__name__}: {exc}"))
-    outcome = _valid(request, outcome)
+    outcome = _valid(handler, request, outcome)
     failpoints.hit("performed", request.effect, depth_of(request.frame))
     return outcome
 
@@ -74,7 +75,7 @@ def start_model_call(
     """Start a model call. The handler delivers the outcome from a thread of its own, which must not be blocked."""
 
     def came(outcome: Outcome) -> None:
-        outcome = _valid(request, outcome)
+        outcome = _valid(handler, request, outcome)
         failpoints.hit("performed", "model", depth_of(request.frame))
         deliver(outcome)
 
@@ -87,14 +88,32 @@ def start_model_call(
         return no_abort
 
 
-def _valid(request: ModelRequest | ToolRequest, outcome: Outcome) -> Outcome:
+def _valid(
+    handler: EffectHandler, request: ModelRequest | ToolRequest, outcome: Outcome
+) -> Outcome:
     """Return the outcome, or a valid one in place of one that cannot be journaled."""
     try:
         return validate_outcome(outcome)
     except NotJson as exc:
         problem = f"its result cannot be kept: {exc}"
         if isinstance(outcome, ModelAnswer):
-            return ModelFailure(error=problem)
+            return _unusable(handler, request, outcome, problem)
         if isinstance(request, ToolRequest) and RULES[request.effect].happened_when_returned:
             return ToolResult(value=result_lost(problem))
         return ToolFailure(error=problem)
+
+
+def _unusable(
+    handler: EffectHandler, request: ModelRequest | ToolRequest, answer: ModelAnswer, problem: str
+) -> ModelFailure:
+    """Return the failure of a reply that cannot be kept. A script, and a person's reply, would be the same again."""
+    if isinstance(request, ToolRequest) or request.given or handler.is_scripted(request.agent):
+        return ModelFailure(error=problem)
+    return ModelFailure(
+        error=problem,
+        retryable=True,
+        cause=FailureCause.REPLY,
+        model=answer.model,
+        usage=answer.usage,
+        cost=answer.cost,
+    )

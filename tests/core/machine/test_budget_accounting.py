@@ -22,7 +22,7 @@ from runtime.core.budgets import (
 )
 from runtime.core.commands import CallModel, OpenFrame, StartTool
 from runtime.core.continuation import Continuation
-from runtime.core.enums import GateKind, Verdict
+from runtime.core.enums import FailureCause, GateKind, Verdict
 from runtime.core.errors import CoreError, IllegalTransition
 from runtime.core.events import (
     BudgetExceeded,
@@ -51,7 +51,7 @@ from runtime.core.machine.budget_accounting import (
     reply_of,
     reserved,
 )
-from runtime.core.machine.calls.retries import on_cut, on_worker_lost
+from runtime.core.machine.calls.retries import on_cut, on_no_reply, on_worker_lost
 from runtime.core.machine.forks import forked
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
@@ -132,6 +132,14 @@ def test_a_started_tool_counts_as_a_call_with_its_outcome() -> None:
     assert now.spent.calls == 2
     failed = RetryScheduled(frame=ROOT, call=None, until=later(1), **FAILED)
     assert evolve(started(), failed).spent == NOTHING
+
+
+def test_a_reply_that_cannot_be_used_is_paid_for() -> None:
+    now, usage = started(), {"input_tokens": 9, "output_tokens": 4}
+    known: dict[str, Any] = {"retryable": True, "retry_after": None, "at": AT, "jitter": 0.5}
+    known |= {"timeout": timedelta(days=1), "usage": usage, "cost": 3}
+    after = evolve(now, on_no_reply(now.frame(ROOT), "cut", cause=FailureCause.REPLY, **known))
+    assert (after.spent, after.usage) == (Spent(tokens=13, micros=3), usage)
 
 
 def test_a_reply_that_was_cut_off_is_paid_for_as_far_as_known() -> None:

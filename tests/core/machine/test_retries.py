@@ -172,9 +172,10 @@ def test_people_are_asked_a_timeout_after_the_first_failure() -> None:
     event = _again(_out(3, since=hour), FailureCause.PROVIDER)
     assert (event.since, event.asks_at) == (hour, hour + DAY)
     assert _again(_out(3, since=AT - 2 * DAY), FailureCause.PROVIDER).until == AT
-    of_refused_keys = ((DAY, retries.SETUP_TIMEOUT), (timedelta(), timedelta()))
-    for timeout, soon in of_refused_keys:
+    for timeout, soon in ((DAY, retries.SETUP_TIMEOUT), (timedelta(), timedelta())):
         assert _again(FRAME, FailureCause.SETUP, timeout=timeout).asks_at == AT + soon
+        unusable = _again(replace(FRAME, failures=2), FailureCause.REPLY, timeout=timeout)
+        assert unusable.asks_at == AT + soon
 
 
 def test_a_failure_keeps_the_cause_and_words_it_came_with() -> None:

@@ -26,8 +26,10 @@ PERMANENT = frozenset({FailureCause.SETUP, FailureCause.REQUEST})
 MIN_ROUND_SECONDS = 5.0
 MAX_ROUND_SECONDS = 300.0
 
-# How long a rejected key, address or name is retried before people are asked: a deploy may be running.
+# How long a rejected key, address or name is retried before people are asked: a deploy may be running. A model that
+# gives no usable reply is not called for longer either, because each of its replies is paid for.
 SETUP_TIMEOUT = timedelta(minutes=1)
+ASKED_SOON = frozenset({FailureCause.SETUP, FailureCause.REPLY})
 
 CUT_OFF = {
     "message": "a person's message cut the reply off",
@@ -36,7 +38,13 @@ CUT_OFF = {
 
 # Causes for which another provider may reply. A wrong key is not among them, because people must see it.
 FALLBACK_CAUSES = frozenset(
-    {FailureCause.LIMIT, FailureCause.PROVIDER, FailureCause.NETWORK, FailureCause.TIME}
+    {
+        FailureCause.LIMIT,
+        FailureCause.PROVIDER,
+        FailureCause.REPLY,
+        FailureCause.NETWORK,
+        FailureCause.TIME,
+    }
 )
 
 
@@ -113,6 +121,8 @@ def on_no_reply(
     partial: str = "",
     said: str = "",
     tokens: int = 0,
+    usage: dict[str, int] | None = None,
+    cost: int | None = None,
     timeout: timedelta,
 ) -> RetryScheduled | ModelFailed:
     """Return the event for a model call without a reply; `retryable` says whether a retry can help.
@@ -133,9 +143,7 @@ def on_no_reply(
         elif not retryable or cause is FailureCause.REQUEST:
             return ModelFailed(frame=frame.id, error=error, model=model, partial=partial, said=said)
         else:
-            asks_at = since + (
-                min(timeout, SETUP_TIMEOUT) if cause is FailureCause.SETUP else timeout
-            )
+            asks_at = since + (min(timeout, SETUP_TIMEOUT) if cause in ASKED_SOON else timeout)
             wait = min(_round_wait(rounds, retry_after, jitter), max(asks_at - at, timedelta()))
     return RetryScheduled(
         frame=frame.id,
@@ -152,6 +160,8 @@ def on_no_reply(
         asks_at=asks_at,
         limited=cause is FailureCause.LIMIT,
         tokens=tokens,
+        usage=usage or {},
+        cost=cost,
     )
 
 
