@@ -15,7 +15,7 @@ from agents import masked_output, previews, secrets
 from agents.credentials import cache
 from agents.errors import CredentialMissing, CredentialRefused, NotDone, NotSealed, ToolError
 from agents.masked_output import REDACTED
-from agents.sdk import ToolContext
+from agents.sdk import ToolContext, inputs
 from agents.sdk.scripts.conversation_texts import REPEATED
 from agents.sdk.sentences import describe_exception
 from agents.sdk.spec import ToolSpec
@@ -45,11 +45,12 @@ def open_arguments(tool: ToolSpec, args: Any) -> Any:
 
 
 def require_object(args: Any) -> None:
-    """Raise CallRejected if there are no arguments: the call repeats another, or they are no JSON object."""
+    """Raise CallRejected if there are no arguments: the call repeats another, or they are no JSON that can be kept."""
     if isinstance(args, dict) and REPEATED in args:
         raise CallRejected("this call repeats an earlier call of the same reply")
     if isinstance(args, str):
-        raise CallRejected("the arguments are not a JSON object; send the call again with one")
+        no_object = "the arguments are not a JSON object; send the call again with one"
+        raise CallRejected(plain(inputs.json_problem(args, where="arguments") or no_object))
 
 
 def read_arguments(tool: ToolSpec, args: Any) -> dict[str, Any]:

@@ -11,29 +11,26 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from pydantic_ai.direct import model_request_stream
+from pydantic_ai.direct import model_request, model_request_stream
+from pydantic_ai.exceptions import ModelAPIError
 from pydantic_ai.messages import ModelMessage, ModelResponse
-from pydantic_ai.models import Model, StreamedResponse
+from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 
 from agents.llm import event_loop, providers
+from agents.llm.clients.models import find_refused
 from agents.llm.conversation_cache import conversation_of
-from agents.llm.failures import (
-    cut_off,
-    ended,
-    failure_of,
-    not_asked,
-    provider_text,
-    too_slow,
-)
-from agents.llm.messages import after_cut, sum_up, to_provider, tools_of
+from agents.llm.failures import failure_of, make_failure, provider_text
+from agents.llm.fitting import fit
+from agents.llm.messages import after_cut, reminder, sum_up, to_provider, tools_of
 from agents.llm.outages import Outages
-from agents.llm.partial import kept_every, received
-from agents.llm.plan_reminder import reminder
+from agents.llm.partial import kept, kept_every, received
 from agents.llm.rate_limits import Permit, RateLimits, TooLong, Wait
 from agents.llm.received import from_person, from_provider
 from agents.llm.replies import whole
 from agents.llm.script_player import run_script, script_summary
+from agents.llm.token_counts import complete_usage, estimate_request
+from agents.llm.whole_replies import Unusable, mend, require_whole
 from agents.sdk.sentences import describe_exception
 from agents.sdk.spec import AgentSpec
 from runtime.core.enums import FailureCause
@@ -76,20 +73,18 @@ def call_model(
         deliver(_at_once(agent, request))
         return _over
     call = _Call(agent, request, rate_limits, outages or Outages(), keep)
+    outcome: Outcome | None
     try:
-        if (answer := _own_summary(agent, request)) is not None:
-            deliver(answer)
-            return _over
-        conversation = _conversation(agent, request)
-        model = providers.model_of(call.model)
-        wait = call.acquire()
+        if (outcome := _own_summary(agent, request)) is None:
+            conversation = _conversation(agent, request)
+            model = providers.model_of(call.model)
+            outcome = call.acquire()
     except Exception as exc:
-        deliver(call.failure(exc))
-        return _over
-    if wait is not None:
-        deliver(wait)
-        return _over
-    return event_loop.start(lambda stop: call.make(model, conversation, stop, deliver))
+        outcome = call.failure(exc)
+    if outcome is None:
+        return event_loop.start(lambda stop: call.make(model, conversation, stop, deliver))
+    deliver(outcome)
+    return _over
 
 
 def _at_once(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFailure:
@@ -100,30 +95,36 @@ def _at_once(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFail
         if (answer := _own_summary(agent, request)) is not None:
             return answer
         reply, usage = run_script(agent, _conversation(agent, request), request.instructions)
-        name = agent.model_name
-        as_text = request.summary or request.inquiry is not None
-        return from_provider(agent, reply, model=name, summary=as_text, usage=usage)
+        as_text = _wants_text(request)
+        return from_provider(agent, reply, model=agent.model_name, summary=as_text, usage=usage)
     except Exception as exc:
-        if request.given is not None:
-            return _unread(agent, request, exc)
-        return _Call(agent, request, None, Outages()).failure(exc)
+        return _failed_at_once(agent, request, exc)
 
 
-def _unread(agent: AgentSpec, request: ModelRequest, exc: Exception) -> ModelFailure:
-    """Return the failure to read the reply that a person gave. No model was called, so none is blamed."""
+def _failed_at_once(agent: AgentSpec, request: ModelRequest, exc: Exception) -> ModelFailure:
+    """Return the failure of a script, or of the reply that a person gave. Either would fail again."""
+    model = "" if request.given else agent.model_name
     if isinstance(exc, KeyMissing):
-        return _waits_for_key(agent, request, exc)
-    said = type(exc).__name__ if agent.keeps_secrets else describe_exception(exc)
-    log.warning("The reply given to %s in run %s cannot be read: %s", agent.name, request.run, said)
-    error = plain(f"the reply that a person gave cannot be read: {said}")
-    return ModelFailure(error=error, cause=FailureCause.REQUEST)
+        return replace(_waits_for_key(agent, request, exc), model=model)
+    error = type(exc).__name__ if agent.keeps_secrets else describe_exception(exc)
+    if request.given:  # no model was called, so none is blamed
+        error = plain(f"the reply that a person gave cannot be read: {error}")
+    _log_failure(agent, request, error, None if agent.keeps_secrets or request.given else exc)
+    return replace(make_failure(error, FailureCause.REQUEST), model=model)
+
+
+def _log_failure(
+    agent: AgentSpec, request: ModelRequest, error: str, exc: Exception | None = None
+) -> None:
+    """Log a failure. A traceback may quote the request: where there may be secrets in it, it is left out."""
+    log.warning(
+        "Model call of %s in run %s: failed: %s", agent.name, request.run, error, exc_info=exc
+    )
 
 
 def _waits_for_key(agent: AgentSpec, request: ModelRequest, exc: KeyMissing) -> ModelFailure:
     log.error("Model call of %s in run %s: waits: %s", agent.name, request.run, exc)
-    return ModelFailure(
-        error=str(exc), retryable=True, retry_after=KEY_WAIT, cause=FailureCause.WORKER
-    )
+    return make_failure(str(exc), FailureCause.WORKER, KEY_WAIT)
 
 
 def _own_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | None:
@@ -137,9 +138,7 @@ def _own_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | None:
 
 
 def _conversation(agent: AgentSpec, request: ModelRequest) -> list[ModelMessage]:
-    if (
-        request.inquiry is not None
-    ):  # it is asked once, beside the conversation that the cache knows
+    if request.inquiry is not None:  # asked once, besides the conversation that the cache knows
         return to_provider(agent, request.messages, [], request.instructions, request.calls)
     conversation = conversation_of(
         agent, request.run, request.frame, request.messages, request.instructions, request.calls
@@ -168,12 +167,8 @@ def chosen(agent: AgentSpec, wanted: str, outages: Outages) -> tuple[str, str]:
     return models[place], next(iter(models[place + 1 :]), "")
 
 
-class CutOff(Exception):
-    """The stream ended before its reply was complete."""
-
-
 class _Call:
-    """One running model call. `_stream` is its reply so far."""
+    """One running model call. `_snapshot` returns its reply so far."""
 
     def __init__(
         self,
@@ -189,8 +184,9 @@ class _Call:
         self._permit: Permit | None = None
         self._agent = agent
         self._request = request
-        self._stream: StreamedResponse | None = None
+        self._snapshot: Callable[[], ModelResponse] | None = None
         self._keep = keep
+        self._request_tokens = 0  # an estimate
 
     def acquire(self) -> RateLimited | ModelFailure | None:
         """Return None if the model may be called now, a failure if its fallback is to be called instead."""
@@ -204,7 +200,8 @@ class _Call:
                     model=self.model, until=wait.until, queue_number=wait.queue_number
                 )
             case TooLong() as pause:
-                return self._complete(not_asked(self.model, pause.seconds))
+                error = f"{self.model} was not asked: its provider wants fewer requests"
+                return self._complete(make_failure(error, FailureCause.LIMIT, pause.seconds))
             case permit:
                 self._permit = permit
                 return None
@@ -216,8 +213,9 @@ class _Call:
         stop: event_loop.Stop,
         deliver: Callable[[Outcome], None],
     ) -> None:
+        outcome: ModelAnswer | ModelFailure
         try:
-            exchange = self._exchange(model, conversation)
+            exchange = self._exchange(model, fit(conversation))
             reply = await event_loop.within(self._request.deadline, exchange, stop)
             outcome = self._answer(reply)
         except Exception as exc:
@@ -225,13 +223,13 @@ class _Call:
         await self._report(outcome)
         deliver(outcome)
 
-    def _answer(self, reply: ModelResponse) -> ModelAnswer | ModelFailure:
-        return from_provider(self._agent, reply, model=self.model, summary=self._as_text)
-
-    @property
-    def _as_text(self) -> bool:
-        """Whether the reply is read as text, even if the agent's result is typed."""
-        return self._request.summary or self._request.inquiry is not None
+    def _answer(self, reply: ModelResponse) -> ModelAnswer:
+        """Read a reply. Raise BrokenOff or Unusable."""
+        reply = mend(replace(reply, usage=complete_usage(reply, self._request_tokens)))
+        as_text = _wants_text(self._request)
+        # A summary of the memory is as long as it may be: its beginning is worth keeping.
+        require_whole(reply, as_text=as_text, may_be_cut=self._request.memory_tokens > 0)
+        return from_provider(self._agent, reply, model=self.model, summary=as_text)
 
     async def _report(self, outcome: ModelAnswer | ModelFailure) -> None:
         """Tell the provider's answer to the rate limits and the outages, which other calls read."""
@@ -255,34 +253,56 @@ class _Call:
             case KeyMissing():
                 failure = _waits_for_key(self._agent, self._request, exc)
             case TimeoutError():
-                failure = too_slow(self.model, self._request.deadline)
+                error = f"{self.model} did not answer within {self._request.deadline:g} s"
+                failure = make_failure(error, FailureCause.TIME)
             case event_loop.Stopped():
-                failure = ended(self.model)
-            case CutOff():
-                failure = cut_off(self.model)
+                error = f"the call of {self.model} was ended before it answered"
+                failure = make_failure(error, FailureCause.REQUEST)
             case _:
                 failure = self._raised(exc)
-        return self._complete(failure)
+        failure = self._complete(failure)
+        if isinstance(exc, Unusable):
+            text = kept(self._agent, plain(exc.text)) if exc.text else failure.partial
+            # The next attempt learns of a reply that was too long, not of one that was refused.
+            tokens = failure.usage.get("output_tokens", 0) if exc.is_cut else 0
+            failure = replace(failure, partial=text, tokens=tokens)
+        return failure
 
     async def _exchange(self, model: Model, conversation: list[ModelMessage]) -> ModelResponse:
+        """Return the reply. Call the model again without a setting that its server refuses, once for each."""
+        self._request_tokens = estimate_request(conversation)
+        refused = providers.refused_settings(self.model)
+        while True:
+            try:
+                reply = await self._receive(model, conversation)
+            except ModelAPIError as exc:
+                setting = find_refused(exc, model, refused)
+                if setting is None:
+                    raise
+                refused |= {setting}
+                model = providers.model_of(self.model, refused)
+            else:
+                providers.remember_refused(self.model, refused)
+                return reply
+
+    async def _receive(self, model: Model, conversation: list[ModelMessage]) -> ModelResponse:
+        request, settings = self._request, _settings(self._agent, self._request)
+        as_text = request.inquiry is not None
+        tools = tools_of(self._agent, summary=request.summary, as_text=as_text)
+        if not providers.streams(self.model):
+            reply = await model_request(
+                model, conversation, model_request_parameters=tools, model_settings=settings
+            )
+            self._snapshot = lambda: reply
+            return reply
         async with model_request_stream(
-            model,
-            conversation,
-            model_request_parameters=tools_of(
-                self._agent,
-                summary=self._request.summary,
-                as_text=self._request.inquiry is not None,
-            ),
-            model_settings=_settings(self._agent, self._request),
+            model, conversation, model_request_parameters=tools, model_settings=settings
         ) as stream:
-            self._stream = stream
+            self._snapshot = stream.get
             async with kept_every(KEEP_SECONDS, self.received, self._keep):
                 async for _ in stream:
                     pass
-        reply = stream.get()
-        if not _whole(reply):
-            raise CutOff
-        return reply
+        return stream.get()
 
     def _complete(self, failure: ModelFailure) -> ModelFailure:
         part = self.received()
@@ -299,48 +319,34 @@ class _Call:
     def received(self) -> PartialReply:
         """Return the part received so far; the text is at most as long as an error."""
         with suppress(Exception):
-            if self._stream is not None:
-                return received(self._agent, self._stream.get(), self.model)
+            if self._snapshot is not None:
+                reply = mend(self._snapshot())
+                return received(self._agent, reply, self.model, self._request_tokens)
         return PartialReply(model=self.model)
 
     def _raised(self, exc: Exception) -> ModelFailure:
-        """Make a failure of an exception. A script would raise it again; a provider may succeed next time."""
-        scripted = providers.is_scripted(self._agent)
-        if not scripted:
-            failure = failure_of(exc, model=self.model)
-            if not self._agent.keeps_secrets:  # a provider may quote the request
-                failure = replace(failure, said=providers.without_keys(provider_text(exc)))
-        else:
-            said = type(exc).__name__ if self._agent.keeps_secrets else describe_exception(exc)
-            failure = ModelFailure(error=said, cause=FailureCause.REQUEST)
-        # A traceback may quote the request: where there may be secrets in it, the failure has to do.
-        log.warning(
-            "Model call of %s in run %s: failed: %s",
-            self._agent.name,
-            self._request.run,
-            failure.error,
-            exc_info=None if self._agent.keeps_secrets or not scripted else exc,
-        )
+        """Make a failure of an exception of the provider's client."""
+        failure = failure_of(exc, model=self.model)
+        if not self._agent.keeps_secrets:  # a provider may quote the request
+            failure = replace(failure, said=providers.without_keys(provider_text(exc)))
+        _log_failure(self._agent, self._request, failure.error)
         return failure
+
+
+def _wants_text(request: ModelRequest) -> bool:
+    """Say whether the reply is read as text, even if the agent's result is typed."""
+    return request.summary or request.inquiry is not None
 
 
 def _settings(agent: AgentSpec, request: ModelRequest) -> ModelSettings:
     settings = ModelSettings(timeout=request.deadline)
     if request.inquiry is not None:
-        settings["tool_choice"] = (
-            "none"  # the tools stay in the request: replies in it have called them
-        )
+        settings["tool_choice"] = "none"  # the tools stay: replies in the request have called them
     if agent.temperature is not None:
         settings["temperature"] = agent.temperature
     if (most := request.memory_tokens or agent.max_tokens) is not None:
         settings["max_tokens"] = most
     return settings
-
-
-def _whole(reply: ModelResponse) -> bool:
-    """Say whether the provider gave a reason to stop. The client invents one if there is none."""
-    refused = reply.finish_reason == "content_filter"
-    return refused or bool((reply.provider_details or {}).get("finish_reason"))
 
 
 def _over() -> None:

@@ -8,8 +8,6 @@ import json
 from http import HTTPStatus
 
 from pydantic_ai.exceptions import (
-    ContentFilterError,
-    IncompleteToolCall,
     ModelAPIError,
     ModelAuthenticationError,
     ModelConnectionError,
@@ -19,10 +17,10 @@ from pydantic_ai.exceptions import (
     ModelQuotaExceededError,
     ModelRequestRejectedError,
     ModelTimeoutError,
-    OutputTokenLimitExceeded,
     UserError,
 )
 
+from agents.llm.whole_replies import BrokenOff, Unusable
 from runtime.core.enums import FailureCause
 from runtime.core.limits import plain
 from runtime.ports.effects import ModelFailure
@@ -35,9 +33,39 @@ LIMITS = {HTTPStatus.TOO_MANY_REQUESTS, 529}
 
 KEY = {HTTPStatus.UNAUTHORIZED, HTTPStatus.PAYMENT_REQUIRED, HTTPStatus.FORBIDDEN}
 
+_PROBLEMS: dict[type[ModelAPIError], tuple[str, FailureCause]] = {
+    ModelTimeoutError: ("{model} did not answer in time", FailureCause.TIME),
+    ModelConnectionError: (
+        "the connection to {model} failed: the provider or the network is at fault",
+        FailureCause.NETWORK,
+    ),
+    ModelContextWindowExceededError: (
+        "the conversation is too long for {model}{status}",
+        FailureCause.REQUEST,
+    ),
+    ModelQuotaExceededError: (
+        "the quota of the key for {model} is used up{status}",
+        FailureCause.SETUP,
+    ),
+    ModelNotFoundError: (
+        "there is no {model} there{status}: look at the name of the model and the provider's address",
+        FailureCause.SETUP,
+    ),
+}
+
 
 class NotTheApi(Exception):
     """The answer is an HTML page, so the address is wrong."""
+
+
+def make_failure(error: str, cause: FailureCause, retry_after: float | None = None) -> ModelFailure:
+    """Return a failure. Another attempt can correct any but a wrong request; an administrator corrects a setup."""
+    return ModelFailure(
+        error=error,
+        retryable=cause is not FailureCause.REQUEST,
+        retry_after=retry_after,
+        cause=cause,
+    )
 
 
 def failure_of(exc: Exception, *, model: str) -> ModelFailure:
@@ -45,21 +73,22 @@ def failure_of(exc: Exception, *, model: str) -> ModelFailure:
     match exc:
         case ModelAPIError():
             return _answered(exc, model)
+        case BrokenOff():
+            error = f"the reply of {model} broke off: the provider or the network is at fault"
+            return make_failure(error, FailureCause.NETWORK)
+        case Unusable():
+            return make_failure(plain(f"{model} {exc.problem}"), FailureCause.REPLY)
         case NotTheApi():
-            return _setup_failure(
-                f"a page answered instead of {model}: look at the provider's address"
-            )
-        case ContentFilterError():
-            return _request_failure(f"{model} filtered its answer: the request is at fault")
-        case IncompleteToolCall() | OutputTokenLimitExceeded():
-            return _request_failure(f"{model} ran into its limit of tokens before it was done")
+            error = f"a page answered instead of {model}: look at the provider's address"
+            return make_failure(error, FailureCause.SETUP)
         case UserError():
-            return _request_failure(plain(f"the request does not fit {model}: {exc}"))
+            error = plain(f"the request does not fit {model}: {exc}")
+            return make_failure(error, FailureCause.REQUEST)
         case _:
             # An unknown error comes from the provider's answer, and the next answer may be better.
             kind = type(exc).__name__
             error = f"the answer of {model} could not be read ({kind}): the provider is at fault"
-            return ModelFailure(error=error, retryable=True)
+            return make_failure(error, FailureCause.PROVIDER)
 
 
 def provider_text(exc: Exception) -> str:
@@ -71,67 +100,29 @@ def provider_text(exc: Exception) -> str:
     return message if isinstance(message, str) else json.dumps(exc.body, default=str)
 
 
-def too_slow(model: str, deadline: float) -> ModelFailure:
-    """Return the failure of a call without a reply before its deadline."""
-    return _late_failure(f"{model} did not answer within {deadline:g} s")
-
-
-def cut_off(model: str) -> ModelFailure:
-    """Return the failure of a stream that ended before its reply was complete."""
-    error = f"the reply of {model} broke off: the provider or the network is at fault"
-    return ModelFailure(error=error, retryable=True, cause=FailureCause.NETWORK)
-
-
-def not_asked(model: str, seconds: float) -> ModelFailure:
-    """Return the failure of a call that was not made, because the provider wants no request for so long."""
-    return ModelFailure(
-        error=f"{model} was not asked: its provider wants fewer requests",
-        retryable=True,
-        retry_after=seconds,
-        cause=FailureCause.LIMIT,
-    )
-
-
-def ended(model: str) -> ModelFailure:
-    """Return the failure of a call that its caller ended."""
-    return ModelFailure(
-        error=f"the call of {model} was ended before it answered", cause=FailureCause.REQUEST
-    )
-
-
 def _answered(exc: ModelAPIError, model: str) -> ModelFailure:
     status = exc.status_code if isinstance(exc, ModelHTTPError) else None
-    said = "" if status is None else f" (status {status})"
+    shown = "" if status is None else f" (status {status})"
     if _refuses_key(exc):
-        return _wrong_key(model, said)
-    match exc:
-        case ModelTimeoutError():
-            return _late_failure(f"{model} did not answer in time")
-        case ModelConnectionError():
-            return ModelFailure(
-                error=f"the connection to {model} failed: the provider or the network is at fault",
-                retryable=True,
-                cause=FailureCause.NETWORK,
-            )
-        case ModelContextWindowExceededError():
-            return _request_failure(f"the conversation is too long for {model}{said}")
-        case ModelQuotaExceededError():
-            return _setup_failure(f"the quota of the key for {model} is used up{said}")
-        case ModelNotFoundError():
-            return _setup_failure(
-                f"there is no {model} there{said}: look at the name of the model and the provider's address"
-            )
+        error = f"the key for {model} was refused{shown}: it is wrong, or may not do this"
+        return make_failure(error, FailureCause.SETUP)
+    for kind, (problem, cause) in _PROBLEMS.items():
+        if isinstance(exc, kind):
+            return make_failure(problem.format(model=model, status=shown), cause)
     if status in LIMITS:
-        error = f"{model} asks for fewer requests{said}: too many come from here, or from everybody"
-        return ModelFailure(
-            error=error, retryable=True, retry_after=exc.retry_after, cause=FailureCause.LIMIT
+        error = (
+            f"{model} asks for fewer requests{shown}: too many come from here, or from everybody"
         )
-    if status in PASSING or status is None or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        if status is None and isinstance(exc, ModelRequestRejectedError):
-            return _rejected(exc, model, said)
-        error = f"{model} is in trouble{said}: the provider is at fault"
-        return ModelFailure(error=error, retryable=True, retry_after=exc.retry_after)
-    return _rejected(exc, model, said)
+        return make_failure(error, FailureCause.LIMIT, exc.retry_after)
+    is_passing = status in PASSING or status is None or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    if is_passing and not (status is None and isinstance(exc, ModelRequestRejectedError)):
+        error = f"{model} is in trouble{shown}: the provider is at fault"
+        return make_failure(error, FailureCause.PROVIDER, exc.retry_after)
+    # By the provider's code rather than by its text, which may quote the request.
+    code = exc.provider_error_code or exc.provider_error_type
+    named = f", code {code}" if code and code.replace("_", "").isalnum() else ""
+    error = plain(f"{model} rejected the request{shown}{named}: the request is at fault")
+    return make_failure(error, FailureCause.REQUEST)
 
 
 def _refuses_key(exc: ModelAPIError) -> bool:
@@ -141,30 +132,3 @@ def _refuses_key(exc: ModelAPIError) -> bool:
     if isinstance(exc, ModelAuthenticationError) or "API_KEY_INVALID" in str(exc.body):
         return True
     return isinstance(exc, ModelHTTPError) and exc.status_code in KEY
-
-
-def _wrong_key(model: str, said: str) -> ModelFailure:
-    return _setup_failure(f"the key for {model} was refused{said}: it is wrong, or may not do this")
-
-
-def _rejected(exc: ModelAPIError, model: str, said: str) -> ModelFailure:
-    """Describe a rejection by the provider's code rather than by its text, which may quote the request."""
-    code = exc.provider_error_code or exc.provider_error_type
-    why = f", code {code}" if code and code.replace("_", "").isalnum() else ""
-    return _request_failure(
-        plain(f"{model} rejected the request{said}{why}: the request is at fault")
-    )
-
-
-def _request_failure(error: str) -> ModelFailure:
-    """Return a failure that another attempt cannot correct."""
-    return ModelFailure(error=error, cause=FailureCause.REQUEST)
-
-
-def _setup_failure(error: str) -> ModelFailure:
-    """Return a failure that an administrator can correct."""
-    return ModelFailure(error=error, retryable=True, cause=FailureCause.SETUP)
-
-
-def _late_failure(error: str) -> ModelFailure:
-    return ModelFailure(error=error, retryable=True, cause=FailureCause.TIME)

@@ -8,23 +8,25 @@ from dataclasses import replace
 from pydantic_ai.messages import ModelResponse
 
 from agents.llm.pricing import cost_of
-from agents.llm.script_player import CHARACTERS
+from agents.llm.token_counts import CHARACTERS, complete_usage
 from agents.sdk.spec import AgentSpec
 from runtime.core.limits import MAX_ERROR, plain
 from runtime.keyring import held
 from runtime.ports.effects import PartialReply
 
 
-def received(agent: AgentSpec, response: ModelResponse, model: str) -> PartialReply:
-    """Return the received part of a reply. Its tokens are estimated; its usage is at least what the provider said."""
-    text, used = response.text or "", response.usage
-    tokens = -(-len(text) // CHARACTERS)
-    used = replace(used, output_tokens=max(used.output_tokens, tokens))
-    if not (used.input_tokens or used.output_tokens):
+def received(agent: AgentSpec, response: ModelResponse, model: str, request: int) -> PartialReply:
+    """Return the received part of a reply. Its tokens are estimated; its usage is at least what the provider said.
+
+    `request` is an estimate of the tokens of its request, for a provider that has not told them yet.
+    """
+    if not (response.parts or response.provider_details or response.usage.has_values()):
         return PartialReply(model=model)
+    used = complete_usage(response, request, is_partial=True)
+    text = response.text or ""
     return PartialReply(
         text=kept(agent, plain(text)),
-        tokens=tokens,
+        tokens=-(-len(text) // CHARACTERS),
         usage={"input_tokens": used.input_tokens, "output_tokens": used.output_tokens},
         cost=cost_of(agent, replace(response, usage=used)),
         model=model,
@@ -38,28 +40,24 @@ def kept(agent: AgentSpec, text: str) -> str:
 
 @asynccontextmanager
 async def kept_every(
-    seconds: float,
-    part: Callable[[], PartialReply],
-    keep: Callable[[PartialReply], None] | None,
+    seconds: float, part: Callable[[], PartialReply], keep: Callable[[PartialReply], None] | None
 ) -> AsyncIterator[None]:
     """Hand on the received part of a reply every few seconds while the block runs, if it has grown."""
-    if keep is None:
-        yield
-        return
-    task = asyncio.ensure_future(_keep_on(seconds, part, keep))
+    task = None if keep is None else asyncio.ensure_future(_keep_on(seconds, part, keep))
     try:
         yield
     finally:
-        task.cancel()
+        if task is not None:
+            task.cancel()
 
 
 async def _keep_on(
     seconds: float, part: Callable[[], PartialReply], keep: Callable[[PartialReply], None]
 ) -> None:
-    known = 0
+    tokens = 0
     while True:
         await asyncio.sleep(seconds)
-        found = part()
-        if found.tokens > known:
-            known = found.tokens
-            keep(found)
+        reply = part()
+        if reply.tokens > tokens:
+            tokens = reply.tokens
+            keep(reply)

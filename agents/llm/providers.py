@@ -4,6 +4,7 @@ Each model has a few clients per process, used in turn: they keep connections, a
 which calls run.
 """
 
+import logging
 import os
 import threading
 from collections.abc import Iterator
@@ -28,6 +29,9 @@ SCRIPTED = "scripted"
 # than the call.
 CLIENTS = 8
 
+log = logging.getLogger(__name__)
+
+_refused: dict[str, frozenset[str]] = {}
 _making = threading.Lock()
 _turns = cycle(range(CLIENTS))
 
@@ -47,11 +51,32 @@ def models_of(agent: AgentSpec) -> tuple[str, ...]:
     return agent.models or _of_installation()
 
 
-def model_of(name: str) -> Model:
-    """Return the next client in turn of that model. Raise LookupError for an unknown provider."""
+def model_of(name: str, refused: frozenset[str] | None = None) -> Model:
+    """Return the next client in turn of that model. Raise LookupError for an unknown provider.
+
+    It leaves out the `refused` settings, without them those that the model's server refused before.
+    """
     endpoint = known()[provider_of(name)]
+    settings_to_omit = refused_settings(name) if refused is None else refused
     with _making:  # or two threads would each make a client, and one would never be closed
-        return _client(endpoint, name.partition(":")[2], next(_turns))
+        return _client(endpoint, name.partition(":")[2], settings_to_omit, next(_turns))
+
+
+def streams(name: str) -> bool:
+    """Say whether the provider of that model streams replies."""
+    return known()[provider_of(name)].streams
+
+
+def refused_settings(name: str) -> frozenset[str]:
+    """Return the settings that the server of that model refused, as far as this process knows."""
+    return _refused.get(name, frozenset())
+
+
+def remember_refused(name: str, refused: frozenset[str]) -> None:
+    """Leave out these settings of each request to that model, whose server replied without them."""
+    if refused != refused_settings(name):
+        log.warning("Model %s: its server refuses %s", name, ", ".join(sorted(refused)))
+        _refused[name] = refused
 
 
 def known() -> dict[str, Endpoint]:
@@ -104,8 +129,8 @@ def _of_installation() -> tuple[str, ...]:
 
 
 @cache
-def _client(endpoint: Endpoint, model: str, _turn: int) -> Model:
-    return client_of(endpoint, model)
+def _client(endpoint: Endpoint, model: str, refused: frozenset[str], _turn: int) -> Model:
+    return client_of(endpoint, model, refused)
 
 
 def _reset() -> None:

@@ -4,20 +4,14 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from pydantic_ai.messages import (
-    ModelResponse,
-    TextPart,
-    ToolCallPart,
-)
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.usage import RequestUsage
 
 from agents import secrets
 from agents.llm import held_answers, replies
 from agents.llm.pricing import cost_of
 from agents.sdk import outputs
-from agents.sdk.scripts.conversation_texts import (
-    REPEATED,
-)
+from agents.sdk.scripts.conversation_texts import REPEATED
 from agents.sdk.spec import AgentSpec
 from runtime.core.continuation import GivenReply
 from runtime.core.digest import require_json, same
@@ -66,10 +60,7 @@ def from_provider(
         output=output,
         output_kept=output_kept,
         at_once=agent.at_once if proposals else 0,
-        usage={
-            "input_tokens": used.input_tokens,
-            "output_tokens": used.output_tokens,
-        },
+        usage={"input_tokens": used.input_tokens, "output_tokens": used.output_tokens},
         cost=cost_of(agent, response),
         model=model,
     )

@@ -7,17 +7,21 @@ character. A reply of an earlier release is stored whole, and stays unchanged.
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
-from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
 
-from agents.llm import plain_replies
-from agents.llm.plain_replies import COUNTED, KINDS, NO_TIME
 from agents.sdk.spec import FINAL_ANSWER
 from runtime.core.continuation import Call
 from runtime.core.events import Proposal
 
+NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # of a message whose time is in its entry
+
+# Parts that lose only `part_kind` when defaults are omitted. Other parts may need it to be distinguished.
+_KINDS: dict[type, str] = {TextPart: "text", ThinkingPart: "thinking", ToolCallPart: "tool-call"}
+_COUNTED = frozenset({"input_tokens", "output_tokens"})  # the event has them
 _MADE_UP = "pyd_ai_"  # how the client begins the id of a call that the provider gave none
 _LOCAL = ("timestamp", "kind")  # made by the client; the entry has a time
 
@@ -40,7 +44,7 @@ def stored(
     output: dict[str, Any] | None,
 ) -> tuple[dict[str, Any], bool]:
     """Return the reply without the parts in `text`, `calls` and `output`, and whether `output` is left out."""
-    reply = plain_replies.dump(response) or _dumped(response)
+    reply = _dumped(response)
     if reply.get("state") == "complete":
         del reply["state"]
     kept_output = False
@@ -61,30 +65,29 @@ def stored(
 
 
 def _dumped(response: ModelResponse) -> dict[str, Any]:
-    """Dump any reply without nulls, its time and its tokens, and without defaults if all its parts are plain."""
-    kinds = [KINDS.get(type(part)) for part in response.parts]
+    """Dump a reply without nulls, its time and its tokens, and without defaults if all its parts are plain.
+
+    Raise PydanticSerializationError for a field of another type, which could not be read again.
+    """
+    kinds = [_KINDS.get(type(part)) for part in response.parts]
     plain = all(kinds)
     reply: dict[str, Any] = _REPLIES.dump_python(
-        [response], mode="json", exclude_defaults=plain, exclude_none=True
+        [response], mode="json", exclude_defaults=plain, exclude_none=True, warnings="error"
     )[0]
     for name in _LOCAL:
         reply.pop(name, None)
-    used = {name: n for name, n in reply.pop("usage", {}).items() if n and name not in COUNTED}
+    used = {name: n for name, n in reply.pop("usage", {}).items() if n and name not in _COUNTED}
     if used:
         reply["usage"] = used
     if plain:
-        reply["parts"] = [
-            {"part_kind": kind, **kept} for kind, kept in zip(kinds, reply["parts"], strict=True)
-        ]
+        parts = zip(kinds, reply["parts"], strict=True)
+        reply["parts"] = [{"part_kind": kind, **part} for kind, part in parts]
     return reply
 
 
 def read(message: dict[str, Any], calls: Mapping[str, Call]) -> ModelResponse:
     """Restore the whole reply of a frame's message; `calls` has those of the frame. Raise ValidationError."""
-    reply, parts = message["reply"], _parts(message, calls)
-    if (built := plain_replies.build(reply, parts)) is not None:
-        return built
-    return _validated({**reply, "parts": parts})
+    return _validated({**message["reply"], "parts": _parts(message, calls)})
 
 
 def _validated(reply: dict[str, Any]) -> ModelResponse:

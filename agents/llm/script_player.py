@@ -1,19 +1,16 @@
 """Runs an agent's script in place of a model, without a provider's client."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 
-from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo
 from pydantic_ai.usage import RequestUsage
 
 from agents.llm.messages import tools_of
+from agents.llm.token_counts import CHARACTERS, estimate_request, estimate_tokens
 from agents.sdk.spec import AgentSpec
 from runtime.ports.effects import ModelAnswer, ModelRequest
-
-CHARACTERS = 4  # of a token, on average
-GIVEN = 50  # tokens that a provider adds to every conversation, on average
 
 
 def run_script(
@@ -30,8 +27,9 @@ def run_script(
         raise TypeError(f"the script replied with a {type(reply).__name__}")
     usage = reply.usage
     if not usage.has_values() and not agent.is_code:
-        given, said = GIVEN + _tokens(conversation), _tokens([reply])
-        usage = RequestUsage(input_tokens=given, output_tokens=said)
+        usage = RequestUsage(
+            input_tokens=estimate_request(conversation), output_tokens=estimate_tokens([reply])
+        )
     return reply, usage
 
 
@@ -54,13 +52,3 @@ def _script_arguments(agent: AgentSpec) -> AgentInfo:
         model_request_parameters=tools,
         instructions=agent.instructions,
     )
-
-
-def _tokens(messages: Iterable[ModelMessage]) -> int:
-    length = sum(len(_text(part)) for message in messages for part in message.parts)
-    return -(-length // CHARACTERS)
-
-
-def _text(part: object) -> str:
-    said = part.args if isinstance(part, ToolCallPart) else getattr(part, "content", "")
-    return said if isinstance(said, str) else str(said)

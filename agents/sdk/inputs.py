@@ -49,6 +49,17 @@ def read(model: type[BaseModel], value: Any, *, where: str = "input") -> Any:
     return found
 
 
+def json_problem(text: str, *, where: str) -> str:
+    """Name the field of a JSON text that cannot be kept, and its limit; empty if there is none, or no JSON."""
+    try:
+        require_json(json.loads(text), where)
+    except NotJson as exc:
+        return str(exc)
+    except (ValueError, RecursionError):
+        pass
+    return ""
+
+
 def instructions(make: Callable[[Any], str], model: type[BaseModel], given: Any) -> str:
     """Call an agent's function of instructions with an input that `read` returned. Raise InvalidInput."""
     try:

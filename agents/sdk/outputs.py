@@ -40,7 +40,7 @@ def problem(agent: AgentSpec, args: Any) -> str:
     """Say why these arguments are not accepted as the result, with all errors."""
     assert agent.output is not None  # only such agents have the tool
     if isinstance(args, str):
-        return NO_JSON
+        return inputs.json_problem(args, where=FINAL_ANSWER) or NO_JSON
     try:
         inputs.read(agent.output, args, where=FINAL_ANSWER)
     except InvalidInput as exc:

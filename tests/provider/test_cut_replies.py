@@ -148,7 +148,7 @@ def test_the_next_request_says_what_was_cut(
             engine.go_on(run)
     assert Run.objects.get(id=run).output == json.dumps(WHOLE)
     (retry,) = [one for one in events(run) if one["type"] == "RetryScheduled"]
-    known = 40 if kind == "anthropic" else 0  # OpenAI tells the tokens of a request with its end
+    known = 40 if kind == "anthropic" else 51  # an estimate: OpenAI tells them with the end
     assert (retry["cause"], retry["partial"], retry["usage"]) == (
         cause,
         BEGINNING,

@@ -28,11 +28,17 @@ class Frame:
         self.turn = 0
         self.tools: list[str] = []
         self.calls: tuple[Call, ...] = ()
+        self.model = ""
         self.messages: list[dict[str, Any]] = [{"role": "input", "content": content}]
 
     def ask(self) -> ModelAnswer:
         answer = perform(self.handler, self.request())
         assert isinstance(answer, ModelAnswer), answer
+        self.take(answer)
+        return answer
+
+    def take(self, answer: ModelAnswer) -> None:
+        """Add a reply and its calls to the conversation."""
         self.turn += 1
         self.tools = [call.tool for call in answer.calls]
         calls = [
@@ -44,7 +50,6 @@ class Frame:
         self.messages.append(
             {"role": "model", "reply": answer.reply, "text": answer.text, "calls": ids}
         )
-        return answer
 
     def fault(self, deadline: float = 10.0) -> ModelFailure:
         """The failure of a model call."""
@@ -80,6 +85,7 @@ class Frame:
             agent=self.agent,
             messages=tuple(self.messages),
             deadline=deadline,
+            model=self.model,
             calls=self.calls,
         )
 

@@ -4,32 +4,64 @@ They do not retry, because the engine does, and every call has a timeout. Each k
 needs, because importing them takes a second.
 """
 
+import json
+import re
 import ssl
+from collections.abc import Mapping
 from functools import cache
+from http import HTTPStatus
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from httpx2 import Timeout
+from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 from pydantic_ai.models import Model
 
 from agents.endpoints import Endpoint, Kind
 
 if TYPE_CHECKING:
-    from openai import AsyncAzureOpenAI, AsyncOpenAI
-    from pydantic_ai.profiles.openai import OpenAIModelProfile
+    from openai import AsyncOpenAI
+    from pydantic_ai.profiles import ModelProfile
     from pydantic_ai.providers import Provider
 
-# For connecting. Each call has its own timeout for the whole reply.
-CONNECT_SECONDS = 10.0
+# Each call has its own timeout for the whole reply.
+_CONNECTION: dict[str, Any] = {"max_retries": 0, "timeout": Timeout(60.0, connect=10.0)}
 
 # OpenAI's client requires a key, and a self-hosted server may have none.
 NO_KEY = "none"
 
+# The settings that some servers refuse, by their names in a request, and the profile of a model without each.
+WITHOUT: dict[str, dict[str, bool]] = {
+    "tool_choice": {"supports_forced_tool_choice": False},
+    "strict": {"openai_supports_strict_tool_definition": False},
+    "max_tokens": {"openai_chat_supports_max_completion_tokens": True},
+    "max_completion_tokens": {"openai_chat_supports_max_completion_tokens": False},
+}
+_LIMITS = {"max_tokens", "max_completion_tokens"}
+_REFUSED = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}
 
-def client_of(endpoint: Endpoint, model: str) -> Model:
-    """Create a client of this provider's model."""
+
+def client_of(endpoint: Endpoint, model: str, refused: frozenset[str] = frozenset()) -> Model:
+    """Create a client of this provider's model, which leaves out the `refused` settings."""
+    profile: dict[str, Any] = {}
+    for setting in refused:
+        profile |= WITHOUT[setting]
     if endpoint.kind is Kind.ANTHROPIC:
-        return _anthropic(endpoint, model)
-    return _openai(endpoint, model)
+        return _anthropic(endpoint, model, profile)
+    return _openai(endpoint, model, profile)
+
+
+def find_refused(exc: ModelAPIError, model: Model, refused: frozenset[str]) -> str | None:
+    """Return the setting that the server refused by its name, if it can be left out and was not yet."""
+    if not isinstance(exc, ModelHTTPError) or exc.status_code not in _REFUSED:
+        return None
+    profile: Mapping[str, Any] = model.profile
+    is_new = profile.get("openai_chat_supports_max_completion_tokens", True)
+    sent = {"tool_choice", "strict", "max_completion_tokens" if is_new else "max_tokens"}
+    if refused & _LIMITS:  # this server knows neither name of the limit
+        sent -= _LIMITS
+    words = set(re.findall(r"\w+", json.dumps(exc.body, default=str)))
+    return min((sent - refused) & words, default=None)
 
 
 def import_for(kind: Kind) -> None:
@@ -37,80 +69,61 @@ def import_for(kind: Kind) -> None:
     import_module(f"pydantic_ai.models.{'anthropic' if kind is Kind.ANTHROPIC else 'openai'}")
 
 
-def _openai(endpoint: Endpoint, model: str) -> Model:
-    from httpx2 import Timeout
+def _openai(endpoint: Endpoint, model: str, profile: dict[str, Any]) -> Model:
     from openai import DefaultAsyncHttpxClient
-    from pydantic_ai.models.openai import OpenAIChatModel
 
-    from agents.llm.clients.openai_client import Client, PlainClient
+    from agents.llm.clients.openai_client import ChatModel, Client
 
-    client = (Client if endpoint.streams else PlainClient)(
+    client = Client(
         api_key=endpoint.key or NO_KEY,
         base_url=endpoint.address,
         http_client=DefaultAsyncHttpxClient(verify=_authorities()),
-        max_retries=0,
-        timeout=Timeout(60.0, connect=CONNECT_SECONDS),
+        **_CONNECTION,
     )
-    return OpenAIChatModel(model, provider=_provider(endpoint, client), profile=_habits(endpoint))
+    profile = _habits(endpoint) | profile
+    return ChatModel(
+        model, provider=_provider(endpoint, client), profile=cast("ModelProfile", profile)
+    )
 
 
 def _provider(endpoint: Endpoint, client: "AsyncOpenAI") -> "Provider[AsyncOpenAI]":
     """Choose the class by which the model layer knows this provider's models."""
-    from pydantic_ai.providers.azure import AzureProvider
-    from pydantic_ai.providers.ollama import OllamaProvider
-    from pydantic_ai.providers.openai import OpenAIProvider
+    from pydantic_ai.providers import infer_provider_class
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
-    from pydantic_ai.providers.vllm import VLLMProvider
 
-    match endpoint.kind:
-        case Kind.AZURE:
-            # Its type names the client of an older interface; Azure's v1 works with OpenAI's own.
-            return AzureProvider(openai_client=cast("AsyncAzureOpenAI", client))
-        case Kind.OLLAMA:
-            return OllamaProvider(openai_client=client)
-        case Kind.VLLM:
-            return VLLMProvider(openai_client=client)
-        case Kind.OPENAI if not endpoint.is_compatible:
-            return OpenAIProvider(openai_client=client)
-        case _:
-            return OpenAICompatibleProvider(endpoint.name, openai_client=client)
+    if endpoint.is_compatible or endpoint.kind in (Kind.BEDROCK, Kind.GEMINI):
+        return OpenAICompatibleProvider(endpoint.name, openai_client=client)
+    known: Any = infer_provider_class(endpoint.kind)
+    provider: Provider[AsyncOpenAI] = known(openai_client=client)
+    return provider
 
 
-def _habits(endpoint: Endpoint) -> "OpenAIModelProfile | None":
+def _habits(endpoint: Endpoint) -> dict[str, Any]:
     """Switch off features that the model layer assumes and the provider does not support."""
-    from pydantic_ai.profiles.openai import OpenAIModelProfile
-
     match endpoint.kind:
         case Kind.AZURE | Kind.BEDROCK:
-            return None
+            return {}
         case Kind.OPENAI if not endpoint.is_compatible:
-            return None
+            return {}
         case Kind.GEMINI:
-            return OpenAIModelProfile(
-                openai_chat_supports_max_completion_tokens=False,
-                openai_supports_strict_tool_definition=False,
-            )
+            return WITHOUT["max_completion_tokens"] | WITHOUT["strict"]
         case _:
-            return OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
+            return WITHOUT["max_completion_tokens"]
 
 
-def _anthropic(endpoint: Endpoint, model: str) -> Model:
+def _anthropic(endpoint: Endpoint, model: str, profile: dict[str, Any]) -> Model:
     from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
-    from httpx2 import Timeout
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
-
-    from agents.llm.clients.anthropic_client import PlainAnthropicModel
 
     client = AsyncAnthropic(
         api_key=endpoint.key,
         base_url=endpoint.address,
         http_client=DefaultAsyncHttpxClient(verify=_authorities()),
-        max_retries=0,
-        timeout=Timeout(60.0, connect=CONNECT_SECONDS),
+        **_CONNECTION,
     )
-    kind = AnthropicModel if endpoint.streams else PlainAnthropicModel
-    return kind(model, provider=AnthropicProvider(anthropic_client=client))
+    provider = AnthropicProvider(anthropic_client=client)
+    return AnthropicModel(model, provider=provider, profile=cast("ModelProfile", profile))
 
 
 @cache

@@ -1,6 +1,10 @@
 """The texts that models receive and scripts recognise: the ends of calls, summaries, messages of people."""
 
-from runtime.core.denial_text import CHANGES, DENIED
+from typing import Any, Literal
+
+from runtime.core.denial_text import CHANGES, DENIED, changes_text, denial_text
+
+Outcome = Literal["success", "failed", "denied"]
 
 EXPIRED = "This call was not made, because its approval expired. "
 UNANSWERED = "No person answered this question in time. "
@@ -54,11 +58,12 @@ MEMORY = (
 
 CUT = "Your last reply was cut off and nothing of it counts. Answer again, from the beginning. It as JSON: "
 CUT_BY = {
-    "error": "the connection or its deadline",
+    "error": "the connection, its deadline, or the limit of tokens",
     "message": "a person, by the last message",
     "lost": "the loss of the worker that received it",
 }
 
+NOTHING_RETURNED = "The call returned nothing."
 WAITING = "This call has not been made: it waits for a person's decision."
 # The tool, its call, the person, ASKS and the question follow.
 QUESTION = "A person who decides about a call that you proposed asks you a question about it. "
@@ -70,3 +75,33 @@ ASKS = " asks: "
 
 # Replaces arguments: the call repeats the earlier call of its reply at this position.
 REPEATED = "$repeated"
+
+
+def word_outcome(outcome: str, content: Any, verdict: str | None) -> tuple[Outcome, Any]:
+    """Word the outcome of a call for the model, by what ended it."""
+    match outcome, verdict:
+        case "returned", _:
+            return "success", content
+        case "failed", "give_up":
+            return "failed", f"{GIVEN_UP}{content}"
+        case "failed", _:
+            return "failed", content
+        case "denied", "expire":
+            return "denied", f"{EXPIRED}{content}"
+        case "denied", "request_changes":
+            return "denied", changes_text(content)
+        case "denied", _:
+            return "denied", denial_text(content)
+        case "refused", _:
+            return "failed", f"{REFUSED}{content}"
+        case _:
+            raise ValueError(f"a result has no outcome {outcome}")
+
+
+def word_report(result: dict[str, Any], *, question: bool) -> str:
+    """Say who gave a result that is not of the call itself. Without a name the policy gave it."""
+    if not result.get("answered"):
+        return REPORTED
+    if not result["reported_by"]:
+        return ANSWERED_BY_POLICY
+    return ANSWERED_QUESTION if question else ANSWERED

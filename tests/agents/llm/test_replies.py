@@ -19,11 +19,11 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.usage import RequestUsage
 
-from agents.llm import conversation_cache, plain_replies, replies
+from agents.llm import conversation_cache, replies
 from agents.llm.conversation_cache import KEPT, MIN_CACHED_MESSAGES, conversation_of
 from agents.llm.messages import to_provider
 from agents.llm.received import from_provider
-from agents.llm.replies import _dumped, _validated, read, whole
+from agents.llm.replies import _validated, read, whole
 from agents.sdk import tool
 from agents.sdk.scripts import call, say
 from agents.sdk.spec import AgentSpec
@@ -146,32 +146,6 @@ def test_calls_without_an_id_of_the_provider_get_one_that_stays() -> None:
     answer = from_provider(asker, ModelResponse(parts=calls))
     found = [part.tool_call_id for part in back(answer).tool_calls]
     assert found == ["c1-0", "c1-1"]  # Anthropic takes no dot
-
-
-PLAIN = [
-    ModelResponse(parts=[]),
-    ModelResponse(parts=[TextPart("so"), called(ARGS)], model_name="m-1", finish_reason="stop"),
-    ModelResponse(
-        parts=[ThinkingPart("hm", id="t", signature="s", provider_name="acme"), called(WRITTEN[0])],
-        usage=RequestUsage(input_tokens=5, output_tokens=2),
-        provider_name="acme",
-        provider_url="https://acme.example",
-        provider_response_id="r-1",
-    ),
-    ModelResponse(parts=[TextPart("", id="t-1", provider_name="acme"), called({})]),
-]
-
-
-@pytest.mark.parametrize("given", PLAIN, ids=repr)
-def test_a_plain_reply_is_written_and_read_as_by_pydantic(given: ModelResponse) -> None:
-    found, dumped = plain_replies.dump(given), _dumped(given)
-    assert list((found or {}).items()) == list(dumped.items())
-    usage = {"usage": {"cache_read_tokens": 3, "details": {"reasoning": 7}}}
-    stored = {**as_json(dumped), "provider_details": {"a": None}, **usage}
-    assert plain_replies.build(stored, stored["parts"]) == _validated(stored)
-    used = RequestUsage(cache_read_tokens=3)
-    for other in ({"state": "suspended"}, {"metadata": {"a": 1}}, {"usage": used}):
-        assert plain_replies.dump(replace(given, **other)) is None  # it is left to pydantic
 
 
 @pytest.mark.parametrize(
