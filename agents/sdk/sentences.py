@@ -6,13 +6,16 @@ from typing import Any
 from agents.masked_output import REDACTED
 from agents.sdk.spec import ToolSpec
 from runtime.core.invisible import on_one_line
-from runtime.core.limits import plain
+from runtime.core.limits import MAX_SENTENCE_VALUE, plain
 
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def sentence_of(tool: ToolSpec, args: dict[str, Any]) -> str:
-    """Fill these arguments into the tool's sentence, unshortened, and without secrets."""
+    """Fill these arguments into the tool's sentence, long ones cut, and without secrets.
+
+    The sentence is a heading, a row of a list, a mail; a request has the whole arguments beside it.
+    """
     words = {
         name: REDACTED
         if name in tool.secret_args
@@ -30,4 +33,4 @@ def describe_exception(exc: BaseException) -> str:
 def _visible(value: Any) -> str:
     """Write the code point of characters that break a line, are invisible or reverse text."""
     text = value if isinstance(value, str) else _as_json(value)
-    return on_one_line(text)
+    return on_one_line(text if len(text) <= MAX_SENTENCE_VALUE else f"{text[:MAX_SENTENCE_VALUE]}…")

@@ -23,6 +23,7 @@ MAX_SUMMARY = 64 * 1024  # characters of a summary of earlier messages
 MAX_CALLS = 128  # in one reply
 MAX_ITEMS = 200  # of a list, all in one reply
 MAX_TOOL = 200  # characters of a tool's name as a model writes it
+MAX_SENTENCE_VALUE = 200  # characters of an argument in the sentence of its call
 MAX_ERROR = 2_000  # characters of an error text
 MAX_REASON = 2_000  # characters of the reason for a decision or for ending a run
 MAX_INQUIRY = 2_000  # characters of an inquiry
