@@ -58,7 +58,7 @@ def test_totals_cost_the_same_beside_five_times_as_many_ended_runs() -> None:
     assert many[1] < few[1] + 20
     assert quarantined(Q()) == 1
     assert run_totals() == RunTotals(
-        people=3, working=3, quarantined=1, failed=0, finished=1439, cancelled=0
+        people=3, working=2, paused=1, quarantined=1, failed=0, finished=1439, cancelled=0
     )
 
 

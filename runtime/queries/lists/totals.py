@@ -32,6 +32,7 @@ class RunTotals:
 
     people: int
     working: int
+    paused: int
     quarantined: int
     failed: int
     finished: int

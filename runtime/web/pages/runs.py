@@ -29,6 +29,7 @@ TABS = (
     ("", "All"),
     ("people", "Waiting for people"),
     ("working", "Working"),
+    ("paused", "Paused"),
     ("failed", "Failed"),
     ("finished", "Finished"),
     ("cancelled", "Cancelled"),
