@@ -38,8 +38,7 @@ from runtime.core.budgets import Rates
 from runtime.core.call_options import ModelOptions
 from runtime.core.digest import sha256_of
 from runtime.core.effect_classes import RULES
-from runtime.core.enums import EffectClass, FailureCause, Risk
-from runtime.core.events import Preview
+from runtime.core.enums import EffectClass, FailureCause, Preview, Risk
 from runtime.core.limits import plain
 from runtime.errors import InvalidInput, KeyMissing, UnknownAgent
 from runtime.keyring import held

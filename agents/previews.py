@@ -14,7 +14,7 @@ from agents.sdk.previews import material, shown
 from agents.sdk.sentences import describe_exception
 from agents.sdk.spec import ToolSpec
 from runtime.core.digest import require_json
-from runtime.core.events import Preview
+from runtime.core.enums import Preview
 from runtime.core.limits import plain, size_of
 
 log = logging.getLogger(__name__)

@@ -127,12 +127,7 @@ def _verified(stored: _Stored, decision: Decision) -> Statement | None:
     for person in (said.by, said.absent):
         if person in (stored.request.requester, *stored.request.origin):
             raise NotConfirmed(f"{person}, who decided, is in the run's origin")
-    if (said.verdict, said.by, said.reason, said.result) != (
-        decision.verdict,
-        decision.by,
-        decision.reason,
-        statements.result_digest(decision),
-    ):
+    if not said.is_of(decision):
         raise NotConfirmed("the decision differs from the signed one")
     if decision.edit is not None:
         if decision.result is not None:

@@ -24,6 +24,7 @@ from approvals.accounts import tokens
 from approvals.permissions import access, principals, scopes
 from approvals.web.api.absences import router as absences_router
 from approvals.web.api.allowances import router as allowances_router
+from approvals.web.api.edit_previews import router as edit_previews_router
 from approvals.web.api.inquiries import router as inquiries_router
 from approvals.web.api.prompt_trials import router as prompt_trials_router
 from approvals.web.api.prompts import router as prompts_router
@@ -192,6 +193,7 @@ api.add_router("", events_router)
 api.add_router("", schedules_router)
 api.add_router("", triggers_router)
 api.add_router("", approvals_router)
+api.add_router("", edit_previews_router)
 api.add_router("", teamwork_router)
 api.add_router("", allowances_router)
 api.add_router("", version_changes_router)

@@ -39,7 +39,12 @@ app.conf.update(
     task_acks_late=False,
     task_annotations={
         name: {"Request": "config.broker.request:UnacknowledgedRequest"}
-        for name in ("runtime.advance", "runtime.try_prompt", "runtime.replay")
+        for name in (
+            "runtime.advance",
+            "runtime.try_prompt",
+            "runtime.replay",
+            "runtime.preview_edit",
+        )
     },
     task_default_queue="runs",
     task_create_missing_queues=False,

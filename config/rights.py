@@ -42,6 +42,7 @@ TABLES = {
     "runtime_droppedobject": (READ, ALL),  # the sweeper deletes the objects
     "runtime_prompttrial": (ADD, "SELECT, UPDATE, DELETE"),  # people ask; workers try
     "runtime_runreplay": (ADD, "SELECT, UPDATE, DELETE"),  # people ask; workers replay
+    "runtime_editpreview": (KEEP, "SELECT, UPDATE, DELETE"),  # people ask; workers preview
     "runtime_loop": (READ, ALL),  # the sweeper records its rounds and deletes old records
     "django_migrations": (READ, READ),
     "auth_user": (ALL, READ),

@@ -638,3 +638,25 @@ class RunReplay(models.Model):
                 condition=models.Q(ended_at__isnull=True),
             ),
         ]
+
+
+class EditPreview(models.Model):
+    """A preview of the call at a gate with the arguments that a person gives. A person has one for each gate."""
+
+    id = models.UUIDField(primary_key=True)
+    run = models.UUIDField()
+    gate = models.UUIDField()
+    by = models.TextField()
+    args = models.TextField()  # JSON text, with sealed secrets
+    at = models.DateTimeField(db_default=Now())
+    state = models.TextField()  # queued, running, done or failed
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    result = models.TextField(db_default="")  # JSON text, without secrets
+    mac = models.TextField(db_default="")  # of the worker, over the arguments and the result
+    key_id = models.TextField(db_default="")
+    problem = models.TextField(db_default="")  # why it has no result
+
+    class Meta:
+        indexes = [models.Index(fields=["run"], name="edit_preview_of")]
+        constraints = [models.UniqueConstraint(fields=["gate", "by"], name="edit_preview_once")]

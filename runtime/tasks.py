@@ -1,4 +1,7 @@
-"""Defines the Celery tasks: advance a run, try a prompt, replay a run. Sets up, drains and stops a worker process."""
+"""Defines the Celery tasks: advance a run, try a prompt, replay a run, preview an edit.
+
+Sets up, drains and stops a worker process.
+"""
 
 import logging
 import os
@@ -10,7 +13,8 @@ from celery import shared_task
 from django.conf import settings
 
 from runtime.broker import dispatch
-from runtime.broker.dispatch import ADVANCE, REPLAY_RUN, TRY_PROMPT
+from runtime.broker.dispatch import ADVANCE, PREVIEW_EDIT, REPLAY_RUN, TRY_PROMPT
+from runtime.execution import edit_previews
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import Heartbeat
@@ -51,6 +55,14 @@ def replay_run(replay: object = None, *_: object, **__: object) -> None:
             approvals=context.approvals,
             drains=lambda: draining.started,
         )
+
+
+@shared_task(name=PREVIEW_EDIT)
+def preview_edit(preview: object = None, *_: object, **__: object) -> None:
+    """Perform a preview that waits. A hint for another one, or in a draining process, has no effect."""
+    context = worker_context()
+    if (named := _named(preview)) is not None and not context.heartbeat.draining.started:
+        edit_previews.perform(named, handler=context.handler, effect_pool=context.effect_pool)
 
 
 def _named(given: object) -> UUID | None:

@@ -1,6 +1,7 @@
 """`drive(agent, input)`: a run in memory, with methods for the actions of people and the passing of time."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Self
 
@@ -10,7 +11,7 @@ from agents.testing.memory import remembered
 from agents.testing.scripted_models import ScriptedModel, with_models
 from agents.testing.transcript import lines_of
 from agents.testing.worker import ToolCall, Worker
-from runtime.control.edit import edit
+from runtime.control.edit import edit, is_previewed
 from runtime.core.budgets import NO_LIMITS
 from runtime.core.continuation import Phase, status_of
 from runtime.core.documents import budget_text
@@ -180,7 +181,7 @@ class Flow:
         return self._decide(Verdict.ANSWER, tool, result=result)
 
     def edit(self, changes: dict[str, Any], tool: AtGate = None) -> Self:
-        """Approve the call with these arguments changed, and continue the run."""
+        """Approve the call with these arguments changed, as a person who saw the preview, and continue the run."""
         gate = self._gate(tool)
         changed = edit(
             tool=gate.tool,
@@ -190,6 +191,8 @@ class Flow:
             args=gate.args,
             given={**gate.args, **changes},
         )
+        if is_previewed(gate.preview):
+            changed = replace(changed, preview=self._worker.preview_edit(gate, changed.args))
         return self._decide(Verdict.EDIT, tool, edit=changed)
 
     def ask(self, question: str, tool: AtGate = None) -> str:

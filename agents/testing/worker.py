@@ -35,7 +35,7 @@ from runtime.core.documents.codec import (
     encode_entry,
 )
 from runtime.core.effect_classes import RULES
-from runtime.core.enums import Decision, Verdict
+from runtime.core.enums import Decision, Preview, Verdict
 from runtime.core.events import Event, WaitStarted
 from runtime.core.machine.replay import (
     Entry,
@@ -45,15 +45,18 @@ from runtime.core.machine.replay import (
 )
 from runtime.execution.admission import versions
 from runtime.execution.admission.admit import Admission
+from runtime.execution.edit_previews import request_of
 from runtime.execution.effects.outcomes import (
     CANCELLED,
     event_of,
     not_started,
+    preview_of,
     rolled_back,
 )
 from runtime.execution.effects.perform import perform
 from runtime.execution.effects.requests import request_for
 from runtime.execution.step import StepBuilder
+from runtime.ports.approvals import ReviewSnapshot
 from runtime.ports.effects import ModelRequest, Outcome, PreviewRequest, ToolRequest, ToolResult
 from runtime.store.records import PreviewCall, Work
 from runtime.store.tables.signals import (
@@ -251,6 +254,11 @@ class Worker:
         if dies:
             return self._take_over()
         return self.advance(event_of(self.now, request, outcome, at=self.clock, jitter=JITTER))
+
+    def preview_edit(self, gate: ReviewSnapshot, args: dict[str, Any]) -> Preview:
+        """Preview the call at the gate with these arguments. Raise CallRejected if it cannot be made."""
+        request, _ = request_of(self.now, gate.frame, gate.call, args, self._handler)
+        return preview_of(self._outcome(request, kept=True))
 
     def _dies(self, when: str, request: ModelRequest | PreviewRequest | ToolRequest) -> bool:
         """Say whether the worker dies here. Each death happens once."""

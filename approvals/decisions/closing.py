@@ -42,7 +42,7 @@ def clear_decision(request: Request) -> None:
     """Remove the signed statement, and the arguments of an edit, from the row. The caller saves it."""
     request.statement = request.signature = request.key_id = request.effective_at = None
     request.channel = request.decided_for = None
-    request.edited = None
+    request.edited = request.edited_preview = None
 
 
 def _close(

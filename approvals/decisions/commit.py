@@ -47,7 +47,8 @@ _CLOSE: Final = """
     UPDATE approvals_request SET status = %(r_status)s, decided_by = %(r_by)s, decided_at = %(r_at)s,
         effective_at = %(effective_at)s, reason = %(r_reason)s, statement = %(r_statement)s, channel = %(r_channel)s,
         decided_for = %(r_for)s,
-        signature = %(r_signature)s, key_id = %(r_key)s, edited = %(r_edited)s
+        signature = %(r_signature)s, key_id = %(r_key)s, edited = %(r_edited)s,
+        edited_preview = %(r_edited_preview)s
     FROM run WHERE approvals_request.id = %(r_id)s AND status || '' = 'pending' AND request_digest = %(r_digest)s
     RETURNING approvals_request.id
 """
@@ -91,7 +92,11 @@ def close(looked: Loaded, decision: Decision, actor: Actor, counted: Sequence[st
     row.status = statements.STATUS[decision.verdict]
     row.decided_by, row.decided_at, row.reason = decision.by, looked.at, decision.reason
     row.channel = "api" if actor.token else "batch" if looked.batch else "page"
-    row.edited = None if decision.edit is None else snapshot.text(decision.edit.args)
+    row.edited = row.edited_preview = None
+    if decision.edit is not None:
+        row.edited, preview = snapshot.text(decision.edit.args), decision.edit.preview
+        if preview is not None:
+            row.edited_preview = snapshot.text(preview.document)
     statements.sign(row, statements.make(row, decision, looked.at, looked.undone, counted))
     settle(
         gate=row.gate,
@@ -147,6 +152,7 @@ def _closed(row: Request) -> Part:
             "r_key": row.key_id,
             "r_channel": row.channel,
             "r_edited": row.edited,
+            "r_edited_preview": row.edited_preview,
         },
         required=True,
     )

@@ -4,17 +4,23 @@ The order of checks is part of the contract. A caller who may not read a request
 not decide learns nothing about races or digests.
 """
 
+import json
 from dataclasses import dataclass, replace
 from uuid import UUID
 
 from approvals import audit
 from approvals.decisions import budget_grants, checks, closing, commit, edits, refusals, votes
 from approvals.models import Request
+from approvals.permissions import principals
+from approvals.queries import requests
 from approvals.queries.requests import Approval
 from approvals.requests import results
+from runtime.control import edit_previews
+from runtime.control.edit import is_previewed
 from runtime.core.enums import Decision, Edit, GateKind, Verdict
 from runtime.errors import GateNotOpen, InvalidInput
 from runtime.ports.access import Actor
+from runtime.store.tables.jobs.edit_previews import EditPreview
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +34,7 @@ class _Answer:
     result: object
     confirm: object
     arguments: object
+    preview: object
     batch: bool
 
 
@@ -42,6 +49,7 @@ def decide(
     result: object = results.ABSENT,
     confirm: object = None,
     arguments: object = results.ABSENT,
+    preview: object = None,
     batch: bool = False,
 ) -> Approval:
     """Approve, deny, answer, edit or request changes to a call, answer a question, or `continue` or `stop` a frame.
@@ -49,9 +57,10 @@ def decide(
     The values may be of any type. `grant` is how much a limit gate adds to its limits, as in `{"turns": 10}`; null
     removes a limit. `result` is the result that an `answer` gives instead of the call: a JSON value that fits the
     tool's result schema. `arguments` are all the arguments of an `edit`, which approves the call with these instead of
-    the proposed ones. `confirm` repeats the request's own `confirm`, which an approval at high risk must do; an edit
-    repeats the value that its arguments have in that place. `batch` says that it was decided together with others, for
-    the history.
+    the proposed ones. If the request has a preview, an edit names the `preview` of its arguments instead, from
+    `ask_preview`: the call starts only if it would still do what that says. `confirm` repeats the request's own
+    `confirm`, which an approval at high risk must do; an edit repeats the value that its arguments have in that place.
+    `batch` says that it was decided together with others, for the history.
 
     Where the policy demands several people, an approval is a vote, and the one that completes them decides. A denial
     by one person decides, and so does a request for changes, `request_changes`: the call is denied, and the agent is
@@ -59,9 +68,9 @@ def decide(
 
     Raises, in this order: NotFound; Forbidden (`scope`, `requester`, `origin`, `not_eligible`, `given_by_origin`,
     `cooling_off`); AlreadyDecided with the winner, Cancelled or Expired; TamperedWith; DigestMismatch; NotShown;
-    InvalidInput naming `digest`, `verdict`, `arguments` or a path in it, `confirm`, `reason`, `grant` or `result`;
-    AlreadyVoted; Forbidden (`not_eligible`) for a later stage. Nothing is written when it raises, except that Expired
-    and refusals are recorded, and that votes which no longer count are deleted.
+    InvalidInput naming `digest`, `verdict`, `arguments` or a path in it, `preview`, `confirm`, `reason`, `grant` or
+    `result`; AlreadyVoted; Forbidden (`not_eligible`) for a later stage. Nothing is written when it raises, except that
+    Expired and refusals are recorded, and that votes which no longer count are deleted.
     """
     answer = _Answer(
         verdict=verdict,
@@ -71,6 +80,7 @@ def decide(
         result=result,
         confirm=confirm,
         arguments=arguments,
+        preview=preview,
         batch=batch,
     )
     with refusals.recorded(actor, pk=request):
@@ -89,12 +99,24 @@ def require_open(*, request: UUID, digest: object, actor: Actor) -> None:
     checks.check_digest(row, digest)
 
 
-def preview_edit(*, request: UUID, digest: object, arguments: object, actor: Actor) -> Edit:
-    """Return the edit that `decide` would record, without recording it. Raises as `decide` does."""
+def ask_preview(*, request: UUID, digest: object, arguments: object, actor: Actor) -> UUID | None:
+    """Check the arguments of an edit, without recording it, and have a worker preview the call with them.
+
+    Return the id of the preview, None if the tool makes none. Raises as `decide` does.
+    """
     row = checks.open_request(commit.load(request, actor)).request
     checks.check_digest(row, digest)
     checks.verdict(Verdict.EDIT, "verdict", GateKind.APPROVAL, row)
-    return edits.check(row, arguments)
+    edit = edits.check(row, arguments)
+    if not _has_preview(row):
+        return None
+    return edit_previews.ask(run=row.run_id, gate=row.gate, by=actor.person, args=edit.args)
+
+
+def find_preview(*, request: UUID, preview: object, actor: Actor) -> EditPreview | None:
+    """Return the preview of an edit that this person asked for last, None if it has another id. Raises NotFound."""
+    row = requests.readable(request, principals.principal_of(actor))
+    return edits.find_preview(row, preview, actor.person)
 
 
 def _attempt(request: UUID, answer: _Answer, actor: Actor) -> checks.Outcome:
@@ -113,7 +135,7 @@ def _decision(looked: commit.Loaded, answer: _Answer, actor: Actor) -> Decision:
     kind = GateKind.APPROVAL if row.kind == GateKind.IN_DOUBT else GateKind(row.kind)
     verdict = checks.verdict(answer.verdict, "verdict", kind, row)
     checks.check_shown(looked, verdict)
-    edit = _edit(row, verdict, answer)
+    edit = _edit(row, verdict, answer, actor)
     checks.check_confirmed(row, verdict, answer.confirm, edit)
     checks.check_revisable(row, verdict)
     votes.check_answer(row, verdict)
@@ -126,14 +148,31 @@ def _decision(looked: commit.Loaded, answer: _Answer, actor: Actor) -> Decision:
     )
 
 
-def _edit(row: Request, verdict: Verdict, answer: _Answer) -> Edit | None:
-    if verdict is Verdict.EDIT:
-        if answer.arguments is results.ABSENT:
-            raise InvalidInput("arguments", "are required to edit")
-        return edits.check(row, answer.arguments)
-    if answer.arguments is not results.ABSENT and answer.arguments is not None:
-        raise InvalidInput("arguments", "are only for an approval with changes")
-    return None
+def _edit(row: Request, verdict: Verdict, answer: _Answer, actor: Actor) -> Edit | None:
+    has_arguments = answer.arguments is not results.ABSENT and answer.arguments is not None
+    if verdict is not Verdict.EDIT:
+        if has_arguments:
+            raise InvalidInput("arguments", "are only for an approval with changes")
+        if answer.preview is not None:
+            raise InvalidInput("preview", "is only for an approval with changes")
+        return None
+    if answer.preview is not None:
+        if has_arguments:
+            raise InvalidInput("arguments", "are those of the preview")
+        return edits.check_previewed(row, answer.preview, actor.person)
+    if answer.arguments is results.ABSENT:
+        raise InvalidInput("arguments", "are required to edit")
+    edit = edits.check(row, answer.arguments)
+    if _has_preview(row):
+        raise InvalidInput(
+            "preview",
+            "is required: the tool says what a call would change, so preview these arguments first",
+        )
+    return edit
+
+
+def _has_preview(row: Request) -> bool:
+    return row.preview is not None and is_previewed(json.loads(row.preview))
 
 
 def _result(row: Request, verdict: Verdict, answer: _Answer) -> object:

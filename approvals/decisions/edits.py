@@ -1,12 +1,22 @@
-"""Checks an approval with changes: the arguments that a reviewer gives in place of the proposed ones."""
+"""Checks an approval with changes: the arguments that a reviewer gives in place of the proposed ones.
+
+Where the worker previewed the proposed call, it previews the edited one too, before a person can approve it. The
+approval is bound to that preview, as any other is to the one of its request.
+"""
 
 import json
+from dataclasses import replace
+from uuid import UUID
 
+from approvals.errors import TamperedWith
 from approvals.models import Request
 from approvals.requests import schemas
+from runtime.control import edit_previews
 from runtime.control.edit import FIELD, edit
 from runtime.core.enums import Edit, EffectClass, GateKind
-from runtime.errors import InvalidInput
+from runtime.errors import InvalidInput, KeyMissing, Tampered
+from runtime.keyring import held
+from runtime.store.tables.jobs.edit_previews import EditPreview
 
 
 def check(row: Request, given: object) -> Edit:
@@ -34,3 +44,32 @@ def check(row: Request, given: object) -> Edit:
             FIELD, "are those of a call that a person denied in this run: it stays denied"
         )
     return edited
+
+
+def find_preview(row: Request, preview: object, by: str) -> EditPreview | None:
+    """Return the preview of an edit that this person asked for last, None if it has another id."""
+    try:
+        return edit_previews.find(gate=row.gate, by=by, preview=UUID(str(preview)))
+    except ValueError:
+        return None
+
+
+def check_previewed(row: Request, preview: object, by: str) -> Edit:
+    """Return the edit with the arguments and the result of a preview.
+
+    Raises InvalidInput naming `preview`, `arguments` or a place in it; TamperedWith.
+    """
+    found = find_preview(row, preview, by)
+    if found is None:
+        raise InvalidInput("preview", "is not your last one of this call: preview the edit again")
+    if found.ended_at is None:
+        raise InvalidInput("preview", "has no result yet")
+    if found.problem:
+        raise InvalidInput("preview", f"has no result: {found.problem}")
+    try:
+        result = found.preview()
+    except (Tampered, KeyMissing) as exc:
+        raise TamperedWith(str(exc)) from exc
+    if result.refused:
+        raise InvalidInput(FIELD, f"are refused by the tool: {result.refused}")
+    return replace(check(row, held.opened_args(row.tool, found.arguments)), preview=result)

@@ -73,6 +73,9 @@ class Request(models.Model):
     signature = models.TextField(null=True)  # hex
     key_id = models.TextField(null=True)
     edited = models.TextField(null=True)  # the arguments of an approval with changes, as JSON
+    edited_preview = models.TextField(
+        null=True
+    )  # what the call does with these, as its approver saw it, as JSON
     removed_at = models.DateTimeField(null=True)  # when retention took args and sentence
     channel = models.TextField(
         null=True

@@ -40,7 +40,8 @@ class Approval:
     """One request of any kind. `path` goes from the root agent to the tool.
 
     `args`, the schemas and `preview`, what the worker found out about the call (see ReviewSnapshot), are JSON values.
-    `edited` are the arguments of an approval with changes, else None.
+    `edited` are the arguments of an approval with changes, `edited_preview` what the call does with them as its
+    approver saw it, else None.
     `result_schema` is the schema of a result to report in doubt or to give instead of the call, None if the tool has
     none. `expires_at` is the deadline; a call in doubt may run again from `not_before`. `digest` is the request
     digest, which a decision must name. `denial` is the reason why this actor may not decide, at any status (`scope`,
@@ -67,6 +68,7 @@ class Approval:
     tool: str
     args: Any
     edited: Any
+    edited_preview: Any
     schema: Any
     result_schema: Any
     preview: Any
@@ -257,6 +259,20 @@ def open_in_doubt(approval: Approval) -> UUID | None:
     return rows.values_list("id", flat=True).first()
 
 
+def asked_again(approval: Approval, principal: principals.Principal | None) -> Approval | None:
+    """Return the request that asked about the same call again after this one, None if this reader may read none."""
+    rows = Request.objects.filter(
+        request_rules.readable_requests(principal),
+        run=approval.run,
+        frame=approval.frame,
+        call=approval.call,
+        kind=GateKind.APPROVAL,
+        created_at__gt=approval.created_at,
+    )
+    row = rows.order_by("created_at").first()
+    return None if row is None else to_view(row, principal)
+
+
 def readable(request: UUID, principal: principals.Principal | None) -> Request:
     """Return the row if this principal may read it. Raises NotFound."""
     row = Request.objects.filter(request_rules.readable_requests(principal), pk=request).first()
@@ -293,6 +309,7 @@ def verified(
         tool=row.tool,
         args=read_args(row.tool, args),
         edited=None if row.edited is None else read_args(row.tool, _value(row.edited)),
+        edited_preview=None if row.edited_preview is None else _value(row.edited_preview),
         holds=bool(held.args(row.tool, args)),
         sees_held=sees_held,
         schema=_schema(row.schema),

@@ -49,6 +49,7 @@ class Statement:
     """A decision to sign.
 
     `result` is the digest of the reported or given result, or the action digest of the edited call, None without one.
+    `consequences` is the digest of the preview of the edited call, None without one.
     `absent` is the person in whose place a deputy decided, None if `by` decided for themselves.
     `votes` are the digests of the votes that it counts, its decider's among them, where the policy demands several.
     """
@@ -64,6 +65,17 @@ class Statement:
     undone: int = 0
     votes: tuple[str, ...] = ()
     absent: str | None = None
+    consequences: str | None = None
+
+    def is_of(self, decision: Decision) -> bool:
+        """Say whether this statement signs exactly this decision."""
+        return (self.verdict, self.by, self.reason, self.result, self.consequences) == (
+            decision.verdict,
+            decision.by,
+            decision.reason,
+            result_digest(decision),
+            consequences_of(decision),
+        )
 
 
 def make(
@@ -89,6 +101,7 @@ def make(
         undone=undone,
         votes=tuple(votes),
         absent=request.decided_for,
+        consequences=consequences_of(decision),
     )
 
 
@@ -153,6 +166,12 @@ def result_digest(decision: Decision) -> str | None:
     return None if nothing else sha256_of(decision.result)
 
 
+def consequences_of(decision: Decision) -> str | None:
+    """Return the digest of the preview with which a person edited the call, None without one."""
+    preview = None if decision.edit is None else decision.edit.preview
+    return None if preview is None else sha256_of(preview.document)
+
+
 def _text(statement: Statement) -> str:
     return canonical(
         {
@@ -167,6 +186,7 @@ def _text(statement: Statement) -> str:
             "undone": statement.undone,
             **({"votes": list(statement.votes)} if statement.votes else {}),
             **({"for": statement.absent} if statement.absent else {}),
+            **({"consequences": statement.consequences} if statement.consequences else {}),
         }
     ).decode()
 
@@ -227,6 +247,7 @@ def _parse(text: str) -> Statement:
         undone=said.get("undone", 0),
         votes=tuple(said.get("votes", ())),
         absent=said.get("for"),
+        consequences=said.get("consequences"),
     )
 
 

@@ -12,6 +12,7 @@ from approvals.allowances import terms as coverage
 from approvals.allowances.terms import Action
 from approvals.models import Request
 from approvals.requests import schemas, snapshot, statements
+from runtime.core.digest import sha256_of
 from runtime.core.enums import Verdict
 from runtime.errors import KeyMissing
 from runtime.keyring import purposes, sealing, signatures
@@ -36,8 +37,10 @@ def fault(request: Request) -> str | None:
         _check_excluded(request)
         if request.allowance is not None:
             check_allowed(request)
-        elif request.status in _SIGNED:
+        if request.allowance is None and request.status in _SIGNED:
             check_edited(request, statements.read(request))
+        elif request.edited is not None or request.edited_preview is not None:
+            raise NotConfirmed("the request has an edit that no person decided")
     except (NotConfirmed, KeyMissing) as exc:
         return str(exc)
     except (ValueError, TypeError) as exc:  # a column holds a value of another type
@@ -55,11 +58,16 @@ def _check_excluded(request: Request) -> None:
 
 
 def check_edited(request: Request, said: statements.Statement) -> None:
-    """Raise NotConfirmed unless the stored arguments of an approval with changes are the signed ones."""
+    """Raise NotConfirmed unless stored arguments and preview of an approval with changes are the signed ones."""
     if (request.edited is not None) is not (said.verdict is Verdict.EDIT):
         raise NotConfirmed("the stored verdict differs from the signed one")
-    if request.edited is not None and not is_erased(request):
+    if is_erased(request):
+        return
+    if request.edited is not None:
         snapshot.check_edit(request, json.loads(request.edited), said.result)
+    preview = request.edited_preview
+    if said.consequences != (None if preview is None else sha256_of(json.loads(preview))):
+        raise NotConfirmed("the stored preview of the edited call differs from the signed one")
 
 
 def check_allowed(request: Request, verifies: Verifies = signatures.verify_signature) -> None:

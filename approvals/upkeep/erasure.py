@@ -24,6 +24,7 @@ def erase(*, run: UUID, at: datetime, head: str) -> None:
     requests.update(
         args="{}",
         preview=None,
+        edited_preview=None,
         sentence=Concat(F("tool"), Value(" (removed under retention)")),
         removed_at=at,
     )

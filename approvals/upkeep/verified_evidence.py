@@ -159,19 +159,13 @@ class _Reader:
         elif request.status not in _SIGNED:
             raise NotConfirmed(f"its request is {request.status}")
         elif (said := self._said.get(event.gate)) is not None:
-            _check_same(said, decision)
+            if not said.is_of(decision):
+                raise NotConfirmed("it differs from the signed one")
             if event.edit is not None:
                 snapshot.check_edit(request, event.edit.args, said.result)
 
     def _count(self, name: str, number: int = 1) -> None:
         self._counts[name] = self._counts.get(name, 0) + number
-
-
-def _check_same(said: Statement, decision: Decision) -> None:
-    signed = (said.verdict, said.by, said.reason, said.result)
-    result = statements.result_digest(decision)
-    if signed != (decision.verdict, decision.by, decision.reason, result):
-        raise NotConfirmed("it differs from the signed one")
 
 
 def _check_expired(request: Request, decision: Decision) -> None:

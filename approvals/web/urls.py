@@ -58,7 +58,7 @@ from approvals.web.request.approval import (
     deny,
     request_changes,
 )
-from approvals.web.request.edit import approve_edit, edit
+from approvals.web.request.edit import approve_edit, edit, previewed_edit
 from approvals.web.request.frame_gate import resume, stop
 from approvals.web.request.in_doubt import give_up, happened, run_again
 from approvals.web.request.inquiries import ask
@@ -132,6 +132,7 @@ urlpatterns = [
     path("a/<uuid:approval>/answer/", answer_instead, name="answer"),
     path("a/<uuid:approval>/edit/", edit, name="edit"),
     path("a/<uuid:approval>/edit/approve/", approve_edit, name="approve_edit"),
+    path("a/<uuid:approval>/edit/<uuid:preview>/", previewed_edit, name="previewed_edit"),
     path("a/<uuid:approval>/allow/", allow, name="allow"),
     path("a/<uuid:approval>/undo/", undo, name="undo"),
     path("a/<uuid:approval>/comment/", comment, name="comment"),

@@ -30,11 +30,19 @@ log = logging.getLogger(__name__)
 ADVANCE = "runtime.advance"
 TRY_PROMPT = "runtime.try_prompt"
 REPLAY_RUN = "runtime.replay"
+PREVIEW_EDIT = "runtime.preview_edit"
 NEW, RESUMED = QUEUES = "runs", "resumed"
 STICKY = "sticky"  # in place of a queue: that of the process that keeps the run, else RESUMED
 TRIAL = "trial"  # in place of a queue: the id is that of a trial of a prompt, which waits like a new run
 REPLAY = "replay"  # as above, of the replay of a run
-_JOBS = {TRIAL: TRY_PROMPT, REPLAY: REPLAY_RUN}  # their tasks
+PREVIEW = (
+    "preview"  # as above, of the preview of an edit; a person waits for it, so it precedes new runs
+)
+_JOBS = {  # their tasks and real queues
+    TRIAL: (TRY_PROMPT, NEW),
+    REPLAY: (REPLAY_RUN, NEW),
+    PREVIEW: (PREVIEW_EDIT, RESUMED),
+}
 _KEEP = "keep"  # in place of a queue: no hint, but a note that this process keeps the run
 QUEUE_SIZE = 1000
 BATCH = 200  # hints that a publisher sends at once
@@ -219,7 +227,8 @@ def send_all(hints: Sequence[Message]) -> None:
         if queue_name == STICKY:
             sticky.append(run)
         elif queue_name in _JOBS:
-            messages[NEW].append(_message(run, NEW, _JOBS[queue_name]))
+            task, real_name = _JOBS[queue_name]
+            messages[real_name].append(_message(run, real_name, task))
         else:
             messages[queue_name].append(_message(run, queue_name))
     with _reached() as broker:

@@ -19,6 +19,14 @@ FIELD = "arguments"
 UNCHANGED = "are unchanged: approve the call as it is"
 
 
+def is_previewed(preview: object) -> bool:
+    """Say whether the worker previewed the call, or would have, so that its edits are previewed too.
+
+    `preview` is that of the request, see ReviewSnapshot.
+    """
+    return isinstance(preview, dict) and not preview.keys().isdisjoint(("shown", "missing"))
+
+
 def edit(
     *,
     tool: str,

@@ -21,12 +21,11 @@ from runtime.core.call_options import (
     ModelOptions,
 )
 from runtime.core.digest import same
-from runtime.core.enums import GateKind
+from runtime.core.enums import GateKind, Preview
 from runtime.core.errors import UnknownSubject
 from runtime.core.events import (
     BlobRef,
     PinnedPrompt,
-    Preview,
     Proposal,
     Remembered,
     RetryCause,

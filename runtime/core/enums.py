@@ -1,6 +1,7 @@
 """Lists the closed vocabularies of the core: effect classes, gate kinds, verdicts and risks."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -93,14 +94,38 @@ FRAME_GATES = frozenset({GateKind.HOLD, GateKind.LIMIT, GateKind.VERSION})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What a call would do, as its tool computed it at `at`, for the action with this `digest`.
+
+    `shown` is JSON for reviewers, None without a preview; then `missing` says why, empty if the tool makes none.
+    `material` is the digest of the parts of it that matter. `refused` is the sentence of a precondition that does not
+    hold.
+    """
+
+    at: datetime | None = None
+    digest: str = ""
+    shown: Any = None
+    material: str = ""
+    missing: str = ""
+    refused: str = ""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The parts by which a person decides, as JSON."""
+        return {"shown": self.shown, "material": self.material, "missing": self.missing}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
     """The arguments that a person gives a call in place of the proposed ones.
 
-    `digest` is the action digest of the call with them.
+    `digest` is the action digest of the call with them. `preview` is what the call would do with them, as the person
+    saw it; None if the tool makes no preview.
     """
 
     args: dict[str, Any]
     digest: str
+    preview: Preview | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

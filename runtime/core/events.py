@@ -17,7 +17,7 @@ from runtime.core.call_options import (
     CompactionOptions,
     ModelOptions,
 )
-from runtime.core.enums import Edit, GateKind, Verdict
+from runtime.core.enums import Edit, GateKind, Preview, Verdict
 
 RetryCause = Literal["error", "lost", "brake", "credential", "message"]
 
@@ -41,23 +41,6 @@ class BlobRef:
     size: int
     preview: str
     outside: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preview:
-    """What a call would do, as its tool computed it at `at`, for the action with this `digest`.
-
-    `shown` is JSON for reviewers, None without a preview; then `missing` says why, empty if the tool makes none.
-    `material` is the digest of the parts of it that matter. `refused` is the sentence of a precondition that does not
-    hold.
-    """
-
-    at: datetime | None = None
-    digest: str = ""
-    shown: Any = None
-    material: str = ""
-    missing: str = ""
-    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,6 +82,9 @@ class CallOutcome(StrEnum):
     FAILED = "failed"  # it has an error, or a person gave it up
     IN_DOUBT = "in_doubt"  # it started, and its outcome was lost
     ANSWERED = "answered"  # it was not made: a person gave its result
+    ASKED_AGAIN = (
+        "asked_again"  # it did not start: something had changed since, and people were asked again
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,14 +7,16 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from runtime.core.continuation import Call, CutReply, GivenReply, PlanItem
-from runtime.core.enums import EffectClass, FailureCause
-from runtime.core.events import Preview, Proposal
+from runtime.core.enums import EffectClass, FailureCause, Preview
+from runtime.core.events import Proposal
 from runtime.core.ids import ROOT
 from runtime.ports.agents import AgentInfo, CallInfo, TurnBoundary, VersionChange
 from runtime.ports.prompts import Instructions
 
 PREVIEW_SECONDS = 2.0
-PREVIEW_AGAIN_SECONDS = 10.0  # just before the effect, when no reviewer waits for it
+PREVIEW_AGAIN_SECONDS = (
+    10.0  # of an edit, and just before the effect, when no run or no reviewer waits for it
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ from runtime.store.tables import (
 )
 from runtime.store.tables.archive import archived_entries, archived_runs
 from runtime.store.tables.archive.archived_runs import ArchivedRun
-from runtime.store.tables.jobs import prompt_trials, replays
+from runtime.store.tables.jobs import edit_previews, prompt_trials, replays
 from runtime.store.tables.journal import History, SignedEntry
 from runtime.store.tables.pruning import UNPRUNED, PruneMark
 
@@ -90,6 +90,7 @@ def write(connection: Connection, run: UUID, place: str) -> bool:
     partial_replies.delete_for_run(connection, run)
     prompt_trials.delete_for_run(connection, run)
     replays.delete_for_run(connection, run)
+    edit_previews.delete_for_run(connection, run)
     runs.archive(connection, run)
     return archived_runs.keep(
         connection, run, place=place, digest=written.digest, size=written.size, contents=contents

@@ -15,7 +15,7 @@ from runtime.core.call_options import CallOptions
 from runtime.core.commands import AnswerInquiry, CallModel, StartTool
 from runtime.core.continuation import CallState, Continuation, Pending
 from runtime.core.documents.blobs import Blob, extract_blob
-from runtime.core.enums import Verdict
+from runtime.core.enums import GateKind, Verdict
 from runtime.core.events import (
     CallRefused,
     Event,
@@ -48,7 +48,7 @@ class PreviewCall:
 Work = CallModel | AnswerInquiry | PreviewCall | StartTool
 E = TypeVar("E", bound=Event)
 
-# The events that end a call, or leave it in doubt.
+# The events that end a call, leave it in doubt, or use up its approval.
 _ENDS = (
     ToolReturned,
     ToolFailed,
@@ -57,6 +57,7 @@ _ENDS = (
     OutcomeArrived,
     WaitEnded,
     GateDecided,
+    GateOpened,
     FrameClosed,
 )
 
@@ -206,7 +207,10 @@ class Records:
         return tuple([(gate, event.attempt) for gate, event in gates if gate is not None])
 
     def ended(self, before: Continuation) -> tuple[EndedCall, ...]:
-        """Return the calls with a decision that end with the step, or fall into doubt, by the state before it."""
+        """Return the calls with a decision that end with the step, fall into doubt, or need another decision.
+
+        The gate is that of the state before the step.
+        """
         if self._events.keys().isdisjoint(_ENDS):
             return ()
         found: dict[tuple[str, str], EndedCall] = {}
@@ -258,6 +262,8 @@ def _outcome(event: Event) -> CallOutcome | None:
             return CallOutcome.ANSWERED
         case OutcomeUnknown():
             return CallOutcome.IN_DOUBT
+        case GateOpened(kind=GateKind.APPROVAL):
+            return CallOutcome.ASKED_AGAIN
         case _:
             return None
 

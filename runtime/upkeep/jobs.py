@@ -4,9 +4,13 @@ import threading
 
 from runtime.broker import dispatch
 from runtime.store.pool import Connection
-from runtime.store.tables.jobs import prompt_trials, replays
+from runtime.store.tables.jobs import edit_previews, prompt_trials, replays
 
-_KINDS = ((prompt_trials.JOBS, dispatch.TRIAL), (replays.JOBS, dispatch.REPLAY))
+_KINDS = (
+    (prompt_trials.JOBS, dispatch.TRIAL),
+    (replays.JOBS, dispatch.REPLAY),
+    (edit_previews.JOBS, dispatch.PREVIEW),
+)
 
 
 def look_after(connection: Connection, stop: threading.Event) -> None:

@@ -29,7 +29,7 @@ from runtime.store.tables import (
     signals,
 )
 from runtime.store.tables.archive import archived_entries, archived_runs
-from runtime.store.tables.jobs import prompt_trials, replays
+from runtime.store.tables.jobs import edit_previews, prompt_trials, replays
 from runtime.store.tables.triggers import received_events, trigger_events, watched_files
 from runtime.store.workers import FORGET
 from runtime.upkeep import old_runs
@@ -99,6 +99,7 @@ def erase(run: UUID, *, waits: bool = True) -> bool:
         partial_replies.delete_for_run(connection, run)
         prompt_trials.delete_for_run(connection, run)
         replays.delete_for_run(connection, run)
+        edit_previews.delete_for_run(connection, run)
         archived_runs.drop(connection, run)
         wiring.approvals().erase(run=run, at=at, head=end.head)
     return True

@@ -16,9 +16,10 @@ from agents.sdk.spec import AgentSpec
 from agents.testing import Flow, call, drive, say, together
 from agents.testing.worker import BEGINNING
 from runtime.core.continuation import CallState
-from runtime.core.enums import Decision, Verdict
+from runtime.core.digest import action_digest, sha256_of
+from runtime.core.enums import Decision, Edit, Verdict
+from runtime.core.enums import Preview as EarlierPreview
 from runtime.core.events import CallPreviewed, CallRefused, GateOpened
-from runtime.core.events import Preview as EarlierPreview
 from runtime.execution.admission import previews
 from tests.support.specs import spec_of
 
@@ -354,8 +355,23 @@ def test_what_changed_since_the_request_was_shown_is_not_executed(
         assert moved == [40]
 
 
-def test_an_edited_call_is_previewed_and_asked_about_again() -> None:
-    flow = at_desk(MOVE).edit({"euros": 30})
+def test_an_edited_call_whose_preview_was_seen_is_made_at_once() -> None:
+    assert at_desk(MOVE).edit({"euros": 30}).status == "completed"
+    assert moved == [30]
+
+
+def test_an_edited_call_whose_preview_nobody_saw_is_asked_about_again() -> None:
+    flow = at_desk(MOVE)
+    digest = action_digest(
+        tool="move",
+        schema=sha256_of(flow.gate.schema),
+        args={"euros": 30},
+        path=flow.gate.path,
+        effect=flow.gate.effect,
+    )
+    edit = Edit(args={"euros": 30}, digest=digest)
+    flow._worker.decide(flow.gate.gate, Decision(verdict=Verdict.EDIT, by="bea", edit=edit))
+    flow._worker.go_on()
     [gate] = flow.gates
     assert (gate.args["euros"], moved) == (30, [])
     assert gate.preview is not None

@@ -189,6 +189,7 @@ def test_an_approval_has_the_promised_fields(client: TestClient, bea: Actor) -> 
         "expires_at": None,
         "not_before": None,
         "result_schema": None,
+        "edited_preview": None,
         "preview": None,
         "policy_version": "1",
         "rule": None,

@@ -53,6 +53,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "reason": ("it is fine", "the stored reason"),
     "statement": ("{}", "the statement differs from the signed one"),
     "edited": ("{}", "the stored verdict"),
+    "edited_preview": ("{}", "the stored preview of the edited call"),
     "signature": ("00" * 64, "the statement differs from the signed one"),
 }
 # Columns that do not describe the decision, or whose change leaves the run unchanged instead of quarantining it.

@@ -16,8 +16,8 @@ from runtime.control.settle import settle
 from runtime.core.budgets import Budget
 from runtime.core.call_options import RetryPolicy
 from runtime.core.continuation import GivenReply
-from runtime.core.enums import Decision, EffectClass, Risk, Verdict
-from runtime.core.events import AllowanceUse, Preview, Proposal
+from runtime.core.enums import Decision, EffectClass, Preview, Risk, Verdict
+from runtime.core.events import AllowanceUse, Proposal
 from runtime.errors import GateNotOpen, UnknownAgent
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import AgentInfo, CallInfo, CallRejected, TurnBoundary, VersionChange

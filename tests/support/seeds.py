@@ -20,6 +20,7 @@ from approvals.accounts import tokens
 from approvals.accounts.people import create_person
 from approvals.adapter import Approvals
 from approvals.decisions import in_doubt as in_doubt_calls
+from approvals.decisions.decide import ask_preview
 from approvals.decisions.decide import decide as record_decision
 from approvals.decisions.refusals import REFUSED
 from approvals.models import AuditEntry, Request
@@ -28,11 +29,12 @@ from approvals.queries.requests import Approval
 from approvals.requests import confirmation
 from runtime.core.continuation import RunStatus
 from runtime.core.digest import action_digest, sha256_of
-from runtime.core.enums import Decision, Edit, EffectClass, GateKind, Risk, Verdict
+from runtime.core.enums import Decision, Edit, EffectClass, GateKind, Preview, Risk, Verdict
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ReviewSnapshot
 from runtime.store import pool
+from runtime.store.tables.jobs import edit_previews
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -246,6 +248,21 @@ def decide(
     )
 
 
+def preview(request: Request, actor: Actor, args: Any, shown: Any) -> UUID:
+    """Have this stored as the preview of an edit of the request, as a worker does."""
+    asked = ask_preview(
+        request=request.id, digest=request.request_digest, arguments=args, actor=actor
+    )
+    assert asked is not None
+    with pool.in_transaction() as own:
+        edit_previews.JOBS.begin(own, asked)
+        row = edit_previews.find(own, asked)
+        assert row is not None
+        edit_previews.save(own, row, Preview(shown=shown, material=sha256_of(shown)))
+        edit_previews.JOBS.end(own, asked)
+    return asked
+
+
 def settle(
     request: Request, actor: Actor, outcome: object = "give_up", reason: object = "x", **given: Any
 ) -> Approval:
@@ -265,7 +282,8 @@ def heard(request: Request, **changed: Any) -> Decision:
     body = json.loads(Signal.objects.get(run=request.run_id).body)
     said = {name: body[name] for name in ("by", "reason")} | {"result": body.get("result")}
     if "edit" in body:
-        said["edit"] = Edit(**body["edit"])
+        preview = body["edit"].pop("preview", None)
+        said["edit"] = Edit(**body["edit"], preview=preview and Preview(**preview))
     return replace(Decision(verdict=Verdict(body["verdict"]), **said), **changed)
 
 

@@ -9,7 +9,7 @@ from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from django.contrib.auth.models import User
@@ -35,7 +35,7 @@ from runtime.models import BlobReference, KillSwitch, Run, TriggerEvent
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
 from runtime.store import pool
-from runtime.store.tables.jobs import prompt_trials
+from runtime.store.tables.jobs import edit_previews, prompt_trials
 from runtime.store.tables.jobs.replays import JOBS
 from runtime.triggers import changes as schedule_changes
 from runtime.triggers.events import changes as trigger_changes
@@ -67,6 +67,7 @@ TRIGGER = {
     "filter": "data.country == 'DE'",
     "mapping": NEWCOMER,
 }
+EDITED = {"username": "new.hire", "security_level": 1}
 TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
 DAYS = {"starts": TODAY, "ends": TODAY}
 PROMPT = "hr/welcome"
@@ -164,6 +165,7 @@ def places(
         "content": BlobReference.objects.get(run=run).content_id,
         **_prompt(),
         "replay": _replay(run),
+        "preview": _preview(approval),
     }
 
 
@@ -182,6 +184,15 @@ def _replay(run: UUID) -> UUID:
     for end in (JOBS.begin, JOBS.end):
         end(pool.djangos(), replay)
     return replay
+
+
+def _preview(approval: Request) -> UUID:
+    """A preview of Bea's edit, which waits for a worker."""
+    preview = uuid4()
+    edit_previews.replace(
+        pool.djangos(), preview, run=approval.run_id, gate=approval.gate, by="bea", args=EDITED
+    )
+    return preview
 
 
 def _trial() -> UUID:
@@ -310,7 +321,8 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "away": {"deputy": "ada" if identity == "bea" else "bea", **DAYS},
         "absences": {"deputy": "ada" if identity == "bea" else "bea", **DAYS},
         "edit": {"in.security_level": "1", **given},
-        "edit/approve": {"arguments": '{"username": "new.hire", "security_level": 1}', **given},
+        "edit/approve": {"arguments": json.dumps(EDITED), **given},
+        "previews": {"arguments": EDITED, "digest": places["digest"]},
         "events": {"id": "e-1", "name": "signed", "data": {}},
         "message": {"text": "Mind the gap."},
         "write": {"text": "Mind the gap."},

@@ -52,18 +52,19 @@ class ApprovalOut(Schema):
     `kind` is `approval`, `in_doubt` for a call with an unknown outcome, or `hold`, `limit` or `version` if the agent
     itself is blocked: then `tool` and `call` are empty and `args` holds the reason.
 
-    A decision must name `digest`; `args` are complete. `edited` are the arguments of an approval with changes, else
-    null. `preview` is what the worker found out about the call before it asked, null if there is nothing. A call in
-    doubt cannot be run again before `not_before`, and a reported result must fit its `result_schema`, as must the
-    result of an answer. Retention removed `args` at `removed_at`. `origin` lists the people in the run's origin, with
-    the requester: they cannot decide. `confirm` names the object of a high-risk call, which an approval must repeat;
-    otherwise it is null. If the stored request was changed, `tampered` names the first value that does not verify, and
-    it cannot be decided. `rule` is the rule of the policy that applies: `quorum` people must approve, and `voted` lists
-    those who have. A deputy decides as `acts_for` or decided as `decided_for`, the name of the absent person; null
-    for themselves. `changes_requested` says that it was denied with a request for changes. `revises` is the gate of
-    the request to which this one is revision `revision`, null for a first proposal.
-    `allowance` passed the call without a person, as its use number `allowance_use`. `next_step` says what follows if
-    no person decides, null without a deadline; `undecidable_at` since when too few people are left who could.
+    A decision must name `digest`; `args` are complete. `edited` are the arguments of an approval with changes, and
+    `edited_preview` what its approver was shown that the call does with them, else null. `preview` is what the worker
+    found out about the call before it asked, null if there is nothing. A call in doubt cannot be run again before
+    `not_before`, and a reported result must fit its `result_schema`, as must the result of an answer. Retention removed
+    `args` at `removed_at`. `origin` lists the people in the run's origin, with the requester: they cannot decide.
+    `confirm` names the object of a high-risk call, which an approval must repeat; otherwise it is null. If the stored
+    request was changed, `tampered` names the first value that does not verify, and it cannot be decided. `rule` is the
+    rule of the policy that applies: `quorum` people must approve, and `voted` lists those who have. A deputy decides as
+    `acts_for` or decided as `decided_for`, the name of the absent person; null for themselves. `changes_requested` says
+    that it was denied with a request for changes. `revises` is the gate of the request to which this one is revision
+    `revision`, null for a first proposal. `allowance` passed the call without a person, as its use number
+    `allowance_use`. `next_step` says what follows if no person decides, null without a deadline; `undecidable_at` since
+    when too few people are left who could.
     """
 
     id: UUID
@@ -75,6 +76,7 @@ class ApprovalOut(Schema):
     tool: str
     args: Any
     edited: Any
+    edited_preview: Any
     result_schema: Any
     preview: Any
     path: list[str]
@@ -241,7 +243,9 @@ class DecisionIn(Body):
     of the call: required to answer, otherwise not allowed. `confirm` repeats that of the request: required to approve
     a high-risk call, whose object it names; an edit repeats the value that its arguments have in that place.
     `arguments` are all the arguments with which an `edit` approves the call: required to edit, otherwise not allowed.
-    Secret ones may be left out, and stay.
+    Secret ones may be left out, and stay. Of a request whose `preview` has `shown` or `missing`, an edit names instead
+    the id of a `preview` that you asked for: its arguments are used, and the call starts only if it would still do what
+    the preview says.
 
     Fields accept any value, so that a caller who may not read the request gets 404, not 422.
     """
@@ -257,6 +261,7 @@ class DecisionIn(Body):
     result: Any = None
     confirm: Annotated[Any, WithJsonSchema({"type": ["string", "null"]})] = None
     arguments: Annotated[Any, WithJsonSchema({"type": ["object", "null"]})] = None
+    preview: Annotated[Any, WithJsonSchema({"type": ["string", "null"], "format": "uuid"})] = None
 
 
 class SettlementIn(Body):
@@ -371,6 +376,7 @@ def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.
         result=body.result if "result" in body.model_fields_set else results.ABSENT,
         confirm=body.confirm,
         arguments=body.arguments if "arguments" in body.model_fields_set else results.ABSENT,
+        preview=body.preview,
     )
 
 

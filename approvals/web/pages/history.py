@@ -30,12 +30,13 @@ from runtime.queries.outcomes import CallEnd, Outcome
 from runtime.web import downloads
 
 _EMPTY = HistoryPage(items=(), next=None, until=None)
-# Labels of outcomes whose journal entry retention removed, and their colours.
+# Labels of outcomes without a result, or whose journal entry retention removed, and their colours.
 _LABELS = {
     "done": ("Done", "ok"),
     "failed": ("Failed", "danger"),
     "in_doubt": ("In doubt", "warn"),
     "answered": ("Answered, not made", ""),
+    "asked_again": ("Not run, asked again", "warn"),
 }
 _CHANNELS = {
     "page": "on the page",

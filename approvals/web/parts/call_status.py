@@ -6,12 +6,14 @@ from typing import Any
 from uuid import UUID
 
 from approvals import clock
+from approvals.permissions.principals import Principal
 from approvals.queries import history, requests
 from runtime.control import kill_switches
 from runtime.core.continuation import CallState
 from runtime.core.enums import FRAME_GATES, GateKind
 from runtime.queries import runs
 from runtime.queries.spans.calls import CallRecord
+from runtime.queries.spans.span import Span
 from runtime.queries.spans.states import SpanKind
 from runtime.web.display import duration
 
@@ -30,7 +32,8 @@ class Aftermath:
 
     `counts_at` is when a decision that can still be undone takes effect, if nothing else holds the call up. `may_start`
     says that the call is approved and has not started. `error` is its error, `result` its result if `has_result`;
-    `in_doubt` is the open request that asks for its outcome.
+    `in_doubt` is the open request that asks for its outcome, `again` the one that asked about the call once more,
+    because something had changed before it started.
     """
 
     css_class: str
@@ -42,6 +45,7 @@ class Aftermath:
     has_result: bool
     result: Any
     in_doubt: UUID | None
+    again: requests.Approval | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +59,20 @@ class Delay:
     counts_at: datetime | None
 
 
-def aftermath(shown: requests.Approval, status: str, call: CallRecord | None) -> Aftermath | None:
+def aftermath(
+    shown: requests.Approval,
+    status: str,
+    call: CallRecord | None,
+    principal: Principal | None,
+) -> Aftermath | None:
     """Describe the call of a decided request; None if the request is open or has no call."""
     if status == "pending":
         return None
     if call is None:
         return _recorded(shown)
+    since = _since(shown, call)
+    if status == "approved" and any(span.gate_kind is GateKind.APPROVAL for span in since):
+        return _asked_again(shown, since, principal)
     lost = call.state is CallState.UNKNOWN
     open_request = requests.open_in_doubt(shown) if lost else None
     return Aftermath(
@@ -80,15 +92,51 @@ def aftermath(shown: requests.Approval, status: str, call: CallRecord | None) ->
     )
 
 
+def _since(shown: requests.Approval, call: CallRecord) -> list[Span]:
+    """Return what became of the call after the gate of this request."""
+    gates = [span.gate for span in call.spans]
+    return call.spans[gates.index(shown.gate) + 1 :] if shown.gate in gates else []
+
+
+def _asked_again(
+    shown: requests.Approval, since: list[Span], principal: Principal | None
+) -> Aftermath:
+    """Describe a call that people were asked about once more, instead of starting it."""
+    again = requests.asked_again(shown, principal)
+    preview = again.preview if again is not None else None
+    changed = isinstance(preview, dict) and "before" in preview
+    reason = "the consequences changed" if changed else "something changed since the approval"
+    was_tried = since[0].gate_kind is not GateKind.APPROVAL
+    return Aftermath(
+        css_class="warn",
+        label=f"{'not run again' if was_tried else 'not run'}: {reason}",
+        moment=None,
+        counts_at=None,
+        may_start=False,
+        error="",
+        has_result=False,
+        result=None,
+        in_doubt=None,
+        again=again,
+    )
+
+
 def _recorded(shown: requests.Approval) -> Aftermath | None:
     """Describe a call whose journal is gone by its recorded outcome."""
     outcome = history.outcome_of(shown.id)
     if not outcome:
         return None
     by = "a person" if shown.decided_by else "the policy"
-    label = {"answered": f"answered by {by}", "in_doubt": "in doubt"}.get(outcome, outcome)
+    labels = {
+        "answered": f"answered by {by}",
+        "in_doubt": "in doubt",
+        "asked_again": "not run, asked again",
+    }
+    label = labels.get(outcome, outcome)
     return Aftermath(
-        css_class={"failed": "danger", "in_doubt": "warn"}.get(outcome, "ok"),
+        css_class={"failed": "danger", "in_doubt": "warn", "asked_again": "warn"}.get(
+            outcome, "ok"
+        ),
         label=f"{label}; the details were removed",
         moment=None,
         counts_at=None,

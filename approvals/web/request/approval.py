@@ -147,7 +147,8 @@ def _show(
         "denials": len(denied),
         "ends_run": ends_run,
         "together": together,
-        "preview": preview.card(shown.preview),
+        "preview": preview.card(shown.edited_preview or shown.preview),
+        "computed": "for these changes" if shown.edited_preview else "",
         "others": [
             step
             for step in seen["others"]

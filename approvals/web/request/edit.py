@@ -1,4 +1,8 @@
-"""Approves a call with changes: a form of its arguments, then the differences and the button, then the decision."""
+"""Approves a call with changes: a form of its arguments, then the differences and the button, then the decision.
+
+If the tool has a preview, a worker previews the changed call before the button is there: the page of the differences
+then has an address of its own, which shows the result when it has come.
+"""
 
 import json
 from collections.abc import Mapping
@@ -8,8 +12,9 @@ from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
-from django.views.decorators.http import require_http_methods, require_POST
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from approvals.decisions import decide
 from approvals.errors import (
@@ -25,19 +30,21 @@ from approvals.queries.past_calls import usual
 from approvals.requests import confirmation
 from approvals.requests.argument_changes import ArgumentChange, changes
 from approvals.web import place as places
+from approvals.web.parts import preview as preview_card
 from approvals.web.parts import second_step
 from approvals.web.request.decision_form import Problem, handle_decision
-from approvals.web.request.request_page import already_closed, to_page
-from runtime.control.edit import FIELD
+from approvals.web.request.request_page import already_closed, answer, to_page
+from runtime.control.edit import FIELD, is_previewed
 from runtime.core.enums import GateKind, Verdict
 from runtime.core.limits import MAX_REASON
 from runtime.core.schemas import json_schema
-from runtime.errors import Forbidden, InvalidInput
-from runtime.keyring import sealing
+from runtime.errors import Forbidden, InvalidInput, KeyMissing, Tampered
+from runtime.keyring import held, sealing
 from runtime.ports.access import Actor
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.span import Span
 from runtime.queries.transcript.transcript import Transcript
+from runtime.store.tables.jobs.edit_previews import EditPreview
 from runtime.web import schema_form
 from runtime.web.requests import form_text
 
@@ -81,6 +88,20 @@ def edit(request: HttpRequest, approval: UUID) -> HttpResponse:
     return _review(request, shown, actor)
 
 
+@require_safe
+@login_required
+def previewed_edit(request: HttpRequest, approval: UUID, preview: UUID) -> HttpResponse:
+    """Show the differences, and what the changed call would do once a worker has said so."""
+    actor = principals.actor_of(request.user)
+    shown = requests.approval(approval, actor=actor)
+    if shown.denial is not None or shown.status != "pending":
+        return to_page(request, approval)
+    found = decide.find_preview(request=approval, preview=preview, actor=actor)
+    if found is None:  # the person has asked for another one since
+        return redirect("edit", approval=approval)
+    return _review_page(request, shown, _made(shown, found), None, found)
+
+
 @require_POST
 @login_required
 def approve_edit(request: HttpRequest, approval: UUID) -> HttpResponse:
@@ -100,6 +121,7 @@ def approve_edit(request: HttpRequest, approval: UUID) -> HttpResponse:
             actor=actor,
             confirm=second_step.given(request),
             arguments=_posted(request),
+            preview=request.POST.get("preview"),
         ),
         page=_again,
         said=_SAID,
@@ -107,17 +129,21 @@ def approve_edit(request: HttpRequest, approval: UUID) -> HttpResponse:
 
 
 def _review(request: HttpRequest, shown: requests.Approval, actor: Actor) -> HttpResponse:
-    """Check the form, and show the differences; or show it again, with everything that was typed."""
+    """Check the form, and show the differences; or show it again, with everything that was typed.
+
+    The page of a preview that failed sends the arguments themselves.
+    """
     schema, args = _open_part(shown)
-    fields = schema_form.fields(schema, args)
-    made, wrong = schema_form.read(fields, request.POST)
-    made |= {name: value for name, value in _args(shown).items() if name not in args}
+    made, wrong, preview = _posted(request), dict[str, str](), None
+    if not isinstance(made, dict):
+        made, wrong = schema_form.read(schema_form.fields(schema, args), request.POST)
+        made |= {name: value for name, value in _args(shown).items() if name not in args}
     for path, detail in schema_form.problems(schema, made).items():
         wrong.setdefault(path, detail)
     digest = request.POST.get("digest")
     try:
         # Also with a wrong field, so that only a person who may decide learns about fields.
-        decide.preview_edit(request=shown.id, digest=digest, arguments=made, actor=actor)
+        preview = decide.ask_preview(request=shown.id, digest=digest, arguments=made, actor=actor)
     except (AlreadyDecided, Cancelled, Expired) as exc:
         return already_closed(request, shown, Verdict.EDIT, exc)
     except (Forbidden, TamperedWith, DigestMismatch) as exc:
@@ -126,6 +152,8 @@ def _review(request: HttpRequest, shown: requests.Approval, actor: Actor) -> Htt
         wrong.setdefault(exc.field.removeprefix(FIELD).removeprefix("."), exc.detail)
     if wrong:
         return _form_page(request, shown, actor, InvalidInput(FIELD, ""), wrong)
+    if preview is not None:
+        return _to_preview(request, shown, preview)
     return _review_page(request, shown, made, None)
 
 
@@ -133,11 +161,14 @@ def _again(
     request: HttpRequest, shown: requests.Approval, actor: Actor, problem: Problem
 ) -> HttpResponse:
     """Show the differences again with the problem; the form, if the arguments themselves are refused."""
-    given = _posted(request)
+    given, found = _posted(request), None
+    if (preview := request.POST.get("preview")) is not None:
+        found = decide.find_preview(request=shown.id, preview=preview, actor=actor)
+        given = None if found is None else _made(shown, found)
     field = problem.field if isinstance(problem, InvalidInput) else ""
     if not isinstance(given, dict) or field.startswith(FIELD) or shown.denial is not None:
         return _form_page(request, shown, actor, problem)
-    return _review_page(request, shown, given, problem)
+    return _review_page(request, shown, given, problem, found)
 
 
 def _form_page(
@@ -155,6 +186,7 @@ def _form_page(
         "other": other,
         "wrong": wrong,
         "secret": [name for name in _args(shown) if name not in args],
+        "previews": is_previewed(shown.preview),
     }
     return render(request, _TEMPLATE, context, status=problem.status if problem else 200)
 
@@ -164,16 +196,52 @@ def _review_page(
     shown: requests.Approval,
     made: Mapping[str, Any],
     problem: Problem | None,
+    found: EditPreview | None = None,
 ) -> HttpResponse:
+    """Show the differences. The button that decides is there once the preview has come, if the tool makes one."""
     opened = second_step.is_opened_by(request, problem)
     context = {
         **_context(request, shown, None if opened else problem),
         **second_step.context(request, shown, problem),
+        **_consequences(found),
         "changes": _judged(request, shown, made),
         "confirm": _confirm(shown, made),
         "sent": json.dumps(made, ensure_ascii=False),
     }
-    return render(request, _TEMPLATE, context, status=problem.status if problem else 200)
+    return answer(request, _TEMPLATE, context)
+
+
+def _consequences(found: EditPreview | None) -> dict[str, Any]:
+    """Return what the page says of the preview: its card, why there is none, or that a worker computes it."""
+    if found is None:
+        return {"may_approve": True}
+    context: dict[str, Any] = {"found": found}
+    if found.ended_at is None:
+        return context
+    if found.problem:
+        return {**context, "failed": found.problem}
+    try:
+        result = found.preview()
+    except (Tampered, KeyMissing):
+        return {**context, "failed": "The stored preview does not verify."}
+    if result.refused:
+        return {**context, "refused": result.refused}
+    return {
+        **context,
+        "may_approve": True,
+        "preview": preview_card.card(result.document),
+    }
+
+
+def _made(shown: requests.Approval, found: EditPreview) -> dict[str, Any]:
+    """Return the arguments of the preview, as their reviewer reads them."""
+    made: dict[str, Any] = held.opened_args(shown.tool, found.arguments)
+    return made
+
+
+def _to_preview(request: HttpRequest, shown: requests.Approval, preview: UUID) -> HttpResponse:
+    address = reverse("previewed_edit", args=[shown.id, preview])
+    return redirect(f"{address}{places.read(request).query}")
 
 
 def _judged(
@@ -211,7 +279,9 @@ def _context(
 
 
 def _posted(request: HttpRequest) -> Any:
-    """Return the arguments that the page of the differences sent; their text if it is not JSON."""
+    """Return the arguments that the page of the differences sent, their text if it is not JSON, None without any."""
+    if FIELD not in request.POST:
+        return None
     text = form_text(request.POST, FIELD)
     try:
         return json.loads(text)

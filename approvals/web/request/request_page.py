@@ -102,7 +102,7 @@ def page_context(
         "done": [_done(step) for step in around.done if not _changed_the_plan(step)],
         "others": around.open,
         "call": call,
-        "after": aftermath(shown, status, call),
+        "after": aftermath(shown, status, call, principal),
         "transcript": transcript,
         "updates": agent_update.updates(shown, transcript),
         "unshown": checks.unshown(transcript.unreadable),

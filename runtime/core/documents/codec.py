@@ -90,7 +90,7 @@ HISTORY = {
     " replies that were cut off, held answers, credentials, results in the object store",
     13: "versions of prompts, items of a list, and messages of agents to the requester",
     14: "replies that a person gave in a fork, and those whose calls are not all open at once",
-    15: "runs that were resumed with a reason",
+    15: "runs that were resumed with a reason, and edits with the preview that their person saw",
 }
 REFERRING = 6
 BRIEF = 7
@@ -284,7 +284,8 @@ def _number(event: Event) -> int:
         case GateDecided() if event.allowance is not None:
             return DIALOGUE
         case GateDecided(verdict=Verdict.EDIT):
-            return REVIEWS
+            bound = event.edit is not None and event.edit.preview is not None
+            return CONSEQUENCES if bound else REVIEWS
         case GateDecided() if event.stands or event.verdict is Verdict.ANSWER:
             return DECISIONS
         case FrameOpened() if event.item:

@@ -38,7 +38,7 @@ DIALOGUE = 11  # the same, of the release after: a request for changes, a questi
 ORIGINS = 12  # the same, of the release after: a run that a schedule started, or to which a reviewer wrote
 PROMPTS = 13  # the same, of the release after: a frame with a version of a prompt, or of an item; a message
 REPLIES = 14  # the same, of the release after: a reply that a person gave, or with a limit of calls
-CONSEQUENCES = 15  # the same, of the release after: a run that was resumed with a reason
+CONSEQUENCES = 15  # the same, of the release after: a run that was resumed with a reason, an edit with its preview
 LATER = (DECISIONS, REVIEWS, DIALOGUE, ORIGINS, PROMPTS, REPLIES, CONSEQUENCES)
 _READABLE = (*range(1, Continuation.schema + 1), *LATER)
 

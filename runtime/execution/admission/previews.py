@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from runtime.core.continuation import Call
 from runtime.core.effect_classes import RULES
-from runtime.core.events import Preview
+from runtime.core.enums import Preview
 
 CURRENT = timedelta(seconds=10)  # the age up to which a preview confirms an approval
 # The age up to which a gate shows a preview. It is longer, because the gates of a turn open together, after the last of

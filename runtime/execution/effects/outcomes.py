@@ -11,7 +11,7 @@ from runtime.core.commands import StartTool
 from runtime.core.continuation import Continuation, Frame, FrameState, Phase
 from runtime.core.documents import memory
 from runtime.core.effect_classes import RULES
-from runtime.core.enums import FailureCause
+from runtime.core.enums import FailureCause, Preview
 from runtime.core.events import (
     AnswerDropped,
     CallPreviewed,
@@ -21,7 +21,6 @@ from runtime.core.events import (
     ModelFailed,
     ModelReplied,
     OutcomeArrived,
-    Preview,
     QuestionAnswered,
     QuestionFailed,
     RetryScheduled,
@@ -77,16 +76,19 @@ def event_of(
 
 
 def _previewed(request: PreviewRequest, outcome: Outcome, at: datetime) -> CallPreviewed:
-    """Return the preview, or the reason why there is none."""
-    if isinstance(outcome, ToolResult):
-        found: Preview = outcome.value
-    else:
-        found = Preview(missing=getattr(outcome, "error", "") or "it has no result")
     return CallPreviewed(
         frame=request.frame,
         call=request.call,
-        preview=replace(found, at=at, digest=request.digest),
+        preview=replace(preview_of(outcome), at=at, digest=request.digest),
     )
+
+
+def preview_of(outcome: Outcome) -> Preview:
+    """Return the preview, or the reason why there is none."""
+    if isinstance(outcome, ToolResult):
+        found: Preview = outcome.value
+        return found
+    return Preview(missing=getattr(outcome, "error", "") or "it has no result")
 
 
 def _model_event(

@@ -12,14 +12,13 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from runtime.errors import UnknownAgent
+from runtime.execution.other_workers import has_agent, is_for_another
 from runtime.execution.recorded.problems import problem_of
 from runtime.execution.recorded.replay import replay
 from runtime.execution.recorded.trials import MAX_SECONDS
 from runtime.ports.approvals import Approvals
 from runtime.ports.effects import EffectHandler
-from runtime.store import pool, workers
-from runtime.store.pool import Connection
+from runtime.store import pool
 from runtime.store.tables.jobs import replays
 from runtime.store.tables.jobs.replays import StoredReplay
 
@@ -44,7 +43,8 @@ def perform(
         return
     try:
         with pool.pooled() as connection:
-            if _is_for_another(connection, job, handler):
+            found = replays.find(connection, job)
+            if found is not None and is_for_another(connection, found.agent, handler):
                 return
             wanted = replays.begin(connection, job, host=socket.gethostname(), process=os.getpid())
         if wanted is None:
@@ -59,22 +59,6 @@ def perform(
         _replaying.release()
 
 
-def _is_for_another(connection: Connection, job: UUID, handler: EffectHandler) -> bool:
-    """Return whether this process does not have the agent of the replayed run, but a live worker has it."""
-    found = replays.find(connection, job)
-    if found is None or _has(handler, found.agent):
-        return False
-    return workers.have_agent(connection, found.agent)
-
-
-def _has(handler: EffectHandler, agent: str) -> bool:
-    try:
-        handler.agent(agent)
-    except UnknownAgent:
-        return False
-    return True
-
-
 def _replay(
     wanted: StoredReplay,
     handler: EffectHandler,
@@ -82,7 +66,7 @@ def _replay(
     drains: Callable[[], bool],
 ) -> str:
     """Replay the run, store the divergences, and return why the replay ended early, or an empty text."""
-    if not _has(handler, wanted.agent):
+    if not has_agent(handler, wanted.agent):
         return f"No live worker has the agent {wanted.agent}. Start one that has it, then another replay."
     until = time.monotonic() + MAX_SECONDS
     noted, seen, of = float("-inf"), 0, 0

@@ -90,7 +90,6 @@ def _or_stopped(stops: Callable[[], bool], agents: frozenset[str]) -> Callable[[
     return lambda: stops() or not agents.isdisjoint(_stopped())
 
 
-def _stopped() -> set[str]:
+def _stopped() -> frozenset[str]:
     with pool.in_transaction() as connection:
-        active = kill_switches.list_switches(connection, lifted=False, limit=SEARCHED)
-    return {one.agent for one in active}
+        return kill_switches.stopped_agents(connection)

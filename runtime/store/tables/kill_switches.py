@@ -77,6 +77,12 @@ def list_switches(connection: Connection, *, lifted: bool, limit: int) -> list[K
     return [_switch(*row) for row in rows.fetchall()]
 
 
+def stopped_agents(connection: Connection) -> frozenset[str]:
+    """Return the names of the stopped agents, with EVERY_AGENT if all are."""
+    rows = connection.execute("SELECT agent FROM runtime_stop WHERE lifted_at IS NULL")
+    return frozenset(agent for (agent,) in rows.fetchall())
+
+
 def _switch(
     number: int,
     agent: str,

@@ -7,12 +7,12 @@ fails and reads again.
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime.core.enums import Decision, Edit, Verdict
+from runtime.core.enums import Decision, Edit, Preview, Verdict
 from runtime.errors import Tampered
 from runtime.store.pool import Connection
 
@@ -124,9 +124,14 @@ def body_of(gate: UUID, decision: Decision) -> str:
         "by": decision.by,
         "reason": decision.reason,
         "result": decision.result,
-        **({"edit": asdict(decision.edit)} if decision.edit is not None else {}),
+        **({"edit": _edit_body(decision.edit)} if decision.edit is not None else {}),
     }
     return json.dumps(body)
+
+
+def _edit_body(edit: Edit) -> dict[str, Any]:
+    preview = {} if edit.preview is None else {"preview": edit.preview.document}
+    return {"args": edit.args, "digest": edit.digest, **preview}
 
 
 def withdraw(connection: Connection, run: UUID, gate: UUID | None = None) -> list[UUID]:
@@ -325,4 +330,15 @@ def _decode(number: int, kind: str, body: str) -> Signal:
 
 
 def _edit(stored: dict[str, Any] | None) -> Edit | None:
-    return None if stored is None else Edit(args=dict(stored["args"]), digest=str(stored["digest"]))
+    if stored is None:
+        return None
+    preview = stored.get("preview")  # the previous version did not write it
+    return Edit(
+        args=dict(stored["args"]),
+        digest=str(stored["digest"]),
+        preview=None if preview is None else _preview(**preview),
+    )
+
+
+def _preview(*, shown: Any, material: str, missing: str) -> Preview:
+    return Preview(shown=shown, material=str(material), missing=str(missing))

@@ -95,7 +95,8 @@ class Writer:
         self._bea = bea
         self._shown, self._approved, self._edited = (seeds.pending(**given) for _ in range(3))
         seeds.decide(self._approved, bea)
-        seeds.decide(self._edited, bea, "edit", "Enough.", arguments=LESS)
+        preview = seeds.preview(self._edited, bea, LESS, {"summary": "Lowers the level"})
+        seeds.decide(self._edited, bea, "edit", "Enough.", preview=preview)
         for request in (self._approved, self._edited):
             request.refresh_from_db()
         self._body = json.loads(Signal.objects.get(run=self._edited.run_id).body)
@@ -160,7 +161,7 @@ class Writer:
         return f"heard {change}"
 
     def _edit_before_the_call(self, chance: random.Random) -> str:
-        column = chance.choice(["args", "edited"])
+        column = chance.choice(["args", "edited", "edited_preview"])
         change = json.dumps(mutated(json.loads(getattr(self._edited, column)), chance))
         Request.objects.filter(id=self._edited.id).update(**{column: change})
         digest = self._body["edit"]["digest"]

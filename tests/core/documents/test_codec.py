@@ -26,8 +26,10 @@ from runtime.core.documents.conversations import (
     ORIGINS,
     PROMPTS,
     REPLIES,
+    REVIEWS,
     Conversations,
 )
+from runtime.core.enums import Edit, Preview, Verdict
 from runtime.core.errors import NewerSchema, NotJson, Unreadable
 from runtime.core.events import (
     EVENT_TYPES,
@@ -36,6 +38,7 @@ from runtime.core.events import (
     BlobRef,
     CallAdmitted,
     Event,
+    GateDecided,
     MemorySummarised,
     MessageReceived,
     PinnedPrompt,
@@ -81,6 +84,16 @@ DELAYED = RetryScheduled(frame="0", call=None, attempt=1, cause="brake", error="
 INSIDE = BlobRef(digest="sha256:d", size=70_000, preview="x")
 MESSAGE = MessageReceived(by="ada", text="Stop.")
 PINNED = PinnedPrompt(name="hr/onboarding", number=1, digest="sha256:d", at=AT)
+EDIT = Edit(args={}, digest="sha256:e")
+EDITED = GateDecided(
+    gate=UUID(int=1),
+    frame="0",
+    call="c1.0",
+    verdict=Verdict.EDIT,
+    by="bea",
+    reason="",
+    edit=EDIT,
+)
 NEWER = AgentChanged(frame="0", before="f", fingerprint="g", prompt="p", changes=())
 
 
@@ -111,6 +124,8 @@ NEWER = AgentChanged(frame="0", before="f", fingerprint="g", prompt="p", changes
         (replied("t", "t", at_once=1), REPLIES),
         (Resumed(by="ada"), codec.SCHEMA),
         (Resumed(by="ada", reason="done"), CONSEQUENCES),
+        (EDITED, REVIEWS),
+        (replace(EDITED, edit=replace(EDIT, preview=Preview(material="m"))), CONSEQUENCES),
     ],
 )
 def test_releases_before_read_no_event_that_is_new(event: Event, schema: int) -> None:

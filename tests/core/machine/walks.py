@@ -18,6 +18,7 @@ from runtime.core.enums import (
     Edit,
     EffectClass,
     GateKind,
+    Preview,
     Verdict,
 )
 from runtime.core.events import Event, GateOpened
@@ -371,7 +372,7 @@ class Walk:
         return judgements[: 3 if self.random.random() < 0.1 else 2]
 
     def _preview(self, effect: commands.CheckCall | commands.StartTool) -> Event:
-        preview = events.Preview(at=AT, digest="sha256:d", shown={"n": 1}, material="sha256:m")
+        preview = Preview(at=AT, digest="sha256:d", shown={"n": 1}, material="sha256:m")
         return events.CallPreviewed(preview=preview, **_place(effect))
 
     def _impatience(self) -> float:

@@ -12,8 +12,7 @@ from uuid import uuid4
 import pytest
 
 from runtime.core.commands import CallModel, StartTool
-from runtime.core.enums import EffectClass, Verdict
-from runtime.core.events import Preview
+from runtime.core.enums import EffectClass, Preview, Verdict
 from runtime.execution.claim import advance
 from runtime.execution.commit import StepWriter
 from runtime.execution.effects import pool as effect_pool

@@ -1,6 +1,8 @@
 """Applies edits: a person approved a call with other arguments than its model had proposed.
 
-The call keeps both. A later call with the digest of the replaced action is asked again, even if policy would not ask.
+The call keeps both. The preview of the edited call, which the person saw, takes the place of the one at the gate.
+Without it the call is asked again, because no person saw the consequences of these arguments. A later call with the
+digest of the replaced action is asked again, even if policy would not ask.
 """
 
 import dataclasses
@@ -20,12 +22,11 @@ def edit_call(call: Call, event: GateDecided) -> Call:
     first = unedited(call)
     if first.edited is not None:  # a person of a fork gave them
         edited = dataclasses.replace(edited, given=first.args, given_by=first.edited.by)
-    return replace(
-        call,
-        args=event.edit.args,
-        terms=dataclasses.replace(call.terms, digest=event.edit.digest),
-        edited=edited,
-    )
+    shown, digest = call.shown, event.edit.digest
+    if event.edit.preview is not None:
+        shown = dataclasses.replace(event.edit.preview, digest=digest)
+    terms = dataclasses.replace(call.terms, digest=digest)
+    return replace(call, args=event.edit.args, terms=terms, edited=edited, shown=shown)
 
 
 def given_call(call: Call, by: str) -> Call:

@@ -1,0 +1,28 @@
+"""Has a worker preview the call at a gate with edited arguments, and reads such previews. Approvals checks who may."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.db import transaction
+
+from runtime.broker import dispatch
+from runtime.control.transaction import atomic
+from runtime.store import pool
+from runtime.store.tables.jobs import edit_previews
+from runtime.store.tables.jobs.edit_previews import EditPreview
+
+
+def ask(*, run: UUID, gate: UUID, by: str, args: dict[str, Any]) -> UUID:
+    """Have a worker preview the call with these arguments, in the place of this person's last preview of it."""
+    preview = uuid4()
+    with atomic() as connection:
+        edit_previews.replace(connection, preview, run=run, gate=gate, by=by, args=args)
+        transaction.on_commit(lambda: dispatch.dispatch(preview, dispatch.PREVIEW))
+    return preview
+
+
+def find(*, gate: UUID, by: str, preview: UUID) -> EditPreview | None:
+    """Return this person's preview of the call at the gate, None if there is none with this id, or no more."""
+    with pool.in_transaction() as connection:
+        found = edit_previews.find(connection, preview)
+    return found if found is not None and (found.gate, found.by) == (gate, by) else None

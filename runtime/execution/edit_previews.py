@@ -1,0 +1,108 @@
+"""Previews the call at a gate with the arguments that a person wants to give it.
+
+No claim is needed: the run waits, and nothing of it changes. The tool's function runs as just before the call: in a
+slot of this process, with the same deadline, context and secrets.
+"""
+
+import queue
+import threading
+from collections import deque
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from runtime.core.continuation import Continuation
+from runtime.core.documents.blobs import InlinedMessages
+from runtime.core.enums import Preview
+from runtime.core.limits import plain
+from runtime.execution.admission.terms import terms_of
+from runtime.execution.effects.outcomes import preview_of
+from runtime.execution.effects.pool import EffectPool
+from runtime.execution.effects.requests import request_for
+from runtime.execution.effects.running import EffectFinished, RunningEffect
+from runtime.execution.other_workers import is_for_another
+from runtime.execution.recorded.problems import problem_of
+from runtime.ports.agents import CallRejected
+from runtime.ports.effects import EffectHandler, PreviewRequest
+from runtime.store import pool
+from runtime.store.records import PreviewCall
+from runtime.store.tables import journal, kill_switches
+from runtime.store.tables.jobs import edit_previews
+from runtime.store.tables.jobs.edit_previews import EditPreview
+
+SLOT_SECONDS = 10.0  # to wait for a slot of this process
+CLOSED = "The call does not wait for a person any more."
+STOPPED = "An administrator stopped its agent: nothing of it is previewed."
+BUSY = "The worker had no slot for the preview. Preview the call again."
+
+
+def perform(job: UUID, *, handler: EffectHandler, effect_pool: EffectPool) -> None:
+    """Perform a queued preview once.
+
+    Does nothing if it was begun or does not exist, or if another worker has the agent: the sweeper sends it again.
+    """
+    with pool.pooled() as connection:
+        wanted = edit_previews.find(connection, job)
+        if wanted is None or is_for_another(connection, wanted.agent, handler):
+            return
+        if not edit_previews.JOBS.begin(connection, job):
+            return
+    problem = problem_of(
+        lambda: _preview(wanted, handler, effect_pool), f"Run {wanted.run}: preview {job}"
+    )
+    with pool.pooled() as connection:
+        edit_previews.JOBS.end(connection, job, problem)
+
+
+def request_of(
+    now: Continuation, frame: str, call: str, args: dict[str, Any], handler: EffectHandler
+) -> tuple[PreviewRequest, PreviewCall]:
+    """Return the request for the call at a gate with these arguments. Raises CallRejected if it cannot be made."""
+    edited = replace(now.call(frame, call), args=args)
+    now = now.with_frame(now.frame(frame).with_call(edited))
+    agent = now.frame(frame).agent
+    info = handler.describe(agent=agent, tool=edited.tool, args=edited.args)
+    work = PreviewCall(frame=frame, call=call, terms=terms_of(now, frame, edited, info))
+    request = request_for(now, work, InlinedMessages(lambda digest: None), {})
+    assert isinstance(request, PreviewRequest)
+    return request, work
+
+
+def _preview(wanted: EditPreview, handler: EffectHandler, effect_pool: EffectPool) -> str:
+    """Preview the call, store the result, and return why there is none, or an empty text."""
+    with pool.in_transaction() as connection:
+        [now] = deque(journal.history(connection, wanted.run).states(), maxlen=1)
+        stopped = kill_switches.stopped_agents(connection)
+    gate = next((one for one in now.pending if one.gate == wanted.gate and one.call), None)
+    if gate is None:
+        return CLOSED
+    if stopped & {kill_switches.EVERY_AGENT, *now.path(gate.frame)}:
+        return STOPPED
+    try:
+        request, work = request_of(now, gate.frame, gate.call, wanted.arguments, handler)
+    except CallRejected as exc:
+        preview = Preview(refused=plain(str(exc)))
+    else:
+        outcome = _run(effect_pool, work, request)
+        if outcome is None:
+            return BUSY
+        preview = preview_of(outcome.outcome)
+    with pool.pooled() as connection:
+        edit_previews.save(connection, wanted, preview)
+    return ""
+
+
+def _run(
+    effect_pool: EffectPool, work: PreviewCall, request: PreviewRequest
+) -> EffectFinished | None:
+    """Run the request in a slot of this process, and wait for its outcome. None if no slot was free in time."""
+    free = threading.Event()
+    while not effect_pool.reserve(work, free.set):
+        if not free.wait(SLOT_SECONDS):
+            effect_pool.cancel_wait(free.set)
+            return None
+        free.clear()
+    effect_pool.wake_next()
+    finished = queue.SimpleQueue[EffectFinished]()
+    effect_pool.launch(RunningEffect(request=request, submit=finished.put))
+    return finished.get()
