@@ -32,6 +32,9 @@ GENESIS = ""
 COUNTED = "counted"  # what the first row of a chain with a head follows
 UNDONE = "undone"
 
+_DETAILS = json.JSONEncoder(ensure_ascii=False, sort_keys=True)
+_ROWS = json.JSONEncoder(default=str)
+
 _LOCK = "SELECT FROM runtime_run WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
 _LOCK_RUN_OF = """
     SELECT FROM runtime_run WHERE id = (SELECT run_id FROM approvals_request WHERE id = %s) FOR NO KEY UPDATE
@@ -155,7 +158,7 @@ def following(
         token=None if actor is None else actor.token,
         act=str(act),  # an enum takes longer to encode as JSON
         subject=subject,
-        detail=json.dumps(detail, ensure_ascii=False, sort_keys=True),
+        detail=_DETAILS.encode(detail),
         previous=last.hash or COUNTED,
     )
     seal = macs.seal(purposes.AUDIT, _hash(entry), short=True)
@@ -171,7 +174,7 @@ def appended(entries: Sequence[AuditEntry]) -> tuple[Part, ...]:
         Part(
             name="audited",
             sql=_APPENDED,
-            parameters={"audited": json.dumps(rows, default=str)},
+            parameters={"audited": _ROWS.encode(rows)},
             overtaken="audit_order",
         ),
         Part(

@@ -52,7 +52,7 @@ def may_decide(
     *,
     requester: str,
     person: str,
-    groups: Collection[str],
+    groups: frozenset[str],
     risk: str,
     origin: Collection[str] = (),
     bound: bool = False,
@@ -74,11 +74,7 @@ def may_decide(
     return "cooling_off" if cooling else None
 
 
-def risks_decided_by(groups: Collection[str]) -> frozenset[str]:
-    """Return the risks that a person in `groups` may decide. No group may decide an unknown risk."""
-    return _risks_decided_by(frozenset(groups))
-
-
 @lru_cache(256)
-def _risks_decided_by(groups: frozenset[str]) -> frozenset[str]:
+def risks_decided_by(groups: frozenset[str]) -> frozenset[str]:
+    """Return the risks that a person in `groups` may decide. No group may decide an unknown risk."""
     return frozenset(str(risk) for risk, deciders in DECIDERS.items() if deciders & groups)

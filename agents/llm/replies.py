@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
-from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.usage import RequestUsage
 
 from agents.sdk.spec import FINAL_ANSWER
 from runtime.core.continuation import Call
@@ -19,11 +20,9 @@ from runtime.core.events import Proposal
 
 NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # of a message whose time is in its entry
 
-# Parts that lose only `part_kind` when defaults are omitted. Other parts may need it to be distinguished.
-_KINDS: dict[type, str] = {TextPart: "text", ThinkingPart: "thinking", ToolCallPart: "tool-call"}
 _COUNTED = frozenset({"input_tokens", "output_tokens"})  # the event has them
 _MADE_UP = "pyd_ai_"  # how the client begins the id of a call that the provider gave none
-_LOCAL = ("timestamp", "kind")  # made by the client; the entry has a time
+_LOCAL = {"timestamp", "kind"}  # made by the client; the entry has a time
 
 # How the arguments were written as text, if writing them in this form gives exactly that text.
 _FORMS: dict[str, dict[str, Any]] = {
@@ -65,24 +64,25 @@ def stored(
 
 
 def _dumped(response: ModelResponse) -> dict[str, Any]:
-    """Dump a reply without nulls, its time and its tokens, and without defaults if all its parts are plain.
+    """Dump a reply without nulls, its time and its tokens.
 
     Raise PydanticSerializationError for a field of another type, which could not be read again.
     """
-    kinds = [_KINDS.get(type(part)) for part in response.parts]
-    plain = all(kinds)
+    omitted = _LOCAL if _is_usage_stored(response.usage) else _LOCAL | {"usage"}
     reply: dict[str, Any] = _REPLIES.dump_python(
-        [response], mode="json", exclude_defaults=plain, exclude_none=True, warnings="error"
+        [response], mode="json", exclude={"__all__": omitted}, exclude_none=True, warnings="error"
     )[0]
-    for name in _LOCAL:
-        reply.pop(name, None)
-    used = {name: n for name, n in reply.pop("usage", {}).items() if n and name not in _COUNTED}
-    if used:
-        reply["usage"] = used
-    if plain:
-        parts = zip(kinds, reply["parts"], strict=True)
-        reply["parts"] = [{"part_kind": kind, **part} for kind, part in parts]
+    if "usage" in reply:
+        usage = reply["usage"].items()
+        reply["usage"] = {name: n for name, n in usage if n and name not in _COUNTED}
     return reply
+
+
+def _is_usage_stored(usage: RequestUsage) -> bool:
+    """Say whether a usage has more than the counts of its event. To dump one costs more than all the rest."""
+    counts = vars(usage).items()
+    rest = [name for name, n in counts if (type(n) is not int if name in _COUNTED else n)]
+    return bool(rest)
 
 
 def read(message: dict[str, Any], calls: Mapping[str, Call]) -> ModelResponse:

@@ -83,14 +83,11 @@ def decide(
         preview=preview,
         batch=batch,
     )
-    with refusals.recorded(actor, pk=request):
-        try:
-            outcome = _attempt(request, answer, actor)
-        except GateNotOpen:  # another action on the run came in between
-            with commit.last_attempt():
-                audit.lock_run_of(request)
-                outcome = _attempt(request, answer, actor)
-        return checks.decided(outcome)
+    try:
+        return checks.decided(_settle(request, answer, actor))
+    except refusals.RECORDED as exc:
+        refusals.record(actor, exc, pk=request)
+        raise
 
 
 def require_open(*, request: UUID, digest: object, actor: Actor) -> None:
@@ -117,6 +114,15 @@ def find_preview(*, request: UUID, preview: object, actor: Actor) -> EditPreview
     """Return the preview of an edit that this person asked for last, None if it has another id. Raises NotFound."""
     row = requests.readable(request, principals.principal_of(actor))
     return edits.find_preview(row, preview, actor.person)
+
+
+def _settle(request: UUID, answer: _Answer, actor: Actor) -> checks.Outcome:
+    try:
+        return _attempt(request, answer, actor)
+    except GateNotOpen:  # another action on the run came in between
+        with commit.last_attempt():
+            audit.lock_run_of(request)
+            return _attempt(request, answer, actor)
 
 
 def _attempt(request: UUID, answer: _Answer, actor: Actor) -> checks.Outcome:

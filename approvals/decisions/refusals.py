@@ -21,7 +21,7 @@ from runtime.ports.access import Actor
 REFUSED = "refused: "  # before the code of the error
 MAX_REFUSALS = 50
 
-_RECORDED = (NotFound, Forbidden, TamperedWith, DigestMismatch)
+RECORDED = (NotFound, Forbidden, TamperedWith, DigestMismatch)
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def recorded(actor: Actor, **request: UUID) -> Iterator[None]:
     """Record the refusal with which the block ends. `request` finds the row, by `pk` or by `run` and `gate`."""
     try:
         yield
-    except _RECORDED as exc:
+    except RECORDED as exc:
         record(actor, exc, **request)
         raise
 
@@ -37,7 +37,7 @@ def recorded(actor: Actor, **request: UUID) -> Iterator[None]:
 def record(actor: Actor, problem: RequestError, **request: UUID) -> None:
     """Record that the actor was refused, unless it is recorded already or there is no such request."""
     row = Request.objects.filter(**request).only("run_id", "request_digest").first()
-    if row is None or not isinstance(problem, _RECORDED):
+    if row is None or not isinstance(problem, RECORDED):
         return
     act = f"{REFUSED}{problem.code}"
     if _is_enough(

@@ -21,6 +21,7 @@ from runtime.core.ids import RANDOM_BITS, by_time
 from runtime.keyring import macs, purposes
 from runtime.ports.approvals import NotConfirmed, ReviewSnapshot
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _AT = "@"  # in a nonce, before the time
 
 RECENT = 32  # actions whose digests a process remembers
@@ -218,7 +219,7 @@ def _result_schema(snapshot: ReviewSnapshot) -> str | None:
 
 def text(value: Any) -> str:
     """Write a JSON value as it is stored in a request."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 
 def _moment(at: datetime | None) -> str | None:

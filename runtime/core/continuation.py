@@ -307,23 +307,22 @@ class Frame:
         return self.of_turn() if self.state is FrameState.ACTING else ()
 
     def find(self, call: str) -> Call:
-        """Return the call with this id. Raises UnknownSubject."""
-        return self.calls[self._place(call)]
-
-    def with_call(self, call: Call) -> "Frame":
-        """Return the frame with this call in place of the one with its id."""
-        place, calls = self._place(call.id), (call,)
-        return replace(self, calls=self.calls[:place] + calls + self.calls[place + 1 :])
-
-    def _place(self, call: str) -> int:
-        """Return the position of a call.
+        """Return the call with this id. Raises UnknownSubject.
 
         It searches from the end, where the calls of the current turn are: a long run must not search them all.
         """
-        for place in range(len(self.calls) - 1, -1, -1):
-            if self.calls[place].id == call:
-                return place
+        for item in reversed(self.calls):
+            if item.id == call:
+                return item
         raise UnknownSubject("call", f"{self.id}/{call}")
+
+    def with_call(self, call: Call) -> "Frame":
+        """Return the frame with this call in place of the one with its id."""
+        for place in range(len(self.calls) - 1, -1, -1):
+            if self.calls[place].id == call.id:
+                calls = (*self.calls[:place], call, *self.calls[place + 1 :])
+                return replace(self, calls=calls)
+        raise UnknownSubject("call", f"{self.id}/{call.id}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from struct import Struct
 
 from runtime.keyring import files
@@ -42,7 +43,7 @@ def verifier(purpose: str, *first: str) -> Callable[..., bool]:
 
     It also verifies truncated MACs.
     """
-    begin, keys = _labelled(purpose, first), dict[str, bytes]()
+    begin, keys = _label(purpose) + _framed(first), dict[str, bytes]()
 
     def verifies(mac: str, key_id: str, *parts: str) -> bool:
         key = keys.get(key_id)
@@ -65,11 +66,12 @@ def _equal(mac: str, stored: str) -> bool:
 
 
 def _mac(purpose: str, key: bytes, parts: tuple[str, ...]) -> str:
-    return hmac.digest(key, _labelled(purpose, parts), "sha256").hex()
+    return hmac.digest(key, _label(purpose) + _framed(parts), "sha256").hex()
 
 
-def _labelled(purpose: str, parts: tuple[str, ...]) -> bytes:
-    return _framed((f"abeyance.{purpose}.v1", *parts))
+@cache
+def _label(purpose: str) -> bytes:
+    return _framed((f"abeyance.{purpose}.v1",))
 
 
 def _framed(parts: tuple[str, ...]) -> bytes:

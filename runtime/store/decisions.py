@@ -34,8 +34,8 @@ def settle(
     another transaction was faster.
     """
     statement = _statement(
-        tuple((part.name, part.sql) for part in lent),
-        tuple(part.name for part in lent if part.required),
+        tuple([(part.name, part.sql) for part in lent]),
+        tuple([part.name for part in lent if part.required]),
     )
     parameters = {
         "gate": gate,

@@ -142,4 +142,4 @@ def _stored(run: UUID, row: Sequence[Any], more: Any = None) -> StoredRun:
 
 
 def _rows(columns: Sequence[Sequence[Any] | None]) -> Iterator[tuple[Any, ...]]:
-    return zip(*(column or () for column in columns), strict=True)
+    return zip(*[column or () for column in columns], strict=True)

@@ -124,7 +124,7 @@ def commit(
     """
     failpoints.hit("before", step.kind, step.depth)
     own = compress(_OWN, _needed(step))
-    statement = _statement(_advance(step), (*own, *((part.name, part.sql) for part in lent)))
+    statement = _statement(_advance(step), (*own, *[(part.name, part.sql) for part in lent]))
     parameters = _parameters(step)
     for part in lent:
         parameters |= part.parameters

@@ -11,10 +11,12 @@ from runtime.core.enums import Risk
 
 @pytest.mark.parametrize("risk", Risk)
 def test_only_reviewers_decide(risk: Risk) -> None:
-    for groups in ([Group.REVIEWERS], [Group.REVIEWERS, Group.ADMINS]):
+    reviewers = frozenset[str]({Group.REVIEWERS})
+    for groups in (reviewers, reviewers | {Group.ADMINS}):
         assert policy.may_decide(requester="ada", person="bea", groups=groups, risk=risk) is None
-    for group in (*(set(Group) - {Group.REVIEWERS}), "another-group"):
-        answer = policy.may_decide(requester="ada", person="bea", groups=[group], risk=risk)
+    for group in (*(set(Group) - reviewers), "another-group"):
+        groups = frozenset({group})
+        answer = policy.may_decide(requester="ada", person="bea", groups=groups, risk=risk)
         assert answer == "not_eligible"
     assert policy.requires_approval(gated=True, risk=risk)
     assert not policy.requires_approval(gated=False, risk=risk)
@@ -25,8 +27,8 @@ def test_only_reviewers_decide(risk: Risk) -> None:
     [
         ({}, None),
         ({"requester": "bea"}, "requester"),
-        ({"requester": "bea", "groups": []}, "requester"),
-        ({"groups": list(Group), "risk": "harmless"}, "not_eligible"),  # no group decides it
+        ({"requester": "bea", "groups": frozenset()}, "requester"),
+        ({"groups": frozenset(Group), "risk": "harmless"}, "not_eligible"),  # no group decides it
         ({"origin": ("bea",), "bound": True}, "origin"),
         ({"bound": True, "cooling": True}, "given_by_origin"),
         ({"cooling": True}, "cooling_off"),
@@ -34,5 +36,6 @@ def test_only_reviewers_decide(risk: Risk) -> None:
     ],
 )
 def test_no_group_lets_the_origin_of_a_run_decide(more: dict[str, Any], answer: str | None) -> None:
-    known = {"requester": "ada", "person": "bea", "groups": ["reviewers"], "risk": Risk.LOW}
+    groups = frozenset({"reviewers"})
+    known = {"requester": "ada", "person": "bea", "groups": groups, "risk": Risk.LOW}
     assert policy.may_decide(**{**known, **more}) == answer

@@ -130,7 +130,7 @@ class InlinedMessages:
         changed = frame.id == ROOT and memory != self._memory
         if not before or changed or not begins(before, frame.messages):
             before, filled = (), ()
-        filled += tuple(self._filled(message) for message in frame.messages[len(before) :])
+        filled += tuple(map(self._filled, frame.messages[len(before) :]))
         if not before and memory and frame.id == ROOT:
             filled = ({**filled[0], "memory": recalled(memory, self._recall(memory))}, *filled[1:])
         if frame.id == ROOT:

@@ -237,7 +237,7 @@ def _encoded(events: tuple[Event, ...]) -> list[str]:
         with suppress(UnicodeEncodeError):  # it is in the name of a field
             _require(events)
         raise NotJson("events", "contains half of a surrogate pair") from exc
-    if any(_is_suspect(text) for text in texts):
+    if any(map(_is_suspect, texts)):
         _require(events)
     return texts
 

@@ -9,6 +9,7 @@ because their message may have led to it. They are kept apart, because it has no
 """
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 from runtime.core.continuation import Continuation
@@ -17,7 +18,7 @@ from runtime.core.fast_replace import replace
 
 def merged(*groups: Iterable[str]) -> tuple[str, ...]:
     """Return each person of these groups once, in order."""
-    return tuple(dict.fromkeys(person for group in groups for person in group if person))
+    return tuple(dict.fromkeys(filter(None, chain.from_iterable(groups))))
 
 
 def joined(now: Continuation, *people: str) -> Continuation:

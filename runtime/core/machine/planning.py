@@ -71,7 +71,7 @@ def _plan_frame(now: Continuation, frame: Frame) -> Sequence[Command]:
             summary = compaction.is_due(frame) or compaction.memory_is_due(now, frame)
             return (CallModel(frame=frame.id, summary=summary),)
         case FrameState.ACTING:
-            return tuple(_plan_calls(frame))
+            return _plan_calls(frame)
         case FrameState.ANSWERED | FrameState.FAILED:
             return (EndRun(),) if frame.id == ROOT else (CloseFrame(frame=frame.id),)
         case FrameState.RETRYING | FrameState.CLOSED:
@@ -80,29 +80,32 @@ def _plan_frame(now: Continuation, frame: Frame) -> Sequence[Command]:
             assert_never(never)
 
 
-def _plan_calls(frame: Frame) -> Iterator[Command]:
-    """Yield the commands for the calls of a turn. Those after a change of the agent's plan belong to the new plan."""
+def _plan_calls(frame: Frame) -> list[Command]:
+    """Return the commands for the calls of a turn. Those after a change of the agent's plan belong to the new plan."""
+    commands: list[Command] = []
     for call in _within_limit(frame):
         if (command := _plan_call(frame, call)) is not None:
-            yield command
+            commands.append(command)
         if plans.may_change(call):
             break
+    return commands
 
 
-def _within_limit(frame: Frame) -> Iterator[Call]:
-    """Yield the calls of a turn. At most `at_once` are open; the next one is checked when one is settled."""
+def _within_limit(frame: Frame) -> Sequence[Call]:
+    """Return the calls of a turn. At most `at_once` are open; the next one is checked when one is settled."""
     calls = frame.of_turn()
     if not frame.at_once:
-        yield from calls
-        return
+        return calls
     is_open = [call.state is not CallState.PROPOSED and call.state not in SETTLED for call in calls]
     places = frame.at_once - sum(is_open)
+    within: list[Call] = []
     for call in calls:
         if call.state is not CallState.PROPOSED:
-            yield call
+            within.append(call)
         elif places > 0:
             places -= 1
-            yield call
+            within.append(call)
+    return within
 
 
 def _plan_call(frame: Frame, call: Call) -> Command | None:

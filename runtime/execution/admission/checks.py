@@ -70,13 +70,12 @@ class CallChecks:
             found.append(checked)
             if _changes_plan(checked):
                 break
-        for result in found:
-            if isinstance(result, PreviewCall):
-                self._preview(result)
-        waits = any(isinstance(result, PreviewCall) for result in found)
-        waits = waits or any(one == frame for one, _ in self._previewing)
-        results = (result for result in found if isinstance(result, AdmissionResult))
-        return tuple(result for result in results if not (waits and _opens_gate(result)))
+        previews = [result for result in found if isinstance(result, PreviewCall)]
+        for preview in previews:
+            self._preview(preview)
+        waits = bool(previews) or frame in [waiting for waiting, _ in self._previewing]
+        results = [result for result in found if isinstance(result, AdmissionResult)]
+        return tuple([result for result in results if not (waits and _opens_gate(result))])
 
     def again(
         self, now: Continuation, frame: str, call: str
