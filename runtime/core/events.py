@@ -682,7 +682,7 @@ class QuestionFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerDropped:
-    """The model's answer to an inquiry is not kept. It was paid for, but had no text, or came after the decision.
+    """The model's answer to an inquiry is not kept. It was paid for, but cannot be used, or came after the decision.
 
     `usage`, `model` and `cost` are as in ModelReplied.
     """

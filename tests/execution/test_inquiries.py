@@ -8,11 +8,11 @@ import pytest
 
 from runtime.control.inquiries import ask as ask_agent
 from runtime.control.verification.verification import verify
-from runtime.core.enums import Verdict
+from runtime.core.enums import FailureCause, Verdict
 from runtime.core.machine.replay import initial
 from runtime.execution.effects.running import no_abort
 from runtime.models import Signal
-from runtime.ports.effects import Abort, ModelRequest, Outcome, ToolResult
+from runtime.ports.effects import Abort, ModelFailure, ModelRequest, Outcome, ToolResult
 from runtime.queries.journal import latest, read
 from tests.support.engine import MakeBench, Rig, lose, pause, resume, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
@@ -108,13 +108,22 @@ def test_an_answer_that_comes_after_the_decision_is_charged(
     assert verify(run).is_consistent
 
 
-def test_an_answer_without_text_is_charged(desk: tuple[Rig, Hold]) -> None:
+@pytest.mark.parametrize(
+    "reply",
+    [
+        replace(say(" "), usage=USED, cost=5),
+        ModelFailure(error="cut", cause=FailureCause.REPLY, usage=USED, cost=5),
+    ],
+    ids=["blank", "cut"],
+)
+def test_an_answer_that_cannot_be_used_is_charged(desk: tuple[Rig, Hold], reply: Outcome) -> None:
     worker, hold = desk
-    hold.reply = say(" ")
+    hold.reply = reply
     hold.go_on.set()
     run = asked(worker)
     assert worker.advance(run).status == "suspended"
     assert types(run)[-2:] == ["QuestionFailed", "AnswerDropped"]
+    assert latest(initial(run), read(run)).spent.micros == 5
 
 
 def test_a_paused_run_answers_when_it_is_resumed(desk: tuple[Rig, Hold]) -> None:

@@ -211,7 +211,9 @@ def _answered(
 
 def dropped(request: ModelRequest, outcome: Outcome) -> AnswerDropped | None:
     """Return the event that charges an answer which its inquiry does not get; None if nothing was paid for."""
-    if request.inquiry is None or not isinstance(outcome, ModelAnswer):
+    if request.inquiry is None or not isinstance(outcome, ModelAnswer | ModelFailure):
+        return None
+    if isinstance(outcome, ModelFailure) and not outcome.usage:
         return None
     return AnswerDropped(
         frame=request.frame,
