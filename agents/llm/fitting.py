@@ -28,10 +28,8 @@ _OTHER = re.compile(r"[^a-zA-Z0-9_-]")
 
 def fit(conversation: Iterable[ModelMessage]) -> list[ModelMessage]:
     """Return the conversation with names, ids, texts and results that every provider takes."""
-    used: set[str] = set()  # ids of all calls so far
-    ids: defaultdict[str, deque[str]] = defaultdict(
-        deque
-    )  # of the last reply: the id of each, by the provider's
+    used: dict[str, int] = {}  # ids of all calls so far, and how many began as each
+    ids: defaultdict[str, deque[str]] = defaultdict(deque)  # of the last reply, by the provider's
     fitted: list[ModelMessage] = []
     message: Any
     for message in conversation:
@@ -47,7 +45,7 @@ def _is_blank(part: Any) -> bool:
     return isinstance(part, TextPart) and not part.content.strip()
 
 
-def _fit(part: Any, used: set[str], ids: defaultdict[str, deque[str]]) -> Any:
+def _fit(part: Any, used: dict[str, int], ids: defaultdict[str, deque[str]]) -> Any:
     match part:
         case ToolCallPart():
             call_id = _new_id(part.tool_call_id, used)
@@ -65,12 +63,11 @@ def _fit(part: Any, used: set[str], ids: defaultdict[str, deque[str]]) -> Any:
     return replace(part, **fields) if changed else part
 
 
-def _new_id(call_id: str, used: set[str]) -> str:
+def _new_id(call_id: str, used: dict[str, int]) -> str:
     """Return an id like that of the provider which no other call has."""
-    stem = _OTHER.sub("_", call_id)[:_MAX_ID] or "call"
-    fitting, number = stem, 1
+    stem = fitting = _OTHER.sub("_", call_id)[:_MAX_ID] or "call"
     while fitting in used:
-        number += 1
-        fitting = f"{stem[: _MAX_ID - 6]}-{number}"
-    used.add(fitting)
+        used[stem] += 1
+        fitting = f"{stem[: _MAX_ID - 6]}-{used[stem]}"
+    used[fitting] = 1
     return fitting
