@@ -88,7 +88,7 @@ def failure_of(exc: Exception, *, model: str) -> ModelFailure:
             # An unknown error comes from the provider's answer, and the next answer may be better.
             kind = type(exc).__name__
             error = f"the answer of {model} could not be read ({kind}): the provider is at fault"
-            return make_failure(error, FailureCause.PROVIDER)
+            return make_failure(error, FailureCause.REPLY)
 
 
 def provider_text(exc: Exception) -> str:

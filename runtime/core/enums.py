@@ -30,8 +30,8 @@ class FailureCause(StrEnum):
     """Why an attempt had no result; a retry policy may choose among the causes."""
 
     LIMIT = "limit"  # the other side wants fewer requests (429, 529)
-    PROVIDER = "provider"  # the other side failed, or its answer cannot be read
-    REPLY = "reply"  # the model's reply is cut by its limit, filtered, refused, empty or too large
+    PROVIDER = "provider"  # the other side failed
+    REPLY = "reply"  # the model's reply is cut by its limit, filtered, refused, empty, too large or not readable
     NETWORK = "network"  # no connection, or the connection was lost
     TIME = "time"  # no answer before the deadline
     TOOL = "tool"  # the tool raised another exception

@@ -140,6 +140,21 @@ def test_a_reply_that_says_nothing_is_a_failed_attempt(wire: Wire, answer: list[
     assert (fault.retryable, fault.cause) == (True, REPLY)
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [b"data: 5\n\n", DONE],
+        [chunk({"content": "So"}), b'data: {"choices": [{"delta": 5}]}\n\n', DONE],
+        {"choices": [{"index": 0, "message": {"content": ["x"]}, "finish_reason": "stop"}]},
+    ],
+)
+def test_a_reply_that_cannot_be_read_is_a_failed_attempt(wire: Wire, answer: Any) -> None:
+    wire.answers.append(answer)
+    fault = frame_of("fake:m").fault()
+    assert "could not be read" in fault.error
+    assert (fault.retryable, fault.cause) == (True, REPLY)
+
+
 def _raw(delta: str, finish: str = "null") -> bytes:
     choice = f'{{"index":0,"delta":{delta},"finish_reason":{finish}}}'
     return f'data: {{"id":"x","created":1,"model":"m","choices":[{choice}]}}\n\n'.encode()
