@@ -2,9 +2,9 @@
 
 After an answer 429 or 529, or a named time, the model gets no request until that time. Then requests are sent one by
 one. Each takes a queue number, and the highest released number grows by one in each interval (`gap`), which begins
-with the named time, up to a minute. Each rejection doubles the interval. Each success shortens it, and each minute
-without a rejection halves it, until there is none. Times are the database's. A waiting request holds neither a thread
-nor a connection.
+with the named time, up to a minute. Each rejection doubles the interval, up to twice the time that it names. Each
+success shortens it, and each minute without a rejection halves it, until there is none. Times are the database's. A
+waiting request holds neither a thread nor a connection.
 """
 
 import logging
@@ -54,7 +54,7 @@ _ON_REJECTED = f"""
     ON CONFLICT (provider) DO UPDATE SET
         gap = CASE WHEN {_INTERVAL} < %(none)s THEN %(interval)s
             WHEN b.hit_at >= %(began)s THEN {_INTERVAL}
-            ELSE least(2 * {_INTERVAL}, 2 * %(interval)s) END,
+            ELSE greatest({_INTERVAL}, least(2 * {_INTERVAL}, 2 * %(interval)s)) END,
         served = CASE WHEN {_INTERVAL} < %(none)s THEN b.issued + 1 ELSE {_RELEASED} END,
         since = greatest(b.since, clock_timestamp() + %(pause)s * interval '1 second'),
         hit_at = CASE WHEN b.hit_at >= %(began)s THEN b.hit_at ELSE clock_timestamp() END

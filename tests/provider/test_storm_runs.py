@@ -233,6 +233,14 @@ def test_refusals_that_were_under_way_together_are_one(braked: RateLimits) -> No
     assert _gap() == 20.0
 
 
+def test_a_refusal_with_a_shorter_time_shortens_no_interval(braked: RateLimits) -> None:
+    _pass_ten_seconds()
+    permit = _go(braked)
+    RateLimit.objects.update(since=F("since") + timedelta(hours=1))  # no time eases it meanwhile
+    braked.on_rejected(MODEL, permit, 1.0)
+    assert _gap() == 10.0
+
+
 def test_each_minute_without_a_refusal_halves_the_interval(braked: RateLimits) -> None:
     _pass(timedelta(seconds=10 + 60))
     braked.on_success(MODEL, _go(braked))
