@@ -10,6 +10,7 @@ from django.db.models.functions import Coalesce
 
 from runtime.core.continuation import RunStatus
 from runtime.models import LostLease, Run
+from runtime.store.suspects import ALONE
 
 _OTHERS = Coalesce(
     Subquery(
@@ -41,7 +42,7 @@ def crashes(run: UUID) -> tuple[CrashView, ...]:
         id=run,
         status=RunStatus.QUARANTINED,
         isolated=True,
-        losses__gte=settings.ABEYANCE_POISON_LOSSES,
+        losses__gte=ALONE + settings.ABEYANCE_POISON_LOSSES,
     )
     if not poisoned.exists():
         return ()

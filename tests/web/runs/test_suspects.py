@@ -50,3 +50,5 @@ def test_a_quarantined_run_is_not_counted_as_suspected(office: Office, admin: Cl
     page = shows(admin, run, "with 2 other runs", "alone in its process", hides=["being tried"])
     assert page.index("with 2 other runs") < page.index("alone in its process")
     shows(admin, "/overview/", hides=["to be tried"])
+    Run.objects.filter(id=run).update(losses=4, reason="its journal does not verify")
+    shows(admin, run, hides=["with 2 other runs"])
