@@ -37,18 +37,12 @@ class _Begun:
         """Say whether a frame with these messages and calls was once translated into this conversation."""
         if begins(self.messages, messages):
             return True
-        told, made = len(self.messages), len(self.calls)
-        return self.messages == messages[:told] and _call_fields(self.calls) == _call_fields(
-            calls[:made]
-        )
+        if self.messages != messages[: len(self.messages)]:
+            return False
+        return [*map(_FIELDS, self.calls)] == [*map(_FIELDS, calls[: len(self.calls)])]
 
 
-def _call_fields(calls: tuple[Call, ...]) -> list[Any]:
-    """Return the fields of calls that a stored reply leaves out."""
-    return [_CALL_FIELDS(call) for call in calls]
-
-
-_CALL_FIELDS = attrgetter("id", "tool", "args")
+_FIELDS = attrgetter("id", "tool", "args")  # of a call, which a stored reply leaves out
 _lock = threading.Lock()
 _known: "OrderedDict[tuple[UUID, str], _Begun]" = OrderedDict()
 

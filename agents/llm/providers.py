@@ -48,7 +48,8 @@ def models_of(agent: AgentSpec) -> tuple[str, ...]:
     """
     if is_scripted(agent):
         return (agent.model_name,)
-    return agent.models or _of_installation()
+    names = settings.ABEYANCE_MODEL
+    return agent.models or (() if names == SCRIPTED else tuple(map(str.strip, names.split(","))))
 
 
 def model_of(name: str, refused: frozenset[str] | None = None) -> Model:
@@ -121,11 +122,6 @@ def import_clients(registry: Registry) -> None:
     providers = known()
     for name in {provider_of(model) for agent in agents for model in models_of(agent)}:
         import_for(providers[name].kind)
-
-
-def _of_installation() -> tuple[str, ...]:
-    names = settings.ABEYANCE_MODEL
-    return () if names == SCRIPTED else tuple(one.strip() for one in names.split(","))
 
 
 @cache

@@ -43,12 +43,9 @@ _REFUSED = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}
 
 def client_of(endpoint: Endpoint, model: str, refused: frozenset[str] = frozenset()) -> Model:
     """Create a client of this provider's model, which leaves out the `refused` settings."""
-    profile: dict[str, Any] = {}
-    for setting in refused:
-        profile |= WITHOUT[setting]
-    if endpoint.kind is Kind.ANTHROPIC:
-        return _anthropic(endpoint, model, profile)
-    return _openai(endpoint, model, profile)
+    profile = {name: value for setting in refused for name, value in WITHOUT[setting].items()}
+    make = _anthropic if endpoint.kind is Kind.ANTHROPIC else _openai
+    return make(endpoint, model, profile)
 
 
 def find_refused(exc: ModelAPIError, model: Model, refused: frozenset[str]) -> str | None:
