@@ -102,26 +102,26 @@ def provider_text(exc: Exception) -> str:
 
 def _answered(exc: ModelAPIError, model: str) -> ModelFailure:
     status = exc.status_code if isinstance(exc, ModelHTTPError) else None
-    shown = "" if status is None else f" (status {status})"
+    suffix = "" if status is None else f" (status {status})"
     if _refuses_key(exc):
-        error = f"the key for {model} was refused{shown}: it is wrong, or may not do this"
+        error = f"the key for {model} was refused{suffix}: it is wrong, or may not do this"
         return make_failure(error, FailureCause.SETUP)
     for kind, (problem, cause) in _PROBLEMS.items():
         if isinstance(exc, kind):
-            return make_failure(problem.format(model=model, status=shown), cause)
+            return make_failure(problem.format(model=model, status=suffix), cause)
     if status in LIMITS:
         error = (
-            f"{model} asks for fewer requests{shown}: too many come from here, or from everybody"
+            f"{model} asks for fewer requests{suffix}: too many come from here, or from everybody"
         )
         return make_failure(error, FailureCause.LIMIT, exc.retry_after)
     is_passing = status in PASSING or status is None or status >= HTTPStatus.INTERNAL_SERVER_ERROR
     if is_passing and not (status is None and isinstance(exc, ModelRequestRejectedError)):
-        error = f"{model} is in trouble{shown}: the provider is at fault"
+        error = f"{model} is in trouble{suffix}: the provider is at fault"
         return make_failure(error, FailureCause.PROVIDER, exc.retry_after)
     # By the provider's code rather than by its text, which may quote the request.
     code = exc.provider_error_code or exc.provider_error_type
     named = f", code {code}" if code and code.replace("_", "").isalnum() else ""
-    error = plain(f"{model} rejected the request{shown}{named}: the request is at fault")
+    error = plain(f"{model} rejected the request{suffix}{named}: the request is at fault")
     return make_failure(error, FailureCause.REQUEST)
 
 

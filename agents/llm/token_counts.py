@@ -9,12 +9,12 @@ from pydantic_ai.usage import RequestUsage
 from runtime.core.limits import MAX_INTEGER
 
 CHARACTERS = 4  # of a token, on average
-GIVEN = 50  # tokens that a provider adds to every conversation, on average
+OVERHEAD = 50  # tokens that a provider adds to every conversation, on average
 
 
 def estimate_request(conversation: Iterable[ModelMessage]) -> int:
     """Estimate the tokens of a request."""
-    return GIVEN + estimate_tokens(conversation)
+    return OVERHEAD + estimate_tokens(conversation)
 
 
 def estimate_tokens(messages: Iterable[ModelMessage]) -> int:
@@ -28,12 +28,12 @@ def complete_usage(reply: ModelResponse, request: int, *, is_partial: bool = Fal
 
     Of a partial reply the provider may have counted only the beginning.
     """
-    given, output = reply.usage.input_tokens, reply.usage.output_tokens
+    sent, output = reply.usage.input_tokens, reply.usage.output_tokens
     if is_partial or output <= 0:
         output = max(output, estimate_tokens([reply]))
     return replace(
         reply.usage,
-        input_tokens=min(given if given > 0 else request, MAX_INTEGER),
+        input_tokens=min(sent if sent > 0 else request, MAX_INTEGER),
         output_tokens=min(output, MAX_INTEGER),
         unmeasured_requests=0,
     )

@@ -42,13 +42,14 @@ def perform(job: UUID, *, handler: EffectHandler, effect_pool: EffectPool) -> No
     Does nothing if it was begun or does not exist, or if another worker has the agent: the sweeper sends it again.
     """
     with pool.pooled() as connection:
-        wanted = edit_previews.find(connection, job)
-        if wanted is None or is_for_another(connection, wanted.agent, handler):
+        edit_preview = edit_previews.find(connection, job)
+        if edit_preview is None or is_for_another(connection, edit_preview.agent, handler):
             return
         if not edit_previews.JOBS.begin(connection, job):
             return
     problem = problem_of(
-        lambda: _preview(wanted, handler, effect_pool), f"Run {wanted.run}: preview {job}"
+        lambda: _preview(edit_preview, handler, effect_pool),
+        f"Run {edit_preview.run}: preview {job}",
     )
     with pool.pooled() as connection:
         edit_previews.JOBS.end(connection, job, problem)
@@ -68,18 +69,18 @@ def request_of(
     return request, work
 
 
-def _preview(wanted: EditPreview, handler: EffectHandler, effect_pool: EffectPool) -> str:
+def _preview(edit_preview: EditPreview, handler: EffectHandler, effect_pool: EffectPool) -> str:
     """Preview the call, store the result, and return why there is none, or an empty text."""
     with pool.in_transaction() as connection:
-        [now] = deque(journal.history(connection, wanted.run).states(), maxlen=1)
+        [now] = deque(journal.history(connection, edit_preview.run).states(), maxlen=1)
         stopped = kill_switches.stopped_agents(connection)
-    gate = next((one for one in now.pending if one.gate == wanted.gate and one.call), None)
+    gate = next((one for one in now.pending if one.gate == edit_preview.gate and one.call), None)
     if gate is None:
         return CLOSED
     if stopped & {kill_switches.EVERY_AGENT, *now.path(gate.frame)}:
         return STOPPED
     try:
-        request, work = request_of(now, gate.frame, gate.call, wanted.arguments, handler)
+        request, work = request_of(now, gate.frame, gate.call, edit_preview.arguments, handler)
     except CallRejected as exc:
         preview = Preview(refused=plain(str(exc)))
     else:
@@ -88,7 +89,7 @@ def _preview(wanted: EditPreview, handler: EffectHandler, effect_pool: EffectPoo
             return BUSY
         preview = preview_of(outcome.outcome)
     with pool.pooled() as connection:
-        edit_previews.save(connection, wanted, preview)
+        edit_previews.save(connection, edit_preview, preview)
     return ""
 
 

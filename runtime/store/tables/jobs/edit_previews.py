@@ -101,13 +101,13 @@ def find(connection: Connection, preview: UUID) -> EditPreview | None:
         return cursor.fetchone()
 
 
-def save(connection: Connection, wanted: EditPreview, preview: Preview) -> None:
+def save(connection: Connection, edit_preview: EditPreview, preview: Preview) -> None:
     """Store what the worker found out, unless the run was erased, or the person wants another preview.
 
     The lock of the run's row orders this before or after an erasure, which deletes the preview.
     """
     result = json.dumps(asdict(preview))
-    seal = macs.seal(purposes.REQUESTS, *_parts(wanted, result))
+    seal = macs.seal(purposes.REQUESTS, *_parts(edit_preview, result))
     connection.execute(
         """
         WITH kept AS MATERIALIZED (
@@ -116,8 +116,8 @@ def save(connection: Connection, wanted: EditPreview, preview: Preview) -> None:
         WHERE id = %(id)s AND state = 'running' AND EXISTS (SELECT FROM kept)
         """,
         {
-            "run": wanted.run,
-            "id": wanted.id,
+            "run": edit_preview.run,
+            "id": edit_preview.id,
             "result": result,
             "mac": seal.mac,
             "key": seal.key_id,
@@ -130,6 +130,6 @@ def delete_for_run(connection: Connection, run: UUID) -> None:
     connection.execute("DELETE FROM runtime_editpreview WHERE run = %(run)s", {"run": run})
 
 
-def _parts(wanted: EditPreview, result: str) -> tuple[str, ...]:
-    args = canonical(wanted.arguments).decode()
-    return (_LABEL, str(wanted.id), str(wanted.gate), args, result)
+def _parts(edit_preview: EditPreview, result: str) -> tuple[str, ...]:
+    args = canonical(edit_preview.arguments).decode()
+    return (_LABEL, str(edit_preview.id), str(edit_preview.gate), args, result)
