@@ -34,7 +34,7 @@ from agents.llm.whole_replies import Unusable, mend, require_whole
 from agents.sdk.sentences import describe_exception
 from agents.sdk.spec import AgentSpec
 from runtime.core.enums import FailureCause
-from runtime.core.limits import plain
+from runtime.core.limits import MAX_SUMMARY, plain
 from runtime.core.machine.calls.retries import longest_wait
 from runtime.errors import KeyMissing
 from runtime.keyring import held
@@ -229,7 +229,10 @@ class _Call:
         as_text = _wants_text(self._request)
         # A summary of the memory is as long as it may be: its beginning is worth keeping.
         require_whole(reply, as_text=as_text, may_be_cut=self._request.memory_tokens > 0)
-        return from_provider(self._agent, reply, model=self.model, summary=as_text)
+        answer = from_provider(self._agent, reply, model=self.model, summary=as_text)
+        if self._request.summary and len(answer.text) > MAX_SUMMARY:
+            raise Unusable(f"wrote a summary of more than {MAX_SUMMARY} characters")
+        return answer
 
     async def _report(self, outcome: ModelAnswer | ModelFailure) -> None:
         """Tell the provider's answer to the rate limits and the outages, which other calls read."""

@@ -11,9 +11,10 @@ from pytest_django import Settings
 from agents.sdk import RetryPolicy, tool
 from agents.tool_calls import read_arguments
 from runtime.core.enums import FailureCause
+from runtime.core.limits import MAX_SUMMARY
 from runtime.execution.effects.perform import perform
 from runtime.ports.agents import CallRejected
-from runtime.ports.effects import ModelAnswer
+from runtime.ports.effects import ModelAnswer, ModelFailure
 from tests.support.engine import engine_of, events
 from tests.support.provider.wire import (
     DONE,
@@ -120,6 +121,14 @@ def test_the_beginning_of_a_summary_of_the_memory_is_kept(wire: Wire) -> None:
     answer = perform(frame.handler, replace(frame.request(), summary=True, memory_tokens=50))
     assert isinstance(answer, ModelAnswer)
     assert answer.text == "Order A-1 was"
+
+
+def test_a_summary_that_is_too_long_is_a_failed_attempt(wire: Wire) -> None:
+    wire.answers.append(openai("x" * (MAX_SUMMARY + 1)))
+    frame = frame_of("fake:m")
+    fault = perform(frame.handler, replace(frame.request(), summary=True))
+    assert isinstance(fault, ModelFailure)
+    assert (fault.retryable, fault.cause, fault.usage["output_tokens"]) == (True, REPLY, 16385)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ needs, because importing them takes a second.
 import json
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from http import HTTPStatus
 from importlib import import_module
@@ -90,9 +90,8 @@ def _provider(endpoint: Endpoint, client: "AsyncOpenAI") -> "Provider[AsyncOpenA
 
     if endpoint.is_compatible or endpoint.kind in (Kind.BEDROCK, Kind.GEMINI):
         return OpenAICompatibleProvider(endpoint.name, openai_client=client)
-    known: Any = infer_provider_class(endpoint.kind)
-    provider: Provider[AsyncOpenAI] = known(openai_client=client)
-    return provider
+    make: Callable[..., Provider[AsyncOpenAI]] = infer_provider_class(endpoint.kind)
+    return make(openai_client=client)
 
 
 def _habits(endpoint: Endpoint) -> dict[str, Any]:
