@@ -80,6 +80,16 @@ def test_hr_flows_do_and_journal_the_same_on_engine_and_in_memory(
     assert _plain(in_memory) == _plain(events(run.id))
 
 
+@pytest.mark.parametrize("name", SAID)
+def test_the_answer_names_the_level_that_a_person_gave(
+    directory: Directory, sink: Sink, hr: Registry, name: str
+) -> None:
+    flow = drive(hr.get(name), NEWCOMER).edit({"security_level": 2}, "set_privileges")
+    while flow.status == "suspended":
+        flow = flow.approve()
+    assert flow.output == SAID[name][Verdict.APPROVE].replace("level 3", "level 2")
+
+
 def test_an_approval_waits_in_its_frame(engine: Engine, directory: Directory, sink: Sink) -> None:
     run = engine.begin("hr_onboarding", NEWCOMER)
     stored = entries.continuation(run.id) or {}

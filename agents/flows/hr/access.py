@@ -7,6 +7,7 @@ from agents.flows.hr.new_hire import (
     Newcomer,
     ask_for_account,
     no_account,
+    security_level,
     why,
 )
 from agents.sdk import agent
@@ -77,7 +78,7 @@ def _both(turn: Turn, account_id: str) -> Reply:
 
 def _sentences(turn: Turn) -> list[str]:
     wanted = {
-        "set_privileges": f"Security level {turn.input['security_level']}",
+        "set_privileges": f"Security level {security_level(turn)}",
         "grant_application_access": f"Access to {APPLICATION}",
     }
     return [_sentence(turn, tool, right) for tool, right in wanted.items()]

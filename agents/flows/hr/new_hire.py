@@ -1,5 +1,7 @@
 """The input of the HR agents, and the texts that they share."""
 
+from typing import Any
+
 from pydantic import BaseModel
 
 from agents.sdk.scripts import (
@@ -39,6 +41,13 @@ def ask_for_account(turn: Turn) -> Reply:
 
 def no_account(turn: Turn, account: Result | None) -> str:
     return f"{NO_ACCOUNT} for {turn.input['username']}: {why(account)}"
+
+
+def security_level(turn: Turn) -> Any:
+    """Return the level that set_privileges was called with, which may be a person's change of it."""
+    result = turn.result("set_privileges")
+    args = turn.input if result is None or result.edited is None else result.edited
+    return args["security_level"]
 
 
 def why(result: Result | None) -> str:

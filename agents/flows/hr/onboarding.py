@@ -13,6 +13,7 @@ from agents.flows.hr.new_hire import (
     Newcomer,
     ask_for_account,
     no_account,
+    security_level,
     why,
 )
 from agents.sdk import agent, prompt
@@ -145,12 +146,12 @@ def _has_account(turn: Turn) -> bool:
 
 
 def _account_sentence(turn: Turn) -> str:
-    username, level = turn.input["username"], turn.input["security_level"]
+    username = turn.input["username"]
     account, privileges = turn.result("create_account"), turn.result("set_privileges")
     if account is None or not account.ok:
         return no_account(turn, account)
     if privileges is not None and privileges.ok:
-        return f"The account {username} was made with security level {level}."
+        return f"The account {username} was made with security level {security_level(turn)}."
     verb = "were denied" if privileges is not None and privileges.denied else "could not be set"
     return f"The account {username} was made, but its privileges {verb}: {why(privileges)}"
 
