@@ -164,7 +164,7 @@ def _edit(row: Request, verdict: Verdict, answer: _Answer, actor: Actor) -> Edit
         return None
     if answer.preview is not None:
         if has_arguments:
-            raise InvalidInput("arguments", "are those of the preview")
+            raise InvalidInput("arguments", "are those of the preview: leave them out")
         return edits.check_previewed(row, answer.preview, actor.person)
     if answer.arguments is results.ABSENT:
         raise InvalidInput("arguments", "are required to edit")

@@ -156,7 +156,7 @@ def test_an_edit_without_its_preview_is_refused(desk: Desk) -> None:
     first, second = desk.preview(request), desk.preview(request, 2)
     with pytest.raises(InvalidInput, match="preview the edit again"):
         desk.edit(request, first)  # the second one has taken its place
-    with pytest.raises(InvalidInput, match="are those of the preview"):
+    with pytest.raises(InvalidInput, match="are those of the preview: leave them out"):
         seeds.decide(request, BEA, "edit", preview=second, arguments=args)
     for verdict in ("approve", "deny"):
         with pytest.raises(InvalidInput, match="only for an approval with changes"):
