@@ -78,17 +78,19 @@ function refuse(number) {
   one(".decide .no .deny").focus();
 }
 
-// Ctrl+Enter sends the form of a text field.
+// Ctrl+Enter sends the form of a text field: an approval if the server asked for its reason.
 document.addEventListener("keydown", (event) => {
   const { ctrlKey, metaKey, key, target } = event;
   if (key !== "Enter" || !(ctrlKey || metaKey) || event.repeat || !target.matches("[data-live=approval] textarea")) return;
   event.preventDefault();
-  one(".deny, button:not([name], .vh)", target.form)?.click();
+  const refused = target.id === "reason" && target.autofocus && one(".decide .approve");
+  (refused || one(".deny, button:not([name], .vh)", target.form))?.click();
 });
 
-/** Open the reason if it holds text, after drafts are restored. */
+/** Open the reason if it holds text, after drafts are restored, or if the server asks for it. */
 function showReason() {
-  if (one("#reason")?.value && !one("#confirm")) writeReason();
+  const field = one("#reason");
+  if ((field?.value || field?.autofocus) && !one("#confirm")) writeReason();
 }
 
 document.addEventListener("DOMContentLoaded", () => {

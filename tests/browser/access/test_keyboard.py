@@ -7,6 +7,7 @@ from playwright.sync_api import Browser, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from approvals.models import Request
+from tests.approvals.policies.office import put_in_force
 from tests.browser.conftest import Desk, window
 from tests.support.office import Office, reseal
 from tests.support.seeds import PASSWORD
@@ -138,6 +139,25 @@ def test_a_denial_says_what_the_agent_receives_and_asks_for_a_reason(bea: Page) 
     bea.keyboard.press("Control+Enter")
     _shows(bea, SECOND)
     assert Request.objects.get(status="denied").reason == "She left."
+
+
+def test_a_reason_that_an_approval_needs_is_typed_and_sent_by_keys(
+    desk: Desk, office: Office
+) -> None:
+    put_in_force("rules: [{name: Say why, reason: required}]")
+    request = Request.objects.get(run=office.start())
+    desk.log_in("bea")
+    desk.open(f"/a/{request.id}/")
+    _seen(desk.page)
+    desk.page.keyboard.press("a")
+    reason = desk.page.get_by_role("textbox", name="Reason")
+    expect(reason).to_be_focused()
+    desk.page.keyboard.type("bad day: ask")
+    expect(reason).to_have_value("bad day: ask")
+    desk.page.keyboard.press("Control+Enter")
+    expect(desk.page.locator(".toast")).to_contain_text("Approved")
+    request.refresh_from_db()
+    assert (request.status, request.reason) == ("approved", "bad day: ask")
 
 
 def test_key_e_opens_the_form_of_an_edit(bea: Page) -> None:
