@@ -6,7 +6,7 @@ next page continues from there.
 """
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -353,10 +353,24 @@ def _decision(row: Request, stored_votes: str | None) -> Decision:
 
 
 def _edits(row: Request) -> tuple[ArgumentChange, ...]:
-    """Return what an approval with changes changed. Secret values are masked."""
+    """Return what an approval with changes changed. Secret and held values are masked."""
     if row.edited is None or verification.is_erased(row):
         return ()
-    proposed, edited = (
-        sealing.redacted_args(row.tool, json.loads(text)) for text in (row.args, row.edited)
-    )
-    return tuple(argument_changes.changes(proposed, edited))
+    texts = [json.loads(text) for text in (row.args, row.edited)]
+    masked = (sealing.redacted_args(row.tool, args) for args in texts)
+    return (*argument_changes.changes(*masked), *_changes_of_sealed(row.tool, *texts))
+
+
+def _changes_of_sealed(tool: str, proposed: Any, edited: Any) -> Iterator[ArgumentChange]:
+    """Say which arguments changed that are masked in both. A held one may: each edit seals it anew."""
+    before, after = (sealing.opened_args(tool, args) for args in (proposed, edited))
+    masked = sealing.secret_args(tool, proposed) & sealing.secret_args(tool, edited)
+    for name in sorted(masked & before.keys()):
+        if before[name] != after[name]:
+            yield ArgumentChange(
+                path=name,
+                before=sealing.REDACTED,
+                after=sealing.REDACTED,
+                was_given=True,
+                is_given=True,
+            )

@@ -95,6 +95,6 @@ def test_requests_of_a_release_before_get_the_readers_of_their_rule() -> None:
     wrong = seeds.pending()
     Request.objects.update(readers=None)
     Request.objects.filter(pk=wrong.pk).update(rule="{")
-    import_module("approvals.migrations.0044_request_readers").name_readers(apps, None)
+    import_module("approvals.migrations.0046_fill_readers").name_readers(apps, None)
     stored = dict(Request.objects.values_list("id", "readers"))
     assert stored == {request.id: ["person:bea", "person:dan"], other.id: None, wrong.id: None}
