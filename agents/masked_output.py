@@ -57,6 +57,11 @@ class MaskedStream:
         self._stream.write(mask(text))
         return len(text)
 
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write the masked texts."""
+        for line in lines:
+            self.write(line)
+
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the stream."""
         return getattr(self._stream, name)

@@ -53,6 +53,7 @@ def tell(context: ToolContext) -> str:
     log.warning("Bearer %s and %r", token, {token: token})
     for stream in (sys.stdout, sys.stderr):
         print("printed", token, json.dumps(token), file=stream, flush=True)
+    sys.stdout.writelines([f"written {token}\n"])
     try:
         raise ValueError(f"https://crm.example/?token={quote(token)}")
     except ValueError:

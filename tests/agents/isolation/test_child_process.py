@@ -107,7 +107,7 @@ def test_what_a_tool_writes_has_no_credential(
     finally:
         children.close()
     out, err = capfd.readouterr()
-    assert out == f'printed {REDACTED} "{REDACTED}"\n'
+    assert out == f'printed {REDACTED} "{REDACTED}"\nwritten {REDACTED}\n'
     assert err.count("printed") == 1
     assert f"WARNING crm: Bearer {REDACTED} and" in err
     assert f"ValueError: https://crm.example/?token={REDACTED}" in err
