@@ -34,7 +34,7 @@ class AuditEntry(models.Model):
 class AuditHead(models.Model):
     """The end of a run's audit chain: the number of its rows, with a MAC over it and the MAC of the last row.
 
-    Each append replaces it, so rows that are deleted at the end are missed.
+    Each append replaces it, so `verify` notices that rows were deleted at the end.
     """
 
     run_id = models.UUIDField(primary_key=True)

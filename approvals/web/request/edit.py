@@ -203,7 +203,7 @@ def _review_page(
     context = {
         **_context(request, shown, None if opened else problem),
         **second_step.context(request, shown, problem),
-        **_consequences(found),
+        **_consequences(shown, found),
         "changes": _judged(request, shown, made),
         "confirm": _confirm(shown, made),
         "sent": json.dumps(made, ensure_ascii=False),
@@ -211,10 +211,10 @@ def _review_page(
     return answer(request, _TEMPLATE, context)
 
 
-def _consequences(found: EditPreview | None) -> dict[str, Any]:
+def _consequences(shown: requests.Approval, found: EditPreview | None) -> dict[str, Any]:
     """Return what the page says of the preview: its card, why there is none, or that a worker computes it."""
     if found is None:
-        return {"may_approve": True}
+        return {"may_approve": not is_previewed(shown.preview)}
     context: dict[str, Any] = {"found": found}
     if found.ended_at is None:
         return context

@@ -148,6 +148,8 @@ def test_a_refused_decision_shows_the_same_page_again(
     has(text_of(stale, 409), "changed while you were reading", "from 0 to 1", "mine")
     gone = send(bea, asked, "edit/approve", preview=str(UUID(int=1)))
     has(text_of(gone, 422), "preview the edit again")
+    without = text_of(send(bea, asked, "edit/approve", arguments=json.dumps(ARGS)), 422)
+    has(without, "preview these arguments first", "Start again", hides=["Approve with 1 change<"])
 
 
 def test_an_edit_in_the_api_names_its_preview(
