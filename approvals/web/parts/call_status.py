@@ -38,13 +38,13 @@ class Aftermath:
 
     css_class: str
     label: str
-    moment: datetime | None
-    counts_at: datetime | None
-    may_start: bool
-    error: str
-    has_result: bool
-    result: Any
-    in_doubt: UUID | None
+    moment: datetime | None = None
+    counts_at: datetime | None = None
+    may_start: bool = False
+    error: str = ""
+    has_result: bool = False
+    result: Any = None
+    in_doubt: UUID | None = None
     again: requests.Approval | None = None
 
 
@@ -110,13 +110,6 @@ def _asked_again(
     return Aftermath(
         css_class="warn",
         label=f"{'not run again' if was_tried else 'not run'}: {reason}",
-        moment=None,
-        counts_at=None,
-        may_start=False,
-        error="",
-        has_result=False,
-        result=None,
-        in_doubt=None,
         again=again,
     )
 
@@ -138,13 +131,6 @@ def _recorded(shown: requests.Approval) -> Aftermath | None:
             outcome, "ok"
         ),
         label=f"{label}; the details were removed",
-        moment=None,
-        counts_at=None,
-        may_start=False,
-        error="",
-        has_result=False,
-        result=None,
-        in_doubt=None,
     )
 
 
