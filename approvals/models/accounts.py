@@ -3,6 +3,7 @@
 from uuid import uuid4
 
 from django.conf import settings
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 
 
@@ -63,6 +64,13 @@ class Assignment(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["person", "what", "seq"], name="assignment_order"),
+        ]
+        indexes = [
+            GinIndex(
+                fields=["givers"],
+                name="assignment_givers",
+                condition=models.Q(what="password", confirmed_at__isnull=True),
+            ),
         ]
 
 

@@ -1,5 +1,6 @@
 """Rights name their giver: in which runs and from when they count, who can confirm them, and signed rows."""
 
+import json
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -417,3 +418,26 @@ def test_existing_assignments_are_adopted_once(cyril: Actor) -> None:
     assert not adoption.adopt()
     assert _groups(Actor(person="dora")) == frozenset()
     assert Adoption.objects.count() == 1
+
+
+def test_rights_cost_the_same_beside_any_number_of_people(bea: Actor) -> None:
+    """Postgres looks up the passwords that a person gave, and reads no others."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO auth_user (username, password, is_active, is_superuser, is_staff, first_name, last_name,"
+            " email, date_joined) SELECT 'p' || n, 'p' || n, true, false, false, '', '', '', now()"
+            " FROM generate_series(1, 5000) AS n"
+        )
+        cursor.execute(
+            "INSERT INTO approvals_assignment (person_id, username, what, seq, act, at, givers, given_at, needs_second)"
+            " SELECT id, username, 'password', 1, 'given', now(), '[\"admin\"]', now(), false FROM auth_user"
+            " WHERE username LIKE 'p%'"
+        )
+        cursor.execute("ANALYZE approvals_assignment")
+        cursor.execute(
+            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT {principals.CREDENTIALS_OF_PERSON}",
+            principals.parameters_of(bea),
+        )
+        (plan,) = cursor.fetchone()
+    [top] = json.loads(plan) if isinstance(plan, str) else plan
+    assert top["Plan"]["Shared Hit Blocks"] + top["Plan"]["Shared Read Blocks"] < 50
