@@ -2,14 +2,17 @@
 
 from typing import ClassVar
 
+from django.contrib.postgres.operations import AddIndexConcurrently
 from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
+    atomic = False  # the index is created concurrently
+
     dependencies: ClassVar = [("runtime", "0048_run_replays")]
 
     operations: ClassVar = [
-        migrations.AddIndex(
+        AddIndexConcurrently(
             model_name="run",
             index=models.Index(
                 fields=["due_at", "id"],

@@ -436,7 +436,7 @@ def test_rights_cost_the_same_beside_any_number_of_people(bea: Actor) -> None:
         cursor.execute("ANALYZE approvals_assignment")
         cursor.execute(
             f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT {principals.CREDENTIALS_OF_PERSON}",
-            principals.parameters_of(bea),
+            {"person": bea.person},
         )
         (plan,) = cursor.fetchone()
     [top] = json.loads(plan) if isinstance(plan, str) else plan

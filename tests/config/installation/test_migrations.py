@@ -23,6 +23,14 @@ KEPT_RULES = {
     ("approvals", "0012_risk"),
     ("runtime", "0026_fewer_indexes"),  # the same rule as before, by an index without the null keys
 }
+# Migrations that make an index of an existing table while nothing else can write to it
+BLOCKING = {
+    ("approvals", "0008_doubts"),
+    ("approvals", "0010_origin"),
+    ("runtime", "0008_retention"),
+    ("runtime", "0022_loss_worker"),
+    ("runtime", "0031_schedule_of_run"),
+}
 # Migrations in Python: each fills a column that the version before does not use
 FILLS = {("approvals", "0046_fill_readers")}
 
@@ -45,9 +53,22 @@ def test_migrations_keep_everything_that_old_code_uses() -> None:
     assert said == []
 
 
+def test_an_index_of_an_existing_table_blocks_no_process() -> None:
+    loader = MigrationLoader(None)
+    blocking = {
+        key
+        for key, migration in loader.graph.nodes.items()
+        if key[0] in APPS and key[1] > FIRST[key[0]] and key not in BLOCKING
+        for operation in migration.operations
+        if type(operation) is migrations.AddIndex
+        and (key[0], operation.model_name_lower) in loader.project_state(key, at_end=False).models
+    }
+    assert blocking == set()
+
+
 @pytest.mark.parametrize("key", FILLS, ids=str)
 def test_a_migration_that_fills_a_column_locks_no_table(key: tuple[str, str]) -> None:
-    """In one transaction with the new column, nobody could read the table before the last row has its value."""
+    """In one transaction with the new column, no process could read the table before its last row is filled."""
     migration = MigrationLoader(None).graph.nodes[key]
     assert [type(operation) for operation in migration.operations] == [migrations.RunPython]
     assert not migration.atomic
