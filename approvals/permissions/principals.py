@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TypeVar
 
@@ -118,6 +118,7 @@ def _given_sql(person: str, token: str, away: str) -> str:
         FROM auth_user u WHERE u.username = {person} AND u.is_active)"""
 
 
+_FIRST = datetime.min.replace(tzinfo=UTC)
 _ASSIGNMENT_NAMES = stored_rows.names_of(Assignment)
 _ABSENCE_NAMES = stored_rows.names_of(Absence)
 _TOKEN_NAMES = tuple(name for name in stored_rows.names_of(Token) if name != "last_used_at")
@@ -245,10 +246,16 @@ def _read(
     given = [_row(Assignment, _ASSIGNMENT_NAMES, values) for values in held["given"] or ()]
     token = held["token"] and _row(Token, _TOKEN_NAMES, held["token"])
     away = tuple((person, _acts(acts), held) for person, acts, held in held["away"] or ())
-    passwords = tuple(
-        (name, datetime.fromisoformat(at)) for name, at in held["passwords"] or () if at is not None
-    )
+    passwords = tuple((name, _given_at(at)) for name, at in held["passwords"] or ())
     return tuple(one for one in given if one is not None), token, away, passwords
+
+
+def _given_at(text: str) -> datetime:
+    """Read when a password was given; the first of all times for infinity, because it takes a right away."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return _FIRST
 
 
 def _acts(found: Sequence[Sequence[object]]) -> tuple[tuple[Absence, str], ...]:

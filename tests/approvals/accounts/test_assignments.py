@@ -278,6 +278,17 @@ def test_a_worker_carries_out_no_approval_of_who_gave_the_password(bea: Actor) -
             seeds.verify_approval(request)
 
 
+def test_a_password_given_at_no_time_is_one_that_was_given(bea: Actor) -> None:
+    _made("bea")
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")  # no trigger refuses it
+        cursor.execute("UPDATE approvals_assignment SET given_at = 'infinity'")
+        cursor.execute("SET LOCAL session_replication_role = DEFAULT")
+    principal = principals.principal_of(bea)
+    assert principal is not None
+    assert principal.can_be == {"paul"}
+
+
 def test_a_password_set_since_leaves_a_decision_alone(admin: Actor, bea: Actor) -> None:
     request = seeds.pending(requester="ada")
     seeds.decide(request, bea)
