@@ -102,7 +102,7 @@ def _at_once(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFail
 
 
 def _failed_at_once(agent: AgentSpec, request: ModelRequest, exc: Exception) -> ModelFailure:
-    """Return the failure of a script, or of the reply that a person gave. Either would fail again."""
+    """Return the failure of a script, or of the reply that a person gave. Only a timeout may pass."""
     model = "" if request.given else agent.model_name
     if isinstance(exc, KeyMissing):
         return replace(_waits_for_key(agent, request, exc), model=model)
@@ -110,7 +110,9 @@ def _failed_at_once(agent: AgentSpec, request: ModelRequest, exc: Exception) -> 
     if request.given:  # no model was called, so none is blamed
         error = plain(f"the reply that a person gave cannot be read: {error}")
     _log_failure(agent, request, error, None if agent.keeps_secrets or request.given else exc)
-    return replace(make_failure(error, FailureCause.REQUEST), model=model)
+    is_late = isinstance(exc, TimeoutError) and not request.given  # a script may try again
+    cause = FailureCause.TIME if is_late else FailureCause.REQUEST
+    return replace(make_failure(error, cause), model=model)
 
 
 def _log_failure(

@@ -36,7 +36,7 @@ from runtime.queries.transcript.transcript import read_transcript
 from runtime.store.tables.kill_switches import KillSwitch
 from runtime.web.api.late_outcomes import LateOut
 from runtime.web.api.pending import GateOut, RateLimitOut, WaitOut
-from runtime.web.requests import Authenticated, Body, Reason, with_example
+from runtime.web.requests import OPTIONAL_BODY, Authenticated, Body, Reason, with_example
 
 router = Router(tags=["runs"])
 
@@ -134,9 +134,6 @@ class ResumeIn(Body):
     """An optional reason."""
 
     reason: Reason = ""
-
-
-_NO_REASON = ResumeIn()
 
 
 class RetryIn(Body):
@@ -324,10 +321,11 @@ def pause_run(request: Authenticated, run: UUID, body: PauseIn) -> RunDetail:
 
 
 @router.post("/runs/{uuid:run}/resume", response=RunOut)
-def resume_run(request: Authenticated, run: UUID, body: ResumeIn = _NO_REASON) -> RunDetail:
+def resume_run(request: Authenticated, run: UUID, body: ResumeIn = OPTIONAL_BODY) -> RunDetail:
     """Resume a paused run. A body is not required."""
     wiring.access().require(request.auth, "runs:control")
-    return resume(run=run, reason=body.reason, actor=request.auth)
+    sent: ResumeIn | None = body
+    return resume(run=run, reason=sent.reason if sent else "", actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/retry", response=RunOut)
