@@ -10,7 +10,6 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
-from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 if __name__ == "__main__":
@@ -43,9 +42,17 @@ class Protocol(HttpToolsProtocol):
     _watch: asyncio.TimerHandle | None = None
     _current: RequestResponseCycle | None = None
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._current = cycle
-        super()._start_asgi_task(cycle, app)
+    def on_headers_complete(self) -> None:
+        """Remember the request if it is answered at once: no other one is under way."""
+        super().on_headers_complete()
+        if self._current is None or self._current.response_complete:
+            self._current = self.cycle
+
+    def on_response_complete(self) -> None:
+        """Remember the request that is answered next."""
+        if self.pipeline:
+            self._current = self.pipeline[-1][0]
+        super().on_response_complete()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Have every byte that the client does not read counted as unread."""

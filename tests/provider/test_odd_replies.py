@@ -154,7 +154,7 @@ def test_a_reply_that_says_nothing_is_a_failed_attempt(wire: Wire, answer: list[
     [
         [b"data: 5\n\n", DONE],
         [chunk({"content": "So"}), b'data: {"choices": [{"delta": 5}]}\n\n', DONE],
-        {"choices": [{"index": 0, "message": {"content": ["x"]}, "finish_reason": "stop"}]},
+        {"choices": [{"index": 0, "message": 5, "finish_reason": "stop"}]},
     ],
 )
 def test_a_reply_that_cannot_be_read_is_a_failed_attempt(wire: Wire, answer: Any) -> None:
@@ -255,6 +255,7 @@ def test_tokens_are_counted_once_and_estimated_if_nobody_told_them(
 ) -> None:
     wire.answers.append([*answer, chunk({}, "stop"), DONE])
     assert tuple(frame_of("fake:m").ask().usage.values()) == expected
+    assert wire.bodies[-1]["stream_options"] == {"include_usage": True}
 
 
 FIRST, SECOND = call_part("ping", {}, "call_a"), call_part("send", LETTER, "call_b")

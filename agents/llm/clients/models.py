@@ -68,8 +68,9 @@ def import_for(kind: Kind) -> None:
 
 def _openai(endpoint: Endpoint, model: str, profile: dict[str, Any]) -> Model:
     from openai import DefaultAsyncHttpxClient
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIChatModelSettings
 
-    from agents.llm.clients.openai_client import ChatModel, Client
+    from agents.llm.clients.openai_client import Client
 
     client = Client(
         api_key=endpoint.key or NO_KEY,
@@ -77,10 +78,10 @@ def _openai(endpoint: Endpoint, model: str, profile: dict[str, Any]) -> Model:
         http_client=DefaultAsyncHttpxClient(verify=_authorities()),
         **_CONNECTION,
     )
-    profile = _habits(endpoint) | profile
-    return ChatModel(
-        model, provider=_provider(endpoint, client), profile=cast("ModelProfile", profile)
-    )
+    merged = cast("ModelProfile", _habits(endpoint) | profile)
+    provider = _provider(endpoint, client)
+    settings = OpenAIChatModelSettings(openai_continuous_usage_stats=True)
+    return OpenAIChatModel(model, provider=provider, profile=merged, settings=settings)
 
 
 def _provider(endpoint: Endpoint, client: "AsyncOpenAI") -> "Provider[AsyncOpenAI]":
