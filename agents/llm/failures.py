@@ -120,8 +120,8 @@ def _answered(exc: ModelAPIError, model: str) -> ModelFailure:
         return make_failure(error, FailureCause.PROVIDER, exc.retry_after)
     # By the provider's code rather than by its text, which may quote the request.
     code = exc.provider_error_code or exc.provider_error_type
-    named = f", code {code}" if code and code.replace("_", "").isalnum() else ""
-    error = plain(f"{model} rejected the request{suffix}{named}: the request is at fault")
+    code_suffix = f", code {code}" if code and code.replace("_", "").isalnum() else ""
+    error = plain(f"{model} rejected the request{suffix}{code_suffix}: the request is at fault")
     return make_failure(error, FailureCause.REQUEST)
 
 

@@ -129,8 +129,8 @@ def _questions(agent: AgentSpec) -> frozenset[str]:
 def inquiry_text(message: Mapping[str, Any]) -> str:
     """Word a person's inquiry to the model."""
     call = f"{message['tool']} ({message['call']})"
-    asked = f"{message['by']}{texts.ASKS}{message['content']}"
-    return f"{texts.QUESTION}{texts.ANSWER_IT}{call}. {asked}"
+    question = f"{message['by']}{texts.ASKS}{message['content']}"
+    return f"{texts.QUESTION}{texts.ANSWER_IT}{call}. {question}"
 
 
 def sum_up(agent: AgentSpec, instructions: str = "", tokens: int = 0) -> ModelMessage:
@@ -162,12 +162,12 @@ def reminder(
     beginning of the conversation.
     """
     items = list(enumerate(todo, 1))
-    left = [f"{number}. {one.text}" for number, one in items if one.state != "done"]
-    if not left:
+    open_items = [f"{number}. {one.text}" for number, one in items if one.state != "done"]
+    if not open_items:
         return []
     doing = [f", and item {number} is at work" for number, one in items if one.state == "doing"]
-    counts = f"{len(todo) - len(left)} of {len(todo)} items are done{''.join(doing)}."
-    text = "\n".join([f"{texts.PLAN}{counts} Open:", *left])
+    counts = f"{len(todo) - len(open_items)} of {len(todo)} items are done{''.join(doing)}."
+    text = "\n".join([f"{texts.PLAN}{counts} Open:", *open_items])
     return [_request(instructions or agent.instructions, [UserPromptPart(content=text)])]
 
 

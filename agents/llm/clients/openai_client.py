@@ -70,11 +70,11 @@ class _Lines(AsyncByteStream):
     answer: Response
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        rest = b""
+        unfinished = b""
         async for piece in self.answer.aiter_bytes():
-            *lines, rest = (rest + piece).split(b"\n")
+            *lines, unfinished = (unfinished + piece).split(b"\n")
             yield b"".join(line + b"\n" for line in lines if _READ.match(line))
-        yield rest
+        yield unfinished
 
     async def aclose(self) -> None:
         await self.answer.aclose()
@@ -83,7 +83,7 @@ class _Lines(AsyncByteStream):
 class _Stream(AsyncStream[ChatCompletionChunk]):
     def __init__(self, response: Response, client: AsyncOpenAI) -> None:
         super().__init__(cast_to=ChatCompletionChunk, response=response, client=client)
-        self.calls: dict[int, tuple[int, str, str]] = {}  # by the server's index: place, id, name
+        self.calls: dict[int, tuple[int, str, str]] = {}  # by the server's index: number, id, name
         self.count = self.tokens = 0
 
     async def __aiter__(self) -> AsyncIterator[ChatCompletionChunk]:
@@ -100,12 +100,12 @@ class _Stream(AsyncStream[ChatCompletionChunk]):
     def separate(self, call: ChoiceDeltaToolCall) -> None:
         """Give each call an index of its own. Another name, or a name with another id, begins a call."""
         sent = (call.function.name if call.function else "") or ""
-        place, call_id, name = self.calls.get(call.index, (-1, "", ""))
+        number, call_id, name = self.calls.get(call.index, (-1, "", ""))
         is_same = not (sent and name) or (sent == name and (call.id or call_id) == call_id)
-        if place < 0 or not is_same:
-            place, call_id, name = self.count, "", ""
+        if number < 0 or not is_same:
+            number, call_id, name = self.count, "", ""
             self.count += 1
         elif call.function is not None and name:  # some servers repeat it in each chunk
             call.function.name = None
-        self.calls[call.index] = (place, call_id or call.id or "", name or sent)
-        call.index = place
+        self.calls[call.index] = (number, call_id or call.id or "", name or sent)
+        call.index = number
