@@ -6,7 +6,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help up agents new-agent manage test test-quick faults mutants bench screenshots reference check check-quick format lock clean
+.PHONY: help up agents new-agent manage test test-quick faults mutants bench screenshots reference figures check check-quick format lock clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile
@@ -44,7 +44,10 @@ screenshots: developer-environment ## start the application for the purpose and 
 reference: developer-environment ## write the lists of docs/reference from the code
 	@exec $(RUN) -m tests.docs.reference
 
-check: check-quick ## format, lint, types, imports, words, date of figures, lock is current
+figures: developer-environment ## print how large and how tangled the code is, with bounds and goals (FIGURES="--names approvals/web", FIGURES=--help)
+	@exec $(RUN) -m tests.code_figures $(FIGURES)
+
+check: check-quick ## format, lint, types, imports, words, date of figures, bounds of the code, lock is current
 	@sh requirements/lock.sh check "$(RUN)"
 
 check-quick: developer-environment ## the same without the lock, as .pre-commit-config.yaml asks before each commit
@@ -54,6 +57,7 @@ check-quick: developer-environment ## the same without the lock, as .pre-commit-
 	$(VENV)/bin/lint-imports --no-logo
 	$(RUN) -m tests.docs.words
 	$(RUN) -m tests.docs.figures
+	$(RUN) -m tests.code_figures --check
 
 format: developer-environment ## format the code and put its imports in order
 	$(RUN) -m ruff format .

@@ -38,6 +38,7 @@ QUICK = (
         "tests/stored",
         "tests/keyring",
         "tests/mutants",
+        "tests/code_figures",
         "tests/agents",
         "tests/queries",
     ),

@@ -28,10 +28,10 @@ _DATE = re.compile(
 
 def main() -> int:
     """Print the problem of the page, or why nothing was checked."""
-    if _git("rev-parse", "--is-shallow-repository") != "false":
+    if git("rev-parse", "--is-shallow-repository") != "false":
         say(f"{PAGE} is not checked: this folder has no whole history")
         return 0
-    changed = datetime.fromisoformat(_git("log", "-1", "--format=%cI", "--", *ENGINE))
+    changed = datetime.fromisoformat(git("log", "-1", "--format=%cI", "--", *ENGINE))
     problem = problem_of((ROOT / PAGE).read_text(encoding="utf-8"), changed)
     if problem:
         say(f"{PAGE}: {problem}")
@@ -53,7 +53,7 @@ def problem_of(page: str, changed: datetime) -> str:
     )
 
 
-def _git(*words: str) -> str:
+def git(*words: str) -> str:
     """Return the answer of git, empty without git or a repository."""
     try:
         done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -53,6 +53,6 @@ def test_a_folder_without_the_whole_history_is_not_checked(
 ) -> None:
     monkeypatch.setattr(figures, "ROOT", tmp_path)
     assert figures.main() == 0
-    monkeypatch.setattr(figures, "_git", lambda *_: "true")  # that it is shallow
+    monkeypatch.setattr(figures, "git", lambda *_: "true")  # that it is shallow
     assert figures.main() == 0
     assert capsys.readouterr().out.count("is not checked") == 2

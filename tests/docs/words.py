@@ -39,7 +39,7 @@ EXCEPT = ("CHANGELOG.md", "docs/explanation/adr/*", "*/migrations/*", "tests/doc
 def main() -> int:
     """Print each retired word with its place, and the vague words if there are more than allowed."""
     wrong, vague = 0, dict[str, int]()
-    for path, text in _texts():
+    for path, text in read_files(*FILES, *(f":!{pattern}" for pattern in EXCEPT)):
         for number, line in enumerate(text.splitlines(), 1):
             for found in RETIRED.findall(line):
                 say(f"{path}:{number}: {found!r} is retired: see {WORDS}")
@@ -56,18 +56,22 @@ def main() -> int:
     return int(wrong > 0 or total > ALLOWED)
 
 
-def _texts() -> Iterator[tuple[str, str]]:
-    excepted = (f":!{pattern}" for pattern in EXCEPT)
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *FILES, *excepted],
+def read_files(*patterns: str) -> Iterator[tuple[str, str]]:
+    """Return the path and the text of the repository's files that match these patterns of git."""
+    for path in list_files(*patterns):
+        yield path, (ROOT / path).read_text("utf-8")
+
+
+def list_files(*patterns: str) -> list[str]:
+    """Return the paths of the repository's files that match, also of files that are not added yet."""
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
-    for path in listed.stdout.splitlines():
-        if (ROOT / path).is_file():
-            yield path, (ROOT / path).read_text("utf-8")
+    return [path for path in listing.stdout.splitlines() if (ROOT / path).is_file()]
 
 
 def say(line: str) -> None:

@@ -2,12 +2,19 @@
 
 A flow is that of the bench's `engine` measure: a start, three tool calls, the second behind a gate. Each part is
 counted in the thread that asks for it, so the broker, HTTP and the threads of tools are no part of it.
+
+Another test follows a decision from the click to the start of its effect, and counts the modules that it enters.
 """
 
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from types import FrameType
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from types import CodeType, FrameType
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -19,12 +26,19 @@ from agents.registry import Registry
 from approvals.adapter import Approvals
 from approvals.decisions.decide import decide
 from approvals.models import Request
+from approvals.policy_versions import in_force
 from approvals.requests import confirmation
+from config.env.environment import ROOT
+from runtime.broker import dispatch
 from runtime.control.start import start
 from runtime.execution.claim import advance
 from tests.bench.sides import agents, workload
+from tests.code_figures import bounds
+from tests.code_figures.sources import PRODUCT
+from tests.docs.words import say
 from tests.support.engine import ADA, HandDriven
 from tests.support.office import BEA
+from tests.support.pages import log_in
 from tests.support.seeds import Cast
 
 T = TypeVar("T")
@@ -34,6 +48,7 @@ T = TypeVar("T")
 MOST = {"start": 430, "first advance": 2473, "decide": 476, "second advance": 3139}
 ROOM = 1.01  # a thread that is still at work at a switch leaves one or two calls more
 WARM, COUNTED = 12, 5
+ENTERED = "modules from click to effect"  # a figure of `make figures`
 
 
 class Flows(HandDriven):
@@ -59,11 +74,41 @@ class Flows(HandDriven):
             if event == "call":
                 self.calls[part] += 1
 
-        sys.setprofile(count)
-        try:
-            return act()
-        finally:
-            sys.setprofile(None)
+        return profiled(act, count)
+
+
+def profiled(act: Callable[[], T], profile: Callable[[FrameType, str, object], None]) -> T:
+    sys.setprofile(profile)
+    try:
+        return act()
+    finally:
+        sys.setprofile(None)
+
+
+def functions_of(act: Callable[[], object], *, until: CodeType) -> set[CodeType]:
+    """Return the functions of the product that are called up to that of `until`, also by new threads."""
+    codes = set[CodeType]()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and until not in codes:
+            codes.add(frame.f_code)
+
+    threading.setprofile(note)
+    try:
+        profiled(act, note)
+    finally:
+        threading.setprofile(None)
+    assert until in codes
+    return {code for code in codes if _is_ours(code)}
+
+
+def modules_of(functions: set[CodeType]) -> set[Path]:
+    return {Path(code.co_filename).relative_to(ROOT) for code in functions}
+
+
+def _is_ours(code: CodeType) -> bool:
+    path = Path(code.co_filename)
+    return path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in PRODUCT
 
 
 def begin(agent: str, given: Any) -> UUID:
@@ -106,3 +151,36 @@ def test_a_decision_calls_as_many_functions_after_many_steps(flows: Flows) -> No
     decision(5)  # warms
     short = decision(5)
     assert decision(300) <= short * ROOM
+
+
+def test_a_decision_enters_no_more_modules_than_it_did(
+    flows: Flows, cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def send_hint(run: UUID, queue: str) -> None:
+        """Stand for what follows the commit of the decision in the web process."""
+
+    monkeypatch.setattr(dispatch, "dispatch", send_hint)
+    browser = log_in(cast.bea)
+
+    def click(run: UUID) -> Callable[[], object]:
+        form = form_of(run)
+        fields = {name: form[name] or "" for name in ("digest", "confirm")}
+        return partial(browser.post, f"/a/{form['request']}/approve/", fields)
+
+    for newcomer in workload.newcomers(2):  # the second one counts
+        run = begin("onboard", newcomer)
+        advance(run, flows.context)
+        # Its threads start anew, so that they are followed too.
+        flows.context.effect_pool._threads.shutdown()
+        flows.context.effect_pool._threads = ThreadPoolExecutor(1)
+        in_force.forget()  # which a worker asks once a second
+        web = functions_of(click(run), until=send_hint.__code__)
+        worker = functions_of(
+            partial(advance, run, flows.context), until=workload.set_privileges.__code__
+        )
+    for process, functions in {"web": web, "worker": worker, "both": web | worker}.items():
+        modules = modules_of(functions)
+        say(f"\n{process}: {len(modules)} modules, {len(functions)} functions")
+        for room, paths in groupby(sorted(modules, key=str), key=lambda path: path.parent):
+            say(f"  {room}: {' '.join(path.stem for path in paths)}")
+    assert bounds.read()[ENTERED].allows(len(modules_of(web | worker)))
