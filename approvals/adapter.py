@@ -32,6 +32,8 @@ from runtime.errors import GateNotOpen, RunEnded
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
 from runtime.ports.approvals import (
+    HELD,
+    HOLD_LIFTED,
     Allowed,
     Approval,
     EndedCall,
@@ -219,6 +221,11 @@ class Approvals:
     def problem_of_prompt(self, name: str, number: int, digest: str) -> str | None:
         """Say why a version of a prompt is not the signed text with this digest; None if it is."""
         return in_production.problem_of(name, number, digest)
+
+    def is_held(self, run: UUID) -> bool:
+        """Tell by the audit whether a run is under a legal hold; also if the rows that lift it do not verify."""
+        act = audit.last_act(run, (HELD, HOLD_LIFTED))
+        return act == HELD or (act is not None and self.problem_of(run) is not None)
 
     def was_imported(self, run: UUID) -> bool:
         """Tell whether the run, or one that it is a fork of, came from another installation."""

@@ -200,6 +200,12 @@ def number(run: UUID, subject: str, *, act: str) -> int:
     return AuditEntry.objects.filter(run=run, subject=subject, act=act).count()
 
 
+def last_act(run: UUID, acts: Sequence[str]) -> str | None:
+    """Return which of these acts on the run was the last, None if there was none."""
+    rows = AuditEntry.objects.filter(run=run, act__in=acts).order_by("-seq")
+    return rows.values_list("act", flat=True).first()
+
+
 def undone(request: Request) -> int:
     """Count the undone decisions on a request, from audit rows, which cannot be changed or deleted."""
     with connection.cursor() as cursor:

@@ -144,6 +144,10 @@ class Approvals:
         """Return None: a test has no versions of prompts."""
         return None
 
+    def is_held(self, run: UUID) -> bool:
+        """Return False: a test has no legal holds."""
+        return False
+
     def was_imported(self, run: UUID) -> bool:
         """Return False: a test has no imported runs."""
         return False

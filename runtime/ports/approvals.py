@@ -29,6 +29,9 @@ class Allowed:
     proof: tuple[str, str, str]  # text, signature, key id
 
 
+HELD, HOLD_LIFTED = "held", "hold lifted"  # acts on a run in the audit
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewSnapshot:
     """The snapshot of one call behind a gate: exactly the call that will run, or that is in doubt.
@@ -283,6 +286,12 @@ class Approvals(Protocol):
 
     def problem_of_prompt(self, name: str, number: int, digest: str) -> str | None:
         """Say why a version of a prompt is not the signed text with this digest; None if it is. Raises KeyMissing."""
+
+    def is_held(self, run: UUID) -> bool:
+        """Tell by the audit whether a run is under a legal hold; also if the rows that lift it do not verify.
+
+        Raises KeyMissing.
+        """
 
     def was_imported(self, run: UUID) -> bool:
         """Tell whether the run, or one that it is a fork of, came from another installation."""

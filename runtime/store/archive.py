@@ -80,6 +80,7 @@ def write(connection: Connection, run: UUID, place: str) -> bool:
     row = runs.lock_to_archive(connection, run)
     if row is None:
         return False
+    runs.require_no_hold(run)
     text, contents = _text(connection, run, row)
     written = sealed_files.write(place, name=_name(run), text=text)
     pruning.write(connection, run, position=row["position"], head=row["head"])
@@ -100,15 +101,15 @@ def write(connection: Connection, run: UUID, place: str) -> bool:
 def read(connection: Connection, run: UUID) -> Archive | None:
     """Return an archived run, None if it is not archived. Raises Tampered, KeyMissing or ObjectStoreDown."""
     found = archived_runs.of(connection, run)
-    return None if found is None else _read(run, found)
+    return None if found is None else _check_end(connection, _read(run, found))
 
 
 def read_for_page(connection: Connection, run: UUID) -> Archive | None:
     """Do the same, from memory if a small file was read within CACHED_SECONDS."""
     found = archived_runs.of(connection, run)
     if found is None or found.size > CACHED_BYTES:
-        return None if found is None else _read(run, found)
-    return _kept(run, found, int(time.monotonic() // CACHED_SECONDS))
+        return None if found is None else _check_end(connection, _read(run, found))
+    return _check_end(connection, _kept(run, found, int(time.monotonic() // CACHED_SECONDS)))
 
 
 def parse(run: UUID | None, data: bytes) -> Archive:
@@ -121,12 +122,10 @@ def put_back(connection: Connection, archive: Archive) -> None:
 
     Raises NotArchived, or Tampered if the journal of the run did not end where the file does.
     """
-    run, last = archive.run, archive.entries[-1]
+    run = archive.run
     if archived_runs.of(connection, run) is None:
         raise NotArchived
-    mark = pruning.read(connection, run)
-    if (mark.position, mark.head) != (last.position, last.seal.mac):
-        raise Tampered("the file does not end where the journal of its run did")
+    _check_end(connection, archive)
     for entry in archive.entries:
         journal.restore(connection, entry)
     texts = [Blob(digest=digest, text=text) for digest, text in archive.contents.items()]
@@ -177,6 +176,14 @@ def _copy(connection: Connection, table: str, run: UUID) -> list[Any]:
         f"SELECT to_jsonb(t)::text FROM {table} t WHERE run_id = %s ORDER BY t::text", (run,)
     )
     return [json.loads(row) for (row,) in rows.fetchall()]
+
+
+def _check_end(connection: Connection, archive: Archive) -> Archive:
+    """Return the file if it ends where the journal did. A file of an earlier archiving does not. Raises Tampered."""
+    mark, last = pruning.read(connection, archive.run), archive.entries[-1]
+    if (mark.position, mark.head) != (last.position, last.seal.mac):
+        raise Tampered("the file does not end where the journal of its run did")
+    return archive
 
 
 def _read(run: UUID, found: ArchivedRun) -> Archive:

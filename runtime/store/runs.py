@@ -10,7 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from runtime.core.machine.origin import merged
-from runtime.errors import NoSuchRun, RunEnded
+from runtime.errors import NoSuchRun, RunEnded, Tampered
+from runtime.ports import wiring
 from runtime.store.leases import DUE_SHORTLY
 from runtime.store.pool import Connection
 from runtime.store.suspects import ALONE
@@ -326,6 +327,12 @@ def hold(connection: Connection, run: UUID, *, by: str, reason: str) -> None:
         """,
         (by, reason, run),
     )
+
+
+def require_no_hold(run: UUID) -> None:
+    """Raise Tampered if a run without a hold in its row has one by the audit, which is not as easily changed."""
+    if wiring.approvals().is_held(run):
+        raise Tampered("by the audit it is under a legal hold, by its row it is not")
 
 
 def lift_hold(connection: Connection, run: UUID) -> bool:

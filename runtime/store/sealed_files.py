@@ -18,9 +18,7 @@ from runtime.core.errors import Unreadable
 from runtime.errors import ObjectStoreDown, Tampered, TooLarge
 from runtime.keyring import archive_keys, macs, purposes, signatures
 from runtime.keyring.macs import Seal
-from runtime.ports import wiring
-from runtime.ports.objects import ObjectStore
-from runtime.store import failpoints
+from runtime.store import failpoints, object_access
 
 FORMAT = "abeyance.sealed"  # of a file with a MAC
 MAX_BYTES = 64 * 1024 * 1024  # uncompressed
@@ -46,7 +44,7 @@ def write(place: str, *, name: str, text: str) -> Written:
     if len(text) > MAX_BYTES:
         raise TooLarge
     data = _signed(name, text)
-    store = _store()
+    store = object_access.store()
     store.put(place, data)
     failpoints.hit("written", "archive", 0)
     if store.get(place) != data:
@@ -56,9 +54,7 @@ def write(place: str, *, name: str, text: str) -> Written:
 
 def read(place: str, *, name: str, digest: str) -> str:
     """Return the text of a file. Raises Tampered, KeyMissing or ObjectStoreDown."""
-    data = _store().get(place)
-    if data is None:
-        raise Tampered(f"the object {place} is missing")
+    data = object_access.fetch(place)
     if signed_gzip.digest_of(data) != digest:
         raise Tampered(f"the object {place} does not match its digest")
     return opened(data, name=name)
@@ -142,16 +138,9 @@ def _lines(data: bytes) -> tuple[dict[str, object], str]:
     try:
         plain = inflate.decompress(data, MAX_BYTES + _MAX_HEADER)
         first, _, text = plain.decode("ascii").partition("\n")
-        header = json.loads(first)
+        header = json.loads(first) if len(first) <= _MAX_HEADER else None
     except (zlib.error, ValueError, RecursionError) as exc:
         raise Tampered("it is no sealed file") from exc
     if not inflate.eof or not isinstance(header, dict) or header.get("format") != FORMAT:
         raise Tampered("it is no sealed file, or is too large")
     return header, text
-
-
-def _store() -> ObjectStore:
-    store = wiring.objects()
-    if store is None:
-        raise ObjectStoreDown("ABEYANCE_OBJECT_STORE is not set in this process")
-    return store

@@ -74,6 +74,7 @@ def shorten(connection: Connection, run: UUID, before: datetime) -> int:
     rows: list[journal.Row] = []
     if base is None:
         return 0
+    runs.require_no_hold(run)
     for sealed, entry in history.entries:
         if entry.at >= before or sealed.position >= base.position:
             break
@@ -137,7 +138,7 @@ def _shorten_one(connection: Connection, run: UUID, before: datetime) -> int:
     try:
         return shorten(connection, run, before)
     except (Tampered, KeyMissing) as exc:
-        log.critical("Run %s: keeps its history, its journal does not verify: %s", run, exc)
+        log.critical("Run %s: keeps its history, it does not verify: %s", run, exc)
     except NewerSchema as exc:
         log.warning("Run %s: keeps its history, left to a newer sweeper: %s", run, exc)
     except (ObjectStoreDown, TooLarge) as exc:

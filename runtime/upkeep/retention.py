@@ -80,13 +80,15 @@ def erase(run: UUID, *, waits: bool = True) -> bool:
 
     Returns False if the run has not ended, has no payloads or is under a legal hold, and without `waits`, if another
     transaction locks it.
-    Raises Tampered or KeyMissing, with nothing erased, if its journal does not verify.
+    Raises Tampered or KeyMissing, with nothing erased, if its journal does not verify, or its hold was lifted in
+    Postgres alone.
     """
     with transaction.atomic():
         connection = pool.djangos()
         end = runs.erase_payloads(connection, run, waits=waits)
         if end is None:
             return False
+        runs.require_no_hold(run)
         journal.verify(connection, run, position=end.position, head=end.head)
         at = pruning.write(connection, run, position=end.position, head=end.head)
         journal.delete_until(connection, run, until=end.position)
@@ -109,5 +111,5 @@ def _erase_one(run: UUID) -> bool:
     try:
         return erase(run, waits=False)  # another sweeper may have locked the run
     except (Tampered, KeyMissing) as exc:
-        log.critical("Run %s: keeps its payloads, its journal does not verify: %s", run, exc)
+        log.critical("Run %s: keeps its payloads, it does not verify: %s", run, exc)
         return False

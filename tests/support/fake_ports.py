@@ -350,6 +350,9 @@ class FakeApprovals:
     def problem_of_prompt(self, name: str, number: int, digest: str) -> str | None:
         return None
 
+    def is_held(self, run: UUID) -> bool:
+        return False
+
     def was_imported(self, run: UUID) -> bool:
         return False
 

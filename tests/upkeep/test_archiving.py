@@ -145,7 +145,9 @@ def test_a_store_that_is_down_or_lies_keeps_the_run_in_postgres(
     object_store.is_down = False
     ArchivedRun.objects.all().delete()
     given = object_store.get
-    monkeypatch.setattr(object_store, "get", lambda key: given(key) if "contents" in key else b"x")
+    monkeypatch.setattr(
+        object_store, "get", lambda key, **how: given(key, **how) if "contents" in key else b"x"
+    )
     with pool.own() as own:
         assert archiving.enforce(own, threading.Event()) == 0
     assert JournalEntry.objects.filter(run_id=run).exists()

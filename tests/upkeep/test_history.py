@@ -34,7 +34,7 @@ from runtime.upkeep import history
 from runtime.upkeep.retention_rules import parse
 from tests.support.calls import around
 from tests.support.engine import ADA, Death, Rig, die, types
-from tests.support.fake_ports import FakeTool
+from tests.support.fake_ports import FakeApprovals, FakeTool
 from tests.support.long_runs import (
     findings,
     long_office_run,
@@ -81,6 +81,9 @@ def test_only_entries_that_are_old_enough_and_below_the_base_are_removed(
     Run.objects.filter(id=run).update(status="suspended", legal_hold={"by": "ada"})
     assert shortened() == 0
     Run.objects.filter(id=run).update(legal_hold=None)
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeApprovals, "is_held", lambda *_, **__: True)  # by the audit
+        assert shortened() == 0
     base = CompactionBase.objects.get(run=run).position
     with pool.own() as own:
         fifth = [entry.at for _, entry in journal.history(own, run).entries][4]

@@ -8,6 +8,7 @@ from runtime.core.limits import MAX_REASON
 from runtime.errors import NotHeld
 from runtime.ports import wiring
 from runtime.ports.access import Actor
+from runtime.ports.approvals import HELD, HOLD_LIFTED
 from runtime.queries.runs import RunDetail
 from runtime.store import runs
 
@@ -24,7 +25,7 @@ def hold(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     with atomic() as connection:
         runs.locked_row(connection, run)
         runs.hold(connection, run, by=actor.person, reason=why)
-        _record(run, actor, "held", why)
+        _record(run, actor, HELD, why)
     return access.readable(run, actor)
 
 
@@ -36,7 +37,7 @@ def lift(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
         runs.locked_row(connection, run)
         if not runs.lift_hold(connection, run):
             raise NotHeld
-        _record(run, actor, "hold lifted", why)
+        _record(run, actor, HOLD_LIFTED, why)
     return access.readable(run, actor)
 
 

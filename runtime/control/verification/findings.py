@@ -19,7 +19,7 @@ from runtime.core.machine.origin import steered_by
 from runtime.errors import KeyMissing, LedgerBroken, ObjectStoreDown, Tampered
 from runtime.keyring import purposes, signatures
 from runtime.ports import wiring
-from runtime.store import archive, pool, removed_entries
+from runtime.store import archive, pool, removed_entries, runs
 from runtime.store.archive import Archive
 from runtime.store.pool import Connection
 from runtime.store.tables import (
@@ -59,11 +59,13 @@ def ledger_findings(run: UUID) -> Iterator[Finding]:
         yield Finding(subject="ledger", problem=f"the database does not know of {line}")
 
 
-def audit_findings(run: UUID) -> Iterator[Finding]:
-    """Find audit rows that do not verify."""
+def audit_findings(row: RunRow) -> Iterator[Finding]:
+    """Find audit rows that do not verify, and a legal hold that was lifted without one."""
     try:
-        problem = wiring.approvals().problem_of(run)
-    except KeyMissing as exc:
+        problem = wiring.approvals().problem_of(row.id)
+        if not row.has_hold:
+            runs.require_no_hold(row.id)
+    except (KeyMissing, Tampered) as exc:
         problem = str(exc)
     if problem is not None:
         yield Finding(subject="audit", problem=problem)
@@ -103,15 +105,12 @@ def compare(connection: Connection, row: RunRow) -> Iterator[Finding]:
 
 
 def _archive(connection: Connection, row: RunRow) -> Archive | None:
-    """Read the file of an archived run, which must end where the prune mark says. Raises Tampered, KeyMissing."""
+    """Read the file of an archived run. Raises Tampered, KeyMissing."""
     if not row.archived:
         return None
-    found, mark = archive.read(connection, row.id), pruning.read(connection, row.id)
+    found = archive.read(connection, row.id)
     if found is None:
         raise Tampered("it says that it is archived, but has no file")
-    last = found.entries[-1]
-    if (mark.position, mark.head) != (last.position, last.seal.mac):
-        raise Tampered("its prune mark does not end where its file does")
     if (row.input, row.output, row.reason) != ("null", None, None):
         raise Tampered("it says that it is archived, but its row has payloads")
     return found

@@ -51,6 +51,7 @@ class RunRow:
     erased: bool
     archived: bool
     leased: bool
+    has_hold: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +126,7 @@ def read_row(connection: Connection, run: UUID) -> RunRow:
         f"""
         SELECT id, agent, requester, input, output, reason, status, position, head, base, due_at,
             owner, mailbox, origin, unheard, ended_at IS NOT NULL, removed_at IS NOT NULL,
-            archived_at IS NOT NULL, {leases.LIVE}
+            archived_at IS NOT NULL, {leases.LIVE}, legal_hold IS NOT NULL
         FROM runtime_run WHERE id = %s
         """,
         (run,),

@@ -49,7 +49,7 @@ def verify(run: UUID) -> Verification:
         run=run,
         status=row.status,
         position=row.position,
-        findings=(*found, *findings.ledger_findings(run), *findings.audit_findings(run)),
+        findings=(*found, *findings.ledger_findings(run), *findings.audit_findings(row)),
         removed=mark.position,
         removed_at=mark.at,
     )

@@ -15,10 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runtime.core.documents.blobs import Blob, digest_of
-from runtime.errors import ObjectStoreDown, Tampered
-from runtime.ports import wiring
-from runtime.ports.objects import ObjectStore
-from runtime.store import failpoints
+from runtime.errors import Tampered
+from runtime.store import failpoints, object_access
 from runtime.store.pool import Connection
 
 log = logging.getLogger(__name__)
@@ -42,7 +40,7 @@ def reserve(connection: Connection, blobs: Sequence[Blob]) -> dict[str, str]:
     first, or the sweeper would take it for another one if the worker died before its first object. Raises
     ObjectStoreDown.
     """
-    _store().prepare()
+    object_access.store().prepare()
     found = {}
     for blob in sorted(blobs, key=lambda blob: blob.digest):
         row = connection.execute(
@@ -63,15 +61,13 @@ def reserve(connection: Connection, blobs: Sequence[Blob]) -> dict[str, str]:
 def put(key: str, blob: Blob) -> None:
     """Write the object of a reserved row. Raises ObjectStoreDown."""
     failpoints.hit("reserved", "object", 0)
-    _store().put(key, blob.text.encode())
+    object_access.store().put(key, blob.text.encode())
     failpoints.hit("put", "object", 0)
 
 
 def read(digest: str, key: str) -> str:
     """Return the text of a content from its object. Raises Tampered if it is missing or altered, or ObjectStoreDown."""
-    data = _store().get(key)
-    if data is None:
-        raise Tampered(f"the object {key} of the content {digest} is missing")
+    data = object_access.fetch(key)
     try:
         text = data.decode("ascii")
     except UnicodeDecodeError:
@@ -84,7 +80,8 @@ def read(digest: str, key: str) -> str:
 def delete_dropped(connection: Connection, stop: threading.Event) -> int:
     """Delete the objects of deleted rows, until `stop`. Returns how many. Raises ObjectStoreDown.
 
-    Another sweeper may delete the same ones: a deletion can be repeated.
+    Another sweeper may delete the same ones: a deletion can be repeated. A key that the store refuses was not made
+    here, and would stop all later deletions: its row is deleted.
     """
     deleted = 0
     while not stop.is_set():
@@ -92,7 +89,10 @@ def delete_dropped(connection: Connection, stop: threading.Event) -> int:
             "SELECT place FROM runtime_droppedobject ORDER BY at LIMIT %s", (DROPPED,)
         ).fetchall()
         for (key,) in rows:
-            _store().delete(key)
+            try:
+                object_access.store().delete(key)
+            except ValueError as exc:
+                log.critical("An object is not deleted, its row was changed: %s", exc)
             failpoints.hit("deleted", "object", 0)
             connection.execute("DELETE FROM runtime_droppedobject WHERE place = %s", (key,))
             deleted += 1
@@ -111,13 +111,6 @@ def totals(connection: Connection) -> Totals:
     ).fetchone()
     assert row is not None
     return Totals(objects=row[0], bytes=row[1], dropped=row[2])
-
-
-def _store() -> ObjectStore:
-    store = wiring.objects()
-    if store is None:
-        raise ObjectStoreDown("ABEYANCE_OBJECT_STORE is not set in this process")
-    return store
 
 
 def _new_key(digest: str) -> str:
