@@ -19,11 +19,13 @@ from runtime.execution.recorded.trials import MAX_SECONDS
 from runtime.ports.approvals import Approvals
 from runtime.ports.effects import EffectHandler
 from runtime.store import pool
+from runtime.store.tables import kill_switches
 from runtime.store.tables.jobs import replays
 from runtime.store.tables.jobs.replays import StoredReplay
 
 DRAINED = "The worker was stopped before the replay was done. Start another replay."
 TOO_LONG = f"The replay took more than {MAX_SECONDS:.0f} seconds. The entries below were compared."
+STOPPED = "An administrator stopped an agent of the run: its script is not asked."
 EMPTY = "The run has no step that can be compared."
 MAX_DIVERGENCES = 20  # that are stored
 NOTE_SECONDS = 1.0  # between two notes of the number of entries compared
@@ -80,6 +82,10 @@ def _replay(
                 replays.note(connection, wanted.id, compared=compared, entries=entries)
         return not drains() and now <= until
 
+    def stopped_agents() -> frozenset[str]:
+        with pool.pooled() as connection:
+            return kill_switches.stopped_agents(connection)
+
     found = replay(
         pool.pooled,
         wanted.run,
@@ -88,10 +94,13 @@ def _replay(
         is_scripted=handler.is_scripted,
         clock=timezone.now,
         may_continue=may_continue,
+        stopped_agents=stopped_agents,
     )
     with pool.pooled() as connection:
         replays.note(connection, wanted.id, compared=of if found.whole else seen, entries=of)
         replays.save(connection, wanted.id, found.document(MAX_DIVERGENCES))
     if found.whole:
         return "" if found.compared else EMPTY
+    if found.was_stopped:
+        return STOPPED
     return DRAINED if drains() else TOO_LONG

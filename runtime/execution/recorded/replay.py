@@ -17,6 +17,7 @@ from runtime.core.commands import CallModel
 from runtime.core.continuation import CallState, Continuation
 from runtime.core.documents.blobs import Blob, InlinedMessages, value_of
 from runtime.core.enums import EffectClass, GateKind
+from runtime.core.errors import NotJson
 from runtime.core.events import (
     AgentChanged,
     CallAdmitted,
@@ -33,6 +34,7 @@ from runtime.core.machine.replay import step
 from runtime.errors import InvalidInput, UnknownAgent
 from runtime.execution.admission.admit import Admission, Foreseen
 from runtime.execution.effects.requests import request_for
+from runtime.execution.effects.validation import validate_outcome
 from runtime.execution.recorded.said import Said, said
 from runtime.keyring import held, sealing
 from runtime.ports.approvals import Approvals
@@ -41,12 +43,17 @@ from runtime.queries.redaction import redact
 from runtime.store import archive
 from runtime.store.pool import Connection
 from runtime.store.tables import blobs, journal
+from runtime.store.tables.kill_switches import EVERY_AGENT
 
 MAX_WORDS = 4_000  # of a step, in characters
 MAX_KEPT = 50  # divergences; of the others only their number
 _BEFORE_TIMES = datetime.min.replace(tzinfo=UTC)  # of a frame that names none, and no prompt
 _SHOWN = ("begins", "until", "whole", "agents", "begun", "replies", "kept", "calls", "versions")
 _ASKED_ABOUT = (GateKind.APPROVAL, GateKind.QUESTION)
+
+
+class AgentStopped(Exception):
+    """An administrator stopped the agent, so its script is not asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +85,8 @@ class Replay:
     """The first divergences of a run, and the numbers of steps compared. `kept` replies are those of the record.
 
     `differing` is the number of all divergences.
-    `begins` is the first entry that the run still has, `until` the last one that was compared, of all if `whole`.
+    `begins` is the first entry that the run still has, `until` the last one that was compared, of all if `whole`. The
+    replay `was_stopped` at a script of a stopped agent.
     `begun` agents are those of the original of a fork, or of history that was removed: their instructions are not
     compared. `versions` are those of each agent, recorded last and today.
     """
@@ -93,6 +101,7 @@ class Replay:
     begins: int = 1
     until: int = 0
     whole: bool = True
+    was_stopped: bool = False
     versions: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
@@ -126,11 +135,13 @@ def replay(
     is_scripted: Callable[[str], bool],
     clock: Callable[[], datetime],
     may_continue: Callable[[int, int], bool] = lambda compared, entries: True,
+    stopped_agents: Callable[[], frozenset[str]] = frozenset,
 ) -> Replay:
     """Replay the journal of a run, also an archived one. `is_scripted` says whether a script answers for an agent.
 
     `connect` yields a connection for each read, so that none is held while a script is asked. `may_continue` gets the
-    number of entries compared, and that of all. If it returns False, the replay ends early.
+    number of entries compared, and that of all. If it returns False, the replay ends early, and so it does before a
+    script of one of the `stopped_agents`.
 
     Raises Tampered, KeyMissing, NewerSchema or ObjectStoreDown for a journal that cannot be read. A run without entries
     has no steps.
@@ -151,7 +162,8 @@ def replay(
         with connect() as connection:
             return blobs.remembered(connection, [one.digest for one in memory])
 
-    replayer = _Replayer(handler, admission, InlinedMessages(fetch, remembered), is_scripted)
+    inlined = InlinedMessages(fetch, remembered)
+    replayer = _Replayer(handler, admission, inlined, is_scripted, stopped_agents)
     now, found = history.start, replayer.found
     found.begins = history.mark.position + 1
     replayer.begin_with(now)
@@ -160,11 +172,15 @@ def replay(
             found.whole = False
             break
         replayer.position, before = sealed.position, now
-        for event in entry.events:
-            found.add(replayer.compare(event, before))
-            before = evolve(before, event)
-            if isinstance(event, Forked):
-                replayer.begin_with(before)
+        try:
+            for event in entry.events:
+                found.add(replayer.compare(event, before))
+                before = evolve(before, event)
+                if isinstance(event, Forked):
+                    replayer.begin_with(before)
+        except AgentStopped:
+            found.whole, found.was_stopped = False, True
+            break
         now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
         found.until = sealed.position
     return found
@@ -179,9 +195,11 @@ class _Replayer:
         admission: Admission,
         inlined: InlinedMessages,
         is_scripted: Callable[[str], bool],
+        stopped_agents: Callable[[], frozenset[str]],
     ) -> None:
         self._handler, self._admission = handler, admission
         self._inlined, self._is_scripted = inlined, is_scripted
+        self._stopped_agents = stopped_agents
         self.found = Replay()
         self.position = 0
 
@@ -236,8 +254,8 @@ class _Replayer:
         if event.given_by or not self._is_scripted(agent):
             self.found.kept += 1
             return
-        self.found.replies += 1
         today = self._ask(now, event.frame)
+        self.found.replies += 1
         if isinstance(today, str) or _opened(today) != _opened(event):
             yield Divergence(
                 position=self.position,
@@ -291,12 +309,18 @@ class _Replayer:
         return True
 
     def _ask(self, now: Continuation, frame: str) -> ModelAnswer | str:
-        """Return the reply of a script today, or why there is none."""
+        """Return the reply of a script today, or why there is none. Raises AgentStopped."""
+        if self._stopped_agents() & {EVERY_AGENT, *now.path(frame)}:
+            raise AgentStopped
         request = request_for(now, CallModel(frame=frame), self._inlined, {})
         assert isinstance(request, ModelRequest)
         outcomes: list[Outcome] = []
         self._handler.start_model_call(request, outcomes.append)
         (outcome,) = outcomes  # a script has replied on return
+        try:
+            outcome = validate_outcome(outcome)
+        except NotJson as exc:
+            return f"no reply that can be stored: {exc}"
         if isinstance(outcome, ModelAnswer):
             return outcome
         return f"no reply: {getattr(outcome, 'error', 'it waits')}"
