@@ -9,6 +9,7 @@ from django.utils import timezone
 from agents.errors import RegistryError
 from agents.registry import load
 from approvals.prompts.in_production import StoredPrompts
+from runtime.core.invisible import on_one_line
 from runtime.errors import RuntimeFault
 from runtime.management.run_ids import run_id
 from runtime.models import Run
@@ -51,8 +52,10 @@ class Command(BaseCommand):
         if found.begins > 1:
             self.stdout.write(f"History before entry {found.begins} was removed: not compared")
         for one in found.divergences:
-            self.stdout.write(f"Entry {one.position}, {' › '.join(one.path)}")
-            self.stdout.write(f"  recorded: {one.recorded}\n  today:    {one.today}")
+            # An agent's words could move the cursor, or imitate the lines below.
+            self.stdout.write(on_one_line(f"Entry {one.position}, {' › '.join(one.path)}"))
+            self.stdout.write(f"  recorded: {on_one_line(one.recorded)}")
+            self.stdout.write(f"  today:    {on_one_line(one.today)}")
         if more := found.differing - len(found.divergences):
             self.stdout.write(f"{more} more")
         compared = (

@@ -11,6 +11,7 @@ from agents.errors import RegistryError
 from agents.registry import load
 from approvals.errors import ApprovalError
 from approvals.prompts.in_production import StoredPrompts
+from runtime.core.invisible import on_one_line
 from runtime.errors import RuntimeFault
 from runtime.execution.recorded.trials import MAX_SECONDS
 from runtime.queries.redaction import redact
@@ -58,10 +59,11 @@ class Command(BaseCommand):
             self.stdout.write(f"Run {one.run}{': ' + one.error if one.error else ''}")
             for reply in one.replies:
                 self.stdout.write(f"  Entry {reply.position}, {' › '.join(reply.path)}")
-                self.stdout.write(f"    recorded: {_words(reply.recorded)}")
+                # A model's words could move the cursor, or imitate the lines below.
+                self.stdout.write(f"    recorded: {on_one_line(_words(reply.recorded))}")
                 now = reply.error or _words(reply.tried)
                 self.stdout.write(
-                    f"    tried:    {now if reply.differs or reply.error else 'the same'}"
+                    f"    tried:    {on_one_line(now) if reply.differs or reply.error else 'the same'}"
                 )
         replies = found.replies
         costs = [one.tried.cost for one in replies if one.tried is not None]

@@ -14,6 +14,7 @@ from runtime.control.archive import verified_entries, verified_file
 from runtime.control.archive.verified_entries import VerifiedEntries
 from runtime.control.archive.verified_file import VerifiedFile
 from runtime.core.continuation import status_of
+from runtime.core.invisible import on_one_line
 from runtime.errors import Tampered
 from runtime.keyring import files, purposes
 from runtime.keyring.signatures import PublicKeys
@@ -77,20 +78,22 @@ class Command(BaseCommand):
                 found.approvals, found.run, found.decided, found.contents, keys
             )
         except Tampered as exc:
-            raise CommandError(f"{path} is refused: {exc}") from exc
+            raise CommandError(on_one_line(f"{path} is refused: {exc}")) from exc
         try:
             before = verified_entries.verify(
                 found, map(_bytes, options["entries"]), tuple(archives.values())
             )
         except Tampered as exc:
-            raise CommandError(f"A file of removed entries is refused: {exc}") from exc
-        self.stdout.write(
-            f"Run {found.run} of {found.now.agent}, started by {found.now.requester}:"
-            f" {status_of(found.now, held=False)}\n"
-            f"File sha256:{hashlib.sha256(data).hexdigest()}"
+            raise CommandError(on_one_line(f"A file of removed entries is refused: {exc}")) from exc
+        status = status_of(found.now, held=False)
+        lines = (
+            f"Run {found.run} of {found.now.agent}, started by {found.now.requester}: {status}",
+            f"File sha256:{hashlib.sha256(data).hexdigest()}",
+            *_verified(found, evidence, before),
+            *_not_verified(found, evidence, before),
         )
-        for line in (*_verified(found, evidence, before), *_not_verified(found, evidence, before)):
-            self.stdout.write(line)
+        for line in lines:  # words of the file could move the cursor, or imitate a line
+            self.stdout.write(on_one_line(line))
 
 
 def _keys(path: Path, purpose: str) -> dict[str, bytes]:

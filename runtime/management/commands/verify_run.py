@@ -8,9 +8,11 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runtime.control.verification import verification
 from runtime.control.verification.verification import Verification
+from runtime.core.invisible import on_one_line
 from runtime.errors import KeyMissing, NoSuchRun, Tampered
 from runtime.management.run_ids import run_id
 from runtime.store import archive
+from runtime.store.sealed_files import MAX_BYTES
 
 
 class Command(BaseCommand):
@@ -53,9 +55,10 @@ class Command(BaseCommand):
 
     def _file(self, path: Path) -> None:
         try:
-            found = archive.parse(None, path.read_bytes())
+            with path.open("rb") as file:
+                found = archive.parse(None, file.read(MAX_BYTES + 1))
         except (OSError, Tampered, KeyMissing) as exc:
-            raise CommandError(f"{path}: {exc}") from exc
+            raise CommandError(on_one_line(f"{path}: {exc}")) from exc
         self.stdout.write(
             f"run {found.run} of {found.now.agent}, {len(found.entries)} entries verified, nothing found"
         )
@@ -80,4 +83,4 @@ class Command(BaseCommand):
                 f" {looked.removed} entries before it were removed on {looked.removed_at:%Y-%m-%d}"
             )
         for finding in looked.findings:
-            self.stdout.write(f"{looked.run}: {finding.subject}: {finding.problem}")
+            self.stdout.write(on_one_line(f"{looked.run}: {finding.subject}: {finding.problem}"))
