@@ -275,7 +275,6 @@ class _Call:
 
     async def _exchange(self, model: Model, conversation: list[ModelMessage]) -> ModelResponse:
         """Return the reply. Call the model again without a setting that its server refuses, once for each."""
-        self._request_tokens = estimate_request(conversation)
         refused = providers.refused_settings(self.model)
         while True:
             try:
@@ -294,6 +293,7 @@ class _Call:
         request, settings = self._request, _settings(self._agent, self._request)
         as_text = request.inquiry is not None
         tools = tools_of(self._agent, summary=request.summary, as_text=as_text)
+        self._request_tokens = estimate_request(conversation, tools.tool_defs.values())
         if not providers.streams(self.model):
             reply = await model_request(
                 model, conversation, model_request_parameters=tools, model_settings=settings

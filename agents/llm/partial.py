@@ -8,7 +8,7 @@ from dataclasses import replace
 from pydantic_ai.messages import ModelResponse
 
 from agents.llm.pricing import cost_of
-from agents.llm.token_counts import CHARACTERS, complete_usage
+from agents.llm.token_counts import CHARACTERS, complete_usage, counts_of
 from agents.sdk.spec import AgentSpec
 from runtime.core.limits import MAX_ERROR, plain
 from runtime.keyring import held
@@ -27,7 +27,7 @@ def received(agent: AgentSpec, response: ModelResponse, model: str, request: int
     return PartialReply(
         text=kept(agent, plain(text)),
         tokens=-(-len(text) // CHARACTERS),
-        usage={"input_tokens": used.input_tokens, "output_tokens": used.output_tokens},
+        usage=counts_of(used),
         cost=cost_of(agent, replace(response, usage=used)),
         model=model,
     )

@@ -10,6 +10,7 @@ from pydantic_ai.usage import RequestUsage
 from agents import secrets
 from agents.llm import held_answers, replies
 from agents.llm.pricing import cost_of
+from agents.llm.token_counts import counts_of
 from agents.sdk import outputs
 from agents.sdk.scripts.conversation_texts import REPEATED
 from agents.sdk.spec import AgentSpec
@@ -60,7 +61,7 @@ def from_provider(
         output=output,
         output_kept=output_kept,
         at_once=agent.at_once if proposals else 0,
-        usage={"input_tokens": used.input_tokens, "output_tokens": used.output_tokens},
+        usage=counts_of(used),
         cost=cost_of(agent, response),
         model=model,
     )

@@ -23,7 +23,7 @@ REPLY = {
     "content": [{"type": "tool_use", "id": "toolu_1", "name": CREATE.tool, "input": CREATE.args}],
     "stop_reason": "tool_use",
     "stop_sequence": None,
-    "usage": {"input_tokens": 5, "output_tokens": 3},
+    "usage": {"input_tokens": 300, "output_tokens": 20},
 }
 BROKEN_OFF = {**REPLY, "stop_reason": None}
 
@@ -43,7 +43,7 @@ def _stream(reply: dict[str, Any]) -> bytes:
         {"type": "content_block_start", "index": 0, "content_block": {**call, "input": {}}},
         *({"type": "content_block_delta", "index": 0, "delta": piece} for piece in pieces),
         {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": stop, "usage": {"output_tokens": 3}},
+        {"type": "message_delta", "delta": stop, "usage": {"output_tokens": 20}},
         {"type": "message_stop"},
     ]
     sent = events if reply.get("stop_reason") else events[:-2]
@@ -105,7 +105,7 @@ def test_a_call_comes_back_as_any_other(
     answers += [(status, REPLY), (status, BROKEN_OFF)]
     answer = frame.ask()
     assert answer.calls == (CREATE,)
-    assert answer.usage == {"input_tokens": 5, "output_tokens": 3}
+    assert answer.usage == {"input_tokens": 300, "output_tokens": 20}
     fault = frame.fault()
     assert "the reply of other:loopback broke off" in fault.error
     assert fault.retryable

@@ -148,11 +148,13 @@ def test_the_next_request_says_what_was_cut(
             engine.go_on(run)
     assert Run.objects.get(id=run).output == json.dumps(WHOLE)
     (retry,) = [one for one in events(run) if one["type"] == "RetryScheduled"]
-    known = 40 if kind == "anthropic" else 51  # an estimate: OpenAI tells them with the end
+    known, estimated = (
+        (40, 6) if kind == "anthropic" else (61, 67)
+    )  # OpenAI tells them with the end
     assert (retry["cause"], retry["partial"], retry["usage"]) == (
         cause,
         BEGINNING,
-        {"input_tokens": known, "output_tokens": 6},
+        {"input_tokens": known, "output_tokens": 6, "estimated_tokens": estimated},
     )
     _, second = speaker.bodies
     sent = json.dumps(second["messages"][-2:])

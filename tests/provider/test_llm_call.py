@@ -165,7 +165,7 @@ def test_servers_without_streams_are_understood(
     frame = at(streams=asks)
     answer = frame.ask()
     assert [(call.tool, call.args) for call in answer.calls] == [(CREATE.tool, CREATE.args)]
-    assert answer.usage == {"input_tokens": 11, "output_tokens": 7}
+    assert answer.usage == {"input_tokens": 300, "output_tokens": 7}
     (body,) = provider.bodies
     assert (body["stream"], "stream_options" in body) == (asks, asks)
     frame.settle(("returned", {"id": "7"}))
@@ -234,7 +234,7 @@ def test_the_engine_and_not_the_client_retries_server_errors(
         gc.enable()
     answer = frame.ask()
     assert [call.tool for call in answer.calls] == ["create_account"]
-    assert answer.usage == {"input_tokens": 11, "output_tokens": 7}
+    assert answer.usage == {"input_tokens": 300, "output_tokens": 7}
 
 
 def test_a_summary_of_the_memory_is_requested_within_its_tokens(

@@ -246,8 +246,8 @@ def _told(tokens: int) -> dict[str, int]:
     [
         ([chunk({"content": "w"}, usage=_told(n)) for n in range(1, 11)], (100, 10)),
         ([chunk({"content": "w"}, usage=_told(n)) for n in (10, 3)], (100, 10)),
-        ([chunk({"content": "word " * 200})], (55, 250)),
-        ([chunk({"content": "word"}, usage={**_told(0), "prompt_tokens": 0})], (55, 1)),
+        ([chunk({"content": "word " * 200})], (178, 250, 428)),
+        ([chunk({"content": "word"}, usage={**_told(0), "prompt_tokens": 0})], (178, 1, 179)),
     ],
 )
 def test_tokens_are_counted_once_and_estimated_if_nobody_told_them(

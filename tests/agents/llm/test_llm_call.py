@@ -22,6 +22,7 @@ from agents.llm.messages import to_provider
 from agents.llm.outages import REMEMBERED, Outages
 from agents.llm.providers import lacking, require_models
 from agents.llm.received import from_provider
+from agents.llm.token_counts import complete_usage
 from agents.sdk import Budget, tool
 from agents.sdk.scripts import call, say, script, together
 from agents.sdk.spec import AgentSpec
@@ -293,3 +294,21 @@ def test_the_dearest_of_several_models_counts(settings: Settings) -> None:
     assert pricing.rates_of(counter) == DEAREST
     settings.ABEYANCE_MODEL = "openai:gpt-4o,openai:our-own-llama"
     assert pricing.rates_of(counter) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("input_tokens", 10**12), ("cache_read_tokens", 10**12), ("cache_write_tokens", -1)],
+)
+def test_an_implausible_count_is_priced_by_its_estimate(
+    settings: Settings, name: str, count: int
+) -> None:
+    settings.ABEYANCE_MODEL = "openai:gpt-4o"
+    reply = ModelResponse(
+        parts=[TextPart(content="done")],
+        usage=replace(RequestUsage(input_tokens=1_000, output_tokens=1), **{name: count}),
+        model_name="gpt-4o",
+        provider_name="openai",
+    )
+    answer = from_provider(counter, replace(reply, usage=complete_usage(reply, 2_000)))
+    assert (answer.cost, answer.usage["estimated_tokens"]) == (5_000 + 10, 2_000)

@@ -78,7 +78,7 @@ def completion_of(message: dict[str, Any], model: str) -> dict[str, Any]:
         "created": 1_795_000_000,
         "model": model,
         "choices": [{"index": 0, "message": message, "finish_reason": reason}],
-        "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18},
+        "usage": {"prompt_tokens": 300, "completion_tokens": 7, "total_tokens": 307},
     }
 
 
