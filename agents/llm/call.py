@@ -234,7 +234,7 @@ class _Call:
         answer = from_provider(self._agent, reply, model=self.model, summary=as_text)
         if self._request.summary and len(answer.text) > MAX_SUMMARY:
             raise Unusable(f"wrote a summary of more than {MAX_SUMMARY} characters")
-        return answer
+        return replace(answer, fallback=self._fallback)
 
     async def _report(self, outcome: ModelAnswer | ModelFailure) -> None:
         """Tell the provider's answer to the rate limits and the outages, which other calls read."""

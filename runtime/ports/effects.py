@@ -136,7 +136,8 @@ class ModelAnswer:
 
     `model` is the one that answered, as configured. `cost` is in micro-units of US dollars, None if the price is
     unknown. `output` is the result of an agent whose result is typed: then there are no calls. `reply` may leave out
-    data of the other fields; `output_kept` says so for `output`, see ModelReplied. `at_once` is as there.
+    data of the other fields; `output_kept` says so for `output`, see ModelReplied. `at_once` is as there. `fallback` is
+    the agent's next model, which is called if this reply cannot be kept.
     """
 
     reply: Any
@@ -147,6 +148,7 @@ class ModelAnswer:
     at_once: int = 0
     usage: dict[str, int] = field(default_factory=dict)
     model: str = ""
+    fallback: str = ""
     cost: int | None = None
 
 

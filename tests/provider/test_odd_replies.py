@@ -219,10 +219,11 @@ def test_a_reply_over_a_limit_is_a_failed_attempt(wire: Wire) -> None:
         openai(calls=[call_part("ping", {}, f"c{n}") for n in range(129)]),
         openai(calls=[call_part("p" * 500, {})]),
     ]
-    frame = frame_of("fake:m")
+    frame = frame_of("fake:m", "claude:m")
     fault = frame.fault()
     assert "at most 128 are taken" in fault.error
     assert (fault.retryable, fault.cause, fault.model) == (True, REPLY, "fake:m")
+    assert fault.fallback == "claude:m"
     assert frame.ask().calls[0].tool == "p" * 200
 
 

@@ -114,6 +114,7 @@ def _unusable(
         retryable=True,
         cause=FailureCause.REPLY,
         model=answer.model,
+        fallback=answer.fallback,
         usage=answer.usage,
         cost=answer.cost,
     )

@@ -297,18 +297,18 @@ def test_the_dearest_of_several_models_counts(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "count"),
-    [("input_tokens", 10**12), ("cache_read_tokens", 10**12), ("cache_write_tokens", -1)],
+    "usage",
+    [
+        RequestUsage(input_tokens=10**12, output_tokens=1),
+        RequestUsage(input_tokens=1_000, output_tokens=1, cache_read_tokens=10**12),
+        RequestUsage(input_tokens=1_000, output_tokens=1, cache_write_tokens=-1),
+    ],
 )
 def test_an_implausible_count_is_priced_by_its_estimate(
-    settings: Settings, name: str, count: int
+    settings: Settings, usage: RequestUsage
 ) -> None:
     settings.ABEYANCE_MODEL = "openai:gpt-4o"
-    reply = ModelResponse(
-        parts=[TextPart(content="done")],
-        usage=replace(RequestUsage(input_tokens=1_000, output_tokens=1), **{name: count}),
-        model_name="gpt-4o",
-        provider_name="openai",
-    )
+    parts = [TextPart(content="done")]
+    reply = ModelResponse(parts=parts, usage=usage, model_name="gpt-4o", provider_name="openai")
     answer = from_provider(counter, replace(reply, usage=complete_usage(reply, 2_000)))
     assert (answer.cost, answer.usage["estimated_tokens"]) == (5_000 + 10, 2_000)

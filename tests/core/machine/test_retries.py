@@ -178,6 +178,21 @@ def test_people_are_asked_a_timeout_after_the_first_failure() -> None:
         assert unusable.asks_at == AT + soon
 
 
+def test_a_model_whose_replies_all_break_off_is_paid_a_few_times() -> None:
+    now = fold(initial(UUID(int=1)), [begun(), opened(model=FRAME.terms)])
+    at, calls = AT, 0
+    while True:
+        paid = {"usage": {"input_tokens": 9}, "at": at, "jitter": 0.0}
+        event = _again(now.frame("0"), FailureCause.NETWORK, **paid)
+        calls += 1
+        if event.until == event.asks_at:
+            break
+        now = fold(now, [event, WaitEnded(frame="0", call=None)])
+        assert event.until is not None
+        at = event.until
+    assert calls == POLICY.attempts + 8
+
+
 def test_a_failure_keeps_the_cause_and_words_it_came_with() -> None:
     call = replace(CALL, terms=options(retry=replace(POLICY, on=(FailureCause.TIME,))))
     for cause, kind in ((FailureCause.TIME, RetryScheduled), (FailureCause.NETWORK, ToolFailed)):

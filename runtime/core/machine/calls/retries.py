@@ -31,6 +31,9 @@ MAX_ROUND_SECONDS = 300.0
 SETUP_TIMEOUT = timedelta(minutes=1)
 ASKED_SOON = frozenset({FailureCause.SETUP, FailureCause.REPLY})
 
+# How long models are called whose replies break off or come late: the network may be at fault, but each is paid for.
+PAID_TIMEOUT = timedelta(minutes=10)
+
 CUT_OFF = {
     "message": "a person's message cut the reply off",
     "lost": "the worker that received the reply was lost",
@@ -129,7 +132,7 @@ def on_no_reply(
 
     Once the attempts at `model` are used up, or its provider asks for a wait over the ceiling, the worker calls the
     `fallback` model at once, if there is one and the cause may spare it. Otherwise it calls all models again later.
-    After `timeout` people are asked.
+    After `timeout` people are asked, sooner if waiting does not help or costs money.
     """
     policy = frame.terms.retry
     since, rounds = (frame.outage.since, frame.outage.rounds) if frame.outage else (at, 0)
@@ -143,7 +146,7 @@ def on_no_reply(
         elif not retryable or cause is FailureCause.REQUEST:
             return ModelFailed(frame=frame.id, error=error, model=model, partial=partial, said=said)
         else:
-            asks_at = since + (min(timeout, SETUP_TIMEOUT) if cause in ASKED_SOON else timeout)
+            asks_at = since + min(timeout, _longest_outage(cause, usage))
             wait = min(_round_wait(rounds, retry_after, jitter), max(asks_at - at, timedelta()))
     return RetryScheduled(
         frame=frame.id,
@@ -193,6 +196,12 @@ def on_cut(
         usage=usage or {},
         cost=cost,
     )
+
+
+def _longest_outage(cause: FailureCause, usage: dict[str, int] | None) -> timedelta:
+    if cause in ASKED_SOON:
+        return SETUP_TIMEOUT
+    return PAID_TIMEOUT if usage else timedelta.max
 
 
 def _worth(policy: RetryPolicy, cause: FailureCause) -> bool:
