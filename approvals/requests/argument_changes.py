@@ -1,11 +1,14 @@
 """Compares the arguments with which a person approved a call with the proposed ones."""
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from approvals.oddities.oddity import Oddity
 from runtime.core.schemas import json_schema
+
+MAX_VALUE = 40  # characters of a value in a heading
 
 _ABSENT: Final = object()
 
@@ -28,6 +31,22 @@ class ArgumentChange:
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[ArgumentChange]:
     """List the differences between two arguments, in the order of the first."""
     return list(_changes(before, after, ""))
+
+
+def describe(changes: Sequence[ArgumentChange]) -> str:
+    """Name the first change in a few words, for a heading, and how many more there are. Without changes return ""."""
+    if not changes:
+        return ""
+    change, *others = changes
+    after = _write(change.after) if change.is_given else "no value"
+    before = _write(change.before) if change.was_given else "none"
+    more = f" and {len(others)} more change{'s'[: len(others) - 1]}" if others else ""
+    return f"{change.path} {after} instead of {before}{more}"
+
+
+def _write(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}…"
 
 
 def _changes(

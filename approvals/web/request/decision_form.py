@@ -20,6 +20,7 @@ from approvals.errors import (
 )
 from approvals.permissions import principals
 from approvals.queries import important, inbox, requests
+from approvals.requests.argument_changes import changes, describe
 from approvals.web import place as places
 from approvals.web.parts import call_status, reading
 from approvals.web.request.request_page import already_closed, to_page
@@ -72,7 +73,7 @@ def handle_decision(
             f"Your approval is recorded ({len(decided.voted)} of {decided.quorum})",
             "Other people must approve too.",
         )
-    what = f"{said[0]}: {_short(decided.sentence)}" if following else said[0]
+    what = f"{said[0]}: {_describe(decided)}" if following else said[0]
     delay = call_status.delay_of(decided)
     messages.success(
         request,
@@ -99,10 +100,13 @@ def _following(request: HttpRequest, decided: requests.Approval, actor: Actor) -
     return after or before
 
 
-def _short(sentence: str) -> str:
-    return plain_visible(
-        sentence if len(sentence) <= MAX_SENTENCE else f"{sentence[:MAX_SENTENCE]}…"
-    )
+def _describe(decided: requests.Approval) -> str:
+    """Return the sentence, cut to a line, and what a person changed: the sentence names the proposed values."""
+    sentence = decided.sentence
+    text = sentence if len(sentence) <= MAX_SENTENCE else f"{sentence[:MAX_SENTENCE]}…"
+    if isinstance(decided.edited, dict):
+        text += f", with {describe(changes(decided.args, decided.edited))}"
+    return plain_visible(text)
 
 
 def _links(decided: requests.Approval, delay: call_status.Delay, *, linked: bool) -> str:

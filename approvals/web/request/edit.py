@@ -28,7 +28,7 @@ from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.queries.past_calls import usual
 from approvals.requests import confirmation
-from approvals.requests.argument_changes import ArgumentChange, changes
+from approvals.requests.argument_changes import ArgumentChange, changes, describe
 from approvals.web import place as places
 from approvals.web.parts import preview as preview_card
 from approvals.web.parts import second_step
@@ -57,9 +57,11 @@ def context(
 ) -> dict[str, Any]:
     """Return what the page of a request says of edits: its own changes, and the edit that replaced this call before."""
     edited = shown.edited if isinstance(shown.edited, dict) and not shown.removed_at else None
+    made = changes(_args(shown), edited) if edited is not None else []
     return {
         "edited": shown.edited is not None,
-        "changes": changes(_args(shown), edited) if edited is not None else [],
+        "changes": made,
+        "described_changes": describe(made),
         "replaced": None if call is None else _replaced(call, transcript),
     }
 

@@ -28,7 +28,10 @@ def test_edit_and_approve(bea: Client, ada: Client, office: Office, asked: Reque
     review = text_of(send(bea, asked, "edit", reason="Enough.", **LESS))
     has(review, "Approve with 1 change<", "Enough.", "changed to: ")
     assert not Signal.objects.exists()
-    send(bea, asked, "edit/approve", reason="Enough.", arguments=_sent(review))
+    other = office.request(office.start())
+    decided = send(bea, asked, "edit/approve", reason="Enough.", arguments=_sent(review))
+    assert decided.url == f"/a/{other.id}/"
+    has(shows(bea, other), "security_level 1 instead of 3")  # the message
     asked.refresh_from_db()
     assert (asked.status, json.loads(asked.edited or "")["security_level"]) == ("approved", 1)
     assert office.advance(asked.run_id).status == "completed"
@@ -37,7 +40,7 @@ def test_edit_and_approve(bea: Client, ada: Client, office: Office, asked: Reque
     [made] = [call for call in office.effects.calls if call.tool == "set_privileges"]
     assert made.args == {"username": "newhire", "security_level": 1}
     page = shows(bea, asked, "Approved with changes by <bdi>bea</bdi>", "changed 1 argument:")
-    has(page, "The agent had proposed:")
+    has(page, "The agent had proposed:", ", with <bdi>security_level 1 instead of 3</bdi></h1>")
     shows(bea, "/decisions/", "Approved with changes")
     shows(ada, asked.run_id, "approved with changes by <bdi>bea</bdi>")
 
