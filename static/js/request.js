@@ -78,12 +78,12 @@ function refuse(number) {
   one(".decide .no .deny").focus();
 }
 
-// Ctrl+Enter sends the form of a text field: an approval if the server asked for its reason.
+// Ctrl+Enter sends the form of a text field: an approval if the server asked for the reason of one.
 document.addEventListener("keydown", (event) => {
   const { ctrlKey, metaKey, key, target } = event;
   if (key !== "Enter" || !(ctrlKey || metaKey) || event.repeat || !target.matches("[data-live=approval] textarea")) return;
   event.preventDefault();
-  const refused = target.id === "reason" && target.autofocus && one(".decide .approve");
+  const refused = "approves" in target.dataset && one(".decide .approve");
   (refused || one(".deny, button:not([name], .vh)", target.form))?.click();
 });
 

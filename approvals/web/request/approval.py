@@ -155,6 +155,7 @@ def _show(
             if step.call.frame != shown.frame or step.call.id not in listed
         ],
         "stale": isinstance(problem, DigestMismatch),
+        "refused_approval": problem is not None and request.path.endswith("/approve/"),
         "max_denials": MAX_DENIALS,
         "comes_again": shown.holds or _is_sealed(shown.args),
         "reason": form_text(request.POST, "reason"),

@@ -16,7 +16,7 @@ from approvals.models import Request
 from runtime.ports.access import Actor
 from tests.approvals.policies.office import asked, reviewers
 from tests.support import seeds
-from tests.support.pages import has, log_in, shows, text, text_of
+from tests.support.pages import has, log_in, send, shows, text, text_of
 from tests.support.seeds import Cast
 
 ATTACK = "<i>Two</i>"
@@ -122,6 +122,14 @@ def test_a_reason_that_the_rule_requires_is_asked_for_as_such(bea: Client, cast:
         assert re.search(r'<textarea id="reason"[^>]* required>', shown)
         has(shown, asks)
     has(page, "Reason (required, also to approve)")
+
+
+def test_an_approval_without_its_reason_is_refused_as_one(bea: Client, cast: Cast) -> None:
+    request = asked("rules: [{name: Say why, reason: required}]", risk="low")
+    refused = text_of(send(bea, request, "approve"), 422)
+    has(refused, "Not approved: the reason is required", "data-approves", hides=['name="preset"'])
+    denial = text_of(send(bea, request, "deny"), 422)
+    has(denial, "Not decided: the reason is required", 'name="preset"', hides=["data-approves"])
 
 
 LADDER = """
