@@ -34,7 +34,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "workers": workers.live_workers(workers.ALIVE),
         "late": workers.late_loops(),
         "store": object_totals(),
-        "lags": measures.worker_measures(),
+        "lags": [worker for worker in measures.worker_measures() if worker.is_alive],
         "without_worker": [name for name in wiring.catalogue().names() if name not in live],
     }
     return render(request, "approvals/overview.html", context)

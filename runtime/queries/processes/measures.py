@@ -10,7 +10,7 @@ from django.db.models import DurationField, ExpressionWrapper, F
 from django.db.models.functions import Now
 
 from runtime.models import Loop, Worker
-from runtime.queries.processes.workers import LATE_SECONDS
+from runtime.queries.processes.workers import ALIVE, LATE_SECONDS
 from runtime.store import leases
 from runtime.store.measures import OUTCOMES, quantile
 from runtime.store.tables import kill_switches
@@ -29,6 +29,11 @@ class WorkerMeasures:
     process: int
     beat_age: float
     measures: dict[str, Any]
+
+    @property
+    def is_alive(self) -> bool:
+        """Tell whether it has renewed its lease within ALIVE."""
+        return self.beat_age < ALIVE.total_seconds()
 
     @property
     def steps(self) -> int:
