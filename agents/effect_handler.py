@@ -20,8 +20,7 @@ from agents.catalogue.versions import (
 from agents.isolation.processes import Children
 from agents.llm import pricing
 from agents.llm.call import KEY_WAIT, call_model
-from agents.llm.outages import Outages
-from agents.llm.providers import is_scripted
+from agents.llm.providers import Outages, is_scripted
 from agents.llm.rate_limits import RateLimits
 from agents.registry import Registry
 from agents.sdk import conditions, inputs, outputs

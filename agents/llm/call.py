@@ -9,32 +9,38 @@ import logging
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
 
 from pydantic_ai.direct import model_request, model_request_stream
 from pydantic_ai.exceptions import ModelAPIError
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import Model
+from pydantic_ai.models.function import AgentInfo
 from pydantic_ai.settings import ModelSettings
+from pydantic_ai.usage import RequestUsage
 
 from agents.llm import event_loop, providers
 from agents.llm.clients.models import find_refused
-from agents.llm.conversation_cache import conversation_of
 from agents.llm.failures import failure_of, make_failure, provider_text
-from agents.llm.fitting import fit
-from agents.llm.messages import after_cut, reminder, sum_up, to_provider, tools_of
-from agents.llm.outages import Outages
-from agents.llm.partial import kept, kept_every, received
-from agents.llm.rate_limits import Permit, RateLimits, TooLong, Wait
-from agents.llm.received import from_person, from_provider
-from agents.llm.replies import whole
-from agents.llm.script_player import run_script, script_summary
-from agents.llm.token_counts import complete_usage, estimate_request
+from agents.llm.messages import build_endings, conversation_of, fit, to_provider, tools_of
+from agents.llm.pricing import cost_of
+from agents.llm.providers import Outages, choose_models
+from agents.llm.rate_limits import Permit, RateLimits, TooLong
+from agents.llm.replies import from_person, from_provider, restore_replies
+from agents.llm.token_counts import (
+    CHARACTERS,
+    complete_usage,
+    counts_of,
+    estimate_request,
+    estimate_tokens,
+)
 from agents.llm.whole_replies import Unusable, mend, require_whole
 from agents.sdk.sentences import describe_exception
 from agents.sdk.spec import AgentSpec
 from runtime.core.enums import FailureCause
-from runtime.core.limits import MAX_SUMMARY, plain
+from runtime.core.limits import MAX_ERROR, MAX_SUMMARY, plain
 from runtime.core.machine.calls.retries import longest_wait
 from runtime.errors import KeyMissing
 from runtime.keyring import held
@@ -49,6 +55,8 @@ from runtime.ports.effects import (
 )
 
 log = logging.getLogger(__name__)
+
+_FAILED = "Model call of %s in run %s: failed: %s"
 
 # An administrator must put a missing key back: wait as long as the engine does between attempts.
 KEY_WAIT = 60.0
@@ -70,21 +78,14 @@ def call_model(
     that was received, every few seconds. A script has replied on return, and so has a person.
     """
     if request.given is not None or providers.is_scripted(agent):
-        deliver(_at_once(agent, request))
-        return _over
-    call = _Call(agent, request, rate_limits, outages or Outages(), keep)
-    outcome: Outcome | None
-    try:
-        if (outcome := _own_summary(agent, request)) is None:
-            conversation = _conversation(agent, request)
-            model = providers.model_of(call.model)
-            outcome = call.acquire()
-    except Exception as exc:
-        outcome = call.failure(exc)
+        outcome: Outcome | None = _at_once(agent, request)
+    else:
+        call = _Call(agent, request, rate_limits, outages or Outages(), keep)
+        outcome = call.prepare()
     if outcome is None:
-        return event_loop.start(lambda stop: call.make(model, conversation, stop, deliver))
+        return event_loop.start(lambda stop: call.make(stop, deliver))
     deliver(outcome)
-    return _over
+    return lambda: None  # it has ended
 
 
 def _at_once(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFailure:
@@ -97,31 +98,23 @@ def _at_once(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFail
         reply, usage = run_script(agent, _conversation(agent, request), request.instructions)
         as_text = _wants_text(request)
         return from_provider(agent, reply, model=agent.model_name, summary=as_text, usage=usage)
+    except KeyMissing as exc:
+        failure = _waits_for_key(agent, request, exc)
     except Exception as exc:
-        return _failed_at_once(agent, request, exc)
+        failure = _failed_at_once(agent, request, exc)
+    return failure if request.given else replace(failure, model=agent.model_name)
 
 
 def _failed_at_once(agent: AgentSpec, request: ModelRequest, exc: Exception) -> ModelFailure:
-    """Return the failure of a script, or of the reply that a person gave. Only a timeout may pass."""
-    model = "" if request.given else agent.model_name
-    if isinstance(exc, KeyMissing):
-        return replace(_waits_for_key(agent, request, exc), model=model)
+    """Return the failure of a script, or of the reply that a person gave: no model is to blame for that one."""
     error = type(exc).__name__ if agent.keeps_secrets else describe_exception(exc)
-    if request.given:  # no model was called, so none is blamed
+    if request.given:
         error = plain(f"the reply that a person gave cannot be read: {error}")
-    _log_failure(agent, request, error, None if agent.keeps_secrets or request.given else exc)
+    # A traceback may quote the request: where there may be secrets in it, it is left out.
+    cause = None if agent.keeps_secrets or request.given else exc
+    log.warning(_FAILED, agent.name, request.run, error, exc_info=cause)
     is_late = isinstance(exc, TimeoutError) and not request.given  # a script may try again
-    cause = FailureCause.TIME if is_late else FailureCause.REQUEST
-    return replace(make_failure(error, cause), model=model)
-
-
-def _log_failure(
-    agent: AgentSpec, request: ModelRequest, error: str, exc: Exception | None = None
-) -> None:
-    """Log a failure. A traceback may quote the request: where there may be secrets in it, it is left out."""
-    log.warning(
-        "Model call of %s in run %s: failed: %s", agent.name, request.run, error, exc_info=exc
-    )
+    return make_failure(error, FailureCause.TIME if is_late else FailureCause.REQUEST)
 
 
 def _waits_for_key(agent: AgentSpec, request: ModelRequest, exc: KeyMissing) -> ModelFailure:
@@ -132,11 +125,52 @@ def _waits_for_key(agent: AgentSpec, request: ModelRequest, exc: KeyMissing) -> 
 def _own_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | None:
     """Return the summary by the agent's own function, if a summary is requested and the agent has such a function."""
     if request.memory_tokens:
-        return script_summary(agent, request) if providers.is_scripted(agent) else None
+        return _script_summary(agent, request) if providers.is_scripted(agent) else None
     if not (request.summary and agent.compaction and agent.compaction.summarise):
         return None
-    text = agent.compaction.summarise(whole(request.messages, request.calls))
+    text = agent.compaction.summarise(restore_replies(request.messages, request.calls))
     return ModelAnswer(reply=None, text=held.sealed_text(text) if agent.seals_texts else text)
+
+
+def run_script(
+    agent: AgentSpec, conversation: list[ModelMessage], instructions: str = ""
+) -> tuple[ModelResponse, RequestUsage]:
+    """Return the script's reply and its tokens: those it states, or an estimate. Code uses no tokens."""
+    if agent.model is None:
+        raise TypeError(f"{agent.name} has no script")
+    info = _script_arguments(agent)
+    info = replace(info, instructions=instructions) if instructions else info
+    reply = agent.model(conversation, info)
+    if not isinstance(reply, ModelResponse):
+        raise TypeError(f"the script replied with a {type(reply).__name__}")
+    usage = reply.usage
+    if not usage.has_values() and not agent.is_code:
+        usage = RequestUsage(
+            input_tokens=estimate_request(conversation), output_tokens=estimate_tokens([reply])
+        )
+    return reply, usage
+
+
+def _script_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer:
+    """Sum up the memory of a run in place of its script: with the end of what the earlier runs said."""
+    memory = request.messages[0].get("memory", ())
+    text = " ".join(entry["text"] for entry in memory if entry["text"])
+    text = text[-request.memory_tokens * CHARACTERS :] or "Nothing is left of it."
+    return ModelAnswer(reply=None, text=text, model=agent.model_name, cost=0)
+
+
+@lru_cache(256)
+def _script_arguments(agent: AgentSpec) -> AgentInfo:
+    """Return the arguments of a script beside the conversation."""
+    tools = tools_of(agent)
+    return AgentInfo(
+        function_tools=tools.function_tools,
+        allow_text_output=tools.allow_text_output,
+        output_tools=tools.output_tools,
+        model_settings=None,
+        model_request_parameters=tools,
+        instructions=agent.instructions,
+    )
 
 
 def _conversation(agent: AgentSpec, request: ModelRequest) -> list[ModelMessage]:
@@ -145,197 +179,202 @@ def _conversation(agent: AgentSpec, request: ModelRequest) -> list[ModelMessage]
     conversation = conversation_of(
         agent, request.run, request.frame, request.messages, request.instructions, request.calls
     )
-    if request.summary:
-        conversation.append(sum_up(agent, request.instructions, request.memory_tokens))
-    return [
-        *conversation,
-        *after_cut(agent, request.cut, request.instructions),
-        *reminder(agent, request.todo, request.instructions),
-    ]
+    return conversation + build_endings(agent, request)
 
 
-def chosen(agent: AgentSpec, wanted: str, outages: Outages) -> tuple[str, str]:
-    """Return the model to ask, and the next one or an empty text.
-
-    `wanted` is the model that the engine names once the attempts at the previous one are used up. It is ignored if it
-    is no longer configured.
-    """
-    models = providers.models_of(agent)
-    if wanted not in models:
-        wanted = outages.choose(models)
-    elif wanted != models[0]:
-        outages.begin(models[models.index(wanted) - 1])
-    place = models.index(wanted)
-    return models[place], next(iter(models[place + 1 :]), "")
-
-
+@dataclass(slots=True)
 class _Call:
-    """One running model call. `_snapshot` returns its reply so far."""
+    """One running model call. `snapshot` returns its reply so far."""
 
-    def __init__(
-        self,
-        agent: AgentSpec,
-        request: ModelRequest,
-        rate_limits: RateLimits | None,
-        outages: Outages,
-        keep: Callable[[PartialReply], None] | None = None,
-    ) -> None:
-        self.model, self._fallback = chosen(agent, request.model, outages)
-        self._outages = outages
-        self._rate_limits = rate_limits
-        self._permit: Permit | None = None
-        self._agent = agent
-        self._request = request
-        self._snapshot: Callable[[], ModelResponse] | None = None
-        self._keep = keep
-        self._request_tokens = 0  # an estimate
+    agent: AgentSpec
+    request: ModelRequest
+    rate_limits: RateLimits | None
+    outages: Outages
+    keep: Callable[[PartialReply], None] | None
+    model: str = ""
+    fallback: str = ""
+    client: Model = field(init=False)
+    conversation: list[ModelMessage] = field(init=False)
+    request_tokens: int = 0  # an estimate
+    permit: Permit | None = None
+    refused: frozenset[str] = frozenset()  # settings that its server refuses
+    snapshot: Callable[[], ModelResponse] = field(default=lambda: ModelResponse(parts=[]))
 
-    def acquire(self) -> RateLimited | ModelFailure | None:
+    def prepare(self) -> Outcome | None:
+        """Return None if the model may be called now."""
+        agent, request = self.agent, self.request
+        self.model, self.fallback = choose_models(agent, request.model, self.outages)
+        try:
+            if (answer := _own_summary(agent, request)) is not None:
+                return answer
+            self.conversation = _conversation(agent, request)
+            self.refused = providers.refused_settings(self.model)
+            self.client = providers.model_of(self.model, self.refused)
+            return self._acquire()
+        except Exception as exc:
+            return self._failure(exc)
+
+    def _acquire(self) -> RateLimited | ModelFailure | None:
         """Return None if the model may be called now, a failure if its fallback is to be called instead."""
-        if self._rate_limits is None:
+        if self.rate_limits is None:
             return None
-        number = self._request.queue_number
-        longest = longest_wait(self._agent.retry) if self._fallback else math.inf
-        match self._rate_limits.acquire(self.model, number, longest):
-            case Wait() as wait:
-                return RateLimited(
-                    model=self.model, until=wait.until, queue_number=wait.queue_number
-                )
-            case TooLong() as pause:
+        longest = longest_wait(self.agent.retry) if self.fallback else math.inf
+        match self.rate_limits.acquire(self.model, self.request.queue_number, longest):
+            case RateLimited() as wait:
+                return wait
+            case TooLong(seconds=seconds):
                 error = f"{self.model} was not asked: its provider wants fewer requests"
-                return self._complete(make_failure(error, FailureCause.LIMIT, pause.seconds))
+                return self._complete(make_failure(error, FailureCause.LIMIT, seconds))
             case permit:
-                self._permit = permit
+                self.permit = permit
                 return None
 
-    async def make(
-        self,
-        model: Model,
-        conversation: list[ModelMessage],
-        stop: event_loop.Stop,
-        deliver: Callable[[Outcome], None],
-    ) -> None:
+    async def make(self, stop: event_loop.Stop, deliver: Callable[[Outcome], None]) -> None:
+        """Call the model, and deliver its answer or a failure."""
         outcome: ModelAnswer | ModelFailure
         try:
-            exchange = self._exchange(model, fit(conversation))
-            reply = await event_loop.within(self._request.deadline, exchange, stop)
+            self.conversation = fit(self.conversation)
+            reply = await event_loop.within(self.request.deadline, self._exchange(), stop)
             outcome = self._answer(reply)
         except Exception as exc:
-            outcome = self.failure(exc)
+            outcome = self._failure(exc)
         await self._report(outcome)
         deliver(outcome)
 
     def _answer(self, reply: ModelResponse) -> ModelAnswer:
         """Read a reply. Raise BrokenOff or Unusable."""
-        reply = mend(replace(reply, usage=complete_usage(reply, self._request_tokens)))
-        as_text = _wants_text(self._request)
+        reply = mend(replace(reply, usage=complete_usage(reply, self.request_tokens)))
+        as_text = _wants_text(self.request)
         # A summary of the memory is as long as it may be: its beginning is worth keeping.
-        require_whole(reply, as_text=as_text, may_be_cut=self._request.memory_tokens > 0)
-        answer = from_provider(self._agent, reply, model=self.model, summary=as_text)
-        if self._request.summary and len(answer.text) > MAX_SUMMARY:
+        require_whole(reply, as_text=as_text, may_be_cut=self.request.memory_tokens > 0)
+        answer = from_provider(self.agent, reply, model=self.model, summary=as_text)
+        if self.request.summary and len(answer.text) > MAX_SUMMARY:
             raise Unusable(f"wrote a summary of more than {MAX_SUMMARY} characters")
-        return replace(answer, fallback=self._fallback)
+        return replace(answer, fallback=self.fallback)
 
     async def _report(self, outcome: ModelAnswer | ModelFailure) -> None:
         """Tell the provider's answer to the rate limits and the outages, which other calls read."""
         if isinstance(outcome, ModelAnswer):
-            self._outages.end(self.model)
-        if self._rate_limits is None or self._permit is None:
+            self.outages.end(self.model)
+        limits, permit = self.rate_limits, self.permit
+        if limits is None or permit is None:
             return
         if isinstance(outcome, ModelAnswer):
-            if self._permit.is_limited:
-                await asyncio.to_thread(self._rate_limits.on_success, self.model, self._permit)
+            if permit.is_limited:
+                await asyncio.to_thread(limits.on_success, self.model, permit)
         elif outcome.cause is FailureCause.LIMIT or (
-            outcome.retry_after and outcome.cause is FailureCause.PROVIDER
+            outcome.cause is FailureCause.PROVIDER and outcome.retry_after
         ):
-            await asyncio.to_thread(
-                self._rate_limits.on_rejected, self.model, self._permit, outcome.retry_after
-            )
+            await asyncio.to_thread(limits.on_rejected, self.model, permit, outcome.retry_after)
 
-    def failure(self, exc: Exception) -> ModelFailure:
+    def _failure(self, exc: Exception) -> ModelFailure:
         """Return the failure that an exception of the call means."""
         match exc:
             case KeyMissing():
-                failure = _waits_for_key(self._agent, self._request, exc)
+                failure = _waits_for_key(self.agent, self.request, exc)
             case TimeoutError():
-                error = f"{self.model} did not answer within {self._request.deadline:g} s"
+                error = f"{self.model} did not answer within {self.request.deadline:g} s"
                 failure = make_failure(error, FailureCause.TIME)
             case event_loop.Stopped():
                 error = f"the call of {self.model} was ended before it answered"
                 failure = make_failure(error, FailureCause.REQUEST)
             case _:
-                failure = self._raised(exc)
+                failure = self._provider_failure(exc)
         failure = self._complete(failure)
         if isinstance(exc, Unusable):
-            text = kept(self._agent, plain(exc.text)) if exc.text else failure.partial
+            text = self._to_keep(exc.text) if exc.text else failure.partial
             # The next attempt learns of a reply that was too long, not of one that was refused.
             tokens = failure.usage.get("output_tokens", 0) if exc.is_cut else 0
             failure = replace(failure, partial=text, tokens=tokens)
         return failure
 
-    async def _exchange(self, model: Model, conversation: list[ModelMessage]) -> ModelResponse:
+    def _provider_failure(self, exc: Exception) -> ModelFailure:
+        failure = failure_of(exc, model=self.model)
+        log.warning(_FAILED, self.agent.name, self.request.run, failure.error)
+        if self.agent.keeps_secrets:  # a provider may quote the request
+            return failure
+        return replace(failure, said=providers.without_keys(provider_text(exc)))
+
+    async def _exchange(self) -> ModelResponse:
         """Return the reply. Call the model again without a setting that its server refuses, once for each."""
-        refused = providers.refused_settings(self.model)
         while True:
             try:
-                reply = await self._receive(model, conversation)
+                reply = await self._receive()
             except ModelAPIError as exc:
-                setting = find_refused(exc, model, refused)
+                setting = find_refused(exc, self.client, self.refused)
                 if setting is None:
                     raise
-                refused |= {setting}
-                model = providers.model_of(self.model, refused)
+                self.refused |= {setting}
+                self.client = providers.model_of(self.model, self.refused)
             else:
-                providers.remember_refused(self.model, refused)
+                providers.remember_refused(self.model, self.refused)
                 return reply
 
-    async def _receive(self, model: Model, conversation: list[ModelMessage]) -> ModelResponse:
-        request, settings = self._request, _settings(self._agent, self._request)
-        as_text = request.inquiry is not None
-        tools = tools_of(self._agent, summary=request.summary, as_text=as_text)
-        self._request_tokens = estimate_request(conversation, tools.tool_defs.values())
+    async def _receive(self) -> ModelResponse:
+        agent, request = self.agent, self.request
+        tools = tools_of(agent, summary=request.summary, as_text=request.inquiry is not None)
+        self.request_tokens = estimate_request(self.conversation, tools.tool_defs.values())
+        settings = _settings(agent, request)
+        options: Any = {"model_request_parameters": tools, "model_settings": settings}
         if not providers.streams(self.model):
-            reply = await model_request(
-                model, conversation, model_request_parameters=tools, model_settings=settings
-            )
-            self._snapshot = lambda: reply
+            reply = await model_request(self.client, self.conversation, **options)
+            self.snapshot = lambda: reply
             return reply
-        async with model_request_stream(
-            model, conversation, model_request_parameters=tools, model_settings=settings
-        ) as stream:
-            self._snapshot = stream.get
-            async with kept_every(KEEP_SECONDS, self.received, self._keep):
+        async with model_request_stream(self.client, self.conversation, **options) as stream:
+            self.snapshot = stream.get
+            keeping = asyncio.ensure_future(self._keep_parts())
+            try:
                 async for _ in stream:
                     pass
+            finally:
+                keeping.cancel()
         return stream.get()
 
+    async def _keep_parts(self) -> None:
+        """Hand on the received part of the reply every few seconds, if it has grown."""
+        tokens = 0
+        while self.keep is not None:
+            await asyncio.sleep(KEEP_SECONDS)
+            reply = self._received()
+            if reply.tokens > tokens:
+                tokens = reply.tokens
+                self.keep(reply)
+
     def _complete(self, failure: ModelFailure) -> ModelFailure:
-        part = self.received()
+        reply = self._received()
         return replace(
             failure,
             model=self.model,
-            fallback=self._fallback,
-            partial=part.text,
-            tokens=part.tokens,
-            usage=part.usage,
-            cost=part.cost,
+            fallback=self.fallback,
+            partial=reply.text,
+            tokens=reply.tokens,
+            usage=reply.usage,
+            cost=reply.cost,
         )
 
-    def received(self) -> PartialReply:
-        """Return the part received so far; the text is at most as long as an error."""
+    def _received(self) -> PartialReply:
+        """Return the part of the reply received so far.
+
+        Its tokens are estimated; its usage is at least as much as the provider reported.
+        """
         with suppress(Exception):
-            if self._snapshot is not None:
-                reply = mend(self._snapshot())
-                return received(self._agent, reply, self.model, self._request_tokens)
+            reply = mend(self.snapshot())
+            if reply.parts or reply.provider_details or reply.usage.has_values():
+                used = complete_usage(reply, self.request_tokens, is_partial=True)
+                text = reply.text or ""
+                return PartialReply(
+                    text=self._to_keep(text),
+                    tokens=-(-len(text) // CHARACTERS),
+                    usage=counts_of(used),
+                    cost=cost_of(self.agent, replace(reply, usage=used)),
+                    model=self.model,
+                )
         return PartialReply(model=self.model)
 
-    def _raised(self, exc: Exception) -> ModelFailure:
-        """Make a failure of an exception of the provider's client."""
-        failure = failure_of(exc, model=self.model)
-        if not self._agent.keeps_secrets:  # a provider may quote the request
-            failure = replace(failure, said=providers.without_keys(provider_text(exc)))
-        _log_failure(self._agent, self._request, failure.error)
-        return failure
+    def _to_keep(self, text: str) -> str:
+        """Return at most MAX_ERROR characters of a reply, sealed if they may say what a held text says."""
+        text = plain(text)
+        return held.sealed_text(text, MAX_ERROR) if self.agent.seals_texts else text
 
 
 def _wants_text(request: ModelRequest) -> bool:
@@ -349,10 +388,6 @@ def _settings(agent: AgentSpec, request: ModelRequest) -> ModelSettings:
         settings["tool_choice"] = "none"  # the tools stay: replies in the request have called them
     if agent.temperature is not None:
         settings["temperature"] = agent.temperature
-    if (most := request.memory_tokens or agent.max_tokens) is not None:
-        settings["max_tokens"] = most
+    if (limit := request.memory_tokens or agent.max_tokens) is not None:
+        settings["max_tokens"] = limit
     return settings
-
-
-def _over() -> None:
-    """Do nothing: the call has ended or ends at once."""

@@ -8,7 +8,6 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -26,28 +25,28 @@ Stop = asyncio.Future[None]
 
 def start(call: Callable[[Stop], Coroutine[Any, Any, None]]) -> Callable[[], None]:
     """Start `call` from any thread, and return at once. The returned function sets its Stop, from any thread."""
-    running = _running_loop()
-    stop: Stop = running.create_future()
+    loop = _running_loop()
+    stop: Stop = loop.create_future()
+    asyncio.run_coroutine_threadsafe(call(stop), loop)
 
     def end() -> None:
         if not stop.done():
             stop.set_result(None)
 
-    asyncio.run_coroutine_threadsafe(call(stop), running)
+    def end_soon() -> None:
+        loop.call_soon_threadsafe(end)
 
-    def set_stop() -> None:
-        running.call_soon_threadsafe(end)
-
-    return set_stop
+    return end_soon
 
 
 async def within(seconds: float, call: Coroutine[Any, Any, T], stop: Stop) -> T:
     """Return the result of `call`. Raise TimeoutError or Stopped on time, even if `call` cannot be cancelled."""
     task = asyncio.ensure_future(call)
-    task.add_done_callback(_receive)
-    waited: set[asyncio.Future[Any]] = {task, stop}
+    # asyncio logs the exception of an abandoned call unless it is read.
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    futures: set[asyncio.Future[Any]] = {task, stop}
     try:
-        await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(futures, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         ended = task.done()
         task.cancel()
         if ended:
@@ -56,13 +55,7 @@ async def within(seconds: float, call: Coroutine[Any, Any, T], stop: Stop) -> T:
     finally:
         # The raised exception refers to this frame. If the frame still referred to the task, open streams of the call
         # would stay until the garbage collector runs, in any thread.
-        del task, waited
-
-
-def _receive(task: "asyncio.Task[Any]") -> None:
-    """Read the exception of an abandoned call, so that asyncio does not log it."""
-    with suppress(asyncio.CancelledError):
-        task.exception()
+        del task, futures
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:

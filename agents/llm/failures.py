@@ -6,6 +6,7 @@ request.
 
 import json
 from http import HTTPStatus
+from types import UnionType
 
 from pydantic_ai.exceptions import (
     ModelAPIError,
@@ -14,7 +15,9 @@ from pydantic_ai.exceptions import (
     ModelContextWindowExceededError,
     ModelHTTPError,
     ModelNotFoundError,
+    ModelOverloadedError,
     ModelQuotaExceededError,
+    ModelRateLimitError,
     ModelRequestRejectedError,
     ModelTimeoutError,
     UserError,
@@ -26,69 +29,78 @@ from runtime.core.limits import plain
 from runtime.ports.effects import ModelFailure
 
 # Temporary errors, although the status blames the request.
-PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_EARLY}
-
-# Too many requests; 529 is Anthropic's code for an overloaded service.
-LIMITS = {HTTPStatus.TOO_MANY_REQUESTS, 529}
-
-KEY = {HTTPStatus.UNAUTHORIZED, HTTPStatus.PAYMENT_REQUIRED, HTTPStatus.FORBIDDEN}
-
-_PROBLEMS: dict[type[ModelAPIError], tuple[str, FailureCause]] = {
-    ModelTimeoutError: ("{model} did not answer in time", FailureCause.TIME),
-    ModelConnectionError: (
-        "the connection to {model} failed: the provider or the network is at fault",
-        FailureCause.NETWORK,
-    ),
-    ModelContextWindowExceededError: (
-        "the conversation is too long for {model}{status}",
-        FailureCause.REQUEST,
-    ),
-    ModelQuotaExceededError: (
-        "the quota of the key for {model} is used up{status}",
-        FailureCause.SETUP,
-    ),
-    ModelNotFoundError: (
-        "there is no {model} there{status}: look at the name of the model and the provider's address",
-        FailureCause.SETUP,
-    ),
-}
+_PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_EARLY}
 
 
 class NotTheApi(Exception):
     """The answer is an HTML page, so the address is wrong."""
 
 
+# The first type that fits counts.
+_PROBLEMS: dict[FailureCause, dict[type[Exception] | UnionType, str]] = {
+    FailureCause.SETUP: {
+        NotTheApi: "a page answered instead of {model}: look at the provider's address",
+        ModelAuthenticationError: "the key for {model} was refused{status}: it is wrong, or may not do this",
+        ModelQuotaExceededError: "the quota of the key for {model} is used up{status}",
+        ModelNotFoundError: "there is no {model} there{status}:"
+        " look at the name of the model and the provider's address",
+    },
+    FailureCause.LIMIT: {
+        ModelRateLimitError | ModelOverloadedError: "{model} asks for fewer requests{status}:"
+        " too many come from here, or from everybody",
+    },
+    FailureCause.TIME: {ModelTimeoutError: "{model} did not answer in time"},
+    FailureCause.NETWORK: {
+        ModelConnectionError: "the connection to {model} failed: the provider or the network is at fault",
+        BrokenOff: "the reply of {model} broke off: the provider or the network is at fault",
+    },
+    FailureCause.REQUEST: {
+        UserError: "the request does not fit {model}: {exc}",
+        ModelContextWindowExceededError: "the conversation is too long for {model}{status}",
+        ModelRequestRejectedError: "{model} rejected the request{status}{code}: the request is at fault",
+    },
+    FailureCause.PROVIDER: {
+        ModelAPIError: "{model} is in trouble{status}: the provider is at fault"
+    },
+    FailureCause.REPLY: {
+        Unusable: "{model} {exc.problem}",
+        # An unknown error comes from the provider's answer, and the next answer may be better.
+        Exception: "the answer of {model} could not be read ({kind}): the provider is at fault",
+    },
+}
+
+
 def make_failure(error: str, cause: FailureCause, retry_after: float | None = None) -> ModelFailure:
     """Return a failure. Another attempt can correct any but a wrong request; an administrator corrects a setup."""
-    return ModelFailure(
-        error=error,
-        retryable=cause is not FailureCause.REQUEST,
-        retry_after=retry_after,
-        cause=cause,
-    )
+    can_retry = cause is not FailureCause.REQUEST
+    return ModelFailure(error=error, cause=cause, retryable=can_retry, retry_after=retry_after)
 
 
 def failure_of(exc: Exception, *, model: str) -> ModelFailure:
     """Return the failure that an exception of a provider's client means. `model` is the configured name."""
-    match exc:
-        case ModelAPIError():
-            return _answered(exc, model)
-        case BrokenOff():
-            error = f"the reply of {model} broke off: the provider or the network is at fault"
-            return make_failure(error, FailureCause.NETWORK)
-        case Unusable():
-            return make_failure(plain(f"{model} {exc.problem}"), FailureCause.REPLY)
-        case NotTheApi():
-            error = f"a page answered instead of {model}: look at the provider's address"
-            return make_failure(error, FailureCause.SETUP)
-        case UserError():
-            error = plain(f"the request does not fit {model}: {exc}")
-            return make_failure(error, FailureCause.REQUEST)
-        case _:
-            # An unknown error comes from the provider's answer, and the next answer may be better.
-            kind = type(exc).__name__
-            error = f"the answer of {model} could not be read ({kind}): the provider is at fault"
-            return make_failure(error, FailureCause.REPLY)
+    kind = _kind(exc)
+    problems = ((cause, *row) for cause, texts in _PROBLEMS.items() for row in texts.items())
+    cause, text = next((cause, text) for cause, base, text in problems if issubclass(kind, base))
+    status = getattr(exc, "status_code", None)
+    # By the provider's code rather than by its text, which may quote the request.
+    code = getattr(exc, "provider_error_code", "") or getattr(exc, "provider_error_type", "") or ""
+    error = text.format(
+        model=model,
+        status="" if status is None else f" (status {status})",
+        code=f", code {code}" if code.replace("_", "").isalnum() else "",
+        exc=exc,
+        kind=kind.__name__,
+    )
+    is_busy = cause in (FailureCause.LIMIT, FailureCause.PROVIDER)
+    return make_failure(plain(error), cause, getattr(exc, "retry_after", None) if is_busy else None)
+
+
+def _kind(exc: Exception) -> type[Exception]:
+    if _refuses_key(exc):
+        return ModelAuthenticationError
+    if type(exc) is ModelHTTPError and exc.status_code not in _PASSING:  # a rare status
+        return ModelRequestRejectedError
+    return type(exc)
 
 
 def provider_text(exc: Exception) -> str:
@@ -100,35 +112,7 @@ def provider_text(exc: Exception) -> str:
     return message if isinstance(message, str) else json.dumps(exc.body, default=str)
 
 
-def _answered(exc: ModelAPIError, model: str) -> ModelFailure:
-    status = exc.status_code if isinstance(exc, ModelHTTPError) else None
-    suffix = "" if status is None else f" (status {status})"
-    if _refuses_key(exc):
-        error = f"the key for {model} was refused{suffix}: it is wrong, or may not do this"
-        return make_failure(error, FailureCause.SETUP)
-    for kind, (problem, cause) in _PROBLEMS.items():
-        if isinstance(exc, kind):
-            return make_failure(problem.format(model=model, status=suffix), cause)
-    if status in LIMITS:
-        error = (
-            f"{model} asks for fewer requests{suffix}: too many come from here, or from everybody"
-        )
-        return make_failure(error, FailureCause.LIMIT, exc.retry_after)
-    is_passing = status in PASSING or status is None or status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    if is_passing and not (status is None and isinstance(exc, ModelRequestRejectedError)):
-        error = f"{model} is in trouble{suffix}: the provider is at fault"
-        return make_failure(error, FailureCause.PROVIDER, exc.retry_after)
-    # By the provider's code rather than by its text, which may quote the request.
-    code = exc.provider_error_code or exc.provider_error_type
-    code_suffix = f", code {code}" if code and code.replace("_", "").isalnum() else ""
-    error = plain(f"{model} rejected the request{suffix}{code_suffix}: the request is at fault")
-    return make_failure(error, FailureCause.REQUEST)
-
-
-def _refuses_key(exc: ModelAPIError) -> bool:
-    """Tell whether the provider refused the key (Gemini: with 400), not the quota or the model."""
-    if isinstance(exc, ModelQuotaExceededError | ModelNotFoundError):
-        return False
-    if isinstance(exc, ModelAuthenticationError) or "API_KEY_INVALID" in str(exc.body):
-        return True
-    return isinstance(exc, ModelHTTPError) and exc.status_code in KEY
+def _refuses_key(exc: Exception) -> bool:
+    """Say whether the provider refused the key. Gemini does it with 400."""
+    body = exc.body if isinstance(exc, ModelAPIError) else None
+    return isinstance(exc, ModelAuthenticationError) or "API_KEY_INVALID" in str(body)

@@ -6,6 +6,7 @@ an answer that its agent does not hold.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
@@ -28,18 +29,20 @@ def proposals(
     `calls` are those to make, `output` the typed result in a reply without any.
     """
     assert agent.answer is not None  # only such an agent holds its answers
+    seal = partial(secrets.seal_args, agent.answer)
     if not calls:
         args = {ARGUMENT: text if output is None else output}
-        return (Proposal(tool=FINAL_ANSWER, args=secrets.seal_args(agent.answer, args)),)
+        return (Proposal(tool=FINAL_ANSWER, args=seal(args)),)
+    is_alone = len(calls) == 1  # an answer beside other calls is marked, and refused
     return tuple(
-        replace(call, args=secrets.seal_args(agent.answer, _alone(call.args, calls)))
+        replace(call, args=seal(call.args if is_alone else {TOGETHER: call.args}))
         if call.tool == FINAL_ANSWER
         else call
         for call in calls
     )
 
 
-def without_text(calls: Sequence[Proposal]) -> tuple[Proposal, ...]:
+def seal_texts(calls: Sequence[Proposal]) -> tuple[Proposal, ...]:
     """Seal a text in the place of a typed answer, which is refused: it may be any text of the model."""
     return tuple(
         replace(call, args=held.seal_all(call.tool, call.args))
@@ -49,46 +52,48 @@ def without_text(calls: Sequence[Proposal]) -> tuple[Proposal, ...]:
     )
 
 
-def _alone(args: Any, calls: Sequence[Proposal]) -> Any:
-    """Mark an answer beside other calls, which is refused."""
-    return args if len(calls) == 1 else {TOGETHER: args}
-
-
-def sealed(
-    agent: AgentSpec, response: ModelResponse, text: str, most: int | None, *, is_answer: bool
+def seal_response(
+    agent: AgentSpec, response: ModelResponse, text: str, max_length: int | None, *, is_answer: bool
 ) -> tuple[ModelResponse, str]:
-    """Seal the texts, thoughts, secret arguments and details of a reply. `most` is as in `held.sealed_text`.
+    """Seal the texts, thoughts, secret arguments and details of a reply. `max_length` is as in `held.sealed_text`.
 
     A part that is the whole text gets the same token as the text, so that the reply need not repeat it. The text of a
     reply that `is_answer` stays as it is.
     """
-    whole = text if is_answer else held.sealed_text(text, most)
+    sealed_text = text if is_answer else held.sealed_text(text, max_length)
 
-    def kept(part: Any) -> Any:
+    def seal_part(part: Any) -> Any:
         match part:
             case TextPart() if is_answer:
                 return part
             case TextPart() if part.content == text:
-                return replace(part, content=whole)
+                return replace(part, content=sealed_text)
             case TextPart() | ThinkingPart():
                 return replace(part, content=held.sealed_text(part.content))
-            case ToolCallPart() if (tool := agent.tool(part.tool_name)) is not None:
-                return replace(part, args=secrets.seal_reply(tool, part.args))
-            case ToolCallPart() if is_misspelt(agent, part.tool_name):
-                return replace(part, args=held.seal_all(part.tool_name, part.args))
             case _:
-                return part
+                return seal_call(agent, part)
 
-    parts = [kept(_with_details(part, _sealed_details)) for part in response.parts]
-    return replace(_with_details(response, _sealed_details), parts=parts), whole
+    parts = [seal_part(_with_details(part, _seal_details)) for part in response.parts]
+    return replace(_with_details(response, _seal_details), parts=parts), sealed_text
 
 
-def _sealed_details(name: str, details: Any) -> dict[str, str]:
+def seal_call(agent: AgentSpec, part: Any) -> Any:
+    """Return a part of a reply; if it is a call, with all arguments sealed as received where one may be secret."""
+    if not isinstance(part, ToolCallPart):
+        return part
+    if (tool := agent.tool(part.tool_name)) is not None:
+        return replace(part, args=secrets.seal_reply(tool, part.args))
+    if is_misspelt(agent, part.tool_name):
+        return replace(part, args=held.seal_all(part.tool_name, part.args))
+    return part
+
+
+def _seal_details(name: str, details: Any) -> dict[str, str]:
     """Seal details as the JSON that is stored: a provider's client puts times in them."""
     return held.seal_all(name, to_jsonable_python(details))
 
 
-def with_open_details(message: Any) -> Any:
+def open_details(message: Any) -> Any:
     """Return a reply, or a part of one, with the details that its provider sent."""
     return _with_details(message, held.open_all)
 
@@ -102,11 +107,11 @@ def _with_details(message: Any, change: Callable[[str, Any], Any]) -> Any:
 
 def is_misspelt(agent: AgentSpec, name: str) -> bool:
     """Tell whether a called name is none of an agent with held texts: the arguments may be one of them."""
-    known = agent.tool(name) or agent.subagent(name) or (name == FINAL_ANSWER and agent.output)
-    return agent.seals_texts and not known
+    is_known = agent.tool(name) or agent.subagent(name) or (name == FINAL_ANSWER and agent.output)
+    return agent.seals_texts and not is_known
 
 
-def opened(part: Any) -> Any:
+def open_part(part: Any) -> Any:
     """Return a part of a reply as the provider sent it."""
     if isinstance(part, ToolCallPart):
         args = held.open_all(part.tool_name, part.args)

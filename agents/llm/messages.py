@@ -1,18 +1,23 @@
 """Translates a frame's messages into the provider-neutral ones of pydantic-ai, and its tools into functions.
 
 A reply is stored as the provider sent it (see agents.llm.replies), except that secret arguments are sealed. It is
-sent back unchanged, except for arguments that are no JSON object, and for what agents.llm.fitting changes. We
-number its calls by position and not by the provider's ids: `c3.1` is the second call of the reply of turn 3.
+sent back unchanged, except for arguments that are no JSON object, and for what `fit` changes. We number its calls by
+position and not by the provider's ids: `c3.1` is the second call of the reply of turn 3.
 """
 
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+import re
+import threading
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from operator import is_
+from operator import attrgetter, is_
 from typing import Any
+from uuid import UUID
 
 from pydantic_ai.messages import (
+    INVALID_JSON_KEY,
     ModelMessage,
     ModelRequest,
     ModelResponse,
@@ -26,18 +31,21 @@ from pydantic_ai.tools import ToolDefinition
 
 from agents import secrets
 from agents.llm import held_answers, replies
-from agents.llm.received import args_of, calls_in
-from agents.llm.replies import NO_TIME
+from agents.llm.replies import NO_TIME, args_of
 from agents.sdk import outputs
 from agents.sdk.scripts import conversation_texts as texts
 from agents.sdk.spec import FINAL_ANSWER, AgentSpec, ToolSpec
 from runtime.core.continuation import Call, CutReply, PlanItem
+from runtime.core.documents.blobs import begins
 from runtime.keyring import held
+from runtime.ports import effects
 
-# The text with which other clients of this layer tell a model that its own arguments cannot be read.
-INVALID_JSON = "INVALID_JSON"
+KEPT = 64  # conversations of one process
+MIN_CACHED_MESSAGES = 4  # a shorter conversation is not worth caching
 
-_NO_REPLY = ModelResponse(parts=[])
+_MAX_NAME = 64  # characters of a tool's name that every provider takes
+_MAX_ID = 40  # characters of the id of a call
+_OTHER = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def to_provider(
@@ -52,27 +60,26 @@ def to_provider(
     Each message becomes one message. `begun` holds the first ones, converted before; the others are added to it, and
     it is returned. Empty `instructions` mean the agent's own. `calls` are the frame's calls.
     """
-    told = instructions or agent.instructions
-    secret, questions = _secret_tools(agent), _questions(agent)
+    instructions = instructions or agent.instructions
     conversation = [] if begun is None else begun
     added = messages[len(conversation) :]
-    reply = _last_reply(conversation)
-    made = replies.calls_of(added, calls)
+    calls_by_id = replies.find_calls(added, calls)
     for message in added:
         match message["role"]:
             case "model":
-                reply = _reply(secret, message, made)
-                conversation.append(reply)
+                conversation.append(_reply(agent, message, calls_by_id))
+                continue
             case "results":
-                parts = [_result(secret, questions, reply, result) for result in message["results"]]
-                conversation.append(_request(told, parts))
+                reply_calls = _last_calls(conversation)
+                parts = [_result(agent, reply_calls, result) for result in message["results"]]
             case _:
-                conversation.append(_request(told, [*_memory(message), _prompt(message)]))
+                parts = [*_memory(message), _prompt(message)]
+        conversation.append(ModelRequest(parts=parts, instructions=instructions))
     return conversation
 
 
 def _prompt(message: dict[str, Any]) -> UserPromptPart:
-    """Word what the model is told that is not a result of its calls."""
+    """Word a message that is neither a reply nor the results of its calls."""
     match message["role"]:
         case "input":
             text = json.dumps(message["content"], ensure_ascii=False)
@@ -81,7 +88,9 @@ def _prompt(message: dict[str, Any]) -> UserPromptPart:
         case "message":
             text = f"{texts.MESSAGE}{message['by']}: {message['content']}"
         case "question":
-            text = inquiry_text(message)
+            call = f"{message['tool']} ({message['call']})"
+            question = f"{message['by']}{texts.ASKS}{message['content']}"
+            text = f"{texts.QUESTION}{texts.ANSWER_IT}{call}. {question}"
         case role:
             raise ValueError(f"a frame has no messages of role {role}")
     return UserPromptPart(content=text)
@@ -89,86 +98,119 @@ def _prompt(message: dict[str, Any]) -> UserPromptPart:
 
 def _memory(message: dict[str, Any]) -> list[UserPromptPart]:
     """Return what the run remembers of earlier ones. Each text is a line of JSON, so none can pass for two."""
-    lines = [json.dumps(_remembered(one), ensure_ascii=False) for one in message.get("memory", ())]
+    memory = message.get("memory", ())
+    lines = [json.dumps(_describe_memory(entry), ensure_ascii=False) for entry in memory]
     return [UserPromptPart(content=texts.MEMORY + "\n".join(lines))] if lines else []
 
 
-_WHO: dict[str, dict[str, str]] = {
-    "asked": {},
-    "answered": {"answered_by": "you"},
-    "summary": {"summed_up_by": "you"},
-}
+_AUTHOR = {"answered": {"answered_by": "you"}, "summary": {"summed_up_by": "you"}}
 
 
-def _remembered(one: dict[str, Any]) -> dict[str, Any]:
-    who = _WHO[one["kind"]] or {"asked_by": one["by"]}
-    if one["text"] is None:
-        return {"at": one["at"], **who, "erased": True}
+def _describe_memory(entry: dict[str, Any]) -> dict[str, Any]:
+    author = _AUTHOR.get(entry["kind"]) or {"asked_by": entry["by"]}
+    if entry["text"] is None:
+        return {"at": entry["at"], **author, "erased": True}
     # A person could write the sealed text of a model into a message, and would then read it opened.
-    text = held.open_text(one["text"]) if one["kind"] == "summary" else one["text"]
-    return {"at": one["at"], **who, "text": text}
+    text = held.open_text(entry["text"]) if entry["kind"] == "summary" else entry["text"]
+    return {"at": entry["at"], **author, "text": text}
 
 
-def _last_reply(conversation: list[ModelMessage]) -> ModelResponse:
+def _last_calls(conversation: list[ModelMessage]) -> list[ToolCallPart]:
     for message in reversed(conversation):
         if isinstance(message, ModelResponse):
-            return message
-    return _NO_REPLY
+            return message.tool_calls
+    return []
 
 
-@lru_cache(256)
-def _secret_tools(agent: AgentSpec) -> dict[str, ToolSpec]:
-    return {tool.name: tool for tool in agent.all_tools if tool.secret_args or tool.secret_result}
+@dataclass(slots=True)
+class _Begun:
+    """The translated beginning of a conversation. Only the thread that took it out of `_cache` adds to it."""
+
+    agent: AgentSpec
+    instructions: str
+    messages: tuple[dict[str, Any], ...]
+    calls: tuple[Call, ...]
+    conversation: list[ModelMessage]
+
+    def begins(self, messages: tuple[dict[str, Any], ...], calls: tuple[Call, ...]) -> bool:
+        """Say whether a frame with these messages and calls was once translated into this conversation."""
+        return begins(self.messages, messages) or (
+            self.messages == messages[: len(self.messages)]
+            and [*map(_FIELDS, self.calls)] == [*map(_FIELDS, calls[: len(self.calls)])]
+        )
 
 
-@lru_cache(256)
-def _questions(agent: AgentSpec) -> frozenset[str]:
-    return frozenset(tool.name for tool in agent.tools if tool.question)
+_FIELDS = attrgetter("id", "tool", "args")  # of a call, which a stored reply leaves out
+_lock = threading.Lock()
+_cache: "OrderedDict[tuple[UUID, str], _Begun]" = OrderedDict()
 
 
-def inquiry_text(message: Mapping[str, Any]) -> str:
-    """Word a person's inquiry to the model."""
-    call = f"{message['tool']} ({message['call']})"
-    question = f"{message['by']}{texts.ASKS}{message['content']}"
-    return f"{texts.QUESTION}{texts.ANSWER_IT}{call}. {question}"
+def conversation_of(
+    agent: AgentSpec,
+    run: UUID,
+    frame: str,
+    messages: tuple[dict[str, Any], ...],
+    instructions: str = "",
+    calls: tuple[Call, ...] = (),
+) -> list[ModelMessage]:
+    """Convert the messages of a frame, from the first one not cached. The caller may change the list.
+
+    Messages are only added to a frame. If the first ones are the same objects as before, or equal ones after the run
+    was loaded again, their conversion is reused: unless it opened secrets, which are not cached.
+    """
+    if len(messages) < MIN_CACHED_MESSAGES or agent.keeps_secrets:
+        return to_provider(agent, messages, [], instructions, calls)
+    key = (run, frame)
+    with _lock:
+        cached = _cache.pop(key, None)
+    is_same = cached and cached.agent is agent and cached.instructions == instructions
+    begun = cached.conversation if cached and is_same and cached.begins(messages, calls) else []
+    conversation = to_provider(agent, messages, begun, instructions, calls)
+    with _lock:
+        _cache[key] = _Begun(agent, instructions, messages, calls, conversation)
+        while len(_cache) > KEPT:
+            _cache.popitem(last=False)
+    return conversation.copy()
 
 
-def sum_up(agent: AgentSpec, instructions: str = "", tokens: int = 0) -> ModelMessage:
-    """Return the message that requests a summary instead of the next step; with `tokens`, one of the memory."""
-    text = f"{texts.SUM_UP_MEMORY}{tokens}" if tokens else texts.SUM_UP
-    return _request(instructions or agent.instructions, [UserPromptPart(content=text)])
+def build_endings(agent: AgentSpec, request: effects.ModelRequest) -> list[ModelMessage]:
+    """Return the messages that a request ends with and that are not stored.
+
+    They ask for a summary, quote the reply that was cut off, and list the plan, which no compaction can remove there.
+    Stored, they would break the cached beginning of the conversation.
+    """
+    contents: list[str] = []
+    if request.memory_tokens:
+        contents.append(f"{texts.SUM_UP_MEMORY}{request.memory_tokens}")
+    elif request.summary:
+        contents.append(texts.SUM_UP)
+    if request.cut is not None:
+        contents.append(_describe_cut(request.cut))
+    if request.todo and any(item.state != "done" for item in request.todo):
+        contents.append(_describe_plan(request.todo))
+    instructions = request.instructions or agent.instructions
+    return [
+        ModelRequest(parts=[UserPromptPart(content=content)], instructions=instructions)
+        for content in contents
+    ]
 
 
-def after_cut(agent: AgentSpec, cut: CutReply | None, instructions: str = "") -> list[ModelMessage]:
-    """Return the message about a reply that was cut off, none without one. Each attempt gets its own."""
-    if cut is None:
-        return []
+def _describe_cut(cut: CutReply) -> str:
     facts = {
         "cut_by": texts.CUT_BY[cut.cause],
         "beginning": held.open_text(cut.text),
         "cut_after_tokens": cut.tokens,
         "since": cut.since.isoformat(timespec="seconds"),
     }
-    part = UserPromptPart(content=f"{texts.CUT}{json.dumps(facts, ensure_ascii=False)}")
-    return [_request(instructions or agent.instructions, [part])]
+    return f"{texts.CUT}{json.dumps(facts, ensure_ascii=False)}"
 
 
-def reminder(
-    agent: AgentSpec, todo: tuple[PlanItem, ...], instructions: str = ""
-) -> list[ModelMessage]:
-    """Return the message with the open items, none if the plan has no such item.
-
-    It goes to the end of each request, where no compaction removes it, and is not stored: it would break the cached
-    beginning of the conversation.
-    """
+def _describe_plan(todo: tuple[PlanItem, ...]) -> str:
     items = list(enumerate(todo, 1))
-    open_items = [f"{number}. {one.text}" for number, one in items if one.state != "done"]
-    if not open_items:
-        return []
-    doing = [f", and item {number} is at work" for number, one in items if one.state == "doing"]
-    counts = f"{len(todo) - len(open_items)} of {len(todo)} items are done{''.join(doing)}."
-    text = "\n".join([f"{texts.PLAN}{counts} Open:", *open_items])
-    return [_request(instructions or agent.instructions, [UserPromptPart(content=text)])]
+    lines = [f"{number}. {item.text}" for number, item in items if item.state != "done"]
+    doing = [f", and item {number} is at work" for number, item in items if item.state == "doing"]
+    counts = f"{len(todo) - len(lines)} of {len(todo)} items are done{''.join(doing)}."
+    return "\n".join([f"{texts.PLAN}{counts} Open:", *lines])
 
 
 @lru_cache(256)
@@ -181,12 +223,12 @@ def tools_of(
     """
     schemas: list[tuple[ToolSpec | AgentSpec, Any]] = [(tool, tool.schema) for tool in agent.tools]
     schemas += [(child, child.input_schema) for child in agent.subagents]
-    function_tools = [
-        ToolDefinition(name=one.name, description=one.description, parameters_json_schema=schema)
-        for one, schema in schemas
+    tools = [
+        ToolDefinition(name=spec.name, description=spec.description, parameters_json_schema=schema)
+        for spec, schema in schemas
     ]
     if agent.output_schema is None or as_text:
-        return ModelRequestParameters(function_tools=function_tools, allow_text_output=True)
+        return ModelRequestParameters(function_tools=tools)
     final = ToolDefinition(
         name=FINAL_ANSWER,
         description=outputs.DESCRIPTION,
@@ -194,35 +236,22 @@ def tools_of(
         kind="output",
     )
     return ModelRequestParameters(
-        function_tools=function_tools,
-        output_mode="tool",
-        output_tools=[final],
-        allow_text_output=summary,
+        function_tools=tools, output_mode="tool", output_tools=[final], allow_text_output=summary
     )
 
 
-def _request(instructions: str, parts: list[Any]) -> ModelRequest:
-    return ModelRequest(parts=parts, instructions=instructions)
+def _reply(agent: AgentSpec, message: dict[str, Any], calls: Mapping[str, Call]) -> ModelResponse:
+    """Restore a stored reply in a form that every provider accepts. Raise as secrets.open_reply."""
+    reply: ModelResponse = held_answers.open_details(replies.restore_reply(message, calls))
+    # Providers reject a call in the history that has no result, as that of `final_answer`.
+    parts = reply.parts if message["calls"] else [_as_text(part) for part in reply.parts]
+    parts = [_restore_part(agent, part) for part in parts]
+    if "given_by" in message:
+        parts = _mark_as_given(parts)
+    return reply if all(map(is_, parts, reply.parts)) else replace(reply, parts=parts)
 
 
-def _reply(
-    secret: Mapping[str, ToolSpec], kept: dict[str, Any], made: Mapping[str, Call]
-) -> ModelResponse:
-    """Restore a stored reply in a form that every provider accepts. Raise as secrets.open_reply.
-
-    `secret` are the agent's tools with secrets, `made` the calls of the reply's frame by id.
-    """
-    message: ModelResponse = held_answers.with_open_details(replies.read(kept, made))
-    given = message.parts if kept["calls"] else [_as_text(part) for part in message.parts]
-    parts = [_restored(secret, part) for part in given]
-    if "given_by" in kept:
-        parts = _marked(parts)
-    if all(map(is_, parts, message.parts)):
-        return message
-    return replace(message, parts=parts)
-
-
-def _marked(parts: list[Any]) -> list[Any]:
+def _mark_as_given(parts: list[Any]) -> list[Any]:
     """Mark a reply as one that a person gave, with its text if it has one."""
     if parts and isinstance(parts[0], TextPart):
         return [replace(parts[0], content=f"{texts.GIVEN}{parts[0].content}"), *parts[1:]]
@@ -230,67 +259,113 @@ def _marked(parts: list[Any]) -> list[Any]:
 
 
 def _as_text(part: Any) -> Any:
-    """Turn a call of `final_answer` into text: providers reject a call in the history that has no result."""
     if not isinstance(part, ToolCallPart):
         return part
     return TextPart(content=part.args if isinstance(part.args, str) else json.dumps(part.args))
 
 
-def _restored(secret: Mapping[str, ToolSpec], part: Any) -> Any:
-    part = held_answers.with_open_details(part)
+def _restore_part(agent: AgentSpec, part: Any) -> Any:
+    part = held_answers.open_details(part)
     if not isinstance(part, ToolCallPart):
-        return held_answers.opened(part)
-    if (tool := secret.get(part.tool_name)) is not None:
-        opened = secrets.open_reply(tool, part.args)
-        part = part if opened is part.args else replace(part, args=opened)
+        return held_answers.open_part(part)
+    tool = agent.tool(part.tool_name) if agent.keeps_secrets else None
+    if tool is not None and tool.secret_args:
+        args = secrets.open_reply(tool, part.args)
+        part = part if args is part.args else replace(part, args=args)
     else:
-        part = held_answers.opened(part)
+        part = held_answers.open_part(part)
     args = part.args if type(part.args) is dict else args_of(part)
-    return part if isinstance(args, dict) else replace(part, args={INVALID_JSON: args})
+    return part if isinstance(args, dict) else replace(part, args={INVALID_JSON_KEY: args})
 
 
 def _result(
-    secret: Mapping[str, ToolSpec],
-    questions: Collection[str],
-    reply: ModelResponse,
-    result: dict[str, Any],
+    agent: AgentSpec, calls: list[ToolCallPart], result: dict[str, Any]
 ) -> ToolReturnPart | UserPromptPart:
+    outcome, content = _word_result(agent, result)
     index = int(result["call"].rsplit(".", 1)[1])
-    calls = calls_in(reply)
-    if index >= len(calls) and FINAL_ANSWER in secret and result["tool"] == FINAL_ANSWER:
-        told = _told(secret[FINAL_ANSWER], questions, result)[1]
-        return UserPromptPart(content=f"{texts.ABOUT_ANSWER}{told}")
-    if index >= len(calls):  # a text that was refused, because the result is typed
-        return UserPromptPart(content=f"{texts.NOT_TAKEN}{result['content']}")
-    outcome, told = _told(secret.get(result["tool"]), questions, result)
-    return ToolReturnPart(
-        tool_name=result["tool"],
-        content=told,
-        tool_call_id=calls[index].tool_call_id,
-        outcome=outcome,
-        timestamp=NO_TIME,
-    )
+    if index < len(calls):
+        return ToolReturnPart(
+            tool_name=result["tool"],
+            content=content,
+            tool_call_id=calls[index].tool_call_id,
+            outcome=outcome,
+            timestamp=NO_TIME,
+        )
+    if agent.answer is not None and result["tool"] == FINAL_ANSWER:
+        return UserPromptPart(content=f"{texts.ABOUT_ANSWER}{content}")
+    # a text that was refused, because the result is typed
+    return UserPromptPart(content=f"{texts.NOT_TAKEN}{result['content']}")
 
 
-def _told(
-    tool: ToolSpec | None, questions: Collection[str], result: dict[str, Any]
-) -> tuple[texts.Outcome, Any]:
-    """Return the outcome of a call, and its result in words. `tool` is that of a call with secrets."""
+def _word_result(agent: AgentSpec, result: dict[str, Any]) -> tuple[texts.Outcome, Any]:
+    """Return the outcome of a call, and its result in words."""
     if result["outcome"] == "waiting":
         return "success", texts.WAITING
-    kept = result["content"]
-    content = kept if tool is None else secrets.open_result(tool, kept)
-    outcome, told = texts.word_outcome(result["outcome"], content, result.get("verdict"))
+    tool, verdict = agent.tool(result["tool"]), result.get("verdict")
+    content = result["content"] if tool is None else secrets.open_result(tool, result["content"])
+    outcome, words = texts.word_outcome(result["outcome"], content, verdict)
+    is_question = tool is not None and tool.question
     if "changed_by" in result:
-        told = f"{texts.CHANGED}{json.dumps(content, ensure_ascii=False)}"
+        words = f"{texts.CHANGED}{json.dumps(content, ensure_ascii=False)}"
     elif "reported_by" in result:
-        words = texts.word_report(result, question=result["tool"] in questions)
-        told = f"{words}{json.dumps(content, ensure_ascii=False)}"
-    elif result["tool"] in questions and result.get("verdict") == "expire":
-        told = f"{texts.UNANSWERED}{content}"
+        report = texts.word_report(result, question=is_question)
+        words = f"{report}{json.dumps(content, ensure_ascii=False)}"
+    elif is_question and verdict == "expire":
+        words = f"{texts.UNANSWERED}{content}"
     elif "edited_by" in result and outcome == "success":
-        told = f"{texts.RESULT}{json.dumps(content, ensure_ascii=False)}"
+        words = f"{texts.RESULT}{json.dumps(content, ensure_ascii=False)}"
     if "edited_by" in result:
         args = held.opened_args(result["tool"], result["args"])
-        told = f"{texts.EDITED}{json.dumps(args, ensure_ascii=False)}\n{told}"
-    return outcome, told
+        words = f"{texts.EDITED}{json.dumps(args, ensure_ascii=False)}\n{words}"
+    return outcome, words
+
+
+def fit(conversation: Iterable[ModelMessage]) -> list[ModelMessage]:
+    """Return the conversation with names, ids, texts and results that every provider takes.
+
+    Some answer 400 to names and ids of calls with other characters, to an id that two calls have, and to blank texts
+    and results. Another provider may have written the replies, and the journal keeps them as they came.
+    """
+    used: dict[str, int] = {}  # ids of all calls so far, and how many began as each
+    ids: defaultdict[str, deque[str]] = defaultdict(deque)  # of the last reply, by the provider's
+    fitted: list[ModelMessage] = []
+    message: Any
+    for message in conversation:
+        if isinstance(message, ModelResponse):
+            ids.clear()
+        parts = [_fit_part(part, used, ids) for part in message.parts]
+        parts = [part for part in parts if part is not None]
+        is_same = len(parts) == len(message.parts) and all(map(is_, parts, message.parts))
+        fitted.append(message if is_same else replace(message, parts=parts))
+    return fitted
+
+
+def _fit_part(part: Any, used: dict[str, int], ids: defaultdict[str, deque[str]]) -> Any:
+    """Return the part as every provider takes it, None for a blank text."""
+    match part:
+        case TextPart():
+            return part if part.content.strip() else None
+        case ToolCallPart():
+            call_id = _new_id(part.tool_call_id, used)
+            ids[part.tool_call_id].append(call_id)
+            fields: dict[str, Any] = {"tool_call_id": call_id}
+        case ToolReturnPart():
+            waiting = ids[part.tool_call_id]
+            fields = {"tool_call_id": waiting.popleft() if waiting else part.tool_call_id}
+            if part.content is None or (isinstance(part.content, str) and not part.content.strip()):
+                fields["content"] = texts.NOTHING_RETURNED
+        case _:
+            return part
+    fields["tool_name"] = _OTHER.sub("_", part.tool_name)[:_MAX_NAME] or "unnamed"
+    changed = any(getattr(part, name) != value for name, value in fields.items())
+    return replace(part, **fields) if changed else part
+
+
+def _new_id(call_id: str, used: dict[str, int]) -> str:
+    """Return an id like that of the provider which no other call has."""
+    stem = fitting = _OTHER.sub("_", call_id)[:_MAX_ID] or "call"
+    while fitting in used:
+        used[stem] += 1
+        fitting = f"{stem[: _MAX_ID - 6]}-{used[stem]}"
+    used[fitting] = 1
+    return fitting

@@ -14,10 +14,7 @@ from agents.llm import providers
 from agents.sdk.spec import AgentSpec
 from runtime.core.budgets import MICROS, Rates
 
-_SAMPLE = (
-    100_000  # tokens; models that charge more for long conversations are priced for this length
-)
-
+_SAMPLE = 100_000  # tokens, for models that charge more for long conversations
 _LISTED_AS = {Kind.GEMINI: "google", Kind.BEDROCK: "aws"}
 
 
@@ -25,7 +22,7 @@ def rates_of(agent: AgentSpec) -> Rates | None:
     """Return the price of the agent's model, of several the highest. None if one has no known price."""
     if providers.is_scripted(agent):
         return Rates(input=0, output=0)
-    return _dearest(providers.models_of(agent))
+    return _highest_rates(providers.models_of(agent))
 
 
 def cost_of(agent: AgentSpec, response: ModelResponse) -> int | None:
@@ -40,30 +37,23 @@ def cost_of(agent: AgentSpec, response: ModelResponse) -> int | None:
 
 
 @lru_cache
-def _dearest(models: tuple[str, ...]) -> Rates | None:
-    rates = [_rates(model) for model in models]
-    known = [rate for rate in rates if rate is not None]
-    if len(known) < len(rates):
-        return None
-    return Rates(input=max(rate.input for rate in known), output=max(rate.output for rate in known))
+def _highest_rates(models: tuple[str, ...]) -> Rates | None:
+    sent, replied = _highest(models, input_tokens=_SAMPLE), _highest(models, output_tokens=_SAMPLE)
+    return None if sent is None or replied is None else Rates(input=sent, output=replied)
 
 
-def _rates(name: str) -> Rates | None:
+def _highest(models: tuple[str, ...], **sample: int) -> int | None:
+    """Return the highest price of a million of such tokens, None if one of the models has no price."""
     from genai_prices import Usage
 
-    model = name.partition(":")[2]
-    provider_name = _listed_as(provider_of(name))
-    given = _price(provider_name, model, Usage(input_tokens=_SAMPLE))
-    replied = _price(provider_name, model, Usage(output_tokens=_SAMPLE))
-    if given is None or replied is None:
-        return None
-    per_million = 1_000_000 // _SAMPLE
-    return Rates(input=_micros(given * per_million), output=_micros(replied * per_million))
+    names = [(_listed_as(provider_of(name)), name.partition(":")[2]) for name in models]
+    prices = [price for name in names if (price := _price(*name, Usage(**sample))) is not None]
+    return _micros(max(prices) * (1_000_000 // _SAMPLE)) if len(prices) == len(names) else None
 
 
 def _listed_as(provider_name: str) -> str:
     """Return a provider's name in the price list. A server that only speaks OpenAI's protocol keeps its own name."""
-    endpoint = providers.known().get(provider_name)
+    endpoint = providers.read_endpoints().get(provider_name)
     if endpoint is None or endpoint.is_compatible:
         return provider_name
     return _LISTED_AS.get(endpoint.kind, endpoint.kind)

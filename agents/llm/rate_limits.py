@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 import psycopg
 
 from runtime.core.call_options import MAX_RETRY_AFTER
+from runtime.ports.effects import RateLimited
 from runtime.store import pool
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ _INTERVAL = f"b.gap * power(0.5, {_MINUTES})"
 _RELEASED = f"(b.served + {60 / math.log(2)} / b.gap * (power(2, {_MINUTES}) - 1))"
 
 _READ = f"""
-    SELECT clock_timestamp(), (SELECT {_INTERVAL} FROM agents_brake b WHERE b.provider = %s)
+    SELECT clock_timestamp(), (SELECT {_INTERVAL} FROM agents_brake b WHERE b.provider = %(model)s)
 """
 
 _TAKE = f"""
@@ -78,14 +79,6 @@ class Permit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
-    """The request must wait until this time, and then try again with its queue number."""
-
-    until: datetime
-    queue_number: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TooLong:
     """The model may get no request for so many seconds, which the request does not wait. It took no queue number."""
 
@@ -100,7 +93,7 @@ class RateLimits:
 
     def acquire(
         self, model: str, queue_number: int, longest: float = math.inf
-    ) -> Permit | Wait | TooLong | None:
+    ) -> Permit | RateLimited | TooLong | None:
         """Say whether a request may be sent now. `queue_number` is the one from before, 0 for none.
 
         `longest` is for how many seconds the provider may want none before the request gives up.
@@ -114,44 +107,24 @@ class RateLimits:
 
     def on_rejected(self, model: str, permit: Permit, after: float | None) -> None:
         """Record that the provider rejected a request, and for how many seconds it wants none."""
-        pause = (
-            DEFAULT_PAUSE_SECONDS
-            if after is None
-            else min(max(after, MIN_INTERVAL_SECONDS), MAX_RETRY_AFTER)
-        )
         log.warning(
             "Model %s: its provider wants fewer requests, its calls are rate limited", model
         )
-        values = {
-            "model": model,
-            "pause": pause,
-            "interval": min(pause, MAX_INTERVAL_SECONDS),
-            "none": MIN_INTERVAL_SECONDS,
-            "began": permit.at,
-        }
-        _change(_ON_REJECTED, values)
+        seconds = DEFAULT_PAUSE_SECONDS if after is None else after
+        pause = min(max(seconds, MIN_INTERVAL_SECONDS), MAX_RETRY_AFTER)
+        _change(_ON_REJECTED, model, permit, pause)
 
     def on_success(self, model: str, permit: Permit) -> None:
         """Record that the model answered while it had an interval."""
-        values = {
-            "model": model,
-            "began": permit.at,
-            "factor": INTERVAL_FACTOR,
-            "none": MIN_INTERVAL_SECONDS,
-        }
-        _change(_ON_SUCCESS, values)
+        _change(_ON_SUCCESS, model, permit)
 
 
-def _acquire(model: str, queue_number: int, longest: float) -> Permit | Wait | TooLong:
+def _acquire(model: str, queue_number: int, longest: float) -> Permit | RateLimited | TooLong:
+    row, values = None, {"model": model, "queue_number": queue_number, "longest": longest}
     with pool.pooled() as connection:
-        row = connection.execute(_READ, (model,), prepare=True).fetchone()
-        assert row is not None  # a SELECT without FROM has one row
-        now, interval = row
-        if interval is None or interval < MIN_INTERVAL_SECONDS:
-            return Permit(at=now, is_limited=False)
-        row = connection.execute(
-            _TAKE, {"model": model, "queue_number": queue_number, "longest": longest}
-        ).fetchone()
+        ((now, interval),) = connection.execute(_READ, values, prepare=True)
+        if interval is not None and interval >= MIN_INTERVAL_SECONDS:
+            row = connection.execute(_TAKE, values).fetchone()
     if row is None:
         return Permit(at=now, is_limited=False)
     at, since, interval, released, issued = row
@@ -160,9 +133,8 @@ def _acquire(model: str, queue_number: int, longest: float) -> Permit | Wait | T
     number = queue_number or issued
     if at >= since and number <= released:
         return Permit(at=at, is_limited=True)
-    return Wait(
-        until=_retry_at(at, since, interval, float(number) - float(released)), queue_number=number
-    )
+    until = _retry_at(at, since, interval, float(number) - float(released))
+    return RateLimited(model=model, until=until, queue_number=number)
 
 
 def _retry_at(at: datetime, since: datetime, interval: float, ahead: float) -> datetime:
@@ -173,9 +145,17 @@ def _retry_at(at: datetime, since: datetime, interval: float, ahead: float) -> d
     return max(at, since) + turn
 
 
-def _change(statement: str, values: dict[str, object]) -> None:
+def _change(statement: str, model: str, permit: Permit, pause: float = 0.0) -> None:
+    values = {
+        "model": model,
+        "began": permit.at,
+        "pause": pause,
+        "interval": min(pause, MAX_INTERVAL_SECONDS),
+        "none": MIN_INTERVAL_SECONDS,
+        "factor": INTERVAL_FACTOR,
+    }
     try:
         with pool.pooled() as connection:
             connection.execute(statement, values)
     except psycopg.Error as exc:
-        log.warning("Model %s: rate limit not stored: %s", values["model"], exc)
+        log.warning("Model %s: rate limit not stored: %s", model, exc)

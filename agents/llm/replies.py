@@ -1,4 +1,4 @@
-"""Stores a model's reply without the data that its event repeats, and restores it.
+"""Reads a model's reply for the core, stores it without the data that its event repeats, and restores it.
 
 Only fields that the provider sent are stored: no empty or default fields, and no ids made up by the client. Text,
 calls and arguments are in the event of the reply. They are restored from the frame's messages and calls, character by
@@ -7,6 +7,7 @@ character. A reply of an earlier release is stored whole, and stays unchanged.
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,9 +15,20 @@ from pydantic import ConfigDict, TypeAdapter
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.usage import RequestUsage
 
-from agents.sdk.spec import FINAL_ANSWER
-from runtime.core.continuation import Call
+from agents import secrets
+from agents.llm import held_answers
+from agents.llm.pricing import cost_of
+from agents.llm.token_counts import counts_of
+from agents.sdk import outputs
+from agents.sdk.scripts.conversation_texts import REPEATED
+from agents.sdk.spec import FINAL_ANSWER, AgentSpec
+from runtime.core.continuation import Call, GivenReply
+from runtime.core.digest import require_json, same
+from runtime.core.errors import NotJson
 from runtime.core.events import Proposal
+from runtime.core.limits import MAX_ANSWER
+from runtime.keyring import held
+from runtime.ports.effects import ModelAnswer
 
 NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # of a message whose time is in its entry
 
@@ -36,140 +48,210 @@ _REPLIES: TypeAdapter[list[ModelResponse]] = TypeAdapter(
 )
 
 
-def stored(
+def from_provider(
+    agent: AgentSpec,
     response: ModelResponse,
-    text: str,
-    calls: Sequence[Proposal],
-    output: dict[str, Any] | None,
+    *,
+    model: str = "",
+    summary: bool = False,
+    usage: RequestUsage | None = None,
+) -> ModelAnswer:
+    """Return the reply of `model` as JSON with the fields the core needs, without checking that it can be journaled.
+
+    A `summary` is text, even if the agent's result is typed. `usage` counts in the place of the reply's own.
+    """
+    used = usage or response.usage
+    text = response.text or ""
+    output, calls = None, _proposals(agent, response)
+    if not summary:
+        output, calls = outputs.read(agent, calls, text)
+    if agent.answer is not None and not summary:
+        output, calls = None, held_answers.proposals(agent, calls, text, output)
+    elif agent.seals_texts and not response.tool_calls:
+        calls = held_answers.seal_texts(calls)
+    stored = response
+    if agent.seals_texts:
+        length = MAX_ANSWER if summary else None
+        is_answer = not (summary or calls or output is not None)
+        stored, text = held_answers.seal_response(
+            agent, response, text, length, is_answer=is_answer
+        )
+    elif agent.keeps_secrets:
+        parts = [held_answers.seal_call(agent, part) for part in response.parts]
+        stored = replace(response, parts=parts)
+    reply, output_kept = to_stored(stored, text, calls, output)
+    if agent.model is not None and model == agent.model_name:  # a script is no model
+        reply.pop("model_name", None)
+    return ModelAnswer(
+        reply=reply,
+        text=text,
+        calls=calls,
+        output=output,
+        output_kept=output_kept,
+        at_once=agent.at_once if calls else 0,
+        usage=counts_of(used),
+        cost=cost_of(agent, response),
+        model=model,
+    )
+
+
+def from_person(agent: AgentSpec, reply: GivenReply) -> ModelAnswer:
+    """Read the reply that a person gave in a fork as one of the model. Raise as secrets.open_args."""
+    # A text without calls is the answer, which is not sealed again.
+    is_sealed = agent.seals_texts and bool(reply.calls)
+    text = held.open_text(reply.text) if is_sealed else reply.text
+    parts: list[Any] = [TextPart(content=text)] if text else []
+    for call in reply.calls:
+        tool = agent.tool(call.tool)
+        args = call.args if tool is None else secrets.open_args(tool, call.args)
+        parts.append(ToolCallPart(tool_name=call.tool, args=args))
+    return replace(from_provider(agent, ModelResponse(parts=parts)), cost=0)
+
+
+def _proposals(agent: AgentSpec, response: ModelResponse) -> tuple[Proposal, ...]:
+    """Return the calls in order, not by id: some providers give every call of a reply the same id."""
+    proposals: list[Proposal] = []
+    unsealed: list[tuple[str, Any]] = []
+    for part in response.tool_calls:
+        name, args = part.tool_name, args_of(part)
+        tool, call = agent.tool(name), (name, args)
+        if tool is not None and tool.secret_args and tool is not agent.answer:
+            # The engine finds calls that repeat each other, but sealed arguments never look equal.
+            of_tool = (n for n, (other, _) in enumerate(unsealed) if other == name)
+            twin = next((n for n in of_tool if same(unsealed[n][1], args)), None)
+            args = secrets.seal_args(tool, args) if twin is None else {REPEATED: twin}
+        elif held_answers.is_misspelt(agent, name):
+            args = held.seal_all(name, args)
+        unsealed.append(call)
+        proposals.append(Proposal(tool=name, args=args))
+    return tuple(proposals)
+
+
+def args_of(part: ToolCallPart) -> Any:
+    """Return the proposed arguments. Text that is not JSON stays text, which admission refuses."""
+    if not isinstance(part.args, str):
+        return part.args or {}
+    try:
+        args = json.loads(part.args or "{}")
+        require_json(args)
+    except (ValueError, RecursionError, NotJson):
+        return part.args
+    return args
+
+
+def to_stored(
+    response: ModelResponse, text: str, calls: Sequence[Proposal], output: dict[str, Any] | None
 ) -> tuple[dict[str, Any], bool]:
     """Return the reply without the parts in `text`, `calls` and `output`, and whether `output` is left out."""
-    reply = _dumped(response)
-    if reply.get("state") == "complete":
-        del reply["state"]
-    kept_output = False
-    number = 0
-    for part, kept in zip(response.parts, reply["parts"], strict=True):
+    reply = _dump(response)
+    proposals = iter(calls)
+    is_left_out = False
+    for part, fields in zip(response.parts, reply["parts"], strict=True):
         if isinstance(part, TextPart) and part.content == text:
-            kept.pop("content", None)
-        if not isinstance(part, ToolCallPart):
-            continue
-        if part.tool_call_id.startswith(_MADE_UP):
-            kept.pop("tool_call_id", None)
-        if output is not None:
-            kept_output = _omit(kept, part, output)
-        elif number < len(calls):
-            _omit(kept, part, calls[number].args)
-        number += 1
-    return reply, kept_output
+            fields.pop("content", None)
+        elif isinstance(part, ToolCallPart):
+            if part.tool_call_id.startswith(_MADE_UP):
+                fields.pop("tool_call_id", None)
+            is_left_out = _omit(fields, part, next(proposals).args if output is None else output)
+    return reply, is_left_out and output is not None
 
 
-def _dumped(response: ModelResponse) -> dict[str, Any]:
+def _dump(response: ModelResponse) -> dict[str, Any]:
     """Dump a reply without nulls, its time and its tokens.
 
     Raise PydanticSerializationError for a field of another type, which could not be read again.
     """
-    omitted = _LOCAL if _is_usage_stored(response.usage) else _LOCAL | {"usage"}
+    # A usage with no more than the counts of its event is left out: to dump it costs more than all the rest.
+    counts = vars(response.usage).items()
+    details = [name for name, n in counts if (type(n) is not int if name in _COUNTED else n)]
+    omitted = _LOCAL if details else _LOCAL | {"usage"}
     reply: dict[str, Any] = _REPLIES.dump_python(
         [response], mode="json", exclude={"__all__": omitted}, exclude_none=True, warnings="error"
     )[0]
+    if reply.get("state") == "complete":
+        del reply["state"]
     if "usage" in reply:
         usage = reply["usage"].items()
         reply["usage"] = {name: n for name, n in usage if n and name not in _COUNTED}
     return reply
 
 
-def _is_usage_stored(usage: RequestUsage) -> bool:
-    """Say whether a usage has more than the counts of its event. To dump one costs more than all the rest."""
-    counts = vars(usage).items()
-    rest = [name for name, n in counts if (type(n) is not int if name in _COUNTED else n)]
-    return bool(rest)
+def restore_reply(message: dict[str, Any], calls: Mapping[str, Call]) -> ModelResponse:
+    """Restore the reply of a frame's message; `calls` has those of the frame. Raise ValidationError."""
+    reply = {"timestamp": NO_TIME, **_fill(message, calls)}
+    return _REPLIES.validate_python([reply])[0]
 
 
-def read(message: dict[str, Any], calls: Mapping[str, Call]) -> ModelResponse:
-    """Restore the whole reply of a frame's message; `calls` has those of the frame. Raise ValidationError."""
-    return _validated({**message["reply"], "parts": _parts(message, calls)})
-
-
-def _validated(reply: dict[str, Any]) -> ModelResponse:
-    (found,) = _REPLIES.validate_python([{"timestamp": NO_TIME, **reply}])
-    return found
-
-
-def whole(
+def restore_replies(
     messages: Sequence[dict[str, Any]], calls: tuple[Call, ...]
 ) -> tuple[dict[str, Any], ...]:
     """Return the messages with every reply restored. `calls` are the calls of their frame."""
-    made = calls_of(messages, calls)
+    by_id = find_calls(messages, calls)
     return tuple(
-        {**message, "reply": {**message["reply"], "parts": _parts(message, made)}}
-        if message["role"] == "model"
-        else message
+        {**message, "reply": _fill(message, by_id)} if message["role"] == "model" else message
         for message in messages
     )
 
 
-def calls_of(messages: Sequence[dict[str, Any]], calls: tuple[Call, ...]) -> dict[str, Call]:
+def find_calls(messages: Sequence[dict[str, Any]], calls: tuple[Call, ...]) -> dict[str, Call]:
     """Look up the calls of these messages, which are the last of their frame, among all of it."""
-    wanted = {one for message in messages for one in message.get("calls", ())}
-    found: dict[str, Call] = {}
+    ids = {call_id for message in messages for call_id in message.get("calls", ())}
+    by_id: dict[str, Call] = {}
     for call in reversed(calls):  # those of the last replies are at the end
-        if len(found) == len(wanted):
+        if len(by_id) == len(ids):
             break
-        if call.id in wanted:
-            found[call.id] = call
-    return found
+        if call.id in ids:
+            by_id[call.id] = call
+    return by_id
 
 
-def _omit(kept: dict[str, Any], part: ToolCallPart, args: Any) -> bool:
+def _omit(fields: dict[str, Any], part: ToolCallPart, args: Any) -> bool:
     """Drop tool and arguments of a call whose arguments are `args`, if they can be made of these again."""
     form = _form(part.args, args)
     if form is None:
         return False
     for name in ("args", "tool_name"):
-        kept.pop(name, None)
+        fields.pop(name, None)
     if form:
-        kept["args_as"] = form
+        fields["args_as"] = form
     return True
 
 
-def _form(given: Any, args: Any) -> str | None:
-    """Return an empty text if `given` are these arguments, the form if it is their text, None if it is neither."""
-    if given is args or (not given and args == {}):
+def _form(sent: Any, args: Any) -> str | None:
+    """Return an empty text if `sent` are these arguments, the form if it is their text, None if it is neither."""
+    if sent is args or (not sent and args == {}):
         return ""
-    if not isinstance(given, str):
-        return "" if json.dumps(given) == json.dumps(args) else None
-    written = (name for name, form in _FORMS.items() if json.dumps(args, **form) == given)
-    return next(written, None)
+    if not isinstance(sent, str):
+        return "" if json.dumps(sent) == json.dumps(args) else None
+    return next((name for name, form in _FORMS.items() if json.dumps(args, **form) == sent), None)
 
 
-def _parts(message: dict[str, Any], calls: Mapping[str, Call]) -> list[dict[str, Any]]:
-    """Return the parts of a reply, filled in from its message and calls."""
+def _fill(message: dict[str, Any], calls: Mapping[str, Call]) -> dict[str, Any]:
+    """Return a reply whose parts are filled in from its message and calls."""
     parts: list[dict[str, Any]] = []
     ids = iter(message["calls"])
     for part in message["reply"]["parts"]:
         kind = part["part_kind"]
         if kind == "tool-call":
-            parts.append(_called(part, next(ids, None), message, calls))
+            parts.append(_fill_call(part, next(ids, None), message, calls))
         elif kind == "text" and "content" not in part:
             parts.append({**part, "content": message["text"]})
         else:
             parts.append(part)
-    return parts
+    return {**message["reply"], "parts": parts}
 
 
-def _called(
-    part: dict[str, Any], name: str | None, message: dict[str, Any], calls: Mapping[str, Call]
+def _fill_call(
+    part: dict[str, Any], call_id: str | None, message: dict[str, Any], calls: Mapping[str, Call]
 ) -> dict[str, Any]:
-    filled = {"tool_call_id": name.replace(".", "-") if name else FINAL_ANSWER, **part}
+    filled = {"tool_call_id": call_id.replace(".", "-") if call_id else FINAL_ANSWER, **part}
     if "tool_name" in part:
         return filled
-    if name is None:
+    if call_id is None:
         tool, args = FINAL_ANSWER, message["output"]
-    elif name in calls:
-        tool, args = calls[name].tool, calls[name].proposed
+    elif call_id in calls:
+        tool, args = calls[call_id].tool, calls[call_id].proposed
     else:
-        raise ValueError(f"a reply has the call {name}, and its frame does not")
+        raise ValueError(f"a reply has the call {call_id}, and its frame does not")
     form = filled.pop("args_as", None)
-    filled["tool_name"] = tool
-    filled["args"] = json.dumps(args, **_FORMS[form]) if form else args
-    return filled
+    return filled | {"tool_name": tool, "args": json.dumps(args, **_FORMS[form]) if form else args}

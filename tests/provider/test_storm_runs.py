@@ -20,7 +20,7 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from agents.effect_handler import AgentEffects
-from agents.llm.rate_limits import INTERVAL_FACTOR, Permit, RateLimits, Wait
+from agents.llm.rate_limits import INTERVAL_FACTOR, Permit, RateLimits
 from agents.models import RateLimit
 from agents.sdk import RetryPolicy, ToolContext, tool
 from agents.sdk.scripts import Turn, call, say, script
@@ -179,9 +179,9 @@ def braked(transactional_db: None) -> RateLimits:
     return rate_limits
 
 
-def _wait(rate_limits: RateLimits, ticket: int = 0) -> Wait:
+def _wait(rate_limits: RateLimits, ticket: int = 0) -> RateLimited:
     said = rate_limits.acquire(MODEL, ticket)
-    assert isinstance(said, Wait)
+    assert isinstance(said, RateLimited)
     return said
 
 
@@ -264,7 +264,7 @@ def test_answers_let_more_through_until_the_brake_is_off(braked: RateLimits) -> 
     gaps = [_gap()]
     while gaps[-1]:
         said = braked.acquire(MODEL, 0)
-        if isinstance(said, Wait):
+        if isinstance(said, RateLimited):
             _pass_ten_seconds()
             said = braked.acquire(MODEL, said.queue_number)
         assert isinstance(said, Permit)

@@ -10,10 +10,9 @@ import ssl
 from collections.abc import Callable, Mapping
 from functools import cache
 from http import HTTPStatus
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from httpx2 import Timeout
+from httpx2 import Timeout, create_ssl_context
 from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 from pydantic_ai.models import Model
 
@@ -23,12 +22,6 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
     from pydantic_ai.profiles import ModelProfile
     from pydantic_ai.providers import Provider
-
-# Each call has its own timeout for the whole reply.
-_CONNECTION: dict[str, Any] = {"max_retries": 0, "timeout": Timeout(60.0, connect=10.0)}
-
-# OpenAI's client requires a key, and a self-hosted server may have none.
-NO_KEY = "none"
 
 # The settings that some servers refuse, by their names in a request, and the profile of a model without each.
 WITHOUT: dict[str, dict[str, bool]] = {
@@ -61,27 +54,22 @@ def find_refused(exc: ModelAPIError, model: Model, refused: frozenset[str]) -> s
     return min((sent - refused) & words, default=None)
 
 
-def import_for(kind: Kind) -> None:
-    """Import the libraries of this kind's clients, before the first run waits for it."""
-    import_module(f"pydantic_ai.models.{'anthropic' if kind is Kind.ANTHROPIC else 'openai'}")
-
-
 def _openai(endpoint: Endpoint, model: str, profile: dict[str, Any]) -> Model:
     from openai import DefaultAsyncHttpxClient
     from pydantic_ai.models.openai import OpenAIChatModel, OpenAIChatModelSettings
 
     from agents.llm.clients.openai_client import Client
 
+    # The client requires a key, and a self-hosted server may have none.
     client = Client(
-        api_key=endpoint.key or NO_KEY,
-        base_url=endpoint.address,
-        http_client=DefaultAsyncHttpxClient(verify=_authorities()),
-        **_CONNECTION,
+        api_key=endpoint.key or "none", **_connection(endpoint, DefaultAsyncHttpxClient)
     )
-    merged = cast("ModelProfile", _habits(endpoint) | profile)
-    provider = _provider(endpoint, client)
-    settings = OpenAIChatModelSettings(openai_continuous_usage_stats=True)
-    return OpenAIChatModel(model, provider=provider, profile=merged, settings=settings)
+    return OpenAIChatModel(
+        model,
+        provider=_provider(endpoint, client),
+        profile=cast("ModelProfile", _habits(endpoint) | profile),
+        settings=OpenAIChatModelSettings(openai_continuous_usage_stats=True),
+    )
 
 
 def _provider(endpoint: Endpoint, client: "AsyncOpenAI") -> "Provider[AsyncOpenAI]":
@@ -97,15 +85,11 @@ def _provider(endpoint: Endpoint, client: "AsyncOpenAI") -> "Provider[AsyncOpenA
 
 def _habits(endpoint: Endpoint) -> dict[str, Any]:
     """Switch off features that the model layer assumes and the provider does not support."""
-    match endpoint.kind:
-        case Kind.AZURE | Kind.BEDROCK:
-            return {}
-        case Kind.OPENAI if not endpoint.is_compatible:
-            return {}
-        case Kind.GEMINI:
-            return WITHOUT["max_completion_tokens"] | WITHOUT["strict"]
-        case _:
-            return WITHOUT["max_completion_tokens"]
+    is_openai = endpoint.kind is Kind.OPENAI and not endpoint.is_compatible
+    if is_openai or endpoint.kind in (Kind.AZURE, Kind.BEDROCK):
+        return {}
+    strict = WITHOUT["strict"] if endpoint.kind is Kind.GEMINI else {}
+    return WITHOUT["max_completion_tokens"] | strict
 
 
 def _anthropic(endpoint: Endpoint, model: str, profile: dict[str, Any]) -> Model:
@@ -113,19 +97,22 @@ def _anthropic(endpoint: Endpoint, model: str, profile: dict[str, Any]) -> Model
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
-    client = AsyncAnthropic(
-        api_key=endpoint.key,
-        base_url=endpoint.address,
-        http_client=DefaultAsyncHttpxClient(verify=_authorities()),
-        **_CONNECTION,
-    )
+    connection = _connection(endpoint, DefaultAsyncHttpxClient)
+    client = AsyncAnthropic(api_key=endpoint.key, **connection)
     provider = AnthropicProvider(anthropic_client=client)
     return AnthropicModel(model, provider=provider, profile=cast("ModelProfile", profile))
+
+
+def _connection(endpoint: Endpoint, make_http_client: Callable[..., Any]) -> dict[str, Any]:
+    return {
+        "base_url": endpoint.address,
+        "http_client": make_http_client(verify=_authorities()),
+        "max_retries": 0,
+        "timeout": Timeout(60.0, connect=10.0),  # each call has its own for the whole reply
+    }
 
 
 @cache
 def _authorities() -> ssl.SSLContext:
     """Load the certificate authorities that all clients trust. Done once, because it takes 50 ms."""
-    from httpx2 import create_ssl_context
-
     return create_ssl_context()

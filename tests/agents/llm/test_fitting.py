@@ -6,7 +6,7 @@ from typing import Any
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, ToolCallPart
 from pydantic_ai.messages import ToolReturnPart as Result
 
-from agents.llm.fitting import fit
+from agents.llm.messages import fit
 
 
 def _count_lines(calls: int) -> int:

@@ -17,11 +17,9 @@ from pytest_django import Settings
 from agents.effect_handler import AgentEffects
 from agents.errors import RegistryError
 from agents.llm import event_loop, pricing
-from agents.llm.call import chosen
 from agents.llm.messages import to_provider
-from agents.llm.outages import REMEMBERED, Outages
-from agents.llm.providers import lacking, require_models
-from agents.llm.received import from_provider
+from agents.llm.providers import REMEMBERED, Outages, choose_models, lacking, require_models
+from agents.llm.replies import from_provider
 from agents.llm.token_counts import complete_usage
 from agents.sdk import Budget, tool
 from agents.sdk.scripts import call, say, script, together
@@ -239,7 +237,7 @@ def test_the_model_to_ask_is_the_wanted_one_if_it_is_configured(settings: Settin
         ("scripted", _echo, ("ollama:a",), "", (script, "")),
     ]
     for settings.ABEYANCE_MODEL, model, own, wanted, asked in cases:
-        assert chosen(_agent(model, own), wanted, Outages()) == asked
+        assert choose_models(_agent(model, own), wanted, Outages()) == asked
 
 
 def test_an_outage_is_remembered_for_a_while(settings: Settings) -> None:
@@ -247,17 +245,17 @@ def test_an_outage_is_remembered_for_a_while(settings: Settings) -> None:
     now = [0.0]
     spec, outages = _agent(_echo), Outages(clock=lambda: now[0])
     for now[0] in (0.0, REMEMBERED / 2):  # the attempts at the first are used up, twice
-        chosen(spec, "openai:b", outages)
-    assert chosen(spec, "", outages) == ("openai:b", "openai:c")
+        choose_models(spec, "openai:b", outages)
+    assert choose_models(spec, "", outages) == ("openai:b", "openai:c")
     now[0] = REMEMBERED
-    assert chosen(spec, "", outages)[0] == "openai:a"  # one call tries it
-    assert chosen(spec, "", outages)[0] == "openai:b"
+    assert choose_models(spec, "", outages)[0] == "openai:a"  # one call tries it
+    assert choose_models(spec, "", outages)[0] == "openai:b"
     outages.end("openai:a")
-    assert chosen(spec, "", outages)[0] == "openai:a"
+    assert choose_models(spec, "", outages)[0] == "openai:a"
     for model in ("openai:b", "openai:c"):
-        chosen(spec, model, outages)
+        choose_models(spec, model, outages)
     outages.begin("openai:c")
-    assert chosen(spec, "", outages)[0] == "openai:a"  # all are out
+    assert choose_models(spec, "", outages)[0] == "openai:a"  # all are out
 
 
 def cost(model: str, *, given: int, said: int = 0, cached: int = 0) -> int | None:

@@ -19,11 +19,10 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.usage import RequestUsage
 
-from agents.llm import conversation_cache, replies
-from agents.llm.conversation_cache import KEPT, MIN_CACHED_MESSAGES, conversation_of
-from agents.llm.messages import to_provider
-from agents.llm.received import from_provider
-from agents.llm.replies import _validated, read, whole
+from agents.llm import messages as conversations
+from agents.llm import replies
+from agents.llm.messages import KEPT, MIN_CACHED_MESSAGES, conversation_of, to_provider
+from agents.llm.replies import _REPLIES, NO_TIME, from_provider, restore_replies, restore_reply
 from agents.sdk import tool
 from agents.sdk.scripts import call, say
 from agents.sdk.spec import AgentSpec
@@ -67,7 +66,7 @@ def kept(answer: ModelAnswer) -> tuple[dict[str, Any], tuple[Call, ...]]:
 
 def back(answer: ModelAnswer) -> ModelResponse:
     message, calls = kept(answer)
-    return read(message, {call.id: call for call in calls})
+    return restore_reply(message, {call.id: call for call in calls})
 
 
 def called(args: Any, **given: Any) -> ToolCallPart:
@@ -107,8 +106,9 @@ def test_a_reply_comes_back_as_the_provider_gave_it(parts: list[Any]) -> None:
     answer = from_provider(asker, given)
     found = back(answer)
     message, calls = kept(answer)
-    (filled,) = whole([message], calls)
-    assert _comparable(_validated(filled["reply"])) == _comparable(found)
+    (filled,) = restore_replies([message], calls)
+    (restored,) = _REPLIES.validate_python([{"timestamp": NO_TIME, **filled["reply"]}])
+    assert _comparable(restored) == _comparable(found)
     same = replace(given, timestamp=found.timestamp, usage=replace(given.usage, input_tokens=0))
     assert _comparable(found) == _comparable(same)
 
@@ -166,12 +166,12 @@ def test_a_reply_with_a_field_of_another_type_is_not_read(
     part = {"part_kind": "tool-call", "tool_name": "look_up", "args": {}, "tool_call_id": "p"}
     reply = {"parts": [{**part, **of_part}], **of_reply}
     with pytest.raises(ValidationError):
-        read({"role": "model", "reply": reply, "text": "", "calls": ["c1.0"]}, {})
+        restore_reply({"role": "model", "reply": reply, "text": "", "calls": ["c1.0"]}, {})
 
 
 def test_a_script_that_changes_arguments_changes_only_its_own() -> None:
     message, (call_,) = kept(from_provider(asker, call("look_up", word="a")))
-    (part,) = read(message, {"c1.0": call_}).tool_calls
+    (part,) = restore_reply(message, {"c1.0": call_}).tool_calls
     assert isinstance(part.args, dict)
     part.args["word"] = "b"
     assert call_.args == {"word": "a"}
@@ -181,7 +181,7 @@ def test_a_reply_of_an_earlier_release_stays_as_it_is() -> None:
     part = {"part_kind": "tool-call", "tool_name": "look_up", "args": ARGS, "tool_call_id": "p-1"}
     reply = {"kind": "response", "parts": [part, {"part_kind": "text", "content": "so"}]}
     message = {"role": "model", "reply": reply, "text": "other", "calls": ["c1.0"]}
-    assert whole([message], (Call(id="c1.0", tool="t", args={}),)) == (message,)
+    assert restore_replies([message], (Call(id="c1.0", tool="t", args={}),)) == (message,)
 
 
 def messages(turns: int = MIN_CACHED_MESSAGES) -> tuple[dict[str, Any], ...]:
@@ -219,7 +219,7 @@ def test_only_new_messages_are_translated(run: UUID, monkeypatch: pytest.MonkeyP
         begun.append(len(done))
         return to_provider(agent, given, done)
 
-    monkeypatch.setattr(conversation_cache, "to_provider", counted)
+    monkeypatch.setattr(conversations, "to_provider", counted)
     whole = messages()
     for end in range(1, len(whole) + 1):
         found: list[Any] = conversation_of(walker, run, "0", whole[:end])
@@ -273,9 +273,9 @@ def test_two_threads_share_no_conversation(run: UUID, monkeypatch: pytest.Monkey
         if not other:
             other.append([])
             other[0] = conversation_of(walker, run, "0", whole)
-        return read(message, calls)
+        return restore_reply(message, calls)
 
-    monkeypatch.setattr(replies, "read", interrupted)
+    monkeypatch.setattr(replies, "restore_reply", interrupted)
     found = conversation_of(walker, run, "0", whole)
     assert parts(found) == parts(other[0]) == parts(to_provider(walker, whole))
 
@@ -283,4 +283,4 @@ def test_two_threads_share_no_conversation(run: UUID, monkeypatch: pytest.Monkey
 def test_no_more_conversations_are_kept_than_said() -> None:
     for _ in range(KEPT + 3):
         conversation_of(walker, uuid4(), "0", messages())
-    assert len(conversation_cache._known) == KEPT
+    assert len(conversations._cache) == KEPT

@@ -14,9 +14,8 @@ from pydantic import AfterValidator, BaseModel, Field, model_validator
 from pydantic_ai.messages import ModelResponse, TextPart
 from typing_extensions import TypedDict
 
-from agents.llm.conversation_cache import conversation_of
-from agents.llm.messages import tools_of
-from agents.llm.received import from_provider
+from agents.llm.messages import conversation_of, tools_of
+from agents.llm.replies import from_provider
 from agents.sdk import Compaction, Holds, ToolContext, tool
 from agents.sdk.spec import ToolSpec
 from agents.testing import Flow, Turn, answer, call, drive, say, together

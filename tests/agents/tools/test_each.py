@@ -9,7 +9,7 @@ from pytest_django import Settings
 
 from agents.errors import DefinitionError
 from agents.llm import providers
-from agents.llm.received import from_person
+from agents.llm.replies import from_person
 from agents.sdk import agent, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk.scripts.conversation_texts import EDITED, REPORTED

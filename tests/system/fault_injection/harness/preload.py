@@ -10,8 +10,8 @@ from pydantic_ai.messages import ModelRequest  # noqa: E402
 
 import agents.effect_handler  # noqa: E402, F401
 import runtime.tasks  # noqa: E402, F401
-from agents.llm.received import from_provider  # noqa: E402
-from agents.llm.script_player import run_script  # noqa: E402
+from agents.llm.call import run_script  # noqa: E402
+from agents.llm.replies import from_provider  # noqa: E402
 from tests.support.scripted_agents.flows import outer  # noqa: E402
 
 # The first answer in a process takes long.
