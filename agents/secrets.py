@@ -18,11 +18,14 @@ from runtime.keyring import sealing
 def seal_args(tool: ToolSpec, args: Any) -> Any:
     """Return the arguments with every secret sealed.
 
-    Arguments that the tool does not have are sealed too, because a misspelt name or a text may hold the secret.
+    Arguments that the tool does not have are sealed too, because a misspelt name or a text may hold the secret. If the
+    tool is held, their names are sealed with them: a model may write its text there.
     """
     if not tool.secret_args:
         return args
-    if not isinstance(args, dict):
+    if not isinstance(args, dict) or (
+        tool.held and not args.keys() <= tool.schema["properties"].keys()
+    ):
         return _seal(args, _place(tool, "args"))
     return {
         name: _seal(value, _place(tool, _kind(tool), name)) if _is_secret(tool, name) else value
@@ -75,6 +78,9 @@ def redact(tool: ToolSpec, args: Any, text: str) -> str:
         return text
     values = args.items() if isinstance(args, dict) else [("", args)]
     secrets = {leaf for name, value in values if _is_secret(tool, name) for leaf in _leaves(value)}
+    if tool.held:
+        schema = json.dumps(tool.schema)
+        secrets.update(*(forms(name) for name, _ in values if json.dumps(name) not in schema))
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, REDACTED)
     return text

@@ -129,7 +129,8 @@ def _own_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | None:
     if not (request.summary and agent.compaction and agent.compaction.summarise):
         return None
     text = agent.compaction.summarise(restore_replies(request.messages, request.calls))
-    return ModelAnswer(reply=None, text=held.sealed_text(text) if agent.seals_texts else text)
+    is_sealed = agent.seals_texts or held.is_token(text)
+    return ModelAnswer(reply=None, text=held.sealed_text(text) if is_sealed else text)
 
 
 def run_script(
@@ -372,9 +373,10 @@ class _Call:
         return PartialReply(model=self.model)
 
     def _to_keep(self, text: str) -> str:
-        """Return at most MAX_ERROR characters of a reply, sealed if they may say what a held text says."""
+        """Return at most MAX_ERROR characters of a reply, sealed if they may say what a held text says, or are one."""
         text = plain(text)
-        return held.sealed_text(text, MAX_ERROR) if self.agent.seals_texts else text
+        is_sealed = self.agent.seals_texts or held.is_token(text)
+        return held.sealed_text(text, MAX_ERROR) if is_sealed else text
 
 
 def _wants_text(request: ModelRequest) -> bool:

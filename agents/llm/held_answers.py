@@ -83,9 +83,18 @@ def seal_call(agent: AgentSpec, part: Any) -> Any:
         return part
     if (tool := agent.tool(part.tool_name)) is not None:
         return replace(part, args=secrets.seal_reply(tool, part.args))
-    if is_misspelt(agent, part.tool_name):
+    if is_misspelt(agent, part.tool_name) or held.is_token(part.args):
         return replace(part, args=held.seal_all(part.tool_name, part.args))
     return part
+
+
+def repeats_token(response: ModelResponse) -> bool:
+    """Tell whether a model wrote a sealed value, which it would get back opened: a person may have read it in Postgres.
+
+    It is sealed once more, so it is opened to what the model wrote.
+    """
+    parts = (getattr(part, "content", getattr(part, "args", None)) for part in response.parts)
+    return any(map(held.is_token, [response.text or "", *parts]))
 
 
 def _seal_details(name: str, details: Any) -> dict[str, str]:

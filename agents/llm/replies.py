@@ -70,9 +70,10 @@ def from_provider(
     elif agent.seals_texts and not response.tool_calls:
         calls = held_answers.seal_texts(calls)
     stored = response
-    if agent.seals_texts:
+    repeats_token = held_answers.repeats_token(response)
+    if agent.seals_texts or repeats_token:
         length = MAX_ANSWER if summary else None
-        is_answer = not (summary or calls or output is not None)
+        is_answer = not (summary or calls or output is not None or repeats_token)
         stored, text = held_answers.seal_response(
             agent, response, text, length, is_answer=is_answer
         )

@@ -59,8 +59,13 @@ def reads(principal: Principal | None, row: Request) -> bool:
     """Tell whether this principal may read the request."""
     if principal is None:
         return False
-    if principal.has(Scope.ADMIN) or row.requester == principal.person:
-        return True
+    return (
+        principal.has(Scope.ADMIN) or row.requester == principal.person or _reviews(principal, row)
+    )
+
+
+def _reviews(principal: Principal, row: Request) -> bool:
+    """Tell what `for_decider` tells in SQL."""
     return _decides_risk(principal, row) and (
         row.readers is None
         or principal.person in (row.decided_by, *stored_rows.texts(row.voted))
@@ -72,14 +77,17 @@ def reads(principal: Principal | None, row: Request) -> bool:
 
 
 def sees_held(principal: Principal | None, row: Request) -> bool:
-    """Tell whether this reader is a reviewer for whom a held text is not meant, and may read it before its release."""
-    if principal is None:
+    """Tell whether this reader is a reviewer for whom a held text is not meant, and may read it before its release.
+
+    A right that does not count yet is none: an admin could give it to an account of their own.
+    """
+    if principal is None or principal.cooling_until:
         return False
     people = {row.requester, *stored_rows.texts(row.origin), *stored_rows.texts(row.excluded)}
     bound = any(bond.binds(people) for bond in principal.bonds)
     if bound or not people.isdisjoint({principal.person, *principal.can_be}):
         return False
-    return row.risk in policy.risks_decided_by(principal.groups)
+    return row.risk in policy.risks_decided_by(principal.groups) and _reviews(principal, row)
 
 
 def decidable_requests(principal: Principal | None) -> Q:

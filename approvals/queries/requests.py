@@ -297,7 +297,7 @@ def verified(
     row: Request, principal: principals.Principal | None, tampered: str | None = None
 ) -> Approval:
     """Return a row as plain data. The caller has verified it: `tampered` is the fault it found."""
-    args, sees_held = _value(row.args), request_rules.sees_held(principal, row)
+    args, sees_held = _value(row.args), not tampered and request_rules.sees_held(principal, row)
     read_args = held.opened_args if sees_held else sealing.redacted_args
     return Approval(
         id=row.id,

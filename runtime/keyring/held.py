@@ -66,13 +66,13 @@ def sealed_text(text: str, most: int | None = None) -> str:
 
 def open_text(text: str) -> str:
     """Return the opened text; any other text as it is. Raise NotOurs or KeyMissing."""
-    if not text.startswith(f'{{"{MARK}"'):
-        return text
-    try:
-        sealed = json.loads(text)
-    except ValueError:
-        return text
+    sealed = _token_in(text)
     return str(sealing.unseal(sealed, _TEXT)) if sealing.was_made_here(sealed) else text
+
+
+def is_token(value: Any) -> bool:
+    """Tell whether a text, or all arguments of a call, are a value that was sealed here and would be opened."""
+    return sealing.was_made_here(_token_in(value) if isinstance(value, str) else value)
 
 
 def shown_text(text: str) -> str:
@@ -81,3 +81,13 @@ def shown_text(text: str) -> str:
         return open_text(text)
     except (NotOurs, KeyMissing):
         return text
+
+
+def _token_in(text: str) -> Any:
+    """Return the token that is the whole text, genuine or not; None if it is another text."""
+    if not text.startswith(f'{{"{MARK}"'):
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

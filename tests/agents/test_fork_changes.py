@@ -21,7 +21,7 @@ from runtime.core.machine.calls.fork_changes import changed
 from runtime.core.machine.forks import without_permissions
 from runtime.core.machine.replay import initial, step
 from runtime.execution.effects.perform import perform
-from runtime.keyring.held import sealed_text
+from runtime.keyring.held import open_text, sealed_text
 from runtime.keyring.sealing import seal
 from runtime.ports.effects import ModelAnswer, ModelFailure
 from tests.support.specs import Frame, handler_of, spec_of
@@ -121,7 +121,8 @@ def test_a_given_reply_is_read_as_one_of_the_model() -> None:
     assert held.approve().output == "It is done."
     assert DONE == ["a"]
     sealed = sealed_text("It is secret.")
-    assert replied(sealed, tools=[look, pay, tell_requester()]).output == sealed
+    answer = replied(sealed, tools=[look, pay, tell_requester()]).output
+    assert open_text(str(answer)) == sealed
 
 
 def test_the_calls_of_a_given_reply_are_asked_and_the_model_reads_whose_reply_it_was() -> None:

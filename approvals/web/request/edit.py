@@ -260,8 +260,8 @@ def _judged(
 
 def _confirm(shown: requests.Approval, made: Mapping[str, Any]) -> str | None:
     """Name the object of the changed call; None if it has no second step."""
-    if shown.confirm is None:
-        return None
+    if shown.confirm is None or shown.holds:
+        return shown.confirm  # a held text has no name
     return confirmation.object_of_edit(shown.tool, shown.sentence, shown.args, made)
 
 

@@ -1,6 +1,7 @@
 """A held answer or message: its reviewers read it in the request, and its requester nowhere before the release."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
@@ -21,7 +22,7 @@ from approvals.decisions.decide import decide
 from approvals.models import Request
 from runtime.control.start import create
 from runtime.core.documents.compression import plain_text
-from runtime.core.enums import Verdict
+from runtime.core.enums import Risk, Verdict
 from runtime.core.events import ModelReplied
 from runtime.errors import Forbidden
 from runtime.models import Run
@@ -75,11 +76,21 @@ TELLER = agent(
 )
 
 
+DANGEROUS = agent(
+    name="dangerous",
+    description="Writes a dangerous answer.",
+    instructions="Write.",
+    input=Question,
+    model=_writer,
+    answer=Answer(risk=Risk.HIGH),
+)
+
+
 class Desk(HandDriven):
     """A worker with the agents whose texts are held, and the real approvals."""
 
     def __init__(self) -> None:
-        registry = registry_of(WRITER, TELLER)
+        registry = registry_of(WRITER, DANGEROUS, TELLER)
         publish(registry)
         super().__init__(AgentEffects(registry), Approvals())
 
@@ -194,6 +205,17 @@ def test_a_reviewer_edits_the_answer_in_a_form_and_the_proposed_one_stays_unread
     shows(bea, request, DRAFT, EDITED)
     step = f"/runs/{request.run_id}/?step={request.frame}/{request.call}"
     shows(ada, step, "changed by <bdi>bea", "proposed by the model", hides=[DRAFT])
+
+
+def test_an_edit_at_high_risk_takes_the_name_that_its_page_shows(
+    desk: Desk, ada: Client, bea: Client
+) -> None:
+    request = desk.start(DANGEROUS)
+    review = text_of(send(bea, request, "edit", **{"in.answer": EDITED}))
+    [name] = re.findall(r'High risk: type <b class="raw"><bdi>(.*?)</bdi>', review)
+    send(bea, request, "edit/approve", arguments=json.dumps({"answer": EDITED}), confirm=name)
+    request.refresh_from_db()
+    assert request.status == "approved"
 
 
 def test_a_reviewer_answers_instead(desk: Desk, ada: Client, bea: Client) -> None:
