@@ -22,8 +22,10 @@ from runtime.core.events import ModelReplied, PinnedPrompt
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import step
 from runtime.errors import InvalidInput, UnknownAgent
+from runtime.execution.effects.perform import start_model_call
 from runtime.execution.effects.requests import request_for
 from runtime.execution.recorded.said import Said, said
+from runtime.keyring import held, sealing
 from runtime.ports.effects import (
     EffectHandler,
     ModelAnswer,
@@ -32,7 +34,6 @@ from runtime.ports.effects import (
     Outcome,
     RateLimited,
 )
-from runtime.queries.redaction import redact
 from runtime.store.pool import Connection
 from runtime.store.tables import blobs, journal
 
@@ -187,7 +188,7 @@ def _call_model(
     request: ModelRequest, handler: EffectHandler, stops: Callable[[], bool]
 ) -> Outcome:
     outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
-    end = handler.start_model_call(request, outcomes.put)
+    end = start_model_call(handler, request, outcomes.put)
     until = time.monotonic() + request.deadline + LATE
     while True:
         try:
@@ -201,8 +202,9 @@ def _call_model(
 
 
 def _words(said: Said) -> Any:
-    """Return the words of a reply, without secrets: two seals of one value differ."""
-    return redact([said.text, list(said.calls), said.output])
+    """Return the words of a reply with its secrets, to be compared alone: two seals of one value differ."""
+    calls = [(call["tool"], sealing.opened_args(call["tool"], call["args"])) for call in said.calls]
+    return [held.shown_text(said.text), calls, said.output]
 
 
 def _why(outcome: Outcome) -> str:
