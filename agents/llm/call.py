@@ -283,7 +283,7 @@ class _Call:
                 failure = self._provider_failure(exc)
         failure = self._complete(failure)
         if isinstance(exc, Unusable):
-            text = self._to_keep(exc.text) if exc.text else failure.partial
+            text = text_to_store(self.agent, exc.text) if exc.text else failure.partial
             # The next attempt learns of a reply that was too long, not of one that was refused.
             tokens = failure.usage.get("output_tokens", 0) if exc.is_cut else 0
             failure = replace(failure, partial=text, tokens=tokens)
@@ -364,7 +364,7 @@ class _Call:
                 used = complete_usage(reply, self.request_tokens, is_partial=True)
                 text = reply.text or ""
                 return PartialReply(
-                    text=self._to_keep(text),
+                    text=text_to_store(self.agent, text),
                     tokens=-(-len(text) // CHARACTERS),
                     usage=counts_of(used),
                     cost=cost_of(self.agent, replace(reply, usage=used)),
@@ -372,11 +372,12 @@ class _Call:
                 )
         return PartialReply(model=self.model)
 
-    def _to_keep(self, text: str) -> str:
-        """Return at most MAX_ERROR characters of a reply, sealed if they may say what a held text says, or are one."""
-        text = plain(text)
-        is_sealed = self.agent.seals_texts or held.is_token(text)
-        return held.sealed_text(text, MAX_ERROR) if is_sealed else text
+
+def text_to_store(agent: AgentSpec, text: str) -> str:
+    """Return at most MAX_ERROR characters of a reply, sealed if they may say what a held text says, or are one."""
+    text = plain(text)
+    is_sealed = agent.seals_texts or held.is_token(text)
+    return held.sealed_text(text, MAX_ERROR) if is_sealed else text
 
 
 def _wants_text(request: ModelRequest) -> bool:

@@ -9,8 +9,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, Thinking
 from pydantic_ai.models.function import AgentInfo
 from pytest_django import Settings
 
-from agents.llm.partial import kept
-from agents.llm.received import from_provider
+from agents.llm.call import text_to_store
+from agents.llm.replies import from_provider
 from agents.sdk import Answer, Compaction
 from agents.sdk.scripts import answer, call, say
 from agents.testing import drive
@@ -139,7 +139,7 @@ def test_a_sealed_value_in_a_summary_or_a_cut_reply_is_not_opened_either() -> No
     spec, token = spec_of("desk", model=agents._say), held.sealed_text(TEXT)
     halves = ModelResponse(parts=[TextPart(token[:9]), TextPart(token[9:])])
     assert held.open_text(from_provider(spec, halves, summary=True).text) == token
-    assert held.open_text(kept(spec, token)) == token
+    assert held.open_text(text_to_store(spec, token)) == token
     compaction = Compaction(messages=4, summarise=lambda _: token)
     flow = agents._drive(*[agents._summed_up] * 4, answer=False, compaction=compaction)
     [summary] = [event.summary for event in flow.events if isinstance(event, Compacted)]
