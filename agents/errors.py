@@ -1,10 +1,6 @@
 """Errors of agents, one type for each party that can correct them."""
 
-import logging
-
 from runtime.core.enums import FailureCause
-
-_log = logging.getLogger(__name__)
 
 
 class AgentsError(Exception):
@@ -27,7 +23,7 @@ class NotDone(AgentsError):
     """Nothing happened outside, so the call may be repeated.
 
     `after` is the number of seconds that the other side asked to wait. `cause` is one that the tool's retry policy may
-    name; `blame` is its old name, for one release.
+    name.
     """
 
     def __init__(
@@ -36,13 +32,10 @@ class NotDone(AgentsError):
         *,
         after: float | None = None,
         cause: FailureCause | str = FailureCause.PROVIDER,
-        blame: FailureCause | str | None = None,
     ) -> None:
         super().__init__(message)
-        if blame is not None:
-            _log.warning("NotDone(blame=…) is now cause=…; the old name goes with the next release")
         self.after = after
-        self.cause = FailureCause(cause if blame is None else blame)
+        self.cause = FailureCause(cause)
 
 
 class CredentialRefused(NotDone):

@@ -56,7 +56,6 @@ TABLES = {
     "approvals_passwordlink": (KEEP, NOTHING),
     "approvals_assignment": (ADD, READ),
     "approvals_absence": (ADD, READ),
-    "approvals_adoption": (READ, NOTHING),
     "approvals_savedview": (ALL, NOTHING),
     "approvals_timepreference": (ALL, NOTHING),
     "approvals_vote": (ALL, READ),
@@ -75,8 +74,6 @@ TABLES = {
     "django_session": (ALL, NOTHING),
     "approvals_loginfailures": (ALL, NOTHING),
 }
-# Tables of django-axes, in which the release before counts failed logins. A new installation does not have them.
-FORMER = "axes_"
 PARTITION = (READ, READ)  # rows go through the whole table
 
 OWNERS_FUNCTIONS = ("abeyance_make_partitions(integer)", "abeyance_drop_partition(text)")
@@ -92,8 +89,6 @@ class _Table:
     is_partition: bool
 
     def rights(self) -> tuple[str, str]:
-        if self.name.startswith(FORMER):
-            return ALL, NOTHING
         return PARTITION if self.is_partition else TABLES.get(self.name, (ALL, ALL))
 
 

@@ -8,9 +8,6 @@
         assert run.approve().output == "The money is on its way."
 """
 
-import logging
-from typing import TYPE_CHECKING, Any
-
 # The rest of the kit loads Django's models, and those ask for settings.
 from agents.testing import setup
 
@@ -44,14 +41,3 @@ __all__ = [
     "script",
     "together",
 ]
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        """Return an old name for one release, with a warning."""
-        if name != "Made":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        logging.getLogger(__name__).warning(
-            "agents.testing.Made is now agents.testing.ToolCall; the old name goes with the next release"
-        )
-        return ToolCall

@@ -27,7 +27,6 @@ class RightChange:
 
 
 _LABELS: Mapping[str, str] = {
-    Assignment.Act.ADOPTED: "was there before changes were recorded",
     Assignment.Act.GIVEN: "given",
     Assignment.Act.CONFIRMED: "confirmed",
     Assignment.Act.CHANGED: "chosen",

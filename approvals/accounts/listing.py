@@ -77,7 +77,6 @@ class Right:
     what: str
     seq: int
     is_recorded: bool
-    is_adopted: bool
     is_chosen: bool
     given_by: str | None
     given_at: datetime | None
@@ -245,7 +244,6 @@ def _right(
         what=what,
         seq=row.seq,
         is_recorded=True,
-        is_adopted=row.act == Assignment.Act.ADOPTED,
         is_chosen=is_chosen,
         given_by=row.givers[0] if row.givers else None,
         given_at=row.given_at,
@@ -267,7 +265,6 @@ def _unrecorded(what: str) -> Right:
         what=what,
         seq=0,
         is_recorded=False,
-        is_adopted=False,
         is_chosen=False,
         given_by=None,
         given_at=None,

@@ -2,7 +2,6 @@
 
 from approvals.models.absences import Absence
 from approvals.models.accounts import (
-    Adoption,
     Assignment,
     LoginFailures,
     PasswordLink,
@@ -25,7 +24,6 @@ __all__ = [
     "ASKING_AGENT",
     "ROOT_AGENT",
     "Absence",
-    "Adoption",
     "AllowanceAct",
     "Assignment",
     "AuditEntry",

@@ -37,7 +37,6 @@ class Assignment(models.Model):
     """
 
     class Act(models.TextChoices):
-        ADOPTED = "adopted"  # it was there before assignments were recorded
         GIVEN = "given"  # by an admin, or on the command line
         CONFIRMED = "confirmed"  # by a second admin, or on the command line
         CHANGED = "changed"  # the person chose another password; the giver stays
@@ -72,16 +71,6 @@ class Assignment(models.Model):
                 condition=models.Q(what="password", confirmed_at__isnull=True),
             ),
         ]
-
-
-class Adoption(models.Model):
-    """The time at which existing rights were adopted; one row, which only the owner of the tables writes.
-
-    `handovers_at` is the time at which unsigned hand-overs of earlier releases were adopted.
-    """
-
-    at = models.DateTimeField()
-    handovers_at = models.DateTimeField(null=True)
 
 
 class PasswordLink(models.Model):

@@ -140,22 +140,6 @@ def grant(person: User, what: str, *, actor: str | None, needs_second: bool = Fa
     )
 
 
-def adopt(person: User, what: str) -> None:
-    """Record that a person had a right before assignments were recorded."""
-    at = clock.now()
-    _append(
-        person,
-        what,
-        act=Act.ADOPTED,
-        by=None,
-        at=at,
-        givers=[],
-        given_at=at,
-        needs_second=False,
-        digest=_digest(person, what),
-    )
-
-
 def change_password(row: Assignment, person: User) -> None:
     """Record that a person changed their password. It keeps its giver, who knew the old one and may have done it."""
     _append(

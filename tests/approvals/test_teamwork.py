@@ -8,7 +8,6 @@ import pytest
 from django.test import Client
 
 from approvals import audit, clock
-from approvals.accounts import adoption
 from approvals.adapter import Approvals
 from approvals.decisions.undo import undo
 from approvals.errors import AlreadyClaimed, AlreadyDecided, NotFound
@@ -184,20 +183,6 @@ def test_a_hand_over_that_its_person_did_not_write_is_not_shown(
     shows(bea, asked, "no person signed them", hides=hidden)
     Handover.objects.filter(request=asked).update(request=other)
     shows(bea, other, "no person signed them", hides=hidden)
-
-
-def test_hand_overs_from_before_their_signatures_are_adopted_once(
-    asked: Request, cast: Cast
-) -> None:
-    bea, later = log_in(cast.bea), seeds.pending()
-    given = {"person": "dan", "by": "cora", "note": "You know her", "at": clock.now()}
-    Handover.objects.create(request=asked, **given)  # as the release before wrote it
-    shows(bea, asked, "no person signed them")
-    assert adoption.adopt()
-    shows(bea, asked, "Handed to <bdi>dan</bdi> by <bdi>cora</bdi>", "You know her")
-    Handover.objects.create(request=later, **given)
-    assert not adoption.adopt()
-    shows(bea, later, "no person signed them", hides=["by <bdi>cora</bdi>", "You know her"])
 
 
 def test_a_refused_comment_keeps_its_text(

@@ -218,8 +218,6 @@ def _commands() -> Iterator[Row]:
         if file.stem.startswith("_"):
             continue
         command = load_command_class(file.parents[2].name, file.stem)
-        if command.help.startswith("The old name"):
-            continue
         usage = ", ".join(filter(None, _usages(command)))
         yield f"`{file.stem} {usage}`".replace(" `", "`"), _up_to_a_stop(str(command.help))
 

@@ -4,9 +4,8 @@ import signal
 import socket
 import threading
 import time
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -136,24 +135,3 @@ def test_a_test_that_waits_for_ever_fails_and_shows_its_threads(
     with pytest.raises(TimeoutError, match="asleep: no end after"), deadline("asleep", 0.05):
         threading.Event().wait()
     assert before > 0, "this test has a deadline too"
-
-
-# Commands under the names of the release before
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (("stops", "list"), "kill_switch"),
-        (("stops", "put", "--reason", "x"), "kill_switch"),
-        (("stops", "lift", "7"), "kill_switch"),
-        (("readmit", str(UUID(int=1)), "--as", "admin", "--reason", "x"), "release_run"),
-        (("alive", "worker"), "healthcheck"),
-    ],
-)
-def test_old_names_work_and_log_a_warning(
-    old: tuple[str, ...], new: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with suppress(CommandError):  # of its handler, after it has read the arguments
-        call_command(*old)
-    assert f"manage.py {old[0]} is now {new}" in caplog.text

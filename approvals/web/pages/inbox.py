@@ -12,7 +12,6 @@ from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_POST, require_safe
 
@@ -32,7 +31,6 @@ from approvals.web import run_views
 from approvals.web.parts import inbox_rows
 from approvals.web.place import Place, read_order
 from approvals.web.run_views import RunsPlace
-from approvals.web.zone import of_reader
 from runtime.core.enums import GateKind, Risk
 from runtime.errors import InvalidInput
 from runtime.queries import runs
@@ -56,10 +54,6 @@ def inbox(request: HttpRequest) -> HttpResponse:
     `more` says that the open list has a next page.
     """
     principal = principals.principal_of(principals.actor_of(request.user))
-    if request.GET.get("view") == "decided":  # as the release before links to it
-        return redirect(
-            f"{reverse('history')}?since={timezone.localdate(timezone=of_reader(request))}"
-        )
     view, q = _view(request), request.GET.get("q", "").strip()
     place = Place(view=view, q=q, order=read_order(request.GET))
     live = "HX-Request" in request.headers

@@ -10,7 +10,6 @@ from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from approvals.accounts import adoption
 from config import rights
 from runtime.keyring import files, purposes
 
@@ -38,7 +37,6 @@ class Command(BaseCommand):
         for purpose in purposes.PURPOSES:
             files.ensure(purpose)
         files.share()
-        adoption.adopt()
         if not options["without_static"]:
             _collect()
 

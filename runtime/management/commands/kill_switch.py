@@ -21,17 +21,16 @@ class Command(BaseCommand):
     """Engages, disengages and lists kill switches."""
 
     help = "Stop an agent, or all of them, within two seconds; disengage and list kill switches."
-    engage, disengage = "engage", "disengage"
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.formatter_class = RawDescriptionHelpFormatter
         parser.epilog = EXAMPLES
         acts = parser.add_subparsers(dest="act", required=True, metavar="ACT")
-        switch = acts.add_parser(self.engage, help="stop an agent, or all")
+        switch = acts.add_parser("engage", help="stop an agent, or all")
         switch.add_argument("agent", nargs="?", default=EVERY_AGENT, metavar="AGENT")
         switch.add_argument("--all", action="store_true")
         switch.add_argument("--reason", required=True)
-        off = acts.add_parser(self.disengage, help="disengage a kill switch")
+        off = acts.add_parser("disengage", help="disengage a kill switch")
         off.add_argument("stop", type=int, metavar="NUMBER")
         acts.add_parser("list", help="list the stopped agents")
 
@@ -45,23 +44,17 @@ class Command(BaseCommand):
 
     def _act(self, options: dict[str, Any]) -> None:
         match options["act"]:
-            case self.engage:
+            case "engage":
                 if bool(options["agent"]) == options["all"]:
                     raise CommandError("name one agent, or give --all")
                 done = engage(agent=options["agent"], reason=options["reason"], actor=None)
                 self.stdout.write(f"Stopped: {_line(done)}")
-            case self.disengage:
+            case "disengage":
                 done = disengage(stop=options["stop"], actor=None)
                 self.stdout.write(f"Disengaged: {done.agent or 'every agent'}")
             case "list":
                 for one in list_switches(lifted=False, actor=None):
                     self.stdout.write(_line(one))
-
-
-class OldCommand(Command):
-    """The same with the words of the release before."""
-
-    engage, disengage = "put", "lift"
 
 
 def _line(stop: KillSwitch) -> str:

@@ -1,7 +1,5 @@
 """Definitions that authors may write, and the errors for invalid ones."""
 
-import importlib
-import sys
 from collections.abc import Callable  # noqa: F401
 from typing import Any, Literal
 
@@ -13,9 +11,7 @@ from agents.errors import DefinitionError
 from agents.sdk import (
     Budget,
     Compaction,
-    FailureCause,
     Holds,
-    NotDone,
     ToolContext,
     last,
     summary,
@@ -248,24 +244,3 @@ def test_an_agent_can_add_gates_to_its_tools_but_remove_none() -> None:
         spec = spec_of(approvals=approvals)
         assert [risk for risk in Risk if spec.requires_approval(risk, asked=False)] == risks
         assert all(spec.requires_approval(risk, asked=True) for risk in Risk)
-
-
-def test_old_names_work_and_log_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    for old, new, name in (
-        ("agents.gateway.scripted", "agents.sdk.scripts", "script"),
-        ("agents.tools.waits", "agents.tools.timers", "sleep_until"),
-    ):
-        sys.modules.pop(old, None)
-        found = getattr(importlib.import_module(old), name)
-        assert found is getattr(importlib.import_module(new), name)
-        assert f"{old} is now {new}; the old name goes with the next release" in caplog.messages
-    for module, old, new in (
-        ("agents.sdk", "Blame", "FailureCause"),
-        ("agents.testing", "Made", "ToolCall"),
-    ):
-        home = importlib.import_module(module)
-        assert getattr(home, old) is getattr(home, new)
-        assert not hasattr(home, "Nothing")
-        assert f"{module}.{old} is now {module}.{new}; the old name goes" in caplog.text
-    assert NotDone(blame="network").cause is FailureCause.NETWORK
-    assert "NotDone(blame=…) is now cause=…; the old name goes with the next" in caplog.text

@@ -16,11 +16,11 @@ from django.db.models import F
 from pytest_django import Settings
 
 from approvals import clock
-from approvals.accounts import adoption, password_links, people, tokens
+from approvals.accounts import password_links, people, tokens
 from approvals.accounts.password_hasher import Hasher
 from approvals.adapter import Approvals
 from approvals.errors import LastAdmin, NotConfirmable
-from approvals.models import Adoption, Assignment, Request, Token
+from approvals.models import Assignment, Request, Token
 from approvals.permissions import assignments, principals, request_rules
 from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
@@ -345,7 +345,7 @@ class _Weak(Hasher):
         {"username": "ada"},
         {"givers": []},
         {"given_at": datetime.fromisoformat("2020-01-01T00:00Z")},
-        {"act": "adopted"},
+        {"act": "changed"},
         {"needs_second": False},
         {"confirmed_by": "second"},
         {"confirmed_at": datetime.fromisoformat("2020-01-01T00:00Z")},
@@ -412,23 +412,6 @@ def test_a_token_that_was_changed_opens_nothing(bea: Actor, change: dict[str, ob
     Token.objects.filter(pk=token.pk).update(**change)
     assert tokens.authenticate(plain) is None
     assert principals.principal_of(actor) is None
-
-
-def test_existing_assignments_are_adopted_once(cyril: Actor) -> None:
-    person = User.objects.get(username="cyril")
-    group, _ = GroupRow.objects.get_or_create(name=Group.REVIEWERS)
-    person.groups.add(group)
-    token, plain = tokens.create(person, ALL_SCOPES)
-    Token.objects.filter(pk=token.pk).update(signature=None)
-    assert adoption.adopt()
-    assert tokens.authenticate(plain) is not None
-    assert refusal(seeds.pending(requester="ada"), cyril) is None
-
-    people.create_person(username="dora", password=PASSWORD, groups=[])
-    User.objects.get(username="dora").groups.add(group)
-    assert not adoption.adopt()
-    assert _groups(Actor(person="dora")) == frozenset()
-    assert Adoption.objects.count() == 1
 
 
 def test_rights_cost_the_same_beside_any_number_of_people(bea: Actor) -> None:

@@ -79,8 +79,6 @@ NEITHERS = """
     UPDATE approvals_assignment SET act = 'given'
     DELETE FROM approvals_assignment
     DELETE FROM approvals_token
-    DELETE FROM approvals_adoption
-    INSERT INTO approvals_adoption (at) VALUES (now())
     DELETE FROM django_migrations
     SELECT pg_read_file('/etc/passwd')
     COPY auth_group (name) FROM PROGRAM 'id'
@@ -89,7 +87,6 @@ OF_THE_WEB = """
     INSERT INTO auth_group (name) VALUES ('more')
     UPDATE auth_user SET is_active = true
     DELETE FROM auth_user_groups
-    SELECT FROM approvals_adoption
     SELECT FROM approvals_token
     SELECT FROM django_session
     SELECT FROM approvals_loginfailures

@@ -1,1 +1,0 @@
-"""The old place of `agents.sdk.scripts`, for one release."""
