@@ -257,6 +257,6 @@ class Approvals:
 
 
 _SCHEMA = """
-    SELECT coalesce(s.body, r.schema) FROM approvals_request r
+    SELECT s.body FROM approvals_request r
     LEFT JOIN approvals_toolschema s ON s.digest = r.schema WHERE r.gate = %(gate)s
 """

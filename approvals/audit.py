@@ -3,12 +3,9 @@
 The caller locks the run's row in the transaction of the act, which serialises the chain. If a caller does not, the
 unique (run, seq) rejects the second row. With the MAC key, which Postgres does not have, `verify` detects an edited,
 deleted or inserted row. The chain alone does not show a deletion of its newest rows. So each append replaces the run's
-head, a row whose MAC covers the number of rows and the MAC of the last one. The first row of such a chain follows
-COUNTED, so a missing head is detected too. And every request must have a row for its opening and one for its present
+head, a row whose MAC covers the number of rows and the MAC of the last one. A row without a head, or after it, is
+refused too. And every request must have a row for its opening and one for its present
 status. ADR 0092 says what remains possible.
-
-Older releases wrote rows with a hash and no key. Such a row is accepted only if no row with a key precedes it, in its
-own chain or as the first row of an earlier run.
 """
 
 import json
@@ -28,8 +25,7 @@ from runtime.keyring import macs, purposes
 from runtime.ports.access import Actor, Expression
 from runtime.ports.approvals import Part
 
-GENESIS = ""
-COUNTED = "counted"  # what the first row of a chain with a head follows
+GENESIS = ""  # what the first row of a chain follows
 UNDONE = "undone"
 
 _DETAILS = json.JSONEncoder(ensure_ascii=False, sort_keys=True)
@@ -40,7 +36,7 @@ _LOCK_RUN_OF = """
     SELECT FROM runtime_run WHERE id = (SELECT run_id FROM approvals_request WHERE id = %s) FOR NO KEY UPDATE
 """
 _LAST = "SELECT seq, hash FROM approvals_auditentry WHERE run_id = %s ORDER BY seq DESC LIMIT 1"
-_COLUMNS = "run_id, seq, at, actor, token, act, subject, detail, previous, hash, key_id"
+_COLUMNS = "run_id, seq, at, actor, token, act, subject, detail, hash, key_id"
 # The last row's number and MAC as a JSON list, for the claim of the run `run`.
 LAST_OF_CLAIM = Expression(
     sql="""
@@ -55,7 +51,7 @@ _SET_HEAD = """
 _APPEND = f"""
     WITH audited AS (
         INSERT INTO approvals_auditentry ({_COLUMNS})
-        VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING run_id, seq)
+        VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING run_id, seq)
     INSERT INTO approvals_audithead (run_id, seq, mac, key_id)
     SELECT run_id, seq, %s, %s FROM audited {_SET_HEAD}
 """
@@ -64,18 +60,13 @@ _APPENDED = f"""
     INSERT INTO approvals_auditentry ({_COLUMNS})
     SELECT {_COLUMNS} FROM run, json_to_recordset(%(audited)s::json) AS a (
         run_id uuid, seq bigint, at timestamptz, actor text, token text, act text, subject text, detail text,
-        previous text, hash text, key_id text)
+        hash text, key_id text)
     RETURNING run_id, seq
 """
 # It reads the rows, so that they are written first: an overtaken statement fails there and waits for no head.
 _COUNTED = f"""
     INSERT INTO approvals_audithead (run_id, seq, mac, key_id)
     SELECT run_id, seq, %(head_mac)s, %(head_key)s FROM audited WHERE seq = %(head_seq)s {_SET_HEAD}
-"""
-# An imported run keeps its id, which encodes its start on the other installation.
-_KEYED_BEFORE = """
-    SELECT EXISTS (SELECT FROM approvals_auditentry
-        WHERE run_id < %s AND seq = 1 AND key_id IS NOT NULL AND act <> 'imported')
 """
 _IMPORTED = """
     WITH RECURSIVE line (id) AS (
@@ -159,10 +150,9 @@ def following(
         act=str(act),  # an enum takes longer to encode as JSON
         subject=subject,
         detail=_DETAILS.encode(detail),
-        previous=last.hash or COUNTED,
     )
-    seal = macs.seal(purposes.AUDIT, _hash(entry), short=True)
-    entry.previous, entry.hash, entry.key_id = "", seal.mac, seal.key_id
+    seal = macs.seal(purposes.AUDIT, _digest(entry, last.hash), short=True)
+    entry.hash, entry.key_id = seal.mac, seal.key_id
     return entry
 
 
@@ -230,25 +220,18 @@ def verify(run: UUID) -> int:
     # Both are read before the rows, so a row added meanwhile cannot be missing.
     requests = list(Request.objects.filter(run=run).values_list("id", "status"))
     head = AuditHead.objects.filter(run_id=run).first()
-    previous, keyed, acts, count = COUNTED, False, set(), 0
-    is_counted = False
+    previous, count, acts = GENESIS, 0, set()
     for entry in AuditEntry.objects.filter(run=run).order_by("seq").iterator():
         count += 1
         if entry.seq != count:
             raise BrokenChain(run, count, "is missing")
-        if count == 1 and not (is_counted := _follows(entry, COUNTED)):
-            previous = GENESIS
-        if entry.previous != ("" if len(entry.hash) == macs.SHORT else previous):
-            raise BrokenChain(run, count, "does not follow the row before")
-        if entry.key_id is None and (keyed or (count == 1 and _is_keyed_before(run))):
-            raise BrokenChain(run, count, "has no key, though rows before it have one")
         if not _follows(entry, previous):
             raise BrokenChain(run, count, "was changed")
-        previous, keyed = entry.hash, entry.key_id is not None
+        previous = entry.hash
         acts.add((entry.subject, entry.act))
         if head is not None and head.seq == count and not _is_head(head, entry):
             raise BrokenChain(run, count, "is not the row that was counted as the last")
-    _check_head(run, head, count, is_counted=is_counted)
+    _check_head(run, head, count)
     for request, status in requests:
         act = "requested" if status == Request.Status.PENDING else status
         if (f"request {request}", act) not in acts:
@@ -256,31 +239,21 @@ def verify(run: UUID) -> int:
     return count
 
 
-def _check_head(run: UUID, head: AuditHead | None, count: int, *, is_counted: bool) -> None:
-    """Raise BrokenChain if the chain has fewer rows than its head counts. A release without heads may add more."""
-    if head is None and is_counted:
-        raise BrokenChain(run, count + 1, "may be missing: the number of rows was deleted")
+def _check_head(run: UUID, head: AuditHead | None, count: int) -> None:
+    """Raise BrokenChain unless the chain has the rows that its head counts, and those added since it was read."""
     if head is not None and not 0 < head.seq <= count:
         raise BrokenChain(run, count + 1, f"is missing: {head.seq} rows were written")
-
-
-def _is_keyed_before(run: UUID) -> bool:
-    """Tell whether chains had keys when the run started. Run ids sort by start time."""
-    with connection.cursor() as cursor:
-        cursor.execute(_KEYED_BEFORE, [run])
-        (found,) = cursor.fetchone()
-    return bool(found)
+    counted = AuditHead.objects.filter(run_id=run).values_list("seq", flat=True).first()
+    if count and counted is None:
+        raise BrokenChain(run, count + 1, "may be missing: the number of rows was deleted")
+    if counted is not None and counted < count:
+        raise BrokenChain(run, counted + 1, "was not counted")
 
 
 def _follows(entry: AuditEntry, previous: str) -> bool:
-    """Tell whether this is the unchanged row after the one with this hash, which a row with a truncated MAC omits."""
-    entry.previous, stored = previous, entry.previous
-    digest = _hash(entry)
-    entry.previous = stored
-    if entry.key_id is None:
-        return entry.hash == digest
+    """Tell whether this is the unchanged row after the one with this MAC."""
     seal = macs.Seal(mac=entry.hash, key_id=entry.key_id)
-    return macs.verify(purposes.AUDIT, seal, digest, short=True)
+    return macs.verify(purposes.AUDIT, seal, _digest(entry, previous), short=True)
 
 
 def _seal_head(entry: AuditEntry) -> macs.Seal:
@@ -297,7 +270,7 @@ def _head_parts(entry: AuditEntry) -> tuple[str, ...]:
     return "head", str(entry.run_id), str(entry.seq), entry.hash
 
 
-def _hash(entry: AuditEntry) -> str:
+def _digest(entry: AuditEntry, previous: str) -> str:
     return sha256_of(
         {
             "run": str(entry.run_id),
@@ -308,6 +281,6 @@ def _hash(entry: AuditEntry) -> str:
             "act": entry.act,
             "subject": entry.subject,
             "detail": entry.detail,
-            "previous": entry.previous,
+            "previous": previous,
         }
     )

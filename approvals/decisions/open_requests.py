@@ -118,5 +118,4 @@ def _judged(shown: ReviewSnapshot) -> snapshot.Judged:
 
 
 def _written(request: Request) -> dict[str, object]:
-    values = {name: getattr(request, name) for name in _COLUMNS}
-    return {**values, "schema": schemas.digest_of(request.schema)}
+    return {name: getattr(request, name) for name in _COLUMNS}

@@ -1,4 +1,4 @@
-"""Rights and hand-overs without a signature are not adopted: no release wrote any."""
+"""Columns and forms of rows go that no release wrote."""
 
 from django.db import migrations, models
 
@@ -8,6 +8,8 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.DeleteModel("Adoption"),
+        migrations.RemoveField("auditentry", "previous"),
+        migrations.AlterField("auditentry", "key_id", models.TextField()),
         migrations.AlterField(
             "assignment",
             "act",

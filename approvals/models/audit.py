@@ -21,9 +21,8 @@ class AuditEntry(models.Model):
     act = models.TextField()
     subject = models.TextField()
     detail = models.TextField()  # JSON text
-    previous = models.TextField()  # the hash of the row before; empty if `hash` is truncated
-    hash = models.TextField()  # the MAC under `key_id`
-    key_id = models.TextField(null=True)  # None in rows of earlier versions, whose hash has no key
+    hash = models.TextField()  # the MAC under `key_id`, over the row and the MAC before
+    key_id = models.TextField()
 
     class Meta:
         constraints = [

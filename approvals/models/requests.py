@@ -23,7 +23,7 @@ class Request(models.Model):
     """A gate as reviewers see it: a snapshot of the call, and its decision.
 
     `args`, `schema`, `result_schema` and `statement` are JSON as text, because jsonb rewrites numbers and drops
-    repeated keys. `schema` is the digest of a ToolSchema instead, in requests of this release. `statement` is a
+    repeated keys. `schema` is the digest of a ToolSchema. `statement` is a
     decision as the web process signed it, without digest and id of the request; expiry and cancellation are not signed.
     """
 
@@ -93,7 +93,7 @@ class Request(models.Model):
     revision = models.SmallIntegerField(db_default=1)  # the first proposal is 1
     allowance = models.UUIDField(null=True)  # that passed the call; covered by the MAC
     allowance_use = models.IntegerField(null=True)  # the number of this use, from 1
-    # What follows if no person decides, for lists; no check reads it. Empty in requests of earlier releases.
+    # What follows if no person decides, for lists; no check reads it.
     next_step = models.TextField(db_default="", default="")  # see `escalation.NextStep`
     next_at = models.DateTimeField(null=True)
     escalated = models.SmallIntegerField(db_default=0, default=0)  # steps that the sweeper recorded

@@ -31,9 +31,7 @@ def stored(texts: Sequence[str]) -> Part:
 
 @lru_cache(RECENT)
 def digest_of(schema: str) -> str:
-    """Return the digest of a schema, given as text or by reference. Raises ValueError, RecursionError or NotJson."""
-    if schema.startswith(_REFERENCE):
-        return schema
+    """Return the digest of a schema, given as text. Raises ValueError, RecursionError or NotJson."""
     return sha256_of(json.loads(schema))
 
 

@@ -51,7 +51,7 @@ def row(
         call=snapshot.call,
         tool=snapshot.tool,
         args=text(snapshot.args),
-        schema=text(snapshot.schema),
+        schema=schemas.digest_of(text(snapshot.schema)),
         result_schema=_result_schema(snapshot),
         preview=None if snapshot.preview is None else text(snapshot.preview),
         path=list(snapshot.path),
@@ -106,14 +106,13 @@ def check_seal(request: Request) -> None:
     """Raise NotConfirmed unless the engine opened exactly this request; KeyMissing.
 
     An attacker with write access can change a request and recompute its digests before a reviewer sees it. Only the
-    MAC detects a changed sentence, risk, requester, deadline or time. Requests of older releases have no time in
-    their nonce, so their time is not covered.
+    MAC detects a changed sentence, risk, requester, deadline or time.
     """
     seal = macs.Seal(mac=request.seal, key_id=request.seal_key_id)
     if not macs.verify(purposes.REQUESTS, seal, request.request_digest, short=True):
         raise NotConfirmed("the stored request differs from the sealed one")
-    _, sealed, asked_at = request.nonce.partition(_AT)
-    if sealed and asked_at != _moment(request.created_at):
+    _, _, asked_at = request.nonce.partition(_AT)
+    if asked_at != _moment(request.created_at):
         raise NotConfirmed("the stored time of the request differs from the sealed one")
 
 
@@ -130,7 +129,7 @@ def check_edit(request: Request, args: Any, digest: str | None) -> None:
     """Raise NotConfirmed unless `digest` is the action digest of the stored call with these arguments instead."""
     edited = digest_of_action(
         tool=request.tool,
-        schema=schemas.digest_of(request.schema),
+        schema=request.schema,
         args=args,
         path=tuple(request.path),
         effect=EffectClass(request.effect),
@@ -155,12 +154,10 @@ def request_digest(request: Request) -> str:
             "policy": request.policy_version,
             **({"rule": request.rule} if request.rule is not None else {}),
             "requester": request.requester,
-            # Older releases excluded only the requester and left this out of the digest.
-            **({"origin": request.origin} if request.origin else {}),
+            "origin": request.origin,
             "deadline": _moment(request.expires_at),
             "not_before": _moment(request.not_before),
             "result_schema": request.result_schema,
-            # Requests without one keep the digest of older releases.
             **({} if request.preview is None else {"preview": request.preview}),
             **(
                 {}
@@ -181,7 +178,7 @@ def _use(request: Request) -> list[Any]:
 def _action_digest(tool: str, schema: str, args: str, path: tuple[str, ...], effect: str) -> str:
     return digest_of_action(
         tool=tool,
-        schema=schemas.digest_of(schema),
+        schema=schema,
         args=json.loads(args),
         path=path,
         effect=EffectClass(effect),
@@ -189,7 +186,7 @@ def _action_digest(tool: str, schema: str, args: str, path: tuple[str, ...], eff
 
 
 def _nonce(at: datetime) -> str:
-    """Return random text and the time of the request. Every release digests the nonce unparsed."""
+    """Return random text and the time of the request."""
     return f"{secrets.token_hex(16)}{_AT}{_moment(at)}"
 
 

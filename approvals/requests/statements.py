@@ -21,7 +21,7 @@ from runtime.core.enums import (
     GateKind,
     Verdict,
 )
-from runtime.keyring import macs, purposes, signatures
+from runtime.keyring import purposes, signatures
 from runtime.keyring.signatures import Verifies
 from runtime.ports.approvals import NotConfirmed
 
@@ -40,8 +40,6 @@ STATUS: Mapping[Verdict, Request.Status] = {
 
 # Only the statement of such a request contains this: within its other values the quotation marks are escaped.
 CHANGES_REQUESTED = f'"verdict":"{Verdict.REQUEST_CHANGES}"'
-
-_BASE64 = 88  # characters of a signature in base64; in hex it has 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,17 +104,11 @@ def make(
 
 
 def sign(request: Request, statement: Statement) -> None:
-    """Store the signed statement in the row. Raises ImproperlyConfigured without the private key.
-
-    A request with a truncated seal is one of this release, as its run's entries are. So no worker of the release
-    before, which reads neither, verifies this decision.
-    """
+    """Store the signed statement in the row. Raises ImproperlyConfigured without the private key."""
     text = _text(statement)
     signature = signatures.sign(purposes.DECISIONS, text)
-    short = len(request.seal) == macs.SHORT
-    request.statement = _shortened(text, request) if short else text
-    request.signature = _base64(signature.hex) if short else signature.hex
-    request.key_id = signature.key_id
+    request.statement = _shortened(text, request)
+    request.signature, request.key_id = _base64(signature.hex), signature.key_id
 
 
 def read(request: Request, verifies: Verifies = signatures.verify_signature) -> Statement:
@@ -132,8 +124,6 @@ def read(request: Request, verifies: Verifies = signatures.verify_signature) -> 
         raise NotConfirmed("the statement differs from the signed one")
     said = _parse(text)
     stored = (
-        ("request", said.request, request.id),
-        ("digest", said.digest, request.request_digest),
         ("decider", said.by, request.decided_by),
         ("absent person", said.absent, request.decided_for),
         ("reason", said.reason, request.reason),
@@ -199,10 +189,9 @@ def _shortened(text: str, request: Request) -> str:
 
 
 def _completed(text: str, request: Request) -> str:
-    """Return the text that was signed, of a stored one that may be shortened."""
+    """Return the text that was signed, of the stored one."""
     for name, value, after in _of_row(request):
-        if f'"{name}":' not in text:
-            text = text.replace(f'"{after}":', f'"{name}":"{value}","{after}":', 1)
+        text = text.replace(f'"{after}":', f'"{name}":"{value}","{after}":', 1)
     return text
 
 
@@ -219,14 +208,14 @@ def _base64(signature: str) -> str:
 
 
 def _hex(signature: str) -> str:
-    """Return the digits of a stored signature. Another text is returned as it is."""
-    if len(signature) != _BASE64:
-        return signature
+    """Return the digits of a stored signature. Raises NotConfirmed unless it is written as `sign` does."""
     try:
-        found = a2b_base64(signature).hex()
+        digits = a2b_base64(signature).hex()
     except ValueError:
-        return signature
-    return found if _base64(found) == signature else signature
+        digits = ""
+    if _base64(digits) != signature:
+        raise NotConfirmed("the signature of the statement cannot be read")
+    return digits
 
 
 def _parse(text: str) -> Statement:
@@ -234,7 +223,7 @@ def _parse(text: str) -> Statement:
     said: dict[str, Any] = json.loads(text)
     if "verdict" not in said:  # a vote is signed with the same key
         raise NotConfirmed("the statement is no decision")
-    effective = said.get("effective_at")  # older releases wrote neither this nor `undone`
+    effective = said["effective_at"]
     return Statement(
         request=UUID(said["request"]),
         digest=said["digest"],
@@ -244,7 +233,7 @@ def _parse(text: str) -> Statement:
         result=said["result"],
         at=datetime.fromisoformat(said["at"]),
         effective_at=effective and datetime.fromisoformat(effective),
-        undone=said.get("undone", 0),
+        undone=said["undone"],
         votes=tuple(said.get("votes", ())),
         absent=said.get("for"),
         consequences=said.get("consequences"),

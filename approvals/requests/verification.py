@@ -100,7 +100,7 @@ def action(request: Request) -> Action:
     return Action(
         tool=request.tool,
         path=tuple(request.path),
-        schema=schemas.digest_of(request.schema),
+        schema=request.schema,
         effect=request.effect,
         risk=request.risk,
     )

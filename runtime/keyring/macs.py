@@ -9,7 +9,6 @@ from struct import Struct
 from runtime.keyring import files
 
 SHORT = 32  # hex digits of a truncated MAC, HMAC-SHA-256-128 (RFC 4868)
-_WHOLE = 64
 _length = Struct(">Q").pack
 
 
@@ -29,35 +28,26 @@ def seal(purpose: str, *parts: str, short: bool = False) -> Seal:
 
 
 def verify(purpose: str, stored: Seal, *parts: str, short: bool = False) -> bool:
-    """Return whether `stored` is the MAC of exactly these parts; with `short`, also if it is truncated.
+    """Return whether `stored` is the MAC of exactly these parts, truncated if `short`.
 
     Raises KeyMissing for an unknown key id.
     """
-    key = files.key_of(purpose, stored.key_id)
-    found = _mac(purpose, key, parts)
-    return _equal(_like(stored.mac, found) if short else found, stored.mac)
+    mac = _mac(purpose, files.key_of(purpose, stored.key_id), parts)
+    return _equal(mac[:SHORT] if short else mac, stored.mac)
 
 
 def verifier(purpose: str, *first: str) -> Callable[..., bool]:
-    """Return a function like `verify`, for many MACs with the same first parts: `(mac, key id, *other parts)`.
-
-    It also verifies truncated MACs.
-    """
+    """Return a function like `verify`, for many truncated MACs with the same first parts: `(mac, key id, *others)`."""
     begin, keys = _label(purpose) + _framed(first), dict[str, bytes]()
 
     def verifies(mac: str, key_id: str, *parts: str) -> bool:
         key = keys.get(key_id)
         if key is None:
             key = keys[key_id] = files.key_of(purpose, key_id)
-        found = hmac.digest(key, begin + _framed(parts), "sha256").hex()
-        return _equal(_like(mac, found), mac)
+        digest = hmac.digest(key, begin + _framed(parts), "sha256")
+        return _equal(digest.hex()[:SHORT], mac)
 
     return verifies
-
-
-def _like(stored: str, mac: str) -> str:
-    """Truncate the MAC unless the stored one is whole."""
-    return mac if len(stored) == _WHOLE else mac[:SHORT]
 
 
 def _equal(mac: str, stored: str) -> bool:

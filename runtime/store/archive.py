@@ -127,7 +127,7 @@ def put_back(connection: Connection, archive: Archive) -> None:
         raise NotArchived
     _check_end(connection, archive)
     for entry in archive.entries:
-        journal.restore(connection, entry)
+        journal.append_first(connection, entry)
     texts = [Blob(digest=digest, text=text) for digest, text in archive.contents.items()]
     blobs.store(connection, run, texts)
     pruning.delete(connection, run)

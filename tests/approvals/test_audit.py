@@ -14,6 +14,7 @@ from approvals import audit
 from approvals.adapter import Approvals
 from approvals.errors import BrokenChain
 from approvals.models import AuditEntry, AuditHead
+from runtime.errors import KeyMissing
 from runtime.keyring import macs, purposes
 from runtime.ports.access import Actor
 from tests.support import seeds
@@ -88,7 +89,6 @@ def broken_at(run: UUID) -> int:
         {"act": "denied"},
         {"subject": "request 7"},
         {"detail": "{}"},
-        {"previous": "sha256:other"},
         {"hash": "sha256:other"},
         {"hash": Left("hash", 16)},
         {"hash": ""},
@@ -116,7 +116,7 @@ def _close_a_gap(run: UUID) -> None:
 
 def _link_over(run: UUID) -> None:
     _drop(run, 4)
-    forge(run, 5, previous=row(run, 3).hash)
+    forge(run, 5, row(run, 3).hash)
 
 
 def _take_from_another(run: UUID) -> None:
@@ -133,10 +133,9 @@ def _take_from_another(run: UUID) -> None:
         (_close_a_gap, 3),
         (lambda run: _move(run, (2, 9), (3, 2), (9, 3)), 2),
         (_take_from_another, 1),
-        (lambda run: forge(run, 3, actor="cyril"), 3),
+        (lambda run: forge(run, 3, row(run, 2).hash, actor="cyril"), 3),
         (_link_over, 4),
         (lambda run: rewrite(run, actor="cyril"), 1),
-        (lambda run: forge(run, 5, key_id=None), 5),
     ],
 )
 def test_a_chain_that_was_made_anew_without_the_key_is_found(
@@ -148,32 +147,18 @@ def test_a_chain_that_was_made_anew_without_the_key_is_found(
     assert broken_at(run) == seq
 
 
-def test_chains_without_keys_are_valid_only_in_old_runs(run: UUID) -> None:
-    """Earlier versions wrote such chains; a run that starts after the first keyed chain has none."""
-    rewrite(run, key_id=None)
-    assert audit.verify(run) == 5
-    first = seeds.run(id=UUID(int=run.int - 1))
-    audit.append(run=first, actor=None, act="requested", subject="x", detail={})
-    assert broken_at(run) == 1
+def test_a_chain_without_keys_is_refused(run: UUID) -> None:
+    rewrite(run, key_id="")
+    with pytest.raises(KeyMissing):
+        audit.verify(run)
 
 
-def test_a_chain_of_the_release_before_goes_on(run: UUID) -> None:
-    """Its rows have whole hashes, and each repeats that of the row before."""
-    previous = audit.GENESIS
-    for seq in range(1, 4):
-        entry = row(run, seq)
-        entry.previous = previous
-        seal = macs.seal(purposes.AUDIT, audit._hash(entry))
-        entry.hash, entry.key_id = seal.mac, seal.key_id
-        entry.save()
-        previous = entry.hash
-    AuditEntry.objects.filter(run=run, seq__gt=3).delete()
-    AuditHead.objects.filter(run_id=run).delete()
-    assert audit.verify(run) == 3
-    audit.append(run=run, actor=None, act="noted", subject="x", detail={})
-    assert audit.verify(run) == 4
-    AuditEntry.objects.filter(run=run, seq=3).update(previous="")
-    assert broken_at(run) == 3
+def test_a_row_with_a_whole_mac_is_refused(run: UUID) -> None:
+    entry = row(run, 5)
+    seal = macs.seal(purposes.AUDIT, audit._digest(entry, row(run, 4).hash))
+    assert seal.mac.startswith(entry.hash)
+    AuditEntry.objects.filter(run=run, seq=5).update(hash=seal.mac)
+    assert broken_at(run) == 5
 
 
 def test_rows_that_were_cut_off_are_missed_at_their_request(bea: Actor) -> None:
@@ -213,32 +198,32 @@ def test_a_count_that_was_deleted_is_found(run: UUID) -> None:
     assert broken_at(run) == 6
 
 
-def test_a_release_without_counts_goes_on_with_a_chain(run: UUID) -> None:
+def test_a_row_after_the_count_is_refused(run: UUID) -> None:
     head = AuditHead.objects.filter(run_id=run).values().get()
     audit.append(run=run, actor=None, act="noted", subject="x", detail={})
     AuditHead.objects.filter(run_id=run).update(**head)
-    assert audit.verify(run) == 6
+    assert broken_at(run) == 6
 
 
 def test_an_edited_audit_is_a_finding_of_the_verification(run: UUID) -> None:
     assert Approvals().problem_of(run) is None
-    forge(run, 3, actor="cyril", previous=row(run, 2).hash)
+    forge(run, 3, row(run, 2).hash, actor="cyril")
     assert Approvals().problem_of(run) == "row 3 was changed"
 
 
-def rewrite(run: UUID, **changed: str | None) -> None:
-    """Change every row and link them again, without a count, as earlier versions did."""
+def rewrite(run: UUID, **changed: str) -> None:
+    """Change every row and link them again, without a count."""
     AuditHead.objects.filter(run_id=run).delete()
     previous = audit.GENESIS
     for seq in range(1, 6):
-        forge(run, seq, previous=previous, **changed)
+        forge(run, seq, previous, **changed)
         previous = row(run, seq).hash
 
 
-def forge(run: UUID, seq: int, **changed: str | None) -> None:
-    """Change a row and give it the hash that it should then have."""
+def forge(run: UUID, seq: int, previous: str, **changed: str) -> None:
+    """Change a row and give it the hash that it should then have, as far as that needs no key."""
     entry = row(run, seq)
     for name, value in changed.items():
         setattr(entry, name, value)
-    entry.hash = audit._hash(entry)
+    entry.hash = audit._digest(entry, previous)
     entry.save()

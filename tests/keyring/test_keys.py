@@ -59,10 +59,11 @@ def test_only_the_very_parts_that_were_sealed_verify() -> None:
         assert macs.verify("journal", seal, "run", "1", "body")
         assert not macs.verify("journal", seal, "run", "1", "body ")
         assert not macs.verify("journal", seal, "run1", "", "body")
-        assert verifies(seal.mac, seal.key_id, "1", "body")
-        assert not verifies(seal.mac, seal.key_id, "1b", "ody")
-        assert not macs.verifier("journal", "other")(seal.mac, seal.key_id, "1", "body")
-    assert not verifies(new.mac, old.key_id, "1", "body")
+        short = seal.mac[: macs.SHORT]
+        assert verifies(short, seal.key_id, "1", "body")
+        assert not verifies(short, seal.key_id, "1b", "ody")
+        assert not macs.verifier("journal", "other")(short, seal.key_id, "1", "body")
+    assert not verifies(new.mac[: macs.SHORT], old.key_id, "1", "body")
     with pytest.raises(KeyMissing):
         verifies(new.mac, "unknown", "1", "body")
 

@@ -32,9 +32,6 @@ os.register_at_fork(after_in_child=_ids.seed)
 
 Row = Sequence[Any]
 
-# Before the key id of each entry of this release, also of one that is not packed, which may open a gate whose request
-# the release before cannot verify. A ring has no such id, so its worker misses a key, and leaves the run alone.
-_UNKNOWN_BEFORE = ":"
 _MAC_BYTES = macs.SHORT // 2
 
 INSERT = """
@@ -69,7 +66,7 @@ class SignedEntry:
             "position": self.position,
             "commit_id": self.commit_id,
             "head": self.seal.mac,
-            "key_id": f"{_UNKNOWN_BEFORE}{self.seal.key_id}",
+            "key_id": self.seal.key_id,
         }
         if compressed is None:
             return {**common, "body": self.body, "mac": self.seal.mac, "packed": None}
@@ -83,35 +80,22 @@ def sign(run: UUID, position: int, previous: str, entry: Entry) -> SignedEntry:
 
 
 def sign_text(run: UUID, position: int, previous: str, body: str) -> SignedEntry:
-    """Sign an entry that is already a text, as `sign` does. The MAC of a packed one is truncated."""
-    short = compression.packed(body) is not None
+    """Sign an entry that is already a text, as `sign` does."""
     return SignedEntry(
         run=run,
         position=position,
         body=body,
-        seal=macs.seal(purposes.JOURNAL, str(run), str(position), previous, body, short=short),
+        seal=macs.seal(purposes.JOURNAL, str(run), str(position), previous, body, short=True),
         commit_id=UUID(int=_ids.getrandbits(128), version=4),
     )
 
 
 def append_first(connection: Connection, sealed: SignedEntry) -> None:
-    """Append an entry to a run that no worker has, or start a run with it, inside the caller's transaction."""
+    """Append an entry to a run that no worker has, also its first one, inside the caller's transaction."""
     connection.execute(
         f"{INSERT} VALUES"
         " (%(run)s, %(position)s, %(body)s, %(mac)s, %(key_id)s, %(commit_id)s, %(packed)s::bytea)",
         {"run": sealed.run, **sealed.parameters()},
-    )
-
-
-def restore(connection: Connection, sealed: SignedEntry) -> None:
-    """Write an entry of an archived run again, as it was."""
-    given = sealed.parameters()
-    if len(sealed.seal.mac) != macs.SHORT:  # an entry of an older release, which is not packed
-        given |= {"body": sealed.body, "mac": sealed.seal.mac, "packed": None}
-    connection.execute(
-        f"{INSERT} VALUES"
-        " (%(run)s, %(position)s, %(body)s, %(mac)s, %(key_id)s, %(commit_id)s, %(packed)s::bytea)",
-        {"run": sealed.run, **given},
     )
 
 
@@ -341,7 +325,6 @@ def unpacked(
     The body and MAC columns of a packed entry are empty. If one is not, the row was changed: its value is used, and
     does not verify.
     """
-    key_id = key_id.removeprefix(_UNKNOWN_BEFORE)
     if packed is not None:
         body = body or compression.unpacked(packed[_MAC_BYTES:])
         mac = mac or packed[:_MAC_BYTES].hex()
