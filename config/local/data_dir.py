@@ -26,6 +26,7 @@ from config.local.processes.users import (
 )
 from runtime.keyring import files, purposes
 
+FORMAT = 1  # of a data folder, with the databases in it; there is no upgrade to another one
 ELSEWHERE = Path(
     "/var/lib/abeyance-clusters"
 )  # if root's data folder is closed to the servers' account
@@ -98,16 +99,22 @@ def default() -> Path:
 
 
 def open_home(folder: Path, servers_account: Account) -> DataDir:
-    """Lock the folder, and make it if it does not exist. Raise Refused if it is in use or not usable."""
+    """Lock the folder, and make it if it does not exist. Raise Refused if it is in use or not usable.
+
+    A folder of another version is refused unchanged.
+    """
     try:
         _make(folder, servers_account)
+        _require_format(folder)
         lock = _lock(folder)
         (folder / "logs").mkdir(mode=0o700, exist_ok=True)
         known = read(folder / "home.json")
         identity = known.get("id") or secrets.token_hex(8)
         servers = _servers_folder(folder, known, identity, servers_account)
         home = DataDir(folder=folder, id=identity, lock=lock, servers=servers)
-        home.set(id=identity, servers=None if servers.parent == folder else str(servers))
+        home.set(
+            format=FORMAT, id=identity, servers=None if servers.parent == folder else str(servers)
+        )
     except OSError as error:
         why = _why(error)
         raise Refused(f"cannot use {folder} ({why}): HOME_DIR=… chooses another folder") from error
@@ -214,6 +221,15 @@ def _make(folder: Path, servers_account: Account) -> None:
     else:
         # The servers' account must pass through the folder without listing it.
         folder.chmod(0o711 if servers_account.switch else 0o700)
+
+
+def _require_format(folder: Path) -> None:
+    known = read(folder / "home.json")
+    if known and known.get("format") != FORMAT:
+        raise Refused(
+            f"{folder} was made by another version, and cannot be upgraded. Nothing was changed:"
+            " keep using that version for it, or start with an empty folder (HOME_DIR=…)"
+        )
 
 
 def _lock(folder: Path) -> int:

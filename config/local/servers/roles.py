@@ -1,11 +1,9 @@
 """Creates the roles of the embedded Postgres: a superuser for the supervisor only, an owner, and web and workers.
 
 The owner owns the tables and runs the migrations. `config.rights` grants web and workers their rights. None of the
-three is a superuser, so none can read the server's files or disable the audit's triggers. In a folder of an earlier
-version the superuser has the name that the web uses now: it is renamed.
+three is a superuser, so none can read the server's files or disable the audit's triggers.
 """
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -18,24 +16,8 @@ from config.local.servers import postgres
 from config.local.servers.postgres import Cluster
 
 OWNER = "abeyance_owner"
-WEB = "abeyance"  # its earlier name, with which operators' own programs read the database
+WEB = "abeyance"
 WORKER = "abeyance_worker"
-
-_RENAMER = "abeyance_renamer"  # a session cannot rename its own role
-
-# Statements that give the application's tables and routines to the owner. Parts of extensions stay.
-_FOREIGN = """
-    SELECT format('ALTER TABLE %%s OWNER TO %%I', c.oid::regclass, %(owner)s::text) FROM pg_class c
-    WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'S')
-        AND c.relowner <> (%(owner)s::text)::regrole AND NOT EXISTS (
-            SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid
-                AND (d.deptype = 'e' OR c.relkind = 'S' AND d.deptype IN ('a', 'i')))
-    UNION ALL
-    SELECT format('ALTER ROUTINE %%s OWNER TO %%I', p.oid::regprocedure, %(owner)s::text) FROM pg_proc p
-    WHERE p.pronamespace = 'public'::regnamespace AND p.proowner <> (%(owner)s::text)::regrole
-        AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_proc'::regclass
-            AND d.objid = p.oid AND d.deptype = 'e')
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,18 +27,15 @@ class Roles:
     passwords: Mapping[str, str] = field(repr=False)
 
     def arrange(self, cluster: Cluster) -> None:
-        """Create the database and the roles, and give all tables to the owner. Safe to repeat.
+        """Create the database and the roles. Safe to repeat.
 
         Raise psycopg.OperationalError while the server does not answer.
         """
-        _have_superuser(cluster, self.passwords[WEB])
         postgres.ensure_database(cluster)
-        with psycopg.connect(cluster.url(), autocommit=True, connect_timeout=3) as connection:
-            connection.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(sql.Identifier(_RENAMER)))
-            with connection.transaction():
-                for name, password in self.passwords.items():
-                    ensure_role(connection, name, password)
-                _hand_over(connection)
+        with psycopg.connect(cluster.url(), connect_timeout=3) as connection:
+            for name, password in self.passwords.items():
+                ensure_role(connection, name, password)
+            _give_database(connection)
 
 
 def of(home: DataDir) -> Roles:
@@ -70,37 +49,6 @@ def of(home: DataDir) -> Roles:
     )
 
 
-def _have_superuser(cluster: Cluster, earlier: str) -> None:
-    """Rename the superuser of an earlier version, which has the web's current password."""
-    try:
-        psycopg.connect(cluster.url("postgres"), connect_timeout=3).close()
-    except psycopg.OperationalError as error:
-        if "password authentication failed" not in str(error):
-            raise
-        _rename_superuser(cluster, earlier)
-
-
-def _rename_superuser(cluster: Cluster, earlier: str) -> None:
-    """Rename it through a temporary superuser. The next start repeats a rename that was interrupted."""
-    password = secrets.token_urlsafe(32)
-    found = postgres.url(cluster.socket, WEB, earlier, "postgres")
-    with psycopg.connect(found, autocommit=True, connect_timeout=3) as connection:
-        connection.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(sql.Identifier(_RENAMER)))
-        connection.execute(
-            sql.SQL("CREATE ROLE {} SUPERUSER LOGIN PASSWORD {}").format(
-                sql.Identifier(_RENAMER), sql.Literal(_sealed(connection, _RENAMER, password))
-            )
-        )
-    renamer = postgres.url(cluster.socket, _RENAMER, password, "postgres")
-    with psycopg.connect(renamer, connect_timeout=3) as connection:
-        web, superuser = sql.Identifier(WEB), sql.Identifier(postgres.SUPERUSER)
-        sealed = _sealed(connection, postgres.SUPERUSER, cluster.password)
-        connection.execute(sql.SQL("ALTER ROLE {} RENAME TO {}").format(web, superuser))
-        connection.execute(
-            sql.SQL("ALTER ROLE {} PASSWORD {}").format(superuser, sql.Literal(sealed))
-        )
-
-
 def ensure_role(connection: Connection[TupleRow], name: str, password: str) -> None:
     """Create a role that may log in and nothing else, unless it is there."""
     if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [name]).fetchone() is None:
@@ -111,7 +59,7 @@ def ensure_role(connection: Connection[TupleRow], name: str, password: str) -> N
         )
 
 
-def _hand_over(connection: Connection[TupleRow]) -> None:
+def _give_database(connection: Connection[TupleRow]) -> None:
     owner = sql.Identifier(OWNER)
     for statement in (
         sql.SQL("ALTER DATABASE {} OWNER TO {}").format(sql.Identifier(postgres.DATABASE), owner),
@@ -121,8 +69,6 @@ def _hand_over(connection: Connection[TupleRow]) -> None:
         sql.SQL("GRANT pg_read_all_stats TO {}").format(owner),
     ):
         connection.execute(statement)
-    for (statement,) in connection.execute(_FOREIGN, {"owner": OWNER}).fetchall():
-        connection.execute(statement.encode())
 
 
 def _sealed(connection: Connection[TupleRow], name: str, password: str) -> str:

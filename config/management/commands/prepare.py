@@ -9,10 +9,14 @@ from django.conf import settings
 from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connection
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
 
 from config import rights
 from runtime.keyring import files, purposes
 
+APPS = ("runtime", "agents", "approvals")  # with migrations of our own
 COLLECTED = ".collected"  # in STATIC_ROOT: the hash of the sources
 
 
@@ -32,6 +36,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        _require_known_migrations()
         call_command("migrate", interactive=False, verbosity=options["verbosity"])
         _grant()
         for purpose in purposes.PURPOSES:
@@ -39,6 +44,20 @@ class Command(BaseCommand):
         files.share()
         if not options["without_static"]:
             _collect()
+
+
+def _require_known_migrations() -> None:
+    """Raise CommandError if another version has migrated the database in a way that this one does not know."""
+    loader = MigrationLoader(None)
+    applied = MigrationRecorder(connection).applied_migrations()
+    unknown = sorted(
+        ".".join(key) for key in applied.keys() - loader.disk_migrations.keys() if key[0] in APPS
+    )
+    if unknown:
+        raise CommandError(
+            f"the database was made by another version (its migration {unknown[0]} is unknown here), and cannot be"
+            " upgraded. Nothing was changed: keep using that version for it, or start with an empty database"
+        )
 
 
 def _grant() -> None:

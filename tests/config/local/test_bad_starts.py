@@ -63,6 +63,17 @@ def disk(place: Path, size: int, *, read_only: bool = False) -> Iterator[Path | 
         subprocess.run(["umount", "--lazy", place], check=True)
 
 
+def test_a_data_folder_of_another_version_is_refused_unchanged(tmp_path: Path) -> None:
+    (tmp_path / "home.json").write_text('{"id": "0123456789abcdef", "servers": null}\n')
+    (tmp_path / "servers" / "postgres").mkdir(parents=True)
+    before = {path: path.lstat().st_ctime_ns for path in tmp_path.rglob("*")}
+    assert up(tmp_path) == (
+        f"{tmp_path} was made by another version, and cannot be upgraded. Nothing was changed:"
+        " keep using that version for it, or start with an empty folder (HOME_DIR=…)"
+    )
+    assert {path: path.lstat().st_ctime_ns for path in tmp_path.rglob("*")} == before
+
+
 def test_a_data_folder_that_can_only_be_read(tmp_path: Path) -> None:
     with disk(tmp_path / "disk", 1_000_000, read_only=True) as place:
         folder = (place or Path("/proc")) / "home"  # no account can make a folder in /proc
