@@ -5,8 +5,6 @@ the value's JSON with a random nonce in front, under a key of the purpose `secre
 and an argument or its result, is authenticated with it. The tag is HMAC-SHA-256, cut to 16 bytes, over everything
 before it, under a key that is derived from the same one (HKDF-Expand, RFC 5869). The tag proves, without the place,
 that this installation made the token. A model can write `{"$secret": "..."}` too; pages must not hide such a value.
-
-Tokens of older releases have no tag. They can be opened only at their place.
 """
 
 import base64
@@ -47,16 +45,16 @@ def seal(value: Any, where: bytes) -> dict[str, str]:
     """Seal a JSON value for a place."""
     key_id, key = files.current_key(purposes.SECRETS)
     nonce = os.urandom(NONCE_BYTES)
-    ciphertext = _base64(nonce + AESGCM(key).encrypt(nonce, _padded(json.dumps(value)), where))
+    ciphertext = _base64(nonce + AESGCM(key).encrypt(nonce, json.dumps(value).encode(), where))
     token = f"{key_id}:{ciphertext}"
     return {MARK: f"{token}.{_tag(key, token)}"}
 
 
 def unseal(sealed: dict[str, str], where: bytes) -> Any:
-    """Return the value of a token whose tag verifies, or that has no tag. Raises NotOurs, KeyMissing."""
+    """Return the value of a token whose tag verifies. Raises NotOurs, KeyMissing."""
     key_id, text, tag = _parts(sealed[MARK])
     key = files.key_of(purposes.SECRETS, key_id)
-    if tag is not None and not _is_tag(tag, key, f"{key_id}:{text}"):
+    if not _is_tag(tag, key, f"{key_id}:{text}"):
         raise NotOurs
     try:
         ciphertext = base64.urlsafe_b64decode(text)
@@ -67,12 +65,10 @@ def unseal(sealed: dict[str, str], where: bytes) -> Any:
 
 
 def was_made_here(value: Any) -> bool:
-    """Return whether this installation sealed the value, for any place. A token without a tag cannot prove it."""
+    """Return whether this installation sealed the value, for any place."""
     if not is_sealed(value):
         return False
     key_id, text, tag = _parts(value[MARK])
-    if tag is None:
-        return False
     try:
         key = files.key_of(purposes.SECRETS, key_id)
     except KeyMissing:
@@ -165,17 +161,11 @@ def _opens(value: Any, where: bytes) -> bool:
     return True
 
 
-def _parts(token: str) -> tuple[str, str, str | None]:
-    """Split a token into key id, ciphertext and tag; the tag of an old token is None."""
+def _parts(token: str) -> tuple[str, str, str]:
+    """Split a token into key id, ciphertext and tag."""
     key_id, _, rest = token.partition(":")
-    text, dot, tag = rest.partition(".")
-    return key_id, text, tag if dot else None
-
-
-def _padded(text: str) -> bytes:
-    """Pad JSON so that its encrypted base64 ends with `=`: releases without tags stop reading a token there."""
-    size = NONCE_BYTES + len(text) + TAG_BYTES
-    return (text if size % 3 else text + " ").encode()
+    text, _, tag = rest.partition(".")
+    return key_id, text, tag
 
 
 def _is_tag(tag: str, key: bytes, token: str) -> bool:

@@ -3,12 +3,8 @@
 A file is a gzip file with a signature in its head (`runtime.core.documents.signed_gzip`). The key is derived from that
 of the journal (`runtime.keyring.archive_keys`), so the public key alone verifies a file. The signature covers name and
 text, so no file passes for another one.
-
-Files of earlier releases have a MAC instead: gzip of two lines, a JSON header and the text.
 """
 
-import json
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -16,16 +12,12 @@ from runtime.core.documents import signed_gzip
 from runtime.core.documents.signed_gzip import Head
 from runtime.core.errors import Unreadable
 from runtime.errors import ObjectStoreDown, Tampered, TooLarge
-from runtime.keyring import archive_keys, macs, purposes, signatures
-from runtime.keyring.macs import Seal
+from runtime.keyring import archive_keys, purposes, signatures
 from runtime.store import failpoints, object_access
 
-FORMAT = "abeyance.sealed"  # of a file with a MAC
 MAX_BYTES = 64 * 1024 * 1024  # uncompressed
 
 _MAGIC = b"\x1f\x8b"
-_MAX_HEADER = 1_024
-_GZIP = 31  # the window bits that make zlib read a gzip header
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,22 +59,16 @@ def is_sealed(data: bytes) -> bool:
 
 def opened(data: bytes, *, name: str | None = None) -> str:
     """Return the text of a file's bytes; without `name` its name may be any. Raises Tampered or KeyMissing."""
-    if not signed_gzip.is_signed(data):
-        found, text = _with_mac(data)
-    else:
-        head = _head(data)
-        if not _is_signed_by(archive_keys.public_key(head.key_id), head):
-            raise Tampered("the signature of the file does not verify")
-        found, text = head.name, _text(data)
-    if name is not None and found != name:
-        raise Tampered(f"the file is {found!r}, not {name!r}")
-    return text
+    head = _head(data)
+    if not _is_signed_by(archive_keys.public_key(head.key_id), head):
+        raise Tampered("the signature of the file does not verify")
+    if name is not None and head.name != name:
+        raise Tampered(f"the file is {head.name!r}, not {name!r}")
+    return _text(data)
 
 
 def opened_by(data: bytes, keys: Iterable[bytes]) -> tuple[Head, str]:
     """Return head and text of a file that one of these public keys signed. Needs no key file. Raises Tampered."""
-    if is_sealed(data) and not signed_gzip.is_signed(data):
-        raise Tampered("the file has no signature: it is changed, or an earlier release wrote it")
     head = _head(data)
     if not any(_is_signed_by(key, head) for key in keys):
         raise Tampered(
@@ -118,29 +104,3 @@ def _text(data: bytes) -> str:
         return signed_gzip.text_of(data, most=MAX_BYTES)
     except Unreadable as exc:
         raise Tampered(str(exc)) from exc
-
-
-def _with_mac(data: bytes) -> tuple[str, str]:
-    """Return name and text of a file of an earlier release."""
-    header, text = _lines(data)
-    name, key_id, mac = (header.get(field) for field in ("name", "key_id", "mac"))
-    if not (isinstance(name, str) and isinstance(key_id, str) and isinstance(mac, str)):
-        raise Tampered("the header of the file cannot be read")
-    # An entry's parts begin with the run's id, so neither passes for the other.
-    parts = ("sealed file", name, text)
-    if not macs.verify(purposes.JOURNAL, Seal(mac=mac, key_id=key_id), *parts):
-        raise Tampered("the file does not verify")
-    return name, text
-
-
-def _lines(data: bytes) -> tuple[dict[str, object], str]:
-    inflate = zlib.decompressobj(_GZIP)
-    try:
-        plain = inflate.decompress(data, MAX_BYTES + _MAX_HEADER)
-        first, _, text = plain.decode("ascii").partition("\n")
-        header = json.loads(first) if len(first) <= _MAX_HEADER else None
-    except (zlib.error, ValueError, RecursionError) as exc:
-        raise Tampered("it is no sealed file") from exc
-    if not inflate.eof or not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise Tampered("it is no sealed file, or is too large")
-    return header, text
