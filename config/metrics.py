@@ -115,8 +115,6 @@ def _of_workers() -> Iterator[Metric]:
     for one in measures.worker_measures():
         labels, counts = (one.worker, one.host, str(one.process)), one.measures
         beats.add_metric(labels, one.beat_age)
-        if not counts:
-            continue  # a worker of the release before
         commits.add_metric(labels, cumulative(counts), counts["seconds"])
         errors.add_metric(labels, counts["model_errors"])
         for name, count in counts["retries"].items():

@@ -42,7 +42,6 @@ class Run(models.Model):
     due_at = models.DateTimeField(null=True)
     epoch = models.BigIntegerField(db_default=0)
     owner = models.UUIDField(null=True)
-    lease_until = models.DateTimeField(null=True)
     mailbox = models.BigIntegerField(db_default=0)
     unheard = models.IntegerField(db_default=0)  # received messages that no model has seen
     removed_at = models.DateTimeField(null=True)  # when retention erased its payloads
@@ -50,7 +49,6 @@ class Run(models.Model):
     legal_hold = models.JSONField(null=True)  # by, at and reason, while nothing may be erased
     worker = models.UUIDField(null=True)  # the process that claimed it last
     losses = models.IntegerField(db_default=0)  # leases lost in a row without progress
-    lost_at = models.BigIntegerField(null=True)  # of the release before
     isolated = models.BooleanField(db_default=False)  # suspected: a process for such runs tries it
     pushed = models.BooleanField(
         db_default=False
@@ -369,7 +367,7 @@ class Worker(models.Model):
     agents = models.JSONField(db_default={})  # the version of each agent that it has, by name
     started_at = models.DateTimeField(db_default=Now())
     beat_at = models.DateTimeField(db_default=Now())
-    lease_until = models.DateTimeField(null=True)  # null for a worker of the release before
+    lease_until = models.DateTimeField(db_default=Now())
     isolated = models.BooleanField(db_default=False)  # tries suspected runs
     hung = models.BooleanField(db_default=False)  # its tools hang; it ends and must be replaced
     measures = models.JSONField(db_default={})  # its counts since it started

@@ -2,7 +2,7 @@
 
 Only fields that the provider sent are stored: no empty or default fields, and no ids made up by the client. Text,
 calls and arguments are in the event of the reply. They are restored from the frame's messages and calls, character by
-character. A reply of an earlier release is stored whole, and stays unchanged.
+character. A part that cannot be restored so is stored whole.
 """
 
 import json

@@ -22,8 +22,8 @@ class Absence(models.Model):
     ends = models.DateTimeField()
     by = models.TextField(null=True)  # None is the command line
     at = models.DateTimeField()
-    signature = models.TextField(null=True)  # hex
-    key_id = models.TextField(null=True)
+    signature = models.TextField()  # hex
+    key_id = models.TextField()
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["username", "seq"], name="absence_order"),)

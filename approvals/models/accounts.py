@@ -10,8 +10,7 @@ from django.db import models
 class Token(models.Model):
     """A bearer token of the API. Only the hash of the secret is stored.
 
-    A trigger rejects deleting a row, changing its signed columns, and changing `revoked_at` once it is set. Tokens of
-    earlier releases have no `name` and do not expire.
+    A trigger rejects deleting a row, changing its signed columns, and changing `revoked_at` once it is set.
     """
 
     public_id = models.TextField(primary_key=True)
@@ -25,8 +24,8 @@ class Token(models.Model):
     expires_at = models.DateTimeField(null=True)
     last_used_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
-    signature = models.TextField(null=True)  # hex; None in unsigned rows, which open nothing
-    key_id = models.TextField(null=True)
+    signature = models.TextField()  # hex
+    key_id = models.TextField()
 
 
 class Assignment(models.Model):
@@ -57,8 +56,8 @@ class Assignment(models.Model):
     confirmed_by = models.TextField(null=True)  # None with a time is the command line
     confirmed_at = models.DateTimeField(null=True)
     digest = models.TextField(null=True)  # of the stored password
-    signature = models.TextField(null=True)  # hex
-    key_id = models.TextField(null=True)
+    signature = models.TextField()  # hex
+    key_id = models.TextField()
 
     class Meta:
         constraints = [

@@ -24,7 +24,7 @@ class MailPreference(models.Model):
     address = models.TextField()
     about = models.TextField(choices=About.choices)
     runs = models.BooleanField(db_default=False)
-    since = models.DateTimeField()  # nothing from before is mailed; read it by `preferences.since`
+    since = models.DateTimeField()  # nothing from before is mailed
     confirmed_at = models.DateTimeField(
         null=True
     )  # when the mail server took the first mail to this address

@@ -23,5 +23,5 @@ class PolicyAct(models.Model):
     by = models.TextField(null=True)  # None is the command line
     at = models.DateTimeField()
     effective_at = models.DateTimeField(null=True)
-    signature = models.TextField(null=True)  # hex
-    key_id = models.TextField(null=True)
+    signature = models.TextField()  # hex
+    key_id = models.TextField()

@@ -28,8 +28,8 @@ class PromptAct(models.Model):
     token = models.TextField(null=True)  # the public id of the API token, None for a session
     at = models.DateTimeField()
     effective_at = models.DateTimeField(null=True)
-    signature = models.TextField(null=True)  # hex
-    key_id = models.TextField(null=True)
+    signature = models.TextField()  # hex
+    key_id = models.TextField()
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["name", "seq"], name="prompt_act_once"),)

@@ -77,9 +77,7 @@ class Request(models.Model):
         null=True
     )  # what the call does with these, as its approver saw it, as JSON
     removed_at = models.DateTimeField(null=True)  # when retention took args and sentence
-    channel = models.TextField(
-        null=True
-    )  # of the decision: `page`, `batch`, `api`, `allowance`; None in earlier ones
+    channel = models.TextField(null=True)  # of the decision: `page`, `batch`, `api`, `allowance`
     rule = models.TextField(
         null=True
     )  # what the policy demands, in the digest; None is the default

@@ -40,8 +40,8 @@ class Handover(models.Model):
     by = models.TextField()
     note = models.TextField()
     at = models.DateTimeField()
-    signature = models.TextField(db_default="")  # hex
-    key_id = models.TextField(db_default="")
+    signature = models.TextField()  # hex
+    key_id = models.TextField()
 
     class Meta:
         indexes = [models.Index(fields=["person"], name="handover_person")]

@@ -19,8 +19,8 @@ class VersionDecision(models.Model):
     count = models.IntegerField()
     at = models.DateTimeField()
     withdrawn = models.IntegerField(db_default=0, default=0)
-    signature = models.TextField(null=True)  # hex
-    key_id = models.TextField(null=True)
+    signature = models.TextField()  # hex
+    key_id = models.TextField()
 
     class Meta:
         indexes = [
@@ -41,8 +41,8 @@ class VersionWithdrawal(models.Model):
     token = models.TextField(null=True)  # the API token that was used
     reason = models.TextField()
     at = models.DateTimeField()
-    signature = models.TextField(null=True)  # hex
-    key_id = models.TextField(null=True)
+    signature = models.TextField()  # hex
+    key_id = models.TextField()
 
     class Meta:
         indexes = [

@@ -1,7 +1,6 @@
 """Saves about what a person is mailed, and to which address. Only the person chooses."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
@@ -13,7 +12,6 @@ from runtime.errors import InvalidInput
 
 OFF = MailPreference.About.OFF
 CHOICES = MailPreference.About.values
-AFTER_ALL = timedelta(days=365_000)  # later than any request
 MAX_ADDRESS = 254  # RFC 5321, section 4.5.3.1.3, less the angle brackets
 
 _is_address = EmailValidator()
@@ -61,22 +59,13 @@ def save(username: str, about: object, address: object, *, runs: bool = False) -
             "about": about,
             "runs": runs,
             "address": _address(address),
-            "since": clock.now() + (AFTER_ALL if about == OFF else timedelta()),
+            "since": clock.now(),
             "confirmed_at": None,
             "problem": "",
             "retry_at": None,
         },
     )
     return True
-
-
-def since(row: MailPreference) -> datetime:
-    """Return when this person made their choice.
-
-    The release before mails about all requests after the stored time, also with OFF. So with OFF the stored time is
-    AFTER_ALL later.
-    """
-    return row.since - AFTER_ALL if row.about == OFF else row.since
 
 
 def _address(given: object) -> str:

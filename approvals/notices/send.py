@@ -21,7 +21,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from approvals import clock
 from approvals.models import MailPreference, Notice, Request
-from approvals.notices import due, preferences, runs, text
+from approvals.notices import due, runs, text
 from approvals.permissions import principals, request_rules
 from approvals.requests import verification
 from runtime.core.enums import GateKind, Risk
@@ -80,10 +80,7 @@ def _claim(person: int) -> _Mail | None:
 
 
 def _send(mail: _Mail) -> None:
-    """Send a mail, outside of any transaction, and record it. A refused address is tried again in an hour.
-
-    An address that an earlier release saved may have a domain that no mail can name.
-    """
+    """Send a mail, outside of any transaction, and record it. A refused address is tried again in an hour."""
     rows = MailPreference.objects.filter(person_id=mail.person)
     try:
         EmailMessage(
@@ -124,7 +121,7 @@ def _about_runs(row: MailPreference, at: datetime) -> _Mail | None:
     name = row.person.get_username()
     if not row.runs or not due.may_send(False, _last(name), at):
         return None
-    found = runs.news(name, preferences.since(row), at)
+    found = runs.news(name, row.since, at)
     return _mail(row, text.of_runs(found), tuple(one.about for one in found)) if found else None
 
 

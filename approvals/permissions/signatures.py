@@ -51,7 +51,7 @@ def is_valid(row: Signed) -> bool:
 
 def is_signed(row: Signed, text: str) -> bool:
     """Tell whether a key of the ring signed this text of the row."""
-    if row.signature is None or row.key_id is None:
+    if row.signature is None or row.key_id is None:  # the use of an allowance
         return False
     signature = signatures.Signature(hex=row.signature, key_id=row.key_id)
     try:
@@ -92,9 +92,8 @@ def _token(row: Token) -> dict[str, Any]:
         "secret_hash": row.secret_hash,
         "scopes": row.scopes,
         "created_at": _moment(row.created_at),
-        # Tokens of earlier releases were signed without these.
-        **({"name": row.name} if row.name else {}),
-        **({"expires_at": _moment(row.expires_at)} if row.expires_at is not None else {}),
+        "name": row.name,
+        "expires_at": None if row.expires_at is None else _moment(row.expires_at),
     }
 
 
@@ -174,8 +173,7 @@ def _version_decision(row: VersionDecision) -> dict[str, Any]:
         "reason": row.reason,
         "count": row.count,
         "at": _moment(row.at),
-        # Those of earlier releases have no number.
-        **({"withdrawn": row.withdrawn} if row.withdrawn else {}),
+        "withdrawn": row.withdrawn,
     }
 
 

@@ -113,16 +113,10 @@ _OF_PEOPLE: Mapping[str, Callable[[str, str], Q]] = {"claimed": _claimed, "hande
 
 
 def _next(wanted: str) -> Q:
-    if wanted.lower() not in STEPS:
+    step = wanted.lower()
+    if step not in STEPS:
         raise InvalidInput("q", f"must name one of the steps {', '.join(STEPS)} after next:")
-    return _STEPS.get(wanted.lower(), Q(next_step=wanted.lower()))
-
-
-# Requests of earlier releases have no step: they are denied.
-_STEPS = {
-    OnExpiry.DENY: Q(next_step=OnExpiry.DENY) | Q(next_step="", expires_at__isnull=False),
-    UNDECIDABLE: Q(undecidable_at__isnull=False),
-}
+    return Q(undecidable_at__isnull=False) if step == UNDECIDABLE else Q(next_step=step)
 
 
 def _due(wanted: str) -> Q:

@@ -38,14 +38,8 @@ _DB_NOW = "(SELECT clock_timestamp())"
 # The due time of a run whose hint is sent at the same time: the sweeper gives that hint a moment to arrive.
 DUE_SHORTLY = f"clock_timestamp() + {HINT_SECONDS} * interval '1 second'"
 
-# `lease_until` of a run that is covered by the lease of its worker. A worker of the previous release renews that column
-# for each of its runs and skips runs with a later time. Python cannot read 'infinity'.
-_BY_WORKER = "'9000-01-01 00:00Z'"
-
 # True if the process that has the run is alive.
-LIVE = f"""
-    coalesce(CASE WHEN lease_until = {_BY_WORKER} THEN {workers.LIVE} ELSE lease_until >= {_DB_NOW} END, false)
-"""
+LIVE = f"(runtime_run.owner IS NOT NULL AND {workers.LIVE})"
 
 # The part of the step statement that updates the run; no row means that the step must not be written.
 _ADVANCE = """
@@ -59,12 +53,12 @@ _ADVANCE = """
 _SUSPEND = ", base = %(position)s"
 _END = ", ended_at = clock_timestamp(), output = %(output)s, reason = %(reason)s"
 _RELEASE = """,
-        owner = NULL, lease_until = NULL, losses = 0, isolated = false, due_at = %(due)s::timestamptz"""
+        owner = NULL, losses = 0, isolated = false, due_at = %(due)s::timestamptz"""
 _STRICT = " AND mailbox = %(mailbox)s"
 
 # The part of the load statement that claims the run; no row means that the run cannot be claimed.
 CLAIM = f"""
-    UPDATE runtime_run SET epoch = epoch + 1, owner = %(owner)s, worker = %(worker)s, lease_until = {_BY_WORKER},
+    UPDATE runtime_run SET epoch = epoch + 1, owner = %(owner)s, worker = %(worker)s,
         status = CASE WHEN free.status IN ('cancelling', 'paused') THEN free.status ELSE 'running' END
     FROM (
         SELECT id, status FROM runtime_run
@@ -86,7 +80,7 @@ HELD = f"""
 
 # The part of the sweeper's statement that releases a run with an expired lease. `taken` is the previous row.
 TAKE_OVER = """
-    owner = NULL, lease_until = NULL,
+    owner = NULL,
     losses = losses + CASE WHEN was_lost THEN 1 ELSE 0 END
 """
 
@@ -144,7 +138,7 @@ def advance(*, suspends: bool, ends: bool, releases: bool, strict: bool) -> str:
 def abandon(connection: Connection, run: UUID, owner: UUID) -> None:
     """Release a run that this process may have claimed and does not work on. It stays due and keeps its status."""
     connection.execute(
-        "UPDATE runtime_run SET owner = NULL, lease_until = NULL WHERE id = %s AND owner = %s",
+        "UPDATE runtime_run SET owner = NULL WHERE id = %s AND owner = %s",
         (run, owner),
     )
 
@@ -257,7 +251,7 @@ def _release(
 ) -> bool:
     done = connection.execute(
         f"""
-        UPDATE runtime_run SET owner = NULL, lease_until = NULL, {changes}
+        UPDATE runtime_run SET owner = NULL, {changes}
         WHERE id = %(run)s AND epoch = %(epoch)s AND owner = %(owner)s {condition}
         """,
         {"run": claim.run, "epoch": claim.epoch, "owner": claim.owner, **parameters},

@@ -98,9 +98,8 @@ def to_text(one: Definition) -> str:
         "missed": one.missed,
         "overlap": one.overlap,
         "jitter": one.jitter,
+        "thread": one.thread,
     }
-    if one.thread:  # processes of the release before know none
-        fields["thread"] = one.thread
     return json.dumps(fields, ensure_ascii=False, sort_keys=True)
 
 

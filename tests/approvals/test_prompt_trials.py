@@ -240,7 +240,7 @@ def test_nothing_of_an_erased_run_is_kept(shop: Shop, own: Any) -> None:
     prompt_trials.begin(own, trial)
     assert not prompt_trials.save(own, trial, [run], [{"run": str(run)}])  # erased meanwhile
     with transaction.atomic():
-        PromptTrial.objects.update(runs=[run])  # an older release has kept it
+        PromptTrial.objects.update(runs=[run])  # it was written while the run was erased
         prompt_trials.JOBS.prune(pool.djangos())
         assert not PromptTrial.objects.exists()
         transaction.set_rollback(True)

@@ -113,7 +113,7 @@ def test_a_worker_that_dies_while_summing_up_repeats_no_call(desk: Rig) -> None:
     before = types(run)
     assert "Compacted" not in before
     with pool.own() as own:
-        own.execute("UPDATE runtime_run SET owner = NULL, lease_until = NULL, due_at = now()")
+        own.execute("UPDATE runtime_run SET owner = NULL, due_at = now()")
     assert desk.advance(run).status == "completed"
     assert types(run)[: len(before)] == before
     assert [call.args["n"] for call in desk.effects.calls] == [1, 2, 3, 4, 5, 6]

@@ -128,7 +128,7 @@ def test_a_step_that_lets_go_leaves_the_row_to_the_next(own: Connection, last: s
     row(last.claim.run, losses=2, isolated=True)
     steps.commit(own, replace(last, due=due), prepare=False)
     found = Run.objects.get(id=last.claim.run)
-    assert (found.owner, found.lease_until, found.due_at) == (None, None, due)
+    assert (found.owner, found.due_at) == (None, due)
     assert (found.losses, found.isolated) == (0, False)
     assert (found.base, found.position) == (last.entry.position, last.entry.position)
 
@@ -186,16 +186,6 @@ def test_only_a_sweeper_takes_over_a_run_after_its_lease(own: Connection, gated:
     }
 
 
-def test_a_run_of_the_previous_release_keeps_its_own_lease(own: Connection, gated: Rig) -> None:
-    run, worker = gated.start("a"), alive(for_seconds=60)
-    Worker.objects.filter(id=worker).update(lease_until=None)
-    assert claim(own, run, worker=worker) is not None
-    row(run, lease_until=timezone.now() - PAST, due_at=timezone.now() + PAST)
-    assert taken(own) == []
-    row(run, lease_until=timezone.now() + PAST)
-    assert taken(own) == [run]
-
-
 def test_losses_count_together_until_the_owner_clears_them(own: Connection, run: UUID) -> None:
     claims = list[leases.Claim]()
     for position in (1, 1, 2, 3):
@@ -213,14 +203,10 @@ def test_losses_count_together_until_the_owner_clears_them(own: Connection, run:
     assert Run.objects.get(id=run).losses == 0
 
 
-def test_a_claim_leaves_the_run_due_and_beyond_older_workers(own: Connection, run: UUID) -> None:
-    """A worker of the release before takes a run without a lease, or one whose `lease_until` is over."""
+def test_a_claim_leaves_the_run_due(own: Connection, run: UUID) -> None:
     due = Run.objects.get(id=run).due_at
     assert claim(own, run) is not None
-    found = Run.objects.get(id=run)
-    assert found.due_at == due, "to move it would write every index of the row"
-    assert found.lease_until is not None
-    assert found.lease_until > timezone.now() + timedelta(days=36_500)
+    assert Run.objects.get(id=run).due_at == due, "to move it would write every index of the row"
 
 
 def test_a_run_changed_during_a_claim_is_read_again(own: Connection, run: UUID) -> None:

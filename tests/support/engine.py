@@ -66,7 +66,11 @@ def lose(*runs: UUID) -> None:
     """The worker of these runs is gone, and a sweeper has noticed."""
     with pool.own() as own:
         own.execute(
-            "UPDATE runtime_run SET lease_until = '2000-01-01', due_at = '2000-01-01' WHERE id = ANY(%s)",
+            """
+            WITH lost AS (
+                UPDATE runtime_run SET due_at = '2000-01-01' WHERE id = ANY(%s) RETURNING worker)
+            UPDATE runtime_worker SET lease_until = '2000-01-01' FROM lost WHERE id = lost.worker
+            """,
             (list(runs),),
         )
         due_runs.dispatch_window(own)

@@ -265,8 +265,7 @@ class Target(Office):
         self.effects.tools["send_welcome_mail"] = FakeTool(effect=EffectClass.IDEMPOTENT)
         with pool.own() as own:
             own.execute(
-                "UPDATE runtime_run SET owner = NULL, lease_until = NULL, due_at = now()"
-                " WHERE id = %s",
+                "UPDATE runtime_run SET owner = NULL, due_at = now() WHERE id = %s",
                 (run,),
             )
         assert Run.objects.get(id=run).position > Continuation.objects.get(run=run).position

@@ -246,8 +246,7 @@ def _awaited(now: Continuation) -> set[tuple[str, str]]:
 def _origin_findings(connection: Connection, row: RunRow, now: Continuation) -> Iterator[Finding]:
     """Compare the row's origin with the journal's, plus the senders of signals that no step has received.
 
-    An ended run drops its remaining signals, so its row may name their senders too. A row of the previous version lacks
-    its requester, and some of the others.
+    An ended run drops its remaining signals, so its row may name their senders too.
     """
     replayed = set(steered_by(now))
     to_come = {
@@ -258,10 +257,7 @@ def _origin_findings(connection: Connection, row: RunRow, now: Continuation) -> 
     for person in sorted(set(row.origin) - replayed - to_come if not row.ended else ()):
         yield Finding(subject="origin", problem=f"the row names {person!r}, the journal does not")
     for person in sorted(replayed - set(row.origin)):
-        if row.requester in row.origin:
-            yield Finding(
-                subject="origin", problem=f"the journal names {person!r}, the row does not"
-            )
+        yield Finding(subject="origin", problem=f"the journal names {person!r}, the row does not")
 
 
 def _import_findings(replayed: Replayed) -> Iterator[Finding]:

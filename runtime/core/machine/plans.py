@@ -54,7 +54,7 @@ def result_of(plan: Plan) -> dict[str, Any]:
 
 
 def read(result: Any) -> Plan | None:
-    """Return the plan in a result, None if it has none. An older worker's result stays readable."""
+    """Return the plan in a result, None if it has none."""
     try:
         return _PLAN.validate_python(result[_RESULT])
     except (ValidationError, LookupError, TypeError):

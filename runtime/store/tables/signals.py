@@ -21,7 +21,7 @@ CANCEL = "cancel"
 PAUSE = "pause"
 RESUME = "resume"
 MESSAGE = "message"
-INQUIRY = "question"  # the stored word is the older one
+INQUIRY = "question"
 EVENT = "event"
 
 # The part of the step statement that consumes signals.
@@ -296,8 +296,7 @@ def _decode(number: int, kind: str, body: str) -> Signal:
         if kind == PAUSE:
             return PauseSignal(id=number, by=document["by"], reason=document["reason"])
         if kind == RESUME:
-            reason = document.get("reason", "")  # the previous version did not write it
-            return ResumeSignal(id=number, by=document["by"], reason=reason)
+            return ResumeSignal(id=number, by=document["by"], reason=document["reason"])
         if kind == MESSAGE:
             return MessageSignal(
                 id=number,
@@ -312,8 +311,9 @@ def _decode(number: int, kind: str, body: str) -> Signal:
             return InquirySignal(id=number, gate=gate, inquiry=inquiry, by=by, text=text)
         if kind == EVENT:
             frame, call, result = document["frame"], document["call"], document["result"]
-            by = document.get("by", "")  # the previous version did not write it
-            return EventSignal(id=number, frame=frame, call=call, result=dict(result), by=by)
+            return EventSignal(
+                id=number, frame=frame, call=call, result=dict(result), by=document["by"]
+            )
         return GateDecidedSignal(
             id=number,
             gate=UUID(document["gate"]),
@@ -332,7 +332,7 @@ def _decode(number: int, kind: str, body: str) -> Signal:
 def _edit(stored: dict[str, Any] | None) -> Edit | None:
     if stored is None:
         return None
-    preview = stored.get("preview")  # the previous version did not write it
+    preview = stored.get("preview")
     return Edit(
         args=dict(stored["args"]),
         digest=str(stored["digest"]),

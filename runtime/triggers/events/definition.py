@@ -21,9 +21,6 @@ MAX_PLACE = 500  # characters of the path of a folder, or the address of a bucke
 SOURCES = ("folder", "stream", "bucket")
 SHOWN_ID = 60  # characters of an event's id in the business key of its run
 
-# Processes of the release before know none of these.
-_NEWER = ("folder", "stream", "bucket", "wakes", "thread")
-
 
 class Wakes(StrEnum):
     """Whether an event is for a run that waits for it."""
@@ -82,9 +79,8 @@ class Definition:
 
 
 def to_text(one: Definition) -> str:
-    """Write a definition as JSON, for its MAC. Processes of the release before read it without newer fields."""
-    said = {name: value for name, value in asdict(one).items() if name not in _NEWER or value}
-    return json.dumps(said, ensure_ascii=False, sort_keys=True)
+    """Write a definition as JSON, for its MAC."""
+    return json.dumps(asdict(one), ensure_ascii=False, sort_keys=True)
 
 
 def from_text(text: str) -> Definition:

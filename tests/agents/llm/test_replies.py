@@ -177,7 +177,7 @@ def test_a_script_that_changes_arguments_changes_only_its_own() -> None:
     assert call_.args == {"word": "a"}
 
 
-def test_a_reply_of_an_earlier_release_stays_as_it_is() -> None:
+def test_a_reply_that_is_stored_whole_stays_as_it_is() -> None:
     part = {"part_kind": "tool-call", "tool_name": "look_up", "args": ARGS, "tool_call_id": "p-1"}
     reply = {"kind": "response", "parts": [part, {"part_kind": "text", "content": "so"}]}
     message = {"role": "model", "reply": reply, "text": "other", "calls": ["c1.0"]}

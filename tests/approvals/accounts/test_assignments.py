@@ -350,7 +350,7 @@ class _Weak(Hasher):
         {"confirmed_by": "second"},
         {"confirmed_at": datetime.fromisoformat("2020-01-01T00:00Z")},
         {"seq": 7},
-        {"signature": None},
+        {"signature": ""},
         {"signature": "zz"},
         {"key_id": "unknown"},
     ],
@@ -399,8 +399,8 @@ def test_an_earlier_row_is_not_put_on_top_again(bea: Actor) -> None:
         {"scopes": ["admin"]},
         {"secret_hash": "0" * 64},
         {"created_at": F("created_at") + timedelta(1)},
-        {"signature": None},
-        {"key_id": None},
+        {"signature": ""},
+        {"key_id": ""},
     ],
 )
 def test_a_token_that_was_changed_opens_nothing(bea: Actor, change: dict[str, object]) -> None:
@@ -423,8 +423,9 @@ def test_rights_cost_the_same_beside_any_number_of_people(bea: Actor) -> None:
             " FROM generate_series(1, 5000) AS n"
         )
         cursor.execute(
-            "INSERT INTO approvals_assignment (person_id, username, what, seq, act, at, givers, given_at, needs_second)"
-            " SELECT id, username, 'password', 1, 'given', now(), '[\"admin\"]', now(), false FROM auth_user"
+            "INSERT INTO approvals_assignment (person_id, username, what, seq, act, at, givers, given_at, needs_second,"
+            " signature, key_id)"
+            " SELECT id, username, 'password', 1, 'given', now(), '[\"admin\"]', now(), false, '', '' FROM auth_user"
             " WHERE username LIKE 'p%'"
         )
         cursor.execute("ANALYZE approvals_assignment")

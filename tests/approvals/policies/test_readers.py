@@ -1,10 +1,8 @@
 """Who reads a request: those who may decide it by its rule, and not every reviewer. Lists, page and run agree."""
 
 from datetime import timedelta
-from importlib import import_module
 
 import pytest
-from django.apps import apps
 
 from approvals import clock
 from approvals.accounts import absences
@@ -88,13 +86,3 @@ def test_all_reviewers_read_a_call_in_doubt_and_only_people_of_the_rule_the_requ
     assert readers_of(doubt) == REVIEWERS | {"admin"}
     principal = principal_of(Actor(person="eva"))
     assert not request_rules.reads(principal, request)
-
-
-def test_requests_of_a_release_before_get_the_readers_of_their_rule() -> None:
-    request, other = asked(THEN_DAN), asked("rules: []")
-    wrong = seeds.pending()
-    Request.objects.update(readers=None)
-    Request.objects.filter(pk=wrong.pk).update(rule="{")
-    import_module("approvals.migrations.0046_fill_readers").name_readers(apps, None)
-    stored = dict(Request.objects.values_list("id", "readers"))
-    assert stored == {request.id: ["person:bea", "person:dan"], other.id: None, wrong.id: None}

@@ -24,7 +24,10 @@ KEPT_RULES = {
     ("runtime", "0026_fewer_indexes"),  # the same rule as before, by an index without the null keys
 }
 # Migrations that remove what no release used
-REMOVED = {("approvals", "0048_remove_older_columns")}
+REMOVED = {
+    ("approvals", "0048_remove_older_columns"),
+    ("runtime", "0051_remove_older_columns"),
+}
 # Migrations that make an index of an existing table while nothing else can write to it
 BLOCKING = {
     ("approvals", "0008_doubts"),

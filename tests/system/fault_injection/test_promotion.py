@@ -83,8 +83,7 @@ def test_a_promotion_takes_no_lease_over_at_once(
             monkeypatch.setattr(pool, "own", lambda name="": psycopg.connect(url, autocommit=True))
             # A worker could not renew its lease, which has run out meanwhile.
             promoted.execute(
-                "UPDATE runtime_run SET owner = %s, due_at = '2000-01-01', lease_until = '2000-01-01'"
-                " WHERE id = %s",
+                "UPDATE runtime_run SET owner = %s, worker = NULL, due_at = '2000-01-01' WHERE id = %s",
                 (uuid4(), run),
             )
             before = len(sweeps)

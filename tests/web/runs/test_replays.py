@@ -168,10 +168,10 @@ def test_a_run_without_contents_or_worker_is_not_replayed(
         Run.objects.filter(id=run).update(removed_at="2026-01-01T00:00:00Z")
         rows.save(pool.djangos(), replay, {"begins": 1})  # erased meanwhile
         assert RunReplay.objects.get(id=replay).result == ""
-        rows.JOBS.prune(pool.djangos())  # by an older release, which kept the replay
+        rows.JOBS.prune(pool.djangos())  # it was written while the run was erased
         assert not RunReplay.objects.filter(id=replay).exists()
         transaction.set_rollback(True)
-    Worker.objects.create(id=uuid4(), host="a", process=1, agents={"child": "f"}, lease_until=None)
+    Worker.objects.create(id=uuid4(), host="a", process=1, agents={"child": "f"})
     with pytest.raises(AgentWithoutWorker, match="No live worker has the agent desk"):
         asked(run)
     assert retention.erase(run)

@@ -70,7 +70,7 @@ class Jobs:
         return [job for (job,) in rows.fetchall()]
 
     def prune(self, connection: Connection) -> None:
-        """Delete old jobs, and those with contents of an erased run: a sweeper of an older release keeps them."""
+        """Delete old jobs, and those of an erased run that were written while it was erased."""
         connection.execute(
             f"DELETE FROM {self.table}"
             f" WHERE ended_at < clock_timestamp() - %(days)s * interval '1 day' OR {self.of_erased}",

@@ -28,7 +28,7 @@ from runtime.core.enums import EffectClass, GateKind
 from runtime.core.ids import idempotency_key
 from runtime.core.machine.replay import initial
 from runtime.errors import RunEnded
-from runtime.models import Gate, Run, Signal, Wait
+from runtime.models import Gate, Run, Signal, Wait, Worker
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables import journal
@@ -182,7 +182,8 @@ def in_doubt_gates(run: UUID) -> int:
 def stuck() -> list[UUID]:
     """Live runs that nothing will ever move again: no live lease, no open gate, nothing due."""
     live = Run.objects.exclude(status__in=ENDS)
-    held = Q(lease_until__gt=timezone.now())
+    live_workers = Worker.objects.filter(lease_until__gt=timezone.now())
+    held = Q(owner__isnull=False, worker__in=live_workers.values("id"))
     waiting = Q(due_at__isnull=False) | Q(gates__state="open")
     return list(live.exclude(held).exclude(waiting).values_list("id", flat=True))
 
