@@ -8,7 +8,7 @@ import pytest
 
 from runtime.control.verification import verification
 from runtime.core.enums import Verdict
-from runtime.models import Continuation, Gate
+from runtime.models import Continuation, Gate, Worker
 from runtime.ports.effects import ToolResult
 from runtime.store import pool
 from tests.support.commands import tried
@@ -123,7 +123,9 @@ def test_a_blob_with_another_hash_is_found(rig: MakeBench) -> None:
 
 def test_a_run_that_nothing_will_move_again_is_found(desk: Rig) -> None:
     run = desk.start("a")
-    change("UPDATE runtime_run SET due_at = NULL WHERE id = %s", run)
+    lives = uuid4()  # the worker that had it, and has released it
+    Worker.objects.create(id=lives, host="here", process=1, lease_until="2999-01-01T00:00Z")
+    change("UPDATE runtime_run SET due_at = NULL, worker = %s WHERE id = %s", lives, run)
     assert found(run) == ["stuck: the run has no due time and no open gate"]
     change("UPDATE runtime_run SET status = 'quarantined' WHERE id = %s", run)
     assert found(run) == []
