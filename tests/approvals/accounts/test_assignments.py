@@ -428,7 +428,7 @@ def test_rights_cost_the_same_beside_any_number_of_people(bea: Actor) -> None:
             " SELECT id, username, 'password', 1, 'given', now(), '[\"admin\"]', now(), false, '', '' FROM auth_user"
             " WHERE username LIKE 'p%'"
         )
-        cursor.execute("ANALYZE approvals_assignment")
+        cursor.execute("ANALYZE approvals_assignment, auth_user")
         cursor.execute(
             f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT {principals.CREDENTIALS_OF_PERSON}",
             {"person": bea.person},
