@@ -408,7 +408,6 @@ class Continuation:
     """
 
     run: UUID
-    schema: int = 5
     position: int = 0
     head: str = ""
     phase: Phase = Phase.NEW

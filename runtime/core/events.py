@@ -34,7 +34,7 @@ class Proposal:
 class BlobRef:
     """A result that is stored by its hash: `size` in bytes of JSON, `preview` its first characters.
 
-    `outside` says that it was written to the object store, so that no release before reads the entry.
+    `outside` says that it was written to the object store.
     """
 
     digest: str
@@ -85,10 +85,10 @@ class Remembered:
 class RunStarted:
     """A person or program started the run.
 
-    `budget` is None only in runs older than budgets, which have no accounting.
+    Without a `budget` nothing is counted against limits.
 
-    `business_key` is None in a run without one, and in older entries. `makers` are the people besides the requester who
-    brought it about, such as those who changed the schedule that started it. They are in its origin.
+    `business_key` is None in a run without one. `makers` are the people besides the requester who brought it about,
+    such as those who changed the schedule that started it. They are in its origin.
 
     `thread` names the conversation that the run belongs to, and `memory` has the texts of it that the run remembers.
     With `memory_tokens` its model first sums them up, in so many tokens at most.
@@ -269,10 +269,9 @@ class GateDecided:
     """A decision took effect. `call` is empty at the gate of a frame.
 
     `result` is the result or grant that came with the verdict. `stored` replaces it if it is too big for an event.
-    With `stands` the denied action, or the one to be changed, is refused from now on; denials of older releases have it
-    unset. `edit` has the arguments of an approval with changes. `allowance` is the use of the allowance that approved
-    the call: then no person was asked, and `by` is the person who confirmed the allowance. With `answer` the result is
-    the answer of the frame, and kept whole.
+    With `stands` the denied action, or the one to be changed, is refused from now on. `edit` has the arguments of an
+    approval with changes. `allowance` is the use of the allowance that approved the call: then no person was asked, and
+    `by` is the person who confirmed the allowance. With `answer` the result is the answer of the frame, and kept whole.
     """
 
     gate: UUID
@@ -376,11 +375,11 @@ class RetryScheduled:
     attempts are used up. `partial` is the text received before an interruption, as evidence only; `said` is as in
     ModelFailed. A lost worker (`lost`) does not count as a failure of the call. Neither does an attempt delayed by
     the provider's rate limit (`brake`): `ticket` is its number in that queue. `since` is when the frame's model first
-    gave no reply; None in entries from before runs waited for providers. `asks_at` is set once no model of the agent
+    gave no reply. `asks_at` is set once no model of the agent
     is left to call: at that time people are asked instead. `limited` says that the provider rejected or delays the call
     because of its rate limit. `tokens` is about how many tokens had come when the reply was cut off: then the
-    next attempt learns of it, with `partial`. It is 0 in older entries. After a `credential` failure people must
-    replace one before the call starts again. If a person's `message` cut the reply off, or its worker was lost, the
+    next attempt learns of it, with `partial`. After a `credential` failure people must replace one before the call
+    starts again. If a person's `message` cut the reply off, or its worker was lost, the
     next attempt follows at once. `usage` and `cost` count the unusable reply as far as its price is known.
     """
 

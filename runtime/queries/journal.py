@@ -13,7 +13,8 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from runtime.core.continuation import Continuation
-from runtime.core.documents.codec import READABLE, decode_continuation, decode_entry
+from runtime.core.documents.codec import decode_continuation, decode_entry
+from runtime.core.documents.upcasters import readable_pattern
 from runtime.core.errors import CoreError
 from runtime.core.machine.replay import Entry, initial, step
 from runtime.errors import KeyMissing, Tampered
@@ -32,7 +33,7 @@ def unreadable_sql(run: str) -> str:
     a long run. An entry that was changed behind them does not verify, so the worker starts no call of its run.
     """
     return f"""ARRAY(SELECT position FROM runtime_journalentry WHERE run_id = {run}
-        AND (packed IS NULL OR body <> '') AND left(body, 16) !~ '{READABLE}' ORDER BY position)"""
+        AND (packed IS NULL OR body <> '') AND left(body, 16) !~ '{readable_pattern()}' ORDER BY position)"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

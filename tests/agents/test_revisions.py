@@ -9,7 +9,7 @@ from agents.testing import Flow, call, drive, say, together
 from runtime.core.continuation import MAX_DENIALS, Continuation
 from runtime.core.denial_text import changes_text
 from runtime.core.documents import codec
-from runtime.core.documents.conversations import DIALOGUE, Conversations
+from runtime.core.documents.conversations import Conversations
 from runtime.core.enums import Decision, Verdict
 from runtime.core.events import CallRefused, GateDecided, Retried
 from runtime.core.machine.forks import without_permissions
@@ -111,12 +111,9 @@ def test_the_link_outlives_its_process_but_no_fork() -> None:
     assert [codec.decode_entry(text).events[0] for text in texts] == [
         event for event in flow.events if isinstance(event, GateDecided)
     ]
-    assert all(text.startswith(f'{{"schema":{DIALOGUE},') for text in texts)
     flow = at_desk(paying(400), paying(40), say("Done.")).request_changes("Pay 40.")
     now = flow._worker.now
-    text = codec.encode_continuation(now)
-    assert text.startswith(f'{{"schema":{DIALOGUE},')
-    assert codec.decode_continuation(text) == now
+    assert codec.decode_continuation(codec.encode_continuation(now)) == now
     assert _briefly(flow, now) == now
     assert copied(flow) == ((), None)
     flow = at_desk(paying(400), call("write", to="ada")).request_changes("Pay 40.")

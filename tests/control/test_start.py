@@ -55,7 +55,7 @@ def test_the_same_business_key_and_input_find_the_same_run(hints: list[tuple[UUI
     assert run.due_at is not None
     assert mac(run_id=run.id) == run.head
     stored = body(run_id=first.run)
-    assert stored.startswith('{"schema":8,"z":"')
+    assert stored.startswith('{"schema":1,"z":"')
     entry = json.loads(plain_text(stored))
     assert entry["events"][0]["business_key"] == "k"
     for other in (2, True):

@@ -94,7 +94,6 @@ def test_a_run_is_told_what_the_thread_said(thread: Thread) -> None:
     assert (thread.told(first), origin(second)) == ([], ["ada"])
     written = "".join(map(plain_text, bodies(JournalEntry.objects.filter(run_id=second))))
     assert ANSWER not in written
-    assert '"schema":12' in written
     assert verify(second).is_consistent
 
 

@@ -147,7 +147,7 @@ def test_a_changed_request_that_the_web_signs_is_not_carried_out(target: Target)
     request.save()
     Gate.objects.filter(run=run).update(state="decided")
     body = {"gate": str(request.gate), "verdict": "approve", "by": "bea"}
-    text = json.dumps({**body, "reason": "", "result": None})
+    text = json.dumps({**body, "reason": "", "result": None, "edit": None})
     Signal.objects.create(run_id=run, kind="gate_decided", body=text)
     target.touch("runtime_run", run, "mailbox = mailbox + 1, due_at = now()")
     target.assert_parked(run, "the decision of gate")

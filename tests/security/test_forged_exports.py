@@ -11,6 +11,7 @@ from agents.models import PublishedAgent
 from approvals.models import AuditEntry, Request
 from runtime.control.transfer import export_run, import_run
 from runtime.core.documents import export_file
+from runtime.core.documents.upcasters import SCHEMA
 from runtime.errors import NotImportable, RunKnown
 from runtime.models import JournalEntry, Run
 from runtime.ports.access import Actor
@@ -80,7 +81,7 @@ def test_an_approval_before_the_export_is_worth_nothing(target: Target, sender: 
 def test_a_tampered_file_is_refused(sender: Sender, parcel: str) -> None:
     sent = sender.send(parcel)
     manifest, signature = json.loads(sent)["manifest"], json.loads(sender.send(parcel))["signature"]
-    newer = sender.send(parcel, manifest=lambda it: it.update(schema=export_file.SCHEMA + 1))
+    newer = sender.send(parcel, manifest=lambda it: it.update(schema=SCHEMA + 1))
     unverified = "its signature does not verify"
     for name, text, why in (
         ("an edited entry", sent.replace("newhire", "mallory", 1), "differ from the signed ones"),

@@ -136,7 +136,7 @@ def test_a_short_entry_is_packed_and_every_byte_counts(gated: Rig) -> None:
     rows = entries(run.id)
     assert {(row.body, row.mac) for row in rows} == {("", "")}
     assert bytes(rows[-1].packed or b"")[:16].hex() == run.head
-    assert all(text.startswith('{"schema":8,"z":"') for text in bodies(JournalEntry.objects.all()))
+    assert all(text.startswith('{"schema":1,"z":"') for text in bodies(JournalEntry.objects.all()))
 
     def verifies(**values: object) -> bool:
         JournalEntry.objects.filter(run_id=run.id, position=2).update(**values)

@@ -1,22 +1,40 @@
-"""Runs at rest and under way, as documents: what every version of the code has been able to write."""
+"""Runs at rest and under way, and the documents in which they are stored."""
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
+from uuid import UUID
 
 from pydantic import BaseModel, TypeAdapter
 
-from agents.sdk import NotDone, Preview, RetryPolicy, ToolContext, agent, tool
+from agents.sdk import Holds, NotDone, Preview, RetryPolicy, ToolContext, agent, tool
 from agents.sdk.spec import AgentSpec
 from agents.testing import Turn, call, replies, say, together
-from agents.testing.worker import Worker
-from runtime.core.continuation import CallState, Continuation
-from runtime.core.documents.codec import encode_continuation
-from runtime.core.events import Remembered, RunStarted
+from agents.testing.approvals import Approvals
+from agents.testing.worker import BEGINNING, Worker
+from agents.tools.questions import ask_person
+from agents.tools.timers import wait_for
+from runtime.control.edit import edit, is_previewed
+from runtime.core.continuation import CallState, Continuation, GivenReply
+from runtime.core.documents import codec, compression
+from runtime.core.documents.conversations import Conversations
+from runtime.core.enums import Decision, FailureCause, Verdict
+from runtime.core.events import (
+    AllowanceUse,
+    ForkChange,
+    Forked,
+    Proposal,
+    Remembered,
+    RunStarted,
+)
+from runtime.core.machine.calls.fork_changes import changed
 from runtime.core.machine.calls.retries import on_no_reply
-from runtime.ports.approvals import ReviewSnapshot
+from runtime.core.machine.forks import forked, without_permissions
+from runtime.core.machine.replay import initial
+from runtime.ports.approvals import Allowed, ReviewSnapshot
+from runtime.store.tables.signals import MessageSignal, PauseSignal
 
 PICTURE = TypeAdapter(ReviewSnapshot)
 INPUT = {"number": "A-1"}
@@ -115,13 +133,16 @@ BOTH = together(PAY, call("close", **INPUT), call("price", **INPUT))
 
 
 def document_of(worker: Worker) -> dict[str, Any]:
-    """Everything a worker that never heard of the run needs, as JSON."""
-    continuation = encode_continuation(worker.now)
+    """Everything a worker that never heard of the run needs, as JSON. `brief` is None if it cannot be."""
+    conversations = Conversations()
+    for text in worker.journal:
+        conversations.read(text)
+    brief = conversations.brief(worker.now)
     return {
-        "schema": max(json.loads(text)["schema"] for text in (continuation, *worker.journal)),
         "clock": worker.clock.isoformat(),
-        "journal": list(worker.journal),
-        "continuation": continuation,
+        "journal": [compression.stored_text(text) for text in worker.journal],
+        "continuation": codec.encode_continuation(worker.now),
+        "brief": brief and codec.encode_continuation(brief.state, brief.told),
         "gates": [
             PICTURE.dump_python(worker.shown[one.gate], mode="json") for one in worker.now.pending
         ],
@@ -156,6 +177,56 @@ def be_busy(worker: Worker, **more: Any) -> None:
     worker.advance(on_no_reply(frame, "the provider is busy", retryable=True, **known))
 
 
+def _decided(verdict: Verdict, **more: Any) -> Callable[[Worker], None]:
+    def decide(worker: Worker) -> None:
+        [pending] = worker.now.pending
+        worker.decide(pending.gate, Decision(verdict=verdict, by="bea", **more))
+        worker.go_on()
+
+    return decide
+
+
+def _edited(args: dict[str, Any]) -> Callable[[Worker], None]:
+    def decide(worker: Worker) -> None:
+        gate = worker.shown[worker.now.pending[0].gate]
+        shown = {name: getattr(gate, name) for name in ("tool", "schema", "path", "effect", "args")}
+        edited = edit(**shown, given=args)
+        if is_previewed(gate.preview):
+            edited = replace(edited, preview=worker.preview_edit(gate, edited.args))
+        _decided(Verdict.EDIT, edit=edited)(worker)
+
+    return decide
+
+
+def _allowed(worker: Worker) -> None:
+    use = AllowanceUse(id=UUID(int=1), number=1, of=2, by=("bea", "cora"))
+    allowed = Allowed(use=use, proof=("{}", "00", "k1"))
+    allow = lambda shown, taken: allowed if shown.args["euros"] == 20 else None  # noqa: E731
+    with patch.object(Approvals, "allow", side_effect=allow):
+        _decided(Verdict.REQUEST_CHANGES, reason="pay 30")(worker)
+        _decided(Verdict.APPROVE)(worker)
+
+
+def _forked(worker: Worker) -> None:
+    """Make the run a fork in which Eve gave the next reply."""
+    pay = (Proposal(tool="refund", args={"number": "A-1", "euros": 30}),)
+    reply = GivenReply(by="eve", text="30 will do.", calls=pay)
+    place = ForkChange(kind="reply", frame="0")
+    now = changed(without_permissions(worker.now), place, reply, "eve")
+    fork = Forked(of=worker.now.run, position=1, by="eve", state=forked(now), change=place)
+    worker.journal.clear()
+    worker._ready.clear()
+    worker.now = initial(UUID(int=9))
+    worker.advance(RunStarted(agent="desk", input=INPUT, requester="eve"), fork)
+    worker.go_on()
+
+
+WAIT = call("wait_for", event="paid", match=INPUT, until="2030-01-05T09:00:00Z")
+PAUSED = PauseSignal(id=1000, by="ada", reason="the books are being closed")
+REMARK = MessageSignal(id=1001, by="bea", text="it was the wrong order", reviewer=True)
+TOLD = Remembered(
+    run=UUID(int=7), kind="answered", by="desk", at=BEGINNING, digest="sha256:" + "0" * 64
+)
 SCENES = {
     "approval": Scene(spec=lambda: desk(call("price", **INPUT), PAY)),
     "two_approvals": Scene(spec=lambda: desk(BOTH), shows=_gates(2)),
@@ -173,11 +244,73 @@ SCENES = {
         shows=_call_is(CallState.STARTED),
         then=lambda worker: worker.cancel(by="ada", reason="no longer needed"),
     ),
+    "hold": Scene(spec=lambda: desk(call("price", **INPUT), PAY, holds=Holds(every=1))),
+    "paused": Scene(spec=lambda: desk(PAY), then=lambda worker: worker.advance(PAUSED)),
+    "waiting": Scene(
+        spec=lambda: desk(WAIT, PAY, more=[wait_for]), shows=lambda now: bool(now.all_waiting())
+    ),
+    "message": Scene(
+        spec=lambda: desk(PAY),
+        then=lambda worker: worker.write(by="ada", text="it was the wrong order"),
+    ),
+    "denied": Scene(  # the model repeats the denied call first
+        spec=lambda: desk(PAY, PAY, call("refund", number="A-1", euros=30)),
+        then=_decided(Verdict.DENY, reason="too much"),
+    ),
+    "answered": Scene(
+        spec=lambda: desk(PAY, call("refund", number="A-1", euros=30)),
+        then=_decided(Verdict.ANSWER, result={"paid": "by hand"}),
+    ),
+    "judged": Scene(spec=lambda: desk(call("spend", euros=30), more=[spend])),
+    "previewed": Scene(spec=lambda: desk(call("scrap", **INPUT), more=[scrap])),
+    "edited": Scene(  # the model repeats the call that a person changed
+        spec=lambda: desk(PAY, PAY), then=_edited({"number": "A-1", "euros": 30})
+    ),
+    "revised": Scene(  # the model repeats the call first
+        spec=lambda: desk(PAY, PAY, call("refund", number="A-1", euros=30)),
+        then=_decided(Verdict.REQUEST_CHANGES, reason="pay 30"),
+    ),
+    "allowed": Scene(  # an allowance passes the payment after that
+        spec=lambda: desk(
+            *(call("refund", number="A-1", euros=euros) for euros in (40, 30, 20, 10))
+        ),
+        then=_allowed,
+    ),
+    "asked": Scene(  # the next worker answers
+        spec=lambda: desk(PAY),
+        then=lambda worker: worker.ask(gate=worker.now.pending[0].gate, by="bea", text="Why?"),
+    ),
+    "question": Scene(
+        spec=lambda: desk(call("ask_person", question="Which one?"), more=[ask_person()])
+    ),
+    "made": Scene(spec=lambda: desk(PAY), makers=("dora",)),
+    "remembering": Scene(spec=lambda: desk(PAY), thread="t", memory=(TOLD,)),
+    "reviewed": Scene(spec=lambda: desk(PAY), then=lambda worker: worker.advance(REMARK)),
+    "rate_limited": Scene(
+        spec=lambda: desk(PAY),
+        shows=lambda now: now.root is not None,
+        then=lambda worker: be_busy(worker, cause=FailureCause.LIMIT, model="openai:a"),
+    ),
+    "cut_off": Scene(
+        spec=lambda: desk(PAY),
+        shows=lambda now: now.root is not None,
+        then=lambda worker: be_busy(worker, partial="The pri", tokens=2, model="openai:a"),
+    ),
+    "planned": Scene(spec=lambda: desk(call("plan", write=["Pay", "Say so"]), PAY, plan=True)),
+    "prompted": Scene(spec=lambda: replace(desk(PAY), prompt_name="shop/desk")),
+    "listed": Scene(spec=lambda: replace(boss(), items=True)),
+    "said": Scene(spec=lambda: desk(call("note", text="Soon."), PAY, more=[NOTE])),
+    "bounded": Scene(spec=lambda: replace(boss(), items=True, at_once=1)),
+    "given": Scene(spec=lambda: desk(PAY), shows=lambda now: now.root is not None, then=_forked),
+    "bound": Scene(
+        spec=lambda: desk(call("scrap", **INPUT), PAY, more=[scrap]),
+        then=_edited({"number": "A-2"}),
+    ),
 }
 
 
-def written(scenes: dict[str, Scene]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name, scene in scenes.items():
+def written() -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, scene in SCENES.items():
         spec = scene.spec()
         worker = Worker(spec, scene.crash_before, ())
         worker.advance(

@@ -14,7 +14,6 @@ from runtime.control.archive.restore import restore
 from runtime.control.transfer import export_run, import_run
 from runtime.control.verification import verification
 from runtime.core.documents import export_file
-from runtime.core.errors import NewerSchema
 from runtime.core.events import PinnedPrompt
 from runtime.models import ArchivedEntries, ArchivedRun, CompactionBase, JournalEntry, Pruning, Run
 from runtime.ports.effects import ModelFailure
@@ -131,19 +130,13 @@ def test_an_archived_run_names_the_files_of_its_removed_entries(
     assert "are not those that the file of the run names" in finding
 
 
-def test_a_shortened_run_continues_elsewhere(
-    desk: Rig, long: UUID, elsewhere: Move, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shortened_run_continues_elsewhere(desk: Rig, long: UUID, elsewhere: Move) -> None:
     mark = Pruning.objects.get(run=long)
     text = export_run(run=long, actor=ADA)
     assert text == export_run(run=long, actor=ADA)
     file = export_file.decode(text)
     manifest, _ = export_file.check(file)
-    assert (manifest.schema, manifest.removed) == (2, mark.position)
-    with monkeypatch.context() as older:
-        older.setattr(export_file, "SCHEMA", 1)
-        with pytest.raises(NewerSchema):
-            export_file.check(file)
+    assert manifest.removed == mark.position
     elsewhere(long)
     assert import_run(data=text.encode(), actor=ADA) == long
     found = verification.verify(long)

@@ -2,8 +2,8 @@
 
 Postgres compresses values over two kilobytes, each by itself. An entry has a few hundred bytes, and most of them are
 the same in all entries: names of events and fields. DEFLATE (RFC 1951) with these names as its preset dictionary
-writes an entry in 5 us and reads it in 2. The dictionary is part of the schema: if one byte of it changes, older
-compressed entries cannot be read.
+writes an entry in 5 us and reads it in 2. The dictionary is part of schema 1: if one byte of it changes, compressed
+entries cannot be read. An entry of another schema is not compressed, so Postgres can tell whether it can be read.
 """
 
 import zlib
@@ -11,11 +11,10 @@ from binascii import a2b_base64, b2a_base64
 
 from runtime.core.errors import Unreadable
 
-SCHEMA = 8
 MAX_CHARACTERS = 8_192  # Postgres compresses longer text itself
 
-_BEGINNING, _END = f'{{"schema":{SCHEMA},"z":"', '"}'
-_WITHIN = '{"schema":5,'
+_SCHEMA_1 = '{"schema":1,'
+_BEGINNING, _END = f'{_SCHEMA_1}"z":"', '"}'
 
 _WINDOW = -13  # raw DEFLATE with an 8 KB window; the dictionary has 2 KB
 _LEVEL, _MEMORY = 3, 5
@@ -44,15 +43,15 @@ _DICTIONARY = (
     b'"text":"","calls":[{"tool":"","args":{""}}],"usage":{"input_tokens":1000,"output_tokens":100},"model":"","cost":0},'
     b'{"type":"CallAdmitted","frame":"0","call":"c1.0","terms":{"effect":"idempotent","digest":"sha256:'
     b'","deadline":30.0}},{"type":"ToolStarted","frame":"0","call":"c1.0","attempt":1,"at":"'
-    b'{"schema":5,"at":"2026-01-01T00:00:00.000000+00:00","events":[{"type":"'
+    b'{"schema":1,"at":"2026-01-01T00:00:00.000000+00:00","events":[{"type":"'
 )
 # Has read the dictionary; copied for each text.
 _DEFLATE = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY, zdict=_DICTIONARY)
 
 
 def stored_text(text: str) -> str:
-    """Return the text of an entry as stored: compressed if that is shorter, and if it is of schema 5."""
-    if len(text) > MAX_CHARACTERS or not text.startswith(_WITHIN):
+    """Return the text of an entry as stored: compressed if that is shorter."""
+    if len(text) > MAX_CHARACTERS or not text.startswith(_SCHEMA_1):
         return text
     short = f"{_BEGINNING}{compress(text)}{_END}"
     return short if len(short) < len(text) else text
@@ -66,8 +65,8 @@ def plain_text(stored: str) -> str:
         text = decompress(stored[len(_BEGINNING) : -len(_END)])
     except ValueError as exc:
         raise Unreadable(f"not an entry: {exc}") from exc
-    if not text.startswith(_WITHIN) or not stored.endswith(_END):
-        raise Unreadable("not an entry: the compressed text is not of schema 5")
+    if not text.startswith(_SCHEMA_1) or not stored.endswith(_END):
+        raise Unreadable("not an entry: the compressed text is not of schema 1")
     return text
 
 

@@ -21,7 +21,8 @@ from pydantic_core import from_json
 from runtime.core.call_options import CallOptions
 from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Edited, Frame
 from runtime.core.documents.compression import plain_text
-from runtime.core.errors import Unreadable
+from runtime.core.documents.upcasters import SCHEMA, upcast
+from runtime.core.errors import CoreError
 from runtime.core.events import BlobRef
 from runtime.core.fast_replace import replace
 from runtime.core.ids import ROOT, call_id
@@ -31,16 +32,6 @@ from runtime.core.machine.messages import MESSAGE
 Event = dict[str, Any]
 Fields = dict[str, Any]  # of a call
 Told = dict[str, tuple[int, int]]  # how many messages and calls are left out, by frame
-
-DECISIONS = 9  # the schema of an entry with a decision that earlier releases do not know
-REVIEWS = 10  # the same, of the release after: a call that was judged by its arguments, previewed or edited
-DIALOGUE = 11  # the same, of the release after: a request for changes, a question, or a use of an allowance
-ORIGINS = 12  # the same, of the release after: a run that a schedule started, or to which a reviewer wrote
-PROMPTS = 13  # the same, of the release after: a frame with a version of a prompt, or of an item; a message
-REPLIES = 14  # the same, of the release after: a reply that a person gave, or with a limit of calls
-CONSEQUENCES = 15  # the same, of the release after: a run that was resumed with a reason, an edit with its preview
-LATER = (DECISIONS, REVIEWS, DIALOGUE, ORIGINS, PROMPTS, REPLIES, CONSEQUENCES)
-_READABLE = (*range(1, Continuation.schema + 1), *LATER)
 
 _TERMS = TypeAdapter(CallOptions)
 _NEW = Call(id="", tool="", args=None)
@@ -78,10 +69,11 @@ class Conversations:
             return
         try:
             document = from_json(plain_text(text))
-            self.whole = document["schema"] in _READABLE
-            for event in document["events"] if self.whole else ():
+            if document["schema"] != SCHEMA:
+                document = upcast(document)
+            for event in document["events"]:
                 self._consume(event)
-        except (LookupError, TypeError, ValueError, Unreadable):
+        except (LookupError, TypeError, ValueError, CoreError):
             self.whole = False  # the fold reports the cause
 
     def brief(self, now: Continuation) -> Brief | None:
@@ -105,7 +97,7 @@ class Conversations:
     def restored(self, state: Continuation, told: Told) -> Continuation | None:
         """Return the full state of a brief one. None if the entries have another number of messages or calls."""
         lengths = {name: frame.length for name, frame in self._frames.items()}
-        if not self.whole or lengths != {name: tuple(length) for name, length in told.items()}:
+        if not self.whole or lengths != told:
             return None
         frames = {name: self._frames[name].completed(frame) for name, frame in state.frames.items()}
         return replace(state, input=self._input, frames=frames)

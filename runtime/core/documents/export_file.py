@@ -6,7 +6,7 @@ agents and the digest of all entries. So it covers the whole file, and stays sma
 the importing installation as evidence.
 
 The file of a run whose first entries were removed has a `beginning` too, which the manifest covers: the state after
-these entries, from which the others are folded. Releases that cannot read it find a newer schema.
+these entries, from which the others are folded.
 
 The file of an archived run has a `record` too, which the manifest covers: what else is stored of the run. Its run has
 ended, and its entries are the stored texts.
@@ -26,12 +26,11 @@ from runtime.core.continuation import CallState, Continuation, Phase
 from runtime.core.digest import sha256_of
 from runtime.core.documents import codec
 from runtime.core.documents.blobs import blob_refs, digest_of
+from runtime.core.documents.upcasters import SCHEMA, upcast
 from runtime.core.errors import CoreError, NewerSchema, Unreadable
 from runtime.core.machine.replay import initial, step
 
 FORMAT = "abeyance.run"
-WHOLE = 1
-SCHEMA = 2  # of a file with a beginning
 MAX_BYTES = 64 * 1024 * 1024
 
 _MAC = re.compile(r"(?:[0-9a-f]{32}){1,2}")  # of an entry, whole or truncated
@@ -100,7 +99,7 @@ def manifest_of(
     """Return the text to sign for a run whose journal is `entries`, from `beginning` on, and folds to `now`."""
     bodies = list(entries)
     manifest = Manifest(
-        schema=SCHEMA if beginning else WHOLE,
+        schema=SCHEMA,
         run=now.run,
         agent=now.agent,
         requester=now.requester,
@@ -235,10 +234,7 @@ def secret_key_ids(texts: Iterable[str]) -> set[str]:
 
 
 def _text(document: dict[str, Any]) -> str:
-    """Write JSON. Empty fields are left out, so a file without them is the same as in older releases."""
-    lacks = [name for name in ("record", "removed", "beginning") if not document.get(name)]
-    kept = {name: value for name, value in document.items() if name not in lacks}
-    return json.dumps(kept, separators=(",", ":"))
+    return json.dumps(document, separators=(",", ":"))
 
 
 def _digest(text: str) -> str:
@@ -247,12 +243,8 @@ def _digest(text: str) -> str:
 
 def _manifest(text: str) -> Manifest:
     try:
-        document: Any = json.loads(text)
-        schema = document.get("schema") if isinstance(document, dict) else None
-        if isinstance(schema, int) and schema > SCHEMA:
-            raise NewerSchema(schema)
-        return _MANIFESTS.validate_python(document)
-    except (ValueError, RecursionError) as exc:
+        return _MANIFESTS.validate_python(upcast(json.loads(text)))
+    except (Unreadable, ValueError, RecursionError) as exc:
         raise Unreadable("its manifest cannot be read") from exc
 
 

@@ -1,22 +1,34 @@
-"""Upgrades documents of earlier schemas to the present one."""
+"""Upgrades documents of older schemas to the present one, and refuses those of newer ones.
 
+One number, `schema`, stands in each document: an entry, a continuation, or the manifest of an exported run. An engineer
+who changes what a stored field means, or its default, raises SCHEMA and adds an upcaster here.
+"""
+
+from collections.abc import Callable
 from typing import Any
 
-from runtime.core.machine import origin
+from runtime.core.errors import NewerSchema, Unreadable
+
+SCHEMA = 1
+
+Document = dict[str, Any]
+# By older schema: converts a document of it to the schema after it. It tells an entry by its `events`.
+UPCASTERS: dict[int, Callable[[Document], Document]] = {}
 
 
-def upcast(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a continuation's document in the present schema."""
-    if document["schema"] < 5 and "origin" not in document:
-        document = {**document, "origin": origin.of_document(document)}
-    frames = document.get("frames")
-    if document["schema"] > 1 or not isinstance(frames, dict):
-        return document
-    return {**document, "frames": {name: _with_failures(frame) for name, frame in frames.items()}}
+def upcast(document: object) -> Document:
+    """Return a document in the present schema. Raises Unreadable or NewerSchema."""
+    if not isinstance(document, dict) or not isinstance(schema := document.get("schema"), int):
+        raise Unreadable("no schema number")
+    if schema > SCHEMA:
+        raise NewerSchema(schema)
+    for number in range(schema, SCHEMA):
+        if number not in UPCASTERS:
+            raise Unreadable(f"schema {number} is unknown")
+        document = UPCASTERS[number](document)
+    return document
 
 
-def _with_failures(frame: Any) -> Any:
-    """Convert a frame of schema 1, which had one model and counted every attempt but the last as failed."""
-    if not isinstance(frame, dict) or not isinstance(frame.get("attempt"), int):
-        return frame
-    return {**frame, "failures": frame["attempt"] - (frame.get("state") != "retrying")}
+def readable_pattern() -> str:
+    """Return how each readable text begins, as a regular expression of Postgres and of Python."""
+    return rf'^\{{"schema": ?({"|".join(map(str, (*UPCASTERS, SCHEMA)))}),'

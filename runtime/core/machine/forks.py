@@ -37,7 +37,7 @@ def forked(now: Continuation) -> dict[str, Any]:
     document: dict[str, Any] = _STATES.dump_python(
         without_permissions(now), mode="json", exclude_defaults=True
     )
-    return {"schema": now.schema, **document}
+    return document
 
 
 def state_of(event: Forked) -> Continuation:

@@ -10,7 +10,6 @@ because their message may have led to it. They are kept apart, because it has no
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any
 
 from runtime.core.continuation import Continuation
 from runtime.core.fast_replace import replace
@@ -35,17 +34,3 @@ def wrote(now: Continuation, reviewer: str) -> Continuation:
 def steered_by(now: Continuation) -> tuple[str, ...]:
     """Return the people who cannot decide at a gate that opens now: the origin, and reviewers who wrote."""
     return merged(now.origin, now.reviewers) if now.reviewers else now.origin
-
-
-def of_document(document: dict[str, Any]) -> list[str]:
-    """Return the origin for an older continuation that has none: its requester and the senders of its messages."""
-    frames = document.get("frames")
-    root = frames.get("0") if isinstance(frames, dict) else None
-    messages = root.get("messages") if isinstance(root, dict) else None
-    spoken = [*_dicts(messages), *_dicts(document.get("unheard"))]
-    found = [document.get("requester"), *(one.get("by") for one in spoken)]
-    return list(merged(person for person in found if isinstance(person, str)))
-
-
-def _dicts(found: Any) -> list[dict[str, Any]]:
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []

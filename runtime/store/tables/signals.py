@@ -124,14 +124,14 @@ def body_of(gate: UUID, decision: Decision) -> str:
         "by": decision.by,
         "reason": decision.reason,
         "result": decision.result,
-        **({"edit": _edit_body(decision.edit)} if decision.edit is not None else {}),
+        "edit": None if decision.edit is None else _edit_body(decision.edit),
     }
     return json.dumps(body)
 
 
 def _edit_body(edit: Edit) -> dict[str, Any]:
-    preview = {} if edit.preview is None else {"preview": edit.preview.document}
-    return {"args": edit.args, "digest": edit.digest, **preview}
+    preview = None if edit.preview is None else edit.preview.document
+    return {"args": edit.args, "digest": edit.digest, "preview": preview}
 
 
 def withdraw(connection: Connection, run: UUID, gate: UUID | None = None) -> list[UUID]:
@@ -180,8 +180,8 @@ def send_message(
     cuts: bool = False,
 ) -> None:
     """Write the signal; the caller has increased the signal count in the same transaction."""
-    flags = {name: True for name, is_set in (("reviewer", reviewer), ("cuts", cuts)) if is_set}
-    _send(connection, run, MESSAGE, {"by": by, "text": text, **flags})
+    body: dict[str, object] = {"by": by, "text": text, "reviewer": reviewer, "cuts": cuts}
+    _send(connection, run, MESSAGE, body)
 
 
 def send_inquiry(
@@ -302,8 +302,8 @@ def _decode(number: int, kind: str, body: str) -> Signal:
                 id=number,
                 by=document["by"],
                 text=document["text"],
-                reviewer=document.get("reviewer") is True,
-                cuts=document.get("cuts") is True,
+                reviewer=document["reviewer"] is True,
+                cuts=document["cuts"] is True,
             )
         if kind == INQUIRY:
             gate, inquiry = UUID(document["gate"]), UUID(document["question"])
@@ -322,7 +322,7 @@ def _decode(number: int, kind: str, body: str) -> Signal:
                 by=document["by"],
                 reason=document["reason"],
                 result=document["result"],
-                edit=_edit(document.get("edit")),
+                edit=_edit(document["edit"]),
             ),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
@@ -332,7 +332,7 @@ def _decode(number: int, kind: str, body: str) -> Signal:
 def _edit(stored: dict[str, Any] | None) -> Edit | None:
     if stored is None:
         return None
-    preview = stored.get("preview")
+    preview = stored["preview"]
     return Edit(
         args=dict(stored["args"]),
         digest=str(stored["digest"]),

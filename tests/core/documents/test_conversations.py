@@ -1,6 +1,5 @@
 """The parts omitted from a brief continuation are read from its run's entries, equal to the reducer's."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
@@ -47,7 +46,7 @@ def run_of(*happened: Event) -> tuple[Continuation, list[str]]:
 def stored(brief: Brief | None) -> str:
     assert brief is not None
     text = codec.encode_continuation(brief.state, brief.told)
-    assert json.loads(text)["schema"] == codec.BRIEF
+    assert text.startswith('{"schema":1,"told":{')
     return text
 
 
@@ -126,7 +125,7 @@ def test_a_state_that_its_entries_do_not_tell_is_not_left_out() -> None:
     assert read(texts).brief(other) is None
     assert read(texts[:-1]).brief(now) is None
     assert read(texts[:1]).brief(now) is None
-    for text in ("", '{"schema":5}', '{"schema":5,"events":[{}]}', "[1]"):
+    for text in ("", '{"schema":1}', '{"schema":1,"events":[{}]}', "[1]"):
         assert read([*texts, text]).brief(now) is None
 
 
@@ -139,7 +138,7 @@ def test_entries_with_other_messages_are_folded(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    "told", [{"0": [2, 0]}, {"0": [3, 1]}, {"0": [3, 0], "0.c1.0": [1, 0]}, {}], ids=str
+    "told", [{"0": (2, 0)}, {"0": (3, 1)}, {"0": (3, 0), "0.c1.0": (1, 0)}, {}], ids=str
 )
 def test_another_number_of_messages_or_frames_is_not_restored(told: dict[str, Any]) -> None:
     now, texts, _ = small()
@@ -168,7 +167,7 @@ def test_without_its_entries_it_is_not_read() -> None:
         codec.decode_continuation(text)
     with pytest.raises(Unreadable, match="lack its omitted parts"):
         codec.decode_continuation(text, lambda _: texts[0])
-    newer = [*texts[:2], texts[2].replace('{"schema":5', '{"schema":6'), *texts[3:]]
+    newer = [*texts[:2], texts[2].replace('{"schema":1', '{"schema":2'), *texts[3:]]
     assert not read(newer).whole
     with pytest.raises(NewerSchema):
         decoded(text, newer)

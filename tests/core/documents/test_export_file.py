@@ -13,6 +13,7 @@ from runtime.core.documents import export_file
 from runtime.core.documents.blobs import digest_of, extract_blob
 from runtime.core.documents.codec import encode_entry
 from runtime.core.documents.export_file import Beginning, ExportFile
+from runtime.core.documents.upcasters import SCHEMA, UPCASTERS
 from runtime.core.errors import NewerSchema, Unreadable
 from runtime.core.events import Event, Exported, ToolReturned
 from runtime.core.limits import KEPT_INLINE
@@ -83,6 +84,12 @@ def begun(at: str | None = None, **changes: Any) -> ExportFile:
     return retold(replace(package, beginning=text), beginning=digest_of(text))
 
 
+def brief_beginning(told: str) -> ExportFile:
+    """The shortened file with a beginning that leaves parts out."""
+    text = shortened().beginning.replace('schema\\":1,', f'schema\\":1,\\"told\\":{told},')
+    return retold(replace(shortened(), beginning=text), beginning=digest_of(text))
+
+
 def with_entries(*entries: str) -> ExportFile:
     package = replace(leaving(), entries=entries)
     return retold(package, entries=export_file.digest_of_entries(entries))
@@ -133,7 +140,8 @@ def test_a_packed_file_reads_back_unchanged() -> None:
         (lambda *_: begun(position=0), BAD_BEGINNING),
         (lambda *_: begun(position=1 << 53), BAD_BEGINNING),
         (lambda *_: begun("2026-01-01T00:00:00"), BAD_BEGINNING),
-        (lambda *_: begun(schema=7, told={}), BAD_BEGINNING),
+        (lambda *_: brief_beginning("{}"), BAD_BEGINNING),
+        (lambda *_: brief_beginning("7"), BAD_BEGINNING),
         (lambda *_: begun(frames=7), BAD_BEGINNING),
         (lambda left, _: replace(left, manifest="{}"), ILLEGIBLE),
         (lambda left, _: replace(left, manifest="7"), ILLEGIBLE),
@@ -156,7 +164,7 @@ def test_a_shortened_file_has_the_state_where_it_begins() -> None:
     package = shortened()
     assert export_file.decode(export_file.encode(package)) == package
     manifest, now = export_file.check(package)
-    assert (manifest.schema, manifest.position, manifest.removed) == (2, 3, 1)
+    assert (manifest.schema, manifest.position, manifest.removed) == (1, 3, 1)
     assert export_file.entries_signed(package.manifest) == (1, manifest.entries)
     found = export_file.beginning_of(package)
     assert found is not None
@@ -168,10 +176,20 @@ def test_a_shortened_file_has_the_state_where_it_begins() -> None:
     assert signed["secrets"] == ["k1"]
 
 
+def test_a_manifest_of_an_older_schema_is_upcast(monkeypatch: pytest.MonkeyPatch) -> None:
+    renamed = {**json.loads(leaving().manifest), "schema": 0}
+    renamed["asker"] = renamed.pop("requester")
+    package = replace(leaving(), manifest=json.dumps(renamed))
+    with pytest.raises(Unreadable):
+        export_file.check(package)
+    monkeypatch.setitem(UPCASTERS, 0, lambda document: {**document, "requester": document["asker"]})
+    assert export_file.check(package)[0].requester == "ada"
+
+
 def test_a_file_of_a_newer_version_is_refused_as_such() -> None:
     with pytest.raises(NewerSchema) as raised:
-        export_file.check(retold(leaving(), schema=export_file.SCHEMA + 1, new=True))
-    assert raised.value.schema == export_file.SCHEMA + 1
+        export_file.check(retold(leaving(), schema=SCHEMA + 1, new=True))
+    assert raised.value.schema == SCHEMA + 1
     with pytest.raises(NewerSchema):
         export_file.check(with_entries(*leaving().entries[:1], '{"schema":999}'))
     with pytest.raises(NewerSchema):

@@ -10,7 +10,6 @@ from runtime.core import events
 from runtime.core.commands import CallModel, CheckCall
 from runtime.core.continuation import CallState, Continuation, Edited, GivenReply, Phase
 from runtime.core.documents import codec
-from runtime.core.documents.conversations import ORIGINS, PROMPTS, REPLIES
 from runtime.core.enums import Edit, EffectClass, GateKind, Verdict
 from runtime.core.events import Event, ForkChange, Proposal
 from runtime.core.machine.calls.fork_changes import changeable, changed
@@ -112,7 +111,6 @@ def test_a_run_tried_again_asks_about_the_arguments_of_the_fork_not_of_the_model
         now = fold(now, [gated(SECOND), said])
         call = now.call("0", "c1.1")
         assert (call.args, call.edited and call.edited.by, call.proposed) == (args, "bea", {})
-    assert codec.encode_continuation(now).startswith(f'{{"schema":{ORIGINS},')
     assert codec.decode_continuation(codec.encode_continuation(now)) == now
     frame = now.frame("0").with_call(replace(now.call("0", "c1.1"), state=CallState.CLOSED))
     failed = replace(now, phase=Phase.FAILED, frames={}, left={"0": frame})
@@ -137,7 +135,6 @@ def test_a_given_reply_takes_the_place_of_the_next_one_and_its_calls_are_asked(w
     now = changed(before, REPLY, GIVEN, "eve")
     assert (now.frame("0").given, plan(now)) == (GIVEN, (CallModel(frame="0"),))
     assert without_permissions(now).frame("0").given == GIVEN
-    assert codec.encode_continuation(now).startswith(f'{{"schema":{REPLIES},')
     assert codec.decode_continuation(codec.encode_continuation(now)) == now
     said = replied("v", text="so", calls=GIVEN.calls, given_by="eve")
     later = fold(now, [said])
@@ -146,22 +143,15 @@ def test_a_given_reply_takes_the_place_of_the_next_one_and_its_calls_are_asked(w
     assert call.edited == Edited(by="eve", proposed={"n": 1}, in_fork=True)
     assert without_permissions(later).call("0", "c2.0").edited == call.edited
     assert "edited_by" not in result_of(replace(call, state=CallState.RETURNED))
-    assert codec.encode_continuation(later).startswith(f'{{"schema":{REPLIES},')
-    assert codec.encode_entry(Entry(at=AT, events=(said,))).startswith(f'{{"schema":{REPLIES},')
+    assert codec.decode_continuation(codec.encode_continuation(later)) == later
 
 
 @pytest.mark.parametrize("change", [ARGUMENTS, RESULT])
-def test_no_older_release_reads_a_changed_fork(change: ForkChange) -> None:
+def test_a_changed_fork_is_read_as_it_was_written(change: ForkChange) -> None:
     now = changed(after(*made(FIRST), gated(SECOND)), change, {"a": 1}, "eve")
-    assert codec.encode_continuation(now).startswith(f'{{"schema":{ORIGINS},')
     event = events.Forked(of=now.run, position=4, by="eve", state=forked(now))
     for one in (event, replace(event, state=forked(after()), change=change)):
         text = codec.encode_entry(Entry(at=AT, events=(begun(requester="eve"), one)))
-        assert text.startswith(f'{{"schema":{ORIGINS},')
         assert codec.decode_entry(text).events[1] == one
-    pinned = events.PinnedPrompt(name="hr/onboarding", number=1, digest="sha256:d", at=AT)
-    worded = forked(now.with_frame(replace(now.frame("0"), pinned=pinned)))
-    last = codec.encode_entry(Entry(at=AT, events=(replace(one, state=worded),)))
-    assert last.startswith(f'{{"schema":{PROMPTS},')
     copy = fold(initial(uuid4()), [begun(requester="eve"), event])
     assert copy.frames == now.frames

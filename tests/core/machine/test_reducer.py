@@ -9,7 +9,6 @@ import pytest
 from runtime.core import events
 from runtime.core.commands import CallModel, EndRun
 from runtime.core.continuation import Call, CallState, Continuation, FrameState, Phase, Undelivered
-from runtime.core.documents.upcasters import upcast
 from runtime.core.enums import FRAME_GATES, EffectClass, GateKind, Verdict
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import Event
@@ -298,15 +297,3 @@ def test_a_fork_has_the_origin_of_its_original() -> None:
 def test_an_import_comes_from_both_sides() -> None:
     taken = events.Imported(by="ivy", manifest="", key="", signature="")
     assert after(events.Exported(by="eve"), taken).origin == ("ada", "ivy")
-
-
-@pytest.mark.parametrize(
-    ("more", "origin"),
-    [
-        ({"unheard": [{"by": "bea", "text": ""}]}, ["ada", "bea"]),
-        ({"frames": {"0": {"messages": [{"role": "message", "by": "bea"}]}}}, ["ada", "bea"]),
-        ({"frames": None, "unheard": 5}, ["ada"]),
-    ],
-)
-def test_a_document_of_before_says_who_wrote(more: dict[str, Any], origin: list[str]) -> None:
-    assert upcast({"schema": 3, "requester": "ada", **more})["origin"] == origin

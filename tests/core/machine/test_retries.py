@@ -7,13 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core.call_options import MODEL_OPTIONS, ModelOptions, RetryPolicy
+from runtime.core.call_options import ModelOptions, RetryPolicy
 from runtime.core.continuation import Call, Frame, FrameState, Outage
-from runtime.core.documents.codec import decode_entry
 from runtime.core.enums import EffectClass, FailureCause
 from runtime.core.errors import UnknownSubject
 from runtime.core.events import (
-    FrameOpened,
     ModelFailed,
     OutcomeUnknown,
     RetryScheduled,
@@ -199,17 +197,3 @@ def test_a_failure_keeps_the_cause_and_words_it_came_with() -> None:
         assert type(retries.on_unknown("0", call, "no", at=AT, jitter=0.5, cause=cause)) is kind
     for cause in (FailureCause.REQUEST, FailureCause.PROVIDER):
         assert _asked(FRAME, cause, said="status 400").said == "status 400"
-
-
-def test_an_entry_without_policies_gets_their_old_meaning() -> None:
-    text = (
-        '{"schema":1,"at":"2026-01-01T00:00:00+00:00","events":[{"frame":"0","agent":"a",'
-        '"fingerprint":"f","prompt":"p","plan":null,"input":{},"parent":null,"call":null,'
-        '"type":"FrameOpened"},{"frame":"0","call":null,"attempt":1,"cause":"error","error":"x",'
-        '"until":null,"type":"RetryScheduled"}]}'
-    )
-    opens, retry = decode_entry(text).events
-    assert isinstance(opens, FrameOpened)
-    assert opens.model == MODEL_OPTIONS
-    assert isinstance(retry, RetryScheduled)
-    assert (retry.model, retry.instead, retry.partial) == ("", "", "")
