@@ -280,9 +280,9 @@ def bearer(actor: Actor, *scopes: str) -> Actor:
 def heard(request: Request, **changed: Any) -> Decision:
     """The decision as the run hears it."""
     body = json.loads(Signal.objects.get(run=request.run_id).body)
-    said = {name: body[name] for name in ("by", "reason")} | {"result": body.get("result")}
-    if "edit" in body:
-        preview = body["edit"].pop("preview", None)
+    said = {name: body[name] for name in ("by", "reason", "result")}
+    if body["edit"] is not None:
+        preview = body["edit"].pop("preview")
         said["edit"] = Edit(**body["edit"], preview=preview and Preview(**preview))
     return replace(Decision(verdict=Verdict(body["verdict"]), **said), **changed)
 
