@@ -1,14 +1,16 @@
 """Old and new workers side by side: which worker continues a run, which one releases it, and the entries written."""
 
 import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from uuid import UUID, uuid4
 
 import pytest
 from django.utils import timezone
 
+from runtime.core.documents import codec, conversations, upcasters
 from runtime.core.enums import EffectClass, Verdict
-from runtime.core.errors import NewerSchema
 from runtime.core.events import Change
 from runtime.errors import LeaseLost
 from runtime.execution.admission.versions import MAX_PAUSE_SECONDS, RunBackoff
@@ -27,6 +29,8 @@ from tests.support.engine import (
     events,
     later,
     lose,
+    pause,
+    resume,
     set_clock,
     types,
 )
@@ -62,35 +66,47 @@ def _another(rig: MakeBench, desk: Rig, agent: str = "a") -> Rig:
     return other
 
 
+@contextmanager
+def _next_release() -> Iterator[None]:
+    """Let this process read and write documents as an artificial next release would."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (upcasters, codec, conversations):
+            patch.setattr(module, "SCHEMA", 2)
+        patch.setattr(codec, "_BEGINNING", '{"schema":2,')
+        patch.setattr(codec, "_BRIEF", '{"schema":2,"told":')
+        patch.setitem(upcasters.UPCASTERS, 1, lambda document: document)
+        yield
+
+
 @pytest.mark.parametrize("newer", ["its agent", "its entries"])
 def test_an_old_worker_leaves_a_run_untouched_and_does_not_spin(
-    rig: MakeBench,
-    continued: None,
-    hints: list[tuple[UUID, str]],
-    monkeypatch: pytest.MonkeyPatch,
-    newer: str,
+    rig: MakeBench, continued: None, hints: list[tuple[UUID, str]], newer: str
 ) -> None:
     desk, run = _suspended(rig)
+    new = _another(rig, desk)
+    release: Callable[[], AbstractContextManager[None]] = nullcontext
+    if newer == "its agent":
+        _release(desk.effects, ADDED, older=True)
+    else:
+        release = _next_release
+        pause(run)
+        with release():
+            assert new.advance(run).status == "paused"
+        resume(run)
     desk.decide(desk.open_gates(run)[0].id, Verdict.APPROVE)
-    before, entries, now = Run.objects.get(id=run), types(run), 100.0
+    with release():
+        entries = types(run)
+    before, now = Run.objects.get(id=run), 100.0
     desk.context = dataclasses.replace(desk.context, backoff=RunBackoff(clock=lambda: now))
     hints.clear()
-
-    def fails(*_: object) -> None:
-        raise NewerSchema(99)
-
-    with monkeypatch.context() as patch:
-        if newer == "its agent":
-            _release(desk.effects, ADDED, older=True)
-        else:
-            patch.setattr("runtime.core.documents.codec.decode_continuation", fails)
-        for _ in range(200):
-            found = desk.advance(run)
-            now += 0.01
-    assert (found.status, found.owner, types(run)) == ("suspended", None, entries)
+    for _ in range(200):
+        found = desk.advance(run)
+        now += 0.01
+    assert (found.status, found.owner) == (before.status, None)
     assert (found.epoch - before.epoch, len(hints)) == (2, 2)
-    new = _another(rig, desk)
-    assert new.advance(run).status == "completed"
+    with release():
+        assert types(run) == entries
+        assert new.advance(run).status == "completed"
     assert (len(new.effects.calls), desk.effects.calls) == (1, [])
 
 
