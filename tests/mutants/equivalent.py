@@ -1,7 +1,6 @@
 """Mutants that behave like the original, each with the reason: (file, its old part, a part of its line)."""
 
 NO_MARK = "no number has a ?"
-UNREAD = "it is for readers of the code; only which schemas there are is read"
 LAZY = "a whole text fits a pattern that takes as little as it can, too"
 TRUTH = "only its truth is asked"
 
@@ -12,9 +11,6 @@ EQUIVALENT = {
     ("budget_text", r"'\\d{1,15}'", r'if re.fullmatch(r"\d{1,15}"'): LAZY,
     ("budget_text", r"'\\d{1,15}\\.\\d{1,3}'", 'name == "seconds"'): LAZY,
     ("budget_text", r"'\\d{1,12}(\\.\\d+)?'", "isinstance(value, str)"): LAZY,
-    ("codec", "'frames, calls and approval gates'", "1:"): UNREAD,
-    ("codec", "'gates that hold a whole frame'", "2:"): UNREAD,
-    ("codec", "'messages of people, and calls that wait for a time or an event'", "3:"): UNREAD,
     ("forks", "return False", ""): TRUTH,
     ("active_time", "return False", ""): TRUTH,
     ("conversations", "return False", ""): TRUTH,
