@@ -65,8 +65,8 @@ def plain_text(stored: str) -> str:
         text = decompress(stored[len(_BEGINNING) : -len(_END)])
     except ValueError as exc:
         raise Unreadable(f"not an entry: {exc}") from exc
-    if not text.startswith(_SCHEMA_1) or not stored.endswith(_END):
-        raise Unreadable("not an entry: the compressed text is not of schema 1")
+    if not stored.endswith(_END):
+        raise Unreadable("not an entry: the compressed text has no end")
     return text
 
 

@@ -172,7 +172,8 @@ def test_an_entry_is_stored_as_it_is_if_it(result: str) -> None:
 )
 def test_forms_never_written_by_this_schema_are_not_read(inner: Callable[[str], str]) -> None:
     plain, stored = forms()
-    for text in (f'{{"schema":1,"z":"{inner(plain)}"}}', f"{stored} ", f" {stored}"):
+    wrong = (f"{stored} ", f" {stored}", f"{stored[:-2]}xx")
+    for text in (f'{{"schema":1,"z":"{inner(plain)}"}}', *wrong):
         with pytest.raises((Unreadable, NewerSchema)):
             codec.decode_entry(text)
 
