@@ -89,15 +89,15 @@ class AgentEffects:
         ours = _info_of(spec)
         if ours.fingerprint == fingerprint:
             return None
-        found = self.versions([fingerprint, ours.fingerprint])
-        theirs, own = found.get(fingerprint), found.get(ours.fingerprint)
-        if theirs is None or theirs.agent != name:
+        versions = self.versions([fingerprint, ours.fingerprint])
+        their_version, our_version = versions.get(fingerprint), versions.get(ours.fingerprint)
+        if their_version is None or their_version.agent != name:
             return VersionChange(agent=ours, changes=nothing_known(fingerprint, ours.fingerprint))
         return VersionChange(
             agent=ours,
-            changes=changes(theirs.definition, spec.definition),
-            older=own is not None and own.published_at < theirs.published_at,
-            writes=writes(theirs.definition, spec.definition),
+            changes=changes(their_version.definition, spec.definition),
+            older=our_version is not None and our_version.published_at < their_version.published_at,
+            writes=writes(their_version.definition, spec.definition),
         )
 
     def receive(self, agent: str, value: Any) -> Any:
@@ -105,7 +105,7 @@ class AgentEffects:
         return inputs.read(self.registry.get(agent).input, value)
 
     def instruct(
-        self, agent: str, given: Any, *, at: datetime, number: int | None = None
+        self, agent: str, input: Any, *, at: datetime, number: int | None = None
     ) -> Instructions:
         """Call the agent's function of instructions, or fill in its prompt as it was in production `at`.
 
@@ -114,27 +114,27 @@ class AgentEffects:
         """
         spec = self.registry.get(agent)
         if spec.prompt_name:
-            return instructions.of_prompt(spec, given, self.prompts, at, number)
+            return instructions.fill_version(spec, input, self.prompts, at, number)
         if spec.instruct is None:
             return Instructions()
-        return Instructions(text=inputs.instructions(spec.instruct, spec.input, given))
+        return Instructions(text=inputs.instructions(spec.instruct, spec.input, input))
 
     def describe(self, *, agent: str, tool: str, args: Any) -> CallInfo:
         """Describe a proposed call. Raise KeyMissing, or CallRejected with a text for the model."""
         caller = self.registry.get(agent)
-        if tool == FINAL_ANSWER and (why := _not_taken(caller, args)):
-            raise CallRejected(why)
+        if tool == FINAL_ANSWER and (reason := _answer_problem(caller, args)):
+            raise CallRejected(reason)
         if (spec := caller.tool(tool)) is not None:
             return _tool_info(caller, spec, args)
         if (child := caller.subagent(tool)) is not None:
             return _delegation_info(caller, child, args)
-        known = ", ".join([*(t.name for t in caller.tools), *(a.name for a in caller.subagents)])
-        raise CallRejected(plain(f"there is no tool named {tool}; there are: {known or 'none'}"))
+        names = ", ".join([*(t.name for t in caller.tools), *(a.name for a in caller.subagents)])
+        raise CallRejected(plain(f"there is no tool named {tool}; there are: {names or 'none'}"))
 
     def hold_reason(self, position: TurnBoundary) -> str:
         """Return why the agent's rules stop it before its next model call, or an empty text."""
         return plain(
-            self.registry.get(position.agent).holds.why(
+            self.registry.get(position.agent).holds.reason_to_stop(
                 agent=position.agent,
                 turn=position.turn,
                 seconds=position.seconds,
@@ -166,13 +166,13 @@ class AgentEffects:
             tool = self.registry.get(request.of.agent).tool(request.tool)
             if tool is None:
                 return Preview(missing=f"this worker's agent has no tool {request.tool}")
-            opened = open_arguments(tool, request.of.args)
-            arguments = read_arguments(tool, opened)
+            unsealed = open_arguments(tool, request.of.args)
+            arguments = read_arguments(tool, unsealed)
         except (UnknownAgent, CallRejected, KeyMissing) as exc:
             return Preview(missing=plain(str(exc)))
         context = replace(context_of(request.of), deadline=request.deadline)
         try:
-            return previews.preview(tool, arguments, opened, context)
+            return previews.preview(tool, arguments, unsealed, context)
         finally:
             if not connection.in_atomic_block:
                 self.close_connections()
@@ -188,8 +188,8 @@ class AgentEffects:
                 return ToolFailure(
                     error=f"this worker's {request.agent} has no tool {request.tool}"
                 )
-            opened = open_arguments(tool, request.args)
-            arguments = read_arguments(tool, opened)
+            unsealed = open_arguments(tool, request.args)
+            arguments = read_arguments(tool, unsealed)
         except (UnknownAgent, CallRejected) as exc:
             return ToolFailure(error=str(exc))
         except KeyMissing as exc:
@@ -198,9 +198,9 @@ class AgentEffects:
                 error=str(exc), retryable=True, retry_after=KEY_WAIT, cause=FailureCause.WORKER
             )
         if tool.isolate and self.children is not None:
-            return self.children.perform(tool, opened, request)
+            return self.children.perform(tool, unsealed, request)
         try:
-            return call(tool, arguments, opened, request)
+            return call(tool, arguments, unsealed, request)
         finally:
             # The engine commits a transactional call together with its journal entry, on this connection.
             if not RULES[tool.effect].commits_with_entry or not connection.in_atomic_block:
@@ -226,17 +226,17 @@ def _agent_info(agent: AgentSpec, rates: Rates | None) -> AgentInfo:
     )
 
 
-def _not_taken(caller: AgentSpec, args: Any) -> str:
+def _answer_problem(caller: AgentSpec, args: Any) -> str:
     """Say why arguments of `final_answer` are no answer of the agent; empty if they may be one."""
     if caller.answer is None:
-        given = held.open_all(FINAL_ANSWER, args)
-        return "" if caller.output is None else plain(outputs.problem(caller, given))
-    opened = open_arguments(caller.answer, args)
-    if isinstance(opened, dict) and set(opened) == {TOGETHER}:
+        answer = held.open_all(FINAL_ANSWER, args)
+        return "" if caller.output is None else plain(outputs.problem(caller, answer))
+    unsealed = open_arguments(caller.answer, args)
+    if isinstance(unsealed, dict) and set(unsealed) == {TOGETHER}:
         return outputs.NOT_ALONE
-    if caller.output is None or (isinstance(opened, dict) and set(opened) == {ARGUMENT}):
+    if caller.output is None or (isinstance(unsealed, dict) and set(unsealed) == {ARGUMENT}):
         return ""
-    return plain(secrets.redact(caller.answer, opened, outputs.problem(caller, opened)))
+    return plain(secrets.redact(caller.answer, unsealed, outputs.problem(caller, unsealed)))
 
 
 def _over() -> None:
@@ -244,18 +244,18 @@ def _over() -> None:
 
 
 def _tool_info(caller: AgentSpec, tool: ToolSpec, args: Any) -> CallInfo:
-    opened = open_arguments(tool, args)
-    arguments = read_arguments(tool, opened)
-    found = CallInfo(sentence=sentence_of(tool, opened), **_constant_info(caller, tool))
+    unsealed = open_arguments(tool, args)
+    arguments = read_arguments(tool, unsealed)
+    call_info = CallInfo(sentence=sentence_of(tool, unsealed), **_constant_info(caller, tool))
     if not tool.is_judged:
-        return found
+        return call_info
     judged = conditions.judge(tool, arguments)
     return replace(
-        found,
+        call_info,
         risk=judged.risk,
-        gated=caller.requires_approval(judged.risk, asked=judged.approval),
+        gated=caller.requires_approval(judged.risk, by_tool=judged.approval),
         judged=True,
-        problem=plain(secrets.redact(tool, opened, judged.problem)),
+        problem=plain(secrets.redact(tool, unsealed, judged.problem)),
     )
 
 
@@ -278,7 +278,7 @@ def _constant_info(caller: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
         "question": tool.question,
         "plan": tool.plan,
         "answers": tool is caller.answer,
-        "tells": tool.held and tool is not caller.answer,
+        "tells": tool.holds_text and tool is not caller.answer,
         "previews": tool.preview is not None or tool.precondition is not None,
     }
 
@@ -286,15 +286,15 @@ def _constant_info(caller: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
 def _delegation_info(caller: AgentSpec, child: AgentSpec, args: Any) -> CallInfo:
     require_object(args)
     try:
-        inputs.check(child.input_schema, args, where="arguments")
-        inputs.read(child.input, args, where="arguments")
+        inputs.check(child.input_schema, args, root="arguments")
+        inputs.read(child.input, args, root="arguments")
     except InvalidInput as exc:
         raise CallRejected(plain(exc.all_of_it)) from exc
     return CallInfo(
         tool=child.name,
         effect=EffectClass.IDEMPOTENT,
         risk=Risk.LOW,
-        gated=caller.requires_approval(Risk.LOW, asked=False),
+        gated=caller.requires_approval(Risk.LOW, by_tool=False),
         sentence=f"Hand over to {child.name}",
         schema=child.input_schema,
         schema_digest=sha256_of(child.input_schema),

@@ -73,23 +73,23 @@ class Missing:
         return f"{self.variable} must be set{other}"
 
 
-def known(
+def list_providers(
     *,
     openai: tuple[str, str],
     anthropic: tuple[str, str],
-    others: Mapping[str, Endpoint],
+    configured: Mapping[str, Endpoint],
 ) -> dict[str, Endpoint]:
     """Return all providers by name. OpenAI, Anthropic and the Ollama on this machine are always included.
 
     `openai` and `anthropic` are pairs of address and key; an address may be empty.
     """
     (openai_url, openai_key), (anthropic_url, anthropic_key) = openai, anthropic
-    found = (
+    builtin = (
         Endpoint(name="openai", kind=Kind.OPENAI, url=openai_url, key=openai_key),
         Endpoint(name="anthropic", kind=Kind.ANTHROPIC, url=anthropic_url, key=anthropic_key),
         Endpoint(name="ollama", kind=Kind.OLLAMA),
     )
-    return {endpoint.name: endpoint for endpoint in found} | dict(others)
+    return {endpoint.name: endpoint for endpoint in builtin} | dict(configured)
 
 
 def provider_of(model: str) -> str:

@@ -13,9 +13,9 @@ from runtime.errors import InvalidInput
 from runtime.ports.prompts import Instructions, Prompts
 
 
-def of_prompt(
+def fill_version(
     agent: AgentSpec,
-    given: Any,
+    input: Any,
     prompts: Prompts | None,
     at: datetime,
     version: int | None = None,
@@ -26,28 +26,32 @@ def of_prompt(
     """
     name = agent.prompt_name
     if prompts is None or version == 0:
-        found = None
+        stored_version = None
     elif version is None:
-        found = prompts.in_production(name, at)
+        stored_version = prompts.in_production(name, at)
     else:
-        found = prompts.version(name, version)
-    number, text = (0, agent.instructions) if found is None else (found.number, found.text)
+        stored_version = prompts.version(name, version)
+    number, text = (
+        (0, agent.instructions)
+        if stored_version is None
+        else (stored_version.number, stored_version.text)
+    )
     pinned = PinnedPrompt(name=name, number=number, digest=sha256_of(text), at=at)
     if number == 0 and not placeholders(text):
         return Instructions(pinned=pinned)
-    return Instructions(text=fill(name, text, given), pinned=pinned)
+    return Instructions(text=fill(name, text, input), pinned=pinned)
 
 
-def fill(name: str, text: str, given: Any) -> str:
+def fill(name: str, text: str, input: Any) -> str:
     """Fill in the fields of an input. Raise InvalidInput for a variable that it lacks, or a text that is too long."""
     try:
-        made = filled(text, given if isinstance(given, dict) else {})
+        instructions = filled(text, input if isinstance(input, dict) else {})
     except KeyError as exc:
         raise InvalidInput(
             "instructions", f"the prompt {name} names {{{exc.args[0]}}}, which the input lacks"
         ) from exc
-    if len(made) > MAX_INSTRUCTIONS:
+    if len(instructions) > MAX_INSTRUCTIONS:
         raise InvalidInput(
             "instructions", f"of the prompt {name} have more than {MAX_INSTRUCTIONS} characters"
         )
-    return inspect.cleandoc(made)
+    return inspect.cleandoc(instructions)

@@ -8,9 +8,9 @@ from typing import Any
 
 from agents import secrets
 from agents.sdk import ToolContext
-from agents.sdk.conditions import chosen
+from agents.sdk.conditions import select_arguments
 from agents.sdk.previews import Preview as Written
-from agents.sdk.previews import material, shown
+from agents.sdk.previews import material, serialize_preview
 from agents.sdk.sentences import describe_exception
 from agents.sdk.spec import ToolSpec
 from runtime.core.digest import require_json
@@ -23,75 +23,77 @@ LIMIT = 16 * 1024  # bytes of JSON
 
 
 def preview(
-    tool: ToolSpec, arguments: dict[str, Any], opened: Any, context: ToolContext
+    tool: ToolSpec, arguments: dict[str, Any], unsealed: Any, context: ToolContext
 ) -> Preview:
     """Return the preview of a call, or why there is none. Secret arguments are redacted. Never raises."""
 
-    def told(text: str) -> str:
-        return plain(secrets.redact(tool, opened, text))
+    def redact(text: str) -> str:
+        return plain(secrets.redact(tool, unsealed, text))
 
     try:
         refused = refusal(tool, arguments, context)
         if refused or tool.preview is None:
-            return Preview(refused=told(refused))
-        found = _redacted(_shown(tool, arguments, context), partial(secrets.redact, tool, opened))
-        size = size_of(found)
+            return Preview(refused=redact(refused))
+        parts = _redact_all(
+            _compute(tool, arguments, context), partial(secrets.redact, tool, unsealed)
+        )
+        size = size_of(parts)
         if size > LIMIT:
             return Preview(missing=f"it is {size} bytes of JSON, at most {LIMIT} are shown")
-        return Preview(shown=found, material=material(found, tool.preview_ignores))
+        return Preview(shown=parts, material=material(parts, tool.preview_ignores))
     except (Exception, SystemExit) as exc:
-        log.warning("Tool %s: no preview: %s", tool.name, told(type(exc).__name__))
-        return Preview(missing=told(describe_exception(exc)))
+        log.warning("Tool %s: no preview: %s", tool.name, redact(type(exc).__name__))
+        return Preview(missing=redact(describe_exception(exc)))
 
 
 def refusal(tool: ToolSpec, arguments: dict[str, Any], context: ToolContext) -> str:
     """Return the sentence of a precondition that does not hold, empty if it holds. Raise its errors, or TypeError."""
     if tool.precondition is None:
         return ""
-    found = _called(tool.precondition, tool, arguments, context)
-    if found is not None and not isinstance(found, str):
+    sentence = _call(tool.precondition, tool, arguments, context)
+    if sentence is not None and not isinstance(sentence, str):
         raise TypeError(
-            f"the precondition of {tool.name} returned {found!r}, not a sentence or None"
+            f"the precondition of {tool.name} returned {sentence!r}, not a sentence or None"
         )
-    return found or ""
+    return sentence or ""
 
 
-def _shown(tool: ToolSpec, arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+def _compute(tool: ToolSpec, arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
     assert tool.preview is not None  # its caller has looked
-    found = _called(tool.preview, tool, arguments, context)
-    if not isinstance(found, Written):
+    preview = _call(tool.preview, tool, arguments, context)
+    if not isinstance(preview, Written):
         raise TypeError(
-            f"the preview of {tool.name} returned {type(found).__name__}, not a Preview"
+            f"the preview of {tool.name} returned {type(preview).__name__}, not a Preview"
         )
-    as_json = shown(found)
+    as_json = serialize_preview(preview)
     require_json(as_json, "preview")
     return as_json
 
 
-def _called(
+def _call(
     function: Callable[..., Any],
     tool: ToolSpec,
     arguments: dict[str, Any],
     context: ToolContext,
 ) -> Any:
     """Call a function with the arguments that it names, and with the context if it names that."""
-    given = chosen(function, {**tool.defaults, **arguments})
-    if "context" in inspect.signature(function).parameters and "context" not in given:
-        given["context"] = context
-    return function(**given)
+    named_arguments = select_arguments(function, {**tool.defaults, **arguments})
+    if "context" in inspect.signature(function).parameters and "context" not in named_arguments:
+        named_arguments["context"] = context
+    return function(**named_arguments)
 
 
-def _redacted(value: Any, told: Callable[[str], str]) -> Any:
+def _redact_all(value: Any, redact: Callable[[str], str]) -> Any:
     """Return the value without secrets, in texts, names and numbers."""
     match value:
         case str():
-            return told(value)
+            return redact(value)
         case dict():
-            return {told(name): _redacted(item, told) for name, item in value.items()}
+            return {redact(name): _redact_all(item, redact) for name, item in value.items()}
         case list():
-            return [_redacted(item, told) for item in value]
+            return [_redact_all(item, redact) for item in value]
         case bool() | None:
             return value
         case _:
-            text = told(str(value))
+            text = redact(str(value))
             return value if text == str(value) else text

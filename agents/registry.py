@@ -62,12 +62,12 @@ def load(modules: Iterable[str], folder: str = "") -> Registry:
     `folder` is searched last, so that no module there hides another. Raise RegistryError, with one line that says
     what to change.
     """
-    found = survey(modules, folder)
-    if found.mistakes:
-        raise RegistryError(str(found.mistakes[0]))
-    if not found.registry.agents:
+    configured = survey(modules, folder)
+    if configured.mistakes:
+        raise RegistryError(str(configured.mistakes[0]))
+    if not configured.registry.agents:
         raise RegistryError("no agents are configured: name their modules in ABEYANCE_AGENTS")
-    return found.registry
+    return configured.registry
 
 
 def survey(modules: Iterable[str], folder: str = "") -> Survey:
@@ -80,9 +80,10 @@ def survey(modules: Iterable[str], folder: str = "") -> Survey:
         reading = Reading(module=name, folder=folder)
         sources.append(_read(reading))
         mistakes += [
-            one
-            for one in reading.found
-            if one.place not in {each.place for each in mistakes if each.place}
+            mistake
+            for mistake in reading.mistakes
+            if mistake.location
+            not in {earlier.location for earlier in mistakes if earlier.location}
         ]
     agents, twice = _by_name(sources)
     return Survey(
@@ -92,9 +93,9 @@ def survey(modules: Iterable[str], folder: str = "") -> Survey:
 
 def _read(reading: Reading) -> Source:
     module = _import(reading)
-    found = _agents_of(module, reading) if module is not None else ()
+    agents = _agents_of(module, reading) if module is not None else ()
     file = getattr(module, "__file__", None)
-    return Source(module=reading.module, file=file or "", agents=found)
+    return Source(module=reading.module, file=file or "", agents=agents)
 
 
 def _import(reading: Reading) -> ModuleType | None:
@@ -112,10 +113,10 @@ def _import(reading: Reading) -> ModuleType | None:
 
 
 def _agents_of(module: ModuleType, reading: Reading) -> tuple[AgentSpec, ...]:
-    found = tuple(value for value in vars(module).values() if isinstance(value, AgentSpec))
+    agents = tuple(value for value in vars(module).values() if isinstance(value, AgentSpec))
     if not any(isinstance(value, AgentSpec | Unusable) for value in vars(module).values()):
         reading.add(f"it defines no agent{_hidden(module, reading)}", module.__file__ or "")
-    return found
+    return agents
 
 
 def _hidden(module: ModuleType, reading: Reading) -> str:
@@ -123,8 +124,8 @@ def _hidden(module: ModuleType, reading: Reading) -> str:
     if not reading.folder or Path(reading.folder) in Path(module.__file__ or "").parents:
         return ""
     top = Path(reading.folder, module.__name__.partition(".")[0])
-    own = [path for path in (top.with_suffix(".py"), top / "__init__.py") if path.exists()]
-    return f", and is found before {own[0]}: give yours another name" if own else ""
+    paths = [path for path in (top.with_suffix(".py"), top / "__init__.py") if path.exists()]
+    return f", and is found before {paths[0]}: give yours another name" if paths else ""
 
 
 def _by_name(sources: Iterable[Source]) -> tuple[dict[str, AgentSpec], list[Mistake]]:
@@ -136,8 +137,10 @@ def _by_name(sources: Iterable[Source]) -> tuple[dict[str, AgentSpec], list[Mist
         for agent in (each for one in source.agents for each in family(one)):
             home = homes.setdefault(agent.name, source.module)
             if agents.setdefault(agent.name, agent) is not agent:
-                what = f"two agents are named {agent.name}: one in {home}, one in {source.module}"
-                twice.append(Mistake(module=source.module, place=source.file, what=what))
+                problem = (
+                    f"two agents are named {agent.name}: one in {home}, one in {source.module}"
+                )
+                twice.append(Mistake(module=source.module, location=source.file, problem=problem))
     return agents, twice
 
 

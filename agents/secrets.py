@@ -24,11 +24,13 @@ def seal_args(tool: ToolSpec, args: Any) -> Any:
     if not tool.secret_args:
         return args
     if not isinstance(args, dict) or (
-        tool.held and not args.keys() <= tool.schema["properties"].keys()
+        tool.holds_text and not args.keys() <= tool.schema["properties"].keys()
     ):
-        return _seal(args, _place(tool, "args"))
+        return _seal(args, _encode_location(tool, "args"))
     return {
-        name: _seal(value, _place(tool, _kind(tool), name)) if _is_secret(tool, name) else value
+        name: _seal(value, _encode_location(tool, _kind(tool), name))
+        if _is_secret(tool, name)
+        else value
         for name, value in args.items()
     }
 
@@ -38,11 +40,11 @@ def open_args(tool: ToolSpec, args: Any) -> Any:
     if not tool.secret_args:
         return args
     if sealing.is_sealed(args):
-        return _open(args, _place(tool, "args"))
+        return _open(args, _encode_location(tool, "args"))
     if not isinstance(args, dict):
         return args
     return {
-        name: _open(value, _place(tool, _kind(tool), name))
+        name: _open(value, _encode_location(tool, _kind(tool), name))
         if _is_secret(tool, name) and sealing.is_sealed(value)
         else value
         for name, value in args.items()
@@ -51,25 +53,27 @@ def open_args(tool: ToolSpec, args: Any) -> Any:
 
 def seal_reply(tool: ToolSpec, args: Any) -> Any:
     """Seal the arguments in a model's reply, text or object, to be given back unchanged."""
-    return _seal(args, _place(tool, "reply")) if tool.secret_args else args
+    return _seal(args, _encode_location(tool, "reply")) if tool.secret_args else args
 
 
 def open_reply(tool: ToolSpec, args: Any) -> Any:
     """Return the arguments in a stored reply, opened."""
     return (
-        _open(args, _place(tool, "reply")) if tool.secret_args and sealing.is_sealed(args) else args
+        _open(args, _encode_location(tool, "reply"))
+        if tool.secret_args and sealing.is_sealed(args)
+        else args
     )
 
 
 def seal_result(tool: ToolSpec, result: Any) -> Any:
     """Return the result, sealed if the tool declares it secret."""
-    return _seal(result, _place(tool, "result")) if tool.secret_result else result
+    return _seal(result, _encode_location(tool, "result")) if tool.secret_result else result
 
 
 def open_result(tool: ToolSpec, result: Any) -> Any:
     """Return the result as the tool gave it. A result that a person reported is not sealed. Raise as open_args."""
     sealed = tool.secret_result and sealing.is_sealed(result)
-    return _open(result, _place(tool, "result")) if sealed else result
+    return _open(result, _encode_location(tool, "result")) if sealed else result
 
 
 def redact(tool: ToolSpec, args: Any, text: str) -> str:
@@ -78,7 +82,7 @@ def redact(tool: ToolSpec, args: Any, text: str) -> str:
         return text
     values = args.items() if isinstance(args, dict) else [("", args)]
     secrets = {leaf for name, value in values if _is_secret(tool, name) for leaf in _leaves(value)}
-    if tool.held:
+    if tool.holds_text:
         schema = json.dumps(tool.schema)
         secrets.update(*(forms(name) for name, _ in values if json.dumps(name) not in schema))
     for secret in sorted(secrets, key=len, reverse=True):
@@ -98,20 +102,20 @@ def _is_secret(tool: ToolSpec, name: str) -> bool:
 
 
 def _kind(tool: ToolSpec) -> str:
-    return sealing.HELD if tool.held else "args"
+    return sealing.HELD if tool.holds_text else "args"
 
 
-def _place(tool: ToolSpec, *path: str) -> bytes:
+def _encode_location(tool: ToolSpec, *path: str) -> bytes:
     return sealing.place(tool.name, *path)
 
 
-def _seal(value: Any, place: bytes) -> dict[str, str]:
-    return sealing.seal(value, place)
+def _seal(value: Any, location: bytes) -> dict[str, str]:
+    return sealing.seal(value, location)
 
 
-def _open(sealed: dict[str, str], place: bytes) -> Any:
+def _open(sealed: dict[str, str], location: bytes) -> Any:
     try:
-        return sealing.unseal(sealed, place)
+        return sealing.unseal(sealed, location)
     except sealing.NotOurs as exc:
         raise NotSealed("a secret was not sealed here, or not for this place") from exc
 

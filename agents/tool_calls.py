@@ -31,9 +31,9 @@ from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult,
 log = logging.getLogger(__name__)
 
 
-def call_here(tool: ToolSpec, opened: Any, request: ToolRequest) -> Outcome:
+def call_here(tool: ToolSpec, unsealed: Any, request: ToolRequest) -> Outcome:
     """Call a tool in this process, with arguments that were checked and opened before. Never raises."""
-    return call(tool, read_arguments(tool, opened), opened, request)
+    return call(tool, read_arguments(tool, unsealed), unsealed, request)
 
 
 def open_arguments(tool: ToolSpec, args: Any) -> Any:
@@ -50,7 +50,7 @@ def require_object(args: Any) -> None:
         raise CallRejected("this call repeats an earlier call of the same reply")
     if isinstance(args, str):
         no_object = "the arguments are not a JSON object; send the call again with one"
-        raise CallRejected(plain(inputs.json_problem(args, where="arguments") or no_object))
+        raise CallRejected(plain(inputs.json_problem(args, root="arguments") or no_object))
 
 
 def read_arguments(tool: ToolSpec, args: Any) -> dict[str, Any]:
@@ -69,32 +69,37 @@ def read_arguments(tool: ToolSpec, args: Any) -> dict[str, Any]:
         raise CallRejected(plain(secrets.redact(tool, args, "; ".join(problems)))) from None
 
 
-def _problem(location: tuple[int | str, ...], message: str, where: str = "arguments") -> str:
-    return ".".join([where, *(str(step) for step in location)]) + f": {message}"
+def _problem(location: tuple[int | str, ...], message: str, root: str = "arguments") -> str:
+    return ".".join([root, *(str(step) for step in location)]) + f": {message}"
 
 
-def call(tool: ToolSpec, arguments: dict[str, Any], opened: Any, request: ToolRequest) -> Outcome:
+def call(tool: ToolSpec, arguments: dict[str, Any], unsealed: Any, request: ToolRequest) -> Outcome:
     """Run a tool and return its outcome, with its credentials. Fetch a new one for a refused credential, once."""
-    given: dict[str, str] = {}
+    credentials: dict[str, str] = {}
     context = context_of(request)  # before the credentials: fetching them takes time of the call
     for anew in (False, True) if tool.credentials else (False,):
         try:
-            given = cache.resolve(tool.credentials, request.deadline, anew=anew)
+            credentials = cache.resolve(tool.credentials, request.deadline, anew=anew)
         except CredentialMissing as exc:
             return ToolFailure(error=plain(str(exc)), retryable=True, credential=plain(str(exc)))
         except NotDone as exc:
             return _not_done(exc, str(exc))
-        if given and time.monotonic() >= context.began + request.deadline:
-            why = f"{tool.name} was not called with its credentials: getting them took all its time"
-            return ToolFailure(error=why, retryable=True, cause=FailureCause.TIME)
-        outcome = _outcome(tool, arguments, opened, replace(context, credentials=given), request)
+        if credentials and time.monotonic() >= context.began + request.deadline:
+            reason = (
+                f"{tool.name} was not called with its credentials: getting them took all its time"
+            )
+            return ToolFailure(error=reason, retryable=True, cause=FailureCause.TIME)
+        outcome = _outcome(
+            tool, arguments, unsealed, replace(context, credentials=credentials), request
+        )
         if outcome is not None:
             return outcome
     if not tool.credentials:
         return ToolFailure(error="it has no credentials, and raised CredentialRefused")
-    names = ", ".join(given)
-    why = f"{tool.name} was refused with the credential {names}, also with a new one: check its rights, or replace it."
-    return ToolFailure(error=why, retryable=True, credential=plain(why))
+    names = ", ".join(credentials)
+    refusal = f"{tool.name} was refused with the credential {names}, also with a new one"
+    reason = f"{refusal}: check its rights, or replace it."
+    return ToolFailure(error=reason, retryable=True, credential=plain(reason))
 
 
 def _not_done(exc: NotDone, text: str) -> ToolFailure:
@@ -106,7 +111,7 @@ def _not_done(exc: NotDone, text: str) -> ToolFailure:
     )
 
 
-def _without(forms: Sequence[str], value: Any) -> Any:
+def _mask(forms: Sequence[str], value: Any) -> Any:
     """Replace credentials in a text or a result, which are stored. `forms` are all ways to write them."""
     match value:
         case str():
@@ -114,9 +119,9 @@ def _without(forms: Sequence[str], value: Any) -> Any:
                 value = value.replace(form, REDACTED)
             return value
         case list():
-            return [_without(forms, one) for one in value]
+            return [_mask(forms, element) for element in value]
         case dict():
-            return {_without(forms, name): _without(forms, one) for name, one in value.items()}
+            return {_mask(forms, name): _mask(forms, element) for name, element in value.items()}
         case _:
             return value
 
@@ -124,7 +129,7 @@ def _without(forms: Sequence[str], value: Any) -> Any:
 def _outcome(
     tool: ToolSpec,
     arguments: dict[str, Any],
-    opened: Any,
+    unsealed: Any,
     context: ToolContext,
     request: ToolRequest,
 ) -> Outcome | None:
@@ -136,24 +141,24 @@ def _outcome(
     masked_output.remember(written)
     hidden = sorted(written, key=len, reverse=True)
 
-    def told(text: str) -> str:
-        return plain(_without(hidden, secrets.redact(tool, opened, text)))
+    def redact(text: str) -> str:
+        return plain(_mask(hidden, secrets.redact(tool, unsealed, text)))
 
     try:
-        found = _run(tool, arguments, request, context)
-        return replace(found, value=_without(hidden, found.value)) if hidden else found
+        result = _run(tool, arguments, request, context)
+        return replace(result, value=_mask(hidden, result.value)) if hidden else result
     except CredentialRefused:
         return None
     except ToolError as exc:
-        return ToolFailure(error=told(str(exc)) or type(exc).__name__)
+        return ToolFailure(error=redact(str(exc)) or type(exc).__name__)
     except _NotKept as exc:
         if RULES[tool.effect].happened_when_returned:
-            return ToolResult(value=result_lost(told(str(exc))))
-        return ToolFailure(error=told(str(exc)))
+            return ToolResult(value=result_lost(redact(str(exc))))
+        return ToolFailure(error=redact(str(exc)))
     except NotDone as exc:
-        return _not_done(exc, told(str(exc)))
+        return _not_done(exc, redact(str(exc)))
     except (Exception, SystemExit) as exc:
-        error = told(describe_exception(exc))
+        error = redact(describe_exception(exc))
         # A traceback quotes the exception, which may hold a secret: then only the redacted text is logged.
         hides = tool.secret_args or tool.secret_result or tool.credentials
         traceback = None if hides else exc
@@ -164,10 +169,10 @@ def _outcome(
             error,
             exc_info=traceback,
         )
-        return Unknown(error=error, cause=_blame(exc))
+        return Unknown(error=error, cause=_cause_of(exc))
 
 
-def _blame(exc: BaseException) -> FailureCause:
+def _cause_of(exc: BaseException) -> FailureCause:
     match exc:
         case TimeoutError():
             return FailureCause.TIME
@@ -188,9 +193,9 @@ def _run(
     _require_precondition(tool, arguments, request)
     before = [context] if tool.wants_context else []
     if not RULES[tool.effect].commits_with_entry:
-        return _result(tool, _returned(tool, before, arguments, request.deadline))
+        return _result(tool, _call_function(tool, before, arguments, request.deadline))
     with transaction.atomic():
-        return _result(tool, _returned(tool, before, arguments, request.deadline))
+        return _result(tool, _call_function(tool, before, arguments, request.deadline))
 
 
 def _require_precondition(tool: ToolSpec, arguments: dict[str, Any], request: ToolRequest) -> None:
@@ -212,7 +217,7 @@ def _require_precondition(tool: ToolSpec, arguments: dict[str, Any], request: To
         raise ToolError(f"{tool.name} was not called: {refused}")
 
 
-def _returned(
+def _call_function(
     tool: ToolSpec, before: list[ToolContext], arguments: dict[str, Any], deadline: float
 ) -> Any:
     """Return the function's result. An async function runs in its own loop, and is cancelled at the deadline."""
@@ -249,11 +254,11 @@ def _result(tool: ToolSpec, value: Any) -> ToolResult:
         value = _as_json(tool, value)
     except ValidationError as exc:
         problems = [_problem(error["loc"], error["msg"], "result") for error in exc.errors()]
-        why = "" if tool.secret_result else f": {'; '.join(problems)}"
-        raise _NotKept(f"{tool.name} ran, but its result is not of its type{why}") from exc
+        detail = "" if tool.secret_result else f": {'; '.join(problems)}"
+        raise _NotKept(f"{tool.name} ran, but its result is not of its type{detail}") from exc
     except (NotJson, PydanticSerializationError) as exc:
-        why = "" if tool.secret_result else f": {exc}"
-        raise _NotKept(f"{tool.name} ran, but its result is not JSON{why}") from exc
+        detail = "" if tool.secret_result else f": {exc}"
+        raise _NotKept(f"{tool.name} ran, but its result is not JSON{detail}") from exc
     size = size_of(value)
     if size > MAX_RESULT:
         limit = f"{size} bytes of JSON, at most {MAX_RESULT} are kept"

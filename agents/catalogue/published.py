@@ -39,9 +39,9 @@ class Catalogue:
 
     def check_input(self, agent: str, value: Any) -> None:
         """Raise UnknownAgent, or InvalidInput whose field starts with `input`."""
-        wanted = self.schema(agent)
+        expression = self.schema(agent)
         with pool.in_transaction() as connection:
-            row = connection.execute(f"SELECT {wanted.sql}", wanted.parameters).fetchone()
+            row = connection.execute(f"SELECT {expression.sql}", expression.parameters).fetchone()
         assert row is not None  # a SELECT without FROM has one row
         self.check_read(agent, row[0], value)
 
@@ -63,10 +63,12 @@ class Catalogue:
 
     def is_newer(self, agent: str, fingerprint: str, *, than: Collection[str]) -> bool:
         """Say whether this version was published after all of those. False if it never was."""
-        known = versions([fingerprint, *than])
-        ours = known.get(fingerprint)
-        others = [known[one] for one in than if one in known]
-        return ours is not None and all(one.published_at < ours.published_at for one in others)
+        by_fingerprint = versions([fingerprint, *than])
+        ours = by_fingerprint.get(fingerprint)
+        compared = [by_fingerprint[each] for each in than if each in by_fingerprint]
+        return ours is not None and all(
+            version.published_at < ours.published_at for version in compared
+        )
 
     def updates(self, used: Mapping[str, str]) -> tuple[PublishedChange, ...]:
         """Return the changes to the newest version of each agent whose used version is an older published one."""
@@ -76,23 +78,25 @@ class Catalogue:
         rows = AgentVersion.objects.filter(
             Q(pk__in=newest.distinct("agent").values("pk")) | Q(fingerprint__in=[*used.values()])
         )
-        known = [one for one in map(version_of, rows) if one is not None]
-        known.sort(key=lambda one: (one.published_at, one.fingerprint))
+        published = [version for version in map(version_of, rows) if version is not None]
+        published.sort(key=lambda version: (version.published_at, version.fingerprint))
         earlier, last = (
-            {getattr(one, by): one for one in known} for by in ("fingerprint", "agent")
+            {getattr(version, key): version for version in published}
+            for key in ("fingerprint", "agent")
         )
         return tuple(
-            _published_change(earlier[used[name]], one)
-            for name, one in sorted(last.items())
-            if name in used and one.fingerprint != used[name] and used[name] in earlier
+            _published_change(earlier[used[name]], version)
+            for name, version in sorted(last.items())
+            if name in used and version.fingerprint != used[name] and used[name] in earlier
         )
 
     def changes_between(self, agent: str, before: str, after: str) -> tuple[Change, ...] | None:
         """Return the changes between two published versions of an agent; None if one of them is none."""
-        found = versions([before, after])
-        if {one.agent for one in found.values()} != {agent} or not {before, after} <= found.keys():
+        by_fingerprint = versions([before, after])
+        agents = {version.agent for version in by_fingerprint.values()}
+        if agents != {agent} or not {before, after} <= by_fingerprint.keys():
             return None
-        return changes(found[before].definition, found[after].definition)
+        return changes(by_fingerprint[before].definition, by_fingerprint[after].definition)
 
     def knows(self, agent: str) -> bool:
         """Say whether an agent of this name was ever published."""
@@ -106,42 +110,44 @@ class Catalogue:
         """Return the reasons for a denial that the tool's author suggests, empty without any."""
         rows = PublishedAgent.objects.filter(name=agent).values_list("tools", flat=True)
         tools: list[dict[str, Any]] = rows.first() or []
-        found = next((one for one in tools if one.get("name") == tool), {})
-        return tuple(text for text in found.get("deny_reasons", ()) if isinstance(text, str))
+        published_tool = next((one for one in tools if one.get("name") == tool), {})
+        return tuple(
+            text for text in published_tool.get("deny_reasons", ()) if isinstance(text, str)
+        )
 
     def prompts(self) -> Mapping[str, tuple[PromptUser, ...]]:
         """Return the agents that use each prompt as they were last published, by its name."""
         rows = PublishedAgent.objects.order_by("name")
         fields = {row.fingerprint: row.input_schema.get("properties", {}) for row in rows}
-        found: dict[str, tuple[PromptUser, ...]] = {}
-        for one in sorted(versions(fields).values(), key=lambda one: one.agent):
-            name = one.definition.get("prompt")
+        users: dict[str, tuple[PromptUser, ...]] = {}
+        for version in sorted(versions(fields).values(), key=lambda version: version.agent):
+            name = version.definition.get("prompt")
             if name is not None:
                 user = PromptUser(
-                    agent=one.agent,
-                    text=one.definition["instructions"],
-                    fields=frozenset(fields[one.fingerprint]),
+                    agent=version.agent,
+                    text=version.definition["instructions"],
+                    fields=frozenset(fields[version.fingerprint]),
                 )
-                found[name] = (*found.get(name, ()), user)
-        return found
+                users[name] = (*users.get(name, ()), user)
+        return users
 
     def tools(self) -> frozenset[str]:
         """Return the names of the tools and sub-agents of every published agent."""
-        found = set[str]()
+        names = set[str]()
         for tools, subagents in PublishedAgent.objects.values_list("tools", "subagents"):
-            found |= {str(tool["name"]) for tool in tools} | {str(name) for name in subagents}
-        return frozenset(found)
+            names |= {str(tool["name"]) for tool in tools} | {str(name) for name in subagents}
+        return frozenset(names)
 
     def tool_schemas(self, agent: str, tool: str) -> ToolSchemas | None:
         """Return the schemas of a tool of an agent, None if it has no such tool."""
         rows = PublishedAgent.objects.filter(name=agent).values_list("tools", flat=True)
-        found = next((one for tools in rows for one in tools if one["name"] == tool), None)
-        if found is None:
+        published_tool = next((one for tools in rows for one in tools if one["name"] == tool), None)
+        if published_tool is None:
             return None
         return ToolSchemas(
-            arguments=found["schema"],
-            result=found.get("result_schema"),
-            effect=EffectClass(found["effect"]),
+            arguments=published_tool["schema"],
+            result=published_tool.get("result_schema"),
+            effect=EffectClass(published_tool["effect"]),
         )
 
     def call_schema(self, agent: str, tool: str) -> Mapping[str, Any] | None:
@@ -169,18 +175,18 @@ class Catalogue:
 
     def argument_schemas(self, tools: Collection[str]) -> tuple[Mapping[str, Any], ...]:
         """Return the schema of the arguments of each published tool and sub-agent of these names."""
-        found = list[Mapping[str, Any]]()
+        schemas = list[Mapping[str, Any]]()
         rows = PublishedAgent.objects.values_list("name", "tools", "input_schema")
-        for name, own, schema in rows:
-            found += [tool["schema"] for tool in own if tool["name"] in tools]
-            found += [schema] if name in tools else []
-        return tuple(found)
+        for name, agent_tools, schema in rows:
+            schemas += [tool["schema"] for tool in agent_tools if tool["name"] in tools]
+            schemas += [schema] if name in tools else []
+        return tuple(schemas)
 
     def result_schemas(self, tool: str) -> tuple[Any, ...]:
         """Return the schema of the result of each published tool of this name that declares one."""
         rows = PublishedAgent.objects.values_list("tools", flat=True)
-        named = (one for tools in rows for one in tools if one["name"] == tool)
-        return tuple(one["result_schema"] for one in named if "result_schema" in one)
+        described = (each for tools in rows for each in tools if each["name"] == tool)
+        return tuple(each["result_schema"] for each in described if "result_schema" in each)
 
 
 def _definition(agent: str) -> dict[str, Any]:
@@ -221,8 +227,8 @@ def publish(registry: Registry) -> None:
 def versions(fingerprints: Iterable[str]) -> dict[str, Version]:
     """Return the published versions among these, by fingerprint. Leave out rows that do not match their fingerprint."""
     rows = AgentVersion.objects.filter(fingerprint__in=list(fingerprints))
-    found = [version_of(row) for row in rows]
-    return {version.fingerprint: version for version in found if version is not None}
+    parsed = [version_of(row) for row in rows]
+    return {version.fingerprint: version for version in parsed if version is not None}
 
 
 def promote(agent: str, fingerprint: str) -> str:
@@ -231,12 +237,12 @@ def promote(agent: str, fingerprint: str) -> str:
     Raise LookupError unless the letters name exactly one version of the agent.
     """
     rows = AgentVersion.objects.filter(agent=agent, fingerprint__startswith=fingerprint)
-    found = list(rows.values_list("fingerprint", flat=True)[:2])
-    if len(found) != 1:
-        what = "more than one version" if found else "no version"
-        raise LookupError(f"{what} of {agent} begins with {fingerprint}")
-    AgentVersion.objects.filter(fingerprint=found[0]).update(published_at=Now())
-    return str(found[0])
+    matches = list(rows.values_list("fingerprint", flat=True)[:2])
+    if len(matches) != 1:
+        number = "more than one version" if matches else "no version"
+        raise LookupError(f"{number} of {agent} begins with {fingerprint}")
+    AgentVersion.objects.filter(fingerprint=matches[0]).update(published_at=Now())
+    return str(matches[0])
 
 
 def version_of(row: AgentVersion) -> Version | None:
@@ -301,7 +307,7 @@ def _tool(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
         **({"waived": True} if tool.waived and not approval else {}),
         **({"depends": depends} if depends else {}),
         **({"question": True} if tool.question else {}),
-        **({"held": True} if tool.held else {}),
+        **({"held": True} if tool.holds_text else {}),
         "sentence": tool.sentence,
         "deadline": tool.deadline,
         "secret_args": sorted(tool.secret_args),

@@ -32,7 +32,7 @@ class ToolView:
     depends: tuple[str, ...]
     waived: bool
     question: bool
-    held: bool
+    holds_text: bool
     sentence: str
     deadline: float
     secret_args: tuple[str, ...]
@@ -95,8 +95,8 @@ class VersionView:
 def versions(name: str, limit: int, *, wordings: bool) -> tuple[VersionView, ...]:
     """List the newest versions of an agent, newest first, `wordings` with the changed texts of instructions."""
     rows = AgentVersion.objects.filter(agent=name).order_by("-published_at", "-fingerprint")
-    found = [catalogue.version_of(row) for row in rows[: limit + 1]]
-    known = [version for version in found if version is not None]
+    parsed = [catalogue.version_of(row) for row in rows[: limit + 1]]
+    intact = [version for version in parsed if version is not None]
     live = live_versions(ALIVE).get(name, frozenset())
     return tuple(
         VersionView(
@@ -106,17 +106,18 @@ def versions(name: str, limit: int, *, wordings: bool) -> tuple[VersionView, ...
             differences=_differences(before, version, wordings) if before else (),
             is_first=before is None,
         )
-        for version, before in zip_longest(known[:limit], known[1 : limit + 1])
+        for version, before in zip_longest(intact[:limit], intact[1 : limit + 1])
         if version is not None
     )
 
 
 def _differences(before: Version, after: Version, wordings: bool) -> tuple[Difference, ...]:
-    found = differences(changes(before.definition, after.definition))
+    listed = differences(changes(before.definition, after.definition))
     if wordings:
-        return found
+        return listed
     return tuple(
-        replace(one, lines=(), cut=False) if one.part == "instructions" else one for one in found
+        replace(each, lines=(), cut=False) if each.part == "instructions" else each
+        for each in listed
     )
 
 
@@ -136,15 +137,15 @@ def tools() -> tuple[UsedTool, ...]:
     outcomes = call_outcomes()
     return tuple(
         UsedTool(tool=_tool(tool), agents=tuple(names), outcomes=outcomes.get(tool["name"]))
-        for tool, names in sorted(users.values(), key=lambda one: str(one[0]["name"]))
+        for tool, names in sorted(users.values(), key=lambda entry: str(entry[0]["name"]))
     )
 
 
 def documents() -> list[dict[str, Any]]:
     """Return every published agent as JSON for programs, sorted by name."""
     rows = list(PublishedAgent.objects.order_by("name"))
-    known = catalogue.versions(row.fingerprint for row in rows)
-    return [_document(row, known.get(row.fingerprint)) for row in rows]
+    by_fingerprint = catalogue.versions(row.fingerprint for row in rows)
+    return [_document(row, by_fingerprint.get(row.fingerprint)) for row in rows]
 
 
 def _document(row: PublishedAgent, version: Version | None) -> dict[str, Any]:
@@ -167,15 +168,17 @@ def agent(name: str) -> AgentView | None:
     row = PublishedAgent.objects.filter(name=name).first()
     if row is None:
         return None
-    found = PublishedAgent.objects.filter(name__in=row.subagents).values_list("name", flat=True)
+    published_names = PublishedAgent.objects.filter(name__in=row.subagents).values_list(
+        "name", flat=True
+    )
     version = catalogue.versions([row.fingerprint]).get(row.fingerprint)
-    said = {} if version is None else version.definition
-    output, model = said.get("output"), said.get("model", [])
+    definition = {} if version is None else version.definition
+    output, model = definition.get("output"), definition.get("model", [])
     return replace(
-        _agent(row, set(found)),
+        _agent(row, set(published_names)),
         output=None if output is None else parts(output),
         model=(model,) if isinstance(model, str) else tuple(model),
-        instructions=said.get("instructions"),
+        instructions=definition.get("instructions"),
     )
 
 
@@ -208,7 +211,7 @@ def _tool(tool: dict[str, Any]) -> ToolView:
         depends=tuple(tool.get("depends", ())),
         waived=tool.get("waived", False),
         question=tool.get("question", False),
-        held=tool.get("held", False),
+        holds_text=tool.get("held", False),
         sentence=tool["sentence"],
         deadline=tool["deadline"],
         secret_args=tuple(tool["secret_args"]),

@@ -104,17 +104,19 @@ class OAuth:
             return self._token(answer, self.client_secret)
         if isinstance(source, Environment):
             return self._refresh(source, Unkept(self.name, source.variable), seconds)
-        with token_files.locked(self.name, source.path, min(seconds, MOST_SECONDS)) as kept:
+        with token_files.locked(self.name, source.path, min(seconds, MOST_SECONDS)) as stored_token:
             # A shorter limit could cut off the answer that has the next refresh token.
-            return self._refresh(source, kept, MOST_SECONDS)
+            return self._refresh(source, stored_token, MOST_SECONDS)
 
-    def _refresh(self, source: Environment | File, kept: Kept | Unkept, seconds: float) -> Secret:
+    def _refresh(
+        self, source: Environment | File, stored_token: Kept | Unkept, seconds: float
+    ) -> Secret:
         sent = source.fetch(seconds).value
         answer = self._exchange({"grant_type": "refresh_token", "refresh_token": sent}, seconds)
-        given = None if answer is None else answer.get("refresh_token")
-        if isinstance(given, str) and given not in ("", sent):
-            kept.keep(sent, given)
-        return self._token(answer, source, kept.advice)
+        next_token = None if answer is None else answer.get("refresh_token")
+        if isinstance(next_token, str) and next_token not in ("", sent):
+            stored_token.keep(sent, next_token)
+        return self._token(answer, source, stored_token.advice)
 
     def _exchange(self, form: dict[str, str], seconds: float) -> dict[str, Any] | None:
         """Return the answer of the token server, None if it refuses."""
@@ -129,7 +131,7 @@ class OAuth:
         if answer is None:
             raise CredentialMissing(
                 f"The credential {self.name} has expired or was withdrawn: get a new one for client {self.client_id}"
-                f" from the server of {self.token_url}, and replace {_where(source)}.{advice}"
+                f" from the server of {self.token_url}, and replace {_locate(source)}.{advice}"
             )
         token, lasts = answer.get("access_token"), answer.get("expires_in")
         if not isinstance(token, str) or not token:
@@ -153,51 +155,51 @@ class Vault:
         """Read the field."""
         headers = {"X-Vault-Token": self.token.fetch(seconds).value}
         answer = _request(self.name, "GET", self.url, seconds, headers=headers)
-        found = {} if answer is None else answer.get("data")
-        if isinstance(found, dict) and isinstance(found.get("data"), dict):
-            found = found["data"]
-        value = found.get(self.field) if isinstance(found, dict) else None
+        fields = {} if answer is None else answer.get("data")
+        if isinstance(fields, dict) and isinstance(fields.get("data"), dict):
+            fields = fields["data"]
+        value = fields.get(self.field) if isinstance(fields, dict) else None
         if isinstance(value, str) and value:
             return Secret(value=value)
         raise CredentialMissing(
             f"The credential {self.name} is missing: put {self.field} at {self.url}, or let the token of"
-            f" {_where(self.token)} read it."
+            f" {_locate(self.token)} read it."
         )
 
 
-def _where(part: Environment | File) -> str:
-    return part.variable if isinstance(part, Environment) else part.path
+def _locate(source: Environment | File) -> str:
+    return source.variable if isinstance(source, Environment) else source.path
 
 
 def _request(
-    name: str, method: str, url: str, seconds: float, **more: Any
+    name: str, method: str, url: str, seconds: float, **options: Any
 ) -> dict[str, Any] | None:
     """Return the answer's JSON object, None if the server refuses. Raise NotDone if it cannot be reached.
 
     An answer may take `seconds` in all, and have MOST_BYTES. No redirect is followed, for it would get the secret.
     """
-    most = min(seconds, MOST_SECONDS)
-    until = time.monotonic() + most
+    limit = min(seconds, MOST_SECONDS)
+    until = time.monotonic() + limit
     try:
         with (
-            httpx2.Client(timeout=most, trust_env=False) as client,
-            client.stream(method, url, **more) as answer,
+            httpx2.Client(timeout=limit, trust_env=False) as client,
+            client.stream(method, url, **options) as answer,
         ):
             body = _read(name, answer, until)
     except httpx2.HTTPError as exc:
-        why = f"the server of the credential {name} cannot be reached: {type(exc).__name__}"
-        raise NotDone(why, cause=FailureCause.NETWORK) from None
+        reason = f"the server of the credential {name} cannot be reached: {type(exc).__name__}"
+        raise NotDone(reason, cause=FailureCause.NETWORK) from None
     if answer.status_code in _REFUSED:
         return None
     try:
-        found = json.loads(body) if answer.is_success else None
+        document = json.loads(body) if answer.is_success else None
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        document = None
+    if not isinstance(document, dict):
         raise NotDone(
             f"the server of the credential {name} answered with status {answer.status_code}"
         )
-    return found
+    return document
 
 
 def _read(name: str, answer: httpx2.Response, until: float) -> bytes:
@@ -207,6 +209,6 @@ def _read(name: str, answer: httpx2.Response, until: float) -> bytes:
         if len(body) > MOST_BYTES:
             raise NotDone(f"the answer of the server of the credential {name} is too long")
         if time.monotonic() > until:
-            why = f"the server of the credential {name} did not end its answer in time"
-            raise NotDone(why, cause=FailureCause.TIME)
+            reason = f"the server of the credential {name} did not end its answer in time"
+            raise NotDone(reason, cause=FailureCause.TIME)
     return bytes(body)

@@ -31,7 +31,7 @@ class Kept:
     """A refresh token in a file that this worker has locked. `room` is None if it cannot write the file."""
 
     name: str
-    place: Path
+    path: Path
     room: int | None
 
     @property
@@ -40,7 +40,7 @@ class Kept:
         if self.room is not None:
             return ""
         return (
-            f" The workers cannot write into {self.place.parent}: let them, if the server replaces refresh tokens at"
+            f" The workers cannot write into {self.path.parent}: let them, if the server replaces refresh tokens at"
             " each use, for otherwise the next one is lost too."
         )
 
@@ -50,15 +50,15 @@ class Kept:
             if self.room is None:
                 raise PermissionError
             _write(self.room, token.encode())
-            if self.place.read_text().strip() == sent:
-                _beside(self.place, "new").replace(self.place)
-                _sync(self.place.parent)
+            if self.path.read_text().strip() == sent:
+                _sibling(self.path, "new").replace(self.path)
+                _sync(self.path.parent)
         except (OSError, UnicodeError) as exc:
             log.error(
                 "Credential %s: the server replaced its refresh token, and %s cannot be written: %s."
                 " The next refresh will be refused.",
                 self.name,
-                self.place,
+                self.path,
                 type(exc).__name__,
             )
 
@@ -91,36 +91,36 @@ class Unkept:
 @contextmanager
 def locked(name: str, path: str, seconds: float) -> Iterator[Kept]:
     """Lock a file of a refresh token for this block. Raise NotDone if it cannot be had within `seconds`."""
-    place = Path(os.path.realpath(path))
+    token_path = Path(os.path.realpath(path))
     lock = room = None
     try:
         try:
-            lock = _opened(_beside(place, "lock"))
+            lock = _open_private(_sibling(token_path, "lock"))
             _wait(lock, name, time.monotonic() + seconds)
-            room = _opened(_beside(place, "new"))
+            room = _open_private(_sibling(token_path, "new"))
             os.posix_fallocate(room, 0, ROOM_BYTES)
         except OSError as exc:
             if exc.errno not in _UNWRITABLE:
-                why = f"no file can be written beside {place}: {type(exc).__name__}"
-                raise NotDone(why, cause=FailureCause.SETUP) from None
-        yield Kept(name, place, room)
+                reason = f"no file can be written beside {token_path}: {type(exc).__name__}"
+                raise NotDone(reason, cause=FailureCause.SETUP) from None
+        yield Kept(name, token_path, room)
     finally:
         if room is not None:
-            _beside(place, "new").unlink(missing_ok=True)
-        for one in (room, lock):
-            if one is not None:
-                os.close(one)
+            _sibling(token_path, "new").unlink(missing_ok=True)
+        for descriptor in (room, lock):
+            if descriptor is not None:
+                os.close(descriptor)
 
 
-def _beside(place: Path, kind: str) -> Path:
-    return place.with_name(f".{place.name}.{kind}")
+def _sibling(path: Path, kind: str) -> Path:
+    return path.with_name(f".{path.name}.{kind}")
 
 
-def _opened(path: Path) -> int:
+def _open_private(path: Path) -> int:
     """Open a file that only this account may read."""
-    found = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    os.fchmod(found, 0o600)
-    return found
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    os.fchmod(descriptor, 0o600)
+    return descriptor
 
 
 def _write(room: int, text: bytes) -> None:
@@ -132,11 +132,11 @@ def _write(room: int, text: bytes) -> None:
 
 
 def _sync(folder: Path) -> None:
-    found = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(found)
+        os.fsync(descriptor)
     finally:
-        os.close(found)
+        os.close(descriptor)
 
 
 def _wait(lock: int, name: str, until: float) -> None:
@@ -149,6 +149,6 @@ def _wait(lock: int, name: str, until: float) -> None:
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > until:
-                why = f"another call refreshes the credential {name}, and takes too long"
-                raise NotDone(why, cause=FailureCause.TIME) from None
+                reason = f"another call refreshes the credential {name}, and takes too long"
+                raise NotDone(reason, cause=FailureCause.TIME) from None
         time.sleep(POLL_SECONDS)

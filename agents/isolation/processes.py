@@ -46,7 +46,7 @@ class Children:
         self._lock = threading.Lock()
         self._idle: list[Child] = [Child(self._modules)] if self._modules else []
 
-    def perform(self, tool: ToolSpec, opened: Any, request: ToolRequest) -> Outcome:
+    def perform(self, tool: ToolSpec, unsealed: Any, request: ToolRequest) -> Outcome:
         """Call the tool in a child. Never raise: a late or dead child is an outcome too."""
         ends = time.monotonic() + request.deadline
         child = self._acquire()
@@ -56,7 +56,7 @@ class Children:
             log.error("Call %s waits: %s", request.key, error)
             return ToolFailure(error=error, retryable=True, cause=FailureCause.WORKER)
         request = replace(request, deadline=max(0.1, ends - time.monotonic()))
-        outcome = child.perform(tool, opened, request, ends)
+        outcome = child.perform(tool, unsealed, request, ends)
         if outcome is not None:
             self._release(child)
             return outcome
@@ -118,22 +118,22 @@ class Child:
         return self._ready
 
     def perform(
-        self, tool: ToolSpec, opened: Any, request: ToolRequest, ends: float
+        self, tool: ToolSpec, unsealed: Any, request: ToolRequest, ends: float
     ) -> Outcome | None:
         """Return the outcome of a call, or None if the child does not answer in time."""
         self._send(
             {
                 "module": tool.function.__module__,
                 "tool": tool.function.__qualname__,
-                "opened": opened,
+                "opened": unsealed,
                 "request": REQUEST.dump_python(request, mode="json"),
             }
         )
         line = self._line(ends)
         if line is None:
             return None
-        kind, said = json.loads(line)
-        outcome: Outcome = KINDS[kind].validate_python(said)
+        kind, fields = json.loads(line)
+        outcome: Outcome = KINDS[kind].validate_python(fields)
         return outcome
 
     def kill(self) -> int | None:
@@ -160,13 +160,13 @@ class Child:
         poll = select.poll()
         poll.register(self._replies, select.POLLIN)
         while b"\n" not in self._read:
-            left = ends - time.monotonic()
-            if left <= 0 or not poll.poll(left * 1000):
+            seconds_left = ends - time.monotonic()
+            if seconds_left <= 0 or not poll.poll(seconds_left * 1000):
                 return None
-            found = os.read(self._replies, 65_536)
-            if not found:
+            chunk = os.read(self._replies, 65_536)
+            if not chunk:
                 return None
-            self._read += found
+            self._read += chunk
         line, _, self._read = self._read.partition(b"\n")
         return line + b"\n"
 

@@ -136,10 +136,10 @@ def remember_refused(name: str, refused: frozenset[str]) -> None:
 
 def read_endpoints() -> dict[str, Endpoint]:
     """Return the providers of this installation, by name."""
-    return endpoints.known(
+    return endpoints.list_providers(
         openai=(settings.OPENAI_BASE_URL, settings.OPENAI_API_KEY),
         anthropic=(settings.ANTHROPIC_BASE_URL, settings.ANTHROPIC_API_KEY),
-        others=settings.ABEYANCE_PROVIDERS,
+        configured=settings.ABEYANCE_PROVIDERS,
     )
 
 

@@ -40,8 +40,8 @@ def _agent(agent: AgentSpec) -> Iterator[str]:
     for tool in agent.tools:
         yield f"    tool {tool.name}: {', '.join(_tool(agent, tool))}"
     for child in agent.subagents:
-        asked = f", {ASKED}" if agent.requires_approval(Risk.LOW, asked=False) else ""
-        yield f"    sub-agent {child.name}{asked}"
+        suffix = f", {ASKED}" if agent.requires_approval(Risk.LOW, by_tool=False) else ""
+        yield f"    sub-agent {child.name}{suffix}"
     for gate in _gates(agent):
         yield f"    stops {gate}"
 
@@ -51,7 +51,7 @@ def _tool(agent: AgentSpec, tool: ToolSpec) -> Iterator[str]:
     yield f"risk {DEPENDS if callable(tool.risk) else tool.risk}"
     if tool.plan:
         yield "keeps the agent's plan"
-    if tool.held:
+    if tool.holds_text:
         yield "its text is held until it is released"
     if tool.waits:
         yield f"waits for {'a time' if tool.waits == 'time' else 'an event'}"

@@ -102,8 +102,8 @@ def write(name: str, folder: Path) -> list[Path]:
     }
     if present := [path.name for path in texts if path.exists()]:
         raise DefinitionError(f"{folder} has {' and '.join(present)} already: choose another NAME")
-    found = find_spec(name)
-    if found is not None and found.origin is not None:  # a folder alone hides no file
+    spec = find_spec(name)
+    if spec is not None and spec.origin is not None:  # a folder alone hides no file
         raise DefinitionError(
             f"NAME: there is a module {name} already, which would be loaded instead"
         )

@@ -32,18 +32,18 @@ class Answer:
 
 
 def answer_tool(
-    tool: _Tool, given: Any, output: type[BaseModel] | None, names: Sequence[str], where: str
+    tool: _Tool, setting: Any, output: type[BaseModel] | None, names: Sequence[str], label: str
 ) -> ToolSpec | None:
     """Make the call by which the answer is given; None for an agent whose answer is never held.
 
-    `given` is an Answer, or its `approval` alone. `names` are those of the agent's tools. Raise DefinitionError.
+    `setting` is an Answer, or its `approval` alone. `names` are those of the agent's tools. Raise DefinitionError.
     """
-    if given is None or given is False:
+    if setting is None or setting is False:
         return None
-    rules = given if isinstance(given, Answer) else Answer(approval=given)
+    rules = setting if isinstance(setting, Answer) else Answer(approval=setting)
     if FINAL_ANSWER in names:
         raise DefinitionError(
-            f"{where}: its answer is held as a call of {FINAL_ANSWER}: give your tool another name"
+            f"{label}: its answer is held as a call of {FINAL_ANSWER}: give your tool another name"
         )
 
     def give(answer: Any) -> Any:
@@ -51,7 +51,7 @@ def answer_tool(
 
     give.__name__, give.__doc__ = FINAL_ANSWER, "Give the answer of the agent, which ends its work."
     give.__annotations__ = {ARGUMENT: output or str, "return": output or str}
-    made = tool(
+    spec = tool(
         effect="read",
         approval=rules.approval,
         risk=rules.risk,
@@ -59,6 +59,6 @@ def answer_tool(
         expires_in=rules.expires_in,
         deny_reasons=rules.deny_reasons,
     )(give)
-    if not isinstance(made, ToolSpec):  # a mistake in the rules, which is already noted
+    if not isinstance(spec, ToolSpec):  # a mistake in the rules, which is already noted
         return None
-    return replace(made, held=True, secret_args=frozenset({ARGUMENT}))
+    return replace(spec, holds_text=True, secret_args=frozenset({ARGUMENT}))

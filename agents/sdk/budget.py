@@ -24,9 +24,9 @@ class Budget:
     seconds: float | None = None
     depth: int | None = None
 
-    def read(self, where: str) -> budgets.Budget | None:
+    def read(self, label: str) -> budgets.Budget | None:
         """Return the budget as the engine stores it. Raise DefinitionError."""
         try:
             return budget_of(asdict(self))
         except InvalidBudget as exc:
-            raise DefinitionError(f"{where}: its budget: {exc}") from exc
+            raise DefinitionError(f"{label}: its budget: {exc}") from exc

@@ -39,7 +39,7 @@ def judge(tool: ToolSpec, arguments: Mapping[str, Any]) -> Judgement:
     except Exception as exc:
         which = "risk" if callable(risk) else "approval"
         # An error may quote a part of a held text, which no one can find and redact.
-        error = type(exc).__name__ if tool.held else describe_exception(exc)
+        error = type(exc).__name__ if tool.holds_text else describe_exception(exc)
         problem = f"The {which} condition of {tool.name} failed: {error}"
         return Judgement(risk=Risk.HIGH, approval=True, problem=problem)
     return Judgement(risk=risk, approval=approval)
@@ -55,18 +55,18 @@ def within(
 
     It runs in a thread of its own, which is left alone at the time limit.
     """
-    came: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
-    given = chosen(function, {**tool.defaults, **arguments})
+    results: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+    named_arguments = select_arguments(function, {**tool.defaults, **arguments})
 
     def run() -> None:
         try:
-            came.put((function(**given), None))
+            results.put((function(**named_arguments), None))
         except BaseException as exc:
-            came.put((None, exc))
+            results.put((None, exc))
 
     threading.Thread(target=run, name=f"condition of {tool.name}", daemon=True).start()
     try:
-        value, problem = came.get(timeout=seconds)
+        value, problem = results.get(timeout=seconds)
     except queue.Empty:
         raise TimeoutError(f"it took longer than {seconds:g} s") from None
     if isinstance(problem, Exception):
@@ -76,36 +76,36 @@ def within(
     return value
 
 
-def chosen(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+def select_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments that the function names, or all of them if it takes any."""
     parameters = inspect.signature(function).parameters
-    if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return dict(arguments)
     return {name: value for name, value in arguments.items() if name in parameters}
 
 
-def check(function: Any, what: str, known: Collection[str], where: str) -> None:
+def check(function: Any, setting: str, argument_names: Collection[str], label: str) -> None:
     """Raise DefinitionError unless this is a synchronous function of some of the tool's arguments."""
     if not callable(function) or inspect.iscoroutinefunction(function):
-        raise DefinitionError(f"{where}: {what} must be a function of its arguments, not async")
-    for name, one in inspect.signature(function).parameters.items():
-        if one.kind is one.VAR_KEYWORD:
+        raise DefinitionError(f"{label}: {setting} must be a function of its arguments, not async")
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
             continue
-        if one.kind not in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY) or (
-            name not in known and one.default is one.empty
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY) or (
+            name not in argument_names and parameter.default is parameter.empty
         ):
             raise DefinitionError(
-                f"{where}: {what} takes {name}, which is not an argument of the tool"
+                f"{label}: {setting} takes {name}, which is not an argument of the tool"
             )
 
 
-def _risk(found: Any) -> Risk:
-    if found not in RISKS:
-        raise ValueError(f"{found!r} is not one of {', '.join(Risk)}")
-    return Risk(found)
+def _risk(result: Any) -> Risk:
+    if result not in RISKS:
+        raise ValueError(f"{result!r} is not one of {', '.join(Risk)}")
+    return Risk(result)
 
 
-def _approval(found: Any) -> bool:
-    if not isinstance(found, bool):
-        raise TypeError(f"{found!r} is not True or False")
-    return found
+def _approval(result: Any) -> bool:
+    if not isinstance(result, bool):
+        raise TypeError(f"{result!r} is not True or False")
+    return result

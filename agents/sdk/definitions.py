@@ -95,13 +95,13 @@ def tool(
     invalid.
     """
 
-    def made(function: Callable[..., Any]) -> ToolSpec:
-        where = f"tool {function.__name__}"
-        effect_class = fields.effect(effect, function, where)
-        signature = read_signature(function, where, context=ToolContext)
+    def define(function: Callable[..., Any]) -> ToolSpec:
+        label = f"tool {function.__name__}"
+        effect_class = fields.effect(effect, function, label)
+        signature = read_signature(function, label, context=ToolContext)
         return ToolSpec(
-            name=fields.name(function.__name__, where),
-            description=fields.description(inspect.getdoc(function), where),
+            name=fields.name(function.__name__, label),
+            description=fields.description(inspect.getdoc(function), label),
             function=function,
             arguments=signature.arguments,
             schema=fields.schema(signature, secret_args),
@@ -109,24 +109,24 @@ def tool(
             result_schema=_NOTHING if secret_result else signature.result_schema,
             defaults=signature.defaults,
             effect=effect_class,
-            risk=fields.risk(risk, signature, where),
-            approval=fields.approval(approval, signature, where),
-            sentence=fields.sentence(sentence, function.__name__, signature, where),
-            deadline=positive(deadline, "deadline", where),
+            risk=fields.risk(risk, signature, label),
+            approval=fields.approval(approval, signature, label),
+            sentence=fields.sentence(sentence, function.__name__, signature, label),
+            deadline=positive(deadline, "deadline", label),
             wants_context=signature.wants_context,
-            retry=fields.retry(retry, where),
-            expires_in=None if expires_in is None else positive(expires_in, "expires_in", where),
-            secret_args=fields.secret_args(secret_args, signature, where),
+            retry=fields.retry(retry, label),
+            expires_in=None if expires_in is None else positive(expires_in, "expires_in", label),
+            secret_args=fields.secret_args(secret_args, signature, label),
             secret_result=secret_result,
-            isolate=fields.isolate(function, effect_class, where) if isolate else False,
-            deny_reasons=fields.deny_reasons(deny_reasons, where),
-            preview=fields.before(preview, "preview", signature, where),
-            preview_ignores=fields.preview_ignores(preview_ignores, preview, where),
-            precondition=fields.before(precondition, "precondition", signature, where),
-            credentials=fields.credentials(credentials, signature, where),
+            isolate=fields.isolate(function, effect_class, label) if isolate else False,
+            deny_reasons=fields.deny_reasons(deny_reasons, label),
+            preview=fields.before(preview, "preview", signature, label),
+            preview_ignores=fields.preview_ignores(preview_ignores, preview, label),
+            precondition=fields.before(precondition, "precondition", signature, label),
+            credentials=fields.credentials(credentials, signature, label),
         )
 
-    return mistakes.recording(made)
+    return mistakes.recording(define)
 
 
 @mistakes.recording
@@ -178,43 +178,43 @@ def agent(
     keeps a list of items; the open ones are in each request to it. `thread_memory` is `last(20)` for an agent whose
     runs remember that many texts of earlier runs of their thread. Raises DefinitionError if the definition is invalid.
     """
-    where = f"agent {name}"
-    tools = fields.each(ToolSpec, tools, f"{where}: tools", "a function with @tool")
+    label = f"agent {name}"
+    tools = fields.each(ToolSpec, tools, f"{label}: tools", "a function with @tool")
     tools = (*tools, _plan_tool()) if plan else tools
-    subagents = fields.each(AgentSpec, subagents, f"{where}: subagents", "made by agent(…)")
+    subagents = fields.each(AgentSpec, subagents, f"{label}: subagents", "made by agent(…)")
     names = [*(tool.name for tool in tools), *(one.name for one in subagents)]
-    fields.refuse_duplicates(names, where)
-    schema = fields.input_schema(input, where)
+    fields.refuse_duplicates(names, label)
+    schema = fields.input_schema(input, label)
     return AgentSpec(
-        name=fields.name(name, where),
-        description=fields.description(description, where),
-        instructions=fields.instructions(instructions, where),
+        name=fields.name(name, label),
+        description=fields.description(description, label),
+        instructions=fields.instructions(instructions, label),
         instruct=None if isinstance(instructions, str | Prompt) else instructions,
-        prompt_name=fields.prompt_name(instructions, schema, where),
-        model=fields.script(model, where),
-        temperature=fields.temperature(temperature, where),
-        max_tokens=fields.max_tokens(max_tokens, where),
-        thread_memory=fields.thread_memory(thread_memory, where),
+        prompt_name=fields.prompt_name(instructions, schema, label),
+        model=fields.script(model, label),
+        temperature=fields.temperature(temperature, label),
+        max_tokens=fields.max_tokens(max_tokens, label),
+        thread_memory=fields.thread_memory(thread_memory, label),
         input=input,
         input_schema={**schema, "additionalProperties": False},
         tools=tools,
         subagents=subagents,
         steps=None if steps is None else tuple(steps),
-        approvals=fields.approvals(approvals, where),
-        models=fields.models(model, models, where),
-        retry=fields.retry(retry, where),
-        deadline=positive(deadline, "deadline", where),
-        holds=fields.holds(holds or Holds(), where),
-        compaction=fields.compaction(compaction, where),
-        budget=None if budget is None else budget.read(where),
+        approvals=fields.approvals(approvals, label),
+        models=fields.models(model, models, label),
+        retry=fields.retry(retry, label),
+        deadline=positive(deadline, "deadline", label),
+        holds=fields.holds(holds or Holds(), label),
+        compaction=fields.compaction(compaction, label),
+        budget=None if budget is None else budget.read(label),
         output=output,
-        output_schema=None if output is None else fields.output(output, names, where),
-        answer=answer_tool(tool, answer, output, names, where),
+        output_schema=None if output is None else fields.output(output, names, label),
+        answer=answer_tool(tool, answer, output, names, label),
     )
 
 
 @cache
 def _plan_tool() -> ToolSpec:
     """Return the tool with which an agent keeps its plan."""
-    made = tool(effect=EffectClass.READ, sentence="Change the plan")(keep_plan)
-    return replace(made, plan=True)
+    spec = tool(effect=EffectClass.READ, sentence="Change the plan")(keep_plan)
+    return replace(spec, plan=True)

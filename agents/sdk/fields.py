@@ -1,4 +1,4 @@
-"""Checks the arguments of `tool` and `agent`, one function for each. `where` begins the text of a DefinitionError."""
+"""Checks the arguments of `tool` and `agent`, one function for each. `label` begins the text of a DefinitionError."""
 
 import inspect
 import re
@@ -38,272 +38,284 @@ MAX_DENY_REASONS, MAX_DENY_REASON = 8, 120  # texts that a tool suggests, and ch
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
-def instructions(given: Any, where: str) -> str:
+def instructions(instructions: Any, label: str) -> str:
     """Return the text, or the source of the function: a change of either is a new version of the agent."""
-    if isinstance(given, str):
-        return inspect.cleandoc(given)
-    if isinstance(given, Prompt):
-        return given.text
+    if isinstance(instructions, str):
+        return inspect.cleandoc(instructions)
+    if isinstance(instructions, Prompt):
+        return instructions.text
     if (
-        not inspect.isfunction(given)
-        or inspect.iscoroutinefunction(given)
-        or given.__name__ == "<lambda>"
-        or len(inspect.signature(given).parameters) != 1
+        not inspect.isfunction(instructions)
+        or inspect.iscoroutinefunction(instructions)
+        or instructions.__name__ == "<lambda>"
+        or len(inspect.signature(instructions).parameters) != 1
     ):
-        raise DefinitionError(f"{where}: instructions are a text, or a def with the input alone")
+        raise DefinitionError(f"{label}: instructions are a text, or a def with the input alone")
     try:
-        return textwrap.dedent(inspect.getsource(given)).strip()
+        return textwrap.dedent(inspect.getsource(instructions)).strip()
     except OSError as exc:
         raise DefinitionError(
-            f"{where}: the source of its instructions cannot be read, but it is part of the agent's version"
+            f"{label}: the source of its instructions cannot be read, but it is part of the agent's version"
         ) from exc
 
 
-def prompt_name(given: Any, schema: dict[str, Any], where: str) -> str:
+def prompt_name(instructions: Any, schema: dict[str, Any], label: str) -> str:
     """Return the name of the prompt, empty without one. Each variable of its text must be a field of the input."""
-    if not isinstance(given, Prompt):
+    if not isinstance(instructions, Prompt):
         return ""
     try:
-        unknown = placeholders(given.text) - set(schema.get("properties", {}))
+        unknown = placeholders(instructions.text) - set(schema.get("properties", {}))
     except ValueError as exc:
-        raise DefinitionError(f"{where}: the text of its prompt: {exc}") from exc
+        raise DefinitionError(f"{label}: the text of its prompt: {exc}") from exc
     if unknown:
         raise DefinitionError(
-            f"{where}: its input has no field {min(unknown)}, which its prompt {given.name} names"
+            f"{label}: its input has no field {min(unknown)}, which its prompt {instructions.name} names"
         )
-    return given.name
+    return instructions.name
 
 
-def input_schema(input: Any, where: str) -> dict[str, Any]:
+def input_schema(input: Any, label: str) -> dict[str, Any]:
     """Return the JSON Schema of the agent's input."""
-    _require_model(input, "input", where)
-    return json_schema_of(TypeAdapter(input), f"{where}: its input")
+    _require_model(input, "input", label)
+    return json_schema_of(TypeAdapter(input), f"{label}: its input")
 
 
-def output(output: Any, names: Sequence[str], where: str) -> dict[str, Any]:
+def output(output: Any, names: Sequence[str], label: str) -> dict[str, Any]:
     """Return the JSON Schema that the agent's model gets for its result."""
-    _require_model(output, "output", where)
+    _require_model(output, "output", label)
     if FINAL_ANSWER in names:
         raise DefinitionError(
-            f"{where}: its model gives the output with a tool named {FINAL_ANSWER}: give your tool another name"
+            f"{label}: its model gives the output with a tool named {FINAL_ANSWER}: give your tool another name"
         )
-    return json_schema_of(TypeAdapter(output), f"{where}: its output")
+    return json_schema_of(TypeAdapter(output), f"{label}: its output")
 
 
-def _require_model(value: Any, name: str, where: str) -> None:
+def _require_model(value: Any, name: str, label: str) -> None:
     if not (isinstance(value, type) and issubclass(value, BaseModel)):
         raise DefinitionError(
-            f"{where}: {name} must be a Pydantic model, not {value!r}: write `class Order(BaseModel): number: str`,"
+            f"{label}: {name} must be a Pydantic model, not {value!r}: write `class Order(BaseModel): number: str`,"
             f" then `{name}=Order`"
         )
 
 
-def effect(value: Any, function: Callable[..., Any], where: str) -> EffectClass:
+def effect(value: Any, function: Callable[..., Any], label: str) -> EffectClass:
     """Return the effect class. An async function cannot be transactional."""
-    effect: EffectClass = member(EffectClass, value, where)
+    effect: EffectClass = member(EffectClass, value, label)
     if RULES[effect].commits_with_entry and inspect.iscoroutinefunction(function):
         raise DefinitionError(
-            f"{where}: a transactional tool cannot be async: Django's connection is not"
+            f"{label}: a transactional tool cannot be async: Django's connection is not"
         )
     return effect
 
 
-def each(kind: type[T], given: Sequence[Any], where: str, wanted: str) -> tuple[T, ...]:
+def each(kind: type[T], entries: Sequence[Any], label: str, requirement: str) -> tuple[T, ...]:
     """Return the valid items. Mistakes that were already noted are left out."""
-    others = [one for one in given if not isinstance(one, kind | mistakes.Unusable)]
-    if others:
-        named = ", ".join(str(getattr(one, "__name__", repr(one))) for one in others)
-        raise DefinitionError(f"{where}: {named}: each of them is {wanted}")
-    return tuple(one for one in given if isinstance(one, kind))
+    invalid = [entry for entry in entries if not isinstance(entry, kind | mistakes.Unusable)]
+    if invalid:
+        names = ", ".join(str(getattr(entry, "__name__", repr(entry))) for entry in invalid)
+        raise DefinitionError(f"{label}: {names}: each of them is {requirement}")
+    return tuple(entry for entry in entries if isinstance(entry, kind))
 
 
-def script(model: Any, where: str) -> Callable[..., Any] | None:
+def script(model: Any, label: str) -> Callable[..., Any] | None:
     """Return the script, None if `model` is a name or missing."""
     if model is None or isinstance(model, str):
         return None
     if not callable(model):
         raise DefinitionError(
-            f"{where}: model is a script, or the name of a provider's model such as openai:…, not {model!r}"
+            f"{label}: model is a script, or the name of a provider's model such as openai:…, not {model!r}"
         )
     script: Callable[..., Any] = model
     return script
 
 
-def temperature(given: float | None, where: str) -> float | None:
+def temperature(temperature: float | None, label: str) -> float | None:
     """Return the temperature: a number from 0 to 2, or None."""
-    if given is not None and not (type(given) in (int, float) and 0 <= given <= 2):
-        raise DefinitionError(f"{where}: temperature must be a number from 0 to 2, not {given!r}")
-    return given
+    if temperature is not None and not (
+        type(temperature) in (int, float) and 0 <= temperature <= 2
+    ):
+        raise DefinitionError(
+            f"{label}: temperature must be a number from 0 to 2, not {temperature!r}"
+        )
+    return temperature
 
 
-def max_tokens(given: int | None, where: str) -> int | None:
+def max_tokens(max_tokens: int | None, label: str) -> int | None:
     """Return the limit of a reply's tokens: a whole number from 1 to MAX_TOKENS, or None."""
-    if given is not None and not (type(given) is int and 1 <= given <= MAX_TOKENS):
+    if max_tokens is not None and not (type(max_tokens) is int and 1 <= max_tokens <= MAX_TOKENS):
         raise DefinitionError(
-            f"{where}: max_tokens must be a whole number from 1 to {MAX_TOKENS}, not {given!r}"
+            f"{label}: max_tokens must be a whole number from 1 to {MAX_TOKENS}, not {max_tokens!r}"
         )
-    return given
+    return max_tokens
 
 
-def compaction(given: Compaction | None, where: str) -> Compaction | None:
+def compaction(compaction: Compaction | None, label: str) -> Compaction | None:
     """Return the compaction, which needs a size from which it applies."""
-    if given is None:
+    if compaction is None:
         return None
-    if given.messages is None and given.bytes is None:
-        raise DefinitionError(f"{where}: compaction needs messages or bytes to begin at")
-    if (given.messages is not None and given.messages < 4) or (
-        given.bytes is not None and given.bytes < 1_000
+    if compaction.messages is None and compaction.bytes is None:
+        raise DefinitionError(f"{label}: compaction needs messages or bytes to begin at")
+    if (compaction.messages is not None and compaction.messages < 4) or (
+        compaction.bytes is not None and compaction.bytes < 1_000
     ):
-        raise DefinitionError(f"{where}: compaction begins at 4 messages or 1000 bytes, or later")
-    return given
+        raise DefinitionError(f"{label}: compaction begins at 4 messages or 1000 bytes, or later")
+    return compaction
 
 
-def thread_memory(given: ThreadMemory | None, where: str) -> ThreadMemory | None:
+def thread_memory(memory: ThreadMemory | None, label: str) -> ThreadMemory | None:
     """Return the memory of an agent's threads."""
-    if given is not None and not isinstance(given, ThreadMemory):
+    if memory is not None and not isinstance(memory, ThreadMemory):
         raise DefinitionError(
-            f"{where}: thread_memory must be last(…) or summary(…), not {given!r}"
+            f"{label}: thread_memory must be last(…) or summary(…), not {memory!r}"
         )
-    if given is not None and (type(given.last) is not int or not 1 <= given.last <= MAX_REMEMBERED):
-        raise DefinitionError(f"{where}: thread_memory=last(…) takes 1 to {MAX_REMEMBERED} texts")
-    least, most = MIN_SUMMARY_TOKENS, MAX_SUMMARY_TOKENS
-    if (
-        given is not None
-        and given.summary != 0
-        and not (type(given.summary) is int and least <= given.summary <= most)
+    if memory is not None and (
+        type(memory.last) is not int or not 1 <= memory.last <= MAX_REMEMBERED
     ):
-        raise DefinitionError(f"{where}: thread_memory=summary(…) takes {least} to {most} tokens")
-    return given
+        raise DefinitionError(f"{label}: thread_memory=last(…) takes 1 to {MAX_REMEMBERED} texts")
+    minimum, maximum = MIN_SUMMARY_TOKENS, MAX_SUMMARY_TOKENS
+    if (
+        memory is not None
+        and memory.summary != 0
+        and not (type(memory.summary) is int and minimum <= memory.summary <= maximum)
+    ):
+        raise DefinitionError(
+            f"{label}: thread_memory=summary(…) takes {minimum} to {maximum} tokens"
+        )
+    return memory
 
 
-def name(name: str, where: str) -> str:
+def name(name: str, label: str) -> str:
     """Return the name: lower-case letters, digits and underscores, at most 64."""
     if not NAME.fullmatch(name):
-        raise DefinitionError(f"{where}: a name is lower case letters, digits and _, at most 64")
+        raise DefinitionError(f"{label}: a name is lower case letters, digits and _, at most 64")
     return name
 
 
-def description(text: str | None, where: str) -> str:
+def description(text: str | None, label: str) -> str:
     """Return the description without its indentation. An empty one is refused."""
     if not text or not text.strip():
-        raise DefinitionError(f"{where}: describe it in a docstring or with `description`")
+        raise DefinitionError(f"{label}: describe it in a docstring or with `description`")
     return inspect.cleandoc(text)
 
 
-def member(kind: Any, value: Any, where: str) -> Any:
+def member(kind: Any, value: Any, label: str) -> Any:
     """Return the member of an enum with this value."""
     try:
         return kind(value)
     except ValueError:
         allowed = ", ".join(kind)
-        raise DefinitionError(f"{where}: {value!r} is not one of {allowed}") from None
+        raise DefinitionError(f"{label}: {value!r} is not one of {allowed}") from None
 
 
-def approvals(value: Any, where: str) -> ApprovalMode | Risk:
+def approvals(value: Any, label: str) -> ApprovalMode | Risk:
     """Return the approval mode, or the risk from which calls need approval."""
     if value in RISKS:
         return Risk(value)
     if value in tuple(ApprovalMode):
         return ApprovalMode(value)
     allowed = ", ".join([*ApprovalMode, *Risk])
-    raise DefinitionError(f"{where}: {value!r} is not one of {allowed}")
+    raise DefinitionError(f"{label}: {value!r} is not one of {allowed}")
 
 
-def holds(holds: Holds, where: str) -> Holds:
+def holds(holds: Holds, label: str) -> Holds:
     """Return the rules for holds."""
     if holds.every is not None and holds.every < 1:
-        raise DefinitionError(f"{where}: holds.every must be a number of replies, at least 1")
+        raise DefinitionError(f"{label}: holds.every must be a number of replies, at least 1")
     if holds.after is not None:
-        positive(holds.after, "holds.after", where)
+        positive(holds.after, "holds.after", label)
     return holds
 
 
-def retry(policy: RetryPolicy, where: str) -> RetryPolicy:
+def retry(policy: RetryPolicy, label: str) -> RetryPolicy:
     """Return the retry policy. It may not repeat calls whose request is wrong."""
     if policy.attempts < 1 or not 0 <= policy.base <= policy.ceiling < float("inf"):
         raise DefinitionError(
-            f"{where}: retry needs at least one attempt, and 0 <= base <= ceiling seconds"
+            f"{label}: retry needs at least one attempt, and 0 <= base <= ceiling seconds"
         )
     if policy.on is None:
         return policy
-    on = tuple(member(FailureCause, cause, f"{where}: retry") for cause in policy.on)
+    on = tuple(member(FailureCause, cause, f"{label}: retry") for cause in policy.on)
     if FailureCause.REQUEST in on:
-        raise DefinitionError(f"{where}: a wrong request stays wrong: retry cannot name it")
+        raise DefinitionError(f"{label}: a wrong request stays wrong: retry cannot name it")
     return replace(policy, on=on)
 
 
-def models(model: Any, models: Sequence[str], where: str) -> tuple[str, ...]:
+def models(model: Any, models: Sequence[str], label: str) -> tuple[str, ...]:
     """Return the names of providers' models, from `model` or `models`."""
     names = (models,) if isinstance(models, str) else tuple(models)
     if isinstance(model, str):
         if names:
-            raise DefinitionError(f"{where}: name {model!r} in models alone, and leave model out")
+            raise DefinitionError(f"{label}: name {model!r} in models alone, and leave model out")
         names = (model,)
     for name in names:
         if not NAMED.fullmatch(name):
             raise DefinitionError(
-                f"{where}: a model is named provider:model, such as openai:…, not {name!r}"
+                f"{label}: a model is named provider:model, such as openai:…, not {name!r}"
             )
     if len(set(names)) < len(names):
-        raise DefinitionError(f"{where}: each of its models is listed once")
+        raise DefinitionError(f"{label}: each of its models is listed once")
     return names
 
 
-def isolate(function: Callable[..., Any], effect: EffectClass, where: str) -> bool:
+def isolate(function: Callable[..., Any], effect: EffectClass, label: str) -> bool:
     """Return True for a function that a child process can import and call."""
     if RULES[effect].commits_with_entry:
         raise DefinitionError(
-            f"{where}: a transactional tool cannot be isolated: its transaction is the worker's"
+            f"{label}: a transactional tool cannot be isolated: its transaction is the worker's"
         )
     if function.__qualname__ != function.__name__:
         raise DefinitionError(
-            f"{where}: an isolated tool must be a function of its module, where its process finds it"
+            f"{label}: an isolated tool must be a function of its module, where its process finds it"
         )
     return True
 
 
-def risk(given: Any, signature: Signature, where: str) -> Risk | Condition:
+def risk(risk: Any, signature: Signature, label: str) -> Risk | Condition:
     """Return the risk of all calls, or the function that judges each."""
-    if not callable(given):
-        found: Risk = member(Risk, given, where)
-        return found
-    return _condition(given, "risk", signature, where)
+    if not callable(risk):
+        level: Risk = member(Risk, risk, label)
+        return level
+    return _condition(risk, "risk", signature, label)
 
 
-def approval(given: Any, signature: Signature, where: str) -> bool | Condition:
+def approval(approval: Any, signature: Signature, label: str) -> bool | Condition:
     """Return whether each call needs a person, or the function that judges each."""
-    if callable(given):
-        return _condition(given, "approval", signature, where)
-    if not isinstance(given, bool):
+    if callable(approval):
+        return _condition(approval, "approval", signature, label)
+    if not isinstance(approval, bool):
         raise DefinitionError(
-            f"{where}: approval is True, False or a function of its arguments, not {given!r}"
+            f"{label}: approval is True, False or a function of its arguments, not {approval!r}"
         )
-    return given
+    return approval
 
 
-def before(given: Any, what: str, signature: Signature, where: str) -> Condition | None:
+def before(function: Any, setting: str, signature: Signature, label: str) -> Condition | None:
     """Return a function that is called before the effect, with arguments by name and perhaps the context."""
-    if given is None:
+    if function is None:
         return None
-    return _condition(given, what, signature, where, more=("context",))
+    return _condition(function, setting, signature, label, extra_arguments=("context",))
 
 
-def preview_ignores(names: Sequence[str], preview: Any, where: str) -> tuple[str, ...]:
+def preview_ignores(names: Sequence[str], preview: Any, label: str) -> tuple[str, ...]:
     """Return the parts of previews that do not matter."""
     wrong = [name for name in names if name.partition(".")[0] not in previews.PARTS]
     if isinstance(names, str) or wrong or (names and preview is None):
         raise DefinitionError(
-            f"{where}: preview_ignores must be a list of parts of its preview: {', '.join(previews.PARTS)}, "
+            f"{label}: preview_ignores must be a list of parts of its preview: {', '.join(previews.PARTS)}, "
             "or of their entries, as in counts.sessions"
         )
     return tuple(names)
 
 
 def _condition(
-    given: Any, what: str, signature: Signature, where: str, more: Sequence[str] = ()
+    function: Any,
+    setting: str,
+    signature: Signature,
+    label: str,
+    extra_arguments: Sequence[str] = (),
 ) -> Condition:
-    conditions.check(given, what, {*signature.schema["properties"], *more}, where)
-    condition: Condition = given
+    conditions.check(function, setting, {*signature.schema["properties"], *extra_arguments}, label)
+    condition: Condition = function
     return condition
 
 
@@ -319,61 +331,63 @@ def schema(signature: Signature, secret: Sequence[str]) -> dict[str, Any]:
     return {**signature.schema, "properties": properties}
 
 
-def secret_args(names: Sequence[str], signature: Signature, where: str) -> frozenset[str]:
+def secret_args(names: Sequence[str], signature: Signature, label: str) -> frozenset[str]:
     """Return the names of secret arguments, each of which the function must have."""
     unknown = sorted(set(names) - set(signature.schema["properties"]))
     if isinstance(names, str) or unknown:
-        raise DefinitionError(f"{where}: secret_args must be names of its arguments")
+        raise DefinitionError(f"{label}: secret_args must be names of its arguments")
     return frozenset(names)
 
 
-def deny_reasons(given: Sequence[str], where: str) -> tuple[str, ...]:
+def deny_reasons(reasons: Sequence[str], label: str) -> tuple[str, ...]:
     """Return the suggested reasons for a denial: a few short texts, each in one line."""
-    texts = [one for one in given if isinstance(one, str) and one.strip() and one.isprintable()]
-    fits = len(given) <= MAX_DENY_REASONS and all(len(one) <= MAX_DENY_REASON for one in texts)
-    if isinstance(given, str) or len(texts) != len(given) or not fits:
-        wanted = f"at most {MAX_DENY_REASONS} texts, each one line of at most {MAX_DENY_REASON} characters"
-        raise DefinitionError(f"{where}: deny_reasons must be {wanted}")
+    texts = [
+        text for text in reasons if isinstance(text, str) and text.strip() and text.isprintable()
+    ]
+    fits = len(reasons) <= MAX_DENY_REASONS and all(len(text) <= MAX_DENY_REASON for text in texts)
+    if isinstance(reasons, str) or len(texts) != len(reasons) or not fits:
+        requirement = f"at most {MAX_DENY_REASONS} texts, each one line of at most {MAX_DENY_REASON} characters"
+        raise DefinitionError(f"{label}: deny_reasons must be {requirement}")
     return tuple(texts)
 
 
 def credentials(
-    given: Sequence[Credential], signature: Signature, where: str
+    credentials: Sequence[Credential], signature: Signature, label: str
 ) -> tuple[Credential, ...]:
     """Return the credentials, each with a name of its own. The function must take the context that has them."""
-    names = [getattr(one, "name", None) for one in given]
+    names = [getattr(one, "name", None) for one in credentials]
     if not all(isinstance(name, str) and NAME.fullmatch(name) for name in names):
-        raise DefinitionError(f"{where}: each of its credentials has a name, such as crm")
+        raise DefinitionError(f"{label}: each of its credentials has a name, such as crm")
     if len(set(names)) < len(names):
-        raise DefinitionError(f"{where}: two of its credentials have one name")
-    if given and not signature.wants_context:
+        raise DefinitionError(f"{label}: two of its credentials have one name")
+    if credentials and not signature.wants_context:
         raise DefinitionError(
-            f"{where}: its first parameter must be `context: ToolContext`, which has the credentials"
+            f"{label}: its first parameter must be `context: ToolContext`, which has the credentials"
         )
-    return tuple(given)
+    return tuple(credentials)
 
 
-def sentence(sentence: str | None, name: str, signature: Signature, where: str) -> str:
+def sentence(sentence: str | None, name: str, signature: Signature, label: str) -> str:
     """Return the sentence, by default one with all arguments."""
-    known = list(signature.schema["properties"])
+    arguments = list(signature.schema["properties"])
     if sentence is None:
-        listed = ", ".join(f"{argument} {{{argument}}}" for argument in known)
+        listed = ", ".join(f"{argument} {{{argument}}}" for argument in arguments)
         return f"Call {name} with {listed}" if listed else f"Call {name}"
     try:
-        unknown = placeholders(sentence) - set(known)
+        unknown = placeholders(sentence) - set(arguments)
     except ValueError as exc:
-        raise DefinitionError(f"{where}: its sentence cannot be read: {exc}") from exc
+        raise DefinitionError(f"{label}: its sentence cannot be read: {exc}") from exc
     if unknown:
         raise DefinitionError(
-            f"{where}: its sentence names {', '.join(sorted(unknown))}, no argument"
+            f"{label}: its sentence names {', '.join(sorted(unknown))}, no argument"
         )
     return sentence
 
 
-def refuse_duplicates(names: Sequence[str], where: str) -> None:
+def refuse_duplicates(names: Sequence[str], label: str) -> None:
     """Raise DefinitionError if a name occurs twice."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DefinitionError(
-            f"{where}: two of its tools or sub-agents are named {', '.join(twice)}"
+            f"{label}: two of its tools or sub-agents are named {', '.join(twice)}"
         )

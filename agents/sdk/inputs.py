@@ -15,44 +15,46 @@ from runtime.core.schemas import json_schema
 from runtime.errors import InvalidInput
 
 
-def check(schema: dict[str, Any] | str, value: Any, *, where: str = "input") -> None:
+def check(schema: dict[str, Any] | str, value: Any, *, root: str = "input") -> None:
     """Raise InvalidInput unless `value` is JSON, at most 64 KB of it, and fits `schema`.
 
-    The schema may be given as its text. `where` is the first word of the dotted path that names the field.
+    The schema may be given as its text. `root` is the first word of the dotted path that names the field.
     """
-    raise_all(problems(schema, value, where=where))
+    raise_all(problems(schema, value, root=root))
 
 
-def raise_all(found: Sequence[InvalidInput]) -> None:
+def raise_all(errors: Sequence[InvalidInput]) -> None:
     """Raise the first of these problems, with the others attached; do nothing if there is none."""
-    if found:
-        first, *others = found
-        raise InvalidInput(first.field, first.detail, others)
+    if errors:
+        first, *remaining = errors
+        raise InvalidInput(first.field, first.detail, remaining)
 
 
-def read(model: type[BaseModel], value: Any, *, where: str = "input") -> Any:
+def read(model: type[BaseModel], value: Any, *, root: str = "input") -> Any:
     """Read JSON with a Pydantic model, defaults and validators included, and return it as JSON.
 
     Raise InvalidInput with all errors.
     """
     try:
-        read = model.model_validate_json(json.dumps(value))
-        found = read.model_dump(mode="json", by_alias=True)
-        require_json(found, where)
+        parsed = model.model_validate_json(json.dumps(value))
+        as_json = parsed.model_dump(mode="json", by_alias=True)
+        require_json(as_json, root)
     except PydanticError as exc:
-        raise_all([InvalidInput(_place(where, one["loc"]), one["msg"]) for one in exc.errors()])
+        raise_all(
+            [InvalidInput(_join_path(root, error["loc"]), error["msg"]) for error in exc.errors()]
+        )
     except NotJson as exc:
         raise InvalidInput(exc.where, exc.why) from exc
     except Exception as exc:  # of a validator
-        why = f"its model {model.__name__} failed: {type(exc).__name__}: {exc}"
-        raise InvalidInput(where, why) from exc
-    return found
+        reason = f"its model {model.__name__} failed: {type(exc).__name__}: {exc}"
+        raise InvalidInput(root, reason) from exc
+    return as_json
 
 
-def json_problem(text: str, *, where: str) -> str:
+def json_problem(text: str, *, root: str) -> str:
     """Name the field of a JSON text that cannot be kept, and its limit; empty if there is none, or no JSON."""
     try:
-        require_json(json.loads(text), where)
+        require_json(json.loads(text), root)
     except NotJson as exc:
         return str(exc)
     except (ValueError, RecursionError):
@@ -60,38 +62,41 @@ def json_problem(text: str, *, where: str) -> str:
     return ""
 
 
-def instructions(make: Callable[[Any], str], model: type[BaseModel], given: Any) -> str:
+def instructions(make: Callable[[Any], str], model: type[BaseModel], input: Any) -> str:
     """Call an agent's function of instructions with an input that `read` returned. Raise InvalidInput."""
     try:
-        text = make(model.model_validate_json(json.dumps(given)))
+        text = make(model.model_validate_json(json.dumps(input)))
         require_json(text, "instructions")
     except NotJson as exc:
         raise InvalidInput("instructions", exc.why) from exc
     except Exception as exc:  # of the function
-        why = f"their function {make.__name__} failed: {type(exc).__name__}: {exc}"
-        raise InvalidInput("instructions", why) from exc
+        reason = f"their function {make.__name__} failed: {type(exc).__name__}: {exc}"
+        raise InvalidInput("instructions", reason) from exc
     if not isinstance(text, str) or not 0 < len(text.strip()) <= MAX_INSTRUCTIONS:
-        what = f"a text of 1 to {MAX_INSTRUCTIONS} characters"
-        raise InvalidInput("instructions", f"their function {make.__name__} must return {what}")
+        requirement = f"a text of 1 to {MAX_INSTRUCTIONS} characters"
+        raise InvalidInput(
+            "instructions", f"their function {make.__name__} must return {requirement}"
+        )
     return inspect.cleandoc(text)
 
 
-def _place(where: str, location: Sequence[int | str]) -> str:
-    return ".".join([where, *map(str, location)])
+def _join_path(root: str, location: Sequence[int | str]) -> str:
+    return ".".join([root, *map(str, location)])
 
 
 def problems(
-    schema: dict[str, Any] | str, value: Any, *, where: str = "input"
+    schema: dict[str, Any] | str, value: Any, *, root: str = "input"
 ) -> list[InvalidInput]:
     """List the problems, at most one for each field, the shallowest first."""
     try:
-        require_json(value, where)
+        require_json(value, root)
     except NotJson as exc:
         return [InvalidInput(exc.where, exc.why)]
     size = size_of(value)
     if size > MAX_INPUT:
         detail = f"is {size} bytes of JSON, at most {MAX_INPUT} are allowed"
-        return [InvalidInput(where, detail)]
+        return [InvalidInput(root, detail)]
     return [
-        InvalidInput(one.field, one.detail) for one in json_schema.problems(schema, value, where)
+        InvalidInput(problem.field, problem.detail)
+        for problem in json_schema.problems(schema, value, root)
     ]

@@ -35,15 +35,15 @@ _INSTALL = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:
-    """`place` is `file:line`, or empty where there is none."""
+    """`location` is `file:line`, or empty where there is none."""
 
     module: str
-    place: str
-    what: str
+    location: str
+    problem: str
 
     def __str__(self) -> str:
-        place = f"{self.place}: " if self.place else ""
-        return f"cannot load agents from {self.module}: {place}{self.what}"
+        prefix = f"{self.location}: " if self.location else ""
+        return f"cannot load agents from {self.module}: {prefix}{self.problem}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,29 +52,29 @@ class Reading:
 
     module: str
     folder: str
-    found: list[Mistake] = field(default_factory=list)
+    mistakes: list[Mistake] = field(default_factory=list)
 
-    def add(self, what: str, place: str = "") -> None:
+    def add(self, problem: str, location: str = "") -> None:
         """Note a mistake at a place."""
-        self.found.append(Mistake(module=self.module, place=place, what=what))
+        self.mistakes.append(Mistake(module=self.module, location=location, problem=problem))
 
     def add_exit(self, exc: BaseException) -> None:
         """Note the exception that ended the import."""
         if isinstance(exc, SyntaxError) and exc.filename:
             self.add(f"{type(exc).__name__}: {exc.msg}", f"{exc.filename}:{exc.lineno}")
             return
-        place = self._place(reversed([*traceback.walk_tb(exc.__traceback__)]))
+        location = self._find_location(reversed([*traceback.walk_tb(exc.__traceback__)]))
         if isinstance(exc, ModuleNotFoundError) and exc.name:
-            self.add(f"there is no module {exc.name}: {_INSTALL}", place)
+            self.add(f"there is no module {exc.name}: {_INSTALL}", location)
             return
-        said = " ".join(str(exc).split())
-        self.add(f"{type(exc).__name__}: {said}", place)
+        message = " ".join(str(exc).split())
+        self.add(f"{type(exc).__name__}: {message}", location)
 
     def add_definition_error(self, exc: DefinitionError) -> None:
         """Note the mistake in the current definition of a tool or agent."""
-        self.add(str(exc), self._place(traceback.walk_stack(None)))
+        self.add(str(exc), self._find_location(traceback.walk_stack(None)))
 
-    def _place(self, frames: Iterable[tuple[FrameType, int]]) -> str:
+    def _find_location(self, frames: Iterable[tuple[FrameType, int]]) -> str:
         """Return the first line of a traceback that is in the author's module."""
         mine = (f"{one.f_code.co_filename}:{line}" for one, line in frames if self._is_authors(one))
         return next(mine, "")

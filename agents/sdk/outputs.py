@@ -29,10 +29,10 @@ def read(
     calls = calls or (Proposal(tool=FINAL_ANSWER, args=_json(text)),)
     if len(calls) == 1 and calls[0].tool == FINAL_ANSWER:
         try:
-            found: dict[str, Any] = inputs.read(agent.output, calls[0].args, where=FINAL_ANSWER)
+            result: dict[str, Any] = inputs.read(agent.output, calls[0].args, root=FINAL_ANSWER)
         except InvalidInput:
             return None, tuple(calls)
-        return found, ()
+        return result, ()
     return None, tuple(calls)
 
 
@@ -40,9 +40,9 @@ def problem(agent: AgentSpec, args: Any) -> str:
     """Say why these arguments are not accepted as the result, with all errors."""
     assert agent.output is not None  # only such agents have the tool
     if isinstance(args, str):
-        return inputs.json_problem(args, where=FINAL_ANSWER) or NO_JSON
+        return inputs.json_problem(args, root=FINAL_ANSWER) or NO_JSON
     try:
-        inputs.read(agent.output, args, where=FINAL_ANSWER)
+        inputs.read(agent.output, args, root=FINAL_ANSWER)
     except InvalidInput as exc:
         return exc.all_of_it
     return NOT_ALONE

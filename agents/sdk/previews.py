@@ -33,28 +33,28 @@ class Preview:
     warnings: Sequence[str] = ()
 
 
-def shown(preview: Preview) -> dict[str, Any]:
+def serialize_preview(preview: Preview) -> dict[str, Any]:
     """Return the parts of a preview that say something, as JSON."""
-    found = {name: _plain(getattr(preview, name)) for name in PARTS}
-    return {name: part for name, part in found.items() if part}
+    parts = {name: _plain(getattr(preview, name)) for name in PARTS}
+    return {name: part for name, part in parts.items() if part}
 
 
-def material(shown: Mapping[str, Any], ignored: Sequence[str]) -> str:
+def material(parts: Mapping[str, Any], ignored: Sequence[str]) -> str:
     """Return the digest of the parts of a preview that matter, without the ignored ones.
 
     `counts` ignores the whole part, `counts.sessions` and `changes.last login` one entry of it.
     """
-    kept = {name: part for name, part in shown.items() if name not in ignored}
-    if counts := kept.get("counts"):
-        kept["counts"] = {key: n for key, n in counts.items() if f"counts.{key}" not in ignored}
-    if changes := kept.get("changes"):
-        kept["changes"] = [one for one in changes if f"changes.{one['what']}" not in ignored]
-    return sha256_of(kept)
+    relevant = {name: part for name, part in parts.items() if name not in ignored}
+    if counts := relevant.get("counts"):
+        relevant["counts"] = {key: n for key, n in counts.items() if f"counts.{key}" not in ignored}
+    if changes := relevant.get("changes"):
+        relevant["changes"] = [one for one in changes if f"changes.{one['what']}" not in ignored]
+    return sha256_of(relevant)
 
 
-def _plain(part: Any) -> Any:
-    if isinstance(part, str):
-        return part
-    if isinstance(part, Mapping):
-        return dict(part)
-    return [asdict(one) if isinstance(one, PreviewChange) else one for one in part]
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return dict(value)
+    return [asdict(one) if isinstance(one, PreviewChange) else one for one in value]

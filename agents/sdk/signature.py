@@ -26,21 +26,21 @@ class Signature:
     wants_context: bool
 
 
-def read_signature(function: Callable[..., Any], where: str, *, context: type) -> Signature:
+def read_signature(function: Callable[..., Any], label: str, *, context: type) -> Signature:
     """Return the schema of the arguments of `function`. It allows no others, and omits a first `context`."""
-    hints = _hints(function, where)
+    hints = _hints(function, label)
     parameters = list(inspect.signature(function).parameters.values())
     wants_context = bool(parameters) and hints.get(parameters[0].name) is context
     parameters = parameters[1:] if wants_context else parameters
     for parameter in parameters:
-        _require_plain(parameter, hints, where, context)
-    result = _result(hints.get("return", Any), where)
+        _require_plain(parameter, hints, label, context)
+    result = _result(hints.get("return", Any), label)
     defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
-    _require_json_defaults(defaults, where)
+    _require_json_defaults(defaults, label)
     adapter = _adapter(
-        function.__name__, {p.name: hints[p.name] for p in parameters}, defaults, where
+        function.__name__, {p.name: hints[p.name] for p in parameters}, defaults, label
     )
-    schema = json_schema_of(adapter, where)
+    schema = json_schema_of(adapter, label)
     schema.setdefault("properties", {})
     for name, value in defaults.items():
         schema["properties"][name]["default"] = value
@@ -54,79 +54,79 @@ def read_signature(function: Callable[..., Any], where: str, *, context: type) -
     )
 
 
-def json_schema_of(adapter: TypeAdapter[Any], where: str) -> dict[str, Any]:
+def json_schema_of(adapter: TypeAdapter[Any], label: str) -> dict[str, Any]:
     """Return the JSON Schema of an adapter. Raise DefinitionError for a type that is not JSON."""
     try:
         schema = adapter.json_schema()
         require_json(schema, "schema")
     except (PydanticUserError, NotJson) as exc:
-        raise DefinitionError(f"{where} has no JSON form: {_first_line(exc)}") from exc
+        raise DefinitionError(f"{label} has no JSON form: {_first_line(exc)}") from exc
     if schema.get("type") != "object":
-        raise DefinitionError(f"{where} is not an object")
+        raise DefinitionError(f"{label} is not an object")
     return schema
 
 
-def _hints(function: Callable[..., Any], where: str) -> dict[str, Any]:
+def _hints(function: Callable[..., Any], label: str) -> dict[str, Any]:
     try:
         return get_type_hints(function, include_extras=True)
     except NameError as exc:
-        raise DefinitionError(f"{where}: a type is not known: {exc}") from exc
+        raise DefinitionError(f"{label}: a type is not known: {exc}") from exc
 
 
 def _require_plain(
-    parameter: inspect.Parameter, hints: dict[str, Any], where: str, context: type
+    parameter: inspect.Parameter, hints: dict[str, Any], label: str, context: type
 ) -> None:
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-        raise DefinitionError(f"{where}: argument {parameter.name} cannot be given by name")
+        raise DefinitionError(f"{label}: argument {parameter.name} cannot be given by name")
     if parameter.name not in hints:
-        raise DefinitionError(f"{where}: argument {parameter.name} has no type")
+        raise DefinitionError(f"{label}: argument {parameter.name} has no type")
     if hints[parameter.name] is context:
-        raise DefinitionError(f"{where}: the context must be the first parameter")
-    _build(hints[parameter.name], f"{where}: argument {parameter.name}")
+        raise DefinitionError(f"{label}: the context must be the first parameter")
+    _build(hints[parameter.name], f"{label}: argument {parameter.name}")
 
 
-def _require_json_defaults(defaults: dict[str, Any], where: str) -> None:
+def _require_json_defaults(defaults: dict[str, Any], label: str) -> None:
     for name, value in defaults.items():
         try:
             require_json(value, f"the default of {name}")
         except NotJson as exc:
-            raise DefinitionError(f"{where}: {exc}") from exc
+            raise DefinitionError(f"{label}: {exc}") from exc
 
 
-def _result(annotation: Any, where: str) -> TypeAdapter[Any] | None:
+def _result(annotation: Any, label: str) -> TypeAdapter[Any] | None:
     """Return the adapter of a result. Raise DefinitionError for a type without JSON, before any effect."""
     if annotation is Any:
         return None
-    where = f"{where}: its result"
+    label = f"{label}: its result"
     if annotation is object:
         raise DefinitionError(
-            f"{where} can be any object, which has no JSON form: say Any for any JSON"
+            f"{label} can be any object, which has no JSON form: say Any for any JSON"
         )
-    adapter = _build(annotation, where)
+    adapter = _build(annotation, label)
     try:
         require_json(adapter.json_schema(mode="serialization"), "schema")
     except (PydanticUserError, NotJson) as exc:
-        raise DefinitionError(f"{where} has no JSON form: {_first_line(exc)}") from exc
+        raise DefinitionError(f"{label} has no JSON form: {_first_line(exc)}") from exc
     return adapter
 
 
 def _adapter(
-    name: str, types: dict[str, Any], defaults: dict[str, Any], where: str
+    name: str, types: dict[str, Any], defaults: dict[str, Any], label: str
 ) -> TypeAdapter[dict[str, Any]]:
     """Make an adapter of a TypedDict: no argument name can clash with an attribute of a model class."""
     fields = {key: NotRequired[kind] if key in defaults else kind for key, kind in types.items()}
     make: Any = TypedDict  # its types and keys are not known to a type checker
     arguments = make(name, fields)
     arguments.__pydantic_config__ = ConfigDict(extra="forbid")
-    return _build(arguments, where)
+    return _build(arguments, label)
 
 
-def _build(kind: Any, where: str) -> TypeAdapter[Any]:
+def _build(kind: Any, label: str) -> TypeAdapter[Any]:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(kind)
         adapter.json_schema()
     except (PydanticSchemaGenerationError, PydanticUserError) as exc:
-        raise DefinitionError(f"{where} has no JSON form: {_first_line(exc)}") from exc
+        raise DefinitionError(f"{label} has no JSON form: {_first_line(exc)}") from exc
     return adapter
 
 

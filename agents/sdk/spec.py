@@ -52,7 +52,9 @@ class Holds:
     after: float | None = None
     when: Callable[[tuple[dict[str, Any], ...]], str | None] | None = None
 
-    def why(self, *, agent: str, turn: int, seconds: float, messages: tuple[Any, ...]) -> str:
+    def reason_to_stop(
+        self, *, agent: str, turn: int, seconds: float, messages: tuple[Any, ...]
+    ) -> str:
         """Return why to stop here, or an empty text. An agent never stops before its first reply."""
         if turn == 0:
             return ""
@@ -60,8 +62,8 @@ class Holds:
             return f"{agent} stops after every {self.every} replies, and this was number {turn}"
         if self.after is not None and seconds >= self.after:
             return f"{agent} stops after {self.after:g} seconds of work"
-        said = self.when(messages) if self.when is not None else None
-        return said or ""
+        reason = self.when(messages) if self.when is not None else None
+        return reason or ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +87,8 @@ class ToolSpec:
     `secret_result` says the same of the result. `waits` says that the engine waits in place of the function, for a
     `time` or an `event`. `isolate` says that it runs in a process of its own, which is killed at the deadline.
     `question` says that a person gives the result, and the function is never called. `plan` says that the result is
-    the plan of the calling agent. `held` says that reviewers may read its secret arguments, and the requester only its
-    result: it gives an agent's answer or another text for the requester.
+    the plan of the calling agent. `holds_text` says that it gives an agent's answer or another text for the requester:
+    reviewers may read its secret arguments, the requester only its result.
     `settings` are those of the agent that lists it; `waived` is true if the tool requires approval and this agent
     does not. `preview` says what a call would change, and `preview_ignores` names the parts of it that do not matter;
     `precondition` says why it cannot be made. `is_async` says that the function is a coroutine function.
@@ -115,7 +117,7 @@ class ToolSpec:
     waits: Literal["", "time", "event"] = ""
     question: bool = False
     plan: bool = False
-    held: bool = False
+    holds_text: bool = False
     isolate: bool = False
     preview: Condition | None = None
     preview_ignores: tuple[str, ...] = ()
@@ -149,20 +151,22 @@ class ToolSpec:
         None leaves a setting as it is. If `approval=False` overrides a tool that requires approval, `make agents` and
         the agent's page say so. Raise DefinitionError for a time that is not more than 0.
         """
-        where = f"tool {self.name}: with_settings"
-        given = {
-            "deadline": None if deadline is None else positive(deadline, "deadline", where),
-            "expires_in": None if expires_in is None else positive(expires_in, "expires_in", where),
+        label = f"tool {self.name}: with_settings"
+        checked = {
+            "deadline": None if deadline is None else positive(deadline, "deadline", label),
+            "expires_in": None if expires_in is None else positive(expires_in, "expires_in", label),
             "approval": approval,
         }
-        found: dict[str, Any] = {name: one for name, one in given.items() if one is not None}
-        if not isinstance(found.get("approval", False), bool):
-            raise DefinitionError(f"{where}: approval must be True or False, not {approval!r}")
-        if self.question and found.get("approval") is False:
-            raise DefinitionError(f"{where}: a question always waits for a person")
+        overrides: dict[str, Any] = {name: one for name, one in checked.items() if one is not None}
+        if not isinstance(overrides.get("approval", False), bool):
+            raise DefinitionError(f"{label}: approval must be True or False, not {approval!r}")
+        if self.question and overrides.get("approval") is False:
+            raise DefinitionError(f"{label}: a question always waits for a person")
         asks = bool(self.approval) or self.waived
-        settings = replace(self.settings, **found)
-        return replace(self, **found, settings=settings, waived=asks and settings.approval is False)
+        settings = replace(self.settings, **overrides)
+        return replace(
+            self, **overrides, settings=settings, waived=asks and settings.approval is False
+        )
 
     @property
     def is_judged(self) -> bool:
@@ -250,7 +254,7 @@ class AgentSpec:
         # Every call of the agent reads these, so they are computed once.
         secret = any(tool.secret_args or tool.secret_result for tool in self.all_tools)
         object.__setattr__(self, "keeps_secrets", secret)
-        object.__setattr__(self, "seals_texts", any(tool.held for tool in self.all_tools))
+        object.__setattr__(self, "seals_texts", any(tool.holds_text for tool in self.all_tools))
         object.__setattr__(self, "model_name", _script_name(self.model))
         object.__setattr__(self, "_tools", {tool.name: tool for tool in reversed(self.all_tools)})
 
@@ -259,15 +263,15 @@ class AgentSpec:
         """The tools that its model may call, and the one by which its answer is given."""
         return self.tools if self.answer is None else (*self.tools, self.answer)
 
-    def requires_approval(self, risk: Risk, *, asked: bool) -> bool:
-        """Say whether a call of this risk waits for a person. `asked` is the tool's own setting."""
+    def requires_approval(self, risk: Risk, *, by_tool: bool) -> bool:
+        """Say whether a call of this risk waits for a person. `by_tool` is the tool's own setting."""
         match self.approvals:
             case ApprovalMode.BY_TOOL:
-                return asked
+                return by_tool
             case ApprovalMode.EVERY_CALL:
                 return True
             case Risk() as least:
-                return asked or RISKS.index(risk) >= RISKS.index(least)
+                return by_tool or RISKS.index(risk) >= RISKS.index(least)
             case _ as never:
                 assert_never(never)
 
@@ -280,8 +284,8 @@ class AgentSpec:
             return False
         may = RISKS if callable(tool.risk) else (tool.risk,)
         asks = (False, True) if callable(tool.approval) else (tool.approval,)
-        found = {self.requires_approval(risk, asked=asked) for risk in may for asked in asks}
-        return found.pop() if len(found) == 1 else DEPENDS
+        results = {self.requires_approval(risk, by_tool=asked) for risk in may for asked in asks}
+        return results.pop() if len(results) == 1 else DEPENDS
 
     def tool(self, name: str) -> ToolSpec | None:
         """Return the tool with this name, None if the agent has none."""
@@ -331,10 +335,10 @@ def _script_name(script: Callable[..., Any] | None) -> str:
     return f"scripted:{script.__module__}.{name}"
 
 
-def positive(seconds: float, name: str, where: str) -> float:
+def positive(seconds: float, name: str, label: str) -> float:
     """Return a number of seconds. Raise DefinitionError unless it is more than 0 and finite."""
     if not 0 < seconds < float("inf"):
-        raise DefinitionError(f"{where}: {name} must be a number of seconds, more than 0")
+        raise DefinitionError(f"{label}: {name} must be a number of seconds, more than 0")
     return seconds
 
 
@@ -377,7 +381,7 @@ def _hand_over_definition(agent: AgentSpec, child: AgentSpec) -> dict[str, Any]:
         "name": child.name,
         "description": child.description,
         "schema": child.input_schema,
-        "approval": agent.requires_approval(Risk.LOW, asked=False),
+        "approval": agent.requires_approval(Risk.LOW, by_tool=False),
     }
 
 

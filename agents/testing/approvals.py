@@ -29,20 +29,20 @@ class Approvals:
     """Implements runtime.ports.approvals.Approvals; a decision is valid for exactly the action that was shown."""
 
     def __init__(self) -> None:
-        self.shown: dict[UUID, ReviewSnapshot] = {}
-        self.said: dict[UUID, Decision] = {}
+        self.snapshots: dict[UUID, ReviewSnapshot] = {}
+        self.decisions: dict[UUID, Decision] = {}
 
     def judge(self, info: CallInfo, facts: PolicyFacts) -> Ruling:
         """Say whether the tool requires approval."""
         return Ruling(gated=info.gated)
 
-    def allow(self, shown: ReviewSnapshot, taken: Mapping[UUID, int]) -> Allowed | None:
+    def allow(self, snapshot: ReviewSnapshot, used: Mapping[UUID, int]) -> Allowed | None:
         """Return None: a test decides every call itself."""
         return None
 
     def show(self, snapshots: Sequence[ReviewSnapshot]) -> None:
         """Keep the snapshots of new gates."""
-        self.shown |= {snapshot.gate: snapshot for snapshot in snapshots}
+        self.snapshots |= {snapshot.gate: snapshot for snapshot in snapshots}
 
     def claim_query(self) -> Expression:
         """Read nothing: no run is claimed."""
@@ -70,7 +70,7 @@ class Approvals:
 
     def verify_decision(self, *, gate: UUID, decision: Decision) -> bool:
         """Raise NotConfirmed unless the test made this decision. No expiry in a test fails the run."""
-        if self.said.get(gate) != decision:
+        if self.decisions.get(gate) != decision:
             raise NotConfirmed("no person made this decision")
         return False
 
@@ -87,14 +87,14 @@ class Approvals:
         """Return the approval of exactly this action by the test. Raise NotConfirmed if there is none."""
         if decision is not None:
             self.verify_decision(gate=gate, decision=decision)
-        said, shown = self.said.get(gate), self.shown[gate]
-        if said is None or said.verdict not in APPROVING:
+        recorded, snapshot = self.decisions.get(gate), self.snapshots[gate]
+        if recorded is None or recorded.verdict not in APPROVING:
             raise NotConfirmed("this action was not approved")
-        if action_digest != (said.edit.digest if said.edit else shown.action_digest):
+        if action_digest != (recorded.edit.digest if recorded.edit else snapshot.action_digest):
             raise NotConfirmed("another action was approved")
-        if risk is not None and RISKS.index(risk) > RISKS.index(shown.risk):
-            raise ApprovalVoid(f"it was approved at {shown.risk} risk")
-        return Approval(by=(said.by,), comment=said.reason or None)
+        if risk is not None and RISKS.index(risk) > RISKS.index(snapshot.risk):
+            raise ApprovalVoid(f"it was approved at {snapshot.risk} risk")
+        return Approval(by=(recorded.by,), comment=recorded.reason or None)
 
     def version_decided(
         self,
@@ -111,7 +111,7 @@ class Approvals:
 
     def schema_at(self, gate: UUID) -> dict[str, Any] | None:
         """Return the schema that the gate showed."""
-        return self.shown[gate].schema
+        return self.snapshots[gate].schema
 
     def expire(self, gate: UUID) -> None:
         """Do nothing: the test moves the time; see Flow.expire."""

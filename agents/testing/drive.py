@@ -57,12 +57,12 @@ def drive(
     thread that the run remembers. `crash_before` and `crash_after` name tools. The worker dies once for each: between
     its intent and the call, or between the call and its result. Another worker takes over.
     """
-    chosen = dict(models or {}) | ({} if model is None else {agent.name: model})
-    ready = with_models(agent, chosen)
+    scripts = dict(models or {}) | ({} if model is None else {agent.name: model})
+    ready = with_models(agent, scripts)
     inputs.check(ready.input_schema, input)
     worker = Worker(ready, crash_before, crash_after)
-    told = remembered(memory, agent=ready.name, by=REQUESTER)
-    worker.remembered = {one.digest: text for one, text in told}
+    memories = remembered(memory, agent=ready.name, by=REQUESTER)
+    worker.remembered = {one.digest: text for one, text in memories}
     worker.advance(
         RunStarted(
             agent=ready.name,
@@ -71,11 +71,11 @@ def drive(
             budget=NO_LIMITS,
             business_key=business_key,
             thread="thread" if memory else None,
-            memory=tuple(one for one, _ in told),
+            memory=tuple(one for one, _ in memories),
         )
     )
     worker.go_on()
-    return Flow(worker, chosen)
+    return Flow(worker, scripts)
 
 
 class Flow:
@@ -112,12 +112,12 @@ class Flow:
     @property
     def instructions(self) -> str | None:
         """The instructions that a function made for the root agent; None if its instructions are a text."""
-        told = [
+        texts = [
             event.instructions
             for event in self.events
             if isinstance(event, FrameOpened | AgentChanged) and event.frame == ROOT
         ]
-        return (told or [""])[-1] or None
+        return (texts or [""])[-1] or None
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -127,7 +127,7 @@ class Flow:
     @property
     def gates(self) -> tuple[ReviewSnapshot, ...]:
         """List the open gates as reviewers see them: tool, args, sentence, risk, path, digest."""
-        return tuple(self._worker.shown[pending.gate] for pending in self._worker.now.pending)
+        return tuple(self._worker.snapshots[pending.gate] for pending in self._worker.now.pending)
 
     @property
     def gate(self) -> ReviewSnapshot:
@@ -263,11 +263,11 @@ class Flow:
         return self
 
     def _gate(self, tool: AtGate) -> ReviewSnapshot:
-        found = [gate for gate in self.gates if tool in (None, gate.tool, gate)]
+        gates = [gate for gate in self.gates if tool in (None, gate.tool, gate)]
         waits = ", ".join(gate.tool for gate in self.gates) or "nothing"
-        named = tool.tool if isinstance(tool, ReviewSnapshot) else tool or "any tool"
-        assert len(found) == 1, f"not one gate of {named}; waiting: {waits}\n{self}"
-        return found[0]
+        label = tool.tool if isinstance(tool, ReviewSnapshot) else tool or "any tool"
+        assert len(gates) == 1, f"not one gate of {label}; waiting: {waits}\n{self}"
+        return gates[0]
 
     def _decide(
         self,
@@ -285,7 +285,7 @@ class Flow:
         assert reason or not needs_reason, f"to {verdict} needs a reason"
         gives_result = verdict in (Verdict.HAPPENED, Verdict.ANSWER)
         if gives_result and gate.result_schema is not None:
-            inputs.check(gate.result_schema, result, where="result")
+            inputs.check(gate.result_schema, result, root="result")
         if gate.kind is GateKind.IN_DOUBT and gate.not_before is not None:
             self._worker.clock = max(self.clock, gate.not_before)
         decision = Decision(verdict=verdict, by=DECIDER, reason=reason, result=result, edit=edit)

@@ -11,6 +11,6 @@ def contains(data: Any, match: Any) -> bool:
         )
     if isinstance(match, list):
         return isinstance(data, list) and all(
-            any(contains(there, wanted) for there in data) for wanted in match
+            any(contains(element, expected) for element in data) for expected in match
         )
     return isinstance(data, bool) is isinstance(match, bool) and bool(data == match)

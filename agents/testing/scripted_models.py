@@ -49,9 +49,7 @@ def replies(*steps: ScriptedReply) -> Script:
 def with_models(agent: AgentSpec, models: Mapping[str, ScriptedModel]) -> AgentSpec:
     """Return the agent with these models, by name, for itself and its sub-agents."""
     children = tuple(with_models(child, models) for child in agent.subagents)
-    chosen = models.get(agent.name, agent.model)
-    if chosen is None:
+    model = models.get(agent.name, agent.model)
+    if model is None:
         raise NoScript(f"{agent.name} has no script: give the test one, as drive(…, models={{…}})")
-    return replace(
-        agent, subagents=children, model=chosen if callable(chosen) else replies(*chosen)
-    )
+    return replace(agent, subagents=children, model=model if callable(model) else replies(*model))

@@ -19,8 +19,8 @@ def _lines(event: e.Event) -> list[str]:
             parts = ", ".join(change.part for change in event.changes)
             return [f"{event.frame} continues under another version: {parts}"]
         case e.ModelReplied():
-            said = [f"model: {event.text}"] if event.text else []
-            return said + [f"model: {call.tool} {_json(call.args)}" for call in event.calls]
+            lines = [f"model: {event.text}"] if event.text else []
+            return lines + [f"model: {call.tool} {_json(call.args)}" for call in event.calls]
         case e.Compacted():
             return [f"summed up: {event.summary}"]
         case e.ModelFailed():
@@ -28,20 +28,22 @@ def _lines(event: e.Event) -> list[str]:
         case e.MessageReceived():
             return [f"{event.by} wrote: {event.text}"]
         case e.WaitStarted():
-            what = f"event {event.event} with {_json(event.match)}" if event.event else "time"
-            return [f"{event.call} waits for {what} until {event.until.isoformat()}"]
+            condition = f"event {event.event} with {_json(event.match)}" if event.event else "time"
+            return [f"{event.call} waits for {condition} until {event.until.isoformat()}"]
         case e.WaitEnded() if event.outcome != "again":
             return [f"{event.call} {event.outcome}: {_json(event.result)}"]
-        case e.CallPreviewed(preview=found):
-            why = f": {_json(found.shown)}" if found.material else f" not: {found.missing}"
-            return [f"{event.call} previewed{why}"] if found.material or found.missing else []
+        case e.CallPreviewed(preview=preview):
+            detail = f": {_json(preview.shown)}" if preview.material else f" not: {preview.missing}"
+            return (
+                [f"{event.call} previewed{detail}"] if preview.material or preview.missing else []
+            )
         case e.CallRefused():
             return [f"{event.call} refused: {event.reason}"]
         case e.GateOpened():
             return [f"{event.call} waits for a person ({event.kind})"]
         case e.GateDecided():
-            why = f": {event.reason}" if event.reason else ""
-            return [f"{event.call} {event.by or 'time'} said {event.verdict}{why}"]
+            detail = f": {event.reason}" if event.reason else ""
+            return [f"{event.call} {event.by or 'time'} said {event.verdict}{detail}"]
         case e.ToolReturned(stored=e.BlobRef() as stored):
             return [f"{event.call} returned {stored.size} bytes: {stored.preview}…"]
         case e.ToolReturned():

@@ -87,8 +87,8 @@ class ToolCall:
 class Worker:
     """A worker in memory.
 
-    `now` is the written state, `clock` the time, `calls` the calls of tools, `shown` the snapshots. `remembered` are
-    the texts of earlier runs, by digest.
+    `now` is the written state, `clock` the time, `calls` the calls of tools, `snapshots` what reviewers see at each
+    gate. `remembered` are the texts of earlier runs, by digest.
     """
 
     def __init__(
@@ -107,26 +107,26 @@ class Worker:
         self._filled = InlinedMessages(self._contents.__getitem__, lambda _: self.remembered)
         self._versions: dict[str, Version] = {}
         self._releases = 0
-        self.shown = self._approvals.shown
+        self.snapshots = self._approvals.snapshots
         self.load(agent)
 
     def load(self, agent: AgentSpec) -> None:
         """Load this code; every other version counts as older."""
-        known = {one.name: one for one in family(agent)}
+        by_name = {spec.name: spec for spec in family(agent)}
         self._releases += 1
         released = BEGINNING + timedelta(seconds=self._releases)
         self._versions |= {
-            one.fingerprint: Version(
-                agent=one.name,
-                fingerprint=one.fingerprint,
+            spec.fingerprint: Version(
+                agent=spec.name,
+                fingerprint=spec.fingerprint,
                 published_at=released,
-                definition=one.definition,
+                definition=spec.definition,
             )
-            for one in known.values()
+            for spec in by_name.values()
         }
-        setup.prepare(secrets=any(one.keeps_secrets for one in known.values()))
+        setup.prepare(secrets=any(spec.keeps_secrets for spec in by_name.values()))
         self._handler = AgentEffects(
-            Registry(agents=known), close_connections=_nothing, versions=self._published
+            Registry(agents=by_name), close_connections=_nothing, versions=self._published
         )
         self._admission = Admission(
             handler=self._handler, approvals=self._approvals, clock=lambda: self.clock
@@ -134,7 +134,7 @@ class Worker:
 
     def decide(self, gate: uuid.UUID, decision: Decision) -> None:
         """Record a person's decision and deliver it."""
-        self._approvals.said[gate] = decision
+        self._approvals.decisions[gate] = decision
         self._signals += 1
         self.advance(GateDecidedSignal(id=self._signals, gate=gate, decision=decision))
 
@@ -248,7 +248,7 @@ class Worker:
         if self._dies("before", request):
             return self._take_over()
         dies = self._dies("after", request)
-        outcome = self._outcome(request, kept=not dies)
+        outcome = self._outcome(request, commits=not dies)
         if isinstance(request, ToolRequest):
             self._record(request, None if dies else outcome)
         if dies:
@@ -258,7 +258,7 @@ class Worker:
     def preview_edit(self, gate: ReviewSnapshot, args: dict[str, Any]) -> Preview:
         """Preview the call at the gate with these arguments. Raise CallRejected if it cannot be made."""
         request, _ = request_of(self.now, gate.frame, gate.call, args, self._handler)
-        return preview_of(self._outcome(request, kept=True))
+        return preview_of(self._outcome(request, commits=True))
 
     def _dies(self, when: str, request: ModelRequest | PreviewRequest | ToolRequest) -> bool:
         """Say whether the worker dies here. Each death happens once."""
@@ -277,19 +277,19 @@ class Worker:
         self.advance(*recover(self.now, versions.now_writes(self._version_changes())))
 
     def _outcome(
-        self, request: ModelRequest | PreviewRequest | ToolRequest, *, kept: bool
+        self, request: ModelRequest | PreviewRequest | ToolRequest, *, commits: bool
     ) -> Outcome:
         with override_settings(ABEYANCE_MODEL=SCRIPTED):
             if isinstance(request, ToolRequest) and RULES[request.effect].commits_with_entry:
-                return self._transact(request, kept)
+                return self._transact(request, commits)
             return perform(self._handler, request)
 
-    def _transact(self, request: ToolRequest, kept: bool) -> Outcome:
+    def _transact(self, request: ToolRequest, commits: bool) -> Outcome:
         """Run the call in a transaction, as a worker does. Without a database the test fails here."""
         connection.ensure_connection()
         with transaction.atomic():
             outcome = rolled_back(perform(self._handler, request))
-            if not kept or not isinstance(outcome, ToolResult):
+            if not commits or not isinstance(outcome, ToolResult):
                 transaction.set_rollback(True)
         return outcome
 

@@ -62,15 +62,15 @@ def for_each(
         return agent
     if not isinstance(agent, AgentSpec):
         raise DefinitionError(f"for_each: {agent!r}: it takes an agent, made by agent(…)")
-    where = f"agent {name or f'each_{agent.name}'}"
-    for what, given, most in (
+    label = f"agent {name or f'each_{agent.name}'}"
+    for setting, value, maximum in (
         ("max_items", max_items, MAX_ITEMS),
         ("at_once", at_once, MAX_AT_ONCE),
     ):
-        if type(given) is not int or not 1 <= given <= most:
-            raise DefinitionError(f"{where}: {what} must be a whole number from 1 to {most}")
+        if type(value) is not int or not 1 <= value <= maximum:
+            raise DefinitionError(f"{label}: {setting} must be a whole number from 1 to {maximum}")
     items: Any = Annotated[list[agent.input], Field(min_length=1, max_length=max_items)]  # type: ignore[name-defined]
-    made = define(
+    spec = define(
         name=name or f"each_{agent.name}",
         description=description or f"Has {agent.name} work on each item of a list.",
         instructions=f"Hand each item to {agent.name}, and report every outcome in the order of the items.",
@@ -79,8 +79,8 @@ def for_each(
         model=_script(agent.name),
         subagents=[agent],
     )
-    more: dict[str, Any] = {"is_code": True, "items": True, "at_once": at_once}
-    return replace(made, **more) if isinstance(made, AgentSpec) else made
+    flags: dict[str, Any] = {"is_code": True, "items": True, "at_once": at_once}
+    return replace(spec, **flags) if isinstance(spec, AgentSpec) else spec
 
 
 def _script(agent: str) -> Script:
@@ -90,30 +90,30 @@ def _script(agent: str) -> Script:
         items: list[Any] = turn.input["items"]
         names = [canonical(item) for item in items]  # Python takes true for 1
         distinct = [items[names.index(name)] for name in dict.fromkeys(names)]
-        done = [result for result in turn.results if result.tool == agent]
-        left = distinct[len(done) :]
-        if left:
-            return together(*(call(agent, **item) for item in left))
-        found = dict(zip(dict.fromkeys(names), done, strict=True))
-        return answer(_outcomes([found[name] for name in names]))
+        results = [result for result in turn.results if result.tool == agent]
+        remaining = distinct[len(results) :]
+        if remaining:
+            return together(*(call(agent, **item) for item in remaining))
+        by_name = dict(zip(dict.fromkeys(names), results, strict=True))
+        return answer(_outcomes([by_name[name] for name in names]))
 
     work.__qualname__ = for_each.__name__
     return script(work)
 
 
-def _outcomes(found: Sequence[Result]) -> Outcomes:
-    share = MAX_RESULTS // len(found)
+def _outcomes(results: Sequence[Result]) -> Outcomes:
+    share = MAX_RESULTS // len(results)
     return Outcomes(
-        outcomes=[_outcome(number, one, share) for number, one in enumerate(found, start=1)]
+        outcomes=[_outcome(number, result, share) for number, result in enumerate(results, start=1)]
     )
 
 
-def _outcome(number: int, found: Result, share: int) -> Outcome:
-    if not found.ok:
-        return Outcome(item=number, error=_cut(plain(found.why), share))
-    if size_of(found.content) <= share:
-        return Outcome(item=number, result=found.content)
-    content = found.content
+def _outcome(number: int, result: Result, share: int) -> Outcome:
+    if not result.ok:
+        return Outcome(item=number, error=_cut(plain(result.why), share))
+    if size_of(result.content) <= share:
+        return Outcome(item=number, result=result.content)
+    content = result.content
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
     return Outcome(item=number, result=_cut(text, share), cut=True)
 

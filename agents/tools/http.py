@@ -55,23 +55,25 @@ def http_request(
     expects an idempotency key, which makes a POST or PATCH idempotent. All but GET and HEAD need approval, unless
     `approval` says otherwise, at medium risk. Raises DefinitionError if the definition is invalid.
     """
-    where = f"tool {name or method}"
+    label = f"tool {name or method}"
     if method not in EFFECTS:
-        raise DefinitionError(f"{where}: method must be one of {', '.join(EFFECTS)}")
-    allowed = tuple(_site(site, where) for site in sites)
+        raise DefinitionError(f"{label}: method must be one of {', '.join(EFFECTS)}")
+    allowed = tuple(_site(site, label) for site in sites)
     if not allowed:
-        raise DefinitionError(f"{where}: sites must name at least one site")
+        raise DefinitionError(f"{label}: sites must name at least one site")
     reads = EFFECTS[method] is EffectClass.READ
 
     def send(context: ToolContext, url: str, body: Any = None) -> dict[str, Any]:
         from agents.tools.http_client import request
 
-        if why := refusal(url, allowed):
-            raise ToolError(why)
-        own = _made(headers) if headers else {}
+        if reason := refusal(url, allowed):
+            raise ToolError(reason)
+        sent_headers = _build_headers(headers) if headers else {}
         if key_header:
-            own[key_header] = context.key
-        return request(context, method, url, body, headers=own, sites=allowed, private=private)
+            sent_headers[key_header] = context.key
+        return request(
+            context, method, url, body, headers=sent_headers, sites=allowed, private=private
+        )
 
     def read(context: ToolContext, url: str) -> dict[str, Any]:
         return send(context, url)
@@ -96,24 +98,24 @@ def http_request(
     )(function)
 
 
-def _made(headers: Callable[[], Mapping[str, str]]) -> dict[str, str]:
+def _build_headers(headers: Callable[[], Mapping[str, str]]) -> dict[str, str]:
     """Call the author's function. If it fails, no request was sent; its error may quote a secret."""
     try:
         return dict(headers())
     except (NotDone, ToolError):
         raise
     except Exception as exc:
-        why = f"the headers could not be made: {type(exc).__name__}"
-        raise NotDone(why, cause=FailureCause.SETUP) from None
+        reason = f"the headers could not be made: {type(exc).__name__}"
+        raise NotDone(reason, cause=FailureCause.SETUP) from None
 
 
-def _site(text: str, where: str) -> Site:
+def _site(text: str, label: str) -> Site:
     try:
         site = site_of(text)
     except ValueError as exc:
-        raise DefinitionError(f"{where}: sites: {text!r}: {exc}") from exc
+        raise DefinitionError(f"{label}: sites: {text!r}: {exc}") from exc
     if urlsplit(text).path.strip("/") or urlsplit(text).query:
-        raise DefinitionError(f"{where}: sites: {text!r}: name a site, without a path")
+        raise DefinitionError(f"{label}: sites: {text!r}: name a site, without a path")
     return site
 
 

@@ -70,9 +70,12 @@ def request(
     reads = method in ("GET", "HEAD")
     content = None if body is None else json.dumps(body, ensure_ascii=False).encode()
     _require_headers(headers)
-    given = {**headers, **({"Content-Type": "application/json"} if content is not None else {})}
+    sent_headers = {
+        **headers,
+        **({"Content-Type": "application/json"} if content is not None else {}),
+    }
     with Client(
-        transport=CheckedTransport(sites, private=private, own=headers),
+        transport=CheckedTransport(sites, private=private, own_headers=headers),
         timeout=context.remaining(),
         max_redirects=MAX_REDIRECTS,
         trust_env=False,
@@ -80,7 +83,7 @@ def request(
     ) as client:
         try:
             with client.stream(
-                method, url, content=content, headers=given, follow_redirects=reads
+                method, url, content=content, headers=sent_headers, follow_redirects=reads
             ) as response:
                 answer = _answer(context, response)
         except (ConnectError, ConnectTimeout) as exc:
@@ -96,41 +99,43 @@ class CheckedTransport(HTTPTransport):
     The headers `own` go to the site of the first request alone.
     """
 
-    def __init__(self, sites: Sequence[Site], *, private: bool, own: Collection[str] = ()) -> None:
+    def __init__(
+        self, sites: Sequence[Site], *, private: bool, own_headers: Collection[str] = ()
+    ) -> None:
         # A kept connection was checked for one name, and could be used again for another at the same address.
         super().__init__(
             verify=_authorities(), limits=Limits(max_keepalive_connections=0), trust_env=False
         )
         self._sites = sites
         self._private = private
-        self._own = own
+        self._own_headers = own_headers
         self._first = ""
 
     def handle_request(self, request: Request) -> Response:
         """Send the request to the checked address of its host. Raises ToolError if there is none."""
-        if why := refusal(str(request.url), self._sites):
-            raise ToolError(why)
+        if reason := refusal(str(request.url), self._sites):
+            raise ToolError(reason)
         host = request.url.raw_host.decode("ascii")
         site = f"{request.url.scheme}://{request.url.netloc.decode()}"
         self._first = self._first or site
         if site != self._first:
-            for name in {name.lower() for name in self._own} - {"host"}:
+            for name in {name.lower() for name in self._own_headers} - {"host"}:
                 request.headers.pop(name, None)
         address = self._address(host, request.url.port)
         request.extensions = {**request.extensions, "sni_hostname": host}
-        named = request.url
-        request.url = named.copy_with(host=address)
+        named_url = request.url
+        request.url = named_url.copy_with(host=address)
         try:
             return super().handle_request(request)
         finally:
-            request.url = named  # a relative redirect belongs to the name
+            request.url = named_url  # a relative redirect belongs to the name
 
     def _address(self, host: str, port: int | None) -> str:
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError as exc:
             raise NotDone(f"{host} has no address: {exc}", cause=FailureCause.NETWORK) from exc
-        addresses = [str(entry[4][0]) for entry in found]
+        addresses = [str(entry[4][0]) for entry in entries]
         for address in addresses:
             if not (self._private or is_public(address)):
                 raise ToolError(f"url: {host} is at {address}, which is not a public address")
@@ -199,13 +204,13 @@ def _answer(context: ToolContext, response: Response) -> dict[str, Any]:
     }
 
 
-def _charset(named: str | None) -> str:
+def _charset(charset: str | None) -> str:
     """Return the charset that a server names, if it is one of the web. Others may take minutes, or give no text."""
     try:
-        found = codecs.lookup(named or "utf-8").name
+        codec = codecs.lookup(charset or "utf-8").name
     except (LookupError, ValueError):
         return "utf-8"
-    return found if _CHARSETS.fullmatch(found) else "utf-8"
+    return codec if _CHARSETS.fullmatch(codec) else "utf-8"
 
 
 def _value(text: str, kind: str) -> Any:
@@ -220,10 +225,10 @@ def _judged(answer: dict[str, Any], response: Response, *, reads: bool) -> dict[
     status = response.status_code
     if status < 400:
         return answer
-    said = f"{response.url} answered {status}: {str(answer['body'])[:QUOTED]}"
+    message = f"{response.url} answered {status}: {str(answer['body'])[:QUOTED]}"
     if status in NOT_NOW or (reads and status >= 500):
         cause = FailureCause.LIMIT if status == 429 else FailureCause.PROVIDER
-        raise NotDone(said, after=seconds_of(response.headers.get("Retry-After")), cause=cause)
+        raise NotDone(message, after=seconds_of(response.headers.get("Retry-After")), cause=cause)
     if status < 500:
-        raise ToolError(said)
-    raise RuntimeError(said)
+        raise ToolError(message)
+    raise RuntimeError(message)

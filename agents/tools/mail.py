@@ -72,11 +72,11 @@ def _send(message: EmailMessage, connection: BaseEmailBackend) -> None:
             connection.close()
 
 
-def _refusal(codes: list[int], what: str) -> NotDone | ToolError:
+def _refusal(codes: list[int], subject: str) -> NotDone | ToolError:
     """Make an error of a refusal. A code in the 400s is temporary (RFC 5321, section 4.2.1)."""
     if all(400 <= code < 500 for code in codes):
-        return NotDone(f"the mail server does not take it now: it refused {what}")
-    return ToolError(f"the mail server refused {what}")
+        return NotDone(f"the mail server does not take it now: it refused {subject}")
+    return ToolError(f"the mail server refused {subject}")
 
 
 def _message_id(key: str) -> str:

@@ -52,15 +52,15 @@ Expected = Annotated[
 class _Place:
     """The objects below a prefix of a store."""
 
-    def __init__(self, prefix: str, store: str | None, where: str) -> None:
+    def __init__(self, prefix: str, store: str | None, label: str) -> None:
         """Raise DefinitionError for an invalid prefix or address."""
         if not re.fullmatch(_KEY[1:-1], prefix):
-            raise DefinitionError(f"{where}: prefix: {prefix!r}: names with '/' between them")
+            raise DefinitionError(f"{label}: prefix: {prefix!r}: names with '/' between them")
         if store is not None and (
             not store.startswith(("/", *SCHEMES)) or re.search(r"[{}?#@]|/\.\.?(/|$)", store)
         ):
             raise DefinitionError(
-                f"{where}: store: it starts with / or {', '.join(SCHEMES)}, and has no user, query or '..'"
+                f"{label}: store: it starts with / or {', '.join(SCHEMES)}, and has no user, query or '..'"
             )
         self.name = f"{store.rstrip('/')}/{prefix}" if store else f"{OWN}/{prefix}"
         self._prefix = prefix if store else f"{OWN}/{prefix}"
@@ -117,18 +117,18 @@ def read_object(
     the objects are below `tools/` in ABEYANCE_OBJECT_STORE. The result is `{"key": …, "exists": …, "text": …,
     "digest": …}`; a text is UTF-8 and has at most 200,000 bytes. Raises DefinitionError if the definition is invalid.
     """
-    place = _Place(prefix, store, f"tool {name}")
+    folder = _Place(prefix, store, f"tool {name}")
 
     def read(context: ToolContext, key: str) -> dict[str, Any]:
         try:
-            data = place.read(key)
+            data = folder.read(key)
         except ObjectStoreDown as exc:
             raise NotDone(str(exc), cause=FailureCause.NETWORK) from exc
         text = None if data is None else _text(key, data)
         return {"key": key, "exists": data is not None, "text": text, "digest": _digest(data)}
 
-    _describe(read, name, description or f"Read a text below {place.name}/.", key=Key)
-    return tool(effect=EffectClass.READ, approval=approval, sentence=f"Read {place.name}/{{key}}")(
+    _describe(read, name, description or f"Read a text below {folder.name}/.", key=Key)
+    return tool(effect=EffectClass.READ, approval=approval, sentence=f"Read {folder.name}/{{key}}")(
         read
     )
 
@@ -150,21 +150,21 @@ def write_object(
     repeated attempt finds its own text there. Of writers that expect the same text one succeeds. The preview shows
     both texts. A text has at most 200,000 bytes. Raises DefinitionError if the definition is invalid.
     """
-    place = _Place(prefix, store, f"tool {name}")
+    folder = _Place(prefix, store, f"tool {name}")
 
     def refusal(key: str, text: str, expected: str | None) -> str | None:
         try:
-            _found(place, key, text, expected)
+            _read_expected(folder, key, text, expected)
         except ToolError as exc:
             return str(exc)
         return None
 
     def preview(key: str, text: str, expected: str | None) -> Preview:
-        return _preview(f"{place.name}/{key}", _found(place, key, text, expected), text)
+        return _preview(f"{folder.name}/{key}", _read_expected(folder, key, text, expected), text)
 
     def write(context: ToolContext, key: str, text: str, expected: str | None) -> dict[str, Any]:
         try:
-            return _write(place, key, text, expected)
+            return _write(folder, key, text, expected)
         except ObjectStoreDown as exc:
             raise ConnectionError(str(exc)) from exc
 
@@ -172,7 +172,7 @@ def write_object(
         write,
         name,
         description
-        or f"Write a text below {place.name}/, in place of the one that was read there.",
+        or f"Write a text below {folder.name}/, in place of the one that was read there.",
         key=Key,
         text=Text,
         expected=Expected,
@@ -181,49 +181,49 @@ def write_object(
         effect=EffectClass.IDEMPOTENT,
         approval=approval,
         risk=risk,
-        sentence=f"Write {place.name}/{{key}}",
+        sentence=f"Write {folder.name}/{{key}}",
         precondition=refusal,
         preview=preview,
     )(write)
 
 
-def _write(place: _Place, key: str, text: str, expected: str | None) -> dict[str, Any]:
+def _write(folder: _Place, key: str, text: str, expected: str | None) -> dict[str, Any]:
     data = text.encode()
-    now = _found(place, key, text, expected)
+    now = _read_expected(folder, key, text, expected)
     # Another attempt at this call may have been faster: then its text is there.
-    if now != data and not place.swap(key, data, now) and place.read(key) != data:
+    if now != data and not folder.swap(key, data, now) and folder.read(key) != data:
         raise ToolError(f"key: {key} was changed by another writer at the same time")
     return {"key": key, "digest": _digest(data)}
 
 
-def _found(place: _Place, key: str, text: str, expected: str | None) -> bytes | None:
+def _read_expected(folder: _Place, key: str, text: str, expected: str | None) -> bytes | None:
     """Return the present object. Raises ToolError unless it is what the caller expects, or already the new text."""
     if (size := len(text.encode())) > MAX_TEXT:
         raise ToolError(f"text: it has {size} bytes, at most {MAX_TEXT} are written")
-    data = place.read(key)
+    data = folder.read(key)
     if data == text.encode() or _digest(data) == expected:
         return data
     if expected is None:
         raise ToolError(f"key: {key} exists: read it, and give its digest as expected")
-    what = "does not exist" if data is None else "has another text"
-    raise ToolError(f"expected: {key} {what}: read it again")
+    problem = "does not exist" if data is None else "has another text"
+    raise ToolError(f"expected: {key} {problem}: read it again")
 
 
 def _preview(name: str, before: bytes | None, text: str) -> Preview:
     after = text.encode()
     if before == after:
         return Preview(summary="Changes nothing", targets=[name])
-    known = None if before is None else _shown(before)
+    old_text = None if before is None else _shorten(before)
     return Preview(
         summary=f"Writes a new text ({len(after):,} bytes)"
         if before is None
         else f"Replaces a text ({len(before):,} bytes) by another one ({len(after):,} bytes)",
-        changes=[PreviewChange(what="text", before=known, after=_shown(after))],
+        changes=[PreviewChange(what="text", before=old_text, after=_shorten(after))],
         targets=[name],
     )
 
 
-def _shown(data: bytes) -> str:
+def _shorten(data: bytes) -> str:
     text = data.decode("utf-8", "replace").replace("\x00", "\\0")
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 

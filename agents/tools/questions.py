@@ -47,11 +47,11 @@ def ask_person(
 
     ask.__name__, ask.__doc__ = name, description
     ask.__annotations__ = {"question": Question, "return": answer}
-    made = tool(
+    spec = tool(
         effect="read",
         approval=True,
         sentence="The agent asks: {question}",
         expires_in=expires_in,
         deny_reasons=deny_reasons,
     )(ask)
-    return replace(made, question=True) if isinstance(made, ToolSpec) else made
+    return replace(spec, question=True) if isinstance(spec, ToolSpec) else spec

@@ -45,7 +45,7 @@ def tell_requester(
 
     tell.__name__, tell.__doc__ = name, description
     tell.__annotations__ = {"message": Message, "return": Message}
-    made = tool(
+    spec = tool(
         effect="read",
         approval=approval,
         risk=risk,
@@ -54,4 +54,4 @@ def tell_requester(
         secret_args=("message",),
         deny_reasons=deny_reasons,
     )(tell)
-    return replace(made, held=True) if isinstance(made, ToolSpec) else made
+    return replace(spec, holds_text=True) if isinstance(spec, ToolSpec) else spec

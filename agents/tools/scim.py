@@ -38,7 +38,7 @@ PASSING = {408, 412, 425, 429}
 def create(context: ToolContext, full_name: str, email: str, username: str) -> dict[str, str]:
     """Create the account, or find the one that this call made before. Return its id and username."""
     with _directory(context) as scim:
-        account = _made_by(scim, context.key) or _create(
+        account = _find_account(scim, context.key) or _create(
             scim,
             User(
                 external_id=context.key,
@@ -49,7 +49,7 @@ def create(context: ToolContext, full_name: str, email: str, username: str) -> d
                 active=True,
             ),
         )
-    return {"id": _known(account.id), "username": _known(account.user_name)}
+    return {"id": _require_value(account.id), "username": _require_value(account.user_name)}
 
 
 def set_roles(
@@ -144,39 +144,39 @@ def _directory(context: ToolContext) -> Iterator[SyncSCIMClient]:
 
 def _account(scim: SyncSCIMClient, account_id: str, username: str) -> Account:
     account = scim.query(User, account_id)
-    if not isinstance(account, User) or not _same(account.user_name, username):
+    if not isinstance(account, User) or not _is_same_username(account.user_name, username):
         raise ToolError(f"the account {account_id} does not belong to {username}")
     return account
 
 
-def _made_by(scim: SyncSCIMClient, key: str) -> Account | None:
+def _find_account(scim: SyncSCIMClient, key: str) -> Account | None:
     """Find the account that this call made. The key is compared again, because some servers ignore filters."""
     search: SearchRequest[Any] = SearchRequest(filter=f"externalId eq {json.dumps(key)}")
-    found = scim.query(User, query_parameters=search)
-    accounts = getattr(found, "resources", None) or []
+    response = scim.query(User, query_parameters=search)
+    accounts = getattr(response, "resources", None) or []
     return next((account for account in accounts if account.external_id == key), None)
 
 
 def _create(scim: SyncSCIMClient, account: Account) -> Account:
     try:
-        made = scim.create(account)
+        created = scim.create(account)
     except ConflictException as exc:
         # Another attempt at this call may have been faster. An account of another call is not used.
-        mine = _made_by(scim, _known(account.external_id))
+        mine = _find_account(scim, _require_value(account.external_id))
         if mine is None:
             raise ToolError(f"the username {account.user_name} is taken") from exc
         return mine
-    if not isinstance(made, User):
+    if not isinstance(created, User):
         raise TypeError("the directory did not return the created account")
-    return made
+    return created
 
 
-def _same(username: str | None, other: str) -> bool:
+def _is_same_username(username: str | None, other: str) -> bool:
     """Compare user names without regard to case (RFC 7643, section 4.1.1)."""
     return username is not None and username.casefold() == other.casefold()
 
 
-def _known(value: str | None) -> str:
+def _require_value(value: str | None) -> str:
     if value is None:
         raise TypeError("the directory left out a required attribute")
     return value

@@ -64,11 +64,11 @@ def sql_query(
     out. Numbers of any precision, dates and other types that JSON has not are texts. Tell the model the tables in
     `description`. Raises DefinitionError if the definition is invalid.
     """
-    where = f"tool {name}"
+    label = f"tool {name}"
     if not 1 <= max_rows <= MAX_ROWS:
-        raise DefinitionError(f"{where}: max_rows must be between 1 and {MAX_ROWS}")
+        raise DefinitionError(f"{label}: max_rows must be between 1 and {MAX_ROWS}")
     if not url_env.isidentifier():
-        raise DefinitionError(f"{where}: url_env must be the name of an environment variable")
+        raise DefinitionError(f"{label}: url_env must be the name of an environment variable")
 
     def read(context: ToolContext, query: Query, values: Values) -> dict[str, Any]:
         return _read(context, url_env, query, values, max_rows=max_rows, seconds=seconds)
@@ -111,11 +111,11 @@ def _read(
         try:
             # A cursor of the server takes one SELECT or VALUES and nothing else, and sends the rows that are fetched.
             # A query that is one by itself does not end the brackets around it, so each of its rows is bounded.
-            asked = query.rstrip().removesuffix(";")
+            statement = query.rstrip().removesuffix(";")
             with connection.cursor("alone") as cursor:
-                cursor.execute(asked, values)
+                cursor.execute(statement, values)
             with connection.cursor("answer") as cursor:
-                cursor.execute(_BOUNDED.format(query=asked), values)
+                cursor.execute(_BOUNDED.format(query=statement), values)
                 rows = cursor.fetchmany(max_rows + 1)
                 columns = [column.name for column in cursor.description or ()]
         except QueryCanceled as exc:
@@ -139,15 +139,15 @@ def _require_reader(connection: psycopg.Connection[Any], url_env: str) -> None:
 
 
 def _answer(columns: list[str], rows: Sequence[Sequence[Any]], max_rows: int) -> dict[str, Any]:
-    kept: list[list[Any]] = []
+    included: list[list[Any]] = []
     size = 0
     for row in rows[:max_rows]:
         values = [_json(value) for value in row]
         size += size_of(values)
         if size > MAX_ANSWER:
             break
-        kept.append(values)
-    return {"columns": columns, "rows": kept, "more": len(kept) < len(rows)}
+        included.append(values)
+    return {"columns": columns, "rows": included, "more": len(included) < len(rows)}
 
 
 def _json(value: Any) -> Any:

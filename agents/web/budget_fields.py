@@ -19,13 +19,13 @@ PREFIX = "budget."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetField:
-    """One field. `most` is the installation's limit, None if it has none."""
+    """One field. `maximum` is the installation's limit, None if it has none."""
 
     name: str
     unit: str
     raw: str
     error: str
-    most: str | None
+    maximum: str | None
 
     @property
     def id(self) -> str:
@@ -34,26 +34,26 @@ class BudgetField:
 
 
 def budget_fields(
-    posted: Mapping[str, str], problem: InvalidInput | None = None
+    form_values: Mapping[str, str], problem: InvalidInput | None = None
 ) -> tuple[BudgetField, ...]:
     """Return the fields as submitted, with the problem of one of them."""
     bounds: Budget = settings.ABEYANCE_BUDGET or Budget()
-    found = []
+    fields = []
     for name, limit in NAMES.items():
-        most = bounds.of(limit)
-        sent = PREFIX + name
-        found.append(
+        maximum = bounds.of(limit)
+        field_name = PREFIX + name
+        fields.append(
             BudgetField(
-                name=sent,
+                name=field_name,
                 unit=unit_of(limit),
-                raw=posted.get(sent, ""),
-                error=problem.detail if problem is not None and problem.field == sent else "",
-                most=None if most is None else to_text(limit, most),
+                raw=form_values.get(field_name, ""),
+                error=problem.detail if problem is not None and problem.field == field_name else "",
+                maximum=None if maximum is None else to_text(limit, maximum),
             )
         )
-    return tuple(found)
+    return tuple(fields)
 
 
-def read(posted: Mapping[str, str]) -> dict[str, object]:
+def read(form_values: Mapping[str, str]) -> dict[str, object]:
     """Return the budget as submitted. The start of the run checks it."""
-    return from_form({name: posted.get(PREFIX + name, "") for name in NAMES})
+    return from_form({name: form_values.get(PREFIX + name, "") for name in NAMES})

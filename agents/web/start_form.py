@@ -53,39 +53,39 @@ class StartForm:
     @property
     def fields(self) -> tuple[Field, ...]:
         """Return the fields of the schema, with the submitted texts and their problems."""
-        found = parts(self.schema)
-        if not found:
-            return (self._whole(),) if self.schema.get("type") != "object" else ()
-        return tuple(self._field(f"f{index}", part) for index, part in enumerate(found))
+        properties = parts(self.schema)
+        if not properties:
+            return (self._json_field(),) if self.schema.get("type") != "object" else ()
+        return tuple(self._field(f"f{index}", prop) for index, prop in enumerate(properties))
 
     @property
     def problem(self) -> str:
         """Return the problem that belongs to no field."""
-        known = {part.name for part in parts(self.schema)}
-        if not known and self.schema.get("type") != "object":
+        names = {prop.name for prop in parts(self.schema)}
+        if not names and self.schema.get("type") != "object":
             return ""
-        return next((text for name, text in self.problems.items() if name not in known), "")
+        return next((text for name, text in self.problems.items() if name not in names), "")
 
-    def _field(self, id: str, part: Part) -> Field:
-        first = "" if part.default is None else as_typed(kind_of(part.rule), part.default)
+    def _field(self, id: str, prop: Part) -> Field:
+        first = "" if prop.default is None else as_typed(kind_of(prop.rule), prop.default)
         return Field(
             id=id,
-            name=_sent(part.name),
-            label=part.title,
-            kind=kind_of(part.rule),
-            required=part.required,
+            name=_input_name(prop.name),
+            label=prop.title,
+            kind=kind_of(prop.rule),
+            required=prop.required,
             help=" · ".join(
-                text for text in (part.description, *_plain(part), *_example(part)) if text
+                text for text in (prop.description, *_plain(prop), *_example(prop)) if text
             ),
-            raw=self.raw.get(part.name, first),
-            error=self.problems.get(part.name, ""),
-            choices=choices_of(part.rule),
+            raw=self.raw.get(prop.name, first),
+            error=self.problems.get(prop.name, ""),
+            choices=choices_of(prop.rule),
         )
 
-    def _whole(self) -> Field:
+    def _json_field(self) -> Field:
         return Field(
             id="f0",
-            name=_sent(WHOLE),
+            name=_input_name(WHOLE),
             label="Input",
             kind="json",
             required=True,
@@ -96,13 +96,13 @@ class StartForm:
         )
 
 
-def _plain(part: Part) -> list[str]:
+def _plain(prop: Part) -> list[str]:
     """Return the facts of a type as people say them, without that a text is a text."""
-    return [_PLAIN.get(fact, fact) for fact in part.type.split(" · ")]
+    return [_PLAIN.get(fact, fact) for fact in prop.type.split(" · ")]
 
 
-def _example(part: Part) -> list[str]:
-    example = example_of(part.rule)
+def _example(prop: Part) -> list[str]:
+    example = example_of(prop.rule)
     return [f"for example {example}"] if example else []
 
 
@@ -111,20 +111,20 @@ def empty(schema: dict[str, Any]) -> StartForm:
     return StartForm(schema=schema, raw={}, problems={})
 
 
-def read(schema: dict[str, Any], posted: Mapping[str, str]) -> tuple[StartForm, Any]:
+def read(schema: dict[str, Any], form_values: Mapping[str, str]) -> tuple[StartForm, Any]:
     """Return the form as submitted, with the problems of its fields, and the value that it makes."""
-    found = parts(schema)
-    names = [part.name for part in found] or [WHOLE]
-    raw = {name: form_text(posted, _sent(name)) for name in names}
+    properties = parts(schema)
+    names = [prop.name for prop in properties] or [WHOLE]
+    raw = {name: form_text(form_values, _input_name(name)) for name in names}
     problems: dict[str, str] = {}
     value: Any = {}
-    for part in found:
+    for prop in properties:
         try:
-            if raw[part.name].strip():
-                value[part.name] = value_of(kind_of(part.rule), raw[part.name])
+            if raw[prop.name].strip():
+                value[prop.name] = value_of(kind_of(prop.rule), raw[prop.name])
         except InvalidValue as exc:
-            problems[part.name] = str(exc)
-    if not found and schema.get("type") != "object":
+            problems[prop.name] = str(exc)
+    if not properties and schema.get("type") != "object":
         try:
             value = value_of("json", raw[WHOLE])
         except InvalidValue as exc:
@@ -144,6 +144,6 @@ def field_of(problem: InvalidInput, names: list[str]) -> str:
     return next(inside, WHOLE)
 
 
-def _sent(name: str) -> str:
+def _input_name(name: str) -> str:
     """Return the name of a field in the submitted form. A prefix separates it from the form's own fields."""
     return f"in.{name}"

@@ -47,13 +47,13 @@ def agent(request: HttpRequest, name: str) -> HttpResponse:
 
     Only admins and readers of its runs, whose pages show the same, see its instructions and how they changed.
     """
-    shown, actor, access = _agent(name), actor_of(request), wiring.access()
+    view, actor, access = _agent(name), actor_of(request), wiring.access()
     runs = runs_page(access.readable_runs(actor) & Q(agent=name), limit=RECENT)
     wordings = bool(runs.items) or access.reads_continuations(actor)
     versions = queries.versions(name, limit=VERSIONS, wordings=wordings)
     context = {
         "section": "agents",
-        "agent": shown,
+        "agent": view,
         "runs": runs.items,
         "versions": versions,
         "figures": run_figures.figures(access.readable_runs(actor), name),
@@ -66,24 +66,24 @@ def agent(request: HttpRequest, name: str) -> HttpResponse:
 @_readers
 def start(request: HttpRequest, name: str) -> HttpResponse:
     """Show the form that starts a run of an agent, or start the run that it describes."""
-    shown = _agent(name)
+    agent = _agent(name)
     try:
         wiring.access().require(actor_of(request), "runs:start")
     except Forbidden as exc:
-        return _page(request, shown, start_form.empty(shown.schema), refusal=exc, status=403)
+        return _page(request, agent, start_form.empty(agent.schema), refusal=exc, status=403)
     if request.method != "POST":
-        return _page(request, shown, start_form.empty(shown.schema))
-    return _sent(request, shown)
+        return _page(request, agent, start_form.empty(agent.schema))
+    return _start_run(request, agent)
 
 
-def _sent(request: HttpRequest, shown: queries.AgentView) -> HttpResponse:
-    form, value = start_form.read(shown.schema, request.POST)
+def _start_run(request: HttpRequest, agent: queries.AgentView) -> HttpResponse:
+    form, value = start_form.read(agent.schema, request.POST)
     if form.problems:
-        return _page(request, shown, form, status=422)
+        return _page(request, agent, form, status=422)
     try:
         run = start_once(
             form=_number(request),
-            agent=shown.name,
+            agent=agent.name,
             input=value,
             business_key=request.POST.get("business_key", "").strip() or None,
             actor=actor_of(request),
@@ -93,24 +93,24 @@ def _sent(request: HttpRequest, shown: queries.AgentView) -> HttpResponse:
     except UnknownAgent as exc:
         raise Http404 from exc
     except Forbidden as exc:
-        return _page(request, shown, form, refusal=exc, status=403)
+        return _page(request, agent, form, refusal=exc, status=403)
     except BusinessKeyConflict:
         problem = "has started a run with another input already; choose another, or leave it empty"
-        return _page(request, shown, form, key_problem=problem, status=409)
+        return _page(request, agent, form, key_problem=problem, status=409)
     except InvalidInput as exc:
         if exc.field.startswith(budget_fields.PREFIX):
-            return _page(request, shown, form, budget_problem=exc, status=422)
+            return _page(request, agent, form, budget_problem=exc, status=422)
         if exc.field == "thread":
-            return _page(request, shown, form, thread_problem=exc.detail, status=422)
-        return _page(request, shown, form, key_problem=exc.detail, status=422)
+            return _page(request, agent, form, thread_problem=exc.detail, status=422)
+        return _page(request, agent, form, key_problem=exc.detail, status=422)
     except NotJson as exc:
-        return _page(request, shown, form, key_problem=exc.why, status=422)
+        return _page(request, agent, form, key_problem=exc.why, status=422)
     return redirect("run", run=run)
 
 
 def _page(
     request: HttpRequest,
-    shown: queries.AgentView,
+    agent: queries.AgentView,
     form: start_form.StartForm,
     *,
     refusal: Forbidden | None = None,
@@ -121,7 +121,7 @@ def _page(
 ) -> HttpResponse:
     context = {
         "section": "agents",
-        "agent": shown,
+        "agent": agent,
         "form": form,
         "refusal": refusal,
         "business_key": request.POST.get("business_key", ""),
@@ -138,10 +138,10 @@ def _page(
 
 
 def _agent(name: str) -> queries.AgentView:
-    shown = queries.agent(name)
-    if shown is None:
+    view = queries.agent(name)
+    if view is None:
         raise Http404
-    return shown
+    return view
 
 
 def _number(request: HttpRequest) -> UUID:

@@ -100,8 +100,8 @@ def read(variables: Mapping[str, str]) -> Environment:
     anthropic_url = values.web_address(variables, "ANTHROPIC_BASE_URL")
     anthropic_key = values.secret(variables, "ANTHROPIC_API_KEY")
     others = providers.read(variables)
-    known = endpoints.known(
-        openai=(openai_url, openai_key), anthropic=(anthropic_url, anthropic_key), others=others
+    known = endpoints.list_providers(
+        openai=(openai_url, openai_key), anthropic=(anthropic_url, anthropic_key), configured=others
     )
     return Environment(
         database=_database(variables),

@@ -63,7 +63,7 @@ def _args(flow: Flow) -> Any:
 
 def _said(flow: Flow) -> str:
     """Everything that is stored of the run, with the state that it waits in."""
-    return "\n".join([*flow.journal, repr(flow._worker.now), repr(flow._worker.shown)])
+    return "\n".join([*flow.journal, repr(flow._worker.now), repr(flow._worker.snapshots)])
 
 
 def test_an_answer_waits_and_is_stored_once_it_is_released() -> None:

@@ -43,7 +43,7 @@ def at_desk(*model: Any) -> Flow:
 
 def links(flow: Flow) -> list[tuple[Any, Any, int]]:
     """The arguments of each open gate, the arguments of the call that it revises, and its number."""
-    shown = flow._worker.shown
+    shown = flow._worker.snapshots
     return [
         (
             one.args.get("euros"),

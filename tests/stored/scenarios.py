@@ -94,7 +94,7 @@ def note(text: str) -> str:
     return text
 
 
-NOTE = replace(note, held=True)
+NOTE = replace(note, holds_text=True)
 
 
 def _last(turn: Turn) -> Any:
@@ -144,7 +144,8 @@ def document_of(worker: Worker) -> dict[str, Any]:
         "continuation": codec.encode_continuation(worker.now),
         "brief": brief and codec.encode_continuation(brief.state, brief.told),
         "gates": [
-            PICTURE.dump_python(worker.shown[one.gate], mode="json") for one in worker.now.pending
+            PICTURE.dump_python(worker.snapshots[one.gate], mode="json")
+            for one in worker.now.pending
         ],
     }
 

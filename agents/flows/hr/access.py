@@ -7,8 +7,8 @@ from agents.flows.hr.new_hire import (
     Newcomer,
     ask_for_account,
     no_account,
+    quote_reason,
     security_level,
-    why,
 )
 from agents.sdk import agent
 from agents.sdk.scripts import (
@@ -77,11 +77,11 @@ def _both(turn: Turn, account_id: str) -> Reply:
 
 
 def _sentences(turn: Turn) -> list[str]:
-    wanted = {
+    rights = {
         "set_privileges": f"Security level {security_level(turn)}",
         "grant_application_access": f"Access to {APPLICATION}",
     }
-    return [_sentence(turn, tool, right) for tool, right in wanted.items()]
+    return [_sentence(turn, tool, right) for tool, right in rights.items()]
 
 
 def _sentence(turn: Turn, tool: str, right: str) -> str:
@@ -89,4 +89,4 @@ def _sentence(turn: Turn, tool: str, right: str) -> str:
     if result is not None and result.ok:
         return f"{right} was granted."
     verb = "was denied" if result is not None and result.denied else "could not be granted"
-    return f"{right} {verb}: {why(result)}"
+    return f"{right} {verb}: {quote_reason(result)}"

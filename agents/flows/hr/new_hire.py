@@ -40,7 +40,7 @@ def ask_for_account(turn: Turn) -> Reply:
 
 
 def no_account(turn: Turn, account: Result | None) -> str:
-    return f"{NO_ACCOUNT} for {turn.input['username']}: {why(account)}"
+    return f"{NO_ACCOUNT} for {turn.input['username']}: {quote_reason(account)}"
 
 
 def security_level(turn: Turn) -> Any:
@@ -50,7 +50,7 @@ def security_level(turn: Turn) -> Any:
     return args["security_level"]
 
 
-def why(result: Result | None) -> str:
+def quote_reason(result: Result | None) -> str:
     """Return the given reason as the end of a sentence."""
     reason = "it was never tried" if result is None else result.why
     return reason if reason.endswith((".", "!", "?")) else f"{reason}."

@@ -13,8 +13,8 @@ from agents.flows.hr.new_hire import (
     Newcomer,
     ask_for_account,
     no_account,
+    quote_reason,
     security_level,
-    why,
 )
 from agents.sdk import agent, prompt
 from agents.sdk.scripts import (
@@ -42,7 +42,7 @@ def onboard_by_delegation(turn: Turn) -> Reply:
         return call("account_agent", **turn.input)
     sentence = str(account.content)
     if not account.ok:
-        return say(f"{NO_ACCOUNT}: {why(account)}")
+        return say(f"{NO_ACCOUNT}: {quote_reason(account)}")
     if sentence.startswith(NO_ACCOUNT):
         return say(sentence)
     return _mail_step(turn) or say(f"{sentence} {_mail_sentence(turn)}")
@@ -153,11 +153,11 @@ def _account_sentence(turn: Turn) -> str:
     if privileges is not None and privileges.ok:
         return f"The account {username} was made with security level {security_level(turn)}."
     verb = "were denied" if privileges is not None and privileges.denied else "could not be set"
-    return f"The account {username} was made, but its privileges {verb}: {why(privileges)}"
+    return f"The account {username} was made, but its privileges {verb}: {quote_reason(privileges)}"
 
 
 def _mail_sentence(turn: Turn) -> str:
     mail = turn.result("send_welcome_mail")
     if mail is not None and mail.ok:
         return f"The welcome mail went to {turn.input['email']}."
-    return f"The welcome mail was not sent: {why(mail)}"
+    return f"The welcome mail was not sent: {quote_reason(mail)}"

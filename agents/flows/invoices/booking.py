@@ -30,27 +30,29 @@ _LINE = re.compile(r"^\s*(\w+)\s*:\s*(.+?)\s*$", re.MULTILINE)
 @script
 def book(turn: Turn) -> Reply:
     """Play invoices: read the file, then take one step after another until one of them says no."""
-    found = _read(turn.input)
-    if isinstance(found, str):
-        return say(_not_booked(turn, found))
-    told = turn.result("look_up")
-    if told is None:
-        return call("look_up", query=SUPPLIER, values=[found["order"], found["supplier"]])
-    if not told.ok or not told.content["rows"]:
-        why = told.why if not told.ok else f"the books have no supplier {found['supplier']}"
-        return say(_not_booked(turn, why))
-    ((known, order),) = told.content["rows"]
+    invoice = _read(turn.input)
+    if isinstance(invoice, str):
+        return say(_not_booked(turn, invoice))
+    lookup = turn.result("look_up")
+    if lookup is None:
+        return call("look_up", query=SUPPLIER, values=[invoice["order"], invoice["supplier"]])
+    if not lookup.ok or not lookup.content["rows"]:
+        reason = (
+            lookup.why if not lookup.ok else f"the books have no supplier {invoice['supplier']}"
+        )
+        return say(_not_booked(turn, reason))
+    ((known_iban, order),) = lookup.content["rows"]
     if order is None:
-        return say(_not_booked(turn, f"{found['supplier']} has no order {found['order']}"))
+        return say(_not_booked(turn, f"{invoice['supplier']} has no order {invoice['order']}"))
     recorded = turn.result("record_invoice")
     if recorded is None:
-        return call("record_invoice", **found)
+        return call("record_invoice", **invoice)
     if not recorded.ok:
         return say(_not_booked(turn, recorded.why))
     booked = turn.result("book_invoice")
     if booked is None:
-        return call("book_invoice", **found, known_iban=known)
-    return _end(turn, found, booked)
+        return call("book_invoice", **invoice, known_iban=known_iban)
+    return _end(turn, invoice, booked)
 
 
 invoices = agent(
@@ -77,14 +79,14 @@ invoices = agent(
 )
 
 
-def _read(given: Any) -> dict[str, str] | str:
+def _read(input: Any) -> dict[str, str] | str:
     """Return the fields of the invoice, or why they cannot be read in its text."""
-    if not isinstance(given["invoice"], str):
-        return dict(given["invoice"])
-    lines = {name.lower(): value for name, value in _LINE.findall(given["invoice"])}
+    if not isinstance(input["invoice"], str):
+        return dict(input["invoice"])
+    lines = {name.lower(): value for name, value in _LINE.findall(input["invoice"])}
     try:
-        said = {name: lines[name] for name in Invoice.model_fields if name in lines}
-        return read(said).model_dump()
+        values = {name: lines[name] for name in Invoice.model_fields if name in lines}
+        return read(values).model_dump()
     except ValueError as exc:
         return str(exc)
 
@@ -99,9 +101,9 @@ def _end(turn: Turn, invoice: dict[str, str], booked: Result) -> Reply:
     if mail is None:
         return call("tell_supplier", **which)
     amount = (booked.edited or invoice)["amount"]
-    done = f"Invoice {which['number']} of {which['supplier']} was booked: {amount} {invoice['currency']}."
-    return say(f"{done} The supplier was {'told' if mail.ok else f'not told: {mail.why}'}.")
+    sentence = f"Invoice {which['number']} of {which['supplier']} was booked: {amount} {invoice['currency']}."
+    return say(f"{sentence} The supplier was {'told' if mail.ok else f'not told: {mail.why}'}.")
 
 
-def _not_booked(turn: Turn, why: str) -> str:
-    return f"The invoice in {turn.input['file']} was not booked: {why.rstrip('.')}."
+def _not_booked(turn: Turn, reason: str) -> str:
+    return f"The invoice in {turn.input['file']} was not booked: {reason.rstrip('.')}."

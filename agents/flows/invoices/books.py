@@ -55,43 +55,43 @@ Row = DictRow
 
 def record(context: ToolContext, invoice: Mapping[str, str]) -> None:
     """Keep an invoice as one that waits. Raise ToolError if the books have it from another run."""
-    given = {**invoice, "run": context.run}
+    values = {**invoice, "run": context.run}
     with _connected(context, WRITER) as connection:
-        connection.execute(_RECORD, given)
-        row = connection.execute(_INVOICE, given).fetchone()
+        connection.execute(_RECORD, values)
+        row = connection.execute(_INVOICE, values).fetchone()
         if row is None or row["run"] != context.run:
             raise ToolError(_is_there(invoice, row))
 
 
 def book(context: ToolContext, invoice: Mapping[str, str]) -> None:
     """Book an invoice of this run once, and keep its IBAN as the supplier's. Raise ToolError if it cannot be booked."""
-    given = {**invoice, "run": context.run, "key": context.key}
+    values = {**invoice, "run": context.run, "key": context.key}
     with _connected(context, WRITER) as connection:
-        if connection.execute(_BOOK, given).rowcount:
-            if not connection.execute(_KEEP_IBAN, given).rowcount:
+        if connection.execute(_BOOK, values).rowcount:
+            if not connection.execute(_KEEP_IBAN, values).rowcount:
                 raise ToolError(f"the books have another IBAN of {invoice['supplier']} by now")
             return
-        row = connection.execute(_INVOICE, given).fetchone()
+        row = connection.execute(_INVOICE, values).fetchone()
     if row is None or row["key"] != context.key:
         raise ToolError(_is_there(invoice, row))
 
 
 def reject(context: ToolContext, supplier: str, number: str, reason: str) -> None:
     """Keep an invoice of this run as rejected. Raise ToolError if it does not wait."""
-    given = {"supplier": supplier, "number": number, "reason": reason, "run": context.run}
+    values = {"supplier": supplier, "number": number, "reason": reason, "run": context.run}
     with _connected(context, WRITER) as connection:
-        if connection.execute(_REJECT, given).rowcount:
+        if connection.execute(_REJECT, values).rowcount:
             return
-        row = connection.execute(_INVOICE, given).fetchone()
+        row = connection.execute(_INVOICE, values).fetchone()
     if row is None or (row["run"], row["state"]) != (context.run, "rejected"):
-        raise ToolError(_is_there(given, row))
+        raise ToolError(_is_there(values, row))
 
 
 def booked(context: ToolContext, supplier: str, number: str) -> Row:
     """Return an invoice that this run booked, with the supplier's name and address. Raise ToolError."""
     with _connected(context, READER) as connection:
-        given = {"supplier": supplier, "number": number}
-        row = connection.execute(_INVOICE, given).fetchone()
+        values = {"supplier": supplier, "number": number}
+        row = connection.execute(_INVOICE, values).fetchone()
     if row is None or (row["run"], row["state"]) != (context.run, "booked"):
         raise ToolError(f"this run did not book invoice {number} of {supplier}")
     return row
@@ -104,10 +104,10 @@ def terms(context: ToolContext, supplier: str, order: str) -> Row | None:
 
 
 def _is_there(invoice: Mapping[str, Any], row: Row | None) -> str:
-    what = f"invoice {invoice['number']} of {invoice['supplier']}"
+    label = f"invoice {invoice['number']} of {invoice['supplier']}"
     if row is None:
-        return f"{what} is not in the books"
-    return f"{what} is in the books already: {row['state']}, by run {row['run']}"
+        return f"{label} is not in the books"
+    return f"{label} is in the books already: {row['state']}, by run {row['run']}"
 
 
 @contextmanager

@@ -30,8 +30,8 @@ def _with_right_digits(iban: str) -> str:
     return iban
 
 
-def _text(pattern: str, most: int, example: str) -> Any:
-    return Field(max_length=most, pattern=pattern, examples=[example])
+def _text(pattern: str, max_length: int, example: str) -> Any:
+    return Field(max_length=max_length, pattern=pattern, examples=[example])
 
 
 Number = Annotated[str, _text(r"^[A-Za-z0-9][A-Za-z0-9/_.-]*$", 40, "R-2026-017")]
@@ -86,12 +86,12 @@ def _of_row(text: str) -> Invoice:
     return read(rows[0])
 
 
-def read(given: Mapping[str, Any]) -> Invoice:
+def read(values: Mapping[str, Any]) -> Invoice:
     """Read the fields of an invoice. Raise ValueError naming those that are wrong."""
-    found = inputs.problems(_SCHEMA, dict(given), where="invoice")
-    if found:
-        raise ValueError("; ".join(f"{one.field}: {one.detail}" for one in found))
+    problems = inputs.problems(_SCHEMA, dict(values), root="invoice")
+    if problems:
+        raise ValueError("; ".join(f"{problem.field}: {problem.detail}" for problem in problems))
     try:
-        return Invoice.model_validate(given)
+        return Invoice.model_validate(values)
     except ValidationError as exc:
         raise ValueError(WRONG_DIGITS) from exc  # the schema says all the rest

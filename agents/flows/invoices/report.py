@@ -29,12 +29,12 @@ class Night(BaseModel):
 @script
 def report(turn: Turn) -> Reply:
     """Play invoice_report: read the books of 24 hours, and mail its booked and waiting invoices."""
-    found, until = turn.result("look_up"), turn.input["until"]
-    if found is None:
+    lookup, until = turn.result("look_up"), turn.input["until"]
+    if lookup is None:
         return call("look_up", query=OF_A_DAY, values=[until, until])
-    if not found.ok:
-        return say(f"There is no report: {found.why}")
-    rows = found.content["rows"]
+    if not lookup.ok:
+        return say(f"There is no report: {lookup.why}")
+    rows = lookup.content["rows"]
     mail = turn.result("mail_report")
     subject = f"Invoices until {until[:16]}: {_count(rows)}"
     if mail is None:

@@ -43,8 +43,8 @@ def record_invoice(
     iban: Iban,
 ) -> str:
     """Keep an invoice in the books as one that waits for its booking. Refused if the supplier's number is taken."""
-    given = _invoice(supplier, number, order, date, amount, currency, iban)
-    books.record(context, given)
+    invoice = _invoice(supplier, number, order, date, amount, currency, iban)
+    books.record(context, invoice)
     return "recorded"
 
 
@@ -52,14 +52,14 @@ def why_not(
     context: ToolContext, supplier: str, order: str, currency: str, known_iban: str
 ) -> str | None:
     """Say why an invoice cannot be booked: `known_iban` must be the IBAN in the books: it makes the risk."""
-    found = books.terms(context, supplier, order)
-    if found is None:
+    terms = books.terms(context, supplier, order)
+    if terms is None:
         return f"the books have no supplier {supplier}"
-    if found["amount"] is None:
+    if terms["amount"] is None:
         return f"{supplier} has no order {order}"
-    if found["currency"] != currency:
-        return f"order {order} is in {found['currency']}, not in {currency}"
-    if found["iban"] != known_iban:
+    if terms["currency"] != currency:
+        return f"order {order} is in {terms['currency']}, not in {currency}"
+    if terms["iban"] != known_iban:
         return f"known_iban must be the IBAN of {supplier} in the books"
     return None
 
@@ -68,17 +68,20 @@ def preview_booking(
     context: ToolContext, supplier: str, order: str, amount: str, currency: str, iban: str
 ) -> Preview:
     """Compare the open amount of the order, and the supplier's IBAN, before and after the booking."""
-    found = books.terms(context, supplier, order) or {}
-    left, known = found.get("open"), found.get("iban")
-    after = None if left is None else left - Decimal(amount)
-    changes = [PreviewChange(what=f"open of order {order}", before=_said(left), after=_said(after))]
+    terms = books.terms(context, supplier, order) or {}
+    open_amount, known_iban = terms.get("open"), terms.get("iban")
+    left_open = None if open_amount is None else open_amount - Decimal(amount)
+    before, after = _format_amount(open_amount), _format_amount(left_open)
+    changes = [PreviewChange(what=f"open of order {order}", before=before, after=after)]
     warnings = []
-    if known != iban:
-        changes.append(PreviewChange(what=f"IBAN of {supplier}", before=known, after=iban))
+    if known_iban != iban:
+        changes.append(PreviewChange(what=f"IBAN of {supplier}", before=known_iban, after=iban))
         warnings.append(f"The invoice names another IBAN than the books have of {supplier}")
-    if after is not None and after < 0:
-        warnings.append(f"The invoice is {-after} {currency} above the open amount of the order")
-    name = found.get("name", supplier)
+    if left_open is not None and left_open < 0:
+        warnings.append(
+            f"The invoice is {-left_open} {currency} above the open amount of the order"
+        )
+    name = terms.get("name", supplier)
     summary = f"Books {amount} {currency} from {name}, to be paid to {iban}"
     return Preview(summary=summary, changes=changes, targets=[name], warnings=warnings)
 
@@ -111,8 +114,8 @@ def book_invoice(
 
     `known_iban` is the supplier's IBAN in the books.
     """
-    given = _invoice(supplier, number, order, date, amount, currency, iban)
-    books.book(context, given | {"known_iban": known_iban})
+    invoice = _invoice(supplier, number, order, date, amount, currency, iban)
+    books.book(context, invoice | {"known_iban": known_iban})
     return "booked"
 
 
@@ -141,5 +144,5 @@ def _invoice(*values: str) -> dict[str, str]:
     return dict(zip(Invoice.model_fields, values, strict=True))
 
 
-def _said(amount: Decimal | None) -> str | None:
+def _format_amount(amount: Decimal | None) -> str | None:
     return None if amount is None else format(amount, "f")

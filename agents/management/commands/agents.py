@@ -39,25 +39,25 @@ class Command(BaseCommand):
             self._write(options["name"], options["folder"])
             return
         with _no_longer_than(MAX_IMPORT_SECONDS):
-            found = survey(settings.ABEYANCE_AGENTS, settings.AGENTS_DIR)
+            loaded = survey(settings.ABEYANCE_AGENTS, settings.AGENTS_DIR)
         if options["brief"]:
-            _end([*map(str, found.mistakes)] or _missing(found))
+            _end([*map(str, loaded.mistakes)] or _missing(loaded))
             return
         from agents.management import listing
 
-        mistakes = [*map(str, found.mistakes), *_missing(found)]
-        counted = [(len(found.registry.agents), "agent"), (len(mistakes), "mistake")]
-        for line in (*listing.lines(found.sources), *mistakes, _counted(*counted)):
+        mistakes = [*map(str, loaded.mistakes), *_missing(loaded)]
+        counted = [(len(loaded.registry.agents), "agent"), (len(mistakes), "mistake")]
+        for line in (*listing.lines(loaded.sources), *mistakes, _format_counts(*counted)):
             self.stdout.write(line)
         if mistakes:
             raise SystemExit(1)
 
     def _write(self, name: str, folder: Path | None) -> None:
-        given = folder or (Path(settings.AGENTS_DIR) if settings.AGENTS_DIR else None)
-        if given is None:
+        target = folder or (Path(settings.AGENTS_DIR) if settings.AGENTS_DIR else None)
+        if target is None:
             raise CommandError("say where to write it: AGENTS_DIR=~/my-agents or --folder")
         try:
-            written = new_agent.write(name, given.expanduser().absolute())
+            written = new_agent.write(name, target.expanduser().absolute())
         except (DefinitionError, OSError) as exc:
             raise CommandError(str(exc)) from exc
         for path in written:
@@ -70,24 +70,24 @@ class Command(BaseCommand):
 
 def _end(mistakes: list[str]) -> None:
     if mistakes:
-        others = len(mistakes) - 1
-        more = f" ({others} more: make agents lists all)" if others else ""
-        raise SystemExit(f"abeyance: {mistakes[0]}{more}")
+        remaining = len(mistakes) - 1
+        suffix = f" ({remaining} more: make agents lists all)" if remaining else ""
+        raise SystemExit(f"abeyance: {mistakes[0]}{suffix}")
 
 
-def _missing(found: Survey) -> list[str]:
+def _missing(loaded: Survey) -> list[str]:
     """List the settings that agents lack."""
-    if not found.registry.agents and not found.mistakes:
+    if not loaded.registry.agents and not loaded.mistakes:
         return ["no agents are configured: name their modules in ABEYANCE_AGENTS"]
     # Importing the model layer takes a third of the start; mistakes in modules are reported without it.
     from agents.llm.providers import lacking
 
-    return [*lacking(found.registry)]
+    return [*lacking(loaded.registry)]
 
 
-def _counted(*things: tuple[int, str]) -> str:
+def _format_counts(*counts: tuple[int, str]) -> str:
     return ", ".join(
-        f"{number or 'no'} {what}{'' if number == 1 else 's'}" for number, what in things
+        f"{number or 'no'} {noun}{'' if number == 1 else 's'}" for number, noun in counts
     )
 
 

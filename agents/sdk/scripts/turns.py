@@ -146,8 +146,8 @@ def own_answer(messages: list[ModelMessage]) -> Reply | None:
 
 def _own_words(messages: list[ModelMessage]) -> str:
     replies = [one for one in messages if isinstance(one, ModelResponse)]
-    said = (replies[-1].text or "") if replies else ""
-    return f"I am a script and cannot answer questions. {said}".strip()
+    text = (replies[-1].text or "") if replies else ""
+    return f"I am a script and cannot answer questions. {text}".strip()
 
 
 def _question(messages: list[ModelMessage]) -> str:
@@ -187,32 +187,32 @@ def _turn(messages: list[ModelMessage]) -> Turn:
     parts = [part for one in messages if isinstance(one, ModelRequest) for part in one.parts]
     spoken = [str(part.content) for part in parts if isinstance(part, UserPromptPart)]
     remembered = spoken.pop(0) if spoken[0].startswith(MEMORY) else ""
-    prompt, *told = spoken
-    summaries = [text.removeprefix(SUMMARY) for text in told if text.startswith(SUMMARY)]
-    results = tuple(found for part in parts if (found := _result(part)) is not None)
+    prompt, *texts = spoken
+    summaries = [text.removeprefix(SUMMARY) for text in texts if text.startswith(SUMMARY)]
+    results = tuple(result for part in parts if (result := _result(part)) is not None)
     return Turn(
         input=json.loads(prompt),
         results=results,
         summary=summaries[-1] if summaries else "",
-        sums_up=told[-1:] == [SUM_UP],
-        messages=tuple(_message(text) for text in told if text.startswith(MESSAGE)),
+        sums_up=texts[-1:] == [SUM_UP],
+        messages=tuple(_message(text) for text in texts if text.startswith(MESSAGE)),
         question=_question(messages),
-        plan=_plan(told),
+        plan=_plan(texts),
         memory=tuple(map(json.loads, remembered.split("\n")[1:])),
     )
 
 
-def _plan(told: list[str]) -> tuple[str, ...]:
+def _plan(texts: list[str]) -> tuple[str, ...]:
     """Return the open items of the plan, each of which has a line."""
-    lines = told[-1].splitlines()[1:] if told and told[-1].startswith(PLAN) else []
+    lines = texts[-1].splitlines()[1:] if texts and texts[-1].startswith(PLAN) else []
     return tuple(line.partition(". ")[2] for line in lines)
 
 
-def _result(part: Any) -> Result | None:
+def _result(message_part: Any) -> Result | None:
     """Return the result in a part; None for another part. That of a held answer may be told as a text."""
-    if isinstance(part, ToolReturnPart):
-        return _read(part.tool_name, part.outcome, part.content)
-    text = str(part.content) if isinstance(part, UserPromptPart) else ""
+    if isinstance(message_part, ToolReturnPart):
+        return _read(message_part.tool_name, message_part.outcome, message_part.content)
+    text = str(message_part.content) if isinstance(message_part, UserPromptPart) else ""
     if not text.startswith(ABOUT_ANSWER):
         return None
     text = text.removeprefix(ABOUT_ANSWER)
@@ -228,22 +228,22 @@ def _read(tool: str, outcome: str, content: Any) -> Result:
     edited, reported = None, False
     if isinstance(content, str):
         with suppress(ValueError, RecursionError):
-            content, edited, reported = _unwrapped(content)
+            content, edited, reported = _unwrap(content)
     return Result(tool=tool, outcome=outcome, content=content, reported=reported, edited=edited)
 
 
-def _unwrapped(said: str) -> tuple[Any, dict[str, Any] | None, bool]:
+def _unwrap(content: str) -> tuple[Any, dict[str, Any] | None, bool]:
     """Return the content, the edited arguments, and whether a person gave the content."""
     edited = None
-    if said.startswith(EDITED):
-        args, _, said = said.removeprefix(EDITED).partition("\n")
+    if content.startswith(EDITED):
+        args, _, content = content.removeprefix(EDITED).partition("\n")
         edited = json.loads(args)
-        if said.startswith(RESULT):
-            return json.loads(said.removeprefix(RESULT)), edited, False
-    told = next((words for words in _TOLD if said.startswith(words)), "")
-    return json.loads(said.removeprefix(told)) if told else said, edited, bool(told)
+        if content.startswith(RESULT):
+            return json.loads(content.removeprefix(RESULT)), edited, False
+    prefix = next((words for words in _TOLD if content.startswith(words)), "")
+    return json.loads(content.removeprefix(prefix)) if prefix else content, edited, bool(prefix)
 
 
 def _message(text: str) -> tuple[str, str]:
-    who, _, said = text.removeprefix(MESSAGE).partition(": ")
-    return who, said
+    who, _, message = text.removeprefix(MESSAGE).partition(": ")
+    return who, message

@@ -242,5 +242,5 @@ def test_an_agent_can_add_gates_to_its_tools_but_remove_none() -> None:
     }
     for approvals, risks in gated.items():
         spec = spec_of(approvals=approvals)
-        assert [risk for risk in Risk if spec.requires_approval(risk, asked=False)] == risks
-        assert all(spec.requires_approval(risk, asked=True) for risk in Risk)
+        assert [risk for risk in Risk if spec.requires_approval(risk, by_tool=False)] == risks
+        assert all(spec.requires_approval(risk, by_tool=True) for risk in Risk)

@@ -352,7 +352,9 @@ def test_a_frame_goes_on_from_its_summary(summarise: Any) -> None:
 
 
 def why(holds: Holds, turn: int, seconds: float = 0.0) -> str:
-    return holds.why(agent="a", turn=turn, seconds=seconds, messages=({"role": "input"},))
+    return holds.reason_to_stop(
+        agent="a", turn=turn, seconds=seconds, messages=({"role": "input"},)
+    )
 
 
 def test_rules_count_replies_and_time_and_look_at_messages() -> None:
