@@ -64,7 +64,7 @@ class AgentEffects:
     `close_connections` is called after each tool, in its thread, except inside an open transaction. `versions`
     looks up published versions. `rate_limits` are those of the installation; None if no other process calls the
     same providers. `outages` knows which models are out of order. `children` are the processes of isolated tools;
-    None runs every tool here. `prompts` finds versions of prompts; without it the texts in the code count.
+    None runs every tool here. `prompts` finds versions of prompts; without it, agents use the texts in the code.
     """
 
     registry: Registry
@@ -227,7 +227,7 @@ def _agent_info(agent: AgentSpec, rates: Rates | None) -> AgentInfo:
 
 
 def _answer_problem(caller: AgentSpec, args: Any) -> str:
-    """Say why arguments of `final_answer` are no answer of the agent; empty if they may be one."""
+    """Say why arguments of `final_answer` are not an answer of the agent, or return an empty text."""
     if caller.answer is None:
         answer = held.open_all(FINAL_ANSWER, args)
         return "" if caller.output is None else plain(outputs.problem(caller, answer))

@@ -47,7 +47,7 @@ def preview(
 
 
 def refusal(tool: ToolSpec, arguments: dict[str, Any], context: ToolContext) -> str:
-    """Return the sentence of a precondition that does not hold, empty if it holds. Raise its errors, or TypeError."""
+    """Return the sentence of a precondition that fails, or an empty text. Raise its errors, or TypeError."""
     if tool.precondition is None:
         return ""
     sentence = _call(tool.precondition, tool, arguments, context)
@@ -59,7 +59,7 @@ def refusal(tool: ToolSpec, arguments: dict[str, Any], context: ToolContext) -> 
 
 
 def _compute(tool: ToolSpec, arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
-    assert tool.preview is not None  # its caller has looked
+    assert tool.preview is not None  # checked by the caller
     preview = _call(tool.preview, tool, arguments, context)
     if not isinstance(preview, Written):
         raise TypeError(
@@ -76,7 +76,7 @@ def _call(
     arguments: dict[str, Any],
     context: ToolContext,
 ) -> Any:
-    """Call a function with the arguments that it names, and with the context if it names that."""
+    """Call a function with the arguments that it takes, and with the context if it takes one."""
     named_arguments = select_arguments(function, {**tool.defaults, **arguments})
     if "context" in inspect.signature(function).parameters and "context" not in named_arguments:
         named_arguments["context"] = context

@@ -71,7 +71,7 @@ def seal_result(tool: ToolSpec, result: Any) -> Any:
 
 
 def open_result(tool: ToolSpec, result: Any) -> Any:
-    """Return the result as the tool gave it. A result that a person reported is not sealed. Raise as open_args."""
+    """Return the result as the tool gave it. A result that a person reported is not sealed. Raise like open_args."""
     sealed = tool.secret_result and sealing.is_sealed(result)
     return _open(result, _encode_location(tool, "result")) if sealed else result
 

@@ -45,7 +45,7 @@ def open_arguments(tool: ToolSpec, args: Any) -> Any:
 
 
 def require_object(args: Any) -> None:
-    """Raise CallRejected if there are no arguments: the call repeats another, or they are no JSON that can be kept."""
+    """Raise CallRejected if the call repeats another one, or its arguments are not JSON that can be stored."""
     if isinstance(args, dict) and REPEATED in args:
         raise CallRejected("this call repeats an earlier call of the same reply")
     if isinstance(args, str):

@@ -91,7 +91,7 @@ class Catalogue:
         )
 
     def changes_between(self, agent: str, before: str, after: str) -> tuple[Change, ...] | None:
-        """Return the changes between two published versions of an agent; None if one of them is none."""
+        """Return the changes between two published versions of an agent, or None if it does not have both."""
         by_fingerprint = versions([before, after])
         agents = {version.agent for version in by_fingerprint.values()}
         if agents != {agent} or not {before, after} <= by_fingerprint.keys():
@@ -107,7 +107,7 @@ class Catalogue:
         return list(PublishedAgent.objects.order_by("name").values_list("name", flat=True))
 
     def deny_reasons(self, agent: str, tool: str) -> tuple[str, ...]:
-        """Return the reasons for a denial that the tool's author suggests, empty without any."""
+        """Return the reasons for a denial that the tool's author suggests."""
         rows = PublishedAgent.objects.filter(name=agent).values_list("tools", flat=True)
         tools: list[dict[str, Any]] = rows.first() or []
         published_tool = next((one for one in tools if one.get("name") == tool), {})
@@ -196,7 +196,7 @@ def _definition(agent: str) -> dict[str, Any]:
 
 
 def texts_of(memory: dict[str, Any] | None) -> int:
-    """Return the number of texts of a published memory, 0 without one."""
+    """Return the number of texts of a published memory, 0 if there is no memory."""
     return int((memory or {}).get("last", 0))
 
 
@@ -292,7 +292,7 @@ def _row(agent: AgentSpec) -> PublishedAgent:
 def _tool(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
     """Describe a tool of an agent. `waived` is set if the tool requires approval and this agent does not.
 
-    `depends` names what its conditions judge for each call; then the strictest value stands there.
+    `depends` names what its conditions judge for each call; their own fields then have the strictest value.
     """
     approval = agent.approval_of(tool)
     judged = {"risk": callable(tool.risk), "approval": approval == DEPENDS}

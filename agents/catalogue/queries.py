@@ -41,7 +41,7 @@ class ToolView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedTool:
-    """A tool, the agents that have it, and how its calls ended; None without a call."""
+    """A tool, the agents that have it, and how its calls ended, None if it was never called."""
 
     tool: ToolView
     agents: tuple[str, ...]
@@ -129,7 +129,7 @@ def published() -> tuple[AgentView, ...]:
 
 
 def tools() -> tuple[UsedTool, ...]:
-    """List the tools of all published agents by name. Two that differ are two, even with one name."""
+    """List the tools of all published agents by name. Different tools of the same name are listed separately."""
     users: dict[str, tuple[dict[str, Any], list[str]]] = {}
     for row in PublishedAgent.objects.order_by("name"):
         for tool in row.tools:

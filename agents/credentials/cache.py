@@ -14,7 +14,7 @@ _tokens: dict[Credential, tuple[str, float]] = {}
 def resolve(
     credentials: Iterable[Credential], seconds: float, *, anew: bool = False
 ) -> dict[str, str]:
-    """Return the secret of each credential by name, none from memory with `anew`. Raise as `fetch`."""
+    """Return the secret of each credential by name. With `anew` none comes from memory. Raise like `fetch`."""
     return {credential.name: _secret(credential, seconds, anew) for credential in credentials}
 
 

@@ -1,7 +1,7 @@
 """Keeps the refresh token that a token server gives in place of the one it was sent (RFC 6749, section 6).
 
 Some servers take each refresh token once. So the workers of one file system refresh one after the other, each with a
-lock beside the file. Before a worker sends the token, it reserves room for the next one in a second file; when the
+lock next to the file. Before a worker sends the token, it reserves room for the next one in a second file; when the
 answer has one, that file takes the place of the first. A token is lost if the worker dies between the two, or if the
 answer does: then the server refuses the old one, and a person must get a new one.
 """

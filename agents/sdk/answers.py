@@ -34,7 +34,7 @@ class Answer:
 def answer_tool(
     tool: _Tool, setting: Any, output: type[BaseModel] | None, names: Sequence[str], label: str
 ) -> ToolSpec | None:
-    """Make the call by which the answer is given; None for an agent whose answer is never held.
+    """Make the tool with which the agent gives its answer, or None if its answers are never held.
 
     `setting` is an Answer, or its `approval` alone. `names` are those of the agent's tools. Raise DefinitionError.
     """

@@ -10,7 +10,7 @@ from runtime.core.documents.budget_text import InvalidBudget, budget_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """The limits of one activation of an agent, with everything below it; None is no limit.
+    """The limits of one activation of an agent, with everything below it; None means no limit.
 
     `turns` counts replies of models, `calls` starts of tools, `tokens` those of requests and replies. `usd` is money
     in US dollars to six decimals, `seconds` active time without waiting for people, `depth` the levels of agents,

@@ -51,7 +51,7 @@ def within(
     arguments: Mapping[str, Any],
     seconds: float,
 ) -> Any:
-    """Call a function with those arguments of the call that it names. Raise its error, or TimeoutError.
+    """Call a function with the arguments that it takes. Raise its error, or TimeoutError.
 
     It runs in a thread of its own, which is left alone at the time limit.
     """
@@ -77,7 +77,7 @@ def within(
 
 
 def select_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that the function names, or all of them if it takes any."""
+    """Return the arguments that the function takes: all of them if it has `**kwargs`."""
     parameters = inspect.signature(function).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return dict(arguments)

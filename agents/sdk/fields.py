@@ -60,7 +60,7 @@ def instructions(instructions: Any, label: str) -> str:
 
 
 def prompt_name(instructions: Any, schema: dict[str, Any], label: str) -> str:
-    """Return the name of the prompt, empty without one. Each variable of its text must be a field of the input."""
+    """Return the name of the prompt, or an empty text. Each variable of its text must be a field of the input."""
     if not isinstance(instructions, Prompt):
         return ""
     try:
@@ -227,7 +227,7 @@ def holds(holds: Holds, label: str) -> Holds:
 
 
 def retry(policy: RetryPolicy, label: str) -> RetryPolicy:
-    """Return the retry policy. It may not repeat calls whose request is wrong."""
+    """Return the retry policy. It may not repeat invalid requests."""
     if policy.attempts < 1 or not 0 <= policy.base <= policy.ceiling < float("inf"):
         raise DefinitionError(
             f"{label}: retry needs at least one attempt, and 0 <= base <= ceiling seconds"
@@ -236,7 +236,9 @@ def retry(policy: RetryPolicy, label: str) -> RetryPolicy:
         return policy
     on = tuple(member(FailureCause, cause, f"{label}: retry") for cause in policy.on)
     if FailureCause.REQUEST in on:
-        raise DefinitionError(f"{label}: a wrong request stays wrong: retry cannot name it")
+        raise DefinitionError(
+            f"{label}: retry cannot include `request`: an invalid request would fail again"
+        )
     return replace(policy, on=on)
 
 
@@ -322,7 +324,7 @@ def _condition(
 def schema(signature: Signature, secret: Sequence[str]) -> dict[str, Any]:
     """Return the schema of the arguments. One that is secret and may be missing is marked as `writeOnly`.
 
-    So a page that offers the missing arguments leaves it out. One that is given is known by its seal.
+    So the page that offers missing arguments leaves it out. A secret that is present is recognised by its seal.
     """
     properties = {
         name: {**rule, "writeOnly": True} if name in secret and name in signature.defaults else rule
@@ -379,7 +381,7 @@ def sentence(sentence: str | None, name: str, signature: Signature, label: str) 
         raise DefinitionError(f"{label}: its sentence cannot be read: {exc}") from exc
     if unknown:
         raise DefinitionError(
-            f"{label}: its sentence names {', '.join(sorted(unknown))}, no argument"
+            f"{label}: its sentence names {', '.join(sorted(unknown))}, which is not an argument"
         )
     return sentence
 

@@ -24,7 +24,7 @@ def check(schema: dict[str, Any] | str, value: Any, *, root: str = "input") -> N
 
 
 def raise_all(errors: Sequence[InvalidInput]) -> None:
-    """Raise the first of these problems, with the others attached; do nothing if there is none."""
+    """Raise the first of these problems, if any, with the others attached."""
     if errors:
         first, *remaining = errors
         raise InvalidInput(first.field, first.detail, remaining)
@@ -52,7 +52,7 @@ def read(model: type[BaseModel], value: Any, *, root: str = "input") -> Any:
 
 
 def json_problem(text: str, *, root: str) -> str:
-    """Name the field of a JSON text that cannot be kept, and its limit; empty if there is none, or no JSON."""
+    """Say which field of a JSON text cannot be stored, and why. Empty if all can, or if the text is not JSON."""
     try:
         require_json(json.loads(text), root)
     except NotJson as exc:

@@ -11,7 +11,7 @@ PARTS = ("summary", "changes", "counts", "targets", "warnings")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewChange:
-    """One value that the call would change. `before` or `after` is None for one that is added or removed."""
+    """One value that the call would change. `before` is None if it is added, `after` if it is removed."""
 
     what: str
     before: Any = None

@@ -10,7 +10,7 @@ from runtime.core.limits import MAX_INSTRUCTIONS
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt: its name, and the text of the code, which counts until people put a version in production."""
+    """A prompt: its name, and the text in the code, which is used until people put a version in production."""
 
     name: str
     text: str
@@ -19,9 +19,9 @@ class Prompt:
 def prompt(name: str, text: str) -> Prompt:
     """Name the instructions of an agent, so that people can change them without a release.
 
-    `text` counts until a version is in production. `{field}` in it stands for a field of the agent's input, and each
-    later version must have the same ones; double braces stand for braces. Raise DefinitionError for another name or
-    an empty text.
+    `text` is used until a version is in production. `{field}` in it is replaced by a field of the agent's input, and
+    later versions must name the same fields; write a brace as two. Raise DefinitionError for an invalid name or an
+    empty text.
     """
     if not is_prompt_name(name):
         raise DefinitionError(

@@ -14,7 +14,7 @@ _as_json = json.JSONEncoder(ensure_ascii=False).encode
 def sentence_of(tool: ToolSpec, args: dict[str, Any]) -> str:
     """Fill these arguments into the tool's sentence, long ones cut, and without secrets.
 
-    The sentence is a heading, a row of a list, a mail; a request has the whole arguments beside it.
+    The sentence is a heading, a row of a list, a mail; an approval shows all arguments next to it.
     """
     words = {
         name: REDACTED

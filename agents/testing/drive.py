@@ -131,7 +131,7 @@ class Flow:
 
     @property
     def gate(self) -> ReviewSnapshot:
-        """The one open gate. Raises AssertionError if there is none, or another."""
+        """The one open gate. Raises AssertionError unless exactly one is open."""
         return self._gate(None)
 
     @property

@@ -111,7 +111,7 @@ class Worker:
         self.load(agent)
 
     def load(self, agent: AgentSpec) -> None:
-        """Load this code; every other version counts as older."""
+        """Load this code as the newest version."""
         by_name = {spec.name: spec for spec in family(agent)}
         self._releases += 1
         released = BEGINNING + timedelta(seconds=self._releases)

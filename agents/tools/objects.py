@@ -217,7 +217,7 @@ def _preview(name: str, before: bytes | None, text: str) -> Preview:
     return Preview(
         summary=f"Writes a new text ({len(after):,} bytes)"
         if before is None
-        else f"Replaces a text ({len(before):,} bytes) by another one ({len(after):,} bytes)",
+        else f"Replaces a text ({len(before):,} bytes) by another ({len(after):,} bytes)",
         changes=[PreviewChange(what="text", before=old_text, after=_shorten(after))],
         targets=[name],
     )
@@ -232,9 +232,9 @@ def _text(key: str, data: bytes) -> str:
     try:
         text = data.decode()
     except UnicodeDecodeError as exc:
-        raise ToolError(f"key: {key} is no text in UTF-8") from exc
+        raise ToolError(f"key: {key} is not a text in UTF-8") from exc
     if "\x00" in text:
-        raise ToolError(f"key: {key} is no text: it has zero bytes")
+        raise ToolError(f"key: {key} is not a text: it has zero bytes")
     return text
 
 

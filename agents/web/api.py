@@ -19,7 +19,7 @@ class ToolOut(Schema):
 
     `effect` is the effect class: it decides whether a call may be repeated after its outcome was lost. `approval` says
     whether a person approves each call. `depends` names those of `risk` and `approval` that the arguments decide for
-    each call; then the strictest value stands there.
+    each call; their own fields then have the strictest value.
     """
 
     name: str

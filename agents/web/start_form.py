@@ -44,7 +44,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartForm:
-    """The form as submitted. `problems` are by field name; those of no field are under WHOLE."""
+    """The form as submitted. `problems` are by field name; WHOLE has those that belong to no field."""
 
     schema: dict[str, Any]
     raw: Mapping[str, str]

@@ -45,7 +45,7 @@ def tools(request: HttpRequest) -> HttpResponse:
 def agent(request: HttpRequest, name: str) -> HttpResponse:
     """Show one agent: its input, tools and sub-agents, and its last runs that this person may read.
 
-    Only admins and readers of its runs, whose pages show the same, see its instructions and how they changed.
+    Its instructions and their changes are shown to admins and to readers of its runs, who see them there anyway.
     """
     view, actor, access = _agent(name), actor_of(request), wiring.access()
     runs = runs_page(access.readable_runs(actor) & Q(agent=name), limit=RECENT)

@@ -1,4 +1,4 @@
-"""Agents of an accounts department: invoices from a folder, and what became of them by night."""
+"""Agents of an accounts department: one books invoices from a folder, one reports on them at night."""
 
 from agents.flows.invoices.booking import invoices
 from agents.flows.invoices.report import invoice_report

@@ -98,7 +98,7 @@ def booked(context: ToolContext, supplier: str, number: str) -> Row:
 
 
 def terms(context: ToolContext, supplier: str, order: str) -> Row | None:
-    """Return a supplier with one of its orders, whose columns are None without one; None without the supplier."""
+    """Return a supplier with one of its orders, or None. The order's columns are None if there is no such order."""
     with _connected(context, READER) as connection:
         return connection.execute(_TERMS, {"supplier": supplier, "order": order}).fetchone()
 

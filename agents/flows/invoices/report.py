@@ -1,4 +1,4 @@
-"""Mails which invoices were booked in 24 hours, and which wait: for a schedule by night."""
+"""Mails which invoices were booked in 24 hours, and which wait. A schedule runs it at night."""
 
 from collections import Counter
 from decimal import Decimal

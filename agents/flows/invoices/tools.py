@@ -51,7 +51,7 @@ def record_invoice(
 def why_not(
     context: ToolContext, supplier: str, order: str, currency: str, known_iban: str
 ) -> str | None:
-    """Say why an invoice cannot be booked: `known_iban` must be the IBAN in the books: it makes the risk."""
+    """Say why an invoice cannot be booked. `known_iban` must be that of the books: the risk depends on it."""
     terms = books.terms(context, supplier, order)
     if terms is None:
         return f"the books have no supplier {supplier}"

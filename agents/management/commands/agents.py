@@ -32,7 +32,7 @@ class Command(BaseCommand):
         check.add_argument("--brief", action="store_true", help="only the first mistake, in a line")
         new = acts.add_parser("new", help="write a working agent with a gate, and its test")
         new.add_argument("name", help="lower case letters, digits and _, such as refunds")
-        new.add_argument("--folder", type=Path, help="where to write it; AGENTS_DIR without it")
+        new.add_argument("--folder", type=Path, help="where to write it; the default is AGENTS_DIR")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["act"] == "new":

@@ -151,7 +151,7 @@ def _own_words(messages: list[ModelMessage]) -> str:
 
 
 def _question(messages: list[ModelMessage]) -> str:
-    """Return the question at the end of the conversation, empty without one."""
+    """Return the question at the end of the conversation, or an empty text."""
     parts = (
         messages[-1].parts if messages else ()
     )  # refused calls of a provider leave a message without parts
@@ -209,7 +209,7 @@ def _plan(texts: list[str]) -> tuple[str, ...]:
 
 
 def _result(message_part: Any) -> Result | None:
-    """Return the result in a part; None for another part. That of a held answer may be told as a text."""
+    """Return the result in a part of a message, or None. The result of a held answer may come as a text."""
     if isinstance(message_part, ToolReturnPart):
         return _read(message_part.tool_name, message_part.outcome, message_part.content)
     text = str(message_part.content) if isinstance(message_part, UserPromptPart) else ""
