@@ -122,7 +122,7 @@ class AgentEffects:
     def describe(self, *, agent: str, tool: str, args: Any) -> CallInfo:
         """Describe a proposed call. Raise KeyMissing, or CallRejected with a text for the model."""
         caller = self.registry.get(agent)
-        if tool == FINAL_ANSWER and (reason := _answer_problem(caller, args)):
+        if tool == FINAL_ANSWER and (reason := _find_answer_problem(caller, args)):
             raise CallRejected(reason)
         if (spec := caller.tool(tool)) is not None:
             return _tool_info(caller, spec, args)
@@ -226,7 +226,7 @@ def _agent_info(agent: AgentSpec, rates: Rates | None) -> AgentInfo:
     )
 
 
-def _answer_problem(caller: AgentSpec, args: Any) -> str:
+def _find_answer_problem(caller: AgentSpec, args: Any) -> str:
     """Say why arguments of `final_answer` are not an answer of the agent, or return an empty text."""
     if caller.answer is None:
         answer = held.open_all(FINAL_ANSWER, args)

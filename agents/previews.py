@@ -35,7 +35,7 @@ def preview(
         if refused or tool.preview is None:
             return Preview(refused=redact(refused))
         parts = _redact_all(
-            _compute(tool, arguments, context), partial(secrets.redact, tool, unsealed)
+            _compute_preview(tool, arguments, context), partial(secrets.redact, tool, unsealed)
         )
         size = size_of(parts)
         if size > LIMIT:
@@ -50,7 +50,7 @@ def refusal(tool: ToolSpec, arguments: dict[str, Any], context: ToolContext) -> 
     """Return the sentence of a precondition that fails, or an empty text. Raise its errors, or TypeError."""
     if tool.precondition is None:
         return ""
-    sentence = _call(tool.precondition, tool, arguments, context)
+    sentence = _call_function(tool.precondition, tool, arguments, context)
     if sentence is not None and not isinstance(sentence, str):
         raise TypeError(
             f"the precondition of {tool.name} returned {sentence!r}, not a sentence or None"
@@ -58,9 +58,11 @@ def refusal(tool: ToolSpec, arguments: dict[str, Any], context: ToolContext) -> 
     return sentence or ""
 
 
-def _compute(tool: ToolSpec, arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+def _compute_preview(
+    tool: ToolSpec, arguments: dict[str, Any], context: ToolContext
+) -> dict[str, Any]:
     assert tool.preview is not None  # checked by the caller
-    preview = _call(tool.preview, tool, arguments, context)
+    preview = _call_function(tool.preview, tool, arguments, context)
     if not isinstance(preview, Written):
         raise TypeError(
             f"the preview of {tool.name} returned {type(preview).__name__}, not a Preview"
@@ -70,7 +72,7 @@ def _compute(tool: ToolSpec, arguments: dict[str, Any], context: ToolContext) ->
     return as_json
 
 
-def _call(
+def _call_function(
     function: Callable[..., Any],
     tool: ToolSpec,
     arguments: dict[str, Any],

@@ -53,10 +53,10 @@ def nothing_known(before: str, after: str) -> tuple[Change, ...]:
 
 def writes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
     """List the tools whose effect class became `write`."""
-    tools_before = _by_name(before.get("tools"))
+    tools_before = _index_by_name(before.get("tools"))
     return tuple(
         name
-        for name, tool in _by_name(after.get("tools")).items()
+        for name, tool in _index_by_name(after.get("tools")).items()
         if tool.get("effect") == "write" and tools_before.get(name, tool).get("effect") != "write"
     )
 
@@ -72,7 +72,7 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Ch
                 asks=key not in _HARMLESS,
             )
     for key, word in _LISTS.items():
-        yield from _of_list(word, _by_name(before.get(key)), _by_name(after.get(key)))
+        yield from _of_list(word, _index_by_name(before.get(key)), _index_by_name(after.get(key)))
 
 
 def _of_list(
@@ -99,7 +99,7 @@ def _asks(key: str, before: Any, after: Any) -> bool:
         case "schema":
             return not is_compatible(before, after)
         case "approval":
-            return _strictness(after) < _strictness(before)
+            return _rank_approval(after) < _rank_approval(before)
         case "preview" | "precondition":
             return not after
         case "secret":
@@ -108,10 +108,10 @@ def _asks(key: str, before: Any, after: Any) -> bool:
             return key not in _HARMLESS
 
 
-def _strictness(approval: Any) -> int:
+def _rank_approval(approval: Any) -> int:
     """Return how strict a tool is: never a person, by the arguments, always."""
     return 1 if approval == DEPENDS else 2 * bool(approval)
 
 
-def _by_name(listed: Any) -> dict[str, Mapping[str, Any]]:
+def _index_by_name(listed: Any) -> dict[str, Mapping[str, Any]]:
     return {one["name"]: one for one in listed or ()}

@@ -51,7 +51,7 @@ class Kept:
                 raise PermissionError
             _write(self.room, token.encode())
             if self.path.read_text().strip() == sent:
-                _sibling(self.path, "new").replace(self.path)
+                _name_sibling(self.path, "new").replace(self.path)
                 _sync(self.path.parent)
         except (OSError, UnicodeError) as exc:
             log.error(
@@ -95,9 +95,9 @@ def locked(name: str, path: str, seconds: float) -> Iterator[Kept]:
     lock = room = None
     try:
         try:
-            lock = _open_private(_sibling(token_path, "lock"))
+            lock = _open_private(_name_sibling(token_path, "lock"))
             _wait(lock, name, time.monotonic() + seconds)
-            room = _open_private(_sibling(token_path, "new"))
+            room = _open_private(_name_sibling(token_path, "new"))
             os.posix_fallocate(room, 0, ROOM_BYTES)
         except OSError as exc:
             if exc.errno not in _UNWRITABLE:
@@ -106,13 +106,13 @@ def locked(name: str, path: str, seconds: float) -> Iterator[Kept]:
         yield Kept(name, token_path, room)
     finally:
         if room is not None:
-            _sibling(token_path, "new").unlink(missing_ok=True)
+            _name_sibling(token_path, "new").unlink(missing_ok=True)
         for descriptor in (room, lock):
             if descriptor is not None:
                 os.close(descriptor)
 
 
-def _sibling(path: Path, kind: str) -> Path:
+def _name_sibling(path: Path, kind: str) -> Path:
     return path.with_name(f".{path.name}.{kind}")
 
 

@@ -40,10 +40,10 @@ def publish(text: str) -> str:
 @script
 def scripted(turn: Turn) -> Reply:
     """Answer in place of a model. Leave `model=` out of the agent, and the installation's model answers."""
-    if done := turn.result("publish"):
-        return say("It is published." if done.ok else f"It was not published: {{done.why}}")
-    if known := turn.result("look_up"):
-        return call("publish", text=str(known.content))
+    if publication := turn.result("publish"):
+        return say("It is published." if publication.ok else f"It was not published: {{publication.why}}")
+    if news := turn.result("look_up"):
+        return call("publish", text=str(news.content))
     return call("look_up", subject=turn.input["subject"])
 
 

@@ -70,7 +70,7 @@ class StartForm:
         first = "" if prop.default is None else as_typed(kind_of(prop.rule), prop.default)
         return Field(
             id=id,
-            name=_input_name(prop.name),
+            name=_prefix_name(prop.name),
             label=prop.title,
             kind=kind_of(prop.rule),
             required=prop.required,
@@ -85,7 +85,7 @@ class StartForm:
     def _json_field(self) -> Field:
         return Field(
             id="f0",
-            name=_input_name(WHOLE),
+            name=_prefix_name(WHOLE),
             label="Input",
             kind="json",
             required=True,
@@ -115,7 +115,7 @@ def read(schema: dict[str, Any], form_values: Mapping[str, str]) -> tuple[StartF
     """Return the form as submitted, with the problems of its fields, and the value that it makes."""
     properties = parts(schema)
     names = [prop.name for prop in properties] or [WHOLE]
-    raw = {name: form_text(form_values, _input_name(name)) for name in names}
+    raw = {name: form_text(form_values, _prefix_name(name)) for name in names}
     problems: dict[str, str] = {}
     value: Any = {}
     for prop in properties:
@@ -144,6 +144,6 @@ def field_of(problem: InvalidInput, names: list[str]) -> str:
     return next(inside, WHOLE)
 
 
-def _input_name(name: str) -> str:
+def _prefix_name(name: str) -> str:
     """Return the name of a field in the submitted form. A prefix separates it from the form's own fields."""
     return f"in.{name}"

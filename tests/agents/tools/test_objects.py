@@ -165,7 +165,7 @@ def test_a_store_of_others_needs_no_mark(
     others: ObjectStore = store_at(address, marked=False)
     others.put("in/large", b"x" * (MAX_TEXT + 1))
     others.put("in/binary", b"\xff")
-    for key, said in (("large", f"at most {MAX_TEXT} are read"), ("binary", "no text in UTF-8")):
+    for key, said in (("large", f"at most {MAX_TEXT} are read"), ("binary", "not a text in UTF-8")):
         with pytest.raises(ToolError, match=said):
             reads(context(), key=key)
     with pytest.raises(ToolError, match=r"key: .*at most"):
