@@ -16,7 +16,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PARTS = {"bin", "include", "lib", "lib64"}  # of an environment
-ROOM = 50 * 1000 * 1000  # bytes; an environment with nothing but pip takes as many
+ROOM = 50 * 1000 * 1000  # bytes, the size of an environment with nothing but pip
 
 OFFLINE = (
     r"connection broken by|Connection to \S+ timed out|Temporary failure in name resolution"
@@ -109,12 +109,12 @@ def _make(folder, locks, this_python):
                 % _version()
             )
         if os.path.isdir(folder) and os.listdir(folder) and not _is_environment(folder):
-            return "%s is no environment of Python, so it is not replaced" % folder
+            return "%s is not a Python environment, so it is not replaced" % folder
         print("Making the environment in %s with Python %s" % (folder, _version()), flush=True)
         shutil.rmtree(folder, ignore_errors=True)
-        said = _failed([sys.executable, "-m", "venv", folder])
-        if said is not None:
-            return _reason(said, folder, locks)
+        output = _failed([sys.executable, "-m", "venv", folder])
+        if output is not None:
+            return _reason(output, folder, locks)
     changed = [lock for lock in locks if _read(_stamp(folder, lock)) != _digest(lock)]
     return _update(folder, python, locks, changed) if changed else None
 
@@ -125,66 +125,68 @@ def _is_environment(folder):
 
 
 def _update(folder, python, locks, changed):
-    print("Installing %s, about a minute the first time" % _named(changed), flush=True)
+    print("Installing %s, about a minute the first time" % _join_names(changed), flush=True)
     problem, listed = None, set()
     for lock in locks:  # in order: each must be complete with the ones before it
         if lock in changed:
             command = _pip(python, "install", "--quiet", "--no-deps", "--require-hashes")
-            said = _failed([*command, "--only-binary=:all:", "-r", _path(lock + ".txt")])
-            if said is not None:
-                return _reason(said, folder, [lock])
+            output = _failed([*command, "--only-binary=:all:", "-r", _path(lock + ".txt")])
+            if output is not None:
+                return _reason(output, folder, [lock])
         listed |= _listed(lock)
         lacking = _lacking(folder, python, lock, listed)
         if lacking is None:
             with open(_stamp(folder, lock), "w") as stamp:
                 stamp.write(_digest(lock))
-        problem = problem or lacking  # the rest is installed all the same: make lock needs it
+        problem = problem or lacking  # install the rest anyway: make lock needs it
     return problem
 
 
 def _add(folder, locks, also):
-    """Install an author's packages beside those of the locks, none of which changes."""
+    """Install an author's packages without changing those of the locks."""
     path = os.path.abspath(os.path.expanduser(also))
-    wanted = _read(path)
-    if wanted is None:
+    requirements = _read(path)
+    if requirements is None:
         return "AGENTS_REQUIREMENTS: %s cannot be read" % path
     pins = os.path.join(folder, ".pins")
     with open(pins, "w") as file:
         file.write("".join("%s\n" % pin for lock in locks for pin in _pins(lock)))
     stamp = os.path.join(folder, ".agents")
-    digest = hashlib.sha256(("%s\n%s\n%s" % (path, wanted, _read(pins))).encode()).hexdigest()
+    digest = hashlib.sha256(("%s\n%s\n%s" % (path, requirements, _read(pins))).encode()).hexdigest()
     if _read(stamp) == digest:
         return None
     print("Installing the packages of %s" % path, flush=True)
     python = os.path.join(os.path.abspath(folder), "bin", "python")
     command = _pip(python, "install", "--constraint", os.path.abspath(pins), "--requirement", path)
-    failed, said = _run(command, folder=os.path.dirname(path))
+    failed, output = _run(command, folder=os.path.dirname(path))
     if failed:
-        return "AGENTS_REQUIREMENTS: %s" % _reason_of_authors(said, folder, path)
+        return "AGENTS_REQUIREMENTS: %s" % _reason_of_authors(output, folder, path)
     with open(stamp, "w") as file:
         file.write(digest)
     return None
 
 
-def _reason_of_authors(said, folder, path):
+def _reason_of_authors(output, folder, path):
     """Return one line for pip's error about an author's packages."""
-    found = CONFLICT.search(said)
-    if found:
-        by = "%s %s" % (found.group("by"), found.group("of")) if found.group("by") else path
+    conflict = CONFLICT.search(output)
+    if conflict:
+        by = (
+            "%s %s" % (conflict.group("by"), conflict.group("of")) if conflict.group("by") else path
+        )
         return "%s needs %s, but Abeyance has %s: choose another version" % (
             by,
-            found.group("wanted"),
-            found.group("ours"),
+            conflict.group("wanted"),
+            conflict.group("ours"),
         )
-    missing = re.search(r"No matching distribution found for ([^\n]+)", said)
-    if missing and not re.search(OFFLINE, said):
+    missing = re.search(r"No matching distribution found for ([^\n]+)", output)
+    if missing and not re.search(OFFLINE, output):
         return "there is no %s for Python %s, which %s asks for" % (
             missing.group(1),
             _version(),
             path,
         )
-    wrong = re.search(r"ERROR: (Invalid requirement[^\n]*)", said)
-    return wrong.group(1) if wrong else _reason(said, folder, [path])
+    wrong = re.search(r"ERROR: (Invalid requirement[^\n]*)", output)
+    return wrong.group(1) if wrong else _reason(output, folder, [path])
 
 
 def _lacking(folder, python, lock, listed):
@@ -194,19 +196,19 @@ def _lacking(folder, python, lock, listed):
     would not do: it does not look at packages that are needed only by an extra.
     """
     settings = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
-    failed, said = _run(
+    failed, output = _run(
         _pip(python, "install", "--dry-run", "--no-index", "-r", _path(lock + ".in")),
-        dict(settings, PIP_CONFIG_FILE=os.devnull),  # or a folder of wheels counts as installed
+        dict(settings, PIP_CONFIG_FILE=os.devnull),  # else a folder of wheels counts as installed
     )
     if failed:
-        found = NOT_INSTALLED.search(said)
-    else:  # of an older lock, it may be installed all the same
-        needs = INSTALLED.finditer(said)
-        found = next((need for need in needs if _normal(need.group("needed")) not in listed), None)
-    if found is None:
-        return _reason(said, folder, [lock]) if failed else None
-    source = "%s needs" % found.group("by") if found.group("by") else "%s.in names" % lock
-    return "%s.txt lacks %s, which %s: run make lock" % (lock, found.group("needed"), source)
+        match = NOT_INSTALLED.search(output)
+    else:  # a package of an older lock may still be installed
+        needs = INSTALLED.finditer(output)
+        match = next((need for need in needs if _normal(need.group("needed")) not in listed), None)
+    if match is None:
+        return _reason(output, folder, [lock]) if failed else None
+    source = "%s needs" % match.group("by") if match.group("by") else "%s.in names" % lock
+    return "%s.txt lacks %s, which %s: run make lock" % (lock, match.group("needed"), source)
 
 
 def _listed(lock):
@@ -231,8 +233,8 @@ def _pip(python, *arguments):
 
 def _failed(command):
     """Return a command's output if it failed, else None."""
-    failed, said = _run(command)
-    return said if failed else None
+    failed, output = _run(command)
+    return output if failed else None
 
 
 def _run(command, env=None, folder=None):
@@ -240,26 +242,26 @@ def _run(command, env=None, folder=None):
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, cwd=folder
     )
-    said = process.communicate()[0].decode("utf-8", "replace")
-    return process.returncode, said
+    output = process.communicate()[0].decode("utf-8", "replace")
+    return process.returncode, output
 
 
-def _reason(said, folder, locks):
+def _reason(output, folder, locks):
     """Return one line for a command's output. An unknown error is printed in full first."""
     for pattern, line in REASONS:
-        found = re.search(pattern, said)
-        if found:
+        match = re.search(pattern, output)
+        if match:
             return line.format(
                 folder=os.path.abspath(folder),
-                locks=_named(locks),
-                package=found.groupdict().get("package"),
+                locks=_join_names(locks),
+                package=match.groupdict().get("package"),
                 platform="%s %s" % (platform.system(), platform.machine()),
                 python=sys.executable,
                 version=_version(),
             )
     if _free(folder) < ROOM:  # venv hides the error of pip
         return _reason("No space left on device", folder, locks)
-    sys.stderr.write(said)
+    sys.stderr.write(output)
     return "the environment in %s could not be made, see above" % folder
 
 
@@ -270,7 +272,7 @@ def _free(folder):
         return ROOM
 
 
-def _named(locks):
+def _join_names(locks):
     return " and ".join(lock + ".txt" for lock in locks)
 
 
@@ -282,12 +284,12 @@ def _base_of(python):
     """Return the interpreter of an environment; None if it is broken or was moved."""
     question = "import sys; print(sys.prefix); print(sys.base_prefix, *sys.version_info[:2])"
     try:
-        said = subprocess.check_output([python, "-c", question], stderr=subprocess.DEVNULL)
+        output = subprocess.check_output([python, "-c", question], stderr=subprocess.DEVNULL)
     except (OSError, subprocess.CalledProcessError):
         return None
-    prefix, base = said.decode().split("\n")[:2]
-    place = os.path.dirname(os.path.dirname(os.path.abspath(python)))
-    return base if os.path.realpath(prefix) == os.path.realpath(place) else None
+    prefix, base = output.decode().split("\n")[:2]
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(python)))
+    return base if os.path.realpath(prefix) == os.path.realpath(folder) else None
 
 
 def _base():

@@ -189,7 +189,7 @@ class Flow:
             path=gate.path,
             effect=gate.effect,
             args=gate.args,
-            given={**gate.args, **changes},
+            new_args={**gate.args, **changes},
         )
         if is_previewed(gate.preview):
             changed = replace(changed, preview=self._worker.preview_edit(gate, changed.args))

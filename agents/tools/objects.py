@@ -70,7 +70,7 @@ class _Place:
     def read(self, key: str) -> bytes | None:
         """Return the object, None if there is none. Raises ToolError if it cannot be read."""
         try:
-            return self._store().get(self._path(key), most=MAX_TEXT)
+            return self._store().get(self._path(key), max_bytes=MAX_TEXT)
         except ValueError as exc:
             raise ToolError(f"key: {exc}") from exc
 

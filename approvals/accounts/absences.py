@@ -17,7 +17,7 @@ from approvals.models import Absence, Request
 from approvals.permissions import absences, principals, request_rules, signatures
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
-from runtime.control.access import text
+from runtime.control.access import validate_text
 from runtime.core.limits import MAX_PERSON
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
@@ -156,7 +156,7 @@ def _check_times(starts: datetime, ends: datetime, now: datetime) -> None:
 
 
 def _deputy(deputy: object, person: str, starts: datetime, ends: datetime) -> str:
-    deputy = text("deputy", deputy, MAX_PERSON, required="must name a person")
+    deputy = validate_text("deputy", deputy, MAX_PERSON, required="must name a person")
     if deputy == person:
         raise InvalidInput("deputy", "must be another person")
     found = principals.principal_of(Actor(person=deputy))

@@ -29,7 +29,7 @@ from approvals.permissions.scopes import Scope
 from approvals.policies.rules import demands_of
 from approvals.policy import risks_decided_by
 from approvals.requests import verification
-from runtime.control.access import text
+from runtime.control.access import validate_text
 from runtime.core.enums import GateKind
 from runtime.core.errors import NotJson
 from runtime.core.limits import MAX_REASON
@@ -292,7 +292,7 @@ def _whole(value: object, field: str, most: int) -> int:
 
 
 def _reason(value: object) -> str:
-    return text("reason", value, MAX_REASON).strip()
+    return validate_text("reason", value, MAX_REASON).strip()
 
 
 def _one(allowance: UUID) -> Allowance:

@@ -14,7 +14,7 @@ from approvals.decisions.undo import undo
 from approvals.errors import NotFound, NotTogether
 from approvals.queries import requests
 from approvals.queries.requests import Approval
-from runtime.control.access import text
+from runtime.control.access import validate_text
 from runtime.core.enums import FRAME_GATES, GateKind, Verdict
 from runtime.core.limits import MAX_REASON
 from runtime.errors import InvalidInput, RequestError
@@ -126,7 +126,7 @@ def _checked(
     chosen = Verdict(str(verdict))
     _check_number(items)
     needed = "is required to deny" if chosen is Verdict.DENY else ""
-    said = text("reason", "" if reason is None else reason, MAX_REASON, required=needed)
+    said = validate_text("reason", "" if reason is None else reason, MAX_REASON, required=needed)
     if len(items) > COUNTED_ABOVE and str(count).strip() != str(len(items)):
         raise InvalidInput(
             "count",

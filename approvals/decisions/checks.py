@@ -29,7 +29,7 @@ from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
 from approvals.queries import requests
 from approvals.requests import confirmation, verification
-from runtime.control.access import text
+from runtime.control.access import validate_text
 from runtime.core.continuation import MAX_REVISIONS
 from runtime.core.enums import APPROVING, VERDICTS, Decision, Edit, GateKind, Verdict
 from runtime.core.limits import MAX_REASON
@@ -172,7 +172,7 @@ def reason(given: object, verdict: Verdict, row: Request) -> str:
     needed = f"is required to {_NEEDS_REASON[verdict]}" if verdict in _NEEDS_REASON else ""
     if votes.needs_reason(row, verdict):
         needed = "is required by the policy"
-    return text("reason", "" if given is None else given, MAX_REASON, required=needed)
+    return validate_text("reason", "" if given is None else given, MAX_REASON, required=needed)
 
 
 def _undo_seconds(row: Request) -> float:

@@ -102,7 +102,7 @@ def close(looked: Loaded, decision: Decision, actor: Actor, counted: Sequence[st
         gate=row.gate,
         decision=decision,
         effective_at=row.effective_at,
-        lent=(_closed(row), *_audited(looked, decision, actor)),
+        extra_statements=(_closed(row), *_audited(looked, decision, actor)),
     )
 
 

@@ -30,7 +30,7 @@ def check(row: Request, given: object) -> Edit:
         path=tuple(row.path),
         effect=EffectClass(row.effect),
         args=json.loads(row.args),
-        given=given,
+        new_args=given,
     )
     denied = Request.objects.filter(
         run_id=row.run_id,

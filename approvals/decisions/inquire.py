@@ -9,7 +9,7 @@ from approvals.decisions import checks, closing, commit
 from approvals.errors import Expired, TooManyInquiries
 from approvals.queries import requests
 from runtime.control import inquiries
-from runtime.control.access import text
+from runtime.control.access import validate_text
 from runtime.core.documents.blobs import digest_of
 from runtime.core.enums import GateKind
 from runtime.core.limits import MAX_INQUIRIES, MAX_INQUIRY
@@ -33,7 +33,7 @@ def inquire(*, request: UUID, question: object, actor: Actor) -> requests.Approv
             raise Expired(row.expires_at)
         if row.kind != GateKind.APPROVAL:
             raise InvalidInput("question", "is only for a call that waits for an approval")
-        said = text("question", question, MAX_INQUIRY, required="is required")
+        said = validate_text("question", question, MAX_INQUIRY, required="is required")
         if audit.number(row.run_id, f"request {row.id}", act=ASKED) >= MAX_INQUIRIES:
             raise TooManyInquiries
         sent = inquiries.ask(run=row.run_id, gate=row.gate, by=actor.person, text=said)

@@ -11,7 +11,7 @@ from approvals.permissions import principals
 from approvals.permissions.scopes import Scope
 from approvals.queries import requests
 from approvals.requests import comments
-from runtime.control.access import text as checked_text
+from runtime.control.access import validate_text as checked_text
 from runtime.control.transaction import notify
 from runtime.core.digest import sha256_of
 from runtime.errors import Forbidden, InvalidInput

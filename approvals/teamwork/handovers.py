@@ -11,7 +11,7 @@ from approvals.permissions import principals, request_rules
 from approvals.queries import deciders
 from approvals.requests import handovers
 from approvals.teamwork import claims
-from runtime.control.access import text
+from runtime.control.access import validate_text
 from runtime.core.digest import sha256_of
 from runtime.core.limits import MAX_PERSON
 from runtime.errors import InvalidInput
@@ -30,7 +30,7 @@ def hand_over(*, request: UUID, to: object, note: object, actor: Actor) -> Hando
         audit.lock_run_of(request)
         row = claims.decidable(request, actor)
         person = _receiver(row, to, actor)
-        said = text("note", "" if note is None else note, MAX_NOTE)
+        said = validate_text("note", "" if note is None else note, MAX_NOTE)
         claims.write(row, person, giver=actor.person)
         Handover.objects.filter(request=row).delete()
         made = Handover(request=row, person=person, by=actor.person, note=said, at=clock.now())
@@ -56,7 +56,7 @@ def receivers(request: UUID, actor: Actor) -> tuple[tuple[str, ...], tuple[str, 
 
 def _receiver(row: Request, to: object, actor: Actor) -> str:
     """Return the person. Raises InvalidInput naming `to` unless they may decide the request and have not voted."""
-    person = text("to", to, MAX_PERSON, required="must name a person")
+    person = validate_text("to", to, MAX_PERSON, required="must name a person")
     if person == actor.person:
         raise InvalidInput("to", "must be another person")
     principal = principals.principal_of(Actor(person=person))

@@ -23,7 +23,7 @@ from approvals.permissions import principals
 from approvals.permissions.scopes import Scope
 from approvals.version_changes import acts, listing
 from approvals.version_changes.listing import Pair, Waiting
-from runtime.control.access import text
+from runtime.control.access import validate_text
 from runtime.core.digest import is_text
 from runtime.core.enums import Verdict
 from runtime.core.limits import MAX_REASON
@@ -90,7 +90,7 @@ def continue_all(
         )
     if isinstance(count, bool) or not isinstance(count, int) or count != found.count:
         raise InvalidInput("count", f"must be the number of waiting runs, which is {found.count}")
-    why = text("reason", reason, MAX_REASON, required=NEEDS_REASON)
+    why = validate_text("reason", reason, MAX_REASON, required=NEEDS_REASON)
     _record(found.pair, found.count, why, actor)
     left = [one for run in found.runs if (one := _decide(run, why, actor)) is not None]
     return Decided(continued=found.count - len(left), left=tuple(left))
@@ -112,7 +112,7 @@ def withdraw(
     counts, gates = listing.decision(pair) is not None, listing.to_undo(pair)
     if not counts and not gates:
         raise NotFound
-    why = text("reason", reason, MAX_REASON, required="is required to withdraw a decision")
+    why = validate_text("reason", reason, MAX_REASON, required="is required to withdraw a decision")
     if counts:
         _record_withdrawal(pair, why, actor)
     return _open_again({gate: made.by for gate, made in gates.items()}, actor)

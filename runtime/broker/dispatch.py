@@ -34,9 +34,9 @@ PREVIEW_EDIT = "runtime.preview_edit"
 NEW, RESUMED = QUEUES = "runs", "resumed"
 STICKY = "sticky"  # in place of a queue: that of the process that keeps the run, else RESUMED
 TRIAL = "trial"  # in place of a queue: the id is that of a trial of a prompt, which waits like a new run
-REPLAY = "replay"  # as above, of the replay of a run
+REPLAY = "replay"  # likewise for the replay of a run
 PREVIEW = (
-    "preview"  # as above, of the preview of an edit; a person waits for it, so it precedes new runs
+    "preview"  # likewise for the preview of an edit; a person waits for it, so it precedes new runs
 )
 _JOBS = {  # their tasks and real queues
     TRIAL: (TRY_PROMPT, NEW),
@@ -81,12 +81,12 @@ class DispatchThread:
             while len(hints) < BATCH and not self._queue.empty():  # only this thread receives
                 hints.append(self._queue.get())
             try:
-                send_all([one for one in hints if one[1] != _KEEP])
+                send_all([hint for hint in hints if hint[1] != _KEEP])
                 for run in (run for run, name in hints if name == _KEEP):
                     _keep(run)
             except Exception as exc:  # the sweeper sends them again
-                more = len(hints) - 1
-                log.warning("Run %s: hint not sent, nor %d more: %s", hints[0][0], more, exc)
+                unsent = len(hints) - 1
+                log.warning("Run %s: hint not sent, nor %d more: %s", hints[0][0], unsent, exc)
             for _ in hints:
                 self._queue.task_done()
 
@@ -104,8 +104,8 @@ class Notifier:
 
     def put(self, run: UUID, *, inbox: bool) -> None:
         """Publish soon that a run has changed, and with `inbox` that inboxes have."""
-        known = self._runs.get(run)
-        if known or (known is not None and not inbox):
+        pending = self._runs.get(run)
+        if pending or (pending is not None and not inbox):
             return  # the thread publishes this run later than now, so no lock is needed to read the dict
         with self._changed:
             if len(self._runs) < QUEUE_SIZE or run in self._runs:
@@ -127,8 +127,8 @@ class Notifier:
             with self._changed:
                 runs, self._runs = self._runs, {}
                 people, self._people = self._people, set()
-            named = {str(run): inbox for run, inbox in runs.items()}
-            self._publish([{"runs": named}, *[{"person": person} for person in people]])
+            inbox_by_run = {str(run): inbox for run, inbox in runs.items()}
+            self._publish([{"runs": inbox_by_run}, *[{"person": person} for person in people]])
 
     def _publish(self, updates: Sequence[Mapping[str, object]]) -> None:
         try:
@@ -253,7 +253,7 @@ def _message(run: UUID, queue_name: str, task_name: str = ADVANCE) -> str:
     """
     headers, _, (_, keywords, embedded), _ = _task(task_name)
     task = str(uuid4())
-    own = {"id": task, "root_id": task, "argsrepr": repr([str(run)])}
+    task_headers = {"id": task, "root_id": task, "argsrepr": repr([str(run)])}
     return json.dumps(
         {
             "body": base64.b64encode(
@@ -261,7 +261,7 @@ def _message(run: UUID, queue_name: str, task_name: str = ADVANCE) -> str:
             ).decode(),
             "content-encoding": "utf-8",
             "content-type": "application/json",
-            "headers": {**headers, **own},
+            "headers": {**headers, **task_headers},
             "properties": {
                 "correlation_id": task,
                 "delivery_mode": 2,
@@ -308,6 +308,6 @@ def _the_notifier() -> Notifier:
         return _notifier
 
 
-def _of_this_process(known: S | None, make: Callable[[], S]) -> S:
+def _of_this_process(thread: S | None, make: Callable[[], S]) -> S:
     """Return the thread of this process, and make it after a fork: threads do not survive one."""
-    return known if known is not None and known.process == os.getpid() else make()
+    return thread if thread is not None and thread.process == os.getpid() else make()

@@ -13,10 +13,10 @@ from runtime.queries.runs import RunDetail
 
 def readable(run: UUID, actor: Actor) -> RunDetail:
     """Return a run as the actor may read it. Raise NoSuchRun."""
-    found = runs.run_detail(wiring.access().readable_runs(actor), run)
-    if found is None:
+    detail = runs.run_detail(wiring.access().readable_runs(actor), run)
+    if detail is None:
         raise NoSuchRun
-    return found
+    return detail
 
 
 def readable_whole(run: UUID, actor: Actor) -> RunDetail:
@@ -30,21 +30,23 @@ def readable_whole(run: UUID, actor: Actor) -> RunDetail:
 
 def for_admins(run: UUID, actor: Actor, refusal: str) -> RunDetail:
     """Return a run that the actor may read completely. Raise NoSuchRun, then Forbidden with this `refusal`."""
-    found = readable(run, actor)
+    detail = readable(run, actor)
     if not wiring.access().reads_continuations(actor):
         raise Forbidden("not_eligible", refusal)
-    return found
+    return detail
 
 
 def controllable(run: UUID, actor: Actor, verb: str) -> RunDetail:
     """Return a run that the actor may control. Raise NoSuchRun, then Forbidden, which says `verb`."""
-    found = readable(run, actor)
-    if not wiring.access().may_control(actor, found.requester):
-        raise Forbidden("not_eligible", f"{actor.person} may not {verb} runs of {found.requester}.")
-    return found
+    detail = readable(run, actor)
+    if not wiring.access().may_control(actor, detail.requester):
+        raise Forbidden(
+            "not_eligible", f"{actor.person} may not {verb} runs of {detail.requester}."
+        )
+    return detail
 
 
-def text(field: str, value: object, longest: int, *, required: str = "") -> str:
+def validate_text(field: str, value: object, longest: int, *, required: str = "") -> str:
     """Return the text unchanged, because the audit records it verbatim. Raise InvalidInput.
 
     `required` is the error for a blank text; without it a blank text is valid.

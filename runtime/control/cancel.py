@@ -23,16 +23,20 @@ def cancel(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; RunEnded with the run's status,
     also for a quarantined run that does not verify.
     """
-    found = access.readable(run, actor)
-    if not wiring.access().may_cancel(actor, found.requester):
-        raise Forbidden("not_eligible", f"{actor.person} may not cancel runs of {found.requester}.")
-    why = access.text("reason", reason, MAX_REASON, required="is required to cancel")
+    detail = access.readable(run, actor)
+    if not wiring.access().may_cancel(actor, detail.requester):
+        raise Forbidden(
+            "not_eligible", f"{actor.person} may not cancel runs of {detail.requester}."
+        )
+    reason_text = access.validate_text(
+        "reason", reason, MAX_REASON, required="is required to cancel"
+    )
     with atomic() as connection:
         status = runs.locked_row(connection, run).status
         if status != RunStatus.CANCELLING and not _is_asked(connection, run):
             if status == RunStatus.QUARANTINED:
-                _release(connection, run, actor, why)
-            _cancel(connection, run, actor, why)
+                _release(connection, run, actor, reason_text)
+            _cancel(connection, run, actor, reason_text)
             notify(run, inbox=True)
     return access.readable(run, actor)
 

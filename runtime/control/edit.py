@@ -1,4 +1,4 @@
-"""Checks the arguments that a reviewer gives a call in place of the proposed ones.
+"""Checks the arguments with which a reviewer replaces those of a call.
 
 They are JSON of the tool's schema, without unknown names. Secrets stay as the model gave them. The tool stays too: the
 digest of the edited action has the tool, schema, agents and effect class of the proposed one.
@@ -20,7 +20,7 @@ UNCHANGED = "are unchanged: approve the call as it is"
 
 
 def is_previewed(preview: object) -> bool:
-    """Say whether the worker previewed the call, or would have, so that its edits are previewed too.
+    """Return whether the tool has a preview, so that edits of its calls are previewed too.
 
     `preview` is that of the request, see ReviewSnapshot.
     """
@@ -34,18 +34,18 @@ def edit(
     path: tuple[str, ...],
     effect: EffectClass,
     args: Any,
-    given: Any,
+    new_args: Any,
 ) -> Edit:
-    """Return the edit of the proposed `args` to `given`, which may leave out secrets or have their placeholder.
+    """Return the edit of the proposed `args` to `new_args`, which may leave out secrets or have their placeholder.
 
-    Raises InvalidInput naming `arguments` or a place in it.
+    Raises InvalidInput naming `arguments` or a field in it.
     """
     if not isinstance(args, dict) or sealing.is_sealed(args):
         raise InvalidInput(FIELD, "cannot be changed: the model gave no object of arguments")
-    if not isinstance(given, dict):
+    if not isinstance(new_args, dict):
         raise InvalidInput(FIELD, "must be a JSON object")
-    opened, secret = held.args(tool, args), _secret(tool, schema, args)
-    changed = _with_secrets(secret, args, given)
+    held_names, secret = held.args(tool, args), _secret(tool, schema, args)
+    changed = _with_secrets(secret, args, new_args)
     try:
         require_json(changed, FIELD)
     except NotJson as exc:
@@ -54,9 +54,9 @@ def edit(
     if size > MAX_ARGS:
         raise InvalidInput(FIELD, f"are {size} bytes of JSON, at most {MAX_ARGS} are allowed")
     check_schema(schema, changed, secret=secret)
-    if opened and changed == held.opened_args(tool, args):
+    if held_names and changed == held.opened_args(tool, args):
         raise InvalidInput(FIELD, UNCHANGED)
-    for name in opened & changed.keys():
+    for name in held_names & changed.keys():
         changed[name] = held.seal_arg(tool, name, changed[name])
 
     def digest(of: Any) -> str:
@@ -75,30 +75,30 @@ def _secret(tool: str, schema: Mapping[str, Any], args: Mapping[str, Any]) -> fr
 
 
 def _with_secrets(
-    secret: frozenset[str], args: Mapping[str, Any], given: Mapping[str, Any]
+    secret: frozenset[str], args: Mapping[str, Any], new_args: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the given arguments with the proposed secrets. Raises InvalidInput for other values in their place."""
-    for name, value in given.items():
-        where = f"{FIELD}.{name}"
+    """Return the new arguments with the proposed secrets. Raises InvalidInput if they have other values."""
+    for name, value in new_args.items():
+        field = f"{FIELD}.{name}"
         if name in secret and value not in (sealing.REDACTED, args.get(name)):
-            raise InvalidInput(where, "is secret and cannot be changed")
+            raise InvalidInput(field, "is secret and cannot be changed")
         if name not in secret and sealing.looks_sealed(value) and value != args.get(name):
-            raise InvalidInput(where, "must not hold a sealed secret")
-    rest = {name: value for name, value in given.items() if name not in secret}
-    kept = {name: value for name, value in args.items() if name in secret}
-    return {**rest, **kept}
+            raise InvalidInput(field, "must not hold a sealed secret")
+    public = {name: value for name, value in new_args.items() if name not in secret}
+    secrets = {name: value for name, value in args.items() if name in secret}
+    return {**public, **secrets}
 
 
 def check_schema(
     schema: Mapping[str, Any], args: Mapping[str, Any], secret: frozenset[str], field: str = FIELD
 ) -> None:
-    """Raise InvalidInput naming `field`, or a place in it, unless the arguments beside the secrets fit the schema."""
-    known = schema.get("properties", {})
+    """Raise InvalidInput naming `field`, or a field in it, unless the public arguments fit the schema."""
+    properties = schema.get("properties", {})
     for name in args:
-        if name not in known and name not in secret:
+        if name not in properties and name not in secret:
             raise InvalidInput(f"{field}.{name}", "is not expected")
-    rest = {name: value for name, value in args.items() if name not in secret}
-    for problem in json_schema.problems(_without(schema, secret), rest, field):
+    public = {name: value for name, value in args.items() if name not in secret}
+    for problem in json_schema.problems(_without(schema, secret), public, field):
         raise InvalidInput(problem.field, problem.detail)
 
 

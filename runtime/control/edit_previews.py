@@ -13,7 +13,7 @@ from runtime.store.tables.jobs.edit_previews import EditPreview
 
 
 def ask(*, run: UUID, gate: UUID, by: str, args: dict[str, Any]) -> UUID:
-    """Have a worker preview the call with these arguments, in the place of this person's last preview of it."""
+    """Have a worker preview the call with these arguments. This replaces the person's last preview of it."""
     preview = uuid4()
     with atomic() as connection:
         edit_previews.replace(connection, preview, run=run, gate=gate, by=by, args=args)
@@ -22,7 +22,7 @@ def ask(*, run: UUID, gate: UUID, by: str, args: dict[str, Any]) -> UUID:
 
 
 def find(*, gate: UUID, by: str, preview: UUID) -> EditPreview | None:
-    """Return this person's preview of the call at the gate, None if there is none with this id, or no more."""
+    """Return this person's preview of the call at the gate, or None if it does not exist or was replaced."""
     with pool.in_transaction() as connection:
-        found = edit_previews.find(connection, preview)
-    return found if found is not None and (found.gate, found.by) == (gate, by) else None
+        stored = edit_previews.find(connection, preview)
+    return stored if stored is not None and (stored.gate, stored.by) == (gate, by) else None

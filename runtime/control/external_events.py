@@ -62,11 +62,11 @@ def deliver(
     }
     noted = {"event": event["name"], "id": event["id"]}
     with atomic() as connection:
-        done = _deliver(connection, **event, actor=actor)
-        for run in done.runs:
+        delivered = _deliver(connection, **event, actor=actor)
+        for run in delivered.runs:
             join(connection, run, actor)
             _noted(run, actor, noted)
-    return done
+    return delivered
 
 
 def wake(
@@ -87,10 +87,10 @@ def wake(
     sender = Actor(person=owner)
     wiring.access().require(sender, SCOPE)
     text = json.dumps(_data(data))
-    found = waits.matching(connection, name, text, limit=MAX_MATCHED, run=run)
-    if not found or not _rings(connection, run):
+    matching = waits.matching(connection, name, text, limit=MAX_MATCHED, run=run)
+    if not matching or not _rings(connection, run):
         return False
-    ended = [wait for wait in found if waits.complete(connection, wait)]
+    ended = [wait for wait in matching if waits.complete(connection, wait)]
     for wait in ended:
         _signal(connection, wait, {"event": name, "id": id, "data": data}, sender)
     if ended:
@@ -117,21 +117,21 @@ def _deliver(
     actor: Actor,
 ) -> Delivered:
     """Record the event, send a signal to each call that waits for it, and a row to each trigger."""
-    more = {"source": source, "subject": subject} if source or subject else {}
-    digest = sha256_of({"name": name, "data": data, **more})
+    source_fields = {"source": source, "subject": subject} if source or subject else {}
+    digest = sha256_of({"name": name, "data": data, **source_fields})
     key = json.dumps([source, id]) if source else id
     if not external_events.insert(
         connection, id=key, name=name, digest=digest, by=actor.person, token=actor.token
     ):
-        known = external_events.read(connection, key)
-        if known.digest != digest:
+        stored = external_events.read(connection, key)
+        if stored.digest != digest:
             raise EventConflict
-        return Delivered(event=known, new=False)
-    found = waits.matching(connection, name, json.dumps(data), limit=MAX_MATCHED + 1)
-    if len(found) > MAX_MATCHED:
+        return Delivered(event=stored, new=False)
+    matching = waits.matching(connection, name, json.dumps(data), limit=MAX_MATCHED + 1)
+    if len(matching) > MAX_MATCHED:
         raise TooManyMatched
-    live = [run for run in dict.fromkeys(wait.run for wait in found) if _rings(connection, run)]
-    ended = [wait for wait in found if wait.run in live and waits.complete(connection, wait)]
+    live = [run for run in dict.fromkeys(wait.run for wait in matching) if _rings(connection, run)]
+    ended = [wait for wait in matching if wait.run in live and waits.complete(connection, wait)]
     for wait in ended:
         _signal(connection, wait, {"event": name, "id": id, "data": data}, actor)
     external_events.count(connection, key, len(ended))
@@ -165,8 +165,8 @@ def _rings(connection: Connection, run: UUID) -> bool:
 
 
 def _signal(connection: Connection, wait: EventWait, result: dict[str, Any], actor: Actor) -> None:
-    place = {"frame": wait.frame, "call": wait.call}
-    signals.send_event(connection, run=wait.run, result=result, by=actor.person, **place)
+    location = {"frame": wait.frame, "call": wait.call}
+    signals.send_event(connection, run=wait.run, result=result, by=actor.person, **location)
 
 
 def _name(text: object, field: str) -> Any:

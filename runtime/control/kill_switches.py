@@ -27,26 +27,39 @@ def engage(*, agent: object, reason: object, actor: Actor | None) -> KillSwitch:
     Raise, in this order: Forbidden; UnknownAgent; InvalidInput naming `reason`; SwitchAlreadyEngaged.
     """
     _require_admin(actor)
-    name = _known(agent)
-    given = reason if isinstance(reason, str) else ""
-    why = access.text("reason", given, MAX_REASON, required="is required to stop agents")
+    name = _require_agent(agent)
+    text = reason if isinstance(reason, str) else ""
+    reason_text = access.validate_text(
+        "reason", text, MAX_REASON, required="is required to stop agents"
+    )
     with atomic() as connection:
-        done = kill_switches.engage(connection, {"agent": name, "reason": why, **_who(actor)})
-    if done is None:
+        kill_switch = kill_switches.engage(
+            connection, {"agent": name, "reason": reason_text, **_who(actor)}
+        )
+    if kill_switch is None:
         raise SwitchAlreadyEngaged
-    log.warning("Kill switch of %s: engaged by %s: %s", name or "all agents", _named(actor), why)
-    return done
+    log.warning(
+        "Kill switch of %s: engaged by %s: %s",
+        name or "all agents",
+        _describe_actor(actor),
+        reason_text,
+    )
+    return kill_switch
 
 
 def disengage(*, stop: int, actor: Actor | None) -> KillSwitch:
     """Disengage a kill switch and make its runs due at once. Raise Forbidden, SwitchNotEngaged."""
     _require_admin(actor)
     with atomic() as connection:
-        done = kill_switches.disengage(connection, stop, **_who(actor))
-    if done is None:
+        kill_switch = kill_switches.disengage(connection, stop, **_who(actor))
+    if kill_switch is None:
         raise SwitchNotEngaged
-    log.warning("Kill switch of %s: disengaged by %s", done.agent or "all agents", _named(actor))
-    return done
+    log.warning(
+        "Kill switch of %s: disengaged by %s",
+        kill_switch.agent or "all agents",
+        _describe_actor(actor),
+    )
+    return kill_switch
 
 
 def list_switches(*, lifted: bool, actor: Actor | None) -> list[KillSwitch]:
@@ -65,7 +78,7 @@ def _require_admin(actor: Actor | None) -> None:
         wiring.access().require(actor, SCOPE)
 
 
-def _known(agent: object) -> str:
+def _require_agent(agent: object) -> str:
     if not isinstance(agent, str):
         raise UnknownAgent("an agent has a name")
     if agent != EVERY_AGENT and not wiring.catalogue().knows(agent):
@@ -79,5 +92,5 @@ def _who(actor: Actor | None) -> dict[str, str | None]:
     return {"by": actor.person, "token": actor.token}
 
 
-def _named(actor: Actor | None) -> str:
+def _describe_actor(actor: Actor | None) -> str:
     return "the command line" if actor is None else actor.person

@@ -42,7 +42,7 @@ def send_as_reviewer(*, run: UUID, text: object, actor: Actor) -> None:
 def _send(
     run: UUID, text: object, actor: Actor, *, reviewer: bool = False, cuts: bool = False
 ) -> None:
-    message = access.text("text", text, MAX_MESSAGE, required="is required")
+    message = access.validate_text("text", text, MAX_MESSAGE, required="is required")
     with atomic() as connection:
         lock_open(connection, run)
         waiting = signals.number_of(connection, run, signals.MESSAGE)

@@ -21,13 +21,13 @@ def pause(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     for a run that is being cancelled or is quarantined.
     """
     access.controllable(run, actor, "pause")
-    why = access.text("reason", reason, MAX_REASON)
+    reason_text = access.validate_text("reason", reason, MAX_REASON)
     with atomic() as connection:
         if not _is_paused(connection, run):
             runs.notify_signal(connection, run)
-            signals.send_pause(connection, run=run, by=actor.person, reason=why)
+            signals.send_pause(connection, run=run, by=actor.person, reason=reason_text)
             wiring.approvals().record_audit(
-                run=run, actor=actor, act="paused", detail={"reason": why}
+                run=run, actor=actor, act="paused", detail={"reason": reason_text}
             )
             notify(run)
     return access.readable(run, actor)
@@ -36,13 +36,13 @@ def pause(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
 def resume(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     """Resume a paused run. It raises as `pause` does, and has no effect on a run that is not paused."""
     access.controllable(run, actor, "resume")
-    why = access.text("reason", reason, MAX_REASON)
+    reason_text = access.validate_text("reason", reason, MAX_REASON)
     with atomic() as connection:
         if _is_paused(connection, run):
             runs.notify_signal(connection, run)
-            signals.send_resume(connection, run=run, by=actor.person, reason=why)
+            signals.send_resume(connection, run=run, by=actor.person, reason=reason_text)
             wiring.approvals().record_audit(
-                run=run, actor=actor, act="resumed", detail={"reason": why}
+                run=run, actor=actor, act="resumed", detail={"reason": reason_text}
             )
             notify(run)
     return access.readable(run, actor)
@@ -51,5 +51,5 @@ def resume(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
 def _is_paused(connection: Connection, run: UUID) -> bool:
     """Return whether the run is paused once its signals are received. Locks the run's row. Raise RunEnded."""
     status = lock_open(connection, run)
-    asked = signals.last_of(connection, run, signals.PAUSE, signals.RESUME)
-    return status == RunStatus.PAUSED if asked is None else asked == signals.PAUSE
+    last_signal = signals.last_of(connection, run, signals.PAUSE, signals.RESUME)
+    return status == RunStatus.PAUSED if last_signal is None else last_signal == signals.PAUSE

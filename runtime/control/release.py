@@ -25,9 +25,9 @@ def release(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     """
     access.for_admins(run, actor, "Only admins may release runs from quarantine.")
     required = "is required to release a run from quarantine"
-    why = access.text("reason", reason, MAX_REASON, required=required)
+    reason_text = access.validate_text("reason", reason, MAX_REASON, required=required)
     with atomic() as connection:
-        make_due(connection, run, actor=actor, reason=why)
+        make_due(connection, run, actor=actor, reason=reason_text)
     return access.readable(run, actor)
 
 

@@ -42,10 +42,10 @@ def find(*, run: UUID, replay: UUID, actor: Actor) -> StoredReplay:
     """Return a replay of the run. Raise NoSuchRun, Forbidden (`not_eligible`), or NoSuchReplay."""
     access.for_admins(run, actor, _FOR_ADMINS)
     with pool.in_transaction() as connection:
-        found = replays.find(connection, replay)
-    if found is None or found.run != run:
+        stored = replays.find(connection, replay)
+    if stored is None or stored.run != run:
         raise NoSuchReplay
-    return found
+    return stored
 
 
 def listed(*, run: UUID, actor: Actor) -> list[StoredReplay]:

@@ -25,11 +25,15 @@ def retry(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     NotFailed with the run's status; Tampered, KeyMissing or NewerSchema.
     """
     access.controllable(run, actor, "retry")
-    why = access.text("reason", reason, MAX_REASON, required="is required to retry a run")
+    reason_text = access.validate_text(
+        "reason", reason, MAX_REASON, required="is required to retry a run"
+    )
     with atomic() as connection:
-        _reopen(connection, run, Retried(by=actor.person, reason=why))
+        _reopen(connection, run, Retried(by=actor.person, reason=reason_text))
         join(connection, run, actor)
-        wiring.approvals().record_audit(run=run, actor=actor, act="retried", detail={"reason": why})
+        wiring.approvals().record_audit(
+            run=run, actor=actor, act="retried", detail={"reason": reason_text}
+        )
         notify(run, inbox=True)
     return access.readable(run, actor)
 

@@ -19,9 +19,9 @@ def settle(
     gate: UUID,
     decision: Decision,
     effective_at: datetime | None = None,
-    lent: Sequence[Part] = (),
+    extra_statements: Sequence[Part] = (),
 ) -> None:
-    """Settle an open gate with a decision and wake its run. The statement includes the parts that the caller lends.
+    """Settle an open gate with a decision and wake its run. `extra_statements` become part of the same statement.
 
     Until `effective_at` (at once if None) the decision can be undone, and the run does not receive it. Runs in the
     caller's transaction, if there is one. Raise GateNotOpen, with nothing written, if another decision was first, the
@@ -29,7 +29,11 @@ def settle(
     """
     with pool.in_transaction() as connection:
         run = decisions.settle(
-            connection, gate=gate, decision=decision, effective_at=effective_at, lent=lent
+            connection,
+            gate=gate,
+            decision=decision,
+            effective_at=effective_at,
+            extra_statements=extra_statements,
         )
     notify(run, inbox=True, hint=effective_at is None)
 

@@ -94,7 +94,7 @@ def create(
     with pool.in_transaction() as connection:
         if born is None:
             born, _ = starts.peek(connection)
-        memory = thread_memory.of(agent=agent, thread=thread, actor=requester)
+        memory = thread_memory.recall_for_run(agent=agent, thread=thread, actor=requester)
         makers = merged(makers, memory.people)
         event = RunStarted(
             agent=agent,
@@ -104,7 +104,7 @@ def create(
             business_key=business_key,
             makers=tuple(maker for maker in makers if maker != requester.person),
             thread=thread,
-            memory=memory.found,
+            memory=memory.remembered,
             memory_tokens=memory.summary,
         )
         first = journal.sign(born.run, 1, "", Entry(at=born.at, events=(event,)))
@@ -120,17 +120,17 @@ def create(
             "origin": merged([requester.person], makers),
         }
         if not starts.write(connection, row, first):
-            return _found(connection, row, input)
+            return _find_by_key(connection, row, input)
         blobs.remember(connection, born.run, memory.texts)
     notify(born.run, queue=dispatch.NEW)
     return Started(run=born.run, created=True)
 
 
-def budget_for_run(asked: object) -> Budget | None:
+def budget_for_run(requested: object) -> Budget | None:
     """Return the lower of the requested limits and the installation's. Raise InvalidInput."""
-    most: Budget | None = settings.ABEYANCE_BUDGET
+    installation_limits: Budget | None = settings.ABEYANCE_BUDGET
     try:
-        return budget_text.within(budget_text.budget_of(asked), most)
+        return budget_text.within(budget_text.budget_of(requested), installation_limits)
     except budget_text.InvalidBudget as exc:
         raise InvalidInput(f"budget.{exc.name}" if exc.name else "budget", exc.why) from exc
 
@@ -144,17 +144,17 @@ def _check_key(field: str, key: str | None) -> None:
         raise InvalidInput(field, "contains a character that is not text")
 
 
-def _found(connection: Connection, row: dict[str, Any], input: Any) -> Started:
+def _find_by_key(connection: Connection, row: dict[str, Any], input: Any) -> Started:
     """Return the run with this business key. Raise BusinessKeyConflict if its input differs."""
-    found = connection.execute(
+    stored = connection.execute(
         """
         SELECT id, input, coalesce(removed_at, archived_at) FROM runtime_run
         WHERE agent = %(agent)s AND requester = %(requester)s AND business_key = %(business_key)s
         """,
         row,
     ).fetchone()
-    assert found is not None  # the conflicting row is committed and runs are never deleted
+    assert stored is not None  # the conflicting row is committed and runs are never deleted
     # If the input was erased or is in the archive, the key alone identifies the run.
-    if found[2] is None and not same(json.loads(found[1]), input):
+    if stored[2] is None and not same(json.loads(stored[1]), input):
         raise BusinessKeyConflict
-    return Started(run=found[0], created=False)
+    return Started(run=stored[0], created=False)

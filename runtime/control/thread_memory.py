@@ -38,7 +38,7 @@ class Memory:
     `summary` is the most tokens of the summary that the model makes of them, 0 for none.
     """
 
-    found: tuple[Remembered, ...] = ()
+    remembered: tuple[Remembered, ...] = ()
     texts: tuple[tuple[UUID, Blob], ...] = ()
     people: tuple[str, ...] = ()
     summary: int = 0
@@ -54,7 +54,7 @@ class _Text:
 NOTHING = Memory()
 
 
-def of(*, agent: str, thread: str | None, actor: Actor) -> Memory:
+def recall_for_run(*, agent: str, thread: str | None, actor: Actor) -> Memory:
     """Return what a run that this actor starts now remembers. Nothing without a thread, or if its agent says so.
 
     The runs that it remembers are locked against retention until the caller's transaction ends.
@@ -62,7 +62,7 @@ def of(*, agent: str, thread: str | None, actor: Actor) -> Memory:
     if thread is None:
         return NOTHING
     remembers = wiring.catalogue().remembers(agent)
-    if not (most := remembers.texts):
+    if not (max_texts := remembers.texts):
         return NOTHING
     texts: list[_Text] = []
     people: tuple[str, ...] = ()
@@ -70,49 +70,54 @@ def of(*, agent: str, thread: str | None, actor: Actor) -> Memory:
         for run in threads.answered(
             wiring.access().readable_runs(actor), agent=agent, thread=thread
         ):
-            if len(texts) >= most:
+            if len(texts) >= max_texts:
                 break
             if (read := _read(connection, run)) is None:
                 continue
-            now, said = read
-            fitting = _fitting(said, most=most - len(texts), characters=_left(texts))
+            now, run_texts = read
+            fitting = _fitting(
+                run_texts, max_texts=max_texts - len(texts), characters=_characters_left(texts)
+            )
             if not fitting:
                 break  # older ones do not fit either
             texts += fitting
             people = merged(people, steered_by(now), [now.requester])
     texts.reverse()
     return Memory(
-        found=tuple(text.of for text in texts),
+        remembered=tuple(text.of for text in texts),
         texts=tuple((text.of.run, text.blob) for text in texts),
         people=people,
         summary=remembers.summary if texts else 0,
     )
 
 
-def _left(texts: Iterable[_Text]) -> int:
+def _characters_left(texts: Iterable[_Text]) -> int:
     return MAX_MEMORY - sum(text.size for text in texts)
 
 
-def _fitting(said: list[_Text], *, most: int, characters: int) -> list[_Text]:
+def _fitting(texts: list[_Text], *, max_texts: int, characters: int) -> list[_Text]:
     """Return the last texts of a run, the newest first, as far as they fit."""
-    found: list[_Text] = []
-    for text in reversed(said[-most:]):
+    fitting: list[_Text] = []
+    for text in reversed(texts[-max_texts:]):
         characters -= text.size
         if characters < 0:
             break
-        found.append(text)
-    return found
+        fitting.append(text)
+    return fitting
 
 
 def _read(connection: Connection, run: ThreadRun) -> tuple[Continuation, list[_Text]] | None:
     """Return the state in which a run ended, and its texts. None if it was erased meanwhile, or does not verify."""
     runs.lock_against_retention(connection, run.id)
     try:
-        found = journal.history(connection, run.id)
-        now, texts = found.start, []
-        for sealed, entry in found.entries:
+        history = journal.history(connection, run.id)
+        now, texts = history.start, []
+        for sealed, entry in history.entries:
             now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
-            texts += [_text(run.id, *said) for said in _said(now, entry.events, entry.at)]
+            texts += [
+                _build_text(run.id, *message)
+                for message in _read_messages(now, entry.events, entry.at)
+            ]
     except (CoreError, Tampered, KeyMissing) as exc:
         log.error("Run %s: not remembered, its journal does not verify: %s", run.id, exc)
         return None
@@ -120,7 +125,7 @@ def _read(connection: Connection, run: ThreadRun) -> tuple[Continuation, list[_T
     return (now, texts) if ended else None
 
 
-def _said(
+def _read_messages(
     now: Continuation, events: Iterable[Event], at: datetime
 ) -> Iterator[tuple[str, str, datetime, str]]:
     for event in events:
@@ -133,7 +138,7 @@ def _said(
                 yield "answered", now.agent, at, memory.text_of(event.output)
 
 
-def _text(run: UUID, kind: str, by: str, at: datetime, text: str) -> _Text:
+def _build_text(run: UUID, kind: str, by: str, at: datetime, text: str) -> _Text:
     blob = blob_of(memory.stored(run, kind, text))
     return _Text(
         of=Remembered(

@@ -117,7 +117,7 @@ def _build_file(connection: Connection, run: UUID) -> str:
     if now.phase is not Phase.EXPORTED:  # retention has erased the journal
         raise RunEnded(RunStatus.EXPORTED)
     texts = {digest: blobs.text(connection, digest) for digest in sorted(blob_refs(now))}
-    texts |= blobs.remembered_bodies(connection, [one.digest for one in now.memory])
+    texts |= blobs.remembered_bodies(connection, [remembered.digest for remembered in now.memory])
     manifest = export_file.manifest_of(now, bodies, texts, beginning=beginning)
     signature = signatures.sign(purposes.EXPORTS, manifest)
     text = export_file.encode(
@@ -140,16 +140,16 @@ def _import(connection: Connection, text: str, actor: Actor) -> Continuation:
     if len(text) > export_file.MAX_BYTES:
         raise NotImportable(f"it is larger than {export_file.MAX_BYTES} bytes")
     try:
-        given = export_file.decode(text)
-        key = _signer(given)
-        manifest, now = export_file.check(given)
+        file = export_file.decode(text)
+        key = _signer(file)
+        manifest, now = export_file.check(file)
     except CoreError as exc:
         raise NotImportable(str(exc)) from exc
     _check_local(connection, manifest)
-    event = Imported(by=actor.person, manifest=given.manifest, key=key, signature=given.signature)
+    event = Imported(by=actor.person, manifest=file.manifest, key=key, signature=file.signature)
     return _write(
         connection,
-        given,
+        file,
         evolve(now, event),
         Entry(at=pool.now(connection), events=(event,)),
         actor,
@@ -157,12 +157,12 @@ def _import(connection: Connection, text: str, actor: Actor) -> Continuation:
 
 
 def _write(
-    connection: Connection, given: ExportFile, now: Continuation, last: Entry, actor: Actor
+    connection: Connection, file: ExportFile, now: Continuation, last: Entry, actor: Actor
 ) -> Continuation:
-    begun = export_file.beginning_of(given)
+    begun = export_file.beginning_of(file)
     start = initial(now.run) if begun is None else begun.state
     entries, previous = [], start.head
-    for position, body in enumerate(given.entries, start=start.position + 1):
+    for position, body in enumerate(file.entries, start=start.position + 1):
         entries.append(journal.sign_text(now.run, position, previous, body))
         previous = entries[-1].seal.mac
     entries.append(journal.sign(now.run, now.position + 1, previous, last))
@@ -190,31 +190,31 @@ def _write(
         runs.set_base(connection, now.run, start.position)
     for sealed in entries:
         journal.append_first(connection, sealed)
-    texts = [Blob(digest=digest, text=body) for digest, body in given.contents.items()]
+    texts = [Blob(digest=digest, text=body) for digest, body in file.contents.items()]
     blobs.store(connection, now.run, texts)
     return now
 
 
 def _history(connection: Connection, run: UUID) -> tuple[Continuation, list[str], str]:
-    """Return the state of a run and the texts of its verified entries, and where these begin, empty for a whole one."""
-    found = journal.history(connection, run)
-    now, bodies, beginning = found.start, [], ""
-    if now.position and found.mark.at is not None:
-        beginning = export_file.beginning_text(Beginning(at=found.mark.at, state=now))
-    for sealed, entry in found.entries:
+    """Return the state of a run, the texts of its verified entries, and where they begin, empty if none was removed."""
+    history = journal.history(connection, run)
+    now, bodies, beginning = history.start, [], ""
+    if now.position and history.mark.at is not None:
+        beginning = export_file.beginning_text(Beginning(at=history.mark.at, state=now))
+    for sealed, entry in history.entries:
         now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
         bodies.append(compression.plain_text(sealed.body))
     return now, bodies, beginning
 
 
-def _signer(given: ExportFile) -> str:
+def _signer(file: ExportFile) -> str:
     """Return the public key that signed the file, as hex. Raise NotImportable unless IMPORT_KEYS lists it."""
-    known = files.listed(purposes.EXPORTS)
-    if not any(key_id == given.key_id for key_id, _ in known):
-        raise NotImportable(f"key {given.key_id!r} is not among those of ABEYANCE_IMPORT_KEYS")
-    for key_id, key in known:
-        if key_id == given.key_id and signatures.signed_by(
-            purposes.EXPORTS, key, given.signature, given.manifest
+    keys = files.listed(purposes.EXPORTS)
+    if not any(key_id == file.key_id for key_id, _ in keys):
+        raise NotImportable(f"key {file.key_id!r} is not among those of ABEYANCE_IMPORT_KEYS")
+    for key_id, key in keys:
+        if key_id == file.key_id and signatures.signed_by(
+            purposes.EXPORTS, key, file.signature, file.manifest
         ):
             return key.hex()
     raise NotImportable("its signature does not verify")

@@ -38,13 +38,13 @@ def ids(purpose: str) -> tuple[str, ...]:
 
 def key_of(purpose: str, key_id: str) -> bytes:
     """Return the key with this id. Raises KeyMissing."""
-    found = _ring(purpose).get(key_id)
-    if found is None:
+    key = _ring(purpose).get(key_id)
+    if key is None:
         _ring.cache_clear()  # an admin may have added it since this process started
-        found = _ring(purpose).get(key_id)
-    if found is None:
+        key = _ring(purpose).get(key_id)
+    if key is None:
         raise KeyMissing(f"key {key_id!r} for {purpose} is not in the ring")
-    return found
+    return key
 
 
 def listed(purpose: str) -> list[tuple[str, bytes]]:
@@ -53,8 +53,8 @@ def listed(purpose: str) -> list[tuple[str, bytes]]:
     An item of IMPORT_KEYS is a key file, or a folder of `*.public` files. Raises ImproperlyConfigured.
     """
     files: list[Path] = []
-    for given in settings.IMPORT_KEYS:
-        path = Path(given)
+    for entry in settings.IMPORT_KEYS:
+        path = Path(entry)
         files += sorted(path.glob("*.public")) if path.is_dir() else [path]
     return [_parse(line, file) for file in files for line in _lines(file, purpose)]
 
@@ -121,9 +121,9 @@ def _publish(purpose: str) -> None:
     path, private = _path(purpose), private_path(purpose)
     line = _public_line(_lines(private, purpose)[0], private)
     _create(path, [line])
-    known = _lines(path, purpose)
-    if line not in known:
-        _replace(path, [line, *known])
+    lines = _lines(path, purpose)
+    if line not in lines:
+        _replace(path, [line, *lines])
         _ring.cache_clear()
 
 
@@ -172,10 +172,10 @@ def _ring(purpose: str) -> dict[str, bytes]:
 def version(path: Path) -> tuple[int, int, int] | None:
     """Return a value that changes when the file is replaced or written; None if it does not exist."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def read(path: Path, purpose: str) -> dict[str, bytes]:

@@ -24,7 +24,7 @@ from runtime.keyring import files, purposes
 
 MARK = "$secret"
 REDACTED = "••••"
-HELD = "held"  # the place of an argument that reviewers may read
+HELD = "held"  # the location of an argument that reviewers may read
 WHOLE = "arguments"  # the name for arguments that are not an object
 NONCE_BYTES = 12
 TAG_BYTES = 16
@@ -33,24 +33,24 @@ _TAG_LABEL = b"abeyance.secrets.tag.v1"
 
 
 class NotOurs(ValueError):
-    """The token was not sealed by this installation, or not for this place."""
+    """The token was not sealed by this installation, or not for this location."""
 
 
-def place(tool: str, *path: str) -> bytes:
-    """Return the place that a secret is bound to: `args`, `args` and a name, `reply` or `result` of a tool."""
+def encode_location(tool: str, *path: str) -> bytes:
+    """Return the location that a secret is bound to: `args`, `args` and a name, `reply` or `result` of a tool."""
     return json.dumps([tool, *path]).encode()
 
 
-def seal(value: Any, where: bytes) -> dict[str, str]:
-    """Seal a JSON value for a place."""
+def seal(value: Any, location: bytes) -> dict[str, str]:
+    """Seal a JSON value for a location."""
     key_id, key = files.current_key(purposes.SECRETS)
     nonce = os.urandom(NONCE_BYTES)
-    ciphertext = _base64(nonce + AESGCM(key).encrypt(nonce, json.dumps(value).encode(), where))
+    ciphertext = _base64(nonce + AESGCM(key).encrypt(nonce, json.dumps(value).encode(), location))
     token = f"{key_id}:{ciphertext}"
     return {MARK: f"{token}.{_tag(key, token)}"}
 
 
-def unseal(sealed: dict[str, str], where: bytes) -> Any:
+def unseal(sealed: dict[str, str], location: bytes) -> Any:
     """Return the value of a token whose tag verifies. Raises NotOurs, KeyMissing."""
     key_id, text, tag = _parts(sealed[MARK])
     key = files.key_of(purposes.SECRETS, key_id)
@@ -58,7 +58,7 @@ def unseal(sealed: dict[str, str], where: bytes) -> Any:
         raise NotOurs
     try:
         ciphertext = base64.urlsafe_b64decode(text)
-        value = AESGCM(key).decrypt(ciphertext[:NONCE_BYTES], ciphertext[NONCE_BYTES:], where)
+        value = AESGCM(key).decrypt(ciphertext[:NONCE_BYTES], ciphertext[NONCE_BYTES:], location)
     except (InvalidTag, ValueError, binascii.Error) as exc:
         raise NotOurs from exc
     return json.loads(value)
@@ -93,7 +93,7 @@ def looks_sealed(value: Any) -> bool:
 
 
 def redacted_args(tool: str, args: Any) -> Any:
-    """Return the arguments of a call with a placeholder for each secret that was sealed for exactly its place.
+    """Return the arguments of a call with a placeholder for each secret that was sealed for exactly its location.
 
     All other values are shown in full, including forged ones that only look sealed.
     """
@@ -108,7 +108,7 @@ def redacted_args(tool: str, args: Any) -> Any:
 
 
 def secret_args(tool: str, args: Any) -> frozenset[str]:
-    """Return the names of the arguments that were sealed for exactly their place.
+    """Return the names of the arguments that were sealed for exactly their location.
 
     If all arguments were sealed as one value, return the mark and the name that pages use for such arguments.
     """
@@ -121,41 +121,41 @@ def secret_args(tool: str, args: Any) -> frozenset[str]:
         for name, value in args.items()
         if isinstance(value, dict)
         and is_sealed(value)
-        and (_opens(value, place(tool, "args", name)) or is_held(tool, name, value))
+        and (_opens(value, encode_location(tool, "args", name)) or is_held(tool, name, value))
     )
 
 
 def opened_args(tool: str, args: Any) -> Any:
-    """Return the arguments of a call with each secret that was sealed for its place, to be compared and not shown."""
+    """Return the arguments of a call with each secret opened that was sealed for its location. Never show them."""
     if _is_secret_whole(tool, args):
-        return unseal(args, place(tool, "args"))
+        return unseal(args, encode_location(tool, "args"))
     if not isinstance(args, dict):
         return args
-    return {name: _opened(tool, name, value) for name, value in args.items()}
+    return {name: _open_arg(tool, name, value) for name, value in args.items()}
 
 
-def _opened(tool: str, name: str, value: Any) -> Any:
+def _open_arg(tool: str, name: str, value: Any) -> Any:
     if not is_sealed(value):
         return value
-    for where in (place(tool, "args", name), place(tool, HELD, name)):
-        if _opens(value, where):
-            return unseal(value, where)
+    for location in (encode_location(tool, "args", name), encode_location(tool, HELD, name)):
+        if _opens(value, location):
+            return unseal(value, location)
     return value
 
 
 def is_held(tool: str, name: str, value: Any) -> bool:
-    """Return whether this argument was sealed for exactly its place, to be read by reviewers."""
-    return is_sealed(value) and _opens(value, place(tool, HELD, name))
+    """Return whether this argument was sealed for exactly its location, to be read by reviewers."""
+    return is_sealed(value) and _opens(value, encode_location(tool, HELD, name))
 
 
 def _is_secret_whole(tool: str, args: Any) -> bool:
-    return is_sealed(args) and _opens(args, place(tool, "args"))
+    return is_sealed(args) and _opens(args, encode_location(tool, "args"))
 
 
-def _opens(value: Any, where: bytes) -> bool:
-    """Return whether the value, which is sealed, was sealed for this place."""
+def _opens(value: Any, location: bytes) -> bool:
+    """Return whether a sealed value was sealed for this location."""
     try:
-        unseal(value, where)
+        unseal(value, location)
     except (NotOurs, KeyMissing):
         return False
     return True
@@ -163,8 +163,8 @@ def _opens(value: Any, where: bytes) -> bool:
 
 def _parts(token: str) -> tuple[str, str, str]:
     """Split a token into key id, ciphertext and tag."""
-    key_id, _, rest = token.partition(":")
-    text, _, tag = rest.partition(".")
+    key_id, _, text_and_tag = token.partition(":")
+    text, _, tag = text_and_tag.partition(".")
     return key_id, text, tag
 
 

@@ -12,11 +12,11 @@ from runtime.ports.access import Actor
 
 
 class AgainCommand(BaseCommand):
-    """A command that calls `act` with run, reason and actor, and reports `done`; `who` is the help text of `--as`."""
+    """A command that calls `act` with run, reason and actor, and reports `outcome`. `who` is the help of `--as`."""
 
     act: ClassVar[Callable[..., object]]
     who: ClassVar[str]
-    done: ClassVar[str]
+    outcome: ClassVar[str]
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("run", type=run_id, metavar="RUN", help="its id")
@@ -35,4 +35,4 @@ class AgainCommand(BaseCommand):
             raise CommandError(f"the reason {exc.detail}") from exc
         except (RequestError, RuntimeFault, CoreError) as exc:
             raise CommandError(f"run {run} stays as it is: {exc}") from exc
-        self.stdout.write(f"Run {run} {self.done}.")
+        self.stdout.write(f"Run {run} {self.outcome}.")

@@ -15,7 +15,7 @@ from runtime.ports.objects import ObjectStore
 
 READS = 4
 SECONDS = 3.0  # for a read
-TURN_SECONDS = 0.5  # for the turn to read, beside READS others
+TURN_SECONDS = 0.5  # to wait while READS other reads are under way
 RETRY_SECONDS = 5.0
 
 
@@ -36,14 +36,14 @@ class BoundedReads:
         self._lock = threading.Lock()
         self._retry_at: float | None = None  # None while the store answers
 
-    def get(self, key: str, *, most: int | None = None) -> bytes | None:
+    def get(self, key: str, *, max_bytes: int | None = None) -> bytes | None:
         """Return the object, None if there is none. Raise ObjectStoreDown if the store does not answer in time."""
         self._check_answers()
         if not self._turns.acquire(timeout=self._turn_seconds):
             raise ObjectStoreDown(f"{READS} reads of the object store are under way")
         answer = Future[bytes | None]()
-        # A daemon, so that a process ends although the store hangs.
-        threading.Thread(target=self._read, args=(key, most, answer), daemon=True).start()
+        # A daemon thread, so that the process can exit while the store hangs.
+        threading.Thread(target=self._read, args=(key, max_bytes, answer), daemon=True).start()
         wait([answer], self._seconds)
         if not answer.done():
             self._retry_at = self._clock() + RETRY_SECONDS
@@ -72,7 +72,7 @@ class BoundedReads:
         self._store.check()
 
     def _check_answers(self) -> None:
-        """Raise ObjectStoreDown while the store hangs, but for one reader of each period."""
+        """Raise ObjectStoreDown while the store hangs, but let one reader per period try it."""
         with self._lock:
             now = self._clock()
             if self._retry_at is None:
@@ -81,9 +81,9 @@ class BoundedReads:
                 raise ObjectStoreDown("the object store hangs")
             self._retry_at = now + RETRY_SECONDS
 
-    def _read(self, key: str, most: int | None, answer: "Future[bytes | None]") -> None:
+    def _read(self, key: str, max_bytes: int | None, answer: "Future[bytes | None]") -> None:
         try:
-            answer.set_result(self._store.get(key, most=most))
+            answer.set_result(self._store.get(key, max_bytes=max_bytes))
         except BaseException as exc:  # the reader raises it
             answer.set_exception(exc)
         finally:

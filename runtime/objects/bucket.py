@@ -53,12 +53,12 @@ class Bucket:
             raise self._down(exc) from exc
         return True
 
-    def get(self, key: str, *, most: int | None = None) -> bytes | None:
+    def get(self, key: str, *, max_bytes: int | None = None) -> bytes | None:
         """Return the object, None if there is none."""
         try:
-            found = self._store.get(require_key(key))
-            require_size(key, found.meta["size"], most)
-            return bytes(found.bytes())
+            response = self._store.get(require_key(key))
+            require_size(key, response.meta["size"], max_bytes)
+            return bytes(response.bytes())
         except FileNotFoundError:
             self._require_marker()
             return None
@@ -96,10 +96,10 @@ class Bucket:
 
     def _version(self, key: str, before: bytes) -> dict[str, str] | None:
         """Return the version of the object, None if it is not `before`."""
-        found = self._store.get(key)
-        if found.meta["size"] != len(before) or bytes(found.bytes()) != before:
+        response = self._store.get(key)
+        if response.meta["size"] != len(before) or bytes(response.bytes()) != before:
             return None
-        return {name: found.meta[name] for name in ("e_tag", "version") if found.meta[name]}
+        return {name: response.meta[name] for name in ("e_tag", "version") if response.meta[name]}
 
     def _mark(self) -> None:
         if self._is_marked or not self._marked:

@@ -19,7 +19,7 @@ PARTS = ".part"
 
 
 class Folder:
-    """Each object is a file, written beside its place and renamed once it is on the disk."""
+    """Each object is a file, written under a temporary name and renamed once it is on the disk."""
 
     def __init__(self, folder: Path, *, marked: bool = True) -> None:
         self._folder = folder
@@ -49,10 +49,10 @@ class Folder:
         except OSError as exc:
             raise self._down(exc) from exc
 
-    def get(self, key: str, *, most: int | None = None) -> bytes | None:
+    def get(self, key: str, *, max_bytes: int | None = None) -> bytes | None:
         """Return the object, None if there is none."""
         try:
-            return _read(self._path(key), key, most)
+            return _read(self._path(key), key, max_bytes)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             self._require_marker()
             return None
@@ -60,12 +60,12 @@ class Folder:
             raise self._down(exc) from exc
 
     def delete(self, key: str) -> None:
-        """Delete the object and the parts of it."""
+        """Delete the object and what interrupted writes left of it."""
         path = self._path(key)
         try:
             path.unlink(missing_ok=True)
-            for part in path.parent.glob(f"{path.name}.*{PARTS}"):
-                part.unlink(missing_ok=True)
+            for temporary in path.parent.glob(f"{path.name}.*{PARTS}"):
+                temporary.unlink(missing_ok=True)
         except OSError as exc:
             raise self._down(exc) from exc
         self._require_marker()
@@ -91,22 +91,22 @@ class Folder:
     def _path(self, key: str) -> Path:
         """Return the path of an object. Raise ValueError if a link is on it, which may lead out of the folder."""
         path = self._folder / require_key(key)
-        for place in (path, *path.parents):
-            if place == self._folder:
+        for component in (path, *path.parents):
+            if component == self._folder:
                 break
-            if place.is_symlink():
-                raise ValueError(f"{key}: {place.name} is a link")
+            if component.is_symlink():
+                raise ValueError(f"{key}: {component.name} is a link")
         return path
 
-    def _write(self, path: Path, data: bytes, place: Callable[[Path, Path], object]) -> None:
-        part = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTS}")
+    def _write(self, path: Path, data: bytes, publish: Callable[[Path, Path], object]) -> None:
+        temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTS}")
         self._mark()
         self._make(path.parent)
         try:
-            _write(part, data)
-            place(part, path)
+            _write(temporary, data)
+            publish(temporary, path)
         finally:
-            part.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         _sync(path.parent)
 
     def _require_marker(self) -> None:
@@ -135,27 +135,27 @@ class Folder:
         _sync(folder.parent)
 
     def _down(self, exc: OSError) -> ObjectStoreDown:
-        why = exc.strerror or type(exc).__name__
+        reason = exc.strerror or type(exc).__name__
         if str(exc.filename).endswith(MARKER):
-            why = f"it lacks the file {MARKER}"
-        return ObjectStoreDown(f"the object store {self._folder} cannot be used: {why}")
+            reason = f"it lacks the file {MARKER}"
+        return ObjectStoreDown(f"the object store {self._folder} cannot be used: {reason}")
 
 
-def _read(path: Path, key: str, most: int | None) -> bytes:
+def _read(path: Path, key: str, max_bytes: int | None) -> bytes:
     flags = (
         os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     )  # a pipe would wait for its writer
     with os.fdopen(os.open(path, flags), "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, f"{key} is no file")
-        require_size(key, found.st_size, most)
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, f"{key} is not a file")
+        require_size(key, status.st_size, max_bytes)
         return file.read()
 
 
-def _link(part: Path, path: Path) -> None:
-    """Give a part its place if it is free; a rename would replace another object."""
-    path.hardlink_to(part)
+def _link(temporary: Path, path: Path) -> None:
+    """Publish a temporary file unless the object exists. A rename would replace it."""
+    path.hardlink_to(temporary)
 
 
 @contextmanager

@@ -24,8 +24,8 @@ class Unlisted(Exception):
 class Unread(Exception):
     """An object cannot be read; the message says why. `passes` if a later try may succeed."""
 
-    def __init__(self, why: str, *, passes: bool) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, *, passes: bool) -> None:
+        super().__init__(reason)
         self.passes = passes
 
 
@@ -42,33 +42,33 @@ class Object:
 class Listing:
     """The objects of a store, in the order of their names."""
 
-    def __init__(self, store: Any, most: int = MAX_LISTED) -> None:
+    def __init__(self, store: Any, max_objects: int = MAX_LISTED) -> None:
         self._store = store
-        self.most = most
+        self.max_objects = max_objects
 
     def after(self, cursor: str) -> list[Object]:
         """List the first objects after this name, at most `most`. Raise Unlisted."""
         try:
-            pages = self._store.list(offset=cursor or None, chunk_size=self.most)
-            found = [_object(one) for one in next(iter(pages), ())]
+            pages = self._store.list(offset=cursor or None, chunk_size=self.max_objects)
+            objects = [_object(entry) for entry in next(iter(pages), ())]
         except PROBLEMS as exc:
-            raise Unlisted(_why(exc)) from exc
-        in_order = sorted(found, key=lambda one: one.name.encode())
-        if len(found) == self.most and found != in_order:
+            raise Unlisted(_explain(exc)) from exc
+        in_order = sorted(objects, key=lambda entry: entry.name.encode())
+        if len(objects) == self.max_objects and objects != in_order:
             raise Unlisted("the store does not list objects in the order of their names")
         return in_order
 
-    def read(self, one: Object, most: int) -> bytes | None:
-        """Return an object of at most this size, None if it is gone or another one now. Raise Unread."""
+    def read(self, expected: Object, max_bytes: int) -> bytes | None:
+        """Return the object if it is unchanged and at most this large, else None. Raise Unread."""
         try:
-            answer = self._store.get(one.name)
-            if _object(answer.meta) != one or one.size > most:
+            answer = self._store.get(expected.name)
+            if _object(answer.meta) != expected or expected.size > max_bytes:
                 return None
             return bytes(answer.bytes())
         except FileNotFoundError:
             return None
         except PROBLEMS as exc:
-            raise Unread(_why(exc), passes=not isinstance(exc, PermissionError)) from exc
+            raise Unread(_explain(exc), passes=not isinstance(exc, PermissionError)) from exc
 
 
 @cache
@@ -79,25 +79,25 @@ def listing_at(address: str) -> Listing:
     try:
         return Listing(client(address, times, retries))
     except (*PROBLEMS, TypeError) as exc:
-        raise Unlisted(_why(exc)) from exc
+        raise Unlisted(_explain(exc)) from exc
 
 
-def _why(exc: Exception) -> str:
-    """Say in a few words why a request failed. The log has all of it."""
-    whole = str(exc)
+def _explain(exc: Exception) -> str:
+    """Say in a few words why a request failed. The log has the full error."""
+    message = str(exc)
     log.warning("An object store: %s", short(exc))
-    if code := _CODE.search(whole):
+    if code := _CODE.search(message):
         return f"the store answers {code[1]}"
     if isinstance(exc, PermissionError):
         return "the store refuses the credentials"
-    if "timed out" in whole or "Timeout" in whole:
+    if "timed out" in message or "Timeout" in message:
         return "the store does not answer in time"
-    if "error sending request" in whole:
+    if "error sending request" in message:
         return "the store cannot be reached"
     return short(exc)
 
 
-def _object(found: Any) -> Object:
-    at = found["last_modified"].astimezone(UTC)
-    tag = found["e_tag"] or f"{found['size']}:{at.isoformat()}"
-    return Object(name=found["path"], stamp=tag, size=found["size"], at=at)
+def _object(meta: Any) -> Object:
+    at = meta["last_modified"].astimezone(UTC)
+    tag = meta["e_tag"] or f"{meta['size']}:{at.isoformat()}"
+    return Object(name=meta["path"], stamp=tag, size=meta["size"], at=at)

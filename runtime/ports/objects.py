@@ -26,10 +26,10 @@ class ObjectStore(Protocol):
         Return False, with nothing written, if it is not. Of writers that swap at the same time one succeeds.
         """
 
-    def get(self, key: str, *, most: int | None = None) -> bytes | None:
+    def get(self, key: str, *, max_bytes: int | None = None) -> bytes | None:
         """Return the object, None if the store answers that it has none.
 
-        Raise ValueError for a link, and for an object of more than `most` bytes, which is not read.
+        Raise ValueError for a link, and for an object of more than `max_bytes` bytes, which is not read.
         """
 
     def delete(self, key: str) -> None:
@@ -49,7 +49,7 @@ def require_key(key: str) -> str:
     return key
 
 
-def require_size(key: str, size: int, most: int | None) -> None:
+def require_size(key: str, size: int, max_bytes: int | None) -> None:
     """Raise ValueError for an object that is too large to be read."""
-    if most is not None and size > most:
-        raise ValueError(f"{key} has {size} bytes, at most {most} are read")
+    if max_bytes is not None and size > max_bytes:
+        raise ValueError(f"{key} has {size} bytes, at most {max_bytes} are read")

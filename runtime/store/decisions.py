@@ -26,7 +26,7 @@ def settle(
     gate: UUID,
     decision: Decision,
     effective_at: datetime | None,
-    lent: Sequence[Part] = (),
+    extra_statements: Sequence[Part] = (),
 ) -> UUID:
     """Settle the gate, with the parts that approvals adds, and return its run.
 
@@ -34,8 +34,8 @@ def settle(
     another transaction was faster.
     """
     statement = _statement(
-        tuple([(part.name, part.sql) for part in lent]),
-        tuple([part.name for part in lent if part.required]),
+        tuple([(part.name, part.sql) for part in extra_statements]),
+        tuple([part.name for part in extra_statements if part.required]),
     )
     parameters = {
         "gate": gate,
@@ -43,14 +43,14 @@ def settle(
         "body": signals.body_of(gate, decision),
         "effective_at": effective_at,
     }
-    for part in lent:
+    for part in extra_statements:
         parameters |= part.parameters
     try:
         row = pool.row(connection, statement, parameters)
     except psycopg.errors.DivisionByZero as exc:
         raise GateNotOpen from exc
     except psycopg.errors.UniqueViolation as exc:
-        if exc.diag.constraint_name not in {part.overtaken for part in lent}:
+        if exc.diag.constraint_name not in {part.overtaken for part in extra_statements}:
             raise
         raise GateNotOpen from exc
     assert row is not None  # a SELECT without FROM has one row

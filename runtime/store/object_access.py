@@ -18,7 +18,7 @@ def store() -> ObjectStore:
 def fetch(key: str) -> bytes:
     """Return an object. Raises ObjectStoreDown, or Tampered for one that is missing, too large or behind a link."""
     try:
-        data = store().get(key, most=MAX_BYTES)
+        data = store().get(key, max_bytes=MAX_BYTES)
     except ValueError as exc:
         raise Tampered(f"the object cannot be read: {exc}") from exc
     if data is None:

@@ -46,12 +46,12 @@ class Alarm:
         self._done_at = time.monotonic()
         self._note = Note(loop)
 
-    def done(self, connection: Connection, *, took: float | None = None) -> None:
+    def record_success(self, connection: Connection, *, took: float | None = None) -> None:
         """Record that the loop completed, in `took` seconds."""
         self._done_at = time.monotonic()
         self._note.write(connection, took)
 
-    def failed(self, exc: Exception, *, again: float) -> None:
+    def log_failure(self, exc: Exception, *, again: float) -> None:
         """Log that the loop failed and will try again in `again` seconds."""
         passing = isinstance(exc, ConnectionError | ObjectStoreDown) or (
             isinstance(exc, psycopg.Error) and pool.is_passing(exc)

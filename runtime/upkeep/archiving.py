@@ -31,8 +31,8 @@ _STILL_HERE = f"""
 
 def rules() -> tuple[Rule, ...]:
     """Return the operator's rules for the archive."""
-    found: tuple[Rule, ...] = settings.ABEYANCE_ARCHIVE
-    return found
+    configured: tuple[Rule, ...] = settings.ABEYANCE_ARCHIVE
+    return configured
 
 
 def preview(connection: Connection) -> list[old_runs.Group]:
@@ -46,16 +46,16 @@ def enforce(connection: Connection, stop: threading.Event) -> int:
     A store that is down ends the round: the next one continues.
     """
     archived_runs.drop_restored(connection)
-    done = 0
+    archived = 0
     for run in old_runs.each(connection, rules(), stop, _STILL_HERE):
         try:
-            done += archive_run(connection, run)
+            archived += archive_run(connection, run)
         except ObjectStoreDown as exc:
             log.error("Runs are archived later: %s", exc)
             break
-    if done:
-        log.info("Archived %d runs", done)
-    return done
+    if archived:
+        log.info("Archived %d runs", archived)
+    return archived
 
 
 def archive_run(connection: Connection, run: UUID) -> bool:
@@ -63,15 +63,15 @@ def archive_run(connection: Connection, run: UUID) -> bool:
 
     Returns False if the run may not be archived, or has a journal that does not verify, which is logged.
     """
-    place = archived_runs.reserve(connection, run)
-    if place is None:
+    key = archived_runs.reserve(connection, run)
+    if key is None:
         return False
     failpoints.hit("reserved", "archive", 0)
     try:
         with transaction.atomic():
-            done = archive.write(pool.djangos(), run, place)
+            archived = archive.write(pool.djangos(), run, key)
             failpoints.hit("deleted", "archive", 0)
-            if not done:
+            if not archived:
                 transaction.set_rollback(True)
     except (Tampered, KeyMissing, CoreError) as exc:
         log.critical("Run %s: is not archived, it does not verify: %s", run, exc)
@@ -80,4 +80,4 @@ def archive_run(connection: Connection, run: UUID) -> bool:
         log.warning("Run %s: is not archived, its file would be too large", run)
         return False
     failpoints.hit("archived", "archive", 0)
-    return done
+    return archived

@@ -59,7 +59,7 @@ def run(stop: threading.Event) -> None:
                     if stop.wait(pause):
                         return
         except psycopg.Error as exc:
-            alarm.failed(exc, again=SWEEP_SECONDS)
+            alarm.log_failure(exc, again=SWEEP_SECONDS)
             stop.wait(SWEEP_SECONDS)
             delay.begin()
 
@@ -79,14 +79,14 @@ def _windows(
         alive.write(connection)
         try:
             queues = dispatch.queues_with_room()
-            found = dispatch_window(connection, queues, may_take_over=delay.over, after=after)
+            window = dispatch_window(connection, queues, may_take_over=delay.over, after=after)
         except ConnectionError as exc:
-            alarm.failed(exc, again=SWEEP_SECONDS)
+            alarm.log_failure(exc, again=SWEEP_SECONDS)
             yield SWEEP_SECONDS
             continue
-        alarm.done(connection, took=time.monotonic() - started)
-        after, pause = found.end, 0.0
-        if found.hints == BATCH:
+        alarm.record_success(connection, took=time.monotonic() - started)
+        after, pause = window.end, 0.0
+        if window.hints == BATCH:
             repeat_at = min(repeat_at, time.monotonic() + PASS_SECONDS)
             after = after if time.monotonic() < repeat_at else END
         elif after != END:
@@ -111,10 +111,10 @@ def dispatch_window(
     are due again in five seconds.
     """
     until = _window(connection, after)
-    taken = _select(connection, queues, may_take_over=may_take_over, after=after, until=until)
-    dispatch.send_all([(run, queue) for run, queue, _ in taken if queue is not None])
-    full = len(taken) == BATCH
-    return Window(hints=len(taken), end=max(place for *_, place in taken) if full else until)
+    selected = _select(connection, queues, may_take_over=may_take_over, after=after, until=until)
+    dispatch.send_all([(run, queue) for run, queue, _ in selected if queue is not None])
+    full = len(selected) == BATCH
+    return Window(hints=len(selected), end=max(place for *_, place in selected) if full else until)
 
 
 def _window(connection: Connection, after: Place) -> Place:
@@ -169,8 +169,8 @@ def _select(
             "queues": list(queues),
         },
     )
-    taken = [(run, queue, (due_at, run)) for run, queue, due_at, _ in rows]
-    return sorted(taken, key=itemgetter(2))  # the UPDATE returns them in any order
+    selected = [(run, queue, (due_at, run)) for run, queue, due_at, _ in rows]
+    return sorted(selected, key=itemgetter(2))  # the UPDATE returns them in any order
 
 
 # A subquery is evaluated once for a statement, so Postgres can use an index; a volatile function is not.

@@ -48,8 +48,8 @@ def is_superuser() -> bool:
     """Return whether this process logs in to Postgres as a superuser. Append-only triggers do not stop superusers."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
-        (found,) = cursor.fetchone()
-    return bool(found)
+        (superuser,) = cursor.fetchone()
+    return bool(superuser)
 
 
 def warn_of_superuser() -> None:

@@ -2,7 +2,7 @@
 
 A frame that is compacted begins a new base: the continuation there, and all later ones, need no earlier entry. The
 sweeper deletes the entries below the newest base that are older than ABEYANCE_HISTORY_DAYS. It verifies and folds them
-first, and keeps the state after the last one under a MAC, beside the prune mark. From there the rest is verified. If
+first, and stores the state after the last one with a MAC, next to the prune mark. From there the rest is verified. If
 runs are archived, it writes the entries to the archive before.
 
 Mark, state and deletion are one transaction, which holds the run's row for the deletion alone. So a killed sweeper
@@ -94,8 +94,8 @@ def _archived(
     connection: Connection, run: UUID, mark: PruneMark, rows: list[journal.Row]
 ) -> tuple[str, Written]:
     """Write the entries to the archive, and return the key of their file. Raises ObjectStoreDown or TooLarge."""
-    place = archived_entries.reserve(connection, run, first=mark.position + 1)
-    return place, removed_entries.write(place, run, mark, rows)
+    key = archived_entries.reserve(connection, run, first=mark.position + 1)
+    return key, removed_entries.write(key, run, mark, rows)
 
 
 def _delete(
@@ -111,9 +111,9 @@ def _delete(
         pruning.write(connection, last.run, position=last.position, head=last.head, state=last)
         journal.delete_until(connection, last.run, until=last.position)
         if file is not None:
-            place, written = file
+            key, written = file
             archived_entries.keep(
-                connection, place, last=last.position, digest=written.digest, size=written.size
+                connection, key, last=last.position, digest=written.digest, size=written.size
             )
     return True
 
@@ -122,16 +122,16 @@ def _due(connection: Connection, before: datetime, stop: threading.Event) -> Ite
     """Yield the runs whose journals are to be shortened. The times of entries are not verified yet."""
     after = UUID(int=0)
     while not stop.is_set():
-        found = connection.execute(
+        rows = connection.execute(
             _SHORTENABLE, {"after": after, "runs": RUNS, "least": LEAST}
         ).fetchall()
-        for run, *row in found:
+        for run, *row in rows:
             _, body, *_ = journal.unpacked(*row)
             if journal.written_at(body) < before:
                 yield run
-        if len(found) < RUNS:
+        if len(rows) < RUNS:
             return
-        after = found[-1][0]
+        after = rows[-1][0]
 
 
 def _shorten_one(connection: Connection, run: UUID, before: datetime) -> int:

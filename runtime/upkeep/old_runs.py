@@ -39,19 +39,19 @@ class Group:
 
 def groups(connection: Connection, rules: tuple[Rule, ...], but: str = "TRUE") -> list[Group]:
     """Return the runs that are old enough now and meet the condition `but`, by agent and status."""
-    given = _parameters(rules)
-    if given is None:
+    parameters = _parameters(rules)
+    if parameters is None:
         return []
-    found = connection.execute(
+    rows = connection.execute(
         f"""
         SELECT agent, status, {DAYS}, count(*), min(ended_at) FROM runtime_run run WHERE {_OLD} AND {but}
         GROUP BY agent, status ORDER BY agent, status
         """,
-        given,
+        parameters,
     )
     return [
         Group(agent=agent, status=status, days=days, runs=count, earliest=earliest)
-        for agent, status, days, count, earliest in found.fetchall()
+        for agent, status, days, count, earliest in rows.fetchall()
     ]
 
 
@@ -59,10 +59,10 @@ def each(
     connection: Connection, rules: tuple[Rule, ...], stop: threading.Event, but: str = "TRUE"
 ) -> Iterator[UUID]:
     """Yield the runs of `groups`, the oldest first, until `stop`. A run that stays is not yielded again."""
-    given = _parameters(rules)
+    parameters = _parameters(rules)
     after: datetime | None = None
-    while given is not None and not stop.is_set():
-        batch = _after(connection, given, but, after)
+    while parameters is not None and not stop.is_set():
+        batch = _after(connection, parameters, but, after)
         for run, _ in batch:
             if stop.is_set():
                 return
@@ -73,27 +73,27 @@ def each(
 
 
 def _after(
-    connection: Connection, given: dict[str, object], but: str, after: datetime | None
+    connection: Connection, parameters: dict[str, object], but: str, after: datetime | None
 ) -> list[tuple[UUID, datetime]]:
-    found = connection.execute(
+    rows = connection.execute(
         f"""
         SELECT id, ended_at FROM runtime_run run
         WHERE {_OLD} AND {but} AND (%(after)s::timestamptz IS NULL OR run.ended_at > %(after)s)
         ORDER BY ended_at LIMIT %(batch)s
         """,
-        {**given, "after": after, "batch": BATCH},
+        {**parameters, "after": after, "batch": BATCH},
     )
-    return [(run, ended) for run, ended in found.fetchall()]
+    return [(run, ended) for run, ended in rows.fetchall()]
 
 
-def _parameters(found: tuple[Rule, ...]) -> dict[str, object] | None:
+def _parameters(rules: tuple[Rule, ...]) -> dict[str, object] | None:
     """Return the parameters of the rules; None if no rule names days."""
-    days = [rule.days for rule in found if rule.days is not None]
+    days = [rule.days for rule in rules if rule.days is not None]
     if not days:
         return None
     return {
-        "agents": [rule.agent for rule in found],
-        "statuses": [rule.status for rule in found],
-        "days": [rule.days for rule in found],
+        "agents": [rule.agent for rule in rules],
+        "statuses": [rule.status for rule in rules],
+        "days": [rule.days for rule in rules],
         "least": min(days),
     }

@@ -53,8 +53,8 @@ def _drop(connection: Connection, name: str) -> bool:
     try:
         with connection.transaction():
             connection.execute("SET LOCAL lock_timeout = '500ms'")
-            found = connection.execute("SELECT abeyance_drop_partition(%s)", (name,)).fetchone()
-            return found == (True,)
+            row = connection.execute("SELECT abeyance_drop_partition(%s)", (name,)).fetchone()
+            return row == (True,)
     except psycopg.errors.LockNotAvailable:
         return False
 

@@ -49,8 +49,8 @@ _PRUNED = (
 
 def rules() -> tuple[Rule, ...]:
     """Return the operator's retention rules."""
-    found: tuple[Rule, ...] = settings.ABEYANCE_RETENTION
-    return found
+    configured: tuple[Rule, ...] = settings.ABEYANCE_RETENTION
+    return configured
 
 
 def preview(connection: Connection) -> list[old_runs.Group]:

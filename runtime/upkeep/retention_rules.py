@@ -32,13 +32,13 @@ def parse(text: str) -> tuple[Rule, ...]:
 
 
 def _rule(text: str) -> Rule:
-    found = _RULE.fullmatch(text)
-    if found is None:
+    match = _RULE.fullmatch(text)
+    if match is None:
         raise ValueError(f"has {text!r}: write a rule such as 90 or hr_onboarding/failed=365")
-    agent, status = found["agent"], found["status"]
+    agent, status = match["agent"], match["status"]
     if status is not None and status not in STATUSES:
         raise ValueError(f"names {status!r}; runs end as {', '.join(STATUSES)}")
-    return Rule(agent=None if agent == "*" else agent, status=status, days=_days(found["days"]))
+    return Rule(agent=None if agent == "*" else agent, status=status, days=_days(match["days"]))
 
 
 def _days(text: str) -> int | None:

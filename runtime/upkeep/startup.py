@@ -104,9 +104,9 @@ def require_keys_of_live_runs() -> None:
     The check stops after two seconds. A worker that claims such a run later leaves it unchanged and logs it.
     """
     for purpose in _LIVE:
-        found = with_database(partial(_lacking_within_limit, purpose))
-        if found:
-            key, run = found
+        missing = with_database(partial(_lacking_within_limit, purpose))
+        if missing:
+            key, run = missing
             raise _end(
                 f"key {key!r} for {purpose} is not in the ring, and run {run} needs it:"
                 " copy the ring of the other machines to KEYS_DIR"
@@ -129,33 +129,31 @@ def missing_migrations() -> int:
 
 def explained(problem: DatabaseError) -> str:
     """Return one line with the error of Postgres and the setting to check."""
-    said = _one_line(problem.__cause__ or problem)
+    message = _one_line(problem.__cause__ or problem)
     if not isinstance(problem.__cause__, psycopg.OperationalError):
-        return said
+        return message
     database = connection.settings_dict
-    where = f"{database['HOST'] or 'localhost'}, user {database['USER'] or '(none)'}"
-    if _refuses(said):
-        return f"Postgres at {where} refuses us: look at DATABASE_URL and DATABASE_PASSWORD_FILE ({said})"
-    if _has_no_host(said):
-        return f"Postgres at {where} does not know what DATABASE_URL names: create it ({said})"
-    return (
-        f"Postgres at {where} does not answer: is it running, and is DATABASE_URL right? ({said})"
-    )
+    server = f"{database['HOST'] or 'localhost'}, user {database['USER'] or '(none)'}"
+    if _refuses(message):
+        return f"Postgres at {server} refuses us: look at DATABASE_URL and DATABASE_PASSWORD_FILE ({message})"
+    if _has_no_host(message):
+        return f"Postgres at {server} does not know what DATABASE_URL names: create it ({message})"
+    return f"Postgres at {server} does not answer: is it running, and is DATABASE_URL right? ({message})"
 
 
-def _retry_until(what: str, look: Callable[[], T], may_come: Callable[[Exception], bool]) -> T:
+def _retry_until(service: str, look: Callable[[], T], may_come: Callable[[Exception], bool]) -> T:
     """Return the result of `look`. Retry transient errors until STARTUP_TIMEOUT, then raise the last one."""
     deadline = time.monotonic() + STARTUP_TIMEOUT
-    said = False
+    warned = False
     while True:
         try:
             return look()
         except (DatabaseError, redis.RedisError, OSError) as problem:
             if time.monotonic() > deadline or not may_come(problem):
                 raise
-            if not said:
-                log.warning("Waiting for %s: %s", what, _one_line(problem))
-                said = True
+            if not warned:
+                log.warning("Waiting for %s: %s", service, _one_line(problem))
+                warned = True
         time.sleep(PAUSE_SECONDS)  # a bounded retry: a service sends no signal when it is ready
 
 
@@ -180,26 +178,26 @@ def _lacking(purpose: str) -> tuple[str, str] | None:
             " WHERE NOT key_id = ANY(%s) GROUP BY key_id LIMIT 1",
             [list(files.ids(purpose))],
         )
-        found: tuple[str, str] | None = cursor.fetchone()
-    return found
+        row: tuple[str, str] | None = cursor.fetchone()
+    return row
 
 
 def _is_transient(problem: Exception) -> bool:
-    said = _one_line(problem)
+    message = _one_line(problem)
     away = isinstance(problem.__cause__, psycopg.OperationalError)
-    return away and not _refuses(said) and not _has_no_host(said)
+    return away and not _refuses(message) and not _has_no_host(message)
 
 
 def _may_reply(problem: Exception) -> bool:
     return not isinstance(problem, redis.AuthenticationError)
 
 
-def _refuses(said: str) -> bool:
-    return "password" in said or "authentication" in said
+def _refuses(message: str) -> bool:
+    return "password" in message or "authentication" in message
 
 
-def _has_no_host(said: str) -> bool:
-    return "does not exist" in said
+def _has_no_host(message: str) -> bool:
+    return "does not exist" in message
 
 
 def _reached() -> None:

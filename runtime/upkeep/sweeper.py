@@ -47,13 +47,13 @@ class Loop:
                 pause = self.seconds
             except Exception as exc:  # of any kind: the next attempt may succeed
                 pause = min(self.seconds, RETRY_SECONDS)
-                alarm.failed(exc, again=pause)
+                alarm.log_failure(exc, again=pause)
             connections.close_all()  # or an ended thread would leave its connection open
 
     def _round(self, connection: Connection, stop: threading.Event, alarm: Alarm) -> None:
         started = time.monotonic()
         self.duty(connection, stop)
-        alarm.done(connection, took=time.monotonic() - started)
+        alarm.record_success(connection, took=time.monotonic() - started)
 
 
 def compare_ledger(connection: Connection, stop: threading.Event) -> None:
@@ -86,8 +86,8 @@ def look_ahead(_: Connection, stop: threading.Event) -> None:
     wiring.approvals().look_ahead(stop)
 
 
-def run(stop: threading.Event, *more: Loop) -> None:
-    """Run every loop, and `more`, until `stop`. An error in the loop that sends hints ends all, and the process."""
+def run(stop: threading.Event, *extra_loops: Loop) -> None:
+    """Run every loop and `extra_loops` until `stop`. An error in the loop that sends hints ends the process."""
     scheduled = (
         Loop(name="partitions", duty=partitions.maintain),
         Loop(name="retention", duty=retention.enforce),
@@ -98,7 +98,7 @@ def run(stop: threading.Event, *more: Loop) -> None:
         Loop(name="objects", duty=look_after_objects, seconds=MINUTE),
         Loop(name="requests", duty=look_ahead, seconds=MINUTE),
         Loop(name="mail", duty=send_mail, seconds=MINUTE),
-        *more,
+        *extra_loops,
     )
     threads = [threading.Thread(target=loop.run, args=[stop], name=loop.name) for loop in scheduled]
     for thread in threads:

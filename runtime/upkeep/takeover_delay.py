@@ -16,24 +16,24 @@ class TakeoverDelay:
 
     def __init__(self) -> None:
         self._until = 0.0
-        self._seen: tuple[datetime, float] | None = None
+        self._observed: tuple[datetime, float] | None = None
 
     def begin(self) -> None:
         """Restart the delay, because this process has connected."""
         self._until = time.monotonic() + lease_seconds()
-        self._seen = None
+        self._observed = None
 
     def observe(self, at: datetime) -> None:
         """Compare how far Postgres' clock, now at `at`, and our clock advanced since the last call."""
         # time.monotonic() and not clock.elapsed(): time in which the machine slept must show.
         now = time.monotonic()
-        if self._seen is not None:
-            ahead = (at - self._seen[0]).total_seconds() - (now - self._seen[1])
+        if self._observed is not None:
+            ahead = (at - self._observed[0]).total_seconds() - (now - self._observed[1])
             if (
                 ahead > lease_seconds() / 2
             ):  # a smaller jump expires no lease that its worker renews
                 self._until = now + lease_seconds()
-        self._seen = (at, now)
+        self._observed = (at, now)
 
     @property
     def over(self) -> bool:

@@ -165,7 +165,7 @@ def test_a_token_opens_only_where_it_belongs(keys: Path) -> None:
 
 @pytest.mark.parametrize("value", ["", "a", "ab"])
 def test_a_token_without_its_tag_opens_nowhere(keys: Path, value: str) -> None:
-    where = sealing.place("lock", "args", "password")
+    where = sealing.encode_location("lock", "args", "password")
     sealed = sealing.seal(value, where)
     assert sealing.unseal(sealed, where) == value
     for untagged in (

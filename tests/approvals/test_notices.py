@@ -138,7 +138,11 @@ def test_a_requester_is_mailed_about_ended_runs_and_released_texts_only_of_their
     seeds.person("ada", *seeds.GROUPS["ada"])
     preferences.save("ada", "off", "ada@example.com", runs=True)
     text, secret = (
-        {"message": sealing.seal("canary", sealing.place("set_privileges", kind, "message"))}
+        {
+            "message": sealing.seal(
+                "canary", sealing.encode_location("set_privileges", kind, "message")
+            )
+        }
         for kind in ("held", "args")
     )
     told, other, denied = (seeds.pending(args=args) for args in (text, secret, text))

@@ -292,7 +292,7 @@ ALWAYS = ("invisible", "letters")  # found without a history
 @pytest.mark.django_db
 def test_the_history_is_what_the_reader_may_read_without_secrets(bea: Actor, cyril: Actor) -> None:
     def sealed(text: str) -> Args:
-        return {"key": sealing.seal(text, sealing.place("pay", "args", "key")), "to": "a"}
+        return {"key": sealing.seal(text, sealing.encode_location("pay", "args", "key")), "to": "a"}
 
     Request.objects.bulk_create(_decided("pay", sealed(f"s{n}"), NOW) for n in range(12))
     for reader, total in ((_reader(), 12), (_reader("cyril"), 0)):

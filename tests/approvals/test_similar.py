@@ -66,7 +66,7 @@ def test_values_are_compared_as_json(was: Any, now: Any, difference: Difference)
 @pytest.mark.parametrize("was", ["plain", "sealed"])
 def test_secrets_are_not_compared(was: str) -> None:
     def seal() -> dict[str, str]:
-        return sealing.seal("swordfish", sealing.place("tool", "args", "value"))
+        return sealing.seal("swordfish", sealing.encode_location("tool", "args", "value"))
 
     before = seal() if was == "sealed" else was
     secret = partial(sealing.secret_args, "tool")

@@ -18,7 +18,7 @@ class Hanging:
         self.reads = 0
         self.problem: Exception | None = None
 
-    def get(self, key: str, *, most: int | None = None) -> bytes | None:
+    def get(self, key: str, *, max_bytes: int | None = None) -> bytes | None:
         self.reads += 1
         self.began.set()
         self.released.wait()

@@ -69,9 +69,9 @@ def test_a_new_store_is_prepared_for_readers(store: ObjectStore) -> None:
 
 def test_an_object_above_the_limit_is_not_read(store: ObjectStore) -> None:
     store.put(KEY, b"1234")
-    assert store.get(KEY, most=4) == b"1234"
+    assert store.get(KEY, max_bytes=4) == b"1234"
     with pytest.raises(ValueError, match="has 4 bytes, at most 3 are read"):
-        store.get(KEY, most=3)
+        store.get(KEY, max_bytes=3)
 
 
 def test_a_folder_follows_no_link_and_waits_for_no_pipe(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_folder_follows_no_link_and_waits_for_no_pipe(tmp_path: Path) -> None:
             with pytest.raises(ValueError, match="is a link"):
                 act(key)
     os.mkfifo(tmp_path / "store" / "pipe")
-    with pytest.raises(ObjectStoreDown, match="is no file"):
+    with pytest.raises(ObjectStoreDown, match="is not a file"):
         store.get("pipe")
     assert store.get("contents") is None
     assert [(path.name, path.read_bytes()) for path in outside.iterdir()] == [("x", b"secret")]

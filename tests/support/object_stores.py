@@ -37,8 +37,8 @@ class Breakable:
     def swap(self, key: str, data: bytes, *, before: bytes | None) -> bool:
         return self._up().swap(key, data, before=before)
 
-    def get(self, key: str, *, most: int | None = None) -> bytes | None:
-        return self._up().get(key, most=most)
+    def get(self, key: str, *, max_bytes: int | None = None) -> bytes | None:
+        return self._up().get(key, max_bytes=max_bytes)
 
     def delete(self, key: str) -> None:
         self._up().delete(key)

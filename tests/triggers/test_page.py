@@ -56,7 +56,7 @@ def test_a_refused_command_says_why(hiring: None) -> None:
     for words, why in (
         ((*add, "--input", "{"), "--input is not JSON"),
         ((*add, "--cron", "0 0 30 2 *"), "cron: never comes: no month of 2 has a day 30"),
-        (("schedules", "pause", "7", "--as", "ada"), "'7' is no id of a schedule"),
+        (("schedules", "pause", "7", "--as", "ada"), "'7' is not the id of a schedule"),
         (("schedules", "pause", "0" * 32, "--as", "ada"), "no such schedule"),
         (
             ("schedules", "add", *add[2:], "--as", "cyril", "--cron", "0 * * * *"),

@@ -114,9 +114,9 @@ def test_a_temporary_error_is_critical_once_the_loop_is_late(
     alarm = Alarm("partitions")
     locked = psycopg.errors.LockNotAvailable("a step has the lock")
     for exc in (locked, ConnectionError("no broker"), psycopg.errors.UndefinedTable("gone")):
-        alarm.failed(exc, again=1)
+        alarm.log_failure(exc, again=1)
     monkeypatch.setitem(LATE_SECONDS, "partitions", 0)
-    alarm.failed(locked, again=1)
+    alarm.log_failure(locked, again=1)
     levels = [record.levelname for record in caplog.records]
     assert levels == ["WARNING", "WARNING", "CRITICAL", "CRITICAL"]
 
@@ -126,11 +126,11 @@ def test_a_loop_is_late_once_no_sweeper_did_its_work_in_time() -> None:
     alarms = [Alarm(name) for name in LATE_SECONDS]
     with pool.own() as own:
         for alarm in alarms:
-            alarm.done(own)
+            alarm.record_success(own)
         assert workers.late_loops() == ()
         Loop.objects.update(done_at=Now() - timedelta(seconds=61))
         for alarm in alarms:
-            alarm.done(own)  # which it notes seldom
+            alarm.record_success(own)  # which it notes seldom
     assert workers.late_loops() == ("due_runs",)
 
 

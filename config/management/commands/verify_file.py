@@ -144,7 +144,7 @@ def _not_verified(
             " arguments are sealed"
         )
     if missing := found.removed - before.entries:
-        left = [file.place for file in found.removed_to if file not in before.files]
+        left = [file.key for file in found.removed_to if file not in before.files]
         places = ", ".join(left) or "no file"
         yield f"not verified: {missing} entries that were removed before, to {places}"
     if evidence.expired:

@@ -21,26 +21,30 @@ def hold(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`.
     """
     access.for_admins(run, actor, _FOR_ADMINS)
-    why = access.text("reason", reason, MAX_REASON, required="is required for a legal hold")
+    reason_text = access.validate_text(
+        "reason", reason, MAX_REASON, required="is required for a legal hold"
+    )
     with atomic() as connection:
         runs.locked_row(connection, run)
-        runs.hold(connection, run, by=actor.person, reason=why)
-        _record(run, actor, HELD, why)
+        runs.hold(connection, run, by=actor.person, reason=reason_text)
+        _record(run, actor, HELD, reason_text)
     return access.readable(run, actor)
 
 
 def lift(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     """Lift the legal hold of a run. Raise as `hold` does, then NotHeld."""
     access.for_admins(run, actor, _FOR_ADMINS)
-    why = access.text("reason", reason, MAX_REASON, required="is required to lift a legal hold")
+    reason_text = access.validate_text(
+        "reason", reason, MAX_REASON, required="is required to lift a legal hold"
+    )
     with atomic() as connection:
         runs.locked_row(connection, run)
         if not runs.lift_hold(connection, run):
             raise NotHeld
-        _record(run, actor, HOLD_LIFTED, why)
+        _record(run, actor, HOLD_LIFTED, reason_text)
     return access.readable(run, actor)
 
 
-def _record(run: UUID, actor: Actor, act: str, why: str) -> None:
-    wiring.approvals().record_audit(run=run, actor=actor, act=act, detail={"reason": why})
+def _record(run: UUID, actor: Actor, act: str, reason: str) -> None:
+    wiring.approvals().record_audit(run=run, actor=actor, act=act, detail={"reason": reason})
     notify(run, hint=False)

@@ -22,39 +22,43 @@ def restore(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     ObjectStoreDown, Tampered or KeyMissing, with nothing changed.
     """
     access.for_admins(run, actor, _FOR_ADMINS)
-    why = access.text("reason", reason, MAX_REASON, required="is required to restore a run")
+    reason_text = access.validate_text(
+        "reason", reason, MAX_REASON, required="is required to restore a run"
+    )
     with atomic() as connection:
         runs.locked_row(connection, run)
-        found = archive.read(connection, run)
-        if found is None:
+        archived_run = archive.read(connection, run)
+        if archived_run is None:
             raise NotArchived
-        _put_back(found, why, actor)
+        _put_back(archived_run, reason_text, actor)
     return access.readable(run, actor)
 
 
 def restore_file(*, data: bytes, reason: object, actor: Actor) -> UUID:
-    """Do the same with the bytes of the run's file, for the case that the object store has lost it. Return its id.
+    """Restore a run from the bytes of its file, in case the object store has lost it. Return its id.
 
     Raise, in this order: Forbidden; InvalidInput naming `reason`; NotImportable; NotArchived.
     """
     wiring.access().require(actor, "admin")
-    why = access.text("reason", reason, MAX_REASON, required="is required to restore a run")
+    reason_text = access.validate_text(
+        "reason", reason, MAX_REASON, required="is required to restore a run"
+    )
     try:
-        found = archive.parse(None, data)
+        archived_run = archive.parse(None, data)
         with atomic() as connection:
-            runs.locked_row(connection, found.run)
-            _put_back(found, why, actor)
+            runs.locked_row(connection, archived_run.run)
+            _put_back(archived_run, reason_text, actor)
     except NoSuchRun as exc:
         raise NotImportable("its run is not one of this installation") from exc
     except Tampered as exc:
         raise NotImportable(str(exc)) from exc
-    return found.run
+    return archived_run.run
 
 
-def _put_back(found: Archive, why: str, actor: Actor) -> None:
+def _put_back(archived_run: Archive, reason: str, actor: Actor) -> None:
     with atomic() as connection:
-        archive.put_back(connection, found)
+        archive.put_back(connection, archived_run)
         wiring.approvals().record_audit(
-            run=found.run, actor=actor, act="restored", detail={"reason": why}
+            run=archived_run.run, actor=actor, act="restored", detail={"reason": reason}
         )
-        notify(found.run, hint=False)
+        notify(archived_run.run, hint=False)

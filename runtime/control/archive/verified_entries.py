@@ -31,21 +31,21 @@ class VerifiedEntries:
 
 def verify(of: VerifiedFile, files: Iterable[bytes], keys: Sequence[bytes]) -> VerifiedEntries:
     """Verify the bytes of files that the run's file names. Raises Tampered, which says why."""
-    named = {file.digest: file for file in of.removed_to}
-    given: dict[RemovedFile, list[Row]] = {}
+    file_by_digest = {file.digest: file for file in of.removed_to}
+    rows_by_file: dict[RemovedFile, list[Row]] = {}
     for data in files:
-        file = named.get(signed_gzip.digest_of(data))
+        file = file_by_digest.get(signed_gzip.digest_of(data))
         if file is None:
             raise Tampered("the file of the run names no file of entries with these bytes")
-        given[file] = _rows(of.run, file, data, keys)
-    found = sorted(given, key=lambda file: file.first)
-    for one, other in pairwise(found):
-        if other.first <= one.last:
-            raise Tampered(f"two files have the entry {other.first}")
+        rows_by_file[file] = _rows(of.run, file, data, keys)
+    in_order = sorted(rows_by_file, key=lambda file: file.first)
+    for earlier, later in pairwise(in_order):
+        if later.first <= earlier.last:
+            raise Tampered(f"two files have the entry {later.first}")
     return VerifiedEntries(
-        entries=sum(len(rows) for rows in given.values()),
-        files=tuple(found),
-        are_whole=_lead_to_the_rest(of, [row for file in found for row in given[file]]),
+        entries=sum(len(rows) for rows in rows_by_file.values()),
+        files=tuple(in_order),
+        are_whole=_lead_to_the_rest(of, [row for file in in_order for row in rows_by_file[file]]),
     )
 
 
@@ -63,7 +63,7 @@ def _rows(run: UUID, file: RemovedFile, data: bytes, keys: Sequence[bytes]) -> l
 
 
 def _lead_to_the_rest(of: VerifiedFile, rows: list[Row]) -> bool:
-    """Tell whether these are all removed entries. Raises Tampered if they do not lead to the state after them."""
+    """Return whether these are all removed entries. Raises Tampered if they do not lead to the state after them."""
     if of.start is None or len(rows) != of.removed:
         return False
     now = initial(of.run)

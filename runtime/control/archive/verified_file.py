@@ -25,7 +25,7 @@ class RemovedFile:
 
     first: int
     last: int
-    place: str
+    key: str
     digest: str
 
 
@@ -62,8 +62,8 @@ def verify(data: bytes, keys: Iterable[bytes], run: UUID | None = None) -> Verif
         _check_row(record["row"], record["seals"], file, now)
         decided, elsewhere = _decided(file)
         removed_to = tuple(
-            RemovedFile(first=int(first), last=int(last), place=str(place), digest=str(digest))
-            for first, last, place, digest in record.get("removed", [])
+            RemovedFile(first=int(first), last=int(last), key=str(key), digest=str(digest))
+            for first, last, key, digest in record.get("removed", [])
         )
         beginning = export_file.beginning_of(file)
         approvals = dict(record["approvals"])
@@ -102,9 +102,13 @@ def _check_row(
         "output": now.outcome if now.phase is Phase.COMPLETED else None,
         "reason": now.outcome if ended_badly else None,
     }
-    said = {**row, "input": json.loads(row["input"]), "output": json.loads(row["output"] or "null")}
+    stored = {
+        **row,
+        "input": json.loads(row["input"]),
+        "output": json.loads(row["output"] or "null"),
+    }
     for name, value in expected.items():
-        if said[name] != value:
+        if stored[name] != value:
             raise Tampered(f"its row has another {name} than its journal")
     if len(seals) != len(file.entries):
         raise Tampered(f"it has {len(seals)} MACs for {len(file.entries)} entries")

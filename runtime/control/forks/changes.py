@@ -25,29 +25,29 @@ _FIELDS = frozenset({"kind", "frame", "call", "number", "value"})
 
 
 def apply(
-    now: Continuation, given: object, by: str, later: Callable[[], Iterable[Event]]
+    now: Continuation, sent: object, by: str, later: Callable[[], Iterable[Event]]
 ) -> tuple[Continuation, ForkChange]:
-    """Return the first state of a fork with this change by a person. Raise InvalidInput naming `change` or a part.
+    """Return the first state of a fork with this change by a person. Raise InvalidInput naming `change` or its field.
 
     `later` reads what the original recorded after that state.
     """
-    if not isinstance(given, dict) or not given.keys() <= _FIELDS or "value" not in given:
+    if not isinstance(sent, dict) or not sent.keys() <= _FIELDS or "value" not in sent:
         raise InvalidInput(
             FIELD,
             "must have kind and value, and number (message), frame (reply), or frame and call",
         )
-    place = {name: one for name, one in given.items() if name != "value"}
-    found = [(one, old) for one, old in changeable(now) if _names(one) == place]
-    if not found:
+    target = {name: value for name, value in sent.items() if name != "value"}
+    matches = [(change, old) for change, old in changeable(now) if _names(change) == target]
+    if not matches:
         raise InvalidInput(FIELD, "names nothing that can be changed after this entry")
-    [(change, old)] = found
+    [(change, old)] = matches
     if change.kind == "arguments" and held.args(now.call(change.frame, change.call).tool, old):
         raise InvalidInput(FIELD, "names arguments that wait for a reviewer")
     if change.kind == "reply":
         frame, recorded = now.frame(change.frame), next_reply(later(), change.frame)
-        reply = given_reply(frame, recorded, given["value"], by, VALUE)
+        reply = given_reply(frame, recorded, sent["value"], by, VALUE)
         return changed(now, change, reply, by), change
-    value = _value(now, change, old, given["value"])
+    value = _value(now, change, old, sent["value"])
     if same(value, old):
         raise InvalidInput(VALUE, "is unchanged")
     return changed(now, change, value, by), change
@@ -69,70 +69,71 @@ def _names(change: ForkChange) -> dict[str, Any]:
     return {"kind": change.kind, "frame": change.frame, "call": change.call}
 
 
-def _value(now: Continuation, change: ForkChange, old: Any, given: Any) -> Any:
+def _value(now: Continuation, change: ForkChange, old: Any, new_value: Any) -> Any:
     if change.kind == "message":
-        return access.text(VALUE, given, MAX_MESSAGE, required="must not be empty")
+        return access.validate_text(VALUE, new_value, MAX_MESSAGE, required="must not be empty")
     schemas = schemas_of(now, change)
     if change.kind == "result":
-        return _result(schemas, old, given)
+        return _result(schemas, old, new_value)
     if schemas is None:
         raise InvalidInput(VALUE, "cannot be checked: no worker has published this tool")
-    return _arguments(now, change, schemas, old, given)
+    return _arguments(now, change, schemas, old, new_value)
 
 
 def _arguments(
-    now: Continuation, change: ForkChange, schemas: ToolSchemas, old: Any, given: Any
+    now: Continuation, change: ForkChange, schemas: ToolSchemas, old: Any, new_value: Any
 ) -> Any:
     tool = now.call(change.frame, change.call).tool
     try:
-        found = edit(
+        edited = edit(
             tool=tool,
             schema=schemas.arguments,
             path=now.path(change.frame, tool),
             effect=schemas.effect,
             args=old,
-            given=given,
+            new_args=new_value,
         )
     except InvalidInput as exc:
         unchanged = exc.detail.startswith("are unchanged")
         detail = "is unchanged" if unchanged else exc.detail
         raise InvalidInput(exc.field.replace("arguments", VALUE, 1), detail) from exc
-    return found.args
+    return edited.args
 
 
-def _result(schemas: ToolSchemas | None, old: Any, given: Any) -> Any:
+def _result(schemas: ToolSchemas | None, old: Any, new_value: Any) -> Any:
     try:
-        require_json(given, VALUE)
+        require_json(new_value, VALUE)
     except NotJson as exc:
         raise InvalidInput(exc.where, exc.why) from exc
-    size = size_of(given)
+    size = size_of(new_value)
     if size > MAX_REPORTED:
         raise InvalidInput(VALUE, f"is {size} bytes of JSON, at most {MAX_REPORTED} are allowed")
-    if sealing.looks_sealed(given):
+    if sealing.looks_sealed(new_value):
         raise InvalidInput(VALUE, "must not hold a sealed secret")
     schema = schemas.result if schemas is not None else None
-    for problem in json_schema.problems(schema or {}, given, VALUE):
+    for problem in json_schema.problems(schema or {}, new_value, VALUE):
         raise InvalidInput(problem.field, problem.detail)
-    return _with_secrets(old, given, VALUE)
+    return _with_secrets(old, new_value, VALUE)
 
 
-def _with_secrets(old: Any, given: Any, where: str) -> Any:
+def _with_secrets(old: Any, new_value: Any, field: str) -> Any:
     """Return the value with the secrets of the old one where it has their placeholders. Raises InvalidInput."""
-    match given:
+    match new_value:
         case dict():
             now = old if isinstance(old, dict) else {}
             return {
-                name: _with_secrets(now.get(name), one, f"{where}.{name}")
-                for name, one in given.items()
+                name: _with_secrets(now.get(name), element, f"{field}.{name}")
+                for name, element in new_value.items()
             }
         case list():
             now = dict(enumerate(old)) if isinstance(old, list) else {}
             return [
-                _with_secrets(now.get(at), one, f"{where}.{at}") for at, one in enumerate(given)
+                _with_secrets(now.get(at), element, f"{field}.{at}")
+                for at, element in enumerate(new_value)
             ]
-        case str() if sealing.REDACTED in given:
-            if given != redact(old):
-                raise InvalidInput(where, f"must not hold {sealing.REDACTED}: no secret is there")
+        case str() if sealing.REDACTED in new_value:
+            if new_value != redact(old):
+                raise InvalidInput(field, f"must not hold {sealing.REDACTED}: no secret is there")
             return old
         case _:
-            return given
+            return new_value

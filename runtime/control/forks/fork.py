@@ -31,32 +31,36 @@ def fork(*, run: UUID, position: object, actor: Actor, change: object = None) ->
     `position`; RunArchived; NoSuchEntry or HistoryRemoved; NotQuiescent; Tampered, KeyMissing or NewerSchema;
     InvalidInput naming `change`.
     """
-    found = access.readable(run, actor)
-    if not wiring.access().may_fork(actor, found.requester):
-        raise Forbidden("not_eligible", f"{actor.person} may not fork runs of {found.requester}.")
+    original = access.readable(run, actor)
+    if not wiring.access().may_fork(actor, original.requester):
+        raise Forbidden(
+            "not_eligible", f"{actor.person} may not fork runs of {original.requester}."
+        )
     if not isinstance(position, int) or isinstance(position, bool):
         raise InvalidInput("position", "must be the number of an entry")
-    if not 1 <= position <= found.position:
-        raise InvalidInput("position", f"must be an entry of the run: 1 to {found.position}")
+    if not 1 <= position <= original.position:
+        raise InvalidInput("position", f"must be an entry of the run: 1 to {original.position}")
     with atomic() as connection:
-        new, made = _copy(connection, run, position, actor, change)
-        where: dict[str, str | None] = {"position": str(position)}
-        if made is not None:
-            place = made.call or (str(made.number) if made.number else "")
-            where["changed"] = f"{made.kind} {made.frame} {place}".rstrip()
+        new, recorded_change = _copy(connection, run, position, actor, change)
+        detail: dict[str, str | None] = {"position": str(position)}
+        if recorded_change is not None:
+            target = recorded_change.call or (
+                str(recorded_change.number) if recorded_change.number else ""
+            )
+            detail["changed"] = f"{recorded_change.kind} {recorded_change.frame} {target}".rstrip()
         approvals = wiring.approvals()
         approvals.record_audit(
-            run=run, actor=actor, act="forked", detail={"into": str(new), **where}
+            run=run, actor=actor, act="forked", detail={"into": str(new), **detail}
         )
         approvals.record_audit(
-            run=new, actor=actor, act="started", detail={"fork of": str(run), **where}
+            run=new, actor=actor, act="started", detail={"fork of": str(run), **detail}
         )
         notify(new)
     return new
 
 
 def _copy(
-    connection: Connection, run: UUID, position: int, actor: Actor, given: object
+    connection: Connection, run: UUID, position: int, actor: Actor, sent: object
 ) -> tuple[UUID, ForkChange | None]:
     """Write the new run, due at once and without a business key. Return its id and the change in it."""
     born, _ = starts.peek(connection)
@@ -68,9 +72,9 @@ def _copy(
     if not quiescent(now):
         raise NotQuiescent
     now, change = without_permissions(now), None
-    if given is not None:
+    if sent is not None:
         later = partial(_recorded_after, connection, run, position)
-        now, change = changes.apply(now, given, actor.person, later)
+        now, change = changes.apply(now, sent, actor.person, later)
     events = (
         RunStarted(agent=now.agent, input=now.input, requester=actor.person),
         Forked(of=run, position=position, by=actor.person, state=forked(now), change=change),

@@ -1,4 +1,4 @@
-"""Checks the reply that a person gives in a fork in the place of the next one of a frame's model.
+"""Checks the reply with which a person replaces the next one of a frame's model in a fork.
 
 It has a text, calls of the agent's tools and sub-agents, or both. A secret of the recorded reply stays where its
 placeholder is.
@@ -26,55 +26,55 @@ _CALL = frozenset({"tool", "arguments"})
 
 
 def given_reply(
-    frame: Frame, recorded: ModelReplied | None, value: object, by: str, where: str
+    frame: Frame, recorded: ModelReplied | None, value: object, by: str, field: str
 ) -> GivenReply:
-    """Return the reply in `value`. `recorded` is the one that it replaces, None without one.
+    """Return the reply in `value`. `recorded` is the one that it replaces, if any.
 
-    Raise InvalidInput naming `where`, or a place in it.
+    Raise InvalidInput naming `field`, or a field in it.
     """
     if wiring.catalogue().works_on_items(frame.agent):
-        raise InvalidInput(where, f"cannot be given: code decides the calls of {frame.agent}")
+        raise InvalidInput(field, f"cannot be given: code decides the calls of {frame.agent}")
     if not isinstance(value, dict) or not value.keys() <= _FIELDS:
-        raise InvalidInput(where, "must be a JSON object with text, calls or both")
+        raise InvalidInput(field, "must be a JSON object with text, calls or both")
     try:
-        require_json(value, where)
+        require_json(value, field)
     except NotJson as exc:
         raise InvalidInput(exc.where, exc.why) from exc
     if (size := size_of(value)) > MAX_REPORTED:
-        raise InvalidInput(where, f"is {size} bytes of JSON, at most {MAX_REPORTED} are allowed")
-    text = _text(recorded, value.get("text", ""), f"{where}.text")
-    calls = _calls(frame, recorded, value.get("calls", []), f"{where}.calls")
+        raise InvalidInput(field, f"is {size} bytes of JSON, at most {MAX_REPORTED} are allowed")
+    text = _text(recorded, value.get("text", ""), f"{field}.text")
+    calls = _calls(frame, recorded, value.get("calls", []), f"{field}.calls")
     if not text.strip() and not calls:
-        raise InvalidInput(where, "must have a text or a call")
+        raise InvalidInput(field, "must have a text or a call")
     if not calls and redact(text) != text:  # the worker would open it, and the requester read it
-        raise InvalidInput(f"{where}.text", "is hidden, so it cannot be the answer")
+        raise InvalidInput(f"{field}.text", "is hidden, so it cannot be the answer")
     if not calls:
-        _check_answer(frame, text, f"{where}.text")
+        _check_answer(frame, text, f"{field}.text")
     if recorded is not None and same(
         _parts(text, calls), _parts(text_of(recorded), recorded.calls)
     ):
-        raise InvalidInput(where, "is unchanged")
+        raise InvalidInput(field, "is unchanged")
     return GivenReply(by=by, text=text, calls=calls)
 
 
 def _parts(text: str, calls: tuple[Proposal, ...]) -> list[Any]:
-    return [text, *([one.tool, one.args] for one in calls)]
+    return [text, *([call.tool, call.args] for call in calls)]
 
 
-def _text(recorded: ModelReplied | None, given: object, where: str) -> str:
-    if not isinstance(given, str):
-        raise InvalidInput(where, "must be a text")
-    if redact(given) != given:
-        raise InvalidInput(where, "must not hold a sealed secret")
-    if sealing.REDACTED not in given:
-        return given
+def _text(recorded: ModelReplied | None, text: object, field: str) -> str:
+    if not isinstance(text, str):
+        raise InvalidInput(field, "must be a text")
+    if redact(text) != text:
+        raise InvalidInput(field, "must not hold a sealed secret")
+    if sealing.REDACTED not in text:
+        return text
     old = text_of(recorded) if recorded else ""
-    if given != redact(old):
-        raise InvalidInput(where, f"must not hold {sealing.REDACTED}: no secret is there")
+    if text != redact(old):
+        raise InvalidInput(field, f"must not hold {sealing.REDACTED}: no secret is there")
     return old
 
 
-def _check_answer(frame: Frame, text: str, where: str) -> None:
+def _check_answer(frame: Frame, text: str, field: str) -> None:
     """Raise InvalidInput unless the text is the typed answer of an agent that has one."""
     schema = wiring.catalogue().answer_schema(frame.agent)
     if schema is None:
@@ -82,67 +82,67 @@ def _check_answer(frame: Frame, text: str, where: str) -> None:
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError) as exc:
-        why = "must be the answer as JSON, because the agent's answer is typed"
-        raise InvalidInput(where, why) from exc
-    for problem in json_schema.problems(schema, answer, where):
+        reason = "must be the answer as JSON, because the agent's answer is typed"
+        raise InvalidInput(field, reason) from exc
+    for problem in json_schema.problems(schema, answer, field):
         raise InvalidInput(problem.field, problem.detail)
 
 
 def _calls(
-    frame: Frame, recorded: ModelReplied | None, given: object, where: str
+    frame: Frame, recorded: ModelReplied | None, calls: object, field: str
 ) -> tuple[Proposal, ...]:
-    if not isinstance(given, list):
-        raise InvalidInput(where, "must be a list")
-    if len(given) > MAX_CALLS:
-        raise InvalidInput(where, f"has {len(given)} calls, at most {MAX_CALLS} are allowed")
+    if not isinstance(calls, list):
+        raise InvalidInput(field, "must be a list")
+    if len(calls) > MAX_CALLS:
+        raise InvalidInput(field, f"has {len(calls)} calls, at most {MAX_CALLS} are allowed")
     old = recorded.calls if recorded else ()
     return tuple(
-        _call(frame, old[place] if place < len(old) else None, one, f"{where}.{place}")
-        for place, one in enumerate(given)
+        _call(frame, old[index] if index < len(old) else None, call, f"{field}.{index}")
+        for index, call in enumerate(calls)
     )
 
 
-def _call(frame: Frame, recorded: Proposal | None, given: object, where: str) -> Proposal:
-    """Return one call. `recorded` is the one in its place, None without one."""
-    if not isinstance(given, dict) or given.keys() != _CALL:
-        raise InvalidInput(where, "must have tool and arguments")
-    tool = given["tool"]
+def _call(frame: Frame, recorded: Proposal | None, call: object, field: str) -> Proposal:
+    """Return one call. `recorded` is the call that it replaces, if any."""
+    if not isinstance(call, dict) or call.keys() != _CALL:
+        raise InvalidInput(field, "must have tool and arguments")
+    tool = call["tool"]
     if not isinstance(tool, str) or not tool or len(tool) > MAX_TOOL:
-        raise InvalidInput(f"{where}.tool", "must be the name of a tool")
+        raise InvalidInput(f"{field}.tool", "must be the name of a tool")
     schema = wiring.catalogue().call_schema(frame.agent, tool)
     if schema is None:
-        raise InvalidInput(f"{where}.tool", f"{frame.agent} has no such tool or sub-agent")
+        raise InvalidInput(f"{field}.tool", f"{frame.agent} has no such tool or sub-agent")
     old = recorded.args if recorded is not None and recorded.tool == tool else {}
-    args = _arguments(tool, schema, old, given["arguments"], f"{where}.arguments")
+    args = _arguments(tool, schema, old, call["arguments"], f"{field}.arguments")
     return Proposal(tool=tool, args=args)
 
 
 def _arguments(
-    tool: str, schema: Mapping[str, Any], old: Any, given: object, where: str
+    tool: str, schema: Mapping[str, Any], old: Any, arguments: object, field: str
 ) -> dict[str, Any]:
     """Return the arguments with the secrets of the old ones where their placeholder is."""
-    if not isinstance(given, dict):
-        raise InvalidInput(where, "must be a JSON object")
+    if not isinstance(arguments, dict):
+        raise InvalidInput(field, "must be a JSON object")
     sealed = sealing.secret_args(tool, old) if isinstance(old, dict) else frozenset()
     secret = json_schema.write_only(schema) | (sealed - held.args(tool, old))
-    found, kept = {}, set()
-    for name, value in given.items():
+    args, restored = {}, set()
+    for name, value in arguments.items():
         if name in sealed and name in old and value == sealing.REDACTED:
-            kept.add(name)
-            found[name] = old[name]
+            restored.add(name)
+            args[name] = old[name]
             continue
         if name in secret:
-            raise InvalidInput(f"{where}.{name}", "is secret: only the model can give it")
-        _refuse_secrets(value, f"{where}.{name}")
-        found[name] = value
-    for name in sorted((secret & set(schema.get("required", ()))) - kept):
-        raise InvalidInput(f"{where}.{name}", "is secret: only the model can give it")
-    check_schema(schema, found, secret=frozenset(kept) | secret, field=where)
-    return found
+            raise InvalidInput(f"{field}.{name}", "is secret: only the model can give it")
+        _refuse_secrets(value, f"{field}.{name}")
+        args[name] = value
+    for name in sorted((secret & set(schema.get("required", ()))) - restored):
+        raise InvalidInput(f"{field}.{name}", "is secret: only the model can give it")
+    check_schema(schema, args, secret=frozenset(restored) | secret, field=field)
+    return args
 
 
-def _refuse_secrets(value: Any, where: str) -> None:
+def _refuse_secrets(value: Any, field: str) -> None:
     if sealing.looks_sealed(value):
-        raise InvalidInput(where, "must not hold a sealed secret")
+        raise InvalidInput(field, "must not hold a sealed secret")
     if sealing.REDACTED in json.dumps(value, ensure_ascii=False):
-        raise InvalidInput(where, f"must not hold {sealing.REDACTED}: no secret is there")
+        raise InvalidInput(field, f"must not hold {sealing.REDACTED}: no secret is there")

@@ -108,18 +108,18 @@ def _archive(connection: Connection, row: RunRow) -> Archive | None:
     """Read the file of an archived run. Raises Tampered, KeyMissing."""
     if not row.archived:
         return None
-    found = archive.read(connection, row.id)
-    if found is None:
+    archived_run = archive.read(connection, row.id)
+    if archived_run is None:
         raise Tampered("it says that it is archived, but has no file")
     if (row.input, row.output, row.reason) != ("null", None, None):
         raise Tampered("it says that it is archived, but its row has payloads")
-    return found
+    return archived_run
 
 
-def _with_payloads(row: RunRow, found: Archive | None) -> RunRow:
-    if found is None:
+def _with_payloads(row: RunRow, archived_run: Archive | None) -> RunRow:
+    if archived_run is None:
         return row
-    return replace(row, **{name: found.row[name] for name in ("input", "output", "reason")})
+    return replace(row, **{name: archived_run.row[name] for name in ("input", "output", "reason")})
 
 
 def _removed_findings(
@@ -127,8 +127,8 @@ def _removed_findings(
 ) -> Iterator[Finding]:
     """Verify the archived entries before the remaining ones."""
     try:
-        named = archived.removed if archived else None
-        removed_entries.check(connection, run, replayed.mark, named)
+        removed = archived.removed if archived else None
+        removed_entries.check(connection, run, replayed.mark, removed)
     except (Tampered, KeyMissing, ObjectStoreDown) as exc:
         yield Finding(subject="archive", problem=str(exc))
 
@@ -282,26 +282,26 @@ def _gate_findings(connection: Connection, row: RunRow, replayed: Replayed) -> I
     sent = _signals(connection, row.id)
     for gate, state, kind, frame, call, path in rows:
         subject = f"gate {gate}"
-        opened = replayed.gates.get(gate)
-        if opened is None and replayed.mark.position and state in ("effective", "closed"):
+        journal_gate = replayed.gates.get(gate)
+        if journal_gate is None and replayed.mark.position and state in ("effective", "closed"):
             continue  # the entries that opened and settled it were removed
-        if opened is None:
+        if journal_gate is None:
             yield Finding(subject=subject, problem="it is not in the journal")
-        elif opened != OpenedGate(
+        elif journal_gate != OpenedGate(
             kind=kind,
             frame=frame,
             call=call,
             path=tuple(path)
-            if opened.path
+            if journal_gate.path
             else (),  # the entry that opened the gate also closed it
         ):
             yield Finding(
                 subject=subject, problem="its kind, frame, call or path differs from the journal"
             )
         elif state not in (allowed := _gate_states(gate, replayed, sent)):
-            said = " or ".join(sorted(allowed))
-            yield Finding(subject=subject, problem=f"it is {state}, the journal says {said}")
-    for gate in replayed.gates.keys() - {found[0] for found in rows}:
+            expected = " or ".join(sorted(allowed))
+            yield Finding(subject=subject, problem=f"it is {state}, the journal says {expected}")
+    for gate in replayed.gates.keys() - {gate_row[0] for gate_row in rows}:
         yield Finding(subject=f"gate {gate}", problem="the journal opened it, but there is no row")
 
 

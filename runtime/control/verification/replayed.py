@@ -101,10 +101,10 @@ class Replayed:
             case GateDecided():
                 self.decided.add(event.gate)
             case (
-                FrameOpened(pinned=PinnedPrompt() as one)
-                | AgentChanged(pinned=PinnedPrompt() as one)
+                FrameOpened(pinned=PinnedPrompt() as pin)
+                | AgentChanged(pinned=PinnedPrompt() as pin)
             ):
-                self.prompts[one.name, one.number] = one.digest
+                self.prompts[pin.name, pin.number] = pin.digest
             case Forked():
                 self.copied = _pinned(self.now)
             case GateClosed():
@@ -122,7 +122,7 @@ class Replayed:
 
 def read_row(connection: Connection, run: UUID) -> RunRow:
     """Read the run's row. Raises NoSuchRun."""
-    found = connection.execute(
+    row = connection.execute(
         f"""
         SELECT id, agent, requester, input, output, reason, status, position, head, base, due_at,
             owner, mailbox, origin, unheard, ended_at IS NOT NULL, removed_at IS NOT NULL,
@@ -131,9 +131,9 @@ def read_row(connection: Connection, run: UUID) -> RunRow:
         """,
         (run,),
     ).fetchone()
-    if found is None:
+    if row is None:
         raise NoSuchRun
-    return RunRow(**dict(zip(RunRow.__slots__, found, strict=True)))
+    return RunRow(**dict(zip(RunRow.__slots__, row, strict=True)))
 
 
 def replay(connection: Connection, row: RunRow, archived: Archive | None = None) -> Replayed:
@@ -142,8 +142,10 @@ def replay(connection: Connection, row: RunRow, archived: Archive | None = None)
     replayed = Replayed(mark=history.mark, now=history.start, base=history.start)
     replayed.copied = _pinned(history.start)
     replayed.gates = {
-        one.gate: OpenedGate(kind=one.kind, frame=one.frame, call=one.call, path=one.path)
-        for one in history.start.pending
+        pending.gate: OpenedGate(
+            kind=pending.kind, frame=pending.frame, call=pending.call, path=pending.path
+        )
+        for pending in history.start.pending
     }
     for sealed, entry in history.entries:
         replayed.now = step(replayed.now, entry.events, head=sealed.seal.mac, at=entry.at)
@@ -159,4 +161,4 @@ def replay(connection: Connection, row: RunRow, archived: Archive | None = None)
 
 def _pinned(now: Continuation) -> dict[tuple[str, int], str]:
     pins = [frame.pinned for frame in now.frames.values() if frame.pinned is not None]
-    return {(one.name, one.number): one.digest for one in pins}
+    return {(pin.name, pin.number): pin.digest for pin in pins}

@@ -43,23 +43,23 @@ def verify(run: UUID) -> Verification:
     with pool.pooled() as connection, connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         row = read_row(connection, run)
-        found = tuple(findings.compare(connection, row))
+        differences = tuple(findings.compare(connection, row))
         mark = UNPRUNED if row.erased else _mark(connection, row)
     return Verification(
         run=run,
         status=row.status,
         position=row.position,
-        findings=(*found, *findings.ledger_findings(run), *findings.audit_findings(row)),
+        findings=(*differences, *findings.ledger_findings(run), *findings.audit_findings(row)),
         removed=mark.position,
         removed_at=mark.at,
     )
 
 
 def _mark(connection: Connection, row: RunRow) -> PruneMark:
-    """Return where the journal begins, also in a run's file; the first entry if it does not verify: a finding."""
+    """Return where the journal begins, also in a run's file. If that does not verify, return the first entry."""
     try:
-        found = archive.read_for_page(connection, row.id) if row.archived else None
-        return found.mark if found else pruning.read(connection, row.id)
+        archived_run = archive.read_for_page(connection, row.id) if row.archived else None
+        return archived_run.mark if archived_run else pruning.read(connection, row.id)
     except (Tampered, KeyMissing, ObjectStoreDown):
         return UNPRUNED
 

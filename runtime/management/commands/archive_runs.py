@@ -32,5 +32,5 @@ class Command(BaseCommand):
             if options["dry_run"]:
                 self.stdout.write(f"{total} runs would be archived.")
                 return
-            done = archiving.enforce(connection, threading.Event())
-            self.stdout.write(f"{done} of {total} runs are archived.")
+            archived = archiving.enforce(connection, threading.Event())
+            self.stdout.write(f"{archived} of {total} runs are archived.")

@@ -43,15 +43,15 @@ class Command(BaseCommand):
         self.stdout.write(f"{process} is alive")
 
 
-def _unready(place: str) -> str:
+def _unready(address: str) -> str:
     """Return the problem that /readyz reports; empty if the web process is ready."""
-    connection = http.client.HTTPConnection(place, timeout=5)
+    connection = http.client.HTTPConnection(address, timeout=5)
     try:
         connection.request("GET", "/readyz")
         answer = connection.getresponse()
-        said = answer.read(1000).decode(errors="replace")
+        body = answer.read(1000).decode(errors="replace")
     except (OSError, http.client.HTTPException) as problem:
-        return f"web does not answer at {place}: {problem}"
+        return f"web does not answer at {address}: {problem}"
     finally:
         connection.close()
-    return "" if answer.status == http.HTTPStatus.OK else f"web is not ready: {said}"
+    return "" if answer.status == http.HTTPStatus.OK else f"web is not ready: {body}"

@@ -10,4 +10,4 @@ class Command(AgainCommand):
     help = "Put a run under a legal hold: nothing of it is erased or archived until the hold is lifted."
     act = staticmethod(hold)
     who = "an admin"
-    done = "is under a legal hold"
+    outcome = "is under a legal hold"

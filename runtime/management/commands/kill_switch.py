@@ -47,14 +47,14 @@ class Command(BaseCommand):
             case "engage":
                 if bool(options["agent"]) == options["all"]:
                     raise CommandError("name one agent, or give --all")
-                done = engage(agent=options["agent"], reason=options["reason"], actor=None)
-                self.stdout.write(f"Stopped: {_line(done)}")
+                kill_switch = engage(agent=options["agent"], reason=options["reason"], actor=None)
+                self.stdout.write(f"Stopped: {_line(kill_switch)}")
             case "disengage":
-                done = disengage(stop=options["stop"], actor=None)
-                self.stdout.write(f"Disengaged: {done.agent or 'every agent'}")
+                kill_switch = disengage(stop=options["stop"], actor=None)
+                self.stdout.write(f"Disengaged: {kill_switch.agent or 'every agent'}")
             case "list":
-                for one in list_switches(lifted=False, actor=None):
-                    self.stdout.write(_line(one))
+                for kill_switch in list_switches(lifted=False, actor=None):
+                    self.stdout.write(_line(kill_switch))
 
 
 def _line(stop: KillSwitch) -> str:

@@ -10,4 +10,4 @@ class Command(AgainCommand):
     help = "Lift the legal hold of a run."
     act = staticmethod(lift)
     who = "an admin"
-    done = "is under no legal hold"
+    outcome = "is under no legal hold"

@@ -10,4 +10,4 @@ class Command(AgainCommand):
     help = "Release a run from quarantine if its stored data verifies."
     act = staticmethod(release)
     who = "an admin"
-    done = "is out of quarantine"
+    outcome = "is out of quarantine"

@@ -10,4 +10,4 @@ class Command(AgainCommand):
     help = "Put an archived run back into Postgres. It stays there as long again as ABEYANCE_ARCHIVE says."
     act = staticmethod(restore)
     who = "an admin"
-    done = "is in Postgres again"
+    outcome = "is in Postgres again"

@@ -10,4 +10,4 @@ class Command(AgainCommand):
     help = "Continue a failed run from where it failed, without repeating a call that may have happened."
     act = staticmethod(retry)
     who = "its requester, or an admin"
-    done = "is tried again"
+    outcome = "is tried again"

@@ -60,13 +60,13 @@ class Command(BaseCommand):
         number = options.get("schedule")
         match act:
             case "list":
-                found, cut = listing.rows(actor)
-                for row in found:
+                rows, cut = listing.rows(actor)
+                for row in rows:
                     at = "" if row.next_at is None else f"{row.next_at:%Y-%m-%d %H:%M} UTC"
                     state = row.problem or row.state
                     self.stdout.write(f"{row.id}\t{state}\t{at}\t{row.agent}\t{row.name}")
                 if cut:
-                    self.stderr.write(f"Only {len(found)} schedules are listed.")
+                    self.stderr.write(f"Only {len(rows)} schedules are listed.")
             case "show":
                 self._show(listing.one(_id(number), actor))
             case "add":
@@ -84,15 +84,17 @@ class Command(BaseCommand):
                 ACTS[act](id=_id(number), actor=actor)
                 self.stdout.write(f"Done: {act}")
 
-    def _show(self, one: ScheduleView) -> None:
+    def _show(self, schedule: ScheduleView) -> None:
         """Write its state, next times, last failure and newest past times: a line each."""
-        said = one.definition
-        self.stdout.write(f"{said.name}\t{one.status}\t{said.rhythm}\t{said.zone}")
-        for at in one.next_times:
+        definition = schedule.definition
+        self.stdout.write(
+            f"{definition.name}\t{schedule.status}\t{definition.rhythm}\t{definition.zone}"
+        )
+        for at in schedule.next_times:
             self.stdout.write(f"next\t{at.isoformat()}")
-        if one.last_failure is not None:
-            self.stdout.write(f"last failure\t{_time(one.last_failure)}")
-        for row in one.history:
+        if schedule.last_failure is not None:
+            self.stdout.write(f"last failure\t{_time(schedule.last_failure)}")
+        for row in schedule.history:
             self.stdout.write(f"past\t{_time(row)}")
 
 
@@ -123,20 +125,20 @@ def _definition(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parser(acts: Any, name: str, text: str, *, schedule: bool = False) -> CommandParser:
-    found: CommandParser = acts.add_parser(name, help=text)
+    parser: CommandParser = acts.add_parser(name, help=text)
     if schedule:
-        found.add_argument("schedule", metavar="ID")
-    found.add_argument(
+        parser.add_argument("schedule", metavar="ID")
+    parser.add_argument(
         "--as", dest="actor", required=True, metavar="NAME", help="who does it, with their rights"
     )
-    return found
+    return parser
 
 
 def _id(text: Any) -> UUID:
     try:
         return UUID(str(text))
     except ValueError as exc:
-        raise CommandError(f"{text!r} is no id of a schedule") from exc
+        raise CommandError(f"{text!r} is not the id of a schedule") from exc
 
 
 def _json(text: str) -> Any:

@@ -63,16 +63,16 @@ class Command(BaseCommand):
     def _act(self, act: str, actor: Actor, options: dict[str, Any]) -> None:
         match act:
             case "list":
-                found, cut = listing.rows(actor)
-                for row in found:
+                rows, cut = listing.rows(actor)
+                for row in rows:
                     state = row.problem or row.state
                     words = (str(row.id), state, row.event, row.agent, row.name)
                     self.stdout.write("\t".join(words))
                 if cut:
-                    self.stderr.write(f"Only {len(found)} triggers are listed.")
+                    self.stderr.write(f"Only {len(rows)} triggers are listed.")
             case "add":
-                made = changes.create(sent=_definition(options["definition"]), actor=actor)
-                self.stdout.write(f"Made: {made}")
+                trigger_id = changes.create(sent=_definition(options["definition"]), actor=actor)
+                self.stdout.write(f"Made: {trigger_id}")
             case "show":
                 self._show(listing.one(_id(options), actor))
             case "change":
@@ -91,15 +91,17 @@ class Command(BaseCommand):
                 ACTS[act](id=_id(options), actor=actor)
                 self.stdout.write(f"Done: {act}")
 
-    def _show(self, one: TriggerView) -> None:
+    def _show(self, trigger: TriggerView) -> None:
         """Write its state, source, webhook and newest events: a line each."""
-        said, source, hook = one.definition, one.source, one.webhook
-        self.stdout.write(f"{said.name}\t{one.problem or one.status}\t{said.event}\t{said.agent}")
+        definition, source, hook = trigger.definition, trigger.source, trigger.webhook
+        self.stdout.write(
+            f"{definition.name}\t{trigger.problem or trigger.status}\t{definition.event}\t{definition.agent}"
+        )
         if source is not None:
             self.stdout.write(f"{source.kind}\t{source.place}\t{source.problem}".rstrip())
         if hook is not None:
             self.stdout.write(f"webhook\t{hook.scheme}\t{hook.refused} refused\t{hook.refused_why}")
-        for row in one.history:
+        for row in trigger.history:
             words = (str(row.number), row.id or "", row.state, str(row.run or ""), row.reason)
             self.stdout.write("\t".join(map(on_one_line, words)).rstrip())
 
@@ -110,34 +112,34 @@ class Command(BaseCommand):
                 secret = Path(file).read_text()
             except (OSError, ValueError) as exc:
                 raise CommandError(f"--secret-file cannot be read: {exc}") from exc
-        said = {"scheme": options["scheme"], "header": options["header"], "secret": secret}
-        made = webhook_changes.make(id=_id(options), actor=actor, **said)
-        self.stdout.write(f"Path: {reverse('api:deliver', args=[made.address])}")
-        self.stdout.write(f"Secret: {made.secret}")
+        fields = {"scheme": options["scheme"], "header": options["header"], "secret": secret}
+        webhook = webhook_changes.make(id=_id(options), actor=actor, **fields)
+        self.stdout.write(f"Path: {reverse('api:deliver', args=[webhook.address])}")
+        self.stdout.write(f"Secret: {webhook.secret}")
 
 
 def _parser(acts: Any, name: str, text: str, *, trigger: bool = False) -> CommandParser:
-    found: CommandParser = acts.add_parser(name, help=text)
+    parser: CommandParser = acts.add_parser(name, help=text)
     if trigger:
-        found.add_argument("trigger", metavar="ID")
-    found.add_argument(
+        parser.add_argument("trigger", metavar="ID")
+    parser.add_argument(
         "--as", dest="actor", required=True, metavar="NAME", help="who does it, with their rights"
     )
-    return found
+    return parser
 
 
 def _id(options: dict[str, Any]) -> UUID:
     try:
         return UUID(str(options["trigger"]))
     except ValueError as exc:
-        raise CommandError(f"{options['trigger']!r} is no id of a trigger") from exc
+        raise CommandError(f"{options['trigger']!r} is not the id of a trigger") from exc
 
 
 def _definition(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        definition = json.loads(text)
     except ValueError as exc:
         raise CommandError(f"the definition is not JSON: {exc}") from exc
-    if not isinstance(found, dict):
-        raise CommandError("the definition is no JSON object")
-    return found
+    if not isinstance(definition, dict):
+        raise CommandError("the definition is not a JSON object")
+    return definition

@@ -42,12 +42,12 @@ class Command(BaseCommand):
         unsound = count = 0
         for run in options["run"] or verification.runs(live=not options["all"]):
             try:
-                looked = verification.verify(run)
+                verified = verification.verify(run)
             except NoSuchRun as exc:
                 raise CommandError(f"there is no run {run}") from exc
             count += 1
-            unsound += not looked.is_consistent
-            self._print(looked, as_json=options["json"])
+            unsound += not verified.is_consistent
+            self._print(verified, as_json=options["json"])
         if unsound:
             raise CommandError(f"{unsound} of {count} runs differ from their journals")
         if not options["json"]:
@@ -56,31 +56,31 @@ class Command(BaseCommand):
     def _file(self, path: Path) -> None:
         try:
             with path.open("rb") as file:
-                found = archive.parse(None, file.read(MAX_BYTES + 1))
+                stored = archive.parse(None, file.read(MAX_BYTES + 1))
         except (OSError, Tampered, KeyMissing) as exc:
             raise CommandError(on_one_line(f"{path}: {exc}")) from exc
         self.stdout.write(
-            f"run {found.run} of {found.now.agent}, {len(found.entries)} entries verified, nothing found"
+            f"run {stored.run} of {stored.now.agent}, {len(stored.entries)} entries verified, nothing found"
         )
 
-    def _print(self, looked: Verification, *, as_json: bool) -> None:
+    def _print(self, verified: Verification, *, as_json: bool) -> None:
         if as_json:
-            findings = [{"subject": f.subject, "problem": f.problem} for f in looked.findings]
-            removed_at = looked.removed_at.isoformat() if looked.removed_at else None
+            findings = [{"subject": f.subject, "problem": f.problem} for f in verified.findings]
+            removed_at = verified.removed_at.isoformat() if verified.removed_at else None
             document = {
-                "run": str(looked.run),
-                "status": looked.status,
-                "position": looked.position,
+                "run": str(verified.run),
+                "status": verified.status,
+                "position": verified.position,
                 "findings": findings,
-                "removed": looked.removed,
+                "removed": verified.removed,
                 "removed_at": removed_at,
             }
             self.stdout.write(json.dumps(document))
             return
-        if looked.removed:
+        if verified.removed:
             self.stdout.write(
-                f"{looked.run}: history begins at entry {looked.removed + 1};"
-                f" {looked.removed} entries before it were removed on {looked.removed_at:%Y-%m-%d}"
+                f"{verified.run}: history begins at entry {verified.removed + 1};"
+                f" {verified.removed} entries before it were removed on {verified.removed_at:%Y-%m-%d}"
             )
-        for finding in looked.findings:
-            self.stdout.write(on_one_line(f"{looked.run}: {finding.subject}: {finding.problem}"))
+        for finding in verified.findings:
+            self.stdout.write(on_one_line(f"{verified.run}: {finding.subject}: {finding.problem}"))

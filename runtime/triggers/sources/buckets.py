@@ -47,7 +47,7 @@ def _look(connection: Connection, id: UUID, one: Definition) -> Looked:
     fresh = [each for each in found if known.get(each.name) != each.stamp]
     taken = fresh[:TAKEN]
     end = taken[-1].name if len(fresh) > TAKEN else ""
-    if not end and len(found) == store.most:
+    if not end and len(found) == store.max_objects:
         end = found[-1].name
     names = [each.name for each in found]
     watched_files.miss_between(

@@ -77,7 +77,7 @@ def digest_of(address: str) -> str:
 
 def place_of(id: UUID) -> bytes:
     """Return the place to which the secret of a webhook is sealed."""
-    return sealing.place("webhook", str(id))
+    return sealing.encode_location("webhook", str(id))
 
 
 def _receive(

@@ -40,4 +40,4 @@ def choice(request: HttpRequest, name: str, allowed: tuple[str, ...]) -> str:
 
 def search(request: HttpRequest) -> str:
     """Return the text of the search. Raise InvalidInput naming `q`."""
-    return access.text("q", request.GET.get("q", "").strip(), MAX_SEARCH)
+    return access.validate_text("q", request.GET.get("q", "").strip(), MAX_SEARCH)

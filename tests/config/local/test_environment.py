@@ -62,7 +62,7 @@ def test_a_python_that_is_too_old(checkout: Path) -> None:
 
 def test_a_folder_of_other_files_is_not_replaced(checkout: Path) -> None:
     done = make_environment(checkout, folder := checkout / "requirements")
-    assert line_of(done.stderr) == f"{folder} is no environment of Python, so it is not replaced"
+    assert line_of(done.stderr) == f"{folder} is not a Python environment, so it is not replaced"
     assert (folder / "tiny.in").exists()
 
 

@@ -78,7 +78,7 @@ def test_the_commands_on_the_page_run(hiring: None, cast: Cast, tmp_path: Path) 
     for refused, why in (
         (("add", "--as", "ada", "{"), "the definition is not JSON"),
         (("add", "--as", "ada", '{"event": ""}'), "event: must have 1 to 200 characters"),
-        (("pause", "7", "--as", "ada"), "'7' is no id of a trigger"),
+        (("pause", "7", "--as", "ada"), "'7' is not the id of a trigger"),
         (
             ("webhook", str(made.id), "--as", "ada", *hook[:2], "--secret-file", "/no"),
             "No such file",

@@ -345,7 +345,7 @@ def test_a_placeholder_stands_for_the_secret_of_its_place(ada_api: Caller, offic
 def test_a_placeholder_of_arguments_that_were_sealed_as_one_is_refused(
     ada_api: Caller, office: Office
 ) -> None:
-    sealed = sealing.seal({"id": 1}, sealing.place("set_privileges", "args"))
+    sealed = sealing.seal({"id": 1}, sealing.encode_location("set_privileges", "args"))
     office.effects.agents["account_agent"] = turns(ask(("set_privileges", sealed)), say("Done."))
     published("account_agent", tools=[{**TOOL, "schema": SCHEMA}], subagents=[], input_schema={})
     run = office.start()

@@ -133,7 +133,7 @@ def test_denials_that_are_not_in_effect_yet_are_counted(bea: Client, office: Off
 
 
 def test_a_denial_promises_nothing_of_a_call_with_a_secret(bea: Client, office: Office) -> None:
-    sealed = sealing.seal("swordfish", sealing.place("set_privileges", "args", "note"))
+    sealed = sealing.seal("swordfish", sealing.encode_location("set_privileges", "args", "note"))
     args = {"username": "newhire", "security_level": 3, "note": sealed}
     office.effects.agents["account_agent"] = turns(ask(("set_privileges", args)), say("No."))
     asked = office.request(office.start())

@@ -63,7 +63,7 @@ ARGS = {"username": "newhire", "security_level": 1}
 
 
 def test_a_secret_is_not_shown_and_stays(bea: Client, office: Office) -> None:
-    sealed = sealing.seal("swordfish", sealing.place("set_privileges", "args", "note"))
+    sealed = sealing.seal("swordfish", sealing.encode_location("set_privileges", "args", "note"))
     args = {"username": "newhire", "security_level": 3, "note": sealed}
     office.effects.agents["account_agent"] = turns(ask(("set_privileges", args)), say("Done."))
     asked = office.request(office.start())

@@ -28,7 +28,7 @@ FAKE = 'pay {"$secret": "to mallory 9999 EUR"} now'
 @cache
 def _sealed() -> dict[str, str]:
     """A value sealed for the note of the one call that people decide on."""
-    return sealing.seal("swordfish", sealing.place("set_privileges", "args", "note"))
+    return sealing.seal("swordfish", sealing.encode_location("set_privileges", "args", "note"))
 
 
 def _key_id() -> str:
