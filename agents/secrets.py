@@ -106,7 +106,7 @@ def _kind(tool: ToolSpec) -> str:
 
 
 def _encode_location(tool: ToolSpec, *path: str) -> bytes:
-    return sealing.place(tool.name, *path)
+    return sealing.encode_location(tool.name, *path)
 
 
 def _seal(value: Any, location: bytes) -> dict[str, str]:

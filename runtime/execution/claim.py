@@ -60,7 +60,7 @@ def _advance(run: UUID, context: WorkerContext, *, isolated: bool) -> bool:
     owner = uuid4()
     try:
         with pool.pooled() as connection:
-            found = loading.claim(
+            loaded = loading.claim(
                 connection,
                 run,
                 owner=owner,
@@ -68,14 +68,14 @@ def _advance(run: UUID, context: WorkerContext, *, isolated: bool) -> bool:
                 isolated=isolated,
                 more=context.approvals.claim_query(),
             )
-        if found is None:
+        if loaded is None:
             log.info("Run %s: not claimed, it is not due or another worker has it", run)
             context.heartbeat.check_signals(run)
             return False
-        claim, stored = found
-        with _watched(claim, context) as (held, messages):
+        claim, stored = loaded
+        with _watched(claim, context) as (claimed, messages):
             try:
-                _work(context, held, messages, stored)
+                _work(context, claimed, messages, stored)
             except Exception as exc:
                 _give_up(claim, context, exc)
     except Exception:
@@ -87,22 +87,22 @@ def _advance(run: UUID, context: WorkerContext, *, isolated: bool) -> bool:
 @contextmanager
 def _watched(claim: Claim, context: WorkerContext) -> Iterator[tuple[ClaimedRun, RunnerQueue]]:
     messages: RunnerQueue = queue.SimpleQueue()
-    with context.heartbeat.watched(claim, lambda: messages.put(None)) as held:
-        yield held, messages
+    with context.heartbeat.watched(claim, lambda: messages.put(None)) as claimed:
+        yield claimed, messages
 
 
 def _work(
-    context: WorkerContext, held: ClaimedRun, messages: RunnerQueue, stored: StoredRun
+    context: WorkerContext, claimed: ClaimedRun, messages: RunnerQueue, stored: StoredRun
 ) -> None:
     """Verify the loaded data, and run the runner until it releases the run."""
-    if _handle_crash_loop(held.claim):
+    if _handle_crash_loop(claimed.claim):
         return
-    loaded = _load(held.claim, stored, context.recent)
+    loaded = _load(claimed.claim, stored, context.recent)
     version_changes = _version_changes(loaded, context.handler)
-    now = Runner(context, held, messages, loaded, version_changes).work()
-    if not now.ended and context.recent.put(held.claim.run, loaded.rows, loaded.conversations):
-        dispatch.keep(held.claim.run)
-    context.backoff.drop(held.claim.run)
+    now = Runner(context, claimed, messages, loaded, version_changes).work()
+    if not now.ended and context.recent.put(claimed.claim.run, loaded.rows, loaded.conversations):
+        dispatch.keep(claimed.claim.run)
+    context.backoff.drop(claimed.claim.run)
 
 
 def _give_up(claim: Claim, context: WorkerContext, exc: Exception) -> None:
@@ -138,9 +138,9 @@ def _give_up(claim: Claim, context: WorkerContext, exc: Exception) -> None:
 
 def _handle_crash_loop(claim: Claim) -> bool:
     """Isolate or quarantine a run that lost workers. False if it may run here."""
-    why = crash_loops.quarantine_reason(claim)
-    if why is not None:
-        _quarantine(claim, why)
+    reason = crash_loops.quarantine_reason(claim)
+    if reason is not None:
+        _quarantine(claim, reason)
         return True
     if crash_loops.should_isolate(claim):
         log.warning("Run %s: it lost two workers, so it is tried in another process", claim.run)
@@ -151,10 +151,10 @@ def _handle_crash_loop(claim: Claim) -> bool:
     return False
 
 
-def _quarantine(claim: Claim, why: str) -> None:
-    log.critical("Run %s: quarantined: %s", claim.run, why)
+def _quarantine(claim: Claim, reason: str) -> None:
+    log.critical("Run %s: quarantined: %s", claim.run, reason)
     with pool.pooled() as connection:
-        leases.quarantine(connection, claim, plain(why))
+        leases.quarantine(connection, claim, plain(reason))
     dispatch.notify_run(claim.run, inbox=True)
 
 
@@ -163,10 +163,10 @@ def _back_off(claim: Claim) -> None:
         leases.back_off(connection, claim)
 
 
-def _await_store(claim: Claim, why: str) -> None:
+def _await_store(claim: Claim, reason: str) -> None:
     """Release the run until the store may be back."""
     with pool.pooled() as connection:
-        leases.await_store(connection, claim, plain(why))
+        leases.await_store(connection, claim, plain(reason))
         leases.back_off(connection, claim, seconds=STORE_SECONDS)
     dispatch.notify_run(claim.run, inbox=False)
 
@@ -186,8 +186,8 @@ def _signal_version(run: UUID) -> int:
 
 def _load(claim: Claim, stored: StoredRun, recent: RecentRuns) -> Loaded:
     """Return the verified state of the run at the claim's position."""
-    known = recent.pop(claim.run, stored.entries)
-    now, entries = stored.state(claim, known.conversations, known=len(known.rows))
+    cached = recent.pop(claim.run, stored.entries)
+    now, entries = stored.state(claim, cached.conversations, known=len(cached.rows))
     if digests := blob_refs(now):
         with pool.pooled() as connection:
             blobs.check_claimed(connection, digests)
@@ -195,7 +195,7 @@ def _load(claim: Claim, stored: StoredRun, recent: RecentRuns) -> Loaded:
     return Loaded(
         now=now,
         rows=list(entries.rows),
-        conversations=known.conversations,
+        conversations=cached.conversations,
         sizes=sizes,
         pending_signals=stored.pending_signals(),
         read=stored.more,
@@ -214,7 +214,7 @@ def _version_changes(loaded: Loaded, handler: EffectHandler) -> versions.Version
 
 def _is_to_end(loaded: Loaded) -> bool:
     return loaded.now.phase is Phase.CANCELLING or any(
-        _ends(one) for one in loaded.pending_signals.due
+        _ends(signal) for signal in loaded.pending_signals.due
     )
 
 

@@ -61,7 +61,7 @@ RETRY_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """The bytes of the entries up to the live continuation, 0 without one, and of the entries after it."""
+    """The bytes of the entries up to the live continuation (0 if there is none), and of the entries after it."""
 
     covered: int = 0
     tail: int = 0
@@ -94,7 +94,7 @@ class StepWriter:
 
     def __init__(
         self,
-        held: ClaimedRun,
+        claimed: ClaimedRun,
         slots: RunSlots,
         approvals: Approvals,
         loaded: Loaded,
@@ -109,7 +109,7 @@ class StepWriter:
         )  # until they are consumed
         self._read = loaded.read  # until signals are read again, or gates opened
         self._yielding = yielding
-        self._held = held
+        self._claimed = claimed
         self._slots = slots
         self._approvals = approvals
         self._signal_version = -1
@@ -123,11 +123,11 @@ class StepWriter:
             None  # when the next signal takes effect that is not in effect yet
         )
         self._started = clock.elapsed()
-        self._contents = ContentWriter(held, slots, yielding, self.retry_while_unreachable)
+        self._contents = ContentWriter(claimed, slots, yielding, self.retry_while_unreachable)
 
     def clock(self) -> datetime:
         """Return the present database time."""
-        return self._held.claim.at + timedelta(seconds=clock.elapsed() - self._started)
+        return self._claimed.claim.at + timedelta(seconds=clock.elapsed() - self._started)
 
     def retry_while_unreachable(self, act: Callable[[], T]) -> T:
         """Call `act`, and retry until Postgres is reachable again: a lost connection must not lose an outcome.
@@ -142,30 +142,30 @@ class StepWriter:
                     raise
                 log.warning("Run %s: Postgres is unreachable: %s", self.now.run, exc)
                 with self._slots.released():
-                    self._held.lost.wait(RETRY_SECONDS)
-                if self._held.lost.is_set():
+                    self._claimed.lost.wait(RETRY_SECONDS)
+                if self._claimed.lost.is_set():
                     raise LeaseLost from exc
 
     def read_signals(self) -> tuple[signals.Signal, ...]:
         """Read the signals if the signal count has changed. A step that consumes them requires that count."""
-        found, self._loaded = self._loaded, None
-        if found is None:
-            known = (
-                self._held.signal_version is not None
-                and self._held.signal_version == self._signal_version
+        pending, self._loaded = self._loaded, None
+        if pending is None:
+            is_unchanged = (
+                self._claimed.signal_version is not None
+                and self._claimed.signal_version == self._signal_version
             )
-            if known and (self.next_signal is None or self.next_signal > self.clock()):
+            if is_unchanged and (self.next_signal is None or self.next_signal > self.clock()):
                 return ()
             self._read = None
-            found = self.retry_while_unreachable(self._signals)
+            pending = self.retry_while_unreachable(self._signals)
         self._signal_version, self.next_signal, self.settling = (
-            found.count,
-            found.next,
-            found.settling,
+            pending.count,
+            pending.next,
+            pending.settling,
         )
-        self._origin = found.origin
-        self._held.signal_version = self._signal_version
-        return found.due
+        self._origin = pending.origin
+        self._claimed.signal_version = self._signal_version
+        return pending.due
 
     def late_outcomes(self, now: Continuation) -> tuple[LateOutcome, ...]:
         """Read the run's late outcomes if a call is in doubt. Each of them has increased the signal count."""
@@ -187,7 +187,7 @@ class StepWriter:
 
     def reread_signals(self) -> None:
         """Have the signals read again, even if their count has not changed."""
-        self._held.signal_version = None
+        self._claimed.signal_version = None
 
     def commit(self, records: Records, now: Continuation, *, release: bool) -> steps.Result:
         """Write the records as one step, which leads to `now`. Raises LeaseLost or Tampered, with nothing written."""
@@ -247,7 +247,7 @@ class StepWriter:
 
     def _clear_losses(self) -> None:
         with pool.pooled() as connection:
-            leases.clear_losses(connection, self._held.claim)
+            leases.clear_losses(connection, self._claimed.claim)
 
     def _signals(self) -> signals.PendingSignals:
         with pool.pooled() as connection:
@@ -255,11 +255,11 @@ class StepWriter:
 
     def _committed(self, step: steps.Step, records: Records, started: float) -> None:
         failpoints.hit("committed", step.kind, step.depth)
-        self._held.measures.add_step(
+        self._claimed.measures.add_step(
             clock.elapsed() - started, records.events, step.state, self.now
         )
         self.now = step.state
-        if self._held.claim.lost_leases and not step.release and self._yielding.take_losses():
+        if self._claimed.claim.lost_leases and not step.release and self._yielding.take_losses():
             self.retry_while_unreachable(self._clear_losses)
         covered, tail = self._sizes.covered, self._sizes.tail + len(step.entry.body)
         if step.continuation is None:
@@ -289,7 +289,7 @@ class StepWriter:
         summary = records.summary
         continuation = self._continuation(now, entry, pins=pins, release=release)
         return steps.Step(
-            claim=self._held.claim,
+            claim=self._claimed.claim,
             state=now,
             kind=events[-1].type,
             depth=depth_of(getattr(events[-1], "frame", ROOT)),
@@ -316,7 +316,7 @@ class StepWriter:
             spent=records.spent(after),
             kept=tuple(sorted(records.kept)),
             summary=summary,
-            summed_up=tuple(one.digest for one in self.now.memory) if summary else (),
+            summed_up=tuple(remembered.digest for remembered in self.now.memory) if summary else (),
         )
 
     def _continuation(
@@ -341,18 +341,22 @@ class StepWriter:
     def _write(self, records: Records, step: steps.Step, tries: Iterator[int]) -> steps.Result:
         if not step.closed:
             with pool.pooled() as connection:
-                lent = self._open_requests(connection, records, read=self._take_read(records))
-                lent += self._outcomes(records, step)
-                return steps.commit(connection, step, lent, prepare=True)
+                extra_statements = self._open_requests(
+                    connection, records, read=self._take_read(records)
+                )
+                extra_statements += self._outcomes(records, step)
+                return steps.commit(connection, step, extra_statements, prepare=True)
         with transaction.atomic():
             connection = pool.djangos()
             if next(tries) and steps.written_after_wait(connection, step):
                 return steps.Result.WRITTEN  # by the attempt before, whose COMMIT was interrupted
             for reason, gates in records.closed.items():
                 self._approvals.close(run=self.now.run, gates=gates, actor=None, reason=reason)
-            lent = self._open_requests(connection, records, read=None)  # its audit rows are newer
-            lent += self._outcomes(records, step)
-            result = steps.commit(connection, step, lent, prepare=False)
+            extra_statements = self._open_requests(
+                connection, records, read=None
+            )  # its audit rows are newer
+            extra_statements += self._outcomes(records, step)
+            result = steps.commit(connection, step, extra_statements, prepare=False)
             transaction.set_rollback(result is not steps.Result.WRITTEN)
             return result
 
@@ -383,17 +387,17 @@ class StepWriter:
 
     def _release(self) -> steps.Result:
         with pool.pooled() as connection:
-            done = leases.release(
+            released = leases.release(
                 connection,
-                self._held.claim,
+                self._claimed.claim,
                 status=status_of(self.now, held=False),
                 signal_version=self._signal_version,
                 due=self._due(self.now),
             )
-            if done:
+            if released:
                 return steps.Result.WRITTEN
             now = leases.read(connection, self.now.run)
-        ours = (now.epoch, now.owner) == (self._held.claim.epoch, self._held.claim.owner)
+        ours = (now.epoch, now.owner) == (self._claimed.claim.epoch, self._claimed.claim.owner)
         return steps.Result.NEW_SIGNALS if ours else steps.Result.LOST
 
     def _due(self, now: Continuation) -> datetime | None:
@@ -417,10 +421,10 @@ def _content(digest: str) -> Any:
 
 def _late(run: UUID) -> tuple[LateOutcome, ...]:
     with pool.pooled() as connection:
-        found = late_outcomes.of(connection, run)
-    for problem in found.forged:
+        outcomes = late_outcomes.of(connection, run)
+    for problem in outcomes.forged:
         log.critical("Run %s: late outcome ignored: %s", run, problem)
-    return found.genuine
+    return outcomes.genuine
 
 
 def _parts(run: UUID) -> tuple[dict[str, KeptPart], list[str]]:

@@ -31,9 +31,9 @@ class ContentWriter:
     """Writes the contents of one claimed run. `retry` calls a function again while Postgres is unreachable."""
 
     def __init__(
-        self, held: ClaimedRun, slots: RunSlots, yielding: YieldPolicy, retry: Retry
+        self, claimed: ClaimedRun, slots: RunSlots, yielding: YieldPolicy, retry: Retry
     ) -> None:
-        self._held = held
+        self._claimed = claimed
         self._slots = slots
         self._yielding = yielding
         self._retry = retry
@@ -50,11 +50,11 @@ class ContentWriter:
                 self._write(outside)
                 break
             except ObjectStoreDown as exc:
-                log.warning("Run %s: its step waits: %s", self._held.claim.run, exc)
+                log.warning("Run %s: its step waits: %s", self._claimed.claim.run, exc)
                 if not waits or self._yielding.drains:
                     return tuple(replace(blob, outside=False) for blob in blobs)
-                why = plain(str(exc))
-            self._wait(why)
+                reason = plain(str(exc))
+            self._wait(reason)
         return blobs
 
     def _write(self, blobs: Sequence[Blob]) -> None:
@@ -65,14 +65,14 @@ class ContentWriter:
                 objects.put(key, blob)
                 self._written.add(key)
 
-    def _wait(self, why: str) -> None:
+    def _wait(self, reason: str) -> None:
         """Show the wait, and pause. Raises LeaseLost."""
         with suppress(psycopg.Error), pool.pooled() as connection:
-            leases.await_store(connection, self._held.claim, why)
-        dispatch.notify_run(self._held.claim.run, inbox=False)
+            leases.await_store(connection, self._claimed.claim, reason)
+        dispatch.notify_run(self._claimed.claim.run, inbox=False)
         with self._slots.released():
-            self._held.lost.wait(RETRY_SECONDS)
-        if self._held.lost.is_set():
+            self._claimed.lost.wait(RETRY_SECONDS)
+        if self._claimed.lost.is_set():
             raise LeaseLost
 
 

@@ -38,8 +38,8 @@ def next_group(waiting: Sequence[Suspect], free: int) -> Sequence[Suspect]:
         return ()
     lost = waiting[0].losses
     alike = [suspect for suspect in waiting if suspect.losses == lost]
-    most = GROUPS[lost] if lost < ALONE else 1
-    return alike[: min(most, math.ceil(len(alike) / free))]
+    limit = GROUPS[lost] if lost < ALONE else 1
+    return alike[: min(limit, math.ceil(len(alike) / free))]
 
 
 def quarantine_reason(claim: Claim) -> str | None:

@@ -112,7 +112,7 @@ class Heartbeat:
         self.draining = Drain()
         self.lease = Lease()
         self.measures = Measures()
-        self._held: dict[UUID, ClaimedRun] = {}  # by owner
+        self._claimed: dict[UUID, ClaimedRun] = {}  # by owner
         self._abandoned: dict[UUID, UUID] = {}  # runs by owner, to release with the next beat
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -146,7 +146,7 @@ class Heartbeat:
     @contextmanager
     def watched(self, claim: Claim, wake: Callable[[], None]) -> Iterator[ClaimedRun]:
         """Watch the run while the block runs."""
-        held = ClaimedRun(
+        claimed = ClaimedRun(
             claim=claim,
             lease=self.lease,
             wake=wake,
@@ -154,12 +154,12 @@ class Heartbeat:
             kill_switches=claim.kill_switches,
         )
         with self._lock:
-            self._held[claim.owner] = held
+            self._claimed[claim.owner] = claimed
         try:
-            yield held
+            yield claimed
         finally:
             with self._lock:
-                del self._held[claim.owner]
+                del self._claimed[claim.owner]
 
     def abandon(self, run: UUID, owner: UUID) -> None:
         """Release a run that this process does not advance, as soon as Postgres is reachable.
@@ -172,8 +172,8 @@ class Heartbeat:
     def drain(self, within: float) -> None:
         """Have every runner release its run. Signal handlers may call it: it takes no lock."""
         self.draining.start(within)
-        for held in list(self._held.values()):
-            held.wake()
+        for claimed in list(self._claimed.values()):
+            claimed.wake()
 
     def retire(self, within: float) -> None:
         """Drain, and report with every further beat that too many tools of this process hang."""
@@ -188,10 +188,10 @@ class Heartbeat:
     def check_signals(self, run: UUID) -> None:
         """Have the runner of a run read its signals, because a hint for the run arrived here."""
         with self._lock:
-            found = [one for one in self._held.values() if one.claim.run == run]
-        for held in found:
-            held.signal_version = None
-            held.wake()
+            claimed_runs = [entry for entry in self._claimed.values() if entry.claim.run == run]
+        for claimed in claimed_runs:
+            claimed.signal_version = None
+            claimed.wake()
 
     def _run(self) -> None:
         connection: pool.Connection | None = None
@@ -203,8 +203,8 @@ class Heartbeat:
                     connection = pool.own()
                 self._beat(connection)
             except Exception as exc:  # or every run of this process would lose its lease
-                known = isinstance(exc, psycopg.Error)
-                log.warning("Heartbeat missed: %s", exc, exc_info=None if known else exc)
+                is_expected = isinstance(exc, psycopg.Error)
+                log.warning("Heartbeat missed: %s", exc, exc_info=None if is_expected else exc)
                 if connection is not None:
                     connection.close()
         if connection is not None:
@@ -213,41 +213,45 @@ class Heartbeat:
     def _force_release(self) -> None:
         """Wake every runner. After a grace, have those that could not release their run stop."""
         with self._lock:
-            held = list(self._held.values())
-        for one in held:
+            claimed_runs = list(self._claimed.values())
+        for claimed in claimed_runs:
             if self.draining.is_over(RELEASE_GRACE_SECONDS):
-                one.lost.set()
-            one.wake()
+                claimed.lost.set()
+            claimed.wake()
 
     def _beat(self, connection: pool.Connection) -> None:
         with self._lock:
-            held, abandoned = dict(self._held), dict(self._abandoned)
+            claimed_by_owner, abandoned = dict(self._claimed), dict(self._abandoned)
         sent = clock.elapsed()
-        ours = self._renew(connection, held)
+        ours = self._renew(connection, claimed_by_owner)
         self.lease.renewed(sent)
-        for owner, one in held.items():
+        for owner, claimed in claimed_by_owner.items():
             if owner not in ours:
-                one.lost.set()
-                one.wake()
+                claimed.lost.set()
+                claimed.wake()
                 continue
             signal_version, stops = ours[owner]
-            if signal_version != one.signal_version or stops != one.kill_switches or one.starved:
-                one.signal_version, one.kill_switches = signal_version, stops
-                one.wake()
+            if (
+                signal_version != claimed.signal_version
+                or stops != claimed.kill_switches
+                or claimed.starved
+            ):
+                claimed.signal_version, claimed.kill_switches = signal_version, stops
+                claimed.wake()
         for owner, run in abandoned.items():
             leases.abandon(connection, run, owner)
             with self._lock:
                 del self._abandoned[owner]
 
     def _renew(
-        self, connection: pool.Connection, held: Mapping[UUID, ClaimedRun]
+        self, connection: pool.Connection, claimed_by_owner: Mapping[UUID, ClaimedRun]
     ) -> dict[UUID, tuple[int, frozenset[str]]]:
         """Renew the lease. Returns the signal count and the stopped agents of each run still held, by owner."""
         rows = connection.execute(
             STATEMENT,
             {
-                "runs": [one.claim.run for one in held.values()],
-                "owners": list(held),
+                "runs": [claimed.claim.run for claimed in claimed_by_owner.values()],
+                "owners": list(claimed_by_owner),
                 "lease": leases.lease_seconds(),
                 "measures": self.measures.stored(),
                 **self._worker,

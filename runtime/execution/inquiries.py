@@ -5,7 +5,7 @@ from runtime.core.events import QuestionAsked, QuestionFailed
 from runtime.store.tables.signals import InquirySignal
 
 
-def asked(now: Continuation, signal: InquirySignal) -> QuestionAsked | None:
+def receive_question(now: Continuation, signal: InquirySignal) -> QuestionAsked | None:
     """Return the event that receives an inquiry, None if its gate is no longer open."""
     for pending in now.pending:
         if pending.gate == signal.gate and pending.call and now.phase is Phase.STARTED:
@@ -20,11 +20,11 @@ def asked(now: Continuation, signal: InquirySignal) -> QuestionAsked | None:
     return None
 
 
-def without_budget(asked: Inquiry) -> QuestionFailed:
+def without_budget(inquiry: Inquiry) -> QuestionFailed:
     """Return the event that ends an inquiry which the budget does not let the model answer."""
     return QuestionFailed(
-        frame=asked.frame,
-        call=asked.call,
-        question=asked.id,
+        frame=inquiry.frame,
+        call=inquiry.call,
+        question=inquiry.id,
         error="the budget does not suffice for an answer",
     )

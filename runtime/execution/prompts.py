@@ -23,13 +23,15 @@ def with_prompt(
     changes: tuple[Change, ...], before: PinnedPrompt | None, after: PinnedPrompt | None
 ) -> tuple[Change, ...]:
     """Return the changes with that of the prompt's version, to which no person has to agree, as to a reworded text."""
-    if _named(before) == _named(after):
+    if _describe_version(before) == _describe_version(after):
         return changes
-    found = Change(part=PART, before=_named(before), after=_named(after), asks=False)
-    return (*(one for one in changes if one.part != PART), found)
+    prompt_change = Change(
+        part=PART, before=_describe_version(before), after=_describe_version(after), asks=False
+    )
+    return (*(change for change in changes if change.part != PART), prompt_change)
 
 
-def _named(pinned: PinnedPrompt | None) -> str | None:
+def _describe_version(pinned: PinnedPrompt | None) -> str | None:
     if pinned is None:
         return None
     version = f"version {pinned.number}" if pinned.number else "the text in the code"

@@ -39,9 +39,9 @@ class RecentRuns:
         """
         if not 0 < conversations.position <= len(rows):
             return False
-        known = KnownEntries(rows=tuple(rows), conversations=conversations)
+        entries = KnownEntries(rows=tuple(rows), conversations=conversations)
         with self._lock:
-            self._runs[run] = known, sum(len(body) for _, body, *_ in rows)
+            self._runs[run] = entries, sum(len(body) for _, body, *_ in rows)
             self._runs.move_to_end(run)
             while sum(size for _, size in self._runs.values()) > MAX_CHARACTERS:
                 self._runs.popitem(last=False)
@@ -50,5 +50,5 @@ class RecentRuns:
     def pop(self, run: UUID, rows: tuple[Row, ...]) -> KnownEntries:
         """Return the cached entries if the run's rows begin with them, else none."""
         with self._lock:
-            known, _ = self._runs.pop(run, (KnownEntries(), 0))
-        return known if rows[: len(known.rows)] == known.rows else KnownEntries()
+            entries, _ = self._runs.pop(run, (KnownEntries(), 0))
+        return entries if rows[: len(entries.rows)] == entries.rows else KnownEntries()

@@ -91,7 +91,7 @@ class Runner:
     def __init__(
         self,
         context: WorkerContext,
-        held: ClaimedRun,
+        claimed: ClaimedRun,
         messages: RunnerQueue,
         loaded: Loaded,
         version_changes: VersionChanges | None,
@@ -99,16 +99,16 @@ class Runner:
         self._context = context
         self._version_changes = version_changes
         self._unapplied = version_changes  # added to each step until one with them is committed
-        self._held = held
+        self._claimed = claimed
         self._messages = messages
-        self._yielding = YieldPolicy(held, context.heartbeat.draining)
-        self._writer = StepWriter(held, context.slots, context.approvals, loaded, self._yielding)
+        self._yielding = YieldPolicy(claimed, context.heartbeat.draining)
+        self._writer = StepWriter(claimed, context.slots, context.approvals, loaded, self._yielding)
         self._filled = InlinedMessages(self._writer.content, thread_memory.reader(self._writer))
         self._work = RunWork(self._writer.clock)
         self._results: list[TransactionalResult] = []  # to be committed in their own transactions
         self._uncommitted: list[EffectFinished] = []  # in the step
-        self._kept = KeptSlots()
-        self._replies = RunReplies(held.claim, context.effect_pool.replies, self._writer.clock)
+        self._kept_slots = KeptSlots()
+        self._replies = RunReplies(claimed.claim, context.effect_pool.replies, self._writer.clock)
         self._ended = threading.Event()
         self._expired: set[UUID] = set()
         self._grace_ends: datetime | None = None
@@ -132,8 +132,8 @@ class Runner:
             self._work.abort_model_calls()
             for work in (*self._step.records.work, *self._work.ready):
                 self._context.effect_pool.release(work)
-            self._kept.release()
-            self._context.effect_pool.cancel_wait(self._held.wake)
+            self._kept_slots.release()
+            self._context.effect_pool.cancel_wait(self._claimed.wake)
             self._discard_messages()
 
     def _advance(self) -> bool:
@@ -143,7 +143,7 @@ class Runner:
         self._settle_cancelling()
         self._withdraw_ready()
         self._expire()
-        given = tuple(self._step.records.changes)
+        changes = tuple(self._step.records.changes)
         while True:
             if self._unapplied is not None:
                 self._step.apply_version_changes(self._unapplied)
@@ -162,11 +162,11 @@ class Runner:
             try:
                 result = self._commit(release)
             except NotJson:
-                kept = tuple(_kept(writer.now, one) for one in given)
-                if kept == given:
+                storable = tuple(_make_storable(writer.now, one) for one in changes)
+                if storable == changes:
                     raise
-                given = kept
-                self._rebuild_step(given)
+                changes = storable
+                self._rebuild_step(changes)
                 continue
             match result:
                 case Result.WRITTEN:
@@ -174,7 +174,7 @@ class Runner:
                     if any(one.cuts for one in self._step.records.of(MessageReceived)):
                         self._work.cut_reply()
                     self._uncommitted.clear()
-                    self._kept.release()
+                    self._kept_slots.release()
                     if self._step.records.changes:
                         self._replies.forget()
                     self._work.ready.extend(self._step.records.work)
@@ -182,7 +182,7 @@ class Runner:
                     return release
                 case Result.NEW_SIGNALS:
                     writer.reread_signals()
-                    self._rebuild_step(given)
+                    self._rebuild_step(changes)
                 case Result.LOST:
                     raise LeaseLost
 
@@ -198,13 +198,13 @@ class Runner:
             return self._writer.commit(step.records, step.now, release=release)
         return self._writer.release() if release else Result.WRITTEN
 
-    def _rebuild_step(self, given: Sequence[Changed]) -> None:
+    def _rebuild_step(self, changes: Sequence[Changed]) -> None:
         """Build the step again from these changes alone: a decision in it may have been undone since it was read."""
         for work in self._step.records.work:
-            if not self._kept.put_back(work):
+            if not self._kept_slots.put_back(work):
                 self._context.effect_pool.release(work)
         self._step = self._new_step()
-        for change in given:
+        for change in changes:
             self._step.change(change)
 
     def _at_rest(self) -> bool:
@@ -234,7 +234,9 @@ class Runner:
         """Reserve a slot for new work, unless no new work may start."""
         if self._yielding.ended(self._writer.now):
             return False
-        return self._kept.use(work) or self._context.effect_pool.reserve(work, self._held.wake)
+        return self._kept_slots.use(work) or self._context.effect_pool.reserve(
+            work, self._claimed.wake
+        )
 
     # Messages
 
@@ -243,7 +245,7 @@ class Runner:
         try:
             message = self._next()
             while True:
-                if self._held.lost.is_set():
+                if self._claimed.lost.is_set():
                     self._messages.put(message)  # to be discarded with the others
                     raise LeaseLost
                 self._receive(message)
@@ -267,7 +269,7 @@ class Runner:
         if isinstance(message, TransactionalResult):
             self._results.append(message)
         else:
-            self._kept.take_over(message)
+            self._kept_slots.take_over(message)
             self._uncommitted.append(message)
             self._add_outcome(message.effect, message.outcome)
 
@@ -369,13 +371,13 @@ class Runner:
             if is_too_late(self._writer.now, effect.request):
                 effect.abort()
         for work in tuple(self._work.ready):
-            why = self._must_not_start(work)
-            if why is None:
+            reason = self._must_not_start(work)
+            if reason is None:
                 continue
             self._work.ready.remove(work)
             self._context.effect_pool.release(work)
             if isinstance(work, StartTool):
-                self._step.add(not_started(work, why))
+                self._step.add(not_started(work, reason))
 
     def _must_not_start(self, work: Work) -> str | None:
         now = self._writer.now
@@ -386,30 +388,32 @@ class Runner:
     def _launch(self) -> None:
         """Start the effects whose intents are committed, while the lease is certainly valid."""
         if self._writer.now.phase is Phase.CANCELLING and self._grace_ends is None:
-            self._held.wake()  # to begin the grace
+            self._claimed.wake()  # to begin the grace
         for request in self._work.requests(self._may_start, self._request):
             self._context.effect_pool.launch(self._run_effect(request))
 
     def _may_start(self, work: Work) -> bool:
         if self._must_not_start(work) is not None:
-            self._held.wake()  # to withdraw it
+            self._claimed.wake()  # to withdraw it
             return False
-        return self._held.has_budget()
+        return self._claimed.has_budget()
 
     def _request(self, work: Work) -> EffectRequest:
         return request_for(self._writer.now, work, self._filled, self._admission.approved)
 
     def _run_effect(self, request: EffectRequest) -> RunningEffect:
         """Record an effect as running, and the approval that it uses as spent."""
-        effect = RunningEffect(request=request, submit=self._submit, worker=self._held.claim.worker)
+        effect = RunningEffect(
+            request=request, submit=self._submit, worker=self._claimed.claim.worker
+        )
         if isinstance(request, ToolRequest):
             call = self._writer.now.call(request.frame, request.call)
             effect.started_at = call.started_at
             if call.gate is not None:  # after the intent is committed, before the call starts
                 ledger.record(ledger.spent(request.run, (call.gate, request.attempt)))
         elif isinstance(request, PreviewRequest):
-            shown = self._writer.now.call(request.frame, request.call).shown
-            effect.keeps_slot = shown is not None
+            approved_preview = self._writer.now.call(request.frame, request.call).shown
+            effect.keeps_slot = approved_preview is not None
         elif request.inquiry is None and not request.summary:
             effect.keep = self._replies.keep(effect, request, self._writer.now)
         self._work.running.add(effect)
@@ -440,7 +444,7 @@ class Runner:
             return exc
 
 
-def _kept(now: Continuation, change: Changed) -> Changed:
+def _make_storable(now: Continuation, change: Changed) -> Changed:
     """Return the change, with another event if its own cannot be journaled."""
     event = journaled(now, change.event)
     return change if event is change.event else changed(event)

@@ -159,7 +159,7 @@ class StepBuilder:
                 if self.now.phase is Phase.STARTED:
                     self.add(received(signal))
             case InquirySignal():
-                self._add_if(inquiries.asked(self.now, signal))
+                self._add_if(inquiries.receive_question(self.now, signal))
             case EventSignal():
                 self._add_if(arrived(self.now, signal))
             case _ as never:
@@ -176,8 +176,8 @@ class StepBuilder:
         for frame, call in in_doubt(self.now):
             if (frame, call.id, call.attempt) != (late.frame, late.call, late.attempt):
                 continue
-            asked = of_call(self.now, frame, call.id)
-            gate = None if asked is None else asked.gate
+            pending = of_call(self.now, frame, call.id)
+            gate = None if pending is None else pending.gate
             if call.started_at != late.started_at or gate in settling:
                 return
             self.change(changed(arrival(late, gate), closed=late_arrivals(late)))
@@ -216,7 +216,7 @@ class StepBuilder:
         for its models: their calls are stopped, and the partial replies are kept as evidence. Raises Tampered for an
         approval that no person gave.
         """
-        asked = {work.frame for work in self.records.work if isinstance(work, CallModel)} | busy
+        calling = {work.frame for work in self.records.work if isinstance(work, CallModel)} | busy
         self._checks.wait_for(previewing)
         self._answering |= {*answering}
         while True:
@@ -226,7 +226,7 @@ class StepBuilder:
             commands = [
                 command
                 for command in plan(before)
-                if not (isinstance(command, CallModel) and command.frame in asked)
+                if not (isinstance(command, CallModel) and command.frame in calling)
             ]
             if is_limited:
                 self._check_limits(commands)
@@ -234,13 +234,13 @@ class StepBuilder:
                 if self._is_blocked(command):
                     continue  # by another part of this plan
                 if isinstance(command, AnswerInquiry):
-                    self._answer(command, fits=not is_limited or fits(self.now, command, asked))
+                    self._answer(command, fits=not is_limited or fits(self.now, command, calling))
                     continue
-                if is_limited and not fits(self.now, command, asked):
+                if is_limited and not fits(self.now, command, calling):
                     continue  # until running calls are settled
                 if isinstance(command, CallModel):
                     if not self._opens_hold(command.frame) and self._begin(command):
-                        asked.add(command.frame)
+                        calling.add(command.frame)
                 elif isinstance(command, CheckCall):
                     if command.frame not in checked:
                         checked.add(command.frame)
@@ -266,9 +266,9 @@ class StepBuilder:
     def _check_limits(self, commands: Sequence[Command]) -> None:
         """Open one gate for all limits that are exhausted and needed."""
         at = self._clock()
-        found = exhausted(self.now, commands, at)
-        if found:
-            reached, gate = open_limit_gate(self.now, found, at)
+        limits = exhausted(self.now, commands, at)
+        if limits:
+            reached, gate = open_limit_gate(self.now, limits, at)
             for event in reached:
                 self.add(event)
             self._record(gate)
@@ -302,20 +302,20 @@ class StepBuilder:
         if parent is not None and call is not None and not self._may_start(parent, call):
             return
         try:
-            given = self._handler.receive(command.agent, command.input)
+            agent_input = self._handler.receive(command.agent, command.input)
             pinned_at = prompts_at(self.now, command.parent) or at
-            instructions = self._handler.instruct(command.agent, given, at=pinned_at)
+            instructions = self._handler.instruct(command.agent, agent_input, at=pinned_at)
         except InvalidInput as exc:
-            why = invalid_input(command.agent, exc)
+            reason = invalid_input(command.agent, exc)
             if command.parent is None or command.call is None:
-                self.cancel(by="", reason=why)
+                self.cancel(by="", reason=reason)
             else:
-                self.add(CallRefused(frame=command.parent, call=command.call, reason=why))
+                self.add(CallRefused(frame=command.parent, call=command.call, reason=reason))
         else:
             info = self._handler.agent(command.agent)
             caller = None if parent is None else self.now.frame(parent).agent
             item = caller is not None and self._handler.agent(caller).items
-            self.add(frame_opened(command, given, instructions, info, at, item=item))
+            self.add(frame_opened(command, agent_input, instructions, info, at, item=item))
 
     def _change_agent(self, frame: str, change: VersionChange, by: str = "") -> bool:
         """Continue a frame with this process's version. If that version cannot make its instructions, end the run."""
@@ -334,11 +334,11 @@ class StepBuilder:
 
     def _answer(self, command: AnswerInquiry, *, fits: bool) -> None:
         """Have an inquiry answered, unless it is under way. It fails at once if the budget does not suffice."""
-        asked = open_inquiry(self.now, command.inquiry)
-        if asked is None or command.inquiry in self._answering:
+        inquiry = open_inquiry(self.now, command.inquiry)
+        if inquiry is None or command.inquiry in self._answering:
             return
         if not fits:
-            self.add(inquiries.without_budget(asked))
+            self.add(inquiries.without_budget(inquiry))
         elif self._begin(command):
             self._answering.add(command.inquiry)
 
@@ -400,10 +400,10 @@ class StepBuilder:
                     self.cancel(by=signal.decision.by, reason=signal.decision.reason)
 
     def _refuse_edit(self, gate: Pending, decision: Decision) -> None:
-        """Refuse a call that a person changed into one that stands denied, or into another one of its turn."""
+        """Refuse an edited call that equals a denied call or another call of the same turn."""
         if decision.edit is None:
             return
         digest = decision.edit.digest
-        why = denied_before(self.now, digest) or repeats(self.now, gate, digest)
-        if why is not None:
-            self.add(CallRefused(frame=gate.frame, call=gate.call, reason=plain(why)))
+        reason = denied_before(self.now, digest) or repeats(self.now, gate, digest)
+        if reason is not None:
+            self.add(CallRefused(frame=gate.frame, call=gate.call, reason=plain(reason)))

@@ -31,7 +31,7 @@ from runtime.store.tables.signals import EventSignal, GateDecidedSignal, Message
 
 def frame_opened(
     command: OpenFrame,
-    given: Any,
+    agent_input: Any,
     instructions: Instructions,
     info: AgentInfo,
     at: datetime,
@@ -45,7 +45,7 @@ def frame_opened(
         fingerprint=info.fingerprint,
         prompt=sha256_of(instructions.text) if instructions.text else info.prompt,
         plan=info.plan,
-        input=given,
+        input=agent_input,
         parent=command.parent,
         call=command.call,
         model=info.model,

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
 SLOW_SECONDS = 10.0  # a process that has a group for longer does not count: only slow calls keep it
-SLOW = 3  # times as many processes as `most`, with the slow ones
+SLOW = 3  # times as many processes as `max_groups`, with the slow ones
 IDLE_SECONDS = 10.0  # until a process without a group is ended
 FAILED_SECONDS = 10.0  # until the next start, after a process that ended before it had a lease
 
@@ -69,13 +69,13 @@ class Trial:
 class Trials:
     """The processes that one `isolated` process started.
 
-    `most` have a group at once, and some more if calls are slow. `command` starts one; it gets the id of the worker
-    that it will be, and the number of the file to which it answers.
+    `max_groups` have a group at once, and some more if calls are slow. `command` starts one. It gets the id of the
+    worker that it will be, and the number of the file to which it answers.
     """
 
-    def __init__(self, command: Sequence[str], most: int) -> None:
+    def __init__(self, command: Sequence[str], max_groups: int) -> None:
         self._command = command
-        self._most = most
+        self._max_groups = max_groups
         self._trials: list[Trial] = []
         self._paused_until = float("-inf")
 
@@ -113,7 +113,7 @@ class Trials:
             return 0
         ages = [now - trial.since for trial in self._trials if trial.runs]
         young = sum(age < SLOW_SECONDS for age in ages)
-        return min(self._most - young, SLOW * self._most - len(ages))
+        return min(self._max_groups - young, SLOW * self._max_groups - len(ages))
 
     def _idle(self) -> list[Trial]:
         return [trial for trial in self._trials if not trial.runs and trial.process.poll() is None]

@@ -25,11 +25,11 @@ STEPS, SECONDS = 50, 30.0
 class YieldPolicy:
     """The yield policy of one runner and its run."""
 
-    def __init__(self, held: ClaimedRun, draining: Drain) -> None:
-        self._held = held
+    def __init__(self, claimed: ClaimedRun, draining: Drain) -> None:
+        self._claimed = claimed
         self._draining = draining
         self._made_progress = False
-        self._is_suspect = held.claim.isolated
+        self._is_suspect = claimed.claim.isolated
         self._losses_count = True
         self._steps = 0
         self._since = time.monotonic()
@@ -76,7 +76,7 @@ class YieldPolicy:
         """Return the due time of a run released at `at`; None if it has no more to do."""
         if not self._has_remaining_work(now):
             return None
-        if self._stopped(now) and not self._held.kill_switches & {
+        if self._stopped(now) and not self._claimed.kill_switches & {
             kill_switches.EVERY_AGENT,
             now.agent,
         }:
@@ -89,7 +89,7 @@ class YieldPolicy:
         return not now.ended and self.ended(now) and bool(plan(now) or _under_way(now))
 
     def _stopped(self, now: Continuation) -> bool:
-        names = self._held.kill_switches
+        names = self._claimed.kill_switches
         if not names:
             return False
         at_work = (frame.agent for frame in now.frames.values() if frame.state != FrameState.CLOSED)

@@ -282,7 +282,7 @@ def test_run_again_waits_for_a_late_start(rig: MakeBench, monkeypatch: pytest.Mo
     started: list[datetime] = []
 
     def body(request: object) -> object:
-        (held,) = desk.heartbeat._held.values()
+        (held,) = desk.heartbeat._claimed.values()
         started.append(held.claim.at + timedelta(hours=1))
         raise ValueError("unknown")
 

@@ -207,7 +207,7 @@ class Rig(HandDriven):
 
     def held(self, run: UUID) -> ClaimedRun:
         """Return this worker's claim of the run."""
-        return next(one for one in self.heartbeat._held.values() if one.claim.run == run)
+        return next(one for one in self.heartbeat._claimed.values() if one.claim.run == run)
 
 
 class Engine(HandDriven):

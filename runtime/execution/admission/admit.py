@@ -58,11 +58,11 @@ _OURS = (RuntimeFault, CoreError, UnknownAgent, psycopg.Error, DatabaseError)
 class Foreseen:
     """The admission of a call: the reason if it is refused, else whether a person is asked, and its effect class.
 
-    `held` is the error with which the author's code failed, so that its agent is held; empty if none.
+    `failure` is the error with which the author's code failed, so that its agent is held; empty if none.
     """
 
     refused: str = ""
-    held: str = ""
+    failure: str = ""
     asks: bool = False
     effect: EffectClass | None = None
 
@@ -84,35 +84,35 @@ class Admission:
         now: Continuation,
         frame: str,
         call: str,
-        taken: Mapping[UUID, int] = MappingProxyType({}),
+        uses: Mapping[UUID, int] = MappingProxyType({}),
     ) -> AdmissionResult | PreviewCall:
         """Admit, gate or refuse a proposed call, or have it previewed first.
 
-        If the check itself fails, open a gate for people. `taken` counts the uses of allowances in this step.
+        If the check itself fails, open a gate for people. `uses` counts the uses of allowances in this step.
         """
         try:
-            return self._check(now, frame, call, taken)
+            return self._check(now, frame, call, uses)
         except _OURS:
             raise
         except Exception as exc:
             return self._hold_on_error(now, frame, call, exc)
 
     def _check(
-        self, now: Continuation, frame: str, call: str, taken: Mapping[UUID, int]
+        self, now: Continuation, frame: str, call: str, uses: Mapping[UUID, int]
     ) -> AdmissionResult | PreviewCall:
-        found = now.call(frame, call)
+        proposed = now.call(frame, call)
         try:
-            info, terms = self._considered(now, frame, found)
+            info, terms = self._considered(now, frame, proposed)
         except (CallRejected, NotJson) as exc:
             return AdmissionResult(
                 event=CallRefused(frame=frame, call=call, reason=plain(str(exc)))
             )
-        changed = self._is_changed(now, frame, found, terms)
+        changed = self._is_changed(now, frame, proposed, terms)
         if info.question:
-            return self._ask(now, frame, found, info, terms)
-        if changed or self.approvals.judge(info, facts_of(now, frame, found)).gated:
-            asked = self._ask(now, frame, found, info, terms)
-            return asked if changed else self._allow(asked, taken)
+            return self._ask(now, frame, proposed, info, terms)
+        if changed or self.approvals.judge(info, facts_of(now, frame, proposed)).gated:
+            result = self._ask(now, frame, proposed, info, terms)
+            return result if changed else self._allow(result, uses)
         return AdmissionResult(event=CallAdmitted(frame=frame, call=call, terms=terms))
 
     def foresee(self, now: Continuation, frame: str, call: str) -> Foreseen:
@@ -124,12 +124,12 @@ class Admission:
         except _OURS:
             raise
         except Exception as exc:
-            return Foreseen(held=type(exc).__name__)
+            return Foreseen(failure=type(exc).__name__)
 
-    def _foresee(self, now: Continuation, frame: str, found: Call) -> Foreseen:
-        info, terms = self._considered(now, frame, found)
-        asks = info.question or self._is_changed(now, frame, found, terms)
-        ruling = self.approvals.judge(info, facts_of(now, frame, found))
+    def _foresee(self, now: Continuation, frame: str, call: Call) -> Foreseen:
+        info, terms = self._considered(now, frame, call)
+        asks = info.question or self._is_changed(now, frame, call, terms)
+        ruling = self.approvals.judge(info, facts_of(now, frame, call))
         return Foreseen(asks=asks or ruling.gated, effect=terms.effect)
 
     def _considered(
@@ -167,7 +167,7 @@ class Admission:
     def version_decided(self, now: Continuation, frame: str, after: str) -> str:
         """Return the admin who decided that runs continue under version `after`, empty if people are asked here."""
         here = now.frame(frame)
-        found = self.approvals.version_decided(
+        admin = self.approvals.version_decided(
             run=now.run,
             agent=here.agent,
             before=here.fingerprint,
@@ -175,39 +175,39 @@ class Admission:
             requester=now.requester,
             origin=steered_by(now),
         )
-        return found or ""
+        return admin or ""
 
     def open_hold(self, now: Continuation, frame: str) -> AdmissionResult | None:
         """Open a hold before a model call: after an outage, if the model repeats itself, or by the agent's rules.
 
         The last two open at most once a turn.
         """
-        found = now.frame(frame)
+        frame_state = now.frame(frame)
         at = self.clock()
-        if found.outage and found.outage.asks_at and found.outage.asks_at <= at:
-            return open_outage_gate(now, found, found.outage, at)
-        if found.cleared >= found.turn:
+        if frame_state.outage and frame_state.outage.asks_at and frame_state.outage.asks_at <= at:
+            return open_outage_gate(now, frame_state, frame_state.outage, at)
+        if frame_state.cleared >= frame_state.turn:
             return None
-        if is_stuck(now, found):
-            return open_repetition_gate(now, found, at)
-        since = found.cleared_at or found.opened_at or at
+        if is_stuck(now, frame_state):
+            return open_repetition_gate(now, frame_state, at)
+        since = frame_state.cleared_at or frame_state.opened_at or at
         boundary = TurnBoundary(
-            agent=found.agent,
-            turn=found.turn,
+            agent=frame_state.agent,
+            turn=frame_state.turn,
             seconds=max(0.0, (at - since).total_seconds()),
-            messages=found.messages + undelivered_to(now, frame),
+            messages=frame_state.messages + undelivered_to(now, frame),
         )
         try:
-            why = self.handler.hold_reason(boundary)
+            reason = self.handler.hold_reason(boundary)
         except _OURS:
             raise
         except Exception as exc:
-            log.exception("Agent %s: its hold rules failed in run %s", found.agent, now.run)
-            why = f"The hold rules of {found.agent} failed: {type(exc).__name__}"
-        if not why:
+            log.exception("Agent %s: its hold rules failed in run %s", frame_state.agent, now.run)
+            reason = f"The hold rules of {frame_state.agent} failed: {type(exc).__name__}"
+        if not reason:
             return None
-        args = {"turn": found.turn, "agent": found.agent}
-        return open_frame_gate(now, frame, GateKind.HOLD, why=why, args=args, at=at)
+        args = {"turn": frame_state.turn, "agent": frame_state.agent}
+        return open_frame_gate(now, frame, GateKind.HOLD, reason=reason, args=args, at=at)
 
     def _hold_on_error(
         self, now: Continuation, frame: str, call: str, exc: Exception
@@ -218,33 +218,39 @@ class Admission:
         """
         log.error("Admission of %s/%s failed in run %s", frame, call, now.run, exc_info=exc)
         tool = now.call(frame, call).tool
-        why = f"It is unknown whether {tool} needs an approval: {type(exc).__name__}"
+        reason = f"It is unknown whether {tool} needs an approval: {type(exc).__name__}"
         args = {"call": call, "tool": tool, "error": str(exc)[:MAX_ERROR]}
-        return open_frame_gate(now, frame, GateKind.HOLD, why=why, args=args, at=self.clock())
+        return open_frame_gate(now, frame, GateKind.HOLD, reason=reason, args=args, at=self.clock())
 
     def _check_decision(
         self, now: Continuation, frame: str, call: str, decision: Decision | None
     ) -> AdmissionResult | PreviewCall | None:
-        found = now.call(frame, call)
-        if found.terms is None or not earlier.needs_recheck(found):
+        approved = now.call(frame, call)
+        if approved.terms is None or not earlier.needs_recheck(approved):
             return None
         try:
-            info = self._describe(now, frame, found)
-            terms = earlier.as_approved(self.approvals, now, frame, found, info)
-            same = terms.digest == found.terms.digest and not earlier.is_stricter(info, found.terms)
-            ruling = self.approvals.judge(info, facts_of(now, frame, found))
-            lacks_approval = found.gate is None and ruling.gated
-            if same and not lacks_approval and self._confirmed(now, found, info.risk, decision):
-                if previews.is_confirmed(found, self.clock()):
+            info = self._describe(now, frame, approved)
+            terms = earlier.as_approved(self.approvals, now, frame, approved, info)
+            is_same = terms.digest == approved.terms.digest and not earlier.is_stricter(
+                info, approved.terms
+            )
+            ruling = self.approvals.judge(info, facts_of(now, frame, approved))
+            lacks_approval = approved.gate is None and ruling.gated
+            if (
+                is_same
+                and not lacks_approval
+                and self._confirmed(now, approved, info.risk, decision)
+            ):
+                if previews.is_confirmed(approved, self.clock()):
                     return None
-                if not previews.is_current(found.preview, terms.digest, self.clock()):
+                if not previews.is_current(approved.preview, terms.digest, self.clock()):
                     return PreviewCall(frame=frame, call=call, terms=terms)
             earlier.require_not_denied(now, terms)
         except (CallRejected, NotJson) as exc:
             return AdmissionResult(
                 event=CallRefused(frame=frame, call=call, reason=plain(str(exc)))
             )
-        return self._ask(now, frame, found, info, terms)
+        return self._ask(now, frame, approved, info, terms)
 
     def verify_decision(self, signal: GateDecidedSignal) -> bool:
         """Raise Tampered unless a person with the right to decide signed this decision.
@@ -261,20 +267,22 @@ class Admission:
 
         The present code describes it, but its effect class stays as it was at its start.
         """
-        found = now.call(frame, call)
-        assert found.terms is not None  # a call is checked before it is started
-        assert found.started_at is not None
-        info = replace(self._info_of_started(now, frame, found), effect=found.terms.effect)
+        started = now.call(frame, call)
+        assert started.terms is not None  # a call is checked before it is started
+        assert started.started_at is not None
+        info = replace(self._info_of_started(now, frame, started), effect=started.terms.effect)
         event = GateOpened(
             gate=gate_id(self.clock()),
             kind=GateKind.IN_DOUBT,
             frame=frame,
             call=call,
-            terms=terms_of(now, frame, found, info),
+            terms=terms_of(now, frame, started, info),
         )
-        wait = timedelta(seconds=found.terms.deadline + leases.lease_seconds())
-        shown = replace(snapshot(now, event, found, info), not_before=found.started_at + wait)
-        return AdmissionResult(event=event, snapshot=shown)
+        wait = timedelta(seconds=started.terms.deadline + leases.lease_seconds())
+        review_snapshot = replace(
+            snapshot(now, event, started, info), not_before=started.started_at + wait
+        )
+        return AdmissionResult(event=event, snapshot=review_snapshot)
 
     def _info_of_started(self, now: Continuation, frame: str, call: Call) -> CallInfo:
         """Describe a started call by the present code, even if it could not be made today."""
@@ -328,22 +336,22 @@ class Admission:
         return self._gated(now, frame, call, info, terms)
 
     def _allow(
-        self, asked: AdmissionResult | PreviewCall, taken: Mapping[UUID, int]
+        self, result: AdmissionResult | PreviewCall, uses: Mapping[UUID, int]
     ) -> AdmissionResult | PreviewCall:
-        if isinstance(asked, PreviewCall):
-            return asked
-        found = earlier.passed_by_allowance(self.approvals, asked, taken)
-        if found.allowed is not None and found.snapshot is not None:
-            self.approved[found.snapshot.gate] = Approval(by=found.allowed.use.by)
-        return found
+        if isinstance(result, PreviewCall):
+            return result
+        passed = earlier.passed_by_allowance(self.approvals, result, uses)
+        if passed.allowed is not None and passed.snapshot is not None:
+            self.approved[passed.snapshot.gate] = Approval(by=passed.allowed.use.by)
+        return passed
 
     def _gated(
         self, now: Continuation, frame: str, call: Call, info: CallInfo, terms: CallOptions
     ) -> AdmissionResult:
         ruling = self.approvals.judge(info, facts_of(now, frame, call))
         default = float(settings.ABEYANCE_APPROVAL_SECONDS)
-        given = [one for one in (ruling.expires_in, info.expires_in) if one is not None]
-        seconds = min(given, default=default) + ruling.extends_by
+        limits = [limit for limit in (ruling.expires_in, info.expires_in) if limit is not None]
+        seconds = min(limits, default=default) + ruling.extends_by
         event = GateOpened(
             gate=gate_id(self.clock()),
             kind=GateKind.QUESTION if info.question else GateKind.APPROVAL,

@@ -24,22 +24,24 @@ def open_limit_gate(
     now: Continuation, reached: Sequence[ExhaustedLimit], at: datetime
 ) -> tuple[tuple[BudgetExceeded, ...], AdmissionResult]:
     """Return one gate for all exhausted limits, with an event for each limit."""
-    frame = next((one.frame for one in reached if one.frame is not None), ROOT)
-    why = "; ".join(_words(now, one) for one in reached)
-    why = why[0].upper() + why[1:] if frame == ROOT and reached[0].frame is None else why
-    args = {"limits": [_fact(now, one) for one in reached]}
-    gate = open_frame_gate(now, frame, GateKind.LIMIT, why=why, args=args, at=at)
+    frame = next((exhausted.frame for exhausted in reached if exhausted.frame is not None), ROOT)
+    reason = "; ".join(_words(now, exhausted) for exhausted in reached)
+    reason = (
+        reason[0].upper() + reason[1:] if frame == ROOT and reached[0].frame is None else reason
+    )
+    args = {"limits": [_fact(now, exhausted) for exhausted in reached]}
+    gate = open_frame_gate(now, frame, GateKind.LIMIT, reason=reason, args=args, at=at)
     assert isinstance(gate.event, GateOpened)
     exceeded = tuple(
         BudgetExceeded(
             gate=gate.event.gate,
-            frame=one.frame,
-            limit=one.limit,
-            used=one.used,
-            allowed=one.allowed,
+            frame=exhausted.frame,
+            limit=exhausted.limit,
+            used=exhausted.used,
+            allowed=exhausted.allowed,
             at=at,
         )
-        for one in reached
+        for exhausted in reached
     )
     return exceeded, gate
 
@@ -48,7 +50,9 @@ def read_grant(now: Continuation, pending: Pending, decision: Decision) -> Budge
     """Read the grant of a decision; None if it is not about a limit or ends the run. Raises Tampered."""
     if pending.kind is not GateKind.LIMIT or decision.verdict is not Verdict.CONTINUE:
         return None
-    reached: set[Limit] = {one.limit for one in now.short.limits} if now.short else set()
+    reached: set[Limit] = (
+        {exhausted.limit for exhausted in now.short.limits} if now.short else set()
+    )
     try:
         amounts = granted(decision.result, reached)
     except InvalidBudget as exc:
@@ -56,18 +60,18 @@ def read_grant(now: Continuation, pending: Pending, decision: Decision) -> Budge
     return BudgetGranted(gate=pending.gate, by=decision.by, amounts=amounts)
 
 
-def _words(now: Continuation, one: ExhaustedLimit) -> str:
-    return f"{_owner(now, one)} reached its limit: {words_of(one)}"
+def _words(now: Continuation, exhausted: ExhaustedLimit) -> str:
+    return f"{_owner(now, exhausted)} reached its limit: {words_of(exhausted)}"
 
 
-def _owner(now: Continuation, one: ExhaustedLimit) -> str:
-    return "the run" if one.frame is None else now.frame(one.frame).agent
+def _owner(now: Continuation, exhausted: ExhaustedLimit) -> str:
+    return "the run" if exhausted.frame is None else now.frame(exhausted.frame).agent
 
 
-def _fact(now: Continuation, one: ExhaustedLimit) -> dict[str, Any]:
+def _fact(now: Continuation, exhausted: ExhaustedLimit) -> dict[str, Any]:
     return {
-        "of": _owner(now, one),
-        "limit": name_of(one.limit),
-        "used": "unknown" if one.used is None else to_text(one.limit, one.used),
-        "allowed": to_text(one.limit, one.allowed),
+        "of": _owner(now, exhausted),
+        "limit": name_of(exhausted.limit),
+        "used": "unknown" if exhausted.used is None else to_text(exhausted.limit, exhausted.used),
+        "allowed": to_text(exhausted.limit, exhausted.allowed),
     }

@@ -26,7 +26,7 @@ class CallChecks:
         self._previewing: set[tuple[str, str]] = set()
         self._unverified: dict[UUID, GateDecidedSignal] = {}
         self._passed: set[UUID] = set()  # gates that an allowance decides in this step
-        self._taken = Counter[UUID]()  # uses by allowance
+        self._uses = Counter[UUID]()  # uses by allowance
 
     def wait_for(self, previewing: Collection[tuple[str, str]]) -> None:
         """Check none of these calls before its running preview ends."""
@@ -51,7 +51,7 @@ class CallChecks:
     def passed(self, gate: UUID, use: AllowanceUse) -> None:
         """Note that the step takes this use for the call at this gate."""
         self._passed.add(gate)
-        self._taken[use.id] += 1
+        self._uses[use.id] += 1
 
     def of_turn(
         self, now: Continuation, frame: str, calls: Sequence[str]
@@ -60,21 +60,21 @@ class CallChecks:
 
         Calls after a change of the agent's plan are checked after it: people are shown to which item they belong.
         """
-        found, taken = list[AdmissionResult | PreviewCall](), self._taken.copy()
+        outcomes, uses = list[AdmissionResult | PreviewCall](), self._uses.copy()
         for call in calls:
             if (frame, call) in self._previewing:
                 continue
-            checked = self._admission.check(now, frame, call, taken)
+            checked = self._admission.check(now, frame, call, uses)
             if isinstance(checked, AdmissionResult) and checked.allowed is not None:
-                taken[checked.allowed.use.id] += 1
-            found.append(checked)
+                uses[checked.allowed.use.id] += 1
+            outcomes.append(checked)
             if _changes_plan(checked):
                 break
-        previews = [result for result in found if isinstance(result, PreviewCall)]
+        previews = [result for result in outcomes if isinstance(result, PreviewCall)]
         for preview in previews:
             self._preview(preview)
         waits = bool(previews) or frame in [waiting for waiting, _ in self._previewing]
-        results = [result for result in found if isinstance(result, AdmissionResult)]
+        results = [result for result in outcomes if isinstance(result, AdmissionResult)]
         return tuple([result for result in results if not (waits and _opens_gate(result))])
 
     def again(
@@ -93,10 +93,10 @@ class CallChecks:
         self, now: Continuation, frame: str, call: str
     ) -> AdmissionResult | PreviewCall | None:
         """Check an approved call once more. This also verifies the approval that the step consumes."""
-        found = now.call(frame, call)
-        if not needs_recheck(found):
+        approved = now.call(frame, call)
+        if not needs_recheck(approved):
             return None
-        gate = found.gate
+        gate = approved.gate
         if gate in self._passed:  # its check is part of this step
             return None
         signal = None if gate is None else self._unverified.get(gate)

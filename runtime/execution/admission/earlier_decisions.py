@@ -28,10 +28,10 @@ def as_approved(
     terms, approved = terms_of(now, frame, call, info), call.terms
     if call.gate is None or approved is None or terms.digest == approved.digest:
         return terms
-    shown = approvals.schema_at(call.gate)
-    if shown is None or not is_compatible(shown, info.schema):
+    approved_schema = approvals.schema_at(call.gate)
+    if approved_schema is None or not is_compatible(approved_schema, info.schema):
         return terms
-    before = terms_of(now, frame, call, replace(info, schema_digest=sha256_of(shown)))
+    before = terms_of(now, frame, call, replace(info, schema_digest=sha256_of(approved_schema)))
     return replace(terms, digest=before.digest) if before.digest == approved.digest else terms
 
 
@@ -53,21 +53,21 @@ def approval_of(
     except ApprovalVoid:
         return None
     except NotConfirmed as exc:
-        what = f"decision of gate {call.gate}" if decision else f"approval of call {call.id}"
-        raise Tampered(f"the {what}: {exc}") from exc
+        subject = f"decision of gate {call.gate}" if decision else f"approval of call {call.id}"
+        raise Tampered(f"the {subject}: {exc}") from exc
 
 
 def passed_by_allowance(
-    approvals: Approvals, asked: AdmissionResult, taken: Mapping[UUID, int]
+    approvals: Approvals, result: AdmissionResult, uses: Mapping[UUID, int]
 ) -> AdmissionResult:
     """Let an allowance decide the gate, if one covers the call."""
-    if asked.snapshot is None:
-        return asked
-    allowed = approvals.allow(asked.snapshot, taken)
+    if result.snapshot is None:
+        return result
+    allowed = approvals.allow(result.snapshot, uses)
     if allowed is None:
-        return asked
-    shown = replace(asked.snapshot, allowed=allowed)
-    return replace(asked, snapshot=shown, allowed=allowed)
+        return result
+    review_snapshot = replace(result.snapshot, allowed=allowed)
+    return replace(result, snapshot=review_snapshot, allowed=allowed)
 
 
 def needs_recheck(call: Call) -> bool:
@@ -100,9 +100,9 @@ def repeats(now: Continuation, gate: Pending, digest: str) -> str | None:
 
 def require_not_denied(now: Continuation, terms: CallOptions) -> None:
     """Refuse a call that a person has denied in this run: the same tool with the same arguments."""
-    why = denied_before(now, terms.digest)
-    if why is not None:
-        raise CallRejected(why)
+    reason = denied_before(now, terms.digest)
+    if reason is not None:
+        raise CallRejected(reason)
 
 
 def denied_before(now: Continuation, digest: str) -> str | None:

@@ -43,14 +43,14 @@ def open_frame_gate(
     frame: str,
     kind: GateKind,
     *,
-    why: str,
+    reason: str,
     args: dict[str, Any],
     at: datetime,
     version: str = "",
 ) -> AdmissionResult:
     """Return a gate of `kind` at `frame`.
 
-    `why` is one sentence; `args` is the data that people need to decide, as JSON.
+    `reason` is one sentence; `args` is the data that people need to decide, as JSON.
     """
     event = GateOpened(
         gate=gate_id(at),
@@ -58,7 +58,7 @@ def open_frame_gate(
         frame=frame,
         call="",
         terms=None,
-        reason=why,
+        reason=reason,
         at=at,
         version=version,
     )
@@ -66,7 +66,7 @@ def open_frame_gate(
     digest = action_digest(
         tool="", schema=sha256_of({}), args=args, path=path, effect=EffectClass.READ
     )
-    shown = ReviewSnapshot(
+    review_snapshot = ReviewSnapshot(
         run=now.run,
         gate=event.gate,
         kind=kind,
@@ -78,12 +78,12 @@ def open_frame_gate(
         path=path,
         effect=EffectClass.READ,
         risk=_RISKS[kind],
-        sentence=why,
+        sentence=reason,
         action_digest=digest,
         requester=now.requester,
         origin=steered_by(now),
     )
-    return AdmissionResult(event=event, snapshot=shown)
+    return AdmissionResult(event=event, snapshot=review_snapshot)
 
 
 def open_outage_gate(
@@ -96,8 +96,8 @@ def open_outage_gate(
         "rounds": outage.rounds,
         "last_answer": outage.error,
     }
-    why = plain(f"No reply comes from the model of {frame.agent}: {outage.error}")
-    return open_frame_gate(now, frame.id, GateKind.HOLD, why=why, args=args, at=at)
+    reason = plain(f"No reply comes from the model of {frame.agent}: {outage.error}")
+    return open_frame_gate(now, frame.id, GateKind.HOLD, reason=reason, args=args, at=at)
 
 
 def open_repetition_gate(now: Continuation, frame: Frame, at: datetime) -> AdmissionResult:
@@ -109,7 +109,7 @@ def open_repetition_gate(now: Continuation, frame: Frame, at: datetime) -> Admis
         f" {times} times in a row"
     )
     args = {"agent": frame.agent, "calls": tools, "times": times}
-    return open_frame_gate(now, frame.id, GateKind.HOLD, why=reason, args=args, at=at)
+    return open_frame_gate(now, frame.id, GateKind.HOLD, reason=reason, args=args, at=at)
 
 
 def open_credential_gate(
@@ -117,7 +117,7 @@ def open_credential_gate(
 ) -> AdmissionResult:
     """Return the hold that tells people which credential of a call they must replace, and how."""
     args = {"credential": call.credential, "tool": call.tool, "call": call.id}
-    return open_frame_gate(now, frame, GateKind.HOLD, why=call.credential, args=args, at=at)
+    return open_frame_gate(now, frame, GateKind.HOLD, reason=call.credential, args=args, at=at)
 
 
 def snapshot(now: Continuation, event: GateOpened, call: Call, info: CallInfo) -> ReviewSnapshot:
@@ -145,27 +145,31 @@ def snapshot(now: Continuation, event: GateOpened, call: Call, info: CallInfo) -
     )
 
 
-def with_revision(now: Continuation, shown: ReviewSnapshot | None) -> ReviewSnapshot | None:
+def with_revision(now: Continuation, review: ReviewSnapshot | None) -> ReviewSnapshot | None:
     """Return the snapshot of a call that revises an earlier one with their link. Its gate opens in state `now`."""
-    if shown is None or shown.kind is not GateKind.APPROVAL:
-        return shown
-    found = revision_of(now.frame(shown.frame), now.call(shown.frame, shown.call))
-    return shown if found is None else replace(shown, revises=found.gate, revision=found.number)
+    if review is None or review.kind is not GateKind.APPROVAL:
+        return review
+    revision = revision_of(now.frame(review.frame), now.call(review.frame, review.call))
+    return (
+        review
+        if revision is None
+        else replace(review, revises=revision.gate, revision=revision.number)
+    )
 
 
 def _preview(info: CallInfo, call: Call, frame: Frame) -> dict[str, Any] | None:
     """Return the findings of the worker about the call, None if there are none."""
     newest, approved = call.preview, call.shown
-    found: dict[str, Any] = {"unjudged": info.problem} if info.problem else {}
+    findings: dict[str, Any] = {"unjudged": info.problem} if info.problem else {}
     if newest is not None and newest.material:
-        found["shown"] = newest.shown
+        findings["shown"] = newest.shown
     elif newest is not None and newest.missing:
-        found["missing"] = newest.missing
+        findings["missing"] = newest.missing
     differs = newest is not None and approved is not None and newest.material != approved.material
     if differs and approved is not None and approved.material:
-        found["before"] = approved.shown
+        findings["before"] = approved.shown
     if call.edited is not None and call.edited.in_fork:
-        found["changed_by"] = call.edited.by
-    if (place := plans.place_of(frame.todo)) is not None:
-        found["plan"] = place
-    return found or None
+        findings["changed_by"] = call.edited.by
+    if (plan_position := plans.place_of(frame.todo)) is not None:
+        findings["plan"] = plan_position
+    return findings or None

@@ -41,7 +41,7 @@ def compare(now: Continuation, handler: EffectHandler) -> VersionChanges:
     """
     if not now.frames:
         handler.agent(now.agent)
-    found = {}
+    changes = {}
     for frame in now.frames.values():
         change = handler.compare_version(frame.agent, frame.fingerprint)
         if change is None:
@@ -50,7 +50,7 @@ def compare(now: Continuation, handler: EffectHandler) -> VersionChanges:
             raise WorkerOutdated(
                 f"it has used a newer version of {frame.agent} than this worker has"
             )
-        found[frame.id] = change
+        changes[frame.id] = change
     for gate in version_gates(now):
         agent = now.frame(gate.frame).agent
         change = handler.compare_version(agent, gate.version)
@@ -58,7 +58,7 @@ def compare(now: Continuation, handler: EffectHandler) -> VersionChanges:
             raise WorkerOutdated(
                 f"people are asked about a newer version of {agent} than this worker has"
             )
-    return found
+    return changes
 
 
 def version_gates(now: Continuation) -> tuple[Pending, ...]:
@@ -75,15 +75,17 @@ def open_version_gate(
         "agent": agent,
         "before": now.frame(frame).fingerprint,
         "after": change.agent.fingerprint,
-        "changes": [asdict(one) for one in change.changes],
+        "changes": [asdict(agent_change) for agent_change in change.changes],
     }
-    parts = [one.part for one in change.changes if one.asks]
-    named = ", ".join(parts[:NAMED]) + (f" and {len(parts) - NAMED} more" if parts[NAMED:] else "")
+    parts = [agent_change.part for agent_change in change.changes if agent_change.asks]
+    summary = ", ".join(parts[:NAMED]) + (
+        f" and {len(parts) - NAMED} more" if parts[NAMED:] else ""
+    )
     return open_frame_gate(
         now,
         frame,
         GateKind.VERSION,
-        why=f"{agent} is another version than when it began: {named}"[:MAX_WHY],
+        reason=f"{agent} is another version than when it began: {summary}"[:MAX_WHY],
         args=args,
         at=at,
         version=change.agent.fingerprint,
@@ -178,24 +180,26 @@ class RunBackoff:
     def is_active(self, run: UUID, signal_version: Callable[[], int]) -> bool:
         """Say whether to skip the run now. `signal_version` returns its count; it is called only if needed."""
         with self._lock:
-            found = self._runs.get(run)
+            refused = self._runs.get(run)
         return (
-            found is not None
-            and self._clock() < found.until
-            and signal_version() == found.signal_version
+            refused is not None
+            and self._clock() < refused.until
+            and signal_version() == refused.signal_version
         )
 
     def forward_once(self, run: UUID) -> bool:
         """Say whether to forward a hint to another worker: once in each back-off, or hints would circulate."""
         with self._lock:
-            at, found = self._clock(), self._runs.get(run)
-            if found is None or at - found.passed_on < MIN_PAUSE_SECONDS:
+            at, refused = self._clock(), self._runs.get(run)
+            if refused is None or at - refused.passed_on < MIN_PAUSE_SECONDS:
                 return False
-            found.passed_on = at
+            refused.passed_on = at
             return True
 
     def _expire(self, at: float) -> None:
         """Drop old entries: other workers have advanced their runs since."""
-        gone = [run for run, one in self._runs.items() if one.until + FORGET_SECONDS < at]
-        for run in gone:
+        expired = [
+            run for run, refused in self._runs.items() if refused.until + FORGET_SECONDS < at
+        ]
+        for run in expired:
             del self._runs[run]

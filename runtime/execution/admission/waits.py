@@ -28,11 +28,11 @@ def begin(now: Continuation, effect: StartWait, at: datetime) -> WaitStarted | W
 
 def timed_out(now: Continuation, frame: str, call: str) -> WaitEnded:
     """Return the end of a wait whose time has come."""
-    found = now.call(frame, call)
-    for_time = found.terms is not None and found.terms.waits == "time"
+    waiting_call = now.call(frame, call)
+    for_time = waiting_call.terms is not None and waiting_call.terms.waits == "time"
     result: dict[str, Any] = {"timed_out": True}
     if for_time:
-        result = {"slept_until": found.until.isoformat() if found.until else None}
+        result = {"slept_until": waiting_call.until.isoformat() if waiting_call.until else None}
     return WaitEnded(frame=frame, call=call, outcome="timed_out", result=result)
 
 

@@ -59,9 +59,9 @@ class DeadlineTimer:
                 # Most deadlines are cancelled: the thread does not wake up for them.
                 while self._deadlines and self._deadlines[0].callback is None:
                     heapq.heappop(self._deadlines)
-                left = self._deadlines[0].at - time.monotonic() if self._deadlines else None
-                if left is None or left > 0:
-                    self._changed.wait(left)
+                seconds = self._deadlines[0].at - time.monotonic() if self._deadlines else None
+                if seconds is None or seconds > 0:
+                    self._changed.wait(seconds)
                 elif (callback := heapq.heappop(self._deadlines).callback) is not None:
                     return callback
         return None

@@ -27,10 +27,10 @@ class ReplyKeeper:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def keep(self, effect: RunningEffect, claim: Claim, part: KeptPart) -> None:
-        """Have a part written in place of the one before. Returns at once."""
+    def keep(self, effect: RunningEffect, claim: Claim, kept_part: KeptPart) -> None:
+        """Have a part written, which replaces the previous one. Returns at once."""
         with self._changed:
-            self._parts[effect] = (claim, part)
+            self._parts[effect] = (claim, kept_part)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="replies", daemon=True)
                 self._thread.start()
@@ -45,11 +45,11 @@ class ReplyKeeper:
             self._thread.join()
 
     def _run(self) -> None:
-        while (found := self._next()) is not None:
-            effect, claim, part = found
+        while (entry := self._next()) is not None:
+            effect, claim, kept_part = entry
             try:
-                _write(effect, claim, part)
-            except Exception as exc:  # a part is worth no retry: the next one follows
+                _write(effect, claim, kept_part)
+            except Exception as exc:  # not retried: the next part follows
                 log.warning("Run %s: part of a reply not kept: %s", claim.run, exc)
 
     def _next(self) -> tuple[RunningEffect, Claim, KeptPart] | None:
@@ -72,26 +72,26 @@ class RunReplies:
     def lost(self, now: Continuation, parts: Mapping[str, KeptPart]) -> list[RetryScheduled]:
         """Return an event for each reply that the worker before was receiving: the next request tells its model."""
         self.ended = frozenset(parts)
-        found = (lost_reply(now, part, self._clock()) for part in parts.values())
-        return [event for event in found if event is not None]
+        retries = (lost_reply(now, kept_part, self._clock()) for kept_part in parts.values())
+        return [event for event in retries if event is not None]
 
     def keep(self, effect: RunningEffect, request: ModelRequest, now: Continuation) -> Keep:
         """Return what keeps the received part of a reply, from the thread of the models."""
         frame = now.frame(request.frame)
 
-        def keep(found: PartialReply) -> None:
-            part = KeptPart(
+        def keep(partial: PartialReply) -> None:
+            kept_part = KeptPart(
                 frame=request.frame,
                 turn=frame.turn,
                 attempt=frame.attempt,
                 at=self._clock(),
-                text=found.text,
-                tokens=found.tokens,
-                model=found.model,
-                usage=found.usage,
-                cost=found.cost,
+                text=partial.text,
+                tokens=partial.tokens,
+                model=partial.model,
+                usage=partial.usage,
+                cost=partial.cost,
             )
-            self._keeper.keep(effect, self._claim, part)
+            self._keeper.keep(effect, self._claim, kept_part)
 
         return keep
 
@@ -106,12 +106,14 @@ class RunReplies:
         self.ended = frozenset()
 
 
-def _write(effect: RunningEffect, claim: Claim, part: KeptPart) -> None:
+def _write(effect: RunningEffect, claim: Claim, kept_part: KeptPart) -> None:
     """Write a part, unless its reply has ended: the runner takes the same lock before it journals the reply."""
     with effect.keeping:
         if effect.is_settled:
             return
         with pool.pooled() as connection, connection.transaction():
-            partial_replies.write(connection, claim.run, part, owner=claim.owner, epoch=claim.epoch)
+            partial_replies.write(
+                connection, claim.run, kept_part, owner=claim.owner, epoch=claim.epoch
+            )
         effect.is_kept = True
     failpoints.hit("kept", "model", 0)

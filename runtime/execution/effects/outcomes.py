@@ -64,7 +64,7 @@ def event_of(
 ) -> Event:
     """Return the event to journal for an outcome; `jitter` in [0, 1) spreads the retries.
 
-    `is_cut` says that a person's message ended the model call. A whole reply that was faster stands.
+    `is_cut` says that a person's message ended the model call. A complete reply that was faster is kept.
     """
     if isinstance(request, ModelRequest):
         if is_cut and isinstance(outcome, ModelFailure):
@@ -86,8 +86,8 @@ def _previewed(request: PreviewRequest, outcome: Outcome, at: datetime) -> CallP
 def preview_of(outcome: Outcome) -> Preview:
     """Return the preview, or the reason why there is none."""
     if isinstance(outcome, ToolResult):
-        found: Preview = outcome.value
-        return found
+        preview: Preview = outcome.value
+        return preview
     return Preview(missing=getattr(outcome, "error", "") or "it has no result")
 
 
@@ -145,22 +145,22 @@ def _cut(frame: Frame, failure: ModelFailure, at: datetime) -> RetryScheduled:
     )
 
 
-def lost_reply(now: Continuation, part: KeptPart, at: datetime) -> RetryScheduled | None:
+def lost_reply(now: Continuation, kept_part: KeptPart, at: datetime) -> RetryScheduled | None:
     """Return the event for a reply that was lost with its worker; None if the call is over."""
-    frame = now.frames.get(part.frame) if now.phase is Phase.STARTED else None
+    frame = now.frames.get(kept_part.frame) if now.phase is Phase.STARTED else None
     if frame is None or frame.state is not FrameState.ASKING:
         return None
-    if (part.turn, part.attempt) != (frame.turn, frame.attempt):
+    if (kept_part.turn, kept_part.attempt) != (frame.turn, frame.attempt):
         return None
     return on_cut(
         frame,
         "lost",
         at=at,
-        model=part.model,
-        partial=part.text,
-        tokens=part.tokens,
-        usage=part.usage,
-        cost=part.cost,
+        model=kept_part.model,
+        partial=kept_part.text,
+        tokens=kept_part.tokens,
+        usage=kept_part.usage,
+        cost=kept_part.cost,
     )
 
 
@@ -316,12 +316,12 @@ def _tool_event(
             assert_never(never)
 
 
-def not_started(work: StartTool, why: str) -> ToolFailed | RetryScheduled:
+def not_started(work: StartTool, reason: str) -> ToolFailed | RetryScheduled:
     """Return the event for a call whose intent is written but that does not start: a failure, or a retry."""
-    if why == CANCELLED:
-        return ToolFailed(frame=work.frame, call=work.call, attempt=work.attempt, error=why)
+    if reason == CANCELLED:
+        return ToolFailed(frame=work.frame, call=work.call, attempt=work.attempt, error=reason)
     return RetryScheduled(
-        frame=work.frame, call=work.call, attempt=work.attempt, cause="lost", error=why
+        frame=work.frame, call=work.call, attempt=work.attempt, cause="lost", error=reason
     )
 
 

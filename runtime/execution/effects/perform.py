@@ -58,12 +58,12 @@ def perform(
 def _preview(handler: EffectHandler, request: PreviewRequest) -> Outcome:
     failpoints.hit("starting", "preview", depth_of(request.frame))
     try:
-        found = handler.preview(request)
+        preview = handler.preview(request)
     except Exception as exc:
         log.exception("Effect handler raised an error for the preview of %s", request.key)
         return Unknown(error=plain(f"{type(exc).__name__}: {exc}"))
     failpoints.hit("performed", "preview", depth_of(request.frame))
-    return ToolResult(value=found)
+    return ToolResult(value=preview)
 
 
 def start_model_call(

@@ -168,7 +168,7 @@ class EffectPool:
             else:
                 outcome = perform(self._handler, request)
         finally:
-            in_time = self._free(effect, done=outcome is not None)
+            in_time = self._free(effect, has_outcome=outcome is not None)
         if outcome is not None:
             if in_time:
                 slot = KeptSlot(self._tools.release) if effect.keeps_slot else None
@@ -179,13 +179,13 @@ class EffectPool:
                 )
                 effect.record_late(outcome)
 
-    def _free(self, effect: RunningEffect, *, done: bool = True) -> bool:
+    def _free(self, effect: RunningEffect, *, has_outcome: bool = True) -> bool:
         """Free a tool's slot, unless the effect is done and keeps it. Return whether the tool settles it first."""
         effect.cancel_deadline()
         with self._lock:
             first = effect.settle()
             self._hung.pop(effect, None)
-        if not (effect.keeps_slot and first and done):
+        if not (effect.keeps_slot and first and has_outcome):
             self._tools.release()
         return first
 

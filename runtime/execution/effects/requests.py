@@ -68,24 +68,24 @@ def request_for(
         return PreviewRequest(of=of, digest=work.terms.digest, deadline=seconds)
     assert call.terms is not None  # a call is checked before it is started
     approval = _NO_APPROVAL if call.gate is None else approved.get(call.gate, _NO_APPROVAL)
-    found = _tool_request(now, frame, call, call.terms, work.attempt)
-    return replace(found, approvers=approval.by, comment=approval.comment)
+    request = _tool_request(now, frame, call, call.terms, work.attempt)
+    return replace(request, approvers=approval.by, comment=approval.comment)
 
 
 def _inquiry_request(
     now: Continuation, frame: Frame, work: AnswerInquiry, filled: InlinedMessages
 ) -> ModelRequest:
-    asked = open_inquiry(now, work.inquiry)
-    assert asked is not None  # an inquiry that ended is withdrawn before
+    inquiry = open_inquiry(now, work.inquiry)
+    assert inquiry is not None  # an inquiry that ended is withdrawn before
     return ModelRequest(
         run=now.run,
         frame=frame.id,
         agent=frame.agent,
-        messages=filled.messages(conversation(frame, asked), now.memory),
+        messages=filled.messages(conversation(frame, inquiry), now.memory),
         deadline=frame.terms.deadline,
         instructions=frame.instructions,
         calls=frame.calls,
-        inquiry=asked.id,
+        inquiry=inquiry.id,
     )
 
 

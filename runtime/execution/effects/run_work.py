@@ -44,12 +44,12 @@ class RunWork:
         at, down = 0, None
         while at < len(self.ready) and may_start(self.ready[at]):
             try:
-                found = request(self.ready[at])
+                effect_request = request(self.ready[at])
             except ObjectStoreDown as exc:
                 at, down = at + 1, exc
                 continue
             del self.ready[at]
-            yield found
+            yield effect_request
         is_busy = bool(self.running) or at < len(self.ready)
         if down is not None and not is_busy:
             raise down
@@ -59,27 +59,29 @@ class RunWork:
         """Return the frames whose model call is recorded or running."""
         if self.is_idle:
             return set()
-        calls = (one for one in self._asked() if one.inquiry is None)
-        return {one.frame for one in self.ready if isinstance(one, CallModel)} | {
-            one.frame for one in calls
+        calls = (work for work in self._model_requests() if work.inquiry is None)
+        return {work.frame for work in self.ready if isinstance(work, CallModel)} | {
+            work.frame for work in calls
         }
 
     def answering(self) -> set[UUID]:
         """Return the inquiries whose model call is recorded or running."""
         if self.is_idle:
             return set()
-        waiting = {one.inquiry for one in self.ready if isinstance(one, AnswerInquiry)}
-        return waiting | {one.inquiry for one in self._asked() if one.inquiry is not None}
+        waiting = {work.inquiry for work in self.ready if isinstance(work, AnswerInquiry)}
+        return waiting | {
+            work.inquiry for work in self._model_requests() if work.inquiry is not None
+        }
 
     def previewing(self) -> set[tuple[str, str]]:
         """Return the calls whose preview is recorded or running."""
         if self.is_idle:
             return set()
-        running = (one.request for one in self.running)
+        running = (work.request for work in self.running)
         return {
-            (one.frame, one.call)
-            for one in (*self.ready, *running)
-            if isinstance(one, PreviewCall | PreviewRequest)
+            (work.frame, work.call)
+            for work in (*self.ready, *running)
+            if isinstance(work, PreviewCall | PreviewRequest)
         }
 
     def cut_reply(self) -> None:
@@ -96,7 +98,7 @@ class RunWork:
             if isinstance(effect.request, ModelRequest):
                 effect.abort()
 
-    def _asked(self) -> Iterator[ModelRequest]:
+    def _model_requests(self) -> Iterator[ModelRequest]:
         requests = (one.request for one in self.running)
         return (one for one in requests if isinstance(one, ModelRequest))
 
@@ -122,5 +124,5 @@ def why_not(work: Work, now: Continuation, *, is_ending: bool, at: datetime) -> 
 
 def is_too_late(now: Continuation, request: EffectRequest) -> bool:
     """Say whether this is the answer to an inquiry whose gate was decided or closed meanwhile: it is dropped."""
-    asked = request.inquiry if isinstance(request, ModelRequest) else None
-    return asked is not None and open_inquiry(now, asked) is None
+    inquiry = request.inquiry if isinstance(request, ModelRequest) else None
+    return inquiry is not None and open_inquiry(now, inquiry) is None

@@ -39,7 +39,7 @@ class RunningEffect:
     _settled: threading.Lock = field(default_factory=threading.Lock)
 
     @property
-    def place(self) -> tuple[str, str | None]:
+    def location(self) -> tuple[str, str | None]:
         """The frame and the call; no call for the frame's model call."""
         request = self.request
         return request.frame, request.call if isinstance(request, ToolRequest) else None
@@ -68,11 +68,11 @@ class KeptSlot:
 
     def __init__(self, release: Callable[[], None]) -> None:
         self.release = release
-        self._taken = threading.Lock()
+        self._take_lock = threading.Lock()
 
     def take(self) -> bool:
         """Take the slot. Return False if it was taken before."""
-        return self._taken.acquire(blocking=False)
+        return self._take_lock.acquire(blocking=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

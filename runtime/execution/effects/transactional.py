@@ -38,9 +38,11 @@ class TransactionalResult(EffectFinished):
     )
     _problem: queue.SimpleQueue[BaseException | None] = field(default_factory=queue.SimpleQueue)
 
-    def commit(self, step: steps.Step, lent: tuple[Part, ...] = ()) -> BaseException | None:
+    def commit(
+        self, step: steps.Step, extra_statements: tuple[Part, ...] = ()
+    ) -> BaseException | None:
         """Have the tool's thread commit with this step. Return the error if it was rolled back."""
-        self._step.put((step, lent))
+        self._step.put((step, extra_statements))
         return self._problem.get()
 
     def discard(self) -> None:
@@ -49,11 +51,14 @@ class TransactionalResult(EffectFinished):
 
     def write_step(self) -> bool:
         """Wait for the step and write it, in the tool's thread. False if there is none. Raises LeaseLost."""
-        found = self._step.get()
-        if found is None:
+        message = self._step.get()
+        if message is None:
             return False
-        step, lent = found
-        if steps.commit(pool.djangos(), step, lent, prepare=False) is not steps.Result.WRITTEN:
+        step, extra_statements = message
+        if (
+            steps.commit(pool.djangos(), step, extra_statements, prepare=False)
+            is not steps.Result.WRITTEN
+        ):
             raise LeaseLost
         return True
 
@@ -118,4 +123,4 @@ def _terminate(backend: int, effect: RunningEffect) -> None:
     try:
         pool.terminate(backend)
     except psycopg.Error as exc:
-        log.warning("Call %s: its transaction is still open: %s", effect.place, exc)
+        log.warning("Call %s: its transaction is still open: %s", effect.location, exc)

@@ -26,7 +26,7 @@ from runtime.ports.effects import (
 
 
 def validate_outcome(outcome: Outcome) -> Outcome:
-    """Return the outcome as it is journaled. Raises NotJson with the place and the limit."""
+    """Return the outcome as it is journaled. Raises NotJson with the field and the limit."""
     match outcome:
         case ModelAnswer():
             _check_answer(outcome)
@@ -50,10 +50,10 @@ def validate_outcome(outcome: Outcome) -> Outcome:
 
 
 def _check_answer(answer: ModelAnswer) -> None:
-    """Check the facts beside the reply: a provider's client may have added to them."""
-    most = MAX_ITEMS if answer.at_once else MAX_CALLS
-    if len(answer.calls) > most:
-        raise NotJson("calls", f"{len(answer.calls)} in one reply, at most {most} are taken")
+    """Check the other fields of a reply: a provider's client may have added to them."""
+    limit = MAX_ITEMS if answer.at_once else MAX_CALLS
+    if len(answer.calls) > limit:
+        raise NotJson("calls", f"{len(answer.calls)} in one reply, at most {limit} are taken")
     if not _is_within_limits(answer):
         _find_problem(answer)
 
@@ -89,8 +89,8 @@ def _find_problem(answer: ModelAnswer) -> None:
         raise NotJson("args", f"more than {MAX_REPLY} bytes of JSON in one reply")
 
 
-def _require(value: object, where: str, limit: int) -> None:
-    require_json(value, where)
+def _require(value: object, field: str, limit: int) -> None:
+    require_json(value, field)
     size = size_of(value)
     if size > limit:
-        raise NotJson(where, f"is {size} bytes of JSON, at most {limit} are taken")
+        raise NotJson(field, f"is {size} bytes of JSON, at most {limit} are taken")

@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 BROKEN = "The worker met an error, which is in its log."
 
 
-def problem_of(work: Callable[[], str], what: str) -> str:
+def problem_of(work: Callable[[], str], job: str) -> str:
     """Return why the job ended early, or an empty text."""
     try:
         return work()
@@ -20,5 +20,5 @@ def problem_of(work: Callable[[], str], what: str) -> str:
     except (Tampered, KeyMissing, CoreError, ObjectStoreDown) as exc:
         return f"The run cannot be read: {exc}."
     except Exception:
-        log.exception("%s: failed", what)
+        log.exception("%s: failed", job)
         return BROKEN

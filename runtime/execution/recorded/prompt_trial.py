@@ -1,7 +1,7 @@
 """Tries a version of a prompt on recorded runs: the same messages, and what the model would reply to them.
 
 Each recorded reply of an agent with the prompt is asked for again, from the state in which it was recorded. The reply
-is written down beside the recorded one. No call of it is made, and the run does not change. The models are really
+is stored next to the recorded one. No call of it is made, and the run does not change. The models are really
 asked, so a trial costs as much as these replies. Where a provider wants fewer requests, a trial waits as a run does.
 """
 
@@ -24,7 +24,7 @@ from runtime.core.machine.replay import step
 from runtime.errors import InvalidInput, UnknownAgent
 from runtime.execution.effects.perform import start_model_call
 from runtime.execution.effects.requests import request_for
-from runtime.execution.recorded.said import Said, said
+from runtime.execution.recorded.said import Said, extract_reply
 from runtime.keyring import held, sealing
 from runtime.ports.effects import (
     EffectHandler,
@@ -86,9 +86,9 @@ def asked_with(connection: Connection, run: UUID, name: str) -> list[Asked]:
     """
     filled = InlinedMessages(
         lambda digest: blobs.fetch(connection, digest),
-        lambda memory: blobs.remembered(connection, [one.digest for one in memory]),
+        lambda memory: blobs.remembered(connection, [remembered.digest for remembered in memory]),
     )
-    found: list[Asked] = []
+    replies: list[Asked] = []
     history = journal.history(connection, run)
     now = history.start
     for sealed, entry in history.entries:
@@ -99,7 +99,7 @@ def asked_with(connection: Connection, run: UUID, name: str) -> list[Asked]:
                 pinned = before.frame(event.frame).pinned
                 assert isinstance(request, ModelRequest)
                 assert pinned is not None
-                found.append(
+                replies.append(
                     Asked(
                         position=sealed.position,
                         path=before.path(event.frame),
@@ -108,41 +108,43 @@ def asked_with(connection: Connection, run: UUID, name: str) -> list[Asked]:
                         pinned=pinned,
                     )
                 )
-                if len(found) == MAX_REPLIES:
-                    return found
+                if len(replies) == MAX_REPLIES:
+                    return replies
             before = evolve(before, event)
         now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
-    return found
+    return replies
 
 
 def tried(
-    asked: Sequence[Asked], number: int, *, handler: EffectHandler, stops: Callable[[], bool]
+    replies: Sequence[Asked], number: int, *, handler: EffectHandler, stops: Callable[[], bool]
 ) -> Iterator[TriedReply]:
     """Ask for each reply with this version of the prompt, until `stops`."""
     unknown = uuid4()  # not the run, whose conversations the process may have cached
-    for one in asked:
+    for reply in replies:
         tried = TriedReply(
-            position=one.position,
-            path=one.path,
-            version=one.pinned.number,
-            recorded=said(one.reply),
+            position=reply.position,
+            path=reply.path,
+            version=reply.pinned.number,
+            recorded=extract_reply(reply.reply),
         )
         if stops():
             yield replace(tried, error=STOPPED)
             continue
         try:
-            outcome = _ask(replace(one.request, run=unknown), one.pinned, number, handler, stops)
+            outcome = _ask(
+                replace(reply.request, run=unknown), reply.pinned, number, handler, stops
+            )
         except (InvalidInput, UnknownAgent) as exc:
             yield replace(tried, error=str(exc))
             continue
         if isinstance(outcome, ModelAnswer):
-            yield replace(tried, tried=said(outcome))
+            yield replace(tried, tried=extract_reply(outcome))
         else:
-            yield replace(tried, error=_why(outcome))
+            yield replace(tried, error=_explain(outcome))
 
 
 def _is_of(event: ModelReplied, before: Continuation, name: str) -> bool:
-    """Tell whether a model gave this reply, with that prompt."""
+    """Return whether a model gave this reply, with that prompt."""
     pinned = before.frame(event.frame).pinned
     return not event.given_by and pinned is not None and pinned.name == name
 
@@ -154,11 +156,11 @@ def _ask(
     handler: EffectHandler,
     stops: Callable[[], bool],
 ) -> Outcome:
-    given = request.messages[0]["content"]
-    made = handler.instruct(request.agent, given, at=pinned.at, number=number)
-    if made.pinned is None or made.pinned.name != pinned.name:
+    agent_input = request.messages[0]["content"]
+    instructions = handler.instruct(request.agent, agent_input, at=pinned.at, number=number)
+    if instructions.pinned is None or instructions.pinned.name != pinned.name:
         raise InvalidInput("agent", f"{request.agent} does not use the prompt {pinned.name} today")
-    request = replace(request, instructions=made.text)
+    request = replace(request, instructions=instructions.text)
     while True:
         outcome = _call_model(request, handler, stops)
         match outcome:
@@ -177,10 +179,10 @@ def _ask(
 def _wait(seconds: float, stops: Callable[[], bool]) -> bool:
     """Wait for a rate limit. Return False if the trial stops before."""
     until, never = time.monotonic() + max(seconds, MIN_WAIT_SECONDS), threading.Event()
-    while (left := until - time.monotonic()) > 0:
+    while (seconds_left := until - time.monotonic()) > 0:
         if stops():
             return False
-        never.wait(min(left, LOOK_SECONDS))
+        never.wait(min(seconds_left, LOOK_SECONDS))
     return True
 
 
@@ -197,17 +199,19 @@ def _call_model(
             is_late = time.monotonic() > until
             if is_late or stops():
                 end()
-                why = "no reply within its deadline" if is_late else STOPPED
-                return ModelFailure(error=why, cause=FailureCause.TIME)
+                reason = "no reply within its deadline" if is_late else STOPPED
+                return ModelFailure(error=reason, cause=FailureCause.TIME)
 
 
-def _words(said: Said) -> Any:
+def _words(reply: Said) -> Any:
     """Return the words of a reply with its secrets, to be compared alone: two seals of one value differ."""
-    calls = [(call["tool"], sealing.opened_args(call["tool"], call["args"])) for call in said.calls]
-    return [held.shown_text(said.text), calls, said.output]
+    calls = [
+        (call["tool"], sealing.opened_args(call["tool"], call["args"])) for call in reply.calls
+    ]
+    return [held.shown_text(reply.text), calls, reply.output]
 
 
-def _why(outcome: Outcome) -> str:
+def _explain(outcome: Outcome) -> str:
     if isinstance(outcome, RateLimited):
         return f"the provider limits requests until {outcome.until:%H:%M:%S} UTC"
     return str(getattr(outcome, "error", "the model did not reply"))

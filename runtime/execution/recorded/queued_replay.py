@@ -45,15 +45,15 @@ def perform(
         return
     try:
         with pool.pooled() as connection:
-            found = replays.find(connection, job)
-            if found is not None and is_for_another(connection, found.agent, handler):
+            queued = replays.find(connection, job)
+            if queued is not None and is_for_another(connection, queued.agent, handler):
                 return
-            wanted = replays.begin(connection, job, host=socket.gethostname(), process=os.getpid())
-        if wanted is None:
+            begun = replays.begin(connection, job, host=socket.gethostname(), process=os.getpid())
+        if begun is None:
             return
         problem = problem_of(
-            lambda: _replay(wanted, handler, approvals, drains),
-            f"Run {wanted.run}: replay {job}",
+            lambda: _replay(begun, handler, approvals, drains),
+            f"Run {begun.run}: replay {job}",
         )
         with pool.pooled() as connection:
             replays.JOBS.end(connection, job, problem)
@@ -62,33 +62,33 @@ def perform(
 
 
 def _replay(
-    wanted: StoredReplay,
+    stored_replay: StoredReplay,
     handler: EffectHandler,
     approvals: Approvals,
     drains: Callable[[], bool],
 ) -> str:
     """Replay the run, store the divergences, and return why the replay ended early, or an empty text."""
-    if not has_agent(handler, wanted.agent):
-        return f"No live worker has the agent {wanted.agent}. Start one that has it, then another replay."
+    if not has_agent(handler, stored_replay.agent):
+        return f"No live worker has the agent {stored_replay.agent}. Start one that has it, then another replay."
     until = time.monotonic() + MAX_SECONDS
-    noted, seen, of = float("-inf"), 0, 0
+    noted, compared_entries, of = float("-inf"), 0, 0
 
     def may_continue(compared: int, entries: int) -> bool:
-        nonlocal noted, seen, of
-        seen, of = compared, entries
+        nonlocal noted, compared_entries, of
+        compared_entries, of = compared, entries
         if (now := time.monotonic()) > noted + NOTE_SECONDS:
             noted = now
             with pool.pooled() as connection:
-                replays.note(connection, wanted.id, compared=compared, entries=entries)
+                replays.note(connection, stored_replay.id, compared=compared, entries=entries)
         return not drains() and now <= until
 
     def stopped_agents() -> frozenset[str]:
         with pool.pooled() as connection:
             return kill_switches.stopped_agents(connection)
 
-    found = replay(
+    result = replay(
         pool.pooled,
-        wanted.run,
+        stored_replay.run,
         handler=handler,
         approvals=approvals,
         is_scripted=handler.is_scripted,
@@ -97,10 +97,15 @@ def _replay(
         stopped_agents=stopped_agents,
     )
     with pool.pooled() as connection:
-        replays.note(connection, wanted.id, compared=of if found.whole else seen, entries=of)
-        replays.save(connection, wanted.id, found.document(MAX_DIVERGENCES))
-    if found.whole:
-        return "" if found.compared else EMPTY
-    if found.was_stopped:
+        replays.note(
+            connection,
+            stored_replay.id,
+            compared=of if result.whole else compared_entries,
+            entries=of,
+        )
+        replays.save(connection, stored_replay.id, result.document(MAX_DIVERGENCES))
+    if result.whole:
+        return "" if result.compared else EMPTY
+    if result.was_stopped:
         return STOPPED
     return DRAINED if drains() else TOO_LONG

@@ -35,7 +35,7 @@ from runtime.errors import InvalidInput, UnknownAgent
 from runtime.execution.admission.admit import Admission, Foreseen
 from runtime.execution.effects.requests import request_for
 from runtime.execution.effects.validation import validate_outcome
-from runtime.execution.recorded.said import Said, said
+from runtime.execution.recorded.said import Said, extract_reply
 from runtime.keyring import held, sealing
 from runtime.ports.approvals import Approvals
 from runtime.ports.effects import EffectHandler, ModelAnswer, ModelRequest, Outcome
@@ -73,11 +73,11 @@ class Divergence:
     @property
     def document(self) -> dict[str, Any]:
         """The fields as JSON, without secrets. Of a long reply only the first MAX_WORDS characters are kept."""
-        found: dict[str, Any] = redact(asdict(self))
+        fields: dict[str, Any] = redact(asdict(self))
         for words, reply in (("recorded", "recorded_reply"), ("today", "today_reply")):
-            if len(found[words]) > MAX_WORDS:
-                found |= {words: f"{found[words][:MAX_WORDS]}…", reply: None}
-        return found
+            if len(fields[words]) > MAX_WORDS:
+                fields |= {words: f"{fields[words][:MAX_WORDS]}…", reply: None}
+        return fields
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,18 +111,18 @@ class Replay:
 
     def add(self, divergences: Iterable[Divergence]) -> None:
         """Count these divergences, and keep them while there are few."""
-        for one in divergences:
+        for divergence in divergences:
             self.differing += 1
             if len(self.divergences) < MAX_KEPT:
-                self.divergences.append(one)
+                self.divergences.append(divergence)
 
-    def document(self, most: int) -> dict[str, Any]:
+    def document(self, max_divergences: int) -> dict[str, Any]:
         """Return the fields as JSON, with at most so many divergences, and how many `more` there are."""
-        shown = {one: getattr(self, one) for one in _SHOWN}
+        fields = {one: getattr(self, one) for one in _SHOWN}
         return {
-            **shown,
-            "divergences": [one.document for one in self.divergences[:most]],
-            "more": max(0, self.differing - most),
+            **fields,
+            "divergences": [one.document for one in self.divergences[:max_divergences]],
+            "more": max(0, self.differing - max_divergences),
         }
 
 
@@ -148,42 +148,44 @@ def replay(
     """
     admission = Admission(handler=handler, approvals=approvals, clock=clock)
     with connect() as connection:
-        kept = archive.read(connection, run)
-        history = journal.history(connection, run) if kept is None else kept.history()
+        archived_run = archive.read(connection, run)
+        history = (
+            journal.history(connection, run) if archived_run is None else archived_run.history()
+        )
         entries = list(history.entries)
 
     def fetch(digest: str) -> Any:
-        if kept is not None:
-            return value_of(Blob(digest=digest, text=kept.contents[digest]))
+        if archived_run is not None:
+            return value_of(Blob(digest=digest, text=archived_run.contents[digest]))
         with connect() as connection:
             return blobs.fetch(connection, digest)
 
     def remembered(memory: Sequence[Remembered]) -> dict[str, str]:
         with connect() as connection:
-            return blobs.remembered(connection, [one.digest for one in memory])
+            return blobs.remembered(connection, [reference.digest for reference in memory])
 
     inlined = InlinedMessages(fetch, remembered)
     replayer = _Replayer(handler, admission, inlined, is_scripted, stopped_agents)
-    now, found = history.start, replayer.found
-    found.begins = history.mark.position + 1
+    now, result = history.start, replayer.result
+    result.begins = history.mark.position + 1
     replayer.begin_with(now)
     for compared, (sealed, entry) in enumerate(entries):
         if not may_continue(compared, len(entries)):
-            found.whole = False
+            result.whole = False
             break
         replayer.position, before = sealed.position, now
         try:
             for event in entry.events:
-                found.add(replayer.compare(event, before))
+                result.add(replayer.compare(event, before))
                 before = evolve(before, event)
                 if isinstance(event, Forked):
                     replayer.begin_with(before)
         except AgentStopped:
-            found.whole, found.was_stopped = False, True
+            result.whole, result.was_stopped = False, True
             break
         now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
-        found.until = sealed.position
-    return found
+        result.until = sealed.position
+    return result
 
 
 class _Replayer:
@@ -200,16 +202,16 @@ class _Replayer:
         self._handler, self._admission = handler, admission
         self._inlined, self._is_scripted = inlined, is_scripted
         self._stopped_agents = stopped_agents
-        self.found = Replay()
+        self.result = Replay()
         self.position = 0
 
     def begin_with(self, now: Continuation) -> None:
         """Count the agents that have begun in this first state, and note their versions."""
-        self.found.begun += len(now.frames)
+        self.result.begun += len(now.frames)
         for frame in now.frames.values():
-            if self._known(frame.agent):
+            if self._has_agent(frame.agent):
                 ours = self._handler.agent(frame.agent).fingerprint
-                self.found.versions[frame.agent] = (frame.fingerprint, ours)
+                self.result.versions[frame.agent] = (frame.fingerprint, ours)
 
     @singledispatchmethod
     def compare(self, event: Event, now: Continuation) -> Iterator[Divergence]:
@@ -217,8 +219,8 @@ class _Replayer:
         yield from ()
 
     @compare.register
-    def _opened(self, event: FrameOpened, now: Continuation) -> Iterator[Divergence]:
-        self.found.agents += 1
+    def _compare_frame(self, event: FrameOpened, now: Continuation) -> Iterator[Divergence]:
+        self.result.agents += 1
         parents = () if event.parent is None else now.path(event.parent)
         path = (*parents, event.agent)
         try:
@@ -226,44 +228,44 @@ class _Replayer:
         except UnknownAgent:
             yield self._divergence(path, "the agent started", "there is no such agent")
             return
-        self.found.versions[event.agent] = (event.fingerprint, ours.fingerprint)
+        self.result.versions[event.agent] = (event.fingerprint, ours.fingerprint)
         at = event.pinned.at if event.pinned else event.at or _BEFORE_TIMES
         try:
-            told = self._handler.instruct(event.agent, event.input, at=at).text
+            instructions = self._handler.instruct(event.agent, event.input, at=at).text
         except InvalidInput as exc:
             yield self._divergence(path, "instructions made of its input", f"none: {exc}")
             return
-        if told != event.instructions:
+        if instructions != event.instructions:
             other = "different instructions from the same input"
             yield self._divergence(path, "instructions made of its input", other)
-        elif not told and ours.prompt != event.prompt:
+        elif not instructions and ours.prompt != event.prompt:
             yield self._divergence(path, "its instructions", "other instructions")
 
     @compare.register
     def _changed(self, event: AgentChanged, now: Continuation) -> Iterator[Divergence]:
         agent = now.frame(event.frame).agent
-        if agent in self.found.versions:
-            self.found.versions[agent] = (event.fingerprint, self.found.versions[agent][1])
+        if agent in self.result.versions:
+            self.result.versions[agent] = (event.fingerprint, self.result.versions[agent][1])
         yield from ()
 
     @compare.register
     def _replied(self, event: ModelReplied, now: Continuation) -> Iterator[Divergence]:
         agent = now.frame(event.frame).agent
-        if not self._known(agent):
+        if not self._has_agent(agent):
             return
         if event.given_by or not self._is_scripted(agent):
-            self.found.kept += 1
+            self.result.kept += 1
             return
         today = self._ask(now, event.frame)
-        self.found.replies += 1
-        if isinstance(today, str) or _opened(today) != _opened(event):
+        self.result.replies += 1
+        if isinstance(today, str) or _reply_with_secrets(today) != _reply_with_secrets(event):
             yield Divergence(
                 position=self.position,
                 path=now.path(event.frame),
-                recorded=_said(event),
-                today=today if isinstance(today, str) else _said(today),
-                recorded_reply=said(event),
-                today_reply=None if isinstance(today, str) else said(today),
+                recorded=_reply_without_secrets(event),
+                today=today if isinstance(today, str) else _reply_without_secrets(today),
+                recorded_reply=extract_reply(event),
+                today_reply=None if isinstance(today, str) else extract_reply(today),
             )
 
     @compare.register
@@ -290,9 +292,11 @@ class _Replayer:
         recorded: Foreseen,
     ) -> Iterator[Divergence]:
         call = now.call(event.frame, event.call)
-        if call.state is not CallState.PROPOSED or not self._known(now.frame(event.frame).agent):
+        if call.state is not CallState.PROPOSED or not self._has_agent(
+            now.frame(event.frame).agent
+        ):
             return
-        self.found.calls += 1
+        self.result.calls += 1
         today = self._admission.foresee(now, event.frame, event.call)
         if _kind(today) != _kind(recorded):
             path = now.path(event.frame, call.tool)
@@ -301,7 +305,7 @@ class _Replayer:
     def _divergence(self, path: tuple[str, ...], recorded: str, today: str) -> Divergence:
         return Divergence(position=self.position, path=path, recorded=recorded, today=today)
 
-    def _known(self, agent: str) -> bool:
+    def _has_agent(self, agent: str) -> bool:
         try:
             self._handler.agent(agent)
         except UnknownAgent:
@@ -326,37 +330,37 @@ class _Replayer:
         return f"no reply: {getattr(outcome, 'error', 'it waits')}"
 
 
-def _opened(reply: ModelReplied | ModelAnswer) -> str:
-    """Say a reply with its secrets, to be compared alone: two seals of one value differ."""
+def _reply_with_secrets(reply: ModelReplied | ModelAnswer) -> str:
+    """Describe a reply with its secrets. Compare it only: two seals of one value differ."""
     calls = [(call.tool, sealing.opened_args(call.tool, call.args)) for call in reply.calls]
     return _in_words(held.open_text(reply.text), calls, reply.output)
 
 
-def _said(reply: ModelReplied | ModelAnswer) -> str:
-    """Say a reply in words, without its secrets."""
+def _reply_without_secrets(reply: ModelReplied | ModelAnswer) -> str:
+    """Describe a reply in words, without its secrets."""
     calls = [(call.tool, redact(call.args)) for call in reply.calls]
     return _in_words(redact(reply.text), calls, redact(reply.output))
 
 
 def _in_words(text: str, calls: Sequence[tuple[str, Any]], output: Any) -> str:
-    """Say everything in a reply that the run depends on."""
-    said = [f"calls {tool} with {args}" for tool, args in calls]
+    """Describe everything in a reply that the run depends on."""
+    clauses = [f"calls {tool} with {args}" for tool, args in calls]
     if output is not None:
-        said.append(f"ends with {output}")
+        clauses.append(f"ends with {output}")
     elif text:
-        said.append(f"says {text!r}")
-    return " and ".join(said) or "says nothing"
+        clauses.append(f"says {text!r}")
+    return " and ".join(clauses) or "says nothing"
 
 
-def _kind(found: Foreseen) -> tuple[object, ...]:
+def _kind(foreseen: Foreseen) -> tuple[object, ...]:
     """Return the parts that two admissions are compared by: not the words of a refusal."""
-    return bool(found.refused), found.held, found.asks, found.effect
+    return bool(foreseen.refused), foreseen.failure, foreseen.asks, foreseen.effect
 
 
-def _admission(found: Foreseen) -> str:
-    if found.held:
-        return f"the check of the call fails, and the agent is held: {found.held}"
-    if found.refused:
-        return f"refused: {found.refused}"
-    asked = "waits for a person" if found.asks else "starts without a person"
-    return f"{asked}, effect class {found.effect or EffectClass.WRITE}"
+def _admission(foreseen: Foreseen) -> str:
+    if foreseen.failure:
+        return f"the check of the call fails, and the agent is held: {foreseen.failure}"
+    if foreseen.refused:
+        return f"refused: {foreseen.refused}"
+    outcome = "waits for a person" if foreseen.asks else "starts without a person"
+    return f"{outcome}, effect class {foreseen.effect or EffectClass.WRITE}"

@@ -17,7 +17,7 @@ class Said:
     cost: int | None
 
 
-def said(reply: ModelReplied | ModelAnswer) -> Said:
+def extract_reply(reply: ModelReplied | ModelAnswer) -> Said:
     """Return what a reply says, with its secrets sealed."""
     calls = tuple({"tool": call.tool, "args": call.args} for call in reply.calls)
     return Said(text=reply.text, calls=calls, output=reply.output, cost=reply.cost)

@@ -63,21 +63,25 @@ def try_each(
     name: str, number: int, runs: int, *, handler: EffectHandler, stops: Callable[[], bool]
 ) -> Iterator[TriedRun]:
     """Yield each run when it was tried. No transaction is open while a model is asked."""
-    found = 0
+    count = 0
     for run in _last():
-        if found == runs:
+        if count == runs:
             break
         try:
             with pool.in_transaction() as connection:
-                asked = asked_with(connection, run, name)
+                recorded_replies = asked_with(connection, run, name)
         except _UNREADABLE as exc:
-            found += 1
+            count += 1
             yield TriedRun(run=run, error=str(exc))
             continue
-        if asked:
-            agents = frozenset({EVERY_AGENT, *(agent for one in asked for agent in one.path)})
-            replies = tried(asked, number, handler=handler, stops=_or_stopped(stops, agents))
-            found += 1
+        if recorded_replies:
+            agents = frozenset(
+                {EVERY_AGENT, *(agent for reply in recorded_replies for agent in reply.path)}
+            )
+            replies = tried(
+                recorded_replies, number, handler=handler, stops=_or_stopped(stops, agents)
+            )
+            count += 1
             yield TriedRun(run=run, replies=tuple(replies))
 
 
