@@ -254,9 +254,9 @@ def _not_json(request: HttpRequest, exc: NotJson) -> HttpResponse:
 def _invalid(request: HttpRequest, exc: ValidationError) -> HttpResponse:
     first = exc.errors[0]
     # ("query", "limit"), ("body", <name of the parameter>, "agent"): callers know only the last part.
-    place = first["loc"][2 if first["loc"][0] == "body" else 1 :]
+    location = first["loc"][2 if first["loc"][0] == "body" else 1 :]
     return error(
-        422, "invalid", first["msg"], field=".".join(str(part) for part in place) or "body"
+        422, "invalid", first["msg"], field=".".join(str(part) for part in location) or "body"
     )
 
 
@@ -291,9 +291,9 @@ _WITHOUT_STORE = " Until it answers, only archived runs and large results cannot
 @api.exception_handler(ObjectStoreDown)
 def unavailable(request: HttpRequest, exc: Exception) -> HttpResponse:
     """Answer 503 while Postgres or the object store is unreachable."""
-    part = missing_part(exc)
+    component = missing_part(exc)
     limits = _WITHOUT_STORE if isinstance(exc, ObjectStoreDown) else ""
-    response = error(503, "unavailable", f"The {part} cannot be reached. Try again.{limits}")
+    response = error(503, "unavailable", f"The {component} cannot be reached. Try again.{limits}")
     response["Retry-After"] = "5"
     return response
 

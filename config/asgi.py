@@ -64,10 +64,10 @@ async def _answer(scope: Message, receive: Receive, send: Send) -> None:
         return
 
     async def ask(send: Send) -> None:
-        whole = iter([{"type": "http.request", "body": body, "more_body": False}])
+        messages = iter([{"type": "http.request", "body": body, "more_body": False}])
 
         async def replay() -> Message:
-            return next(whole, {"type": "http.disconnect"})
+            return next(messages, {"type": "http.disconnect"})
 
         await _django({**scope, "headers": headers}, replay, send)
 
@@ -75,10 +75,10 @@ async def _answer(scope: Message, receive: Receive, send: Send) -> None:
     if run is None:
         await ask(send)
     else:
-        await longpoll.answer(run, ask, _gone(receive), live_server, send)
+        await longpoll.answer(run, ask, _wait_for_disconnect(receive), live_server, send)
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     """Wait until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -100,8 +100,10 @@ async def _body(receive: Receive) -> bytes | None:
 def _headers(headers: list[tuple[bytes, bytes]], length: int) -> list[tuple[bytes, bytes]]:
     """Return the headers for WSGI, which cannot tell `-` from `_`, with the length of the body."""
     dropped = (b"content-length", b"transfer-encoding")
-    kept = [(name, value) for name, value in headers if b"_" not in name and name not in dropped]
-    return [*kept, (b"content-length", str(length).encode())]
+    forwarded = [
+        (name, value) for name, value in headers if b"_" not in name and name not in dropped
+    ]
+    return [*forwarded, (b"content-length", str(length).encode())]
 
 
 async def _refuse(send: Send, status: int, text: bytes) -> None:

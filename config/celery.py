@@ -96,9 +96,9 @@ def _equip(sender: Any, **_: Any) -> None:
 
 def share_connections() -> None:
     """Let the threads share a pool of Django's connections. Call it before the first one is opened."""
-    chosen = settings.DATABASES["default"]
-    chosen["CONN_MAX_AGE"] = 0
-    chosen["OPTIONS"]["pool"] = {
+    database = settings.DATABASES["default"]
+    database["CONN_MAX_AGE"] = 0
+    database["OPTIONS"]["pool"] = {
         "min_size": 0,
         "max_size": pool.DJANGOS_OF_A_WORKER,
         "timeout": CONNECTION_SECONDS,
@@ -124,8 +124,8 @@ def equip(process: str) -> None:
         codec.prepare()
     except Exception as problem:
         # Celery would ignore the error and run a worker that reads its queue without working.
-        why = " ".join(str(problem).split())
-        raise SystemExit(f"abeyance: this worker cannot start: {why}") from problem
+        reason = " ".join(str(problem).split())
+        raise SystemExit(f"abeyance: this worker cannot start: {reason}") from problem
     _collect_from_here()
 
 

@@ -23,7 +23,7 @@ from django.conf import settings
 from config import celery
 
 
-def supervise(most: int) -> int:
+def supervise(max_groups: int) -> int:
     """Try suspected runs, so many groups at once, until a stop signal. Return the exit code."""
     django.setup()
     celery.equip("isolated")
@@ -36,7 +36,7 @@ def supervise(most: int) -> int:
     heartbeat = Heartbeat(wiring.effects().fingerprints(), isolated=True)
     heartbeat.start()
     command = [sys.executable, "-m", "config.isolated"]
-    suspect_trials.run(stop, suspect_trials.Trials(command, most))
+    suspect_trials.run(stop, suspect_trials.Trials(command, max_groups))
     heartbeat.stop()
     return 0
 

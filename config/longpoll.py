@@ -30,35 +30,35 @@ WaitRequest: TypeAlias = "Callable[[Send], Awaitable[None]]"
 
 def run_of(scope: Message) -> UUID | None:
     """Return the run that this request waits for, None if it waits for none."""
-    found = PLACE.fullmatch(scope["path"])
-    if found is None or scope["method"] != "GET" or b"wait=" not in scope["query_string"]:
+    match = PLACE.fullmatch(scope["path"])
+    if match is None or scope["method"] != "GET" or b"wait=" not in scope["query_string"]:
         return None
     try:
-        return UUID(found[1])
+        return UUID(match[1])
     except ValueError:
         return None
 
 
 async def answer(
-    run: UUID, ask: WaitRequest, gone: Awaitable[None], live_server: LiveServer, send: Send
+    run: UUID, ask: WaitRequest, disconnected: Awaitable[None], live_server: LiveServer, send: Send
 ) -> None:
     """Send the first final answer, or the last answer within the time."""
-    leaving = asyncio.ensure_future(gone)
+    leaving = asyncio.ensure_future(disconnected)
     try:
         with live_server.listen(run) as wait:
-            said = await _wait_request(ask)
-            ends = asyncio.get_running_loop().time() + _seconds(said)
-            may_wait = _seconds(said) > 0 and live_server.may_wait(wait, _person(said))
-            while may_wait and _seconds(said) and not wait.over and not leaving.done():
-                left = ends - asyncio.get_running_loop().time()
-                if left <= 0:
+            messages = await _wait_request(ask)
+            ends = asyncio.get_running_loop().time() + _seconds(messages)
+            may_wait = _seconds(messages) > 0 and live_server.may_wait(wait, _person(messages))
+            while may_wait and _seconds(messages) and not wait.over and not leaving.done():
+                seconds_left = ends - asyncio.get_running_loop().time()
+                if seconds_left <= 0:
                     break
                 pause = ROUND_SECONDS if live_server.connected.is_set() else OFFLINE_ROUND_SECONDS
-                await _first(wait.changed, leaving, min(left, pause))
+                await _first(wait.changed, leaving, min(seconds_left, pause))
                 wait.changed.clear()
-                said = await _wait_request(ask)
+                messages = await _wait_request(ask)
         if not leaving.done():
-            for message in said:
+            for message in messages:
                 await send(_public(message))
     finally:
         leaving.cancel()
@@ -74,27 +74,27 @@ async def _first(changed: asyncio.Event, leaving: asyncio.Future[None], seconds:
 
 
 async def _wait_request(ask: WaitRequest) -> list[Message]:
-    said: list[Message] = []
+    messages: list[Message] = []
 
     async def keep(message: Message) -> None:
-        said.append(message)
+        messages.append(message)
 
     await ask(keep)
-    return said
+    return messages
 
 
-def _seconds(said: list[Message]) -> float:
+def _seconds(messages: list[Message]) -> float:
     """Return how many more seconds the request should wait, by the answer's header."""
-    found = _UNMET.fullmatch(_header(said, HEADER))
-    return float(found[1]) if found else 0.0
+    match = _UNMET.fullmatch(_header(messages, HEADER))
+    return float(match[1]) if match else 0.0
 
 
-def _person(said: list[Message]) -> str:
-    return _header(said, PERSON_HEADER).decode("latin-1")
+def _person(messages: list[Message]) -> str:
+    return _header(messages, PERSON_HEADER).decode("latin-1")
 
 
-def _header(said: list[Message], name: bytes) -> bytes:
-    headers = {key.lower(): value for key, value in said[0]["headers"]} if said else {}
+def _header(messages: list[Message], name: bytes) -> bytes:
+    headers = {key.lower(): value for key, value in messages[0]["headers"]} if messages else {}
     return bytes(headers.get(name, b""))
 
 

@@ -56,11 +56,11 @@ def _refusal(request: HttpRequest) -> HttpResponse | None:
     """Return the answer to a client that may not read the measures, None if it may."""
     if _is_local(request):
         return None
-    given = request.headers.get("Authorization")
-    if given is None:
+    authorization = request.headers.get("Authorization")
+    if authorization is None:
         return _plain(403, "Send Authorization: Bearer and the token of ABEYANCE_METRICS_TOKEN.")
     token = settings.ABEYANCE_METRICS_TOKEN
-    if token and hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+    if token and hmac.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
         return None
     answer = _plain(401, "This is not the token of ABEYANCE_METRICS_TOKEN.")
     answer["WWW-Authenticate"] = "Bearer"
@@ -112,9 +112,9 @@ def _of_workers() -> Iterator[Metric]:
     beats = GaugeMetricFamily(
         "abeyance_worker_beat_age_seconds", "Time since the worker's heartbeat.", labels=WORKER
     )
-    for one in measures.worker_measures():
-        labels, counts = (one.worker, one.host, str(one.process)), one.measures
-        beats.add_metric(labels, one.beat_age)
+    for worker in measures.worker_measures():
+        labels, counts = (worker.worker, worker.host, str(worker.process)), worker.measures
+        beats.add_metric(labels, worker.beat_age)
         commits.add_metric(labels, cumulative(counts), counts["seconds"])
         errors.add_metric(labels, counts["model_errors"])
         for name, count in counts["retries"].items():
@@ -144,22 +144,22 @@ def _of_sweepers() -> Iterator[Metric]:
 
 
 def _of_requests() -> Iterator[Metric]:
-    found = pending_ages.pending()
+    pending = pending_ages.pending()
     ages = GaugeMetricFamily(
         "abeyance_requests_pending", "Pending requests by age.", labels=("age",)
     )
-    for name, age in zip(AGES, found.ages, strict=True):
+    for name, age in zip(AGES, pending.ages, strict=True):
         ages.add_metric((name,), age.number)
     yield ages
-    yield _gauge("requests_overdue", "Pending requests past their deadline.", found.overdue)
-    yield _gauge("requests_in_doubt", "Calls whose outcome is unknown.", found.in_doubt)
+    yield _gauge("requests_overdue", "Pending requests past their deadline.", pending.overdue)
+    yield _gauge("requests_in_doubt", "Calls whose outcome is unknown.", pending.in_doubt)
 
 
 def _of_runs() -> Iterator[Metric]:
-    found = measures.backlog()
-    yield _gauge("runs_due", "Runs that are due and that no worker has.", found.due)
-    yield _gauge("runs_overdue", "Runs that have been due for more than a minute.", found.overdue)
-    yield _gauge("runs_queued", "Runs that have not begun.", found.queued)
+    backlog = measures.backlog()
+    yield _gauge("runs_due", "Runs that are due and that no worker has.", backlog.due)
+    yield _gauge("runs_overdue", "Runs that have been due for more than a minute.", backlog.overdue)
+    yield _gauge("runs_queued", "Runs that have not begun.", backlog.queued)
     suspects = GaugeMetricFamily(
         "abeyance_runs_suspected",
         "Runs that lost two workers in a row, which wait to be tried or are being tried.",
@@ -170,16 +170,20 @@ def _of_runs() -> Iterator[Metric]:
     suspects.add_metric(("tried",), totals.tried)
     yield suspects
     yield _gauge(
-        "run_queued_age_seconds", "Age of the oldest run that has not begun.", found.queued_age
+        "run_queued_age_seconds", "Age of the oldest run that has not begun.", backlog.queued_age
     )
     yield _gauge(
-        "signal_age_seconds", "Age of the oldest signal that no run has received.", found.signal_age
+        "signal_age_seconds",
+        "Age of the oldest signal that no run has received.",
+        backlog.signal_age,
     )
-    yield _gauge("objects", "Large results in the object store.", found.objects)
-    yield _gauge("object_bytes", "Their bytes.", found.object_bytes)
-    yield _gauge("objects_dropped", "Objects that wait for their deletion.", found.dropped_objects)
+    yield _gauge("objects", "Large results in the object store.", backlog.objects)
+    yield _gauge("object_bytes", "Their bytes.", backlog.object_bytes)
+    yield _gauge(
+        "objects_dropped", "Objects that wait for their deletion.", backlog.dropped_objects
+    )
     yield CounterMetricFamily(
-        "abeyance_lease_losses", "Runs that a worker lost.", value=found.lease_losses
+        "abeyance_lease_losses", "Runs that a worker lost.", value=backlog.lease_losses
     )
 
 

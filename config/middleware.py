@@ -135,9 +135,9 @@ def _not_taken(request: HttpRequest, response: HttpResponse) -> HttpResponse:
 
 
 def _leads_to_login(response: HttpResponse) -> bool:
-    place = urlsplit(response.get("Location", ""))
-    is_login = place.path == resolve_url(settings.LOGIN_URL)
-    return response.status_code == 302 and is_login and place.query.startswith("next=")
+    location = urlsplit(response.get("Location", ""))
+    is_login = location.path == resolve_url(settings.LOGIN_URL)
+    return response.status_code == 302 and is_login and location.query.startswith("next=")
 
 
 def _login_and_back(request: HttpRequest) -> str:
@@ -159,10 +159,10 @@ def _page_above(request: HttpRequest) -> str:
 def _shows_a_page(path: str, request: HttpRequest) -> bool:
     """Call the view without a user: it answers with 405 or redirects to the login."""
     try:
-        found = resolve(path)
+        match = resolve(path)
     except Resolver404:
         return False
     stranger = HttpRequest()
     stranger.method, stranger.path, stranger.user = "GET", path, AnonymousUser()
     stranger.META = request.META  # has the host, which the redirect names
-    return _leads_to_login(found.func(stranger, *found.args, **found.kwargs))
+    return _leads_to_login(match.func(stranger, *match.args, **match.kwargs))

@@ -123,10 +123,10 @@ def ensure_role(name: str, password: str) -> None:
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SELECT rolsuper FROM pg_roles WHERE rolname = %s", [name])
-            found = cursor.fetchone()
-            if found is None:
+            row = cursor.fetchone()
+            if row is None:
                 _execute("CREATE ROLE {role} NOSUPERUSER NOCREATEDB NOCREATEROLE", **role)
-            elif found[0]:
+            elif row[0]:
                 raise NotGranted(f"{name} is a superuser, whose rights cannot be limited")
             # Hashed as Postgres stores it, so that a log of statements never contains the password.
             sealed = connection.connection.pgconn.encrypt_password(
@@ -146,12 +146,12 @@ def _check(variable: str, role: str) -> None:
         cursor.execute(
             "SELECT rolsuper, rolname = current_user FROM pg_roles WHERE rolname = %s", [role]
         )
-        found = cursor.fetchone()
-    if found is None:
+        row = cursor.fetchone()
+    if row is None:
         raise NotGranted(f"{variable} names {role}, which is no role: create it first")
-    if found[0]:
+    if row[0]:
         raise NotGranted(f"{variable} names {role}, a superuser, who cannot be kept from anything")
-    if found[1]:
+    if row[1]:
         raise NotGranted(f"{variable} names {role}, who runs this: give the owner of the tables")
 
 

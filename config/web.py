@@ -101,22 +101,22 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--bind", default="127.0.0.1:8000", help="host:port, or fd://N (default: %(default)s)"
     )
-    chosen = parser.parse_args(arguments)
-    place = _place(chosen.bind)
+    options = parser.parse_args(arguments)
+    binding = _parse_bind(options.bind)
     startup.require_database()
     startup.require_keys(signing=True)
     codec.prepare()
-    serving = server(**place)
+    serving = server(**binding)
     serving.run()
     return 0 if serving.started else 1
 
 
-def server(**place: Any) -> Server:
+def server(**binding: Any) -> Server:
     """Build the web server at `host` and `port`, or on the socket `fd`."""
     return Server(
         uvicorn.Config(
             application,
-            **place,
+            **binding,
             http=Protocol,
             ws="none",
             log_config=None,
@@ -131,7 +131,7 @@ def server(**place: Any) -> Server:
     )
 
 
-def _place(bind: str) -> dict[str, Any]:
+def _parse_bind(bind: str) -> dict[str, Any]:
     if bind.startswith("fd://"):
         return {"fd": int(bind.removeprefix("fd://"))}
     host, _, port = bind.rpartition(":")
@@ -141,9 +141,9 @@ def _place(bind: str) -> dict[str, Any]:
     try:
         socket.create_server((host.strip("[]"), int(port)), family=family).close()
     except OSError as problem:
-        why = problem.strerror or problem
+        reason = problem.strerror or problem
         raise SystemExit(
-            f"abeyance: cannot listen on {bind}: {why}; choose another --bind"
+            f"abeyance: cannot listen on {bind}: {reason}; choose another --bind"
         ) from None
     return {"host": host.strip("[]"), "port": int(port)}
 

@@ -35,19 +35,19 @@ def main(arguments: Sequence[str]) -> int:
         default=256,
         help="how many runs at once, most of which wait (default: %(default)s)",
     )
-    chosen = parser.parse_args(arguments)
-    queues = chosen.queues.split(",")
+    options = parser.parse_args(arguments)
+    queues = options.queues.split(",")
     if queues == ["isolated"]:
         from config import isolated
 
-        return isolated.supervise(chosen.concurrency)
+        return isolated.supervise(options.concurrency)
     share_connections()
     if dispatch.RESUMED in queues:
         queues.append(_own_queue())
     worker = app.Worker(
         hostname=f"worker-{os.getpid()}@{socket.gethostname()}",
         pool="threads",
-        concurrency=chosen.concurrency,
+        concurrency=options.concurrency,
         queues=queues,
         loglevel="INFO",
         # Workers exchange no messages: their shared state is in Postgres.

@@ -65,9 +65,9 @@ class Transport(redis.Transport):
 def connection(redis_url: str) -> dict[str, Any]:
     """Return Celery's settings for reading from the broker at a redis-py address with this transport."""
     TRANSPORT_ALIASES[SCHEME] = f"{__name__}:Transport"
-    scheme, _, place = redis_url.partition("://")
+    scheme, _, address = redis_url.partition("://")
     if scheme == "unix":
-        return {"broker_url": f"{SCHEME}+socket://{place}", "broker_use_ssl": None}
+        return {"broker_url": f"{SCHEME}+socket://{address}", "broker_use_ssl": None}
     # kombu verifies no certificate by default. An address may still say ?ssl_cert_reqs=none.
     tls = {"ssl_cert_reqs": ssl.CERT_REQUIRED} if scheme == "rediss" else None
-    return {"broker_url": f"{SCHEME}://{place}", "broker_use_ssl": tls}
+    return {"broker_url": f"{SCHEME}://{address}", "broker_use_ssl": tls}

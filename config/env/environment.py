@@ -99,16 +99,18 @@ def read(variables: Mapping[str, str]) -> Environment:
     openai_key = values.secret(variables, "OPENAI_API_KEY")
     anthropic_url = values.web_address(variables, "ANTHROPIC_BASE_URL")
     anthropic_key = values.secret(variables, "ANTHROPIC_API_KEY")
-    others = providers.read(variables)
-    known = endpoints.list_providers(
-        openai=(openai_url, openai_key), anthropic=(anthropic_url, anthropic_key), configured=others
+    custom_providers = providers.read(variables)
+    known_endpoints = endpoints.list_providers(
+        openai=(openai_url, openai_key),
+        anthropic=(anthropic_url, anthropic_key),
+        configured=custom_providers,
     )
     return Environment(
         database=_database(variables),
-        web_role=_role(variables, "ABEYANCE_WEB_ROLE", beside="ABEYANCE_WORKER_ROLE"),
+        web_role=_role(variables, "ABEYANCE_WEB_ROLE", paired_with="ABEYANCE_WORKER_ROLE"),
         web_password=_role_password(variables, "ABEYANCE_WEB_PASSWORD_FILE"),
         worker_password=_role_password(variables, "ABEYANCE_WORKER_PASSWORD_FILE"),
-        worker_role=_role(variables, "ABEYANCE_WORKER_ROLE", beside="ABEYANCE_WEB_ROLE"),
+        worker_role=_role(variables, "ABEYANCE_WORKER_ROLE", paired_with="ABEYANCE_WEB_ROLE"),
         redis_url=_redis_url(variables),
         streams=_streams(variables, "ABEYANCE_STREAMS"),
         streams_url=_streams_url(variables, "ABEYANCE_STREAMS_URL"),
@@ -123,12 +125,12 @@ def read(variables: Mapping[str, str]) -> Environment:
         email_sender=variables.get("EMAIL_SENDER") or "Abeyance <abeyance@localhost>",
         agents=_names(variables, "ABEYANCE_AGENTS", "agents.flows.hr"),
         agents_dir=_agents_dir(variables),
-        model=providers.model(variables, known),
+        model=providers.model(variables, known_endpoints),
         openai_base_url=openai_url,
         openai_api_key=openai_key,
         anthropic_base_url=anthropic_url,
         anthropic_api_key=anthropic_key,
-        providers=others,
+        providers=custom_providers,
         lease_seconds=_seconds(variables, "ABEYANCE_LEASE_SECONDS", 10.0, 1, 600),
         approval_seconds=_seconds(
             variables, "ABEYANCE_APPROVAL_SECONDS", 7 * DAY, MINUTE, 365 * DAY
@@ -180,11 +182,11 @@ def _database(variables: Mapping[str, str]) -> dict[str, Any]:
     return {**config, "HOST": unquote(config["HOST"])}
 
 
-def _role(variables: Mapping[str, str], name: str, *, beside: str) -> str | None:
-    """Read a Postgres role. It must be set together with the role named by `beside`."""
+def _role(variables: Mapping[str, str], name: str, *, paired_with: str) -> str | None:
+    """Read a Postgres role. It must be set together with the role named by `paired_with`."""
     role = variables.get(name) or None
-    if role and not variables.get(beside):
-        raise InvalidSetting(name, f"is set without {beside}: set both, or neither")
+    if role and not variables.get(paired_with):
+        raise InvalidSetting(name, f"is set without {paired_with}: set both, or neither")
     return role
 
 
@@ -204,9 +206,9 @@ def _redis_url(variables: Mapping[str, str]) -> str:
         raise InvalidSetting(
             "REDIS_PASSWORD_FILE", f"is not for a socket: {name} starts with unix://"
         )
-    place = parts.netloc.rpartition("@")[2]
+    host = parts.netloc.rpartition("@")[2]
     return parts._replace(
-        netloc=f"{parts.username or ''}:{quote(password, safe='')}@{place}"
+        netloc=f"{parts.username or ''}:{quote(password, safe='')}@{host}"
     ).geturl()
 
 
@@ -218,17 +220,17 @@ def _redis_address(name: str, url: str) -> str:
 
 def _streams_url(variables: Mapping[str, str], name: str) -> str:
     """Read the address of the server with the streams, by default the broker."""
-    given = variables.get(name)
-    return _redis_address(name, given) if given else _redis_url(variables)
+    url = variables.get(name)
+    return _redis_address(name, url) if url else _redis_url(variables)
 
 
 def _streams(variables: Mapping[str, str], name: str) -> tuple[str, ...]:
     """Read names of streams, separated by commas."""
-    given = tuple(part.strip() for part in variables.get(name, "").split(",") if part.strip())
-    for part in given:
-        if len(part) > MAX_STREAM or not part.isprintable():
+    names = tuple(stream.strip() for stream in variables.get(name, "").split(",") if stream.strip())
+    for stream in names:
+        if len(stream) > MAX_STREAM or not stream.isprintable():
             raise InvalidSetting(name, f"must have names of at most {MAX_STREAM} characters")
-    return given
+    return names
 
 
 def _email(variables: Mapping[str, str]) -> dict[str, Any]:
@@ -239,8 +241,10 @@ def _email(variables: Mapping[str, str]) -> dict[str, Any]:
         )
     except (ImproperlyConfigured, ValueError) as error:
         raise InvalidSetting(name, f"cannot be read: {error}") from error
-    given = config.get("EMAIL_HOST_PASSWORD")
-    if password := _password(variables, "EMAIL_PASSWORD_FILE", name, given, may_be_empty=True):
+    url_password = config.get("EMAIL_HOST_PASSWORD")
+    if password := _password(
+        variables, "EMAIL_PASSWORD_FILE", name, url_password, may_be_empty=True
+    ):
         config["EMAIL_HOST_PASSWORD"] = password
     return {
         key: value
@@ -273,23 +277,23 @@ def _names(variables: Mapping[str, str], name: str, default: str) -> tuple[str, 
 def _agents_dir(variables: Mapping[str, str]) -> str:
     """Read the extra folder in which to find the modules of ABEYANCE_AGENTS; empty for none."""
     name = "AGENTS_DIR"
-    given = os.path.expanduser(variables.get(name, ""))  # noqa: PTH111 - empty stays empty
-    if given and not os.path.isdir(given):  # noqa: PTH112 - Path would raise without permission
-        raise InvalidSetting(name, f"is not a folder that can be reached: {given}")
-    return given
+    folder = os.path.expanduser(variables.get(name, ""))  # noqa: PTH111 - empty stays empty
+    if folder and not os.path.isdir(folder):  # noqa: PTH112 - Path would raise without permission
+        raise InvalidSetting(name, f"is not a folder that can be reached: {folder}")
+    return folder
 
 
 def _seconds(
-    variables: Mapping[str, str], name: str, default: float, least: float, most: float
+    variables: Mapping[str, str], name: str, default: float, minimum: float, maximum: float
 ) -> float:
     text = variables.get(name, "")
     try:
         value = float(text) if text else default
     except ValueError:
         raise InvalidSetting(name, f"must be a number of seconds, not {text!r}") from None
-    if not least <= value <= most:
+    if not minimum <= value <= maximum:
         raise InvalidSetting(
-            name, f"must be between {least:.0f} and {most:.0f} seconds, not {text}"
+            name, f"must be between {minimum:.0f} and {maximum:.0f} seconds, not {text}"
         )
     return value
 
@@ -301,12 +305,16 @@ def _rules(variables: Mapping[str, str], name: str) -> tuple[retention_rules.Rul
         raise InvalidSetting(name, str(error)) from None
 
 
-def _number(variables: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
+def _number(
+    variables: Mapping[str, str], name: str, default: int, minimum: int, maximum: int
+) -> int:
     text = variables.get(name, "")
     if not text:
         return default
-    if not (text.isascii() and text.isdecimal()) or not least <= int(text[:9]) <= most:
-        raise InvalidSetting(name, f"must be a whole number from {least} to {most}, not {text!r}")
+    if not (text.isascii() and text.isdecimal()) or not minimum <= int(text[:9]) <= maximum:
+        raise InvalidSetting(
+            name, f"must be a whole number from {minimum} to {maximum}, not {text!r}"
+        )
     return int(text)
 
 
@@ -348,14 +356,18 @@ def _object_store(variables: Mapping[str, str]) -> str:
 
 
 def _password(
-    variables: Mapping[str, str], name: str, url: str, given: str | None, may_be_empty: bool = False
+    variables: Mapping[str, str],
+    name: str,
+    url: str,
+    url_password: str | None,
+    may_be_empty: bool = False,
 ) -> str:
     """Read the password of a URL from a file; empty if no file is named."""
     path = variables.get(name, "")
     if not path:
         return ""
     password = values.content(name, path)
-    if password and given:
+    if password and url_password:
         raise InvalidSetting(name, f"and a password in {url} are both set: keep one of them")
     if not password and not may_be_empty:
         raise InvalidSetting(name, f"holds nothing: {path}")
@@ -368,29 +380,29 @@ def _folder(variables: Mapping[str, str], name: str) -> Path | None:
 
 def _paths(variables: Mapping[str, str], name: str) -> tuple[Path, ...]:
     """Read files or folders, separated by commas. Each must exist."""
-    given = [part.strip() for part in variables.get(name, "").split(",") if part.strip()]
-    for part in given:
-        if not os.path.exists(part):  # noqa: PTH110 - Path would raise without permission
-            raise InvalidSetting(name, f"names a file or folder that does not exist: {part}")
-    return tuple(Path(part) for part in given)
+    paths = [path.strip() for path in variables.get(name, "").split(",") if path.strip()]
+    for path in paths:
+        if not os.path.exists(path):  # noqa: PTH110 - Path would raise without permission
+            raise InvalidSetting(name, f"names a file or folder that does not exist: {path}")
+    return tuple(Path(path) for path in paths)
 
 
 def _watched(variables: Mapping[str, str], name: str) -> tuple[Path, ...]:
     """Read folders, separated by commas. They may be missing here: the sweeper alone reads them."""
-    given = [part.strip() for part in variables.get(name, "").split(",") if part.strip()]
-    for part in given:
-        if not Path(part).is_absolute() or ".." in Path(part).parts or len(Path(part).parts) < 2:
-            raise InvalidSetting(name, f"must have paths from / on, without .., not {part!r}")
-    return tuple(Path(part) for part in given)
+    paths = [path.strip() for path in variables.get(name, "").split(",") if path.strip()]
+    for path in paths:
+        if not Path(path).is_absolute() or ".." in Path(path).parts or len(Path(path).parts) < 2:
+            raise InvalidSetting(name, f"must have paths from / on, without .., not {path!r}")
+    return tuple(Path(path) for path in paths)
 
 
 def _buckets(variables: Mapping[str, str], name: str) -> tuple[str, ...]:
     """Read addresses of buckets, separated by commas."""
-    given = [part.strip().rstrip("/") for part in variables.get(name, "").split(",")]
-    for part in given:
-        if part and (not part.startswith(SCHEMES) or part.endswith(":")):
+    addresses = [address.strip().rstrip("/") for address in variables.get(name, "").split(",")]
+    for address in addresses:
+        if address and (not address.startswith(SCHEMES) or address.endswith(":")):
             raise InvalidSetting(name, f"must have addresses from {' '.join(SCHEMES)} on")
-    return tuple(part for part in given if part)
+    return tuple(address for address in addresses if address)
 
 
 def _public_url(variables: Mapping[str, str]) -> str:
@@ -399,21 +411,21 @@ def _public_url(variables: Mapping[str, str]) -> str:
 
 def _behind_proxy(variables: Mapping[str, str], public_url: str) -> bool:
     name = "BEHIND_PROXY"
-    said = values.yes(variables, name)
-    if not said and public_url.startswith("https://"):
+    is_behind_proxy = values.yes(variables, name)
+    if not is_behind_proxy and public_url.startswith("https://"):
         # The web process speaks plain HTTP, so it would redirect every request to https without end.
         raise InvalidSetting(
             name, "must be yes, because PUBLIC_URL is https: a proxy that sets X-Forwarded-Proto"
         )
-    return said
+    return is_behind_proxy
 
 
 def _allowed_hosts(variables: Mapping[str, str], public_url: str) -> tuple[str, ...]:
-    given = [part.strip() for part in variables.get("ALLOWED_HOSTS", "").split(",") if part.strip()]
-    if "*" in given:
+    hosts = [host.strip() for host in variables.get("ALLOWED_HOSTS", "").split(",") if host.strip()]
+    if "*" in hosts:
         raise InvalidSetting("ALLOWED_HOSTS", "must list host names; * would accept any")
     public = urlsplit(public_url).hostname or ""
-    return tuple(dict.fromkeys([*given, public, "127.0.0.1", "localhost", "[::1]"]))
+    return tuple(dict.fromkeys([*hosts, public, "127.0.0.1", "localhost", "[::1]"]))
 
 
 def _instance(variables: Mapping[str, str]) -> str:

@@ -19,24 +19,26 @@ def read(variables: Mapping[str, str]) -> dict[str, Endpoint]:
     return {name: _endpoint(variables, name) for name in sorted(names)}
 
 
-def model(variables: Mapping[str, str], known: Mapping[str, Endpoint]) -> str:
+def model(variables: Mapping[str, str], known_endpoints: Mapping[str, Endpoint]) -> str:
     """Return `scripted`, or the models in the order in which they are asked. Raise InvalidSetting."""
     name = "ABEYANCE_MODEL"
-    chosen = [one.strip() for one in (variables.get(name) or SCRIPTED).split(",")]
-    for one in chosen if chosen != [SCRIPTED] else []:
-        if not NAMED.fullmatch(one) or chosen.count(one) > 1:
+    models = [model_name.strip() for model_name in (variables.get(name) or SCRIPTED).split(",")]
+    for model_name in models if models != [SCRIPTED] else []:
+        if not NAMED.fullmatch(model_name) or models.count(model_name) > 1:
             raise InvalidSetting(
-                name, f"must be scripted, or each model once as provider:model, not {one!r}"
+                name, f"must be scripted, or each model once as provider:model, not {model_name!r}"
             )
-        if (lacking := missing(one, known)) is None:
+        if (lacking := missing(model_name, known_endpoints)) is None:
             continue
         if lacking.may_be_file:
             raise InvalidSetting(
                 lacking.variable,
-                f"must be set, or {lacking.variable}_FILE, because {name} names {one}",
+                f"must be set, or {lacking.variable}_FILE, because {name} names {model_name}",
             )
-        raise InvalidSetting(name, f"names {one}, but {provider_of(one)} has no address: {lacking}")
-    return ",".join(chosen)
+        raise InvalidSetting(
+            name, f"names {model_name}, but {provider_of(model_name)} has no address: {lacking}"
+        )
+    return ",".join(models)
 
 
 def _name(variable: str) -> str:
@@ -73,7 +75,7 @@ def _endpoint(variables: Mapping[str, str], name: str) -> Endpoint:
 def _kind(variables: Mapping[str, str], name: str, variable: str) -> Kind:
     """Read the kind. By default it is the kind of the same name, else OpenAI's protocol."""
     kinds = tuple(Kind)
-    said = variables.get(variable, "").lower() or (name if name in kinds else Kind.OPENAI)
-    if said not in kinds:
-        raise InvalidSetting(variable, f"must be one of {', '.join(kinds)}, not {said!r}")
-    return Kind(said)
+    kind_name = variables.get(variable, "").lower() or (name if name in kinds else Kind.OPENAI)
+    if kind_name not in kinds:
+        raise InvalidSetting(variable, f"must be one of {', '.join(kinds)}, not {kind_name!r}")
+    return Kind(kind_name)

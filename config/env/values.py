@@ -11,10 +11,10 @@ def secret(variables: Mapping[str, str], name: str) -> str:
     """Read a secret from the variable, or from the file in NAME_FILE, which a listing of variables does not show."""
     file = f"{name}_FILE"
     path = variables.get(file, "")
-    given = variables.get(name, "").strip()
-    if path and given:
+    value = variables.get(name, "").strip()
+    if path and value:
         raise InvalidSetting(file, f"and {name} are both set: keep one of them")
-    return content(file, path) if path else given
+    return content(file, path) if path else value
 
 
 def content(name: str, path: str) -> str:
@@ -38,7 +38,7 @@ def web_address(variables: Mapping[str, str], name: str) -> str:
 
 def yes(variables: Mapping[str, str], name: str, default: str = "no") -> bool:
     """Read a yes or no."""
-    said = variables.get(name, "").lower() or default
-    if said not in ("yes", "no"):
-        raise InvalidSetting(name, f"must be yes or no, not {said!r}")
-    return said == "yes"
+    answer = variables.get(name, "").lower() or default
+    if answer not in ("yes", "no"):
+        raise InvalidSetting(name, f"must be yes or no, not {answer!r}")
+    return answer == "yes"

@@ -27,44 +27,46 @@ def main(arguments: Sequence[str]) -> int:
     command.add_argument("--host", help="the address of the web server", default="127.0.0.1")
     command.add_argument("--demo", help="0: no demo people and runs", default="")
     command.add_argument("--reload", help="1: new workers when the agents change", default="")
-    beside = commands.add_parser("manage", help="run a command on the data of the running make up")
-    beside.set_defaults(door=_manage)
-    beside.add_argument("words", nargs="*", help="after --, as in -- people list")
-    for one in (command, beside):
-        one.add_argument(
+    manage_command = commands.add_parser(
+        "manage", help="run a command on the data of the running make up"
+    )
+    manage_command.set_defaults(door=_manage)
+    manage_command.add_argument("words", nargs="*", help="after --, as in -- people list")
+    for subcommand in (command, manage_command):
+        subcommand.add_argument(
             "--home", help=f"the data folder (default: {data_dir.default()})", default=""
         )
-    chosen = parser.parse_args(arguments)
-    folder = Path(chosen.home).expanduser() if chosen.home else data_dir.default()
+    options = parser.parse_args(arguments)
+    folder = Path(options.home).expanduser() if options.home else data_dir.default()
     folder = Path(os.path.abspath(folder))  # noqa: PTH100 - keeps symbolic links
     try:
-        code: int = chosen.door(chosen, folder)
+        code: int = options.door(options, folder)
     except (LocalError, OSError) as problem:
         return _refuse(_explained(problem, folder))
     return code
 
 
-def _up(chosen: argparse.Namespace, folder: Path) -> int:
-    if chosen.port and not chosen.port.isdecimal():
-        raise Refused(f"PORT must be a number, not {chosen.port!r}")
-    if chosen.demo not in DEMO:
-        raise Refused(f"DEMO must be 0 or 1, not {chosen.demo!r}")
-    if chosen.reload not in RELOAD:
-        raise Refused(f"RELOAD must be 0 or 1, not {chosen.reload!r}")
+def _up(options: argparse.Namespace, folder: Path) -> int:
+    if options.port and not options.port.isdecimal():
+        raise Refused(f"PORT must be a number, not {options.port!r}")
+    if options.demo not in DEMO:
+        raise Refused(f"DEMO must be 0 or 1, not {options.demo!r}")
+    if options.reload not in RELOAD:
+        raise Refused(f"RELOAD must be 0 or 1, not {options.reload!r}")
     up(
         folder,
-        host=chosen.host,
-        port=int(chosen.port) if chosen.port else None,
-        given=dict(os.environ),
+        host=options.host,
+        port=int(options.port) if options.port else None,
+        environ=dict(os.environ),
         say=_print,
-        with_demo=DEMO[chosen.demo],
-        reload=RELOAD[chosen.reload],
+        with_demo=DEMO[options.demo],
+        reload=RELOAD[options.reload],
     )
     return 0
 
 
-def _manage(chosen: argparse.Namespace, folder: Path) -> int:
-    return manage(folder, chosen.words, given=dict(os.environ))
+def _manage(options: argparse.Namespace, folder: Path) -> int:
+    return manage(folder, options.words, environ=dict(os.environ))
 
 
 def _explained(problem: Exception, folder: Path) -> str:

@@ -16,7 +16,7 @@ INVOICES = "agents.flows.invoices"
 
 def of_application(
     home: DataDir,
-    given: Mapping[str, str],
+    environ: Mapping[str, str],
     *,
     database: str,
     broker: str,
@@ -28,17 +28,18 @@ def of_application(
     return {
         "DATABASE_URL": database,
         "REDIS_URL": broker,
-        "SCIM_URL": given.get("SCIM_URL") or scim_url(directory_port),
-        "SCIM_TOKEN": scim_token(home, given),
-        "EMAIL_URL": given.get("EMAIL_URL") or f"smtp://127.0.0.1:{mailbox_port}",
+        "SCIM_URL": environ.get("SCIM_URL") or scim_url(directory_port),
+        "SCIM_TOKEN": scim_token(home, environ),
+        "EMAIL_URL": environ.get("EMAIL_URL") or f"smtp://127.0.0.1:{mailbox_port}",
         "KEYS_DIR": str(home.folder / "keys"),
-        "ABEYANCE_LEDGER": given.get("ABEYANCE_LEDGER") or str(home.folder / "ledger" / "ledger"),
-        "ABEYANCE_OBJECT_STORE": given.get("ABEYANCE_OBJECT_STORE") or str(home.folder / "objects"),
+        "ABEYANCE_LEDGER": environ.get("ABEYANCE_LEDGER") or str(home.folder / "ledger" / "ledger"),
+        "ABEYANCE_OBJECT_STORE": environ.get("ABEYANCE_OBJECT_STORE")
+        or str(home.folder / "objects"),
         # Demo people must be able to decide at once.
-        "ABEYANCE_COOLING_OFF_SECONDS": given.get("ABEYANCE_COOLING_OFF_SECONDS")
+        "ABEYANCE_COOLING_OFF_SECONDS": environ.get("ABEYANCE_COOLING_OFF_SECONDS")
         or ("0" if home.get("demo") else ""),
-        "ABEYANCE_AGENTS": ",".join(agents(given)),
-        "ABEYANCE_WATCHED_FOLDERS": _watched(home, given),
+        "ABEYANCE_AGENTS": ",".join(agents(environ)),
+        "ABEYANCE_WATCHED_FOLDERS": _watched(home, environ),
         "SECRET_KEY_FILE": str(home.secret_key),
         "STATIC_ROOT": str(home.folder / "static"),
         "PUBLIC_URL": url,
@@ -48,16 +49,16 @@ def of_application(
     }
 
 
-def agents(given: Mapping[str, str]) -> tuple[str, ...]:
+def agents(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the given modules with agents, else the demonstration; its books are in the embedded Postgres."""
-    if given.get("ABEYANCE_AGENTS") or given.get("DATABASE_URL"):
-        return environment.read(given).agents
+    if environ.get("ABEYANCE_AGENTS") or environ.get("DATABASE_URL"):
+        return environment.read(environ).agents
     return (HR, INVOICES)
 
 
-def has_books(given: Mapping[str, str]) -> bool:
+def has_books(environ: Mapping[str, str]) -> bool:
     """Tell whether the demonstration has its invoices, and so the books."""
-    return INVOICES in agents(given) and not given.get("DATABASE_URL")
+    return INVOICES in agents(environ) and not environ.get("DATABASE_URL")
 
 
 def invoices_folder(home: DataDir) -> Path:
@@ -65,9 +66,9 @@ def invoices_folder(home: DataDir) -> Path:
     return home.folder / "invoices"
 
 
-def _watched(home: DataDir, given: Mapping[str, str]) -> str:
-    own = [str(invoices_folder(home))] if has_books(given) else []
-    return ",".join(filter(None, [given.get("ABEYANCE_WATCHED_FOLDERS"), *own]))
+def _watched(home: DataDir, environ: Mapping[str, str]) -> str:
+    demo_folders = [str(invoices_folder(home))] if has_books(environ) else []
+    return ",".join(filter(None, [environ.get("ABEYANCE_WATCHED_FOLDERS"), *demo_folders]))
 
 
 def roles_to_grant() -> dict[str, str]:
@@ -80,20 +81,20 @@ def scim_url(port: int) -> str:
     return f"http://127.0.0.1:{port}/v2"
 
 
-def scim_token(home: DataDir, given: Mapping[str, str]) -> str:
+def scim_token(home: DataDir, environ: Mapping[str, str]) -> str:
     """Return the given token of a real directory, else the embedded directory's own."""
-    if given.get("SCIM_URL"):
-        return given.get("SCIM_TOKEN", "")
+    if environ.get("SCIM_URL"):
+        return environ.get("SCIM_TOKEN", "")
     return home.secret("scim")
 
 
-def inherited(given: Mapping[str, str], application: Account, folder: Path) -> dict[str, str]:
+def inherited(environ: Mapping[str, str], application: Account, folder: Path) -> dict[str, str]:
     """Return the inherited variables of the application. Another account gets its own HOME."""
-    found = spawn.plain_environment() | dict(given)
+    variables = spawn.plain_environment() | dict(environ)
     if application.switch:
-        found |= {"HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        variables |= {"HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     # The directory is on loopback, which a proxy cannot reach.
     for name in ("NO_PROXY", "no_proxy"):
-        kept = [given[name]] if given.get(name) else []
-        found[name] = ",".join([*kept, "127.0.0.1", "localhost"])
-    return found
+        hosts = [environ[name]] if environ.get(name) else []
+        variables[name] = ",".join([*hosts, "127.0.0.1", "localhost"])
+    return variables

@@ -84,11 +84,11 @@ class DataDir:
     def secret(self, name: str) -> str:
         """Return a random secret. The first call creates it."""
         path = self.folder / "secrets.json"
-        known = read(path)
-        if name not in known:
-            known[name] = secrets.token_urlsafe(32)
-            write(path, known)
-        return str(known[name])
+        stored = read(path)
+        if name not in stored:
+            stored[name] = secrets.token_urlsafe(32)
+            write(path, stored)
+        return str(stored[name])
 
 
 def default() -> Path:
@@ -108,28 +108,30 @@ def open_home(folder: Path, servers_account: Account) -> DataDir:
         _require_format(folder)
         lock = _lock(folder)
         (folder / "logs").mkdir(mode=0o700, exist_ok=True)
-        known = read(folder / "home.json")
-        identity = known.get("id") or secrets.token_hex(8)
-        servers = _servers_folder(folder, known, identity, servers_account)
+        settings = read(folder / "home.json")
+        identity = settings.get("id") or secrets.token_hex(8)
+        servers = _servers_folder(folder, settings, identity, servers_account)
         home = DataDir(folder=folder, id=identity, lock=lock, servers=servers)
         home.set(
             format=FORMAT, id=identity, servers=None if servers.parent == folder else str(servers)
         )
     except OSError as error:
-        why = _why(error)
-        raise Refused(f"cannot use {folder} ({why}): HOME_DIR=… chooses another folder") from error
+        reason = _describe_error(error)
+        raise Refused(
+            f"cannot use {folder} ({reason}): HOME_DIR=… chooses another folder"
+        ) from error
     return home
 
 
-def _why(error: OSError) -> str:
+def _describe_error(error: OSError) -> str:
     """Describe an error. For a denied path it names the owner, usually the account of an earlier start."""
-    why = error.strerror or str(error)
+    reason = error.strerror or str(error)
     if not isinstance(error, PermissionError) or error.filename is None:
-        return why
+        return reason
     path = Path(error.filename)
     while not os.path.exists(path):  # noqa: PTH110 - Path.exists raises without permission
         path = path.parent
-    return f"{why}: {path} belongs to {owner_of(path)}"
+    return f"{reason}: {path} belongs to {owner_of(path)}"
 
 
 def attach(folder: Path) -> DataDir:
@@ -147,9 +149,9 @@ def attach(folder: Path) -> DataDir:
     else:
         os.close(lock)
         raise Refused(f"nothing runs on {folder}: start it with make up, and leave that running")
-    known = read(folder / "home.json")
-    servers = Path(known["servers"]) if known["servers"] else folder / "servers"
-    return DataDir(folder=folder, id=known["id"], lock=lock, servers=servers)
+    settings = read(folder / "home.json")
+    servers = Path(settings["servers"]) if settings["servers"] else folder / "servers"
+    return DataDir(folder=folder, id=settings["id"], lock=lock, servers=servers)
 
 
 def make_folders(home: DataDir, application: Account) -> None:
@@ -193,9 +195,9 @@ def read(path: Path) -> dict[str, Any]:
     return content
 
 
-def damaged(path: Path, why: str) -> Refused:
+def damaged(path: Path, reason: str) -> Refused:
     """Return the error for a damaged file."""
-    return Refused(f"{path} is damaged ({why}): put back the copy of a backup")
+    return Refused(f"{path} is damaged ({reason}): put back the copy of a backup")
 
 
 def _write_text(path: Path, text: str) -> None:
@@ -249,16 +251,16 @@ def _lock(folder: Path) -> int:
 
 
 def _servers_folder(
-    folder: Path, known: Mapping[str, Any], identity: str, account: Account
+    folder: Path, settings: Mapping[str, Any], identity: str, account: Account
 ) -> Path:
-    if "id" in known:
-        servers = Path(known["servers"]) if known["servers"] else folder / "servers"
+    if "id" in settings:
+        servers = Path(settings["servers"]) if settings["servers"] else folder / "servers"
     elif can_access(account, folder, os.X_OK):
         servers = folder / "servers"
     else:
         servers = ELSEWHERE / identity
     if not servers.exists():
-        if known.get("servers"):
+        if settings.get("servers"):
             raise Refused(
                 f"{servers}, where Postgres keeps the data of {folder}, is not there: put it back, or choose"
                 " another folder with HOME_DIR=…"

@@ -24,17 +24,17 @@ from config.local.services import Stack
 Say = Callable[[str], None]
 
 
-def check(folder: Path, wanted: bool | None) -> None:
-    """Raise Refused if a folder with demo people is started without them. `wanted` is None without a choice."""
+def check(folder: Path, with_demo: bool | None) -> None:
+    """Raise Refused if a folder with demo people is started without them. `with_demo` is None without a choice."""
     path = folder / "credentials.json"
-    if wanted is False and path.exists():
+    if with_demo is False and path.exists():
         raise Refused(
             f"{path} belongs to a demo: delete it, which ends its tokens and passwords,"
             " or choose another folder with HOME_DIR=…"
         )
 
 
-def ensure_demo(stack: Stack, host: str, wanted: bool | None, say: Say) -> dict[str, Any] | None:
+def ensure_demo(stack: Stack, host: str, with_demo: bool | None, say: Say) -> dict[str, Any] | None:
     """Return the content of credentials.json, None without demo people. A start without them is remembered."""
     home = stack.home
     remembered = home.get("demo_people")
@@ -43,16 +43,18 @@ def ensure_demo(stack: Stack, host: str, wanted: bool | None, say: Say) -> dict[
     elif remembered is not None:
         _revoke(stack, remembered, say)
         home.set(demo=False, demo_people=None)
-    elif wanted is False or (wanted is None and home.get("demo") is False):
+    elif with_demo is False or (with_demo is None and home.get("demo") is False):
         home.set(demo=False)
     else:
         say("Making the demo people")
         _run(stack, [str(home.credentials)], _about(stack, host))
         home.set(demo=True)
-    known = demo_people.update_addresses(home.credentials, url=stack.url, scim_url=stack.scim_url)
-    if known is not None:
-        home.set(demo_people=_addresses(known))
-    return known
+    credentials = demo_people.update_addresses(
+        home.credentials, url=stack.url, scim_url=stack.scim_url
+    )
+    if credentials is not None:
+        home.set(demo_people=_addresses(credentials))
+    return credentials
 
 
 def next_step(home: DataDir) -> str:
@@ -69,44 +71,44 @@ def _revoke(stack: Stack, remembered: dict[str, str], say: Say) -> None:
     )
 
 
-def _addresses(known: dict[str, Any]) -> dict[str, str]:
+def _addresses(credentials: dict[str, Any]) -> dict[str, str]:
     """Return the public id of each person's token."""
-    return {name: person["token"].split("_")[1] for name, person in known["users"].items()}
+    return {name: person["token"].split("_")[1] for name, person in credentials["users"].items()}
 
 
 def _about(stack: Stack, host: str) -> dict[str, Any]:
-    real_directory = bool(stack.given.get("SCIM_URL"))
-    real_mail = bool(stack.given.get("EMAIL_URL"))
+    real_directory = bool(stack.environ.get("SCIM_URL"))
+    real_mail = bool(stack.environ.get("EMAIL_URL"))
     return {
         "host": host,
         "url": stack.url,
         "scim": {
             "url": stack.scim_url,
-            "token": None if real_directory else scim_token(stack.home, stack.given),
+            "token": None if real_directory else scim_token(stack.home, stack.environ),
         },
         "mail": {"folder": None if real_mail else str(stack.home.folder / "mail")},
     }
 
 
-def _run(stack: Stack, arguments: list[str], told: dict[str, Any]) -> None:
+def _run(stack: Stack, arguments: list[str], document: dict[str, Any]) -> None:
     """Run `demo_people` as the starter's account, because only the starter may read the file."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "config.local.demo_people", *arguments],
-        input=json.dumps(told),
+        input=json.dumps(document),
         capture_output=True,
         text=True,
         cwd=environment.ROOT,
         env=stack.environment(),
         check=False,
     )
-    if done.returncode:
+    if process.returncode:
         raise DidNotStart(
-            f"the demo people are not as they should be: {done.stderr.strip()[-500:]}"
+            f"the demo people are not as they should be: {process.stderr.strip()[-500:]}"
         )
 
 
 def _typed(home: DataDir, command: str) -> str:
-    where = (
+    home_dir = (
         "" if home.folder == data_dir.default() else f"HOME_DIR={shlex.quote(str(home.folder))} "
     )
-    return f'make manage {where}CMD="{command}"'
+    return f'make manage {home_dir}CMD="{command}"'

@@ -72,13 +72,13 @@ def _make(stack: Stack, token: str) -> None:
         file.chmod(0o644)  # the sweeper may run under another account
 
 
-def _have(stack: Stack, token: str, what: str, body: dict[str, Any]) -> None:
+def _have(stack: Stack, token: str, collection: str, body: dict[str, Any]) -> None:
     """Make a trigger or a schedule, unless there is one of this name."""
-    path = f"/api/v1/{what}"
-    status, said = http_client.request(stack.url, "GET", path, token=token)
-    if status == 200 and any(one["name"] == body["name"] for one in said["items"]):
+    path = f"/api/v1/{collection}"
+    status, reply = http_client.request(stack.url, "GET", path, token=token)
+    if status == 200 and any(entry["name"] == body["name"] for entry in reply["items"]):
         return
     if status == 200:
-        status, said = http_client.request(stack.url, "POST", path, token=token, body=body)
+        status, reply = http_client.request(stack.url, "POST", path, token=token, body=body)
     if status not in (200, 201):
-        raise DidNotStart(f"The demonstration has no {what} for invoices: {status} {said}")
+        raise DidNotStart(f"The demonstration has no {collection} for invoices: {status} {reply}")

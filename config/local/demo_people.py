@@ -61,15 +61,15 @@ def update_addresses(path: Path, *, url: str, scim_url: str) -> dict[str, Any] |
     """Update the addresses in the file. Return its content, None without a file."""
     if not path.exists():
         return None
-    known = data_dir.read(path)
-    missing = {"url", "users", "scim", "mail"} - set(known)
+    credentials = data_dir.read(path)
+    missing = {"url", "users", "scim", "mail"} - set(credentials)
     if missing:
         raise data_dir.damaged(path, f"it lacks {', '.join(sorted(missing))}")
-    if (known["url"], known["scim"]["url"]) != (url, scim_url):
-        known["url"] = url
-        known["scim"]["url"] = scim_url
-        data_dir.write(path, known)
-    return known
+    if (credentials["url"], credentials["scim"]["url"]) != (url, scim_url):
+        credentials["url"] = url
+        credentials["scim"]["url"] = scim_url
+        data_dir.write(path, credentials)
+    return credentials
 
 
 def _make(name: str, groups: tuple[str, ...]) -> dict[str, str]:
@@ -88,10 +88,10 @@ def _make(name: str, groups: tuple[str, ...]) -> dict[str, str]:
 
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-    told = json.load(sys.stdin)
+    document = json.load(sys.stdin)
     django.setup()
     if sys.argv[1] == "--withdraw":
-        revoke_demo(told)
+        revoke_demo(document)
     else:
-        require_loopback(told.pop("host"))
-        create_demo(Path(sys.argv[1]), told)
+        require_loopback(document.pop("host"))
+        create_demo(Path(sys.argv[1]), document)

@@ -24,12 +24,12 @@ def request(
     try:
         connection.request(method, path, data, headers)
         answer = connection.getresponse()
-        said = answer.read()
+        content = answer.read()
     except (OSError, http.client.HTTPException) as error:
         raise Unreachable(str(error)) from error
     finally:
         connection.close()
     try:
-        return answer.status, json.loads(said)
+        return answer.status, json.loads(content)
     except ValueError:
         return answer.status, None

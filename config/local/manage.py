@@ -20,40 +20,40 @@ from config.local.processes import users
 from config.local.servers import broker, postgres, roles
 
 
-def manage(folder: Path, words: Sequence[str], *, given: Mapping[str, str]) -> int:
+def manage(folder: Path, words: Sequence[str], *, environ: Mapping[str, str]) -> int:
     """Run the command. Return its exit code. Raise Refused if no `make up` runs on the folder."""
     if not words:
         raise Refused('say what to run, as in make manage CMD="people list"')
     home = data_dir.attach(folder)
-    variables = _environment(home, given)
+    variables = _environment(home, environ)
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, str(ROOT / "manage.py"), *words], env=variables, check=False
         )
     except KeyboardInterrupt:
         return 130
     finally:
         data_dir.hand_over(home)
-    return done.returncode
+    return process.returncode
 
 
-def _environment(home: DataDir, given: Mapping[str, str]) -> dict[str, str]:
+def _environment(home: DataDir, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of the running processes, overridden by the variables given to this command."""
     sockets, ports, url = orphans.sockets(home), home.get("ports"), home.get("url")
     if sockets is None or ports is None or url is None:
         raise Refused(f"{home.folder} is not up yet: wait until Abeyance is ready, and try again")
     settings = app_environment.of_application(
         home,
-        given,
-        database=given.get("DATABASE_URL") or _database(home, sockets),
-        broker=given.get("REDIS_URL") or broker.url(sockets),
+        environ,
+        database=environ.get("DATABASE_URL") or _database(home, sockets),
+        broker=environ.get("REDIS_URL") or broker.url(sockets),
         directory_port=ports["directory"],
         mailbox_port=ports["mailbox"],
         url=url,
     )
-    if not given.get("DATABASE_URL"):
+    if not environ.get("DATABASE_URL"):
         settings |= app_environment.roles_to_grant()
-    return app_environment.inherited(given, users.starter(), sockets) | settings
+    return app_environment.inherited(environ, users.starter(), sockets) | settings
 
 
 def _database(home: DataDir, sockets: Path) -> str:

@@ -32,12 +32,12 @@ def record(home: DataDir, sockets: Path, pids: Sequence[int]) -> None:
 
 def clear(home: DataDir) -> int:
     """End the orphans of earlier starts of this folder and remove their sockets. Return the number of processes."""
-    known = _known(home)
-    found = list({process.pid: process for process in _left(home, known)}.values())
-    _end(found)
-    _remove_sockets(known.get("sockets"))
+    recorded = _read_record(home)
+    orphans = list({process.pid: process for process in _find_orphans(home, recorded)}.values())
+    _end(orphans)
+    _remove_sockets(recorded.get("sockets"))
     home.processes.unlink(missing_ok=True)
-    return len(found)
+    return len(orphans)
 
 
 def end_orphans(data: Path) -> None:
@@ -50,8 +50,10 @@ def end_orphans(data: Path) -> None:
         with suppress(psutil.Error):
             process.kill()
     psutil.wait_procs(orphans, timeout=4)
-    if left := [process.pid for process in orphans if _works_in(process, data)]:
-        raise DidNotStart(f"process {left[0]} of the Postgres that died in {data} does not end")
+    if survivors := [process.pid for process in orphans if _works_in(process, data)]:
+        raise DidNotStart(
+            f"process {survivors[0]} of the Postgres that died in {data} does not end"
+        )
 
 
 def remove(home: DataDir, sockets: Path) -> None:
@@ -62,27 +64,27 @@ def remove(home: DataDir, sockets: Path) -> None:
 
 def sockets(home: DataDir) -> Path | None:
     """Return the folder of the running start's sockets, None if none runs."""
-    folder = _known(home).get("sockets")
+    folder = _read_record(home).get("sockets")
     return Path(folder) if folder else None
 
 
-def _known(home: DataDir) -> dict[str, Any]:
+def _read_record(home: DataDir) -> dict[str, Any]:
     try:
-        known: dict[str, Any] = json.loads(home.processes.read_text(encoding="utf-8"))
+        recorded: dict[str, Any] = json.loads(home.processes.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return {}
-    return known
+    return recorded
 
 
-def _left(home: DataDir, known: dict[str, Any]) -> Iterator[psutil.Process]:
-    noted = {entry["pid"]: entry["born"] for entry in known.get("processes", [])}
+def _find_orphans(home: DataDir, recorded: dict[str, Any]) -> Iterator[psutil.Process]:
+    noted = {entry["pid"]: entry["born"] for entry in recorded.get("processes", [])}
     data = home.servers / "postgres"
     for process in psutil.process_iter():
         if process.pid == os.getpid():
             continue
         with suppress(psutil.Error, OSError):
             if (
-                _same(process, noted.get(process.pid))
+                _is_same(process, noted.get(process.pid))
                 or process.environ().get(MARK) == home.id
                 or _works_in(process, data)
             ):
@@ -98,7 +100,7 @@ def _works_in(process: psutil.Process, data: Path) -> bool:
     return works
 
 
-def _same(process: psutil.Process, born: float | None) -> bool:
+def _is_same(process: psutil.Process, born: float | None) -> bool:
     return born is not None and abs(process.create_time() - born) < _SAME_BIRTH
 
 

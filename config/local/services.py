@@ -56,7 +56,7 @@ class Stack:
     mailbox: socket.socket
     cluster: postgres.Cluster | None
     queue: broker.Broker | None
-    given: Mapping[str, str]
+    environ: Mapping[str, str]
 
     @property
     def url(self) -> str:
@@ -68,22 +68,22 @@ class Stack:
     def scim_url(self) -> str:
         """The address of the SCIM directory: the given one, else the embedded one's."""
         port = sockets.port_of(self.directory)
-        return self.given.get("SCIM_URL") or environment.scim_url(port)
+        return self.environ.get("SCIM_URL") or environment.scim_url(port)
 
     def environment(self, role: str = roles.WEB) -> dict[str, str]:
         """Return the environment of the application's processes that log in to Postgres as this role."""
         settings = environment.of_application(
             self.home,
-            self.given,
+            self.environ,
             database=self._database(role),
-            broker=self.queue.url() if self.queue else self.given["REDIS_URL"],
+            broker=self.queue.url() if self.queue else self.environ["REDIS_URL"],
             directory_port=sockets.port_of(self.directory),
             mailbox_port=sockets.port_of(self.mailbox),
             url=self.url,
         )
         if self.cluster is not None and role == roles.OWNER:
             settings |= environment.roles_to_grant()
-        return environment.inherited(self.given, self.application, self.sockets) | settings
+        return environment.inherited(self.environ, self.application, self.sockets) | settings
 
     def database(self) -> Service | None:
         """Return the service of the embedded Postgres. It creates the cluster at the first start."""
@@ -91,7 +91,7 @@ class Stack:
         if cluster is None:
             return None
         postgres.initialise(cluster)
-        number = connections(env.read(self.given).workers)
+        number = connections(env.read(self.environ).workers)
         settings = postgres.DURABLE | {"max_connections": str(number)}
 
         def start() -> subprocess.Popen[bytes]:
@@ -118,7 +118,7 @@ class Stack:
     def _arrange(self, cluster: postgres.Cluster) -> None:
         """Create the databases and their roles. Raise psycopg.OperationalError while the server does not answer."""
         roles.of(self.home).arrange(cluster)
-        if environment.has_books(self.given):
+        if environment.has_books(self.environ):
             books.of(self.home).arrange(cluster.url)
 
     def broker(self) -> Service | None:
@@ -136,17 +136,17 @@ class Stack:
     def side_services(self) -> list[Service]:
         """Return the services of the directory and the mailbox, unless real ones are given."""
         services = []
-        if not self.given.get("SCIM_URL"):
+        if not self.environ.get("SCIM_URL"):
             services.append(
                 self._server(
                     "directory",
                     self.directory,
                     self.home.folder / "directory" / "directory.sqlite3",
                     module="config.local.servers.directory.server",
-                    secrets={TOKEN_VARIABLE: environment.scim_token(self.home, self.given)},
+                    secrets={TOKEN_VARIABLE: environment.scim_token(self.home, self.environ)},
                 )
             )
-        if not self.given.get("EMAIL_URL"):
+        if not self.environ.get("EMAIL_URL"):
             services.append(
                 self._server(
                     "mailbox",
@@ -160,23 +160,23 @@ class Stack:
 
     def processes(self) -> list[Service]:
         """Return the services of the table, with the configured number of workers, each pinned to a core."""
-        chosen = env.read(self.given)
+        settings = env.read(self.environ)
         services = []
-        for process in table(bind=f"fd://{self.web.fileno()}", drain=chosen.drain_seconds):
+        for process in table(bind=f"fd://{self.web.fileno()}", drain=settings.drain_seconds):
             if process.name != "worker":
                 services.append(self._process(process, process.name))
                 continue
-            for number, core in zip(range(chosen.workers), _cores(), strict=False):
+            for number, core in zip(range(settings.workers), _cores(), strict=False):
                 name = f"{process.name}-{number + 1}" if number else process.name
                 services.append(self._process(process, name, core))
         return services
 
     def prepare(self) -> None:
         """Run `manage.py prepare` as the owner of the tables. Raise DidNotStart if it fails."""
-        said = self._failure("prepare", ("prepare",), roles.OWNER)
-        if said is not None:
+        failure = self._failure("prepare", ("prepare",), roles.OWNER)
+        if failure is not None:
             log = f"{self.home.logs}/prepare.log"
-            raise DidNotStart(f"prepare failed: {said} (see {log})")
+            raise DidNotStart(f"prepare failed: {failure} (see {log})")
 
     def mistake(self) -> str | None:
         """Load the agents as workers do. Return None, or their mistake in one line."""
@@ -206,12 +206,12 @@ class Stack:
             with logs.append(self.home.logs, name) as log:
                 yield log
         except Ended as problem:
-            why = logs.cause(self.home.logs, name)
-            raise DidNotStart(f"{problem}{why} (see {self.home.logs}/{name}.log)") from problem
+            reason = logs.cause(self.home.logs, name)
+            raise DidNotStart(f"{problem}{reason} (see {self.home.logs}/{name}.log)") from problem
 
     def _database(self, role: str) -> str:
         if self.cluster is None:
-            return self.given["DATABASE_URL"]
+            return self.environ["DATABASE_URL"]
         return postgres.url(self.cluster.socket, role, roles.of(self.home).passwords[role])
 
     def _server(
@@ -238,7 +238,7 @@ class Stack:
         variables = self.environment(roles.WEB if process.decides else roles.WORKER)
         if not process.decides:
             variables["KEYS_DIR"] = str(self.home.folder / "worker-keys")
-        if process.name in CALLS_TOOLS and self.cluster and environment.has_books(self.given):
+        if process.name in CALLS_TOOLS and self.cluster and environment.has_books(self.environ):
             variables |= books.environment(self.cluster, self.home)
 
         def start() -> subprocess.Popen[bytes]:
@@ -269,7 +269,11 @@ class Stack:
 
 
 def build(
-    home: DataDir, pipe: SignalPipe, servers: Account, web: socket.socket, given: Mapping[str, str]
+    home: DataDir,
+    pipe: SignalPipe,
+    servers: Account,
+    web: socket.socket,
+    environ: Mapping[str, str],
 ) -> Stack:
     """Choose accounts, programs and ports, and open the sockets."""
     socket_folder = _sockets(servers)
@@ -292,9 +296,9 @@ def build(
         web=web,
         directory=directory,
         mailbox=mailbox,
-        cluster=None if given.get("DATABASE_URL") else _cluster(home, servers, socket_folder),
-        queue=None if given.get("REDIS_URL") else _broker(home, servers, socket_folder),
-        given=given,
+        cluster=None if environ.get("DATABASE_URL") else _cluster(home, servers, socket_folder),
+        queue=None if environ.get("REDIS_URL") else _broker(home, servers, socket_folder),
+        environ=environ,
     )
 
 
@@ -326,8 +330,8 @@ def _broker(home: DataDir, account: Account, sockets: Path) -> broker.Broker:
 
 def _sockets(account: Account) -> Path:
     """Make a folder for sockets. Its path must be short, and a data folder's may be too long."""
-    place = "/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else tempfile.gettempdir()  # noqa: S108
-    folder = Path(tempfile.mkdtemp(prefix="abeyance-", dir=place))  # 0700 from the start
+    parent = "/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else tempfile.gettempdir()  # noqa: S108
+    folder = Path(tempfile.mkdtemp(prefix="abeyance-", dir=parent))  # 0700 from the start
     _require_short(folder)
     users.chown(account, [folder])
     return folder
@@ -359,7 +363,7 @@ def _can_run(account: Account) -> bool:
     if not all(users.can_access(account, place) for place in places if place.exists()):
         return False
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", "import config.settings, psycopg"],
             cwd=ROOT,
             env=spawn.plain_environment() | {"PYTHONDONTWRITEBYTECODE": "1"},
@@ -370,4 +374,4 @@ def _can_run(account: Account) -> bool:
         )
     except OSError:
         return False
-    return done.returncode == 0
+    return process.returncode == 0

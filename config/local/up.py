@@ -51,7 +51,7 @@ def up(
     *,
     host: str,
     port: int | None,
-    given: Mapping[str, str],
+    environ: Mapping[str, str],
     say: Say,
     with_demo: bool | None = None,
     reload: bool = False,
@@ -63,8 +63,8 @@ def up(
     """
     pipe = SignalPipe()
     sockets.require_loopback(host)
-    given = _checked(given)
-    if reload and not given.get("AGENTS_DIR"):
+    environ = _checked(environ)
+    if reload and not environ.get("AGENTS_DIR"):
         raise Refused("RELOAD=1 watches the files of AGENTS_DIR, which is not set")
     demo.check(folder, with_demo)
     servers = users.unprivileged()
@@ -72,10 +72,10 @@ def up(
     if ended := orphans.clear(home):
         say(f"Ended {ended} processes that an earlier start of this folder left behind")
     logs.rotate(home.logs)
-    stack = services.build(home, pipe, servers, sockets.web(host, port), given)
+    stack = services.build(home, pipe, servers, sockets.web(host, port), environ)
     supervisor = Supervisor(pipe, say, lambda pids: orphans.record(home, stack.sockets, pids))
     try:
-        require_agents(given.get("AGENTS_DIR", ""), stack.application)
+        require_agents(environ.get("AGENTS_DIR", ""), stack.application)
         look = _reloading(stack, supervisor, say) if reload else _nothing
         _explain(stack, say)
         _start_all(stack, supervisor, host, with_demo, say)
@@ -88,16 +88,16 @@ def up(
     say("Stopped")
 
 
-def _checked(given: Mapping[str, str]) -> Mapping[str, str]:
+def _checked(environ: Mapping[str, str]) -> Mapping[str, str]:
     """Return the variables with an absolute AGENTS_DIR. Raise Refused for an invalid one."""
-    if given.get("AGENTS_DIR"):
-        folder = Path(given["AGENTS_DIR"]).expanduser()
-        given = {**given, "AGENTS_DIR": os.path.abspath(folder)}  # noqa: PTH100 - links stay
+    if environ.get("AGENTS_DIR"):
+        folder = Path(environ["AGENTS_DIR"]).expanduser()
+        environ = {**environ, "AGENTS_DIR": os.path.abspath(folder)}  # noqa: PTH100 - links stay
     try:
-        environment.read(given)
+        environment.read(environ)
     except InvalidSetting as problem:
         raise Refused(str(problem)) from problem
-    return given
+    return environ
 
 
 def require_agents(folder: str, workers: users.Account) -> None:
@@ -115,27 +115,27 @@ def _explain(stack: Stack, say: Say) -> None:
     if stack.servers.switch and not stack.application.switch:
         say(f"Web and worker run as root, because {stack.servers.name} cannot run them from here")
     if stack.home.servers.parent != stack.home.folder and stack.cluster is not None:
-        place = stack.home.servers
+        folder = stack.home.servers
         say(
-            f"Postgres keeps its data in {place}, because {stack.servers.name} cannot reach the folder"
+            f"Postgres keeps its data in {folder}, because {stack.servers.name} cannot reach the folder"
         )
 
 
 def _start_all(
-    stack: Stack, supervisor: Supervisor, host: str, wanted: bool | None, say: Say
+    stack: Stack, supervisor: Supervisor, host: str, with_demo: bool | None, say: Say
 ) -> None:
     data_dir.make_folders(stack.home, stack.application)
     if problem := load_agents(stack):
         raise Refused(problem)
-    for what, service in (("Postgres", stack.database()), ("the broker", stack.broker())):
+    for label, service in (("Postgres", stack.database()), ("the broker", stack.broker())):
         if service is not None:
-            say(f"Starting {what}")
+            say(f"Starting {label}")
             supervisor.start(service)
     for service in stack.side_services():
         supervisor.start(service)
     say("Preparing the database")
     stack.prepare()
-    known = demo.ensure_demo(stack, host, wanted, say)
+    credentials = demo.ensure_demo(stack, host, with_demo, say)
     stack.home.set(url=stack.url)
     say("Starting web, worker and sweeper")
     services = stack.processes()
@@ -146,28 +146,28 @@ def _start_all(
     for service in services:
         if service not in first:
             supervisor.start(service)
-    if known is not None and _has_first_runs(stack):
+    if credentials is not None and _has_first_runs(stack):
         say("Starting the first three runs")
-        _start_runs(stack, supervisor, known["users"]["ada"]["token"])
+        _start_runs(stack, supervisor, credentials["users"]["ada"]["token"])
         stack.home.set(welcomed=True)
-    if known is not None and app_environment.has_books(stack.given):
-        demo_invoices.ensure(stack, known["users"]["ada"]["token"], say)
-    _show(stack, known, say)
+    if credentials is not None and app_environment.has_books(stack.environ):
+        demo_invoices.ensure(stack, credentials["users"]["ada"]["token"], say)
+    _show(stack, credentials, say)
 
 
 def load_agents(stack: Stack) -> str:
     """Load the agents once, as workers do. Return their mistake in one line, empty if there is none."""
-    said = stack.mistake()
-    if said is None:
+    mistake = stack.mistake()
+    if mistake is None:
         return ""
-    line = said.removeprefix("abeyance: ")
-    return line if line != said else f"the agents cannot be loaded: {said}"
+    line = mistake.removeprefix("abeyance: ")
+    return line if line != mistake else f"the agents cannot be loaded: {mistake}"
 
 
 def _reloading(stack: Stack, supervisor: Supervisor, say: Say) -> Callable[[], None]:
     """Return the function that looks for files changed from now on."""
     watching = Reload(
-        Path(stack.given["AGENTS_DIR"]),
+        Path(stack.environ["AGENTS_DIR"]),
         load=lambda: load_agents(stack),
         replace=lambda: supervisor.replace(_loads_agents),
         say=say,
@@ -191,8 +191,10 @@ def _wait_until_ready(stack: Stack, supervisor: Supervisor, services: Sequence[S
         supervisor.check()
         for service in services:
             if supervisor.ends(service.name) >= TRIES:
-                said = logs.last_line(stack.home.logs, service.name) or "it said nothing"
-                raise DidNotStart(f"{service.name} does not start: {said} (see {stack.home.logs})")
+                message = logs.last_line(stack.home.logs, service.name) or "it said nothing"
+                raise DidNotStart(
+                    f"{service.name} does not start: {message} (see {stack.home.logs})"
+                )
         if time.monotonic() > deadline:
             raise DidNotStart(
                 f"not ready within {READY_WITHIN:g} s: {_lacking(stack)} (see {stack.home.logs})"
@@ -202,19 +204,19 @@ def _wait_until_ready(stack: Stack, supervisor: Supervisor, services: Sequence[S
 def _lacking(stack: Stack) -> str:
     """Return the missing parts as /readyz names them; empty when it is ready."""
     try:
-        status, said = http_client.request(stack.url, "GET", "/readyz")
+        status, reply = http_client.request(stack.url, "GET", "/readyz")
     except http_client.Unreachable as problem:
         return f"web does not answer: {problem}"
     if status == 200:
         return ""
-    checks = said.get("checks", {}) if isinstance(said, dict) else {}
+    checks = reply.get("checks", {}) if isinstance(reply, dict) else {}
     lacking = [name for name, holds in checks.items() if not holds]
     return f"/readyz lacks {', '.join(lacking)}" if lacking else f"/readyz answers {status}"
 
 
 def _has_first_runs(stack: Stack) -> bool:
     """Tell whether the first runs must still be started and the workers have their agents."""
-    return app_environment.HR in app_environment.agents(stack.given) and not stack.home.get(
+    return app_environment.HR in app_environment.agents(stack.environ) and not stack.home.get(
         "welcomed"
     )
 
@@ -240,22 +242,22 @@ def _start_run(url: str, token: str, agent: str, full_name: str, username: str, 
         },
         "business_key": f"first-{username}",
     }
-    status, said = http_client.request(url, "POST", "/api/v1/runs", token=token, body=body)
+    status, reply = http_client.request(url, "POST", "/api/v1/runs", token=token, body=body)
     if status not in (200, 201):
-        raise DidNotStart(f"the first runs were not started: {status} {said}")
-    return str(said["id"])
+        raise DidNotStart(f"the first runs were not started: {status} {reply}")
+    return str(reply["id"])
 
 
 def _status(url: str, token: str, run: str) -> str:
-    _, said = http_client.request(url, "GET", f"/api/v1/runs/{run}", token=token)
-    return str(said["status"]) if said else ""
+    _, reply = http_client.request(url, "GET", f"/api/v1/runs/{run}", token=token)
+    return str(reply["status"]) if reply else ""
 
 
-def _show(stack: Stack, known: dict[str, Any] | None, say: Say) -> None:
+def _show(stack: Stack, credentials: dict[str, Any] | None, say: Say) -> None:
     """Print the screen with the address and the login."""
     lines = ["", f"Abeyance is ready at {stack.url}", ""]
-    if known is not None:
-        bea = known["users"]["bea"]["password"]
+    if credentials is not None:
+        bea = credentials["users"]["bea"]["password"]
         lines.append(f"  Log in   as bea with the password {bea}")
         lines.append(
             f"           (ada, cyril, admin and everybody's API tokens: {stack.home.credentials})"

@@ -117,7 +117,7 @@ def speaker(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Spe
 
 
 def _lose(engine: Engine, run: Run) -> None:
-    held = next(iter(engine.heartbeat._held.values()))
+    held = next(iter(engine.heartbeat._claimed.values()))
     held.lost.set()
     held.wake()
 

@@ -29,8 +29,8 @@ def cause(folder: Path, name: str) -> str:
     """Return the cause of a server's end from its log, after a colon; empty if the log names none."""
     text = (folder / f"{name}.log").read_text(errors="replace")
     fatal = [one for one in _FATAL.findall(text) if not one.startswith("the database system is")]
-    said = fatal[-1] if fatal else last_line(folder, name)
-    return f": {said}" if said else ""
+    message = fatal[-1] if fatal else last_line(folder, name)
+    return f": {message}" if message else ""
 
 
 def last_line(folder: Path, name: str) -> str:

@@ -26,13 +26,13 @@ class Reload:
         self._load = load
         self._replace = replace
         self._say = say
-        self._seen = _files(folder)
+        self._fingerprints = _files(folder)
 
     def check(self) -> None:
         """Replace the workers if a file has changed and the agents load."""
-        found = _files(self._folder)
-        changed = _changed(self._seen, found)
-        self._seen = found
+        fingerprints = _files(self._folder)
+        changed = _changed(self._fingerprints, fingerprints)
+        self._fingerprints = fingerprints
         if not changed:
             return
         if problem := self._load():
@@ -50,18 +50,18 @@ def _changed(before: Mapping[str, tuple[int, int]], after: Mapping[str, tuple[in
 
 def _files(folder: Path) -> dict[str, tuple[int, int]]:
     """Return the time of the last change and the size of each Python file in the folder."""
-    found = {}
+    fingerprints = {}
     for path in _python(folder):
         try:
             stat = path.stat()
         except OSError:  # removed since it was listed
             continue
-        found[str(path)] = (stat.st_mtime_ns, stat.st_size)
-    return found
+        fingerprints[str(path)] = (stat.st_mtime_ns, stat.st_size)
+    return fingerprints
 
 
 def _python(folder: Path) -> Iterator[Path]:
     """Find Python files. Hidden folders are skipped: an environment or a repository has thousands of files."""
-    for place, folders, files in os.walk(folder):
+    for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith((".", "__pycache__"))]
-        yield from (Path(place, name) for name in files if name.endswith(".py"))
+        yield from (Path(parent, name) for name in files if name.endswith(".py"))

@@ -56,5 +56,7 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise Refused(f"port {port} is taken: choose another with PORT=…") from error
-        why = os.strerror(error.errno or 0)
-        raise Refused(f"port {port} cannot be used ({why}): choose another with PORT=…") from error
+        reason = os.strerror(error.errno or 0)
+        raise Refused(
+            f"port {port} cannot be used ({reason}): choose another with PORT=…"
+        ) from error

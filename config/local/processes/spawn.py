@@ -68,8 +68,8 @@ def how_it_ended(process: subprocess.Popen[bytes]) -> str:
 
 def plain_environment() -> dict[str, str]:
     """Return the variables that a server needs to run, without secrets."""
-    known = ("PATH", "HOME", "TMPDIR", "TZ", "LD_LIBRARY_PATH")
-    return {name: os.environ[name] for name in known if name in os.environ} | {"LANG": "C"}
+    names = ("PATH", "HOME", "TMPDIR", "TZ", "LD_LIBRARY_PATH")
+    return {name: os.environ[name] for name in names if name in os.environ} | {"LANG": "C"}
 
 
 def cores() -> Sequence[int]:

@@ -46,7 +46,7 @@ class SignalPipe:
         self._read, self._write = os.pipe()
         for end in (self._read, self._write):
             os.set_blocking(end, False)
-        self.asked = False
+        self.stop_requested = False
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         for number in STOP_SIGNALS:
             signal.signal(number, self._stop)
@@ -54,16 +54,16 @@ class SignalPipe:
 
     def pause(self, seconds: float) -> None:
         """Wait at most so many seconds. Raise Stop after a stop signal."""
-        if not self.asked:
+        if not self.stop_requested:
             with suppress(InterruptedError):
                 select.select([self._read], [], [], seconds)
             with suppress(BlockingIOError):
                 os.read(self._read, 4096)
-        if self.asked:
+        if self.stop_requested:
             raise Stop
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
+        self.stop_requested = True
 
 
 class Supervisor:
@@ -93,13 +93,13 @@ class Supervisor:
             look()
             self._pipe.pause(min(every, self._until_next()))
 
-    def replace(self, wanted: Callable[[Service], bool]) -> None:
+    def replace(self, matches: Callable[[Service], bool]) -> None:
         """Stop each of these services, with its time to drain, and start it again."""
         for running in self._services:
             if (
                 running.process is None
                 or running.kill_at is not None
-                or not wanted(running.service)
+                or not matches(running.service)
             ):
                 continue
             running.kill_at = time.monotonic() + running.service.stop_timeout
@@ -188,8 +188,8 @@ def _stop_together(services: Sequence[_Running]) -> None:
             process.send_signal(service.stop_signal)
     began_at = time.monotonic()
     for service, process in going:
-        left = began_at + service.stop_timeout - time.monotonic()
+        seconds_left = began_at + service.stop_timeout - time.monotonic()
         with suppress(subprocess.TimeoutExpired):
-            process.wait(max(0.0, left))
+            process.wait(max(0.0, seconds_left))
         spawn.signal_group(process, signal.SIGKILL)
         process.wait()

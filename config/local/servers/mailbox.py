@@ -40,9 +40,9 @@ def save(folder: Path, data: bytes) -> Path:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    kept = Path(scratch).rename(folder / name)
+    path = Path(scratch).rename(folder / name)
     _flush(folder)
-    return kept
+    return path
 
 
 async def serve(listener: socket.socket, folder: Path) -> None:

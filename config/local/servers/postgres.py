@@ -78,14 +78,14 @@ def initialise(cluster: Cluster) -> bool:
 
 def _require_own(cluster: Cluster) -> None:
     """Raise Refused if the owner or mode of the data would keep Postgres from starting."""
-    found = cluster.data.stat()
-    if found.st_uid != cluster.account.uid:
+    status = cluster.data.stat()
+    if status.st_uid != cluster.account.uid:
         owner, name = owner_of(cluster.data), cluster.account.name
         raise Refused(
             f"{cluster.data} belongs to {owner}, but Postgres runs as {name}:"
             f" start as the account that made it, or chown -R {name} {cluster.data}"
         )
-    if found.st_mode & 0o027:
+    if status.st_mode & 0o027:
         raise Refused(
             f"{cluster.data} can be read by others, which Postgres refuses: chmod 700 {cluster.data}"
         )
@@ -144,10 +144,10 @@ def start(
 def ensure_database(cluster: Cluster) -> None:
     """Create the database if it does not exist. Raise psycopg.OperationalError."""
     with psycopg.connect(cluster.url("postgres"), autocommit=True, connect_timeout=3) as connection:
-        known = connection.execute(
+        row = connection.execute(
             "SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]
         ).fetchone()
-        if known is None:
+        if row is None:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
 
 
@@ -194,7 +194,7 @@ def stop(process: subprocess.Popen[bytes], stop_timeout: float = 4.0) -> None:
 
 def _initdb(cluster: Cluster, folder: Path, major: int) -> None:
     with _password_file(cluster) as path:
-        done = subprocess.run(
+        process = subprocess.run(
             [
                 cluster.programs / "initdb",
                 *("-D", folder),
@@ -211,11 +211,11 @@ def _initdb(cluster: Cluster, folder: Path, major: int) -> None:
             check=False,
             **cluster.account.popen(),
         )
-    if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
+    if process.returncode:
+        lines = (process.stderr or process.stdout).strip().splitlines() or ["no reason given"]
         shutil.rmtree(folder)
-        why = next((line for line in lines if "FATAL" in line or "error:" in line), lines[-1])
-        raise DidNotStart(f"initdb failed: {why}")
+        reason = next((line for line in lines if "FATAL" in line or "error:" in line), lines[-1])
+        raise DidNotStart(f"initdb failed: {reason}")
 
 
 def _locale(major: int) -> list[str]:
@@ -241,7 +241,7 @@ def _password_file(cluster: Cluster) -> Iterator[Path]:
 
 def _major_of(cluster: Cluster) -> int:
     """Parse the major version from output such as `postgres (PostgreSQL) 18.6`."""
-    said = subprocess.run(
+    output = subprocess.run(
         [cluster.programs / "postgres", "--version"],
         capture_output=True,
         text=True,
@@ -250,7 +250,7 @@ def _major_of(cluster: Cluster) -> int:
         cwd="/",
         **cluster.account.popen(),
     ).stdout
-    found = re.search(r"\) (\d+)", said)
-    if found is None:
-        raise DidNotStart(f"cannot tell the version of Postgres from {said.strip()!r}")
-    return int(found[1])
+    match = re.search(r"\) (\d+)", output)
+    if match is None:
+        raise DidNotStart(f"cannot tell the version of Postgres from {output.strip()!r}")
+    return int(match[1])

@@ -37,7 +37,7 @@ class Command(BaseCommand):
         try:
             registry = load(settings.ABEYANCE_AGENTS, settings.AGENTS_DIR)
             handler = AgentEffects(registry, prompts=StoredPrompts())
-            found = replay(
+            result = replay(
                 pool.in_transaction,
                 options["run"],
                 handler=handler,
@@ -47,22 +47,24 @@ class Command(BaseCommand):
             )
         except (RegistryError, RuntimeFault) as exc:
             raise CommandError(str(exc)) from exc
-        if not found.compared:
+        if not result.compared:
             raise CommandError(f"nothing of the run {options['run']} is left to compare")
-        if found.begins > 1:
-            self.stdout.write(f"History before entry {found.begins} was removed: not compared")
-        for one in found.divergences:
+        if result.begins > 1:
+            self.stdout.write(f"History before entry {result.begins} was removed: not compared")
+        for divergence in result.divergences:
             # An agent's words could move the cursor, or imitate the lines below.
-            self.stdout.write(on_one_line(f"Entry {one.position}, {' › '.join(one.path)}"))
-            self.stdout.write(f"  recorded: {on_one_line(one.recorded)}")
-            self.stdout.write(f"  today:    {on_one_line(one.today)}")
-        if more := found.differing - len(found.divergences):
-            self.stdout.write(f"{more} more")
+            self.stdout.write(
+                on_one_line(f"Entry {divergence.position}, {' › '.join(divergence.path)}")
+            )
+            self.stdout.write(f"  recorded: {on_one_line(divergence.recorded)}")
+            self.stdout.write(f"  today:    {on_one_line(divergence.today)}")
+        if omitted := result.differing - len(result.divergences):
+            self.stdout.write(f"{omitted} more")
         compared = (
-            f"compared: {found.agents} agents, {found.replies} replies, {found.calls} calls;"
-            f" taken from the record: {found.kept} replies of models"
+            f"compared: {result.agents} agents, {result.replies} replies, {result.calls} calls;"
+            f" taken from the record: {result.kept} replies of models"
         )
-        if found.divergences:
-            first = found.divergences[0].position
+        if result.divergences:
+            first = result.divergences[0].position
             raise CommandError(f"it would go another way from entry {first} on ({compared})")
         self.stdout.write(f"It would go the same way ({compared})")

@@ -46,7 +46,7 @@ class Command(BaseCommand):
         until = time.monotonic() + MAX_SECONDS
         try:
             registry = load(settings.ABEYANCE_AGENTS, settings.AGENTS_DIR)
-            found = try_version(
+            trial = try_version(
                 options["name"],
                 options["number"],
                 options["runs"],
@@ -55,9 +55,11 @@ class Command(BaseCommand):
             )
         except (RegistryError, RuntimeFault, ApprovalError) as exc:
             raise CommandError(str(exc)) from exc
-        for one in found.runs:
-            self.stdout.write(f"Run {one.run}{': ' + one.error if one.error else ''}")
-            for reply in one.replies:
+        for tried_run in trial.runs:
+            self.stdout.write(
+                f"Run {tried_run.run}{': ' + tried_run.error if tried_run.error else ''}"
+            )
+            for reply in tried_run.replies:
                 self.stdout.write(f"  Entry {reply.position}, {' › '.join(reply.path)}")
                 # A model's words could move the cursor, or imitate the lines below.
                 self.stdout.write(f"    recorded: {on_one_line(_words(reply.recorded))}")
@@ -65,22 +67,22 @@ class Command(BaseCommand):
                 self.stdout.write(
                     f"    tried:    {on_one_line(now) if reply.differs or reply.error else 'the same'}"
                 )
-        replies = found.replies
-        costs = [one.tried.cost for one in replies if one.tried is not None]
-        known = sum(cost for cost in costs if cost is not None) / 1_000_000
+        replies = trial.replies
+        costs = [reply.tried.cost for reply in replies if reply.tried is not None]
+        total = sum(cost for cost in costs if cost is not None) / 1_000_000
         unknown = f", without {costs.count(None)} of unknown price" if None in costs else ""
         self.stdout.write(
-            f"{len(found.runs)} runs, {len(costs)} replies, {sum(one.differs for one in replies)} differ;"
-            f" they cost {known:.4f} US dollars{unknown}. No call was made."
+            f"{len(trial.runs)} runs, {len(costs)} replies, {sum(reply.differs for reply in replies)} differ;"
+            f" they cost {total:.4f} US dollars{unknown}. No call was made."
         )
 
 
-def _words(said: Any) -> str:
-    words = [f"calls {call['tool']} with {redact(call['args'])}" for call in said.calls]
-    if said.output is not None:
-        words.append(f"ends with {redact(said.output)}")
-    elif said.text:
-        words.append(f"says {redact(said.text)!r}")
+def _words(reply: Any) -> str:
+    words = [f"calls {call['tool']} with {redact(call['args'])}" for call in reply.calls]
+    if reply.output is not None:
+        words.append(f"ends with {redact(reply.output)}")
+    elif reply.text:
+        words.append(f"says {redact(reply.text)!r}")
     return " and ".join(words) or "says nothing"
 
 

@@ -67,30 +67,30 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         path: Path = options["file"]
         archives = _keys(options["key"], purposes.ARCHIVES)
-        given = {purposes.DECISIONS: options["decisions"], purposes.RIGHTS: options["rights"]}
+        key_files = {purposes.DECISIONS: options["decisions"], purposes.RIGHTS: options["rights"]}
         keys = PublicKeys(
-            keys={purpose: _keys(file, purpose) for purpose, file in given.items() if file}
+            keys={purpose: _keys(file, purpose) for purpose, file in key_files.items() if file}
         )
         data = _bytes(path)
         try:
-            found = verified_file.verify(data, archives.values(), options["run"])
+            verified = verified_file.verify(data, archives.values(), options["run"])
             evidence = verified_evidence.verify(
-                found.approvals, found.run, found.decided, found.contents, keys
+                verified.approvals, verified.run, verified.decided, verified.contents, keys
             )
         except Tampered as exc:
             raise CommandError(on_one_line(f"{path} is refused: {exc}")) from exc
         try:
             before = verified_entries.verify(
-                found, map(_bytes, options["entries"]), tuple(archives.values())
+                verified, map(_bytes, options["entries"]), tuple(archives.values())
             )
         except Tampered as exc:
             raise CommandError(on_one_line(f"A file of removed entries is refused: {exc}")) from exc
-        status = status_of(found.now, held=False)
+        status = status_of(verified.now, held=False)
         lines = (
-            f"Run {found.run} of {found.now.agent}, started by {found.now.requester}: {status}",
+            f"Run {verified.run} of {verified.now.agent}, started by {verified.now.requester}: {status}",
             f"File sha256:{hashlib.sha256(data).hexdigest()}",
-            *_verified(found, evidence, before),
-            *_not_verified(found, evidence, before),
+            *_verified(verified, evidence, before),
+            *_not_verified(verified, evidence, before),
         )
         for line in lines:  # words of the file could move the cursor, or imitate a line
             self.stdout.write(on_one_line(line))
@@ -116,10 +116,10 @@ def _bytes(path: Path) -> bytes:
 
 
 def _verified(
-    found: VerifiedFile, evidence: VerifiedEvidence, before: VerifiedEntries
+    verified: VerifiedFile, evidence: VerifiedEvidence, before: VerifiedEntries
 ) -> Iterator[str]:
-    yield f"verified: the signature over every byte, with key {found.signer}"
-    yield f"verified: the digests of {found.entries} entries, {len(found.contents)} contents and the record"
+    yield f"verified: the signature over every byte, with key {verified.signer}"
+    yield f"verified: the digests of {verified.entries} entries, {len(verified.contents)} contents and the record"
     yield "verified: the entries lead to the state that the run's row has"
     if before.files:
         yield f"verified: the signatures of {len(before.files)} files with {before.entries} removed entries"
@@ -136,22 +136,22 @@ def _verified(
 
 
 def _not_verified(
-    found: VerifiedFile, evidence: VerifiedEvidence, before: VerifiedEntries
+    verified: VerifiedFile, evidence: VerifiedEvidence, before: VerifiedEntries
 ) -> Iterator[str]:
     if evidence.unverified:
         yield (
             f"not verified: {evidence.unverified} decisions or allowances: their public keys are not given, or"
             " arguments are sealed"
         )
-    if missing := found.removed - before.entries:
-        left = [file.key for file in found.removed_to if file not in before.files]
-        places = ", ".join(left) or "no file"
+    if missing := verified.removed - before.entries:
+        missing_keys = [file.key for file in verified.removed_to if file not in before.files]
+        places = ", ".join(missing_keys) or "no file"
         yield f"not verified: {missing} entries that were removed before, to {places}"
     if evidence.expired:
         yield f"not verified: {evidence.expired} decisions of the clock, which are not signed"
-    if found.elsewhere:
-        yield f"not verified: {found.elsewhere} decisions that were made on another installation"
+    if verified.elsewhere:
+        yield f"not verified: {verified.elsewhere} decisions that were made on another installation"
     yield (
-        f"not verified: the MACs of {found.entries + before.entries} entries, {evidence.requests} requests and"
+        f"not verified: the MACs of {verified.entries + before.entries} entries, {evidence.requests} requests and"
         f" {evidence.audit} audit rows, which need the secret keys of the installation"
     )
