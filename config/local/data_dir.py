@@ -226,8 +226,8 @@ def _make(folder: Path, servers_account: Account) -> None:
 
 
 def _require_format(folder: Path) -> None:
-    known = read(folder / "home.json")
-    if known and known.get("format") != FORMAT:
+    settings = read(folder / "home.json")
+    if settings and settings.get("format") != FORMAT:
         raise Refused(
             f"{folder} was made by another version, and cannot be upgraded. Nothing was changed:"
             " keep using that version for it, or start with an empty folder (HOME_DIR=…)"
