@@ -71,7 +71,7 @@ class Session(APIKeyCookie):
     param_name = settings.SESSION_COOKIE_NAME
 
     def __call__(self, request: HttpRequest) -> Actor | None:
-        """Return the person of the session, None without a login. Raises Forbidden without the CSRF token."""
+        """Return the person of the session, or None if not logged in. Raises Forbidden without the CSRF token."""
         if not request.user.is_authenticated:
             return None
         if check_csrf(request):

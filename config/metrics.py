@@ -68,7 +68,7 @@ def _refusal(request: HttpRequest) -> HttpResponse | None:
 
 
 def _is_local(request: HttpRequest) -> bool:
-    """Tell whether the client is a program on this machine. A proxy there passes on the requests of others."""
+    """Return whether the client is a program on this machine. A proxy there passes on the requests of others."""
     if settings.BEHIND_PROXY or any(name in request.headers for name in FORWARDED):
         return False
     try:

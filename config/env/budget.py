@@ -11,7 +11,7 @@ NAMES = ("turns", "tokens", "usd", "seconds")
 
 
 def read(variables: Mapping[str, str]) -> Budget | None:
-    """Return the budget, None without limits. Raise InvalidSetting."""
+    """Return the budget, or None if no limit is set. Raise InvalidSetting."""
     try:
         return budget_of(
             from_form({name: variables.get(PREFIX + name.upper(), "") for name in NAMES})

@@ -57,7 +57,7 @@ def agents(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def has_books(environ: Mapping[str, str]) -> bool:
-    """Tell whether the demonstration has its invoices, and so the books."""
+    """Return whether the demonstration has its invoices, and so the books."""
     return INVOICES in agents(environ) and not environ.get("DATABASE_URL")
 
 

@@ -1,6 +1,6 @@
 """Creates the demo people at the first start, and revokes their access once credentials.json is deleted.
 
-Deleting credentials.json withdraws its secrets. The ids of its tokens are therefore also stored beside it. The next
+Deleting credentials.json withdraws its secrets. The ids of its tokens are therefore also stored next to it. The next
 start revokes these tokens, and ends the passwords and sessions of the file's people. It ends changed passwords too,
 because without the file a changed password looks like the first one. The people, their runs and their decisions stay;
 `make manage` gives them new passwords.
@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 
 
 def check(folder: Path, with_demo: bool | None) -> None:
-    """Raise Refused if a folder with demo people is started without them. `with_demo` is None without a choice."""
+    """Raise Refused if a folder with demo people is started without them. `with_demo` is None if not chosen."""
     path = folder / "credentials.json"
     if with_demo is False and path.exists():
         raise Refused(
@@ -35,7 +35,7 @@ def check(folder: Path, with_demo: bool | None) -> None:
 
 
 def ensure_demo(stack: Stack, host: str, with_demo: bool | None, say: Say) -> dict[str, Any] | None:
-    """Return the content of credentials.json, None without demo people. A start without them is remembered."""
+    """Return the content of credentials.json, or None if there are no demo people. That choice is remembered."""
     home = stack.home
     remembered = home.get("demo_people")
     if home.credentials.exists():

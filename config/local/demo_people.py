@@ -58,7 +58,7 @@ def revoke_demo(addresses: dict[str, str]) -> None:
 
 
 def update_addresses(path: Path, *, url: str, scim_url: str) -> dict[str, Any] | None:
-    """Update the addresses in the file. Return its content, None without a file."""
+    """Update the addresses in the file. Return its content, or None if it does not exist."""
     if not path.exists():
         return None
     credentials = data_dir.read(path)

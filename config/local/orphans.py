@@ -92,7 +92,7 @@ def _find_orphans(home: DataDir, recorded: dict[str, Any]) -> Iterator[psutil.Pr
 
 
 def _works_in(process: psutil.Process, data: Path) -> bool:
-    """Tell whether the process belongs to the Postgres with this data folder."""
+    """Return whether the process belongs to the Postgres with this data folder."""
     try:
         works: bool = process.name().startswith("postgres") and process.cwd() == str(data)
     except (psutil.Error, OSError):

@@ -215,7 +215,7 @@ def _lacking(stack: Stack) -> str:
 
 
 def _has_first_runs(stack: Stack) -> bool:
-    """Tell whether the first runs must still be started and the workers have their agents."""
+    """Return whether the first runs must still be started and the workers have their agents."""
     return app_environment.HR in app_environment.agents(stack.environ) and not stack.home.get(
         "welcomed"
     )

@@ -34,7 +34,7 @@ _LEAVE = """
 
 
 def new_name(shared: str) -> str:
-    """Return the name of a queue for this process beside the shared one."""
+    """Return the name of this process's own queue, besides the shared one."""
     return f"{shared}.{uuid4().hex}"
 
 

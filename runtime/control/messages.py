@@ -18,7 +18,7 @@ def send_message(*, run: UUID, text: object, actor: Actor, cut_reply: object = F
     """Send a message to a run: its agent receives it with the next call of its model.
 
     With `cut_reply` the worker cuts off the reply that the agent's model is giving, so that this call follows at once.
-    A reply that is complete by then stands, and a run that waits for something else keeps waiting.
+    A reply that is complete by then is kept, and a run that waits for something else keeps waiting.
 
     Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `cut_reply` or `text`; RunEnded,
     also for a run that is being cancelled or is quarantined; TooManyUndelivered.

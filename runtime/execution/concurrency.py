@@ -24,7 +24,7 @@ class RunSlots:
             self._free.put(None)
 
     def any_free(self) -> bool:
-        """Say whether no runner waits for a slot."""
+        """Return whether no runner waits for a slot."""
         return not self._free.empty()
 
     @contextmanager

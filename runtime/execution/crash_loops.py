@@ -29,7 +29,7 @@ def should_isolate(claim: Claim) -> bool:
 
 
 def next_group(waiting: Sequence[Suspect], free: int) -> Sequence[Suspect]:
-    """Return the suspects to try next in one process, of those that wait in this order; none if none waits.
+    """Return the suspects to try next in one process: a part of `waiting`, which is in order.
 
     `free` is how many more processes can be started now. They share the runs that lost as many groups as the first.
     While more runs become suspected none is tried, for three seconds at most: the first ones would take all processes.

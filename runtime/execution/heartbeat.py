@@ -45,7 +45,7 @@ class Lease:
         self.surely_until = sent + leases.lease_seconds() * (1 - MARGIN)
 
     def is_valid(self) -> bool:
-        """Say whether the lease is certainly valid a moment longer."""
+        """Return whether the lease is certainly valid a moment longer."""
         return clock.elapsed() <= self.surely_until
 
 
@@ -66,7 +66,7 @@ class ClaimedRun:
     starved: bool = False
 
     def has_budget(self) -> bool:
-        """Say whether an effect may start: the run is not lost, and the lease is certainly valid a moment longer.
+        """Return whether an effect may start: the run is not lost, and the lease is certainly valid a moment longer.
 
         If not, the next renewal wakes the runner.
         """
@@ -86,7 +86,7 @@ class Drain:
         return self._over_at is not None
 
     def is_over(self, margin: float = 0.0) -> bool:
-        """Say whether the time for running calls is over, and `margin` seconds more."""
+        """Return whether the time for running calls is over, and `margin` seconds more."""
         return self._over_at is not None and time.monotonic() >= self._over_at + margin
 
     def start(self, within: float) -> None:

@@ -22,7 +22,7 @@ def prompts_at(now: Continuation, parent: str | None) -> datetime | None:
 def with_prompt(
     changes: tuple[Change, ...], before: PinnedPrompt | None, after: PinnedPrompt | None
 ) -> tuple[Change, ...]:
-    """Return the changes with that of the prompt's version, to which no person has to agree, as to a reworded text."""
+    """Add the change of the prompt's version. Like a reworded text, it needs no approval."""
     if _describe_version(before) == _describe_version(after):
         return changes
     prompt_change = Change(

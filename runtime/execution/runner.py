@@ -208,7 +208,7 @@ class Runner:
             self._step.change(change)
 
     def _at_rest(self) -> bool:
-        """Say whether no effect is running or planned, and no wait is short enough to keep the claim."""
+        """Return whether no effect is running or planned, and no wait is short enough to keep the claim."""
         now = self._step.now
         if now.ended or self._yielding.gives_up:
             return True
@@ -317,7 +317,7 @@ class Runner:
             message.discard()
 
     def _timeout(self) -> float | None:
-        """Return the seconds until a wait ends, a gate expires or a cancelled run's grace ends; None without any."""
+        """Return the seconds until a wait ends, a gate expires or a cancelled run's grace ends; None if none will."""
         moments = self._wake_times()
         for pending in self._step.now.pending:
             if pending.expires_at is not None and pending.gate not in self._expired:

@@ -54,22 +54,22 @@ class YieldPolicy:
         return over
 
     def ended(self, now: Continuation) -> bool:
-        """Say whether no new effect may start."""
+        """Return whether no new effect may start."""
         tried = self._is_suspect and self._made_progress
         return self._draining.started or tried or self.should_yield or self._stopped(now)
 
     @property
     def drains(self) -> bool:
-        """Say whether the process is about to end."""
+        """Return whether the process is about to end."""
         return self._draining.started
 
     @property
     def gives_up(self) -> bool:
-        """Say whether the runner stops waiting for running calls."""
+        """Return whether the runner stops waiting for running calls."""
         return self._draining.is_over()
 
     def has_ready_work(self, now: Continuation) -> bool:
-        """Say whether a released run has work for another worker at once."""
+        """Return whether a released run has work for another worker at once."""
         return self._has_remaining_work(now) and not self._stopped(now)
 
     def due(self, now: Continuation, at: datetime) -> datetime | None:

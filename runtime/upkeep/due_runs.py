@@ -1,6 +1,6 @@
 """Sends a hint for each due run. Several sweepers can share the work.
 
-A look locks up to 200 due runs, the oldest first, skips runs that another transaction has locked, and makes them due
+A pass locks up to 200 due runs, the oldest first, skips runs that another transaction has locked, and makes them due
 five seconds later. So two sweepers never send the same hint, and a run whose hint was lost is due again soon. The
 sweeper sends a hint only while its queue has room, so hints do not pile up for a slow worker.
 
@@ -28,12 +28,12 @@ from runtime.store.workers import sweeper_name
 from runtime.upkeep.alarm import Alarm, Note
 from runtime.upkeep.takeover_delay import TakeoverDelay
 
-SWEEP_SECONDS = 1.0  # between the end of the due runs and the next look, and after a failure
-BATCH = 200  # hints of one look
-WINDOW = 2_000  # due runs that one look considers
-PAUSE_SECONDS = 0.01  # between two looks if the first one sent less than a full batch
+SWEEP_SECONDS = 1.0  # between the last due run and the next pass, and after a failure
+BATCH = 200  # hints of one pass
+WINDOW = 2_000  # due runs that one pass considers
+PAUSE_SECONDS = 0.01  # between two passes if the first one sent less than a full batch
 FULL_SECONDS = 0.1  # the same while a queue is full
-PASS_SECONDS = 10.0  # of full batches, after which the next look starts with the oldest run again
+PASS_SECONDS = 10.0  # of full batches, after which the next pass starts with the oldest run again
 
 Place = tuple[datetime | str, UUID]  # a position in the order of due runs: `due_at` and id
 BEGINNING: Place = ("-infinity", UUID(int=0))
@@ -42,7 +42,7 @@ END: Place = ("infinity", UUID(int=2**128 - 1))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The number of hints that a look sent, and the place at which it ended."""
+    """The number of hints that a pass sent, and the place at which it ended."""
 
     hints: int
     end: Place
@@ -67,9 +67,9 @@ def run(stop: threading.Event) -> None:
 def _windows(
     connection: Connection, alarm: Alarm, delay: TakeoverDelay, alive: Note
 ) -> Iterator[float]:
-    """Look for due runs, batch by batch. Yields the pause after each look.
+    """Look for due runs, batch by batch. Yields the pause after each pass.
 
-    After ten seconds of full batches the next look starts with the oldest run again. So a run that has become due
+    After ten seconds of full batches the next pass starts with the oldest run again. So a run that has become due
     meanwhile does not wait for all the others.
     """
     after, repeat_at = BEGINNING, math.inf
@@ -120,7 +120,7 @@ def dispatch_window(
 def _window(connection: Connection, after: Place) -> Place:
     """Return the place at which the next 2,000 due runs end.
 
-    This bounds a look even if kill switches block many runs, and the next look continues after them.
+    This bounds a pass even if kill switches block many runs, and the next pass continues after them.
     """
     row = connection.execute(
         f"""

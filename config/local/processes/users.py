@@ -52,7 +52,7 @@ def unprivileged() -> Account:
 
 
 def can_access(account: Account, path: Path, mode: int = os.R_OK | os.X_OK) -> bool:
-    """Tell whether the account has `mode` (as for os.access) on `path`, checked as that account."""
+    """Return whether the account has `mode` (as for os.access) on `path`, checked as that account."""
     return run_as(account, lambda: os.access(path, mode))
 
 

@@ -60,7 +60,7 @@ def _copied_postgres(package: Path, spare: Path) -> Path:
 
 
 def _scratch(target: Path) -> Path:
-    """Make an empty folder beside the target, readable by all accounts."""
+    """Make an empty folder next to the target, readable by all accounts."""
     fresh = target.with_name(f"{target.name}.{os.getpid()}")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)

@@ -1,6 +1,6 @@
 """Makes the books of the demonstration: a database with suppliers and orders, for the agents of agents.flows.invoices.
 
-It is in the embedded Postgres beside the database of the application, with a role that only reads and one that writes.
+It is in the embedded Postgres with the application's database, and has a role that only reads and one that writes.
 """
 
 from collections.abc import Callable, Mapping

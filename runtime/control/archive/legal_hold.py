@@ -16,7 +16,7 @@ _FOR_ADMINS = "Only admins may put runs under a legal hold, or lift it."
 
 
 def hold(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
-    """Put a run under a legal hold. A run under a hold gets the new reason.
+    """Put a run under a legal hold. If it is under one already, replace the reason.
 
     Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`.
     """

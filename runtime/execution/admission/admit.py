@@ -144,7 +144,7 @@ class Admission:
 
     @staticmethod
     def _is_changed(now: Continuation, frame: str, call: Call, terms: CallOptions) -> bool:
-        """Say whether the call is one that a person changed, or asked to change: then a person is asked."""
+        """Return whether the call is one that a person changed, or asked to change: then a person is asked."""
         if call.edited is not None or terms.digest in now.edits:
             return True
         return revision_of(now.frame(frame), call) is not None

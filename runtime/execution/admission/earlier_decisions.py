@@ -71,12 +71,12 @@ def passed_by_allowance(
 
 
 def needs_recheck(call: Call) -> bool:
-    """Say whether a call is checked again just before it starts: a person approved it, or conditions judged it."""
+    """Return whether a call is checked again just before it starts: a person approved it, or conditions judged it."""
     return call.gate is not None or (call.terms is not None and call.terms.risk is not None)
 
 
 def is_stricter(info: CallInfo, approved: CallOptions) -> bool:
-    """Say whether the call is a higher risk now than when its conditions judged it."""
+    """Return whether the call is a higher risk now than when its conditions judged it."""
     return approved.risk is not None and RISKS.index(info.risk) > RISKS.index(approved.risk)
 
 

@@ -15,14 +15,14 @@ SHOWN = timedelta(minutes=10)
 def is_current(
     preview: Preview | None, digest: str, at: datetime, within: timedelta = CURRENT
 ) -> bool:
-    """Say whether a preview was made of this action, not longer ago than `within`."""
+    """Return whether a preview was made of this action, not longer ago than `within`."""
     if preview is None or preview.at is None or preview.digest != digest:
         return False
     return at - preview.at <= within
 
 
 def is_confirmed(call: Call, at: datetime) -> bool:
-    """Say whether the approved call would do what the reviewer saw.
+    """Return whether the approved call would do what the reviewer saw.
 
     A call that was approved without a preview needs none. Neither does a repeated `idempotent` one, whose earlier
     attempt may have had its effect: then nothing is left to change.

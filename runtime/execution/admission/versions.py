@@ -178,7 +178,7 @@ class RunBackoff:
             self._runs.pop(run, None)
 
     def is_active(self, run: UUID, signal_version: Callable[[], int]) -> bool:
-        """Say whether to skip the run now. `signal_version` returns its count; it is called only if needed."""
+        """Return whether to skip the run now. `signal_version` returns its count; it is called only if needed."""
         with self._lock:
             refused = self._runs.get(run)
         return (
@@ -188,7 +188,7 @@ class RunBackoff:
         )
 
     def forward_once(self, run: UUID) -> bool:
-        """Say whether to forward a hint to another worker: once in each back-off, or hints would circulate."""
+        """Return whether to forward a hint to another worker: once in each back-off, or hints would circulate."""
         with self._lock:
             at, refused = self._clock(), self._runs.get(run)
             if refused is None or at - refused.passed_on < MIN_PAUSE_SECONDS:

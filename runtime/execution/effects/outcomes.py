@@ -184,7 +184,7 @@ def _replied(request: ModelRequest, answer: ModelAnswer) -> ModelReplied:
 def _answered(
     now: Continuation, inquiry: UUID, outcome: Outcome
 ) -> QuestionAnswered | QuestionFailed:
-    """Return the answer to an inquiry that is still open, or why there is none. It is not asked again by itself."""
+    """Return the answer to an inquiry that is still open, or why there is none. The worker does not ask again."""
     of = open_inquiry(now, inquiry)
     assert of is not None  # the runner drops other answers
     if isinstance(outcome, ModelAnswer) and (text := outcome.text.strip()):

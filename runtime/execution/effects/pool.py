@@ -61,7 +61,7 @@ class Slots:
             return False
 
     def is_busy(self) -> bool:
-        """Say whether any slot is reserved."""
+        """Return whether any slot is reserved."""
         with self._lock:
             return self._free < self._number
 
@@ -142,7 +142,7 @@ class EffectPool:
             self._threads.submit(self._run_tool, effect, request)
 
     def is_busy(self) -> bool:
-        """Say whether an effect is running."""
+        """Return whether an effect is running."""
         return self._tools.is_busy() or self._models.is_busy()
 
     def close(self) -> None:

@@ -123,6 +123,6 @@ def why_not(work: Work, now: Continuation, *, is_ending: bool, at: datetime) -> 
 
 
 def is_too_late(now: Continuation, request: EffectRequest) -> bool:
-    """Say whether this is the answer to an inquiry whose gate was decided or closed meanwhile: it is dropped."""
+    """Return whether this is the answer to an inquiry whose gate was decided or closed meanwhile: it is dropped."""
     inquiry = request.inquiry if isinstance(request, ModelRequest) else None
     return inquiry is not None and open_inquiry(now, inquiry) is None

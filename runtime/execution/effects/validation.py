@@ -59,7 +59,7 @@ def _check_answer(answer: ModelAnswer) -> None:
 
 
 def _is_within_limits(answer: ModelAnswer) -> bool:
-    """Say whether all parts together are within the limits of one part: then each of them is."""
+    """Return whether all parts together are within the limits of one part: then each of them is."""
     calls = [[proposal.tool, proposal.args] for proposal in answer.calls]
     parts = [answer.reply, answer.text, answer.usage, answer.output, calls]
     try:

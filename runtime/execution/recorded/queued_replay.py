@@ -38,8 +38,8 @@ def perform(
 ) -> None:
     """Perform a queued replay once.
 
-    Does nothing if it was begun or does not exist. Also does nothing while this process performs another one, and if
-    it does not have the run's agent but a live worker has: then the sweeper sends it again.
+    Does nothing if the replay was begun or does not exist, while this process performs another one, or if only another
+    live worker has the run's agent: the sweeper then sends it again.
     """
     if not _replaying.acquire(blocking=False):
         return

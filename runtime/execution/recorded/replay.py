@@ -1,8 +1,8 @@
-"""Replays a recorded run with the code and the policy of this process, and says where it would go another way.
+"""Replays a recorded run with the code and the policy of this process, and reports where it would diverge.
 
 Nothing is executed and nothing is stored. The outcomes of calls and the decisions of people are those of the record.
-A script is asked again. Any other model answers differently each time, so its recorded replies stand, as do those that
-a person gave in a fork.
+A script is asked again. Any other model answers differently each time, so its recorded replies are used, as are those
+that a person gave in a fork.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -106,7 +106,7 @@ class Replay:
 
     @property
     def compared(self) -> int:
-        """The number of steps that were compared, or whose reply stood."""
+        """The number of steps that were compared, or whose recorded reply was used."""
         return self.agents + self.replies + self.kept + self.calls
 
     def add(self, divergences: Iterable[Divergence]) -> None:
