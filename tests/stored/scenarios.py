@@ -189,9 +189,9 @@ def _decided(verdict: Verdict, **more: Any) -> Callable[[Worker], None]:
 
 def _edited(args: dict[str, Any]) -> Callable[[Worker], None]:
     def decide(worker: Worker) -> None:
-        gate = worker.shown[worker.now.pending[0].gate]
+        gate = worker.snapshots[worker.now.pending[0].gate]
         shown = {name: getattr(gate, name) for name in ("tool", "schema", "path", "effect", "args")}
-        edited = edit(**shown, given=args)
+        edited = edit(**shown, new_args=args)
         if is_previewed(gate.preview):
             edited = replace(edited, preview=worker.preview_edit(gate, edited.args))
         _decided(Verdict.EDIT, edit=edited)(worker)

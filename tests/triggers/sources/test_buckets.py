@@ -107,7 +107,7 @@ def test_the_data_of_an_object_and_one_of_a_gigabyte(
 def test_a_large_bucket_is_listed_page_by_page(
     filled: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing.listing_at(filled.address), "most", 2)
+    monkeypatch.setattr(listing.listing_at(filled.address), "max_objects", 2)
     monkeypatch.setattr(buckets, "TAKEN", 1)
     for n in range(5):
         filled.put("Ann", f"{n}.json")
