@@ -47,7 +47,7 @@ class RateLimit(models.Model):
     hit_at = models.DateTimeField()
 
     class Meta:
-        db_table = "agents_brake"
+        db_table = "agents_ratelimit"
 
 
 class FormSubmission(models.Model):
@@ -59,4 +59,4 @@ class FormSubmission(models.Model):
     sent_at = models.DateTimeField(db_default=Now())
 
     class Meta:
-        db_table = "agents_sentform"
+        db_table = "agents_formsubmission"

@@ -16,7 +16,7 @@ from approvals import audit, clock, verifier
 from approvals.allowance_acts import uses
 from approvals.decisions import closing, open_requests, outcomes
 from approvals.errors import BrokenChain
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.notices import send
 from approvals.policies.judge import Facts
 from approvals.policy_versions import in_force
@@ -35,19 +35,19 @@ from runtime.ports.approvals import (
     HELD,
     HOLD_LIFTED,
     Allowed,
-    Approval,
     EndedCall,
     Part,
     PolicyFacts,
     RequestLink,
     ReviewSnapshot,
     Ruling,
+    VerifiedApproval,
 )
 from runtime.store import pool
 from runtime.store.pool import Connection
 
 
-class Approvals:
+class ApprovalService:
     """Selects the calls that need approval, and stores and verifies their requests."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class Approvals:
         origin: Collection[str] = (),
         reviewers: Collection[str] = (),
         decision: Decision | None = None,
-    ) -> Approval:
+    ) -> VerifiedApproval:
         """Verify and return an approval just before its call starts."""
         return verifier.approval(
             gate=gate,
@@ -150,14 +150,14 @@ class Approvals:
 
     def expire(self, gate: UUID) -> None:
         """Expire the gate's request in a transaction. Does nothing before its deadline or if it is closed."""
-        run = Request.objects.filter(gate=gate).values_list("run", flat=True).first()
+        run = Approval.objects.filter(gate=gate).values_list("run", flat=True).first()
         if run is None:
             return
         with suppress(GateNotOpen, RunEnded), transaction.atomic():  # closed without a decision
             audit.lock_runs(run)
-            request, at = Request.objects.get(gate=gate), clock.now()
-            if closing.is_expired(request, at):
-                closing.expire(request, at)
+            approval, at = Approval.objects.get(gate=gate), clock.now()
+            if closing.is_expired(approval, at):
+                closing.expire(approval, at)
 
     def send_mail(self, stop: Event) -> None:
         """Mail people about requests that wait for them."""
@@ -174,11 +174,11 @@ class Approvals:
         """Cancel the pending requests at these gates, inside the caller's transaction."""
         audit.lock_runs(run)
         at = clock.now()
-        pending = Request.objects.filter(
-            Q(status=Request.Status.PENDING) | Q(effective_at__gt=at), run=run, gate__in=gates
+        pending = Approval.objects.filter(
+            Q(status=Approval.Status.PENDING) | Q(effective_at__gt=at), run=run, gate__in=gates
         ).order_by("created_at", "id")
-        for request in pending:
-            closing.cancel(request, actor=actor, at=at, reason=reason)
+        for approval in pending:
+            closing.cancel(approval, actor=actor, at=at, reason=reason)
         if actor is not None:
             audit.append(
                 run=run,
@@ -191,7 +191,7 @@ class Approvals:
 
     def join(self, *, run: UUID, person: str, reviewer: bool = False) -> None:
         """Exclude a person who steers the run from deciding in it. The caller has locked the run's row."""
-        rows = Request.objects.filter(~Q(excluded__contains=[person]), run=run)
+        rows = Approval.objects.filter(~Q(excluded__contains=[person]), run=run)
         if reviewer:
             rows = rows.exclude(pk__in=writers.still_decided(rows))
         # Decided requests too: a decision can be undone, and this person's own decisions no longer count.
@@ -241,22 +241,22 @@ class Approvals:
 
     def requests_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:
         """Return the request of each gate that has one, by gate."""
-        return dict(Request.objects.filter(gate__in=gates).values_list("gate", "id"))
+        return dict(Approval.objects.filter(gate__in=gates).values_list("gate", "id"))
 
     def verdicts(self, runs: Sequence[UUID]) -> Mapping[str, int]:
         """Count the calls of these runs on which a person decided: `approved`, with changes too, and `denied`."""
-        decided = (Request.Status.APPROVED, Request.Status.DENIED)
-        rows = Request.objects.filter(run__in=runs, kind=GateKind.APPROVAL, status__in=decided)
+        decided = (Approval.Status.APPROVED, Approval.Status.DENIED)
+        rows = Approval.objects.filter(run__in=runs, kind=GateKind.APPROVAL, status__in=decided)
         rows = rows.filter(decided_by__isnull=False)
         return dict(rows.values_list("status").annotate(number=Count("id")))
 
     def links_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, RequestLink]:
         """Return the request of each gate with its sentence, which names a row that does not verify."""
-        views = [to_view(row, None) for row in Request.objects.filter(gate__in=gates)]
+        views = [to_view(approval, None) for approval in Approval.objects.filter(gate__in=gates)]
         return {view.gate: RequestLink(id=view.id, sentence=view.sentence) for view in views}
 
 
 _SCHEMA = """
-    SELECT s.body FROM approvals_request r
+    SELECT s.body FROM approvals_approval r
     LEFT JOIN approvals_toolschema s ON s.digest = r.schema WHERE r.gate = %(gate)s
 """

@@ -19,7 +19,7 @@ from django.db import connection
 
 from approvals import clock
 from approvals.errors import BrokenChain
-from approvals.models import AuditEntry, AuditHead, Request
+from approvals.models import Approval, AuditEntry, AuditHead
 from runtime.core.digest import sha256_of
 from runtime.keyring import macs, purposes
 from runtime.ports.access import Actor, Expression
@@ -33,7 +33,7 @@ _ROWS = json.JSONEncoder(default=str)
 
 _LOCK = "SELECT FROM runtime_run WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
 _LOCK_RUN_OF = """
-    SELECT FROM runtime_run WHERE id = (SELECT run_id FROM approvals_request WHERE id = %s) FOR NO KEY UPDATE
+    SELECT FROM runtime_run WHERE id = (SELECT run_id FROM approvals_approval WHERE id = %s) FOR NO KEY UPDATE
 """
 _LAST = "SELECT seq, hash FROM approvals_auditentry WHERE run_id = %s ORDER BY seq DESC LIMIT 1"
 _COLUMNS = "run_id, seq, at, actor, token, act, subject, detail, hash, key_id"
@@ -83,10 +83,10 @@ def lock_runs(*runs: UUID) -> None:
         cursor.execute(_LOCK, [list(runs)])
 
 
-def lock_run_of(request: UUID) -> None:
+def lock_run_of(approval_id: UUID) -> None:
     """Lock the row of a request's run until the transaction ends. Does nothing if there is no such request."""
     with connection.cursor() as cursor:
-        cursor.execute(_LOCK_RUN_OF, [request])
+        cursor.execute(_LOCK_RUN_OF, [approval_id])
 
 
 def append(
@@ -196,12 +196,12 @@ def last_act(run: UUID, acts: Sequence[str]) -> str | None:
     return rows.values_list("act", flat=True).first()
 
 
-def undone(request: Request) -> int:
+def undone(approval: Approval) -> int:
     """Count the undone decisions on a request, from audit rows, which cannot be changed or deleted."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(*) FROM approvals_auditentry WHERE run_id = %s AND act = %s AND subject = %s",
-            [request.run_id, UNDONE, f"request {request.id}"],
+            [approval.run_id, UNDONE, f"request {approval.id}"],
         )
         (count,) = cursor.fetchone()
     return int(count)
@@ -218,7 +218,7 @@ def was_imported(run: UUID) -> bool:
 def verify(run: UUID) -> int:
     """Verify a run's chain and return its number of rows. Raises BrokenChain at the first bad row, KeyMissing."""
     # Both are read before the rows, so a row added meanwhile cannot be missing.
-    requests = list(Request.objects.filter(run=run).values_list("id", "status"))
+    approval_ids = list(Approval.objects.filter(run=run).values_list("id", "status"))
     head = AuditHead.objects.filter(run_id=run).first()
     previous, count, acts = GENESIS, 0, set()
     for entry in AuditEntry.objects.filter(run=run).order_by("seq").iterator():
@@ -232,10 +232,10 @@ def verify(run: UUID) -> int:
         if head is not None and head.seq == count and not _is_head(head, entry):
             raise BrokenChain(run, count, "is not the row that was counted as the last")
     _check_head(run, head, count)
-    for request, status in requests:
-        act = "requested" if status == Request.Status.PENDING else status
-        if (f"request {request}", act) not in acts:
-            raise BrokenChain(run, count + 1, f"is missing: request {request} is {status}")
+    for approval_id, status in approval_ids:
+        act = "requested" if status == Approval.Status.PENDING else status
+        if (f"request {approval_id}", act) not in acts:
+            raise BrokenChain(run, count + 1, f"is missing: request {approval_id} is {status}")
     return count
 
 

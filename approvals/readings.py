@@ -18,8 +18,8 @@ from django.db import DatabaseError, transaction
 from django.db.models import F
 
 from approvals import clock
-from approvals.models import Reading
-from approvals.queries.requests import Approval
+from approvals.models import ReviewTime
+from approvals.queries.requests import ApprovalView
 from runtime.ports.access import Actor
 
 log = logging.getLogger(__name__)
@@ -87,17 +87,17 @@ def measured(text: str) -> Measured | None:
     )
 
 
-def record(decided: Approval, found: Measured | None, actor: Actor, *, edits: int = 0) -> None:
+def record(approval: ApprovalView, found: Measured | None, actor: Actor, *, edits: int = 0) -> None:
     """Store the reading of a decision or vote of this person. A failure is logged: the decision stands."""
     if found is None:
         return
-    at = decided.decided_at or clock.now()
-    needed = reading_ms(decided)
-    row = Reading(
-        request_id=decided.id,
+    at = approval.decided_at or clock.now()
+    needed = reading_ms(approval)
+    row = ReviewTime(
+        approval_id=approval.id,
         person=actor.person,
-        first_seen_at=None if found.seen is None else _before(at, found.seen, decided),
-        opened_at=_before(at, found.opened, decided),
+        first_seen_at=None if found.seen is None else _before(at, found.seen, approval),
+        opened_at=_before(at, found.opened, approval),
         decided_at=at,
         visible_ms=found.visible,
         reading_ms=needed,
@@ -108,41 +108,41 @@ def record(decided: Approval, found: Measured | None, actor: Actor, *, edits: in
         edits=edits,
     )
     kept = ("request", "person", "undone")
-    fields = [one.name for one in Reading._meta.concrete_fields if not one.primary_key]  # noqa: SLF001 - its documented API
+    fields = [one.name for one in ReviewTime._meta.concrete_fields if not one.primary_key]  # noqa: SLF001 - its documented API
     try:
         with transaction.atomic():
-            Reading.objects.bulk_create(
+            ReviewTime.objects.bulk_create(
                 [row],
                 update_conflicts=True,
                 unique_fields=["request", "person"],
                 update_fields=[name for name in fields if name not in kept],
             )
     except DatabaseError as exc:
-        log.warning("Request %s: how it was read is not stored: %s", decided.id, exc)
+        log.warning("Request %s: how it was read is not stored: %s", approval.id, exc)
 
 
-def undone(request: UUID, actor: Actor) -> None:
+def undone(approval_id: UUID, actor: Actor) -> None:
     """Count an undo, or the withdrawal of a vote, by this person. The next decision updates the row."""
-    rows = Reading.objects.filter(request=request, person=actor.person)
+    rows = ReviewTime.objects.filter(approval=approval_id, person=actor.person)
     rows.update(decided_at=None, undone=F("undone") + 1)
 
 
 def erase(run: UUID) -> None:
     """Delete the readings of a run's requests, when retention takes their arguments."""
-    Reading.objects.filter(request__run=run).delete()
+    ReviewTime.objects.filter(approval__run=run).delete()
 
 
-def of(request: Approval, person: str) -> Reading | None:
+def of(approval: ApprovalView, person: str) -> ReviewTime | None:
     """Return how this person read the request, None if it was not measured."""
-    return Reading.objects.filter(
-        request=request.id, person=person, decided_at__isnull=False
+    return ReviewTime.objects.filter(
+        approval=approval.id, person=person, decided_at__isnull=False
     ).first()
 
 
 def share() -> Share:
     """Return the share of the team over the last decisions that were measured."""
     since = clock.now() - timedelta(days=DAYS)
-    rows = Reading.objects.filter(decided_at__gte=since).order_by("-decided_at")
+    rows = ReviewTime.objects.filter(decided_at__gte=since).order_by("-decided_at")
     found = list(rows.values_list("person", "considered", "visible_ms", "reading_ms")[:LAST])
     enough = len(found) >= LEAST and len({person for person, *_ in found}) > 1
     considered = sum(one for _, one, *_ in found)
@@ -154,16 +154,16 @@ def share() -> Share:
     )
 
 
-def reading_ms(shown: Approval) -> int:
+def reading_ms(approval: ApprovalView) -> int:
     """Return how long a fast reader needs for the words of the request: sentence, arguments and preview."""
-    text = [shown.sentence, json.dumps([shown.args, shown.preview], ensure_ascii=False)]
+    text = [approval.sentence, json.dumps([approval.args, approval.preview], ensure_ascii=False)]
     words = (word for part in text for word in _WORD.findall(part))
     return min(MAX_MS, MS_PER_WORD * sum(-(-len(word) // LETTERS) for word in words))
 
 
-def edits(decided: Approval) -> int:
+def edits(approval: ApprovalView) -> int:
     """Return how many arguments the decision changed."""
-    before, after = decided.args, decided.edited
+    before, after = approval.args, approval.edited
     if not isinstance(before, dict) or not isinstance(after, dict):
         return 0
     missing = object()
@@ -179,6 +179,6 @@ def _duration(value: Any) -> int | None:
     return int(value) if is_number and 0 <= value <= MAX_MS else None
 
 
-def _before(at: datetime, ms: int, decided: Approval) -> datetime:
+def _before(at: datetime, ms: int, approval: ApprovalView) -> datetime:
     """Return the time so long before the decision, and not before the request."""
-    return max(decided.created_at, at - timedelta(milliseconds=ms))
+    return max(approval.created_at, at - timedelta(milliseconds=ms))

@@ -11,7 +11,7 @@ import pydantic_core
 from django.core.exceptions import ValidationError
 from django.db import DEFAULT_DB_ALIAS, models
 
-from approvals.models import Request
+from approvals.models import Approval
 
 _JSON = ("path", "origin", "excluded", "voted", "voted_for", "open_to", "readers")
 
@@ -21,29 +21,29 @@ def names_of(model: type[models.Model]) -> tuple[str, ...]:
     return tuple(field.attname for field in model._meta.concrete_fields)  # noqa: SLF001 - its documented API
 
 
-_NAMES = names_of(Request)
-# The columns of `approvals_request r`.
+_NAMES = names_of(Approval)
+# The columns of `approvals_approval r`.
 COLUMNS = ", ".join(f"r.{name}::text" if name in _JSON else f"r.{name}" for name in _NAMES)
 
 
-def read(values: Sequence[Any]) -> Request:
+def read(values: Sequence[Any]) -> Approval:
     """Make a request of the values of COLUMNS."""
     values = [
         pydantic_core.from_json(value) if name in _JSON and value is not None else value
         for name, value in zip(_NAMES, values, strict=True)
     ]
-    return Request.from_db(DEFAULT_DB_ALIAS, _NAMES, values)
+    return Approval.from_db(DEFAULT_DB_ALIAS, _NAMES, values)
 
 
-def from_json(row: Mapping[str, Any]) -> Request:
+def from_json(row: Mapping[str, Any]) -> Approval:
     """Make a request of the JSON object of its row. Raises ValueError if a value is of another type."""
-    fields = Request._meta.concrete_fields  # noqa: SLF001
+    fields = Approval._meta.concrete_fields  # noqa: SLF001
     try:
         # A column of a later release is None.
         values = [field.to_python(row.get(field.column or "")) for field in fields]
     except ValidationError as exc:
         raise ValueError(exc.messages[0]) from exc
-    return Request.from_db(DEFAULT_DB_ALIAS, _NAMES, values)
+    return Approval.from_db(DEFAULT_DB_ALIAS, _NAMES, values)
 
 
 def texts(value: object) -> list[str]:

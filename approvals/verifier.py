@@ -16,7 +16,7 @@ from uuid import UUID
 from approvals import audit, clock, stored_rows
 from approvals.allowance_acts import uses
 from approvals.decisions import votes as votes_of_people
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.permissions import principals, request_rules
 from approvals.policies import escalation
 from approvals.policies.rules import Demands, Stage
@@ -25,7 +25,7 @@ from approvals.requests import expiry, snapshot, statements, verification, votes
 from approvals.requests.statements import Statement
 from runtime.core.enums import BEFORE_CALL, RISKS, Decision, Risk, Verdict
 from runtime.ports.access import Actor
-from runtime.ports.approvals import Approval, ApprovalVoid, NotConfirmed
+from runtime.ports.approvals import ApprovalVoid, NotConfirmed, VerifiedApproval
 from runtime.store import pool
 from runtime.store.tables import ledger
 
@@ -33,7 +33,7 @@ _QUERY = f"""
     SELECT (SELECT count(*) FROM approvals_auditentry a
             WHERE a.run_id = r.run_id AND a.act = %(undone)s AND a.subject = 'request ' || r.id),
         clock_timestamp(), {{held}}, {{votes}}, {stored_rows.COLUMNS}
-    FROM approvals_request r WHERE r.gate = %(gate)s
+    FROM approvals_approval r WHERE r.gate = %(gate)s
 """
 _REQUEST = _QUERY.format(held="NULL", votes=votes.sql())
 _REQUEST_WITH_RIGHTS = _QUERY.format(
@@ -48,7 +48,7 @@ def decision(*, gate: UUID, decision: Decision) -> bool:
     Return whether it is an expiry with which the run fails.
     """
     stored = _read(_REQUEST, gate)
-    return _verified(stored, decision) is None and expiry.fails_run(stored.request)
+    return _verified(stored, decision) is None and expiry.fails_run(stored.approval)
 
 
 def approval(
@@ -59,7 +59,7 @@ def approval(
     origin: Collection[str] = (),
     reviewers: Collection[str] = (),
     decision: Decision | None = None,
-) -> Approval:
+) -> VerifiedApproval:
     """Return the approval of exactly this action at this gate, by a person who may still decide; else raise.
 
     `origin` is the run's origin from its journal, because the rows may lack some of it. The `reviewers` wrote to the
@@ -68,25 +68,25 @@ def approval(
     the run, or if `risk`, that of the call now, is above the one shown. Raises KeyMissing.
     """
     stored = _read(_REQUEST_WITH_RIGHTS, gate)
-    request = stored.request
-    origin = writers.barred(request, origin, reviewers)
-    if request.allowance is not None and decision is None:
-        if action_digest != request.action_digest:
+    approval = stored.approval
+    origin = writers.barred(approval, origin, reviewers)
+    if approval.allowance is not None and decision is None:
+        if action_digest != approval.action_digest:
             raise NotConfirmed("the action to start differs from the allowed one")
-        return uses.verify(request, origin, risk)
+        return uses.verify(approval, origin, risk)
     said = None if decision is None else _verified(stored, decision)
-    if request.status != Request.Status.APPROVED:
-        raise NotConfirmed(f"the request is {request.status}")
+    if approval.status != Approval.Status.APPROVED:
+        raise NotConfirmed(f"the request is {approval.status}")
     if said is None:
-        snapshot.check_digests(request)
+        snapshot.check_digests(approval)
         said = _statement(stored)
     edited = said.verdict is Verdict.EDIT
-    if action_digest != (said.result if edited else request.action_digest):
+    if action_digest != (said.result if edited else approval.action_digest):
         raise NotConfirmed("the action to start differs from the approved one")
-    if risk is not None and RISKS.index(risk) > RISKS.index(Risk(request.risk)):
-        raise ApprovalVoid(f"it was approved at {request.risk} risk, and its risk is {risk} now")
+    if risk is not None and RISKS.index(risk) > RISKS.index(Risk(approval.risk)):
+        raise ApprovalVoid(f"it was approved at {approval.risk} risk, and its risk is {risk} now")
     voters = _check_rights(stored, said, origin)
-    return Approval(by=voters or (said.by,), comment=said.reason or None)
+    return VerifiedApproval(by=voters or (said.by,), comment=said.reason or None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class _Stored:
     `held` holds the groups and assignments of the stored reviewer, None if they were not queried.
     """
 
-    request: Request
+    approval: Approval
     undone: int
     at: datetime
     held: str | None
@@ -110,8 +110,8 @@ def _read(statement: str, gate: UUID) -> _Stored:
     if row is None:
         raise NotConfirmed("the gate has no request")
     undone, at, held, cast = row[:4]
-    request = stored_rows.read(row[4:])
-    return _Stored(request=request, undone=undone, at=clock.to_utc(at), held=held, votes=cast)
+    approval = stored_rows.read(row[4:])
+    return _Stored(approval=approval, undone=undone, at=clock.to_utc(at), held=held, votes=cast)
 
 
 def _verified(stored: _Stored, decision: Decision) -> Statement | None:
@@ -119,46 +119,46 @@ def _verified(stored: _Stored, decision: Decision) -> Statement | None:
 
     Raises NotConfirmed if they differ, KeyMissing.
     """
-    snapshot.check_digests(stored.request)
+    snapshot.check_digests(stored.approval)
     if decision.verdict is Verdict.EXPIRE or not decision.by:
         _check_expired(stored, decision)
         return None
     said = _statement(stored)
     for person in (said.by, said.absent):
-        if person in (stored.request.requester, *stored.request.origin):
+        if person in (stored.approval.requester, *stored.approval.origin):
             raise NotConfirmed(f"{person}, who decided, is in the run's origin")
     if not said.is_of(decision):
         raise NotConfirmed("the decision differs from the signed one")
     if decision.edit is not None:
         if decision.result is not None:
             raise NotConfirmed("an edited call has no result yet")
-        snapshot.check_edit(stored.request, decision.edit.args, said.result)
+        snapshot.check_edit(stored.approval, decision.edit.args, said.result)
     return said
 
 
 def _statement(stored: _Stored) -> Statement:
     """Return the statement if it counts and was made in time. Raises NotConfirmed, KeyMissing."""
-    request = stored.request
-    said = statements.read(request)
-    verification.check_edited(request, said)
-    if request.expires_at is not None and said.at >= request.expires_at:
+    approval = stored.approval
+    said = statements.read(approval)
+    verification.check_edited(approval, said)
+    if approval.expires_at is not None and said.at >= approval.expires_at:
         raise NotConfirmed("the request had expired when it was decided")
     again = said.verdict is Verdict.RUN_AGAIN
-    if again and request.not_before is not None and said.at < request.not_before:
+    if again and approval.not_before is not None and said.at < approval.not_before:
         raise NotConfirmed("the first start may still have been running")
     if said.effective_at is not None and said.effective_at > stored.at:
         raise NotConfirmed("the decision can still be undone")
-    if said.undone != stored.undone or ledger.contains(ledger.undone(request.id, said.undone + 1)):
+    if said.undone != stored.undone or ledger.contains(ledger.undone(approval.id, said.undone + 1)):
         raise NotConfirmed("the decision was undone")
-    snapshot.check_seal(request)
+    snapshot.check_seal(approval)
     _counted(stored, said)
     return said
 
 
 def _counted(stored: _Stored, said: Statement) -> tuple[votes.Cast, ...]:
     """Verify every vote, and return those that count. Raises NotConfirmed unless they suffice, KeyMissing."""
-    cast = votes.read(stored.request, stored.votes)
-    return votes.check_counted(stored.request, said, cast)
+    cast = votes.read(stored.approval, stored.votes)
+    return votes.check_counted(stored.approval, said, cast)
 
 
 def _check_rights(stored: _Stored, said: Statement, origin: Collection[str]) -> tuple[str, ...]:
@@ -167,42 +167,42 @@ def _check_rights(stored: _Stored, said: Statement, origin: Collection[str]) -> 
     Return the voters.
     """
     principal = principals.from_rights(Actor(person=said.by), stored.held, said.at, past=True)
-    denial = request_rules.denial_for(principal, stored.request, said.absent, origin, said.at)
+    denial = request_rules.denial_for(principal, stored.approval, said.absent, origin, said.at)
     if denial is not None:
         raise ApprovalVoid(f"{said.by} approved it, but may no longer decide: {denial.detail}")
     if said.verdict is Verdict.EDIT:
-        _check_edited_rule(stored.request, said, principal)
+        _check_edited_rule(stored.approval, said, principal)
     counted = _counted(stored, said)
     for vote in counted:
         voters = {one.person for one in counted}
-        lost = votes_of_people.lost(vote, stored.request, origin, voters)
+        lost = votes_of_people.lost(vote, stored.approval, origin, voters)
         if lost is not None:
             raise ApprovalVoid(f"{vote.person} approved it, but may no longer decide: {lost}")
     return tuple(vote.person for vote in counted)
 
 
 def _check_edited_rule(
-    request: Request, said: Statement, principal: principals.Principal | None
+    approval: Approval, said: Statement, principal: principals.Principal | None
 ) -> None:
     """Raise ApprovalVoid if the policy demands more for the edited call than the person who edited it.
 
     The policy may have raised the risk of the request, so the call is evaluated at each risk that may be its tool's.
     """
-    for risk in RISKS[: RISKS.index(Risk(request.risk)) + 1]:
-        _check_edited_at(risk, request, said, principal)
+    for risk in RISKS[: RISKS.index(Risk(approval.risk)) + 1]:
+        _check_edited_at(risk, approval, said, principal)
 
 
 def _check_edited_at(
-    risk: Risk, request: Request, said: Statement, principal: principals.Principal | None
+    risk: Risk, approval: Approval, said: Statement, principal: principals.Principal | None
 ) -> None:
-    _, found = in_force.judge(facts.of(request, json.loads(request.edited or "{}"), risk))
+    _, found = in_force.judge(facts.of(approval, json.loads(approval.edited or "{}"), risk))
     stands = principal.stands_for if principal else ()
     editor = next((one for one in stands if one.person == said.absent), principal)
     demands = found.demands
     if demands is not None and (
         demands.quorum > 1
         or editor is None
-        or not _edited_stage(demands, request, said.at).admits(editor.person, editor.groups)
+        or not _edited_stage(demands, approval, said.at).admits(editor.person, editor.groups)
         or (demands.reason and not said.reason)
     ):
         raise ApprovalVoid(
@@ -210,15 +210,15 @@ def _check_edited_at(
         )
 
 
-def _edited_stage(demands: Demands, request: Request, at: datetime) -> Stage:
+def _edited_stage(demands: Demands, approval: Approval, at: datetime) -> Stage:
     """Return the stage of a rule for one person, with the people to whom the request had escalated.
 
     These count only if the request has the same demands. Under another rule they could not decide yet: its steps would
     begin after its own deadline.
     """
-    if demands != votes.demands(request):
+    if demands != votes.demands(approval):
         return demands.stages[0]
-    return escalation.stages(demands, request.expires_at, at)[0]
+    return escalation.stages(demands, approval.expires_at, at)[0]
 
 
 def _check_expired(stored: _Stored, decision: Decision) -> None:
@@ -226,11 +226,11 @@ def _check_expired(stored: _Stored, decision: Decision) -> None:
 
     An expiry is not signed: the clock proves it.
     """
-    request = stored.request
-    if request.status != Request.Status.EXPIRED or request.kind not in BEFORE_CALL:
-        raise NotConfirmed(f"the request of kind {request.kind} is {request.status}")
-    if request.expires_at is None or request.expires_at > stored.at:
+    approval = stored.approval
+    if approval.status != Approval.Status.EXPIRED or approval.kind not in BEFORE_CALL:
+        raise NotConfirmed(f"the request of kind {approval.kind} is {approval.status}")
+    if approval.expires_at is None or approval.expires_at > stored.at:
         raise NotConfirmed("the request has not expired")
-    snapshot.check_seal(request)
-    if decision != expiry.decision(request) or decision.reason != request.reason:
+    snapshot.check_seal(approval)
+    if decision != expiry.decision(approval) or decision.reason != approval.reason:
         raise NotConfirmed("the decision differs from the recorded expiry")

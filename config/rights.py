@@ -18,12 +18,12 @@ TABLES = {
     "approvals_auditentry": (ADD, ADD),
     "approvals_audithead": (KEEP, KEEP),
     "approvals_toolschema": (READ, ADD),
-    "approvals_outcome": (READ, KEEP),
+    "approvals_approvaloutcome": (READ, KEEP),
     "runtime_run": (KEEP, KEEP),  # neither may delete a run
     "runtime_journalentry": (ADD, "SELECT, INSERT, DELETE"),  # the sweeper applies retention
-    "runtime_spent": (ADD, ADD),
+    "runtime_usedapproval": (ADD, ADD),
     "runtime_lateoutcome": (READ, "SELECT, INSERT, DELETE"),  # as above
-    "runtime_partialreply": (NOTHING, ALL),
+    "runtime_storedpartialreply": (NOTHING, ALL),
     "runtime_schedule": (KEEP, KEEP),
     "runtime_scheduleact": (ADD, READ),  # people change schedules; the sweeper starts their runs
     "runtime_scheduletime": (KEEP, KEEP),
@@ -31,8 +31,8 @@ TABLES = {
     "runtime_triggeract": (ADD, READ),  # as above
     "runtime_triggerevent": (KEEP, ALL),  # the sweeper starts their runs and deletes old events
     "runtime_receivedevent": (ADD, "SELECT, INSERT, DELETE"),  # the sweeper reads sources
-    "runtime_webhook": (ALL, READ),
-    "runtime_source": (ALL, "SELECT, UPDATE"),
+    "runtime_triggerwebhook": (ALL, READ),
+    "runtime_triggersource": (ALL, "SELECT, UPDATE"),
     "runtime_watchedfile": (READ, ALL),
     "runtime_archivedentries": (READ, ALL),  # the sweeper writes and drops the files
     "runtime_archivedrun": (
@@ -43,7 +43,7 @@ TABLES = {
     "runtime_prompttrial": (ADD, "SELECT, UPDATE, DELETE"),  # people ask; workers try
     "runtime_runreplay": (ADD, "SELECT, UPDATE, DELETE"),  # people ask; workers replay
     "runtime_editpreview": (KEEP, "SELECT, UPDATE, DELETE"),  # people ask; workers preview
-    "runtime_loop": (READ, ALL),  # the sweeper records its rounds and deletes old records
+    "runtime_sweeperloop": (READ, ALL),  # the sweeper records its rounds and deletes old records
     "django_migrations": (READ, READ),
     "auth_user": (ALL, READ),
     "auth_group": (ALL, READ),
@@ -59,16 +59,16 @@ TABLES = {
     "approvals_savedview": (ALL, NOTHING),
     "approvals_timepreference": (ALL, NOTHING),
     "approvals_vote": (ALL, READ),
-    "approvals_reading": (KEEP, "SELECT, DELETE"),  # retention deletes them with the arguments
+    "approvals_reviewtime": (KEEP, "SELECT, DELETE"),  # retention deletes them with the arguments
     "approvals_comment": (ADD, "SELECT, DELETE"),  # retention deletes them
     "approvals_handover": (ALL, "SELECT, DELETE"),  # as above
-    "approvals_claim": (ALL, NOTHING),
-    "approvals_viewer": (ALL, NOTHING),
+    "approvals_approvalclaim": (ALL, NOTHING),
+    "approvals_approvalviewer": (ALL, NOTHING),
     "approvals_policyact": (ADD, READ),
     "approvals_promptact": (ADD, READ),
     "approvals_allowanceact": (ADD, ADD),  # a worker adds uses
     "approvals_mailpreference": (ALL, "SELECT, UPDATE"),
-    "approvals_notice": (NOTHING, ALL),
+    "approvals_sentmail": (NOTHING, ALL),
     "approvals_versiondecision": (ADD, READ),
     "approvals_versionwithdrawal": (ADD, READ),
     "django_session": (ALL, NOTHING),

@@ -10,7 +10,7 @@ from agents.catalogue.published import Catalogue, publish
 from agents.errors import RegistryError
 from agents.registry import load
 from approvals.accounts import people
-from approvals.adapter import Approvals
+from approvals.adapter import ApprovalService
 from approvals.permissions.access import Access
 from approvals.prompts.in_production import StoredPrompts
 from runtime.broker import dispatch
@@ -22,7 +22,7 @@ from runtime.upkeep import startup
 
 def connect() -> None:
     """Connect the ports of every process: permissions, the agents' catalogue and approvals."""
-    wiring.plug(access=Access(), catalogue=Catalogue(), approvals=Approvals())
+    wiring.plug(access=Access(), catalogue=Catalogue(), approvals=ApprovalService())
     if settings.ABEYANCE_OBJECT_STORE:
         wiring.plug(objects=_object_store(settings.ABEYANCE_OBJECT_STORE))
     elif any(rule.days for rule in settings.ABEYANCE_ARCHIVE):

@@ -115,7 +115,7 @@ class Pruning(models.Model):
     state_key_id = models.TextField(null=True)
 
 
-class Continuation(models.Model):
+class StoredContinuation(models.Model):
     """The continuation of a suspended run, as the exact signed bytes; one live row per run."""
 
     run = models.OneToOneField(Run, primary_key=True, on_delete=models.PROTECT)
@@ -136,10 +136,10 @@ class CompactionBase(models.Model):
     at = models.DateTimeField(db_default=Now())
 
     class Meta:
-        db_table = "runtime_base"
+        db_table = "runtime_compactionbase"
 
 
-class Blob(models.Model):
+class StoredBlob(models.Model):
     """A blob: a result too big for an entry. `digest` is the hash of its exact bytes.
 
     If `body` is empty, they are in the object store under the key `place`.
@@ -154,11 +154,11 @@ class Blob(models.Model):
     is_summary = models.BooleanField(db_default=False)  # of what `source` remembers
 
     class Meta:
-        db_table = "runtime_content"
+        db_table = "runtime_storedblob"
         indexes = [
             models.Index(
                 fields=["source"],
-                name="content_source",
+                name="stored_blob_source",
                 condition=models.Q(source__isnull=False),
             )
         ]
@@ -201,12 +201,12 @@ class ArchivedEntries(models.Model):
 class BlobReference(models.Model):
     """A reference of a run's journal to a blob."""
 
-    pk = models.CompositePrimaryKey("run_id", "content_id")
+    pk = models.CompositePrimaryKey("run_id", "blob_id")
     run = models.ForeignKey(Run, on_delete=models.PROTECT, db_index=False)
-    content = models.ForeignKey(Blob, on_delete=models.PROTECT)
+    content = models.ForeignKey(StoredBlob, on_delete=models.PROTECT)
 
     class Meta:
-        db_table = "runtime_contentuse"
+        db_table = "runtime_blobreference"
 
 
 class Gate(models.Model):
@@ -232,7 +232,7 @@ class Gate(models.Model):
     decided_at = models.DateTimeField(null=True)
 
 
-class Spent(models.Model):
+class UsedApproval(models.Model):
     """An attempt that used an approval. A trigger refuses changes and deletions."""
 
     pk = models.CompositePrimaryKey("gate", "attempt")
@@ -261,7 +261,7 @@ class LateOutcome(models.Model):
     key_id = models.TextField()
 
 
-class PartialReply(models.Model):
+class StoredPartialReply(models.Model):
     """The part of a reply that a model is giving, under a MAC, for the case that the worker is lost."""
 
     pk = models.CompositePrimaryKey("run_id", "frame")
@@ -282,7 +282,7 @@ class Signal(models.Model):
     effective_at = models.DateTimeField(db_default=Now())
 
 
-class Wait(models.Model):
+class WaitingCall(models.Model):
     """A call that waits for an external event; the transaction that ends the wait deletes the row."""
 
     pk = models.CompositePrimaryKey("run_id", "frame", "call")
@@ -294,7 +294,7 @@ class Wait(models.Model):
     until = models.DateTimeField()
 
     class Meta:
-        indexes = [models.Index(fields=["event", "run"], name="wait_event")]
+        indexes = [models.Index(fields=["event", "run"], name="waiting_call_event")]
 
 
 class ExternalEvent(models.Model):
@@ -309,8 +309,8 @@ class ExternalEvent(models.Model):
     at = models.DateTimeField(db_default=Now())
 
     class Meta:
-        db_table = "runtime_outsideevent"
-        indexes = [models.Index(fields=["at"], name="outside_event_at")]
+        db_table = "runtime_externalevent"
+        indexes = [models.Index(fields=["at"], name="external_event_at")]
 
 
 class KillSwitch(models.Model):
@@ -326,15 +326,17 @@ class KillSwitch(models.Model):
     lifted_at = models.DateTimeField(null=True)
 
     class Meta:
-        db_table = "runtime_stop"
+        db_table = "runtime_killswitch"
         constraints = [
             models.UniqueConstraint(
-                fields=["agent"], name="stop_on", condition=models.Q(lifted_at__isnull=True)
+                fields=["agent"],
+                name="kill_switch_active",
+                condition=models.Q(lifted_at__isnull=True),
             ),
         ]
 
 
-class Loop(models.Model):
+class SweeperLoop(models.Model):
     """A loop of the sweeper, and when it last completed in any sweeper."""
 
     name = models.TextField(primary_key=True)
@@ -354,11 +356,11 @@ class LostLease(models.Model):
     at = models.DateTimeField(db_default=Now())
 
     class Meta:
-        db_table = "runtime_loss"
-        indexes = [models.Index(fields=["worker"], name="loss_worker")]
+        db_table = "runtime_lostlease"
+        indexes = [models.Index(fields=["worker"], name="lost_lease_worker")]
 
 
-class Worker(models.Model):
+class WorkerProcess(models.Model):
     """A process that advances runs, with its heartbeat and lease."""
 
     id = models.UUIDField(primary_key=True)
@@ -537,7 +539,7 @@ class TriggerEvent(models.Model):
         ]
 
 
-class Webhook(models.Model):
+class TriggerWebhook(models.Model):
     """The address of a trigger, by its hash, and the deliveries that were refused there."""
 
     trigger = models.UUIDField(primary_key=True)
@@ -547,7 +549,7 @@ class Webhook(models.Model):
     refused_why = models.TextField(db_default="")
 
 
-class Source(models.Model):
+class TriggerSource(models.Model):
     """What a trigger reads, and the last look at it. The newest act of the trigger names it."""
 
     trigger = models.UUIDField(primary_key=True)

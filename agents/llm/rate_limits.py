@@ -36,11 +36,11 @@ _INTERVAL = f"b.gap * power(0.5, {_MINUTES})"
 _RELEASED = f"(b.served + {60 / math.log(2)} / b.gap * (power(2, {_MINUTES}) - 1))"
 
 _READ = f"""
-    SELECT clock_timestamp(), (SELECT {_INTERVAL} FROM agents_brake b WHERE b.provider = %(model)s)
+    SELECT clock_timestamp(), (SELECT {_INTERVAL} FROM agents_ratelimit b WHERE b.provider = %(model)s)
 """
 
 _TAKE = f"""
-    UPDATE agents_brake AS b SET issued = CASE WHEN %(queue_number)s > 0
+    UPDATE agents_ratelimit AS b SET issued = CASE WHEN %(queue_number)s > 0
         OR extract(epoch FROM b.since - clock_timestamp()) > %(longest)s THEN b.issued
         ELSE greatest(b.issued + 1, floor({_RELEASED})::bigint) END
     WHERE b.provider = %(model)s AND b.gap > 0
@@ -49,7 +49,7 @@ _TAKE = f"""
 
 # Concurrent requests are refused together, so only the first refusal doubles the interval.
 _ON_REJECTED = f"""
-    INSERT INTO agents_brake AS b (provider, gap, served, since, issued, hit_at)
+    INSERT INTO agents_ratelimit AS b (provider, gap, served, since, issued, hit_at)
     VALUES (%(model)s, %(interval)s, 1, clock_timestamp() + %(pause)s * interval '1 second', 0,
         clock_timestamp())
     ON CONFLICT (provider) DO UPDATE SET
@@ -62,7 +62,7 @@ _ON_REJECTED = f"""
 """
 
 _ON_SUCCESS = f"""
-    UPDATE agents_brake AS b SET served = {_RELEASED},
+    UPDATE agents_ratelimit AS b SET served = {_RELEASED},
         since = greatest(b.since, clock_timestamp()),
         gap = CASE WHEN {_INTERVAL} * %(factor)s < %(none)s THEN 0
             ELSE {_INTERVAL} * %(factor)s END

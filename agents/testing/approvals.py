@@ -12,7 +12,6 @@ from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
 from runtime.ports.approvals import (
     Allowed,
-    Approval,
     ApprovalVoid,
     EndedCall,
     NotConfirmed,
@@ -21,11 +20,12 @@ from runtime.ports.approvals import (
     RequestLink,
     ReviewSnapshot,
     Ruling,
+    VerifiedApproval,
 )
 from runtime.store.pool import Connection
 
 
-class Approvals:
+class ApprovalStub:
     """Implements runtime.ports.approvals.Approvals; a decision is valid for exactly the action that was shown."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Approvals:
         origin: Collection[str] = (),
         reviewers: Collection[str] = (),
         decision: Decision | None = None,
-    ) -> Approval:
+    ) -> VerifiedApproval:
         """Return the approval of exactly this action by the test. Raise NotConfirmed if there is none."""
         if decision is not None:
             self.verify_decision(gate=gate, decision=decision)
@@ -94,7 +94,7 @@ class Approvals:
             raise NotConfirmed("another action was approved")
         if risk is not None and RISKS.index(risk) > RISKS.index(snapshot.risk):
             raise ApprovalVoid(f"it was approved at {snapshot.risk} risk")
-        return Approval(by=(recorded.by,), comment=recorded.reason or None)
+        return VerifiedApproval(by=(recorded.by,), comment=recorded.reason or None)
 
     def version_decided(
         self,

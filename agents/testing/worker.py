@@ -22,7 +22,7 @@ from agents.llm.providers import SCRIPTED
 from agents.registry import Registry, family
 from agents.sdk.spec import AgentSpec
 from agents.testing import setup
-from agents.testing.approvals import Approvals
+from agents.testing.approvals import ApprovalStub
 from agents.testing.event_match import contains
 from runtime.core.commands import AnswerInquiry, CallModel, StartTool
 from runtime.core.continuation import Phase
@@ -99,7 +99,7 @@ class Worker:
         self.journal: list[str] = []
         self.calls: list[ToolCall] = []
         self._deaths = {"before": list(crash_before), "after": list(crash_after)}
-        self._approvals = Approvals()
+        self._approvals = ApprovalStub()
         self._ready: deque[Work] = deque()
         self._signals = 0
         self._contents: dict[str, Any] = {}

@@ -13,7 +13,7 @@ from django.db import transaction
 
 from approvals import clock, policy
 from approvals.accounts import log
-from approvals.models import Absence, Request
+from approvals.models import Absence, Approval
 from approvals.permissions import absences, principals, request_rules, signatures
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
@@ -63,7 +63,7 @@ def announce(*, deputy: object, starts: datetime, ends: datetime, actor: Actor) 
             at=now,
         )
         log.record(actor.person, f"named {name} their deputy until {ends:%Y-%m-%d %H:%M %Z}")
-    theirs = Request.objects.filter(request_rules.for_decider(principal), requester=name)
+    theirs = Approval.objects.filter(request_rules.for_decider(principal), requester=name)
     return replace(_away(row, now), starts_runs=theirs.exists())
 
 
@@ -111,14 +111,15 @@ def all_away() -> tuple[Away, ...]:
     )
 
 
-def able(request: UUID) -> tuple[Away, ...]:
+def able(approval_id: UUID) -> tuple[Away, ...]:
     """Return the absences of people who are away now and could decide this request themselves."""
-    row = Request.objects.get(pk=request)
+    approval = Approval.objects.get(pk=approval_id)
     return tuple(
         one
         for one in all_away()
         if one.has_begun
-        and request_rules.denial(principals.principal_of(Actor(person=one.person)), row) is None
+        and request_rules.denial(principals.principal_of(Actor(person=one.person)), approval)
+        is None
     )
 
 

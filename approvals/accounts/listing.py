@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from approvals import clock
 from approvals.accounts import groups
-from approvals.models import Assignment, Request, Token
+from approvals.models import Approval, Assignment, Token
 from approvals.permissions import assignments
 from approvals.permissions.scopes import Scope
 from approvals.policy import DECIDING, Group, is_named
@@ -194,7 +194,7 @@ def person(username: str) -> Person | None:
 
 
 def _read(found: QuerySet[User], reader: str | None = None) -> list[Person]:
-    decisions = Request.objects.filter(decided_by=OuterRef("username"), decided_at__isnull=False)
+    decisions = Approval.objects.filter(decided_by=OuterRef("username"), decided_at__isnull=False)
     latest = decisions.order_by("-decided_at").values("decided_at")[:1]
     decided = Subquery(latest, output_field=DateTimeField())
     people = found.order_by("username").annotate(last_decision=decided)

@@ -22,7 +22,7 @@ from approvals.allowances import limits as matching
 from approvals.allowances.limits import MAX_ARGUMENTS, Limit, Rule
 from approvals.allowances.terms import ALLOWED_RISKS, MAX_COUNT, MAX_DAYS, Terms
 from approvals.errors import AllowanceRefused, NotFound, UnknownAllowance
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.permissions import assignments, principals, request_rules
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
@@ -38,7 +38,7 @@ from runtime.keyring import sealing
 from runtime.ports.access import Actor
 
 MAX_TERMS = 16_384  # characters of JSON: every use stores them
-_STATUSES = (Request.Status.PENDING, Request.Status.APPROVED)
+_STATUSES = (Approval.Status.PENDING, Approval.Status.APPROVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,25 +55,25 @@ class Argument:
         return matching.named(self.path)
 
 
-def not_allowable(row: Request) -> str | None:
+def not_allowable(approval: Approval) -> str | None:
     """Say why no allowance can cover calls like that of this request; None if one can."""
-    if row.kind != GateKind.APPROVAL or row.status not in _STATUSES:
+    if approval.kind != GateKind.APPROVAL or approval.status not in _STATUSES:
         return "Only a call that waits for an approval, or was approved, can be the start of an allowance."
-    if row.risk not in ALLOWED_RISKS:
-        return f"An allowance never covers a call of {row.risk} risk."
-    demands = demands_of(row.rule)
+    if approval.risk not in ALLOWED_RISKS:
+        return f"An allowance never covers a call of {approval.risk} risk."
+    demands = demands_of(approval.rule)
     if demands is not None and (demands.quorum > 1 or demands.reason):
         return f"The policy's rule {demands.rule} demands more than an allowance gives."
-    if row.edited is not None or row.removed_at is not None:
+    if approval.edited is not None or approval.removed_at is not None:
         return "The arguments of this request are not those that were called."
     return None
 
 
-def arguments(row: Request) -> tuple[Argument, ...]:
+def arguments(approval: Approval) -> tuple[Argument, ...]:
     """List the arguments of a request that a proposal must limit. Raises ValueError for a row that cannot be read."""
-    args = verification.arguments(row)
-    hidden = sealing.secret_args(row.tool, args)
-    shown = sealing.redacted_args(row.tool, args)
+    args = verification.arguments(approval)
+    hidden = sealing.secret_args(approval.tool, args)
+    shown = sealing.redacted_args(approval.tool, args)
     return tuple(
         Argument(path=path, value=value, secret=bool(path) and path[0] in hidden)
         for path, value in matching.leaves(shown).items()
@@ -81,7 +81,7 @@ def arguments(row: Request) -> tuple[Argument, ...]:
 
 
 def propose(
-    request: UUID,
+    approval_id: UUID,
     *,
     limits: object,
     count: object,
@@ -93,24 +93,24 @@ def propose(
     `limits` maps the name of each argument to `{"rule", "values"}`. Raises NotFound, Forbidden, AllowanceRefused, and
     InvalidInput naming `limits`, `count` or `days`.
     """
-    row, principal = _source(request, actor)
-    _require_decider(principal, row, actor)
-    wrong = not_allowable(row) or verification.fault(row)
+    approval, principal = _source(approval_id, actor)
+    _require_decider(principal, approval, actor)
+    wrong = not_allowable(approval) or verification.fault(approval)
     if wrong:
         raise AllowanceRefused(wrong)
     terms = Terms(
-        action=verification.action(row),
-        limits=_limits(arguments(row), limits),
+        action=verification.action(approval),
+        limits=_limits(arguments(approval), limits),
         count=_whole(count, "count", MAX_COUNT),
         ends_at=clock.now() + timedelta(days=_whole(days, "days", MAX_DAYS)),
-        request=str(row.id),
+        request=str(approval.id),
     )
     if len(_text(terms)) > MAX_TERMS:
         raise InvalidInput("limits", f"are longer than {MAX_TERMS} characters of JSON")
     allowance = uuid4()
     with _changing():
         acts.append(allowance, seq=1, act=Act.PROPOSED, by=actor.person, terms=terms)
-        record(actor.person, f"proposed the allowance {allowance} of {row.tool}")
+        record(actor.person, f"proposed the allowance {allowance} of {approval.tool}")
     return allowance
 
 
@@ -120,10 +120,10 @@ def confirm(allowance: UUID, *, actor: Actor) -> None:
     state = one.state(clock.now())
     if state != "proposed":
         raise AllowanceRefused(f"This allowance does not wait for a confirmation: it is {state}.")
-    row, principal = _source(UUID(one.terms.request), actor)
-    _require_decider(principal, row, actor)
+    approval, principal = _source(UUID(one.terms.request), actor)
+    _require_decider(principal, approval, actor)
     first = principals.principal_of(Actor(person=one.proposed_by))
-    _require_decider(first, row, Actor(person=one.proposed_by))
+    _require_decider(first, approval, Actor(person=one.proposed_by))
     if not _is_second(principal, first):
         raise AllowanceRefused(
             f"Another person must confirm this allowance: not {one.proposed_by}, who proposed it, and no person whose"
@@ -188,42 +188,42 @@ def may_revoke(principal: Principal | None, one: Allowance) -> bool:
     return decides and principal.has(Scope.APPROVALS_DECIDE)
 
 
-def could_confirm(principal: Principal | None, one: Allowance, row: Request | None) -> bool:
+def could_confirm(principal: Principal | None, one: Allowance, approval: Approval | None) -> bool:
     """Tell whether this person could confirm it, for the page. `confirm` checks it again."""
-    if principal is None or row is None or principal.person == one.proposed_by:
+    if principal is None or approval is None or principal.person == one.proposed_by:
         return False
-    return _own_denial(principal, row) is None
+    return _own_denial(principal, approval) is None
 
 
-def source(request: UUID, *, actor: Actor) -> tuple[tuple[Argument, ...], str | None]:
+def source(approval_id: UUID, *, actor: Actor) -> tuple[tuple[Argument, ...], str | None]:
     """Return the arguments of a request that a proposal must limit, and why it cannot be proposed; None if it can.
 
     Raises NotFound.
     """
-    row, principal = _source(request, actor)
-    denial = _own_denial(principal, row)
-    wrong = denial.detail if denial else not_allowable(row) or verification.fault(row)
-    return (() if wrong else arguments(row)), wrong
+    approval, principal = _source(approval_id, actor)
+    denial = _own_denial(principal, approval)
+    wrong = denial.detail if denial else not_allowable(approval) or verification.fault(approval)
+    return (() if wrong else arguments(approval)), wrong
 
 
-def _source(request: UUID, actor: Actor) -> tuple[Request, Principal | None]:
+def _source(approval_id: UUID, actor: Actor) -> tuple[Approval, Principal | None]:
     """Read the request from which an allowance is proposed. Raises NotFound."""
-    row = Request.objects.filter(pk=request).first()
+    approval = Approval.objects.filter(pk=approval_id).first()
     principal = principals.principal_of(actor)
-    if row is None or not request_rules.reads(principal, row):
+    if approval is None or not request_rules.reads(principal, approval):
         raise NotFound
-    return row, principal
+    return approval, principal
 
 
-def _own_denial(principal: Principal | None, row: Request) -> Forbidden | None:
+def _own_denial(principal: Principal | None, approval: Approval) -> Forbidden | None:
     """Say why a person may not decide the request for themselves: a deputy makes no allowance for another."""
-    return request_rules.denial_for(principal, row, None, (), timezone.now())
+    return request_rules.denial_for(principal, approval, None, (), timezone.now())
 
 
-def _require_decider(principal: Principal | None, row: Request, actor: Actor) -> None:
-    denial = _own_denial(principal, row)
+def _require_decider(principal: Principal | None, approval: Approval, actor: Actor) -> None:
+    denial = _own_denial(principal, approval)
     if denial is not None:
-        refused(actor.person, f"an allowance of {row.tool}", denial.code)
+        refused(actor.person, f"an allowance of {approval.tool}", denial.code)
         raise denial
 
 

@@ -9,7 +9,7 @@ from approvals import clock
 from approvals.allowance_acts import acts, changes
 from approvals.allowance_acts.acts import Allowance, State
 from approvals.allowances import terms
-from approvals.models import AllowanceAct, Request
+from approvals.models import AllowanceAct, Approval
 from approvals.permissions import principals, request_rules
 from approvals.permissions.principals import Principal
 from approvals.queries.requests import to_view
@@ -35,7 +35,7 @@ class Use:
 
     number: int
     at: datetime
-    request: UUID | None
+    approval_id: UUID | None
     sentence: str
     requester: str
 
@@ -57,7 +57,7 @@ def one(allowance: UUID, actor: Actor) -> tuple[Row, tuple[Use, ...]]:
 def _rows(found: Sequence[Allowance], principal: Principal | None) -> tuple[Row, ...]:
     at = clock.now()
     waiting = [item.terms.request for item in found if item.state(at) == "proposed"]
-    sources = Request.objects.in_bulk(waiting) if waiting else {}
+    sources = Approval.objects.in_bulk(waiting) if waiting else {}
     return tuple(
         Row(
             allowance=item,
@@ -77,19 +77,19 @@ def _uses(found: Allowance, principal: Principal | None) -> tuple[Use, ...]:
     """Return the newest uses. The request shows the call, if the reader may read it."""
     stored = AllowanceAct.objects.filter(allowance=found.id, act=AllowanceAct.Act.USED)
     newest = list(stored.order_by("-seq")[:MAX_USES])
-    requests = Request.objects.in_bulk([row.request for row in newest])
+    approvals = Approval.objects.in_bulk([row.approval for row in newest])
     uses = []
     for row in newest:
-        request = requests.get(row.request)
-        if request is None or not request_rules.reads(principal, request):
-            request = None
+        approval = approvals.get(row.approval)
+        if approval is None or not request_rules.reads(principal, approval):
+            approval = None
         uses.append(
             Use(
                 number=row.seq - acts.FIRST_USE + 1,
                 at=row.at,
-                request=request.id if request else None,
-                sentence=to_view(request, principal).sentence if request else "",
-                requester=request.requester if request else "",
+                approval_id=approval.id if approval else None,
+                sentence=to_view(approval, principal).sentence if approval else "",
+                requester=approval.requester if approval else "",
             )
         )
     return tuple(uses)

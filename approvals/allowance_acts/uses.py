@@ -17,7 +17,7 @@ from approvals import clock, stored_rows
 from approvals.allowance_acts import acts
 from approvals.allowance_acts.acts import FIRST_USE, Allowance, AllowanceBroken
 from approvals.allowances import terms as coverage
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.oddities.find import find
 from approvals.permissions import principals, request_rules
 from approvals.policies.judge import Judgement
@@ -30,7 +30,13 @@ from runtime.core.events import AllowanceUse
 from runtime.core.machine.origin import merged
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
-from runtime.ports.approvals import Allowed, Approval, ApprovalVoid, NotConfirmed, ReviewSnapshot
+from runtime.ports.approvals import (
+    Allowed,
+    ApprovalVoid,
+    NotConfirmed,
+    ReviewSnapshot,
+    VerifiedApproval,
+)
 from runtime.store import pool
 from runtime.store.pool import Connection
 
@@ -83,8 +89,8 @@ def allow(shown: ReviewSnapshot, taken: Mapping[UUID, int]) -> Allowed | None:
     version, judged = in_force.judge(facts.of(shown, shown.args, shown.risk))
     if not _is_met(judged.demands):
         return None
-    row = snapshot.row(shown, at, merged(shown.origin, origin), _judged(version, judged))
-    action, args = verification.action(row), sealing.redacted_args(shown.tool, shown.args)
+    approval = snapshot.row(shown, at, merged(shown.origin, origin), _judged(version, judged))
+    action, args = verification.action(approval), sealing.redacted_args(shown.tool, shown.args)
     with pool.in_transaction() as connection:
         for one in found:
             left = one.left - taken.get(one.id, 0)
@@ -92,46 +98,48 @@ def allow(shown: ReviewSnapshot, taken: Mapping[UUID, int]) -> Allowed | None:
                 continue
             if coverage.not_covered(one.terms, action, args) is not None:
                 continue
-            if _lost(connection, one, row, at, shown.origin) is None:
+            if _lost(connection, one, approval, at, shown.origin) is None:
                 return None if _is_odd(connection, shown, args) else _allowed(one, taken)
     return None
 
 
-def verify(request: Request, origin: Collection[str], risk: Risk | None = None) -> Approval:
+def verify(
+    approval: Approval, origin: Collection[str], risk: Risk | None = None
+) -> VerifiedApproval:
     """Verify the use by which a call was passed, just before the call starts. `risk` is that of the call now.
 
     Raises ApprovalVoid if the allowance does not count any more, NotConfirmed if it was forged, KeyMissing.
     """
-    snapshot.check_digests(request)
-    snapshot.check_seal(request)
-    verification.check_allowed(request)
-    judged = _judged_again(request, Risk(request.risk) if risk is None else risk)
+    snapshot.check_digests(approval)
+    snapshot.check_seal(approval)
+    verification.check_allowed(approval)
+    judged = _judged_again(approval, Risk(approval.risk) if risk is None else risk)
     with pool.in_transaction() as connection:
-        one = _of_request(connection, request)
-        at = _check_use(connection, request)
+        one = _of_request(connection, approval)
+        at = _check_use(connection, approval)
         state = one.state(at)
         if state in ("revoked", "ended"):
             raise ApprovalVoid(f"the allowance of {' and '.join(one.makers)} is {state}")
-        if not _is_met(judged.demands) or judged.risk != request.risk:
+        if not _is_met(judged.demands) or judged.risk != approval.risk:
             raise ApprovalVoid("the policy demands more than an allowance gives")
-        lost = _lost(connection, one, request, at, origin)
+        lost = _lost(connection, one, approval, at, origin)
         if lost is not None:
             raise ApprovalVoid(lost)
-    return Approval(by=one.makers)
+    return VerifiedApproval(by=one.makers)
 
 
 def problem_of(gate: UUID, use: AllowanceUse) -> str | None:
     """Say why a stored use does not verify; None if it does. Raises KeyMissing."""
-    request = Request.objects.filter(gate=gate).first()
-    if request is None or (request.allowance, request.allowance_use) != (use.id, use.number):
+    approval = Approval.objects.filter(gate=gate).first()
+    if approval is None or (approval.allowance, approval.allowance_use) != (use.id, use.number):
         return "its request is missing, or names another use"
-    wrong = verification.fault(request)
+    wrong = verification.fault(approval)
     if wrong is not None:
         return wrong
     try:
         with pool.in_transaction() as connection:
-            one = _of_request(connection, request)
-            _check_use(connection, request)
+            one = _of_request(connection, approval)
+            _check_use(connection, approval)
     except NotConfirmed as exc:
         return str(exc)
     return None if one.makers == use.by else "other people made the allowance"
@@ -185,8 +193,8 @@ def _judged(version: str, judged: Judgement) -> snapshot.Judged:
     return snapshot.Judged(version=version, risk=str(judged.risk), demands=judged.demands)
 
 
-def _judged_again(request: Request, risk: Risk) -> Judgement:
-    return in_force.judge(facts.of(request, verification.arguments(request), risk))[1]
+def _judged_again(approval: Approval, risk: Risk) -> Judgement:
+    return in_force.judge(facts.of(approval, verification.arguments(approval), risk))[1]
 
 
 def _is_met(demands: Demands | None) -> bool:
@@ -195,7 +203,7 @@ def _is_met(demands: Demands | None) -> bool:
 
 
 def _lost(
-    connection: Connection, one: Allowance, row: Request, at: datetime, origin: Iterable[str]
+    connection: Connection, one: Allowance, approval: Approval, at: datetime, origin: Iterable[str]
 ) -> str | None:
     """Say why one of the two people may not decide this call for themselves; None if both may."""
     first, second = one.makers
@@ -203,7 +211,7 @@ def _lost(
     assert held is not None  # a SELECT without FROM has one row
     for person, rights in zip(one.makers, held, strict=True):
         principal = principals.from_rights(Actor(person=person), rights, at)
-        denial = request_rules.denial_for(principal, row, None, tuple(origin), at)
+        denial = request_rules.denial_for(principal, approval, None, tuple(origin), at)
         if denial is not None:
             return f"{person} made the allowance, but may not decide this call: {denial.detail}"
     return None
@@ -226,11 +234,11 @@ def _allowed(one: Allowance, taken: Mapping[UUID, int]) -> Allowed:
     return Allowed(use=use, proof=one.proof)
 
 
-def _of_request(connection: Connection, request: Request) -> Allowance:
+def _of_request(connection: Connection, approval: Approval) -> Allowance:
     """Read the allowance that a request names. Raises NotConfirmed."""
-    assert request.allowance is not None
+    assert approval.allowance is not None
     try:
-        one = acts.one(request.allowance, connection)
+        one = acts.one(approval.allowance, connection)
     except AllowanceBroken as exc:
         raise NotConfirmed(str(exc)) from exc
     if one is None or one.confirmed_by is None:
@@ -238,18 +246,18 @@ def _of_request(connection: Connection, request: Request) -> Allowance:
     return one
 
 
-def _check_use(connection: Connection, request: Request) -> datetime:
+def _check_use(connection: Connection, approval: Approval) -> datetime:
     """Raise NotConfirmed unless the use of this request is stored. Return the time of the database."""
     row = pool.row(
         connection,
         _USE,
         {
-            "allowance": request.allowance,
-            "seq": (request.allowance_use or 0) + FIRST_USE - 1,
-            "request": request.id,
-            "run": request.run_id,
-            "frame": request.frame,
-            "call": request.call,
+            "allowance": approval.allowance,
+            "seq": (approval.allowance_use or 0) + FIRST_USE - 1,
+            "request": approval.id,
+            "run": approval.run_id,
+            "frame": approval.frame,
+            "call": approval.call,
         },
     )
     assert row is not None  # a SELECT without FROM has one row

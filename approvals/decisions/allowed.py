@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from approvals.models import Request
+from approvals.models import Approval
 from runtime.ports.approvals import Allowed, Part
 
 CHANNEL = "allowance"
@@ -17,37 +17,37 @@ _USED = """
 """
 
 
-def decide(request: Request, allowed: Allowed) -> tuple[str, dict[str, str | None]]:
+def decide(approval: Approval, allowed: Allowed) -> tuple[str, dict[str, str | None]]:
     """Approve the request by the allowance, and return the act with its detail for the audit."""
     use = allowed.use
-    request.status = Request.Status.APPROVED
-    request.decided_by, request.decided_at = use.by[-1], request.created_at
-    request.reason, request.channel = "", CHANNEL
-    request.statement, request.signature, request.key_id = allowed.proof
+    approval.status = Approval.Status.APPROVED
+    approval.decided_by, approval.decided_at = use.by[-1], approval.created_at
+    approval.reason, approval.channel = "", CHANNEL
+    approval.statement, approval.signature, approval.key_id = allowed.proof
     detail: dict[str, str | None] = {
         "allowance": str(use.id),
         "use": f"{use.number} of {use.of}",
         "made by": ", ".join(use.by),
     }
-    return str(request.status), detail
+    return str(approval.status), detail
 
 
-def used(requests: Sequence[Request]) -> tuple[Part, ...]:
+def used(approvals: Sequence[Approval]) -> tuple[Part, ...]:
     """Return the part of a step that adds the uses, none without any.
 
     If another step took the same use, or a person revoked the allowance, the step is not written.
     """
     rows = [
         {
-            "allowance": request.allowance,
-            "seq": _BEFORE_USES + request.allowance_use,
-            "at": request.created_at,
-            "frame": request.frame,
-            "call": request.call,
-            "request": request.id,
+            "allowance": approval.allowance,
+            "seq": _BEFORE_USES + approval.allowance_use,
+            "at": approval.created_at,
+            "frame": approval.frame,
+            "call": approval.call,
+            "request": approval.id,
         }
-        for request in requests
-        if request.allowance is not None and request.allowance_use is not None
+        for approval in approvals
+        if approval.allowance is not None and approval.allowance_use is not None
     ]
     if not rows:
         return ()

@@ -13,7 +13,7 @@ from approvals.decisions.decide import decide
 from approvals.decisions.undo import undo
 from approvals.errors import NotFound, NotTogether
 from approvals.queries import requests
-from approvals.queries.requests import Approval
+from approvals.queries.requests import ApprovalView
 from runtime.control.access import validate_text
 from runtime.core.enums import FRAME_GATES, GateKind, Verdict
 from runtime.core.limits import MAX_REASON
@@ -29,27 +29,27 @@ VERDICTS = (Verdict.APPROVE, Verdict.DENY)
 class Outcome:
     """What became of one request: its state now, None if the actor cannot read it, and why nothing was done."""
 
-    request: UUID
-    shown: Approval | None
+    approval_id: UUID
+    approval: ApprovalView | None
     problem: RequestError | None = None
 
 
-def left_out(shown: Approval, verdict: Verdict) -> RequestError | None:
+def left_out(approval: ApprovalView, verdict: Verdict) -> RequestError | None:
     """Say why this request does not get this verdict together with others; None if it may."""
-    if shown.status != "pending":
-        by = f" by {shown.decided_by}" if shown.decided_by else ""
-        return NotTogether(f"It was already {shown.status}{by}.")
-    if shown.expires_at is not None and shown.expires_at <= clock.now():
+    if approval.status != "pending":
+        by = f" by {approval.decided_by}" if approval.decided_by else ""
+        return NotTogether(f"It was already {approval.status}{by}.")
+    if approval.expires_at is not None and approval.expires_at <= clock.now():
         return NotTogether("It has expired.")
-    if shown.denial is not None:
-        return shown.denial
-    if shown.kind == GateKind.IN_DOUBT:
+    if approval.denial is not None:
+        return approval.denial
+    if approval.kind == GateKind.IN_DOUBT:
         return NotTogether("Its outcome is unknown, so it is resolved on its own page.")
-    if shown.kind in FRAME_GATES:
+    if approval.kind in FRAME_GATES:
         return NotTogether("An agent was stopped here. Decide on its own page how it continues.")
-    if shown.kind == GateKind.QUESTION:
+    if approval.kind == GateKind.QUESTION:
         return NotTogether("An agent asks here. Answer on its own page.")
-    return _not_approved(shown) if verdict is Verdict.APPROVE else None
+    return _not_approved(approval) if verdict is Verdict.APPROVE else None
 
 
 def decide_each(
@@ -70,17 +70,17 @@ def decide_each(
     if chosen is Verdict.APPROVE:
         _check_one_tool([one for one in found.values() if left_out(one, chosen) is None])
 
-    def act(shown: Approval) -> Approval:
+    def act(approval: ApprovalView) -> ApprovalView:
         return decide(
-            request=shown.id,
+            approval_id=approval.id,
             verdict=chosen,
-            digest=items[shown.id],
+            digest=items[approval.id],
             reason=said,
             actor=actor,
             batch=True,
         )
 
-    return tuple(_each(list(items), found, lambda shown: left_out(shown, chosen), act, actor))
+    return tuple(_each(list(items), found, lambda approval: left_out(approval, chosen), act, actor))
 
 
 def undo_each(*, items: Sequence[UUID], actor: Actor) -> tuple[Outcome, ...]:
@@ -91,26 +91,26 @@ def undo_each(*, items: Sequence[UUID], actor: Actor) -> tuple[Outcome, ...]:
         _each(
             items,
             found,
-            lambda shown: None,
-            lambda shown: undo(request=shown.id, actor=actor),
+            lambda approval: None,
+            lambda approval: undo(approval_id=approval.id, actor=actor),
             actor,
         )
     )
 
 
-def kind_of(shown: Approval) -> tuple[str, ...]:
+def kind_of(approval: ApprovalView) -> tuple[str, ...]:
     """Name the kind of a call: its agent and its tool."""
-    return shown.path[-2:]
+    return approval.path[-2:]
 
 
-def _not_approved(shown: Approval) -> RequestError | None:
-    if shown.confirm is not None or shown.risk not in policy.UNDOABLE:
+def _not_approved(approval: ApprovalView) -> RequestError | None:
+    if approval.confirm is not None or approval.risk not in policy.UNDOABLE:
         return NotTogether(
             "High risk: rights, money, or an effect that cannot be undone. Approve it on its own page."
         )
-    if shown.quorum > 1:
-        return NotTogether(f"{shown.quorum} people must approve it, each on its own page.")
-    if isinstance(shown.preview, dict) and "before" in shown.preview:
+    if approval.quorum > 1:
+        return NotTogether(f"{approval.quorum} people must approve it, each on its own page.")
+    if isinstance(approval.preview, dict) and "before" in approval.preview:
         return NotTogether(
             "Its consequences changed after an earlier approval. Approve it on its own page."
         )
@@ -140,31 +140,31 @@ def _check_number(items: Mapping[UUID, object] | Sequence[UUID]) -> None:
         raise InvalidInput("item", f"must be 1 to {MAX_ITEMS} requests, and {len(items)} are given")
 
 
-def _check_one_tool(approved: Sequence[Approval]) -> None:
-    if len({kind_of(one) for one in approved}) > 1:
+def _check_one_tool(approved: Sequence[ApprovalView]) -> None:
+    if len({kind_of(approval) for approval in approved}) > 1:
         raise InvalidInput("item", "must be calls of one tool by one agent to be approved together")
 
 
 def _each(
     items: Sequence[UUID],
-    found: Mapping[UUID, Approval],
-    refused: Callable[[Approval], RequestError | None],
-    act: Callable[[Approval], Approval],
+    found: Mapping[UUID, ApprovalView],
+    refused: Callable[[ApprovalView], RequestError | None],
+    act: Callable[[ApprovalView], ApprovalView],
     actor: Actor,
 ) -> Iterator[Outcome]:
     """Act on one request after the other. An error of one does not stop the others."""
-    for request in items:
-        shown = found.get(request)
-        if shown is None:
-            refusals.record(actor, NotFound(), pk=request)
-            yield Outcome(request=request, shown=None, problem=NotFound())
+    for approval_id in items:
+        approval = found.get(approval_id)
+        if approval is None:
+            refusals.record(actor, NotFound(), pk=approval_id)
+            yield Outcome(approval_id=approval_id, approval=None, problem=NotFound())
             continue
-        problem = refused(shown)
+        problem = refused(approval)
         if problem is not None:
-            refusals.record(actor, problem, pk=request)
+            refusals.record(actor, problem, pk=approval_id)
         else:
             try:
-                shown = act(shown)
+                approval = act(approval)
             except RequestError as exc:
                 problem = exc
-        yield Outcome(request=request, shown=shown, problem=problem)
+        yield Outcome(approval_id=approval_id, approval=approval, problem=problem)

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from approvals.models import Request
-from approvals.queries.requests import Approval
+from approvals.models import Approval
+from approvals.queries.requests import ApprovalView
 from runtime.core.documents.budget_text import (
     NAMES,
     InvalidBudget,
@@ -45,10 +45,10 @@ class Reached:
     allowed: str
 
 
-def reached(shown: Approval) -> tuple[Reached, ...]:
+def reached(approval: ApprovalView) -> tuple[Reached, ...]:
     """Return the limits of a limit gate in the engine's order; none at another gate, or if they cannot be read."""
-    limits = shown.args.get("limits") if isinstance(shown.args, dict) else None
-    if shown.kind != GateKind.LIMIT or not isinstance(limits, list):
+    limits = approval.args.get("limits") if isinstance(approval.args, dict) else None
+    if approval.kind != GateKind.LIMIT or not isinstance(limits, list):
         return ()
     return tuple(
         Reached(
@@ -62,27 +62,27 @@ def reached(shown: Approval) -> tuple[Reached, ...]:
     )
 
 
-def check(row: Request, verdict: Verdict, grant: object) -> object:
+def check(approval: Approval, verdict: Verdict, grant: object) -> object:
     """Return the grant as it was given, None if there is nothing to grant. Raises InvalidInput naming it."""
-    if row.kind != GateKind.LIMIT or verdict is not Verdict.CONTINUE:
+    if approval.kind != GateKind.LIMIT or verdict is not Verdict.CONTINUE:
         if grant is not None:
             raise InvalidInput(FIELD, "is only for a limit that is raised")
         return None
     try:
-        granted({} if grant is None else grant, {NAMES[name] for name in _reached(row.args)})
+        granted({} if grant is None else grant, {NAMES[name] for name in _reached(approval.args)})
     except InvalidBudget as exc:
         raise InvalidInput(f"{FIELD}.{exc.name}" if exc.name else FIELD, exc.why) from exc
     return grant
 
 
-def fields(shown: Approval, posted: Mapping[str, str]) -> tuple[GrantField, ...]:
+def fields(approval: ApprovalView, posted: Mapping[str, str]) -> tuple[GrantField, ...]:
     """Return a field for each limit that was reached, filled with the form's value or with the same amount again."""
-    names = _names(shown.args) if shown.kind == GateKind.LIMIT else []
+    names = _names(approval.args) if approval.kind == GateKind.LIMIT else []
     return tuple(
         GrantField(
             name=name,
             unit=unit_of(NAMES[name]),
-            raw=posted.get(f"{FIELD}.{name}", "" if posted else _allowed(shown.args, name)),
+            raw=posted.get(f"{FIELD}.{name}", "" if posted else _allowed(approval.args, name)),
         )
         for name in names
     )

@@ -24,7 +24,7 @@ from approvals.errors import (
     NotShown,
     TamperedWith,
 )
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
 from approvals.queries import requests
@@ -37,7 +37,7 @@ from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 
 # The decided request; or an error with which something is committed: the expiry, or the deletion of void votes.
-Outcome = requests.Approval | Expired | AlreadyVoted | Forbidden
+Outcome = requests.ApprovalView | Expired | AlreadyVoted | Forbidden
 
 _NEEDS_REASON = {
     Verdict.DENY: "deny",
@@ -52,11 +52,11 @@ def open_request(looked: commit.Loaded | None) -> commit.Loaded:
 
     Raises, in this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired; TamperedWith.
     """
-    if looked is None or not request_rules.reads(looked.principal, looked.request):
+    if looked is None or not request_rules.reads(looked.principal, looked.approval):
         raise NotFound
-    check_right(looked.request, looked.principal, looked.at)
-    check_open(looked.request)
-    why = verification.fault(looked.request)
+    check_right(looked.approval, looked.principal, looked.at)
+    check_open(looked.approval)
+    why = verification.fault(looked.approval)
     if why is not None:
         raise TamperedWith(why)  # no decision about it is signed
     return looked
@@ -64,55 +64,57 @@ def open_request(looked: commit.Loaded | None) -> commit.Loaded:
 
 def close(looked: commit.Loaded, decision: Decision | None, actor: Actor) -> Outcome:
     """Write the decision, or the expiry if there is none. Raises AlreadyDecided, GateNotOpen."""
-    row = looked.request
+    approval = looked.approval
     if not looked.is_open:
         raise AlreadyDecided(None)
     if decision is None:
-        return _expire(row, looked.at)
-    seconds = _undo_seconds(row)
+        return _expire(approval, looked.at)
+    seconds = _undo_seconds(approval)
     effective_at = looked.at + timedelta(seconds=seconds) if seconds else None
-    if votes.are_needed(row, decision):
+    if votes.are_needed(approval, decision):
         refused = votes.vote(looked, decision, actor, effective_at)
         if refused is not None:
             return refused
     else:
-        row.effective_at = effective_at
-        row.decided_for = request_rules.decides_for(looked.principal, row)
+        approval.effective_at = effective_at
+        approval.decided_for = request_rules.decides_for(looked.principal, approval)
         commit.close(looked, decision, actor)
-    return requests.verified(row, looked.principal)
+    return requests.verified(approval, looked.principal)
 
 
-def decided(outcome: Outcome) -> requests.Approval:
+def decided(outcome: Outcome) -> requests.ApprovalView:
     """Return the decided request; raise the error, after the writes are committed."""
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
 
 
-def check_right(row: Request, principal: Principal | None, at: datetime | None = None) -> None:
+def check_right(
+    approval: Approval, principal: Principal | None, at: datetime | None = None
+) -> None:
     """Raise Forbidden, and log it, unless the principal may decide the request at this time, by default now."""
-    denial = request_rules.denial(principal, row, at=at)
+    denial = request_rules.denial(principal, approval, at=at)
     if denial is not None:
-        log.refused(principal.person if principal else None, f"request {row.id}", denial.code)
+        log.refused(principal.person if principal else None, f"request {approval.id}", denial.code)
         raise denial
 
 
-def check_open(row: Request) -> None:
+def check_open(approval: Approval) -> None:
     """Raise Cancelled, Expired or AlreadyDecided unless the request is pending."""
-    if row.status == Request.Status.CANCELLED:
-        raise Cancelled(row.decided_by)
-    if row.status == Request.Status.EXPIRED and row.expires_at is not None:
-        raise Expired(row.expires_at)
-    if row.status != Request.Status.PENDING:
-        raise AlreadyDecided(row.decided_by)
+    if approval.status == Approval.Status.CANCELLED:
+        raise Cancelled(approval.decided_by)
+    if approval.status == Approval.Status.EXPIRED and approval.expires_at is not None:
+        raise Expired(approval.expires_at)
+    if approval.status != Approval.Status.PENDING:
+        raise AlreadyDecided(approval.decided_by)
 
 
-def check_digest(row: Request, digest: object) -> None:
+def check_digest(approval: Approval, digest: object) -> None:
     """Raise DigestMismatch, or InvalidInput if it is not text."""
     if not isinstance(digest, str):
         raise InvalidInput("digest", "must be the digest of the request you saw")
     sent = digest.encode("utf-8", "surrogatepass")
-    if not hmac.compare_digest(sent, row.request_digest.encode("utf-8", "surrogatepass")):
+    if not hmac.compare_digest(sent, approval.approval_digest.encode("utf-8", "surrogatepass")):
         raise DigestMismatch
 
 
@@ -134,14 +136,14 @@ def unshown(unreadable: Sequence[int]) -> str:
 
 
 def check_confirmed(
-    row: Request, verdict: Verdict, given: object, edited: Edit | None = None
+    approval: Approval, verdict: Verdict, given: object, edited: Edit | None = None
 ) -> None:
     """Raise InvalidInput unless a person who starts a call at high risk repeats the name of its object."""
     if given is not None and not isinstance(given, str):
         raise InvalidInput("confirm", "must be text")
     if verdict not in APPROVING:
         return
-    name = confirmation.required(row, None if edited is None else edited.args)
+    name = confirmation.required(approval, None if edited is None else edited.args)
     if name is None or confirmation.matches(given or "", name):
         return
     if edited is None:
@@ -149,44 +151,44 @@ def check_confirmed(
     raise InvalidInput("confirm", f"must repeat {json.dumps(name)}, the object of the changed call")
 
 
-def verdict(value: object, field: str, kind: GateKind, row: Request) -> Verdict:
+def verdict(value: object, field: str, kind: GateKind, approval: Approval) -> Verdict:
     """Return the verdict, which must be one for requests of this kind. Raises InvalidInput naming `field`."""
-    if row.kind != kind:
-        door = "settled at its gate" if row.kind == GateKind.IN_DOUBT else "decided as it is"
+    if approval.kind != kind:
+        door = "settled at its gate" if approval.kind == GateKind.IN_DOUBT else "decided as it is"
         raise InvalidInput(field, f"is not for this request, which is {door}")
     if value not in list(VERDICTS[kind]):
         raise InvalidInput(field, f"must be one of {', '.join(VERDICTS[kind])}")
     return Verdict(str(value))
 
 
-def check_revisable(row: Request, verdict: Verdict) -> None:
+def check_revisable(approval: Approval, verdict: Verdict) -> None:
     """Raise InvalidInput for a request for changes to the last revision of a call."""
-    if verdict is Verdict.REQUEST_CHANGES and row.revision >= MAX_REVISIONS:
+    if verdict is Verdict.REQUEST_CHANGES and approval.revision >= MAX_REVISIONS:
         raise InvalidInput(
             "verdict", f"cannot be {verdict}: revision {MAX_REVISIONS} of a call is its last one"
         )
 
 
-def reason(given: object, verdict: Verdict, row: Request) -> str:
+def reason(given: object, verdict: Verdict, approval: Approval) -> str:
     """Return the reason unchanged: model and audit get exactly this text. Raises InvalidInput."""
     needed = f"is required to {_NEEDS_REASON[verdict]}" if verdict in _NEEDS_REASON else ""
-    if votes.needs_reason(row, verdict):
+    if votes.needs_reason(approval, verdict):
         needed = "is required by the policy"
     return validate_text("reason", "" if given is None else given, MAX_REASON, required=needed)
 
 
-def _undo_seconds(row: Request) -> float:
+def _undo_seconds(approval: Approval) -> float:
     """Return how long the decision can be undone. Approving a high-risk call has a second step instead."""
-    if row.kind == GateKind.APPROVAL and row.risk not in policy.UNDOABLE:
+    if approval.kind == GateKind.APPROVAL and approval.risk not in policy.UNDOABLE:
         return 0.0
-    by_policy = votes.undo_seconds(row)
+    by_policy = votes.undo_seconds(approval)
     return float(settings.ABEYANCE_UNDO_SECONDS) if by_policy is None else by_policy
 
 
-def _expire(row: Request, at: datetime) -> Expired:
+def _expire(approval: Approval, at: datetime) -> Expired:
     """Record the expiry before the decision is refused. Raises GateNotOpen."""
-    assert row.expires_at is not None  # it has expired
+    assert approval.expires_at is not None  # it has expired
     with transaction.atomic():
-        audit.lock_runs(row.run_id)
-        closing.expire(row, at)
-    return Expired(row.expires_at)
+        audit.lock_runs(approval.run_id)
+        closing.expire(approval, at)
+    return Expired(approval.expires_at)

@@ -7,25 +7,25 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from approvals import audit
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.requests import expiry
 from runtime.control.settle import settle
 from runtime.ports.access import Actor
 
 
-def is_expired(request: Request, at: datetime) -> bool:
+def is_expired(approval: Approval, at: datetime) -> bool:
     """Tell whether this request is past its deadline and still stored as pending."""
-    pending = request.status == Request.Status.PENDING
-    return pending and request.expires_at is not None and request.expires_at <= at
+    pending = approval.status == Approval.Status.PENDING
+    return pending and approval.expires_at is not None and approval.expires_at <= at
 
 
-def expire(request: Request, at: datetime) -> None:
+def expire(approval: Approval, at: datetime) -> None:
     """Settle the gate of a request past its last deadline, as its demands say. Raises GateNotOpen."""
-    decision = expiry.decision(request)
-    settle(gate=request.gate, decision=decision)
+    decision = expiry.decision(approval)
+    settle(gate=approval.gate, decision=decision)
     _close(
-        request,
-        Request.Status.EXPIRED,
+        approval,
+        Approval.Status.EXPIRED,
         actor=None,
         at=at,
         reason=decision.reason,
@@ -33,36 +33,36 @@ def expire(request: Request, at: datetime) -> None:
     )
 
 
-def cancel(request: Request, *, actor: Actor | None, at: datetime, reason: str) -> None:
+def cancel(approval: Approval, *, actor: Actor | None, at: datetime, reason: str) -> None:
     """Cancel a request whose gate the caller has closed."""
-    _close(request, Request.Status.CANCELLED, actor=actor, at=at, reason=reason)
+    _close(approval, Approval.Status.CANCELLED, actor=actor, at=at, reason=reason)
 
 
-def clear_decision(request: Request) -> None:
+def clear_decision(approval: Approval) -> None:
     """Remove the signed statement, and the arguments of an edit, from the row. The caller saves it."""
-    request.statement = request.signature = request.key_id = request.effective_at = None
-    request.channel = request.decided_for = None
-    request.edited = request.edited_preview = None
+    approval.statement = approval.signature = approval.key_id = approval.effective_at = None
+    approval.channel = approval.decided_for = None
+    approval.edited = approval.edited_preview = None
 
 
 def _close(
-    request: Request,
-    status: Request.Status,
+    approval: Approval,
+    status: Approval.Status,
     *,
     actor: Actor | None,
     at: datetime,
     reason: str,
     more: Mapping[str, str] | None = None,
 ) -> None:
-    request.status, request.decided_by = status, None if actor is None else actor.person
-    request.decided_at, request.reason = at, reason
-    clear_decision(request)
-    request.save()
+    approval.status, approval.decided_by = status, None if actor is None else actor.person
+    approval.decided_at, approval.reason = at, reason
+    clear_decision(approval)
+    approval.save()
     audit.append(
-        run=request.run_id,
+        run=approval.run_id,
         actor=actor,
         act=status,
-        subject=f"request {request.id}",
-        detail={"digest": request.request_digest, "reason": reason, **(more or {})},
+        subject=f"request {approval.id}",
+        detail={"digest": approval.approval_digest, "reason": reason, **(more or {})},
         at=at,
     )

@@ -15,7 +15,7 @@ from django.db import transaction
 
 from approvals import audit, clock, stored_rows
 from approvals.errors import AlreadyDecided
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.permissions import principals
 from approvals.requests import snapshot, statements, votes
 from runtime.control.settle import settle
@@ -35,7 +35,7 @@ _LOAD: Final = f"""
         coalesce(last.seq, 0), coalesce(last.hash, ''), {principals.CREDENTIALS},
         {votes.sql(principals.credentials_sql("v.person"))}, {journal.unreadable_sql("r.run_id")},
         {stored_rows.COLUMNS}
-    FROM approvals_request r LEFT JOIN LATERAL (
+    FROM approvals_approval r LEFT JOIN LATERAL (
         SELECT seq, hash FROM approvals_auditentry WHERE run_id = r.run_id ORDER BY seq DESC LIMIT 1
     ) last ON true
 """
@@ -44,13 +44,13 @@ _BY_GATE: Final = f"{_LOAD} WHERE r.run_id = %(run)s AND r.gate = %(gate)s"
 
 # `status || ''` keeps Postgres from using the index of pending requests, which it would have to read completely.
 _CLOSE: Final = """
-    UPDATE approvals_request SET status = %(r_status)s, decided_by = %(r_by)s, decided_at = %(r_at)s,
+    UPDATE approvals_approval SET status = %(r_status)s, decided_by = %(r_by)s, decided_at = %(r_at)s,
         effective_at = %(effective_at)s, reason = %(r_reason)s, statement = %(r_statement)s, channel = %(r_channel)s,
         decided_for = %(r_for)s,
         signature = %(r_signature)s, key_id = %(r_key)s, edited = %(r_edited)s,
         edited_preview = %(r_edited_preview)s
-    FROM run WHERE approvals_request.id = %(r_id)s AND status || '' = 'pending' AND request_digest = %(r_digest)s
-    RETURNING approvals_request.id
+    FROM run WHERE approvals_approval.id = %(r_id)s AND status || '' = 'pending' AND approval_digest = %(r_digest)s
+    RETURNING approvals_approval.id
 """
 
 
@@ -62,7 +62,7 @@ class Loaded:
     positions of its entries that no page can show. `batch` says that the request is decided together with others.
     """
 
-    request: Request
+    approval: Approval
     principal: principals.Principal | None
     at: datetime
     is_open: bool
@@ -73,9 +73,9 @@ class Loaded:
     batch: bool = False
 
 
-def load(request: UUID, actor: Actor) -> Loaded | None:
+def load(approval_id: UUID, actor: Actor) -> Loaded | None:
     """Read the request with this id, None if there is none."""
-    return _load(_BY_ID, {"request": request}, actor)
+    return _load(_BY_ID, {"request": approval_id}, actor)
 
 
 def load_at_gate(run: UUID, gate: UUID, actor: Actor) -> Loaded | None:
@@ -88,21 +88,27 @@ def close(looked: Loaded, decision: Decision, actor: Actor, counted: Sequence[st
 
     `counted` are the digests of the votes that it counts.
     """
-    row = looked.request
-    row.status = statements.STATUS[decision.verdict]
-    row.decided_by, row.decided_at, row.reason = decision.by, looked.at, decision.reason
-    row.channel = "api" if actor.token else "batch" if looked.batch else "page"
-    row.edited = row.edited_preview = None
+    approval = looked.approval
+    approval.status = statements.STATUS[decision.verdict]
+    approval.decided_by, approval.decided_at, approval.reason = (
+        decision.by,
+        looked.at,
+        decision.reason,
+    )
+    approval.channel = "api" if actor.token else "batch" if looked.batch else "page"
+    approval.edited = approval.edited_preview = None
     if decision.edit is not None:
-        row.edited, preview = snapshot.text(decision.edit.args), decision.edit.preview
+        approval.edited, preview = snapshot.text(decision.edit.args), decision.edit.preview
         if preview is not None:
-            row.edited_preview = snapshot.text(preview.document)
-    statements.sign(row, statements.make(row, decision, looked.at, looked.undone, counted))
+            approval.edited_preview = snapshot.text(preview.document)
+    statements.sign(
+        approval, statements.make(approval, decision, looked.at, looked.undone, counted)
+    )
     settle(
-        gate=row.gate,
+        gate=approval.gate,
         decision=decision,
-        effective_at=row.effective_at,
-        extra_statements=(_closed(row), *_audited(looked, decision, actor)),
+        effective_at=approval.effective_at,
+        extra_statements=(_closed(approval), *_audited(looked, decision, actor)),
     )
 
 
@@ -124,7 +130,7 @@ def _load(statement: str, of: dict[str, object], actor: Actor) -> Loaded | None:
         return None
     at, is_open, undone, seq, mac, held, cast, unreadable = found[:8]
     return Loaded(
-        request=stored_rows.read(found[8:]),
+        approval=stored_rows.read(found[8:]),
         principal=principals.from_rights(actor, held, at),
         at=clock.to_utc(at),
         is_open=is_open,
@@ -135,46 +141,46 @@ def _load(statement: str, of: dict[str, object], actor: Actor) -> Loaded | None:
     )
 
 
-def _closed(row: Request) -> Part:
+def _closed(approval: Approval) -> Part:
     return Part(
         name="closed",
         sql=_CLOSE,
         parameters={
-            "r_id": row.id,
-            "r_digest": row.request_digest,
-            "r_status": str(row.status),
-            "r_by": row.decided_by,
-            "r_for": row.decided_for,
-            "r_at": row.decided_at,
-            "r_reason": row.reason,
-            "r_statement": row.statement,
-            "r_signature": row.signature,
-            "r_key": row.key_id,
-            "r_channel": row.channel,
-            "r_edited": row.edited,
-            "r_edited_preview": row.edited_preview,
+            "r_id": approval.id,
+            "r_digest": approval.approval_digest,
+            "r_status": str(approval.status),
+            "r_by": approval.decided_by,
+            "r_for": approval.decided_for,
+            "r_at": approval.decided_at,
+            "r_reason": approval.reason,
+            "r_statement": approval.statement,
+            "r_signature": approval.signature,
+            "r_key": approval.key_id,
+            "r_channel": approval.channel,
+            "r_edited": approval.edited,
+            "r_edited_preview": approval.edited_preview,
         },
         required=True,
     )
 
 
 def _audited(looked: Loaded, decision: Decision, actor: Actor) -> tuple[Part, ...]:
-    row = looked.request
+    approval = looked.approval
     more: dict[str, Any] = {}
     if decision.verdict is Verdict.CONTINUE:
         more["granted"] = decision.result
-    if row.decided_for is not None:
-        more["for"] = row.decided_for
+    if approval.decided_for is not None:
+        more["for"] = approval.decided_for
     if decision.edit is not None:
         more["edited"] = decision.edit.digest
     entry = audit.following(
         looked.last,
-        run=row.run_id,
+        run=approval.run_id,
         actor=actor,
-        act=row.status,
-        subject=f"request {row.id}",
+        act=approval.status,
+        subject=f"request {approval.id}",
         detail={
-            "digest": row.request_digest,
+            "digest": approval.approval_digest,
             "verdict": decision.verdict,
             "reason": decision.reason,
             **more,

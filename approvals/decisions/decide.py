@@ -10,17 +10,17 @@ from uuid import UUID
 
 from approvals import audit
 from approvals.decisions import budget_grants, checks, closing, commit, edits, refusals, votes
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.permissions import principals
 from approvals.queries import requests
-from approvals.queries.requests import Approval
+from approvals.queries.requests import ApprovalView
 from approvals.requests import results
 from runtime.control import edit_previews
 from runtime.control.edit import is_previewed
 from runtime.core.enums import Decision, Edit, GateKind, Verdict
 from runtime.errors import GateNotOpen, InvalidInput
 from runtime.ports.access import Actor
-from runtime.store.tables.jobs.edit_previews import EditPreview
+from runtime.store.tables.jobs.edit_previews import EditPreviewRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class _Answer:
 
 def decide(
     *,
-    request: UUID,
+    approval_id: UUID,
     verdict: object,
     digest: object,
     reason: object,
@@ -51,7 +51,7 @@ def decide(
     arguments: object = results.ABSENT,
     preview: object = None,
     batch: bool = False,
-) -> Approval:
+) -> ApprovalView:
     """Approve, deny, answer, edit or request changes to a call, answer a question, or `continue` or `stop` a frame.
 
     The values may be of any type. `grant` is how much a limit gate adds to its limits, as in `{"turns": 10}`; null
@@ -84,77 +84,81 @@ def decide(
         batch=batch,
     )
     try:
-        return checks.decided(_settle(request, answer, actor))
+        return checks.decided(_settle(approval_id, answer, actor))
     except refusals.RECORDED as exc:
-        refusals.record(actor, exc, pk=request)
+        refusals.record(actor, exc, pk=approval_id)
         raise
 
 
-def require_open(*, request: UUID, digest: object, actor: Actor) -> None:
+def require_open(*, approval_id: UUID, digest: object, actor: Actor) -> None:
     """Raise as `decide` does, unless this person may decide the request that they saw."""
-    row = checks.open_request(commit.load(request, actor)).request
-    checks.check_digest(row, digest)
+    approval = checks.open_request(commit.load(approval_id, actor)).approval
+    checks.check_digest(approval, digest)
 
 
-def ask_preview(*, request: UUID, digest: object, arguments: object, actor: Actor) -> UUID | None:
+def ask_preview(
+    *, approval_id: UUID, digest: object, arguments: object, actor: Actor
+) -> UUID | None:
     """Check the arguments of an edit, without recording it, and have a worker preview the call with them.
 
     Return the id of the preview, None if the tool makes none. Raises as `decide` does.
     """
-    row = checks.open_request(commit.load(request, actor)).request
-    checks.check_digest(row, digest)
-    checks.verdict(Verdict.EDIT, "verdict", GateKind.APPROVAL, row)
-    edit = edits.check(row, arguments)
-    if not _has_preview(row):
+    approval = checks.open_request(commit.load(approval_id, actor)).approval
+    checks.check_digest(approval, digest)
+    checks.verdict(Verdict.EDIT, "verdict", GateKind.APPROVAL, approval)
+    edit = edits.check(approval, arguments)
+    if not _has_preview(approval):
         return None
-    return edit_previews.ask(run=row.run_id, gate=row.gate, by=actor.person, args=edit.args)
+    return edit_previews.ask(
+        run=approval.run_id, gate=approval.gate, by=actor.person, args=edit.args
+    )
 
 
-def find_preview(*, request: UUID, preview: object, actor: Actor) -> EditPreview | None:
+def find_preview(*, approval_id: UUID, preview: object, actor: Actor) -> EditPreviewRow | None:
     """Return the preview of an edit that this person asked for last, None if it has another id. Raises NotFound."""
-    row = requests.readable(request, principals.principal_of(actor))
-    return edits.find_preview(row, preview, actor.person)
+    approval = requests.readable(approval_id, principals.principal_of(actor))
+    return edits.find_preview(approval, preview, actor.person)
 
 
-def _settle(request: UUID, answer: _Answer, actor: Actor) -> checks.Outcome:
+def _settle(approval_id: UUID, answer: _Answer, actor: Actor) -> checks.Outcome:
     try:
-        return _attempt(request, answer, actor)
+        return _attempt(approval_id, answer, actor)
     except GateNotOpen:  # another action on the run came in between
         with commit.last_attempt():
-            audit.lock_run_of(request)
-            return _attempt(request, answer, actor)
+            audit.lock_run_of(approval_id)
+            return _attempt(approval_id, answer, actor)
 
 
-def _attempt(request: UUID, answer: _Answer, actor: Actor) -> checks.Outcome:
+def _attempt(approval_id: UUID, answer: _Answer, actor: Actor) -> checks.Outcome:
     """Check and write. Raises GateNotOpen, with nothing written, if another action on the run came in between."""
-    looked = checks.open_request(commit.load(request, actor))
+    looked = checks.open_request(commit.load(approval_id, actor))
     looked = replace(looked, batch=answer.batch)
-    row = looked.request
-    decision = None if closing.is_expired(row, looked.at) else _decision(looked, answer, actor)
+    approval = looked.approval
+    decision = None if closing.is_expired(approval, looked.at) else _decision(looked, answer, actor)
     return checks.close(looked, decision, actor)
 
 
 def _decision(looked: commit.Loaded, answer: _Answer, actor: Actor) -> Decision:
     """Validate the values. Raises DigestMismatch, NotShown, InvalidInput."""
-    row = looked.request
-    checks.check_digest(row, answer.digest)
-    kind = GateKind.APPROVAL if row.kind == GateKind.IN_DOUBT else GateKind(row.kind)
-    verdict = checks.verdict(answer.verdict, "verdict", kind, row)
+    approval = looked.approval
+    checks.check_digest(approval, answer.digest)
+    kind = GateKind.APPROVAL if approval.kind == GateKind.IN_DOUBT else GateKind(approval.kind)
+    verdict = checks.verdict(answer.verdict, "verdict", kind, approval)
     checks.check_shown(looked, verdict)
-    edit = _edit(row, verdict, answer, actor)
-    checks.check_confirmed(row, verdict, answer.confirm, edit)
-    checks.check_revisable(row, verdict)
-    votes.check_answer(row, verdict)
+    edit = _edit(approval, verdict, answer, actor)
+    checks.check_confirmed(approval, verdict, answer.confirm, edit)
+    checks.check_revisable(approval, verdict)
+    votes.check_answer(approval, verdict)
     return Decision(
         verdict=verdict,
         by=actor.person,
-        reason=checks.reason(answer.reason, verdict, row),
-        result=_result(row, verdict, answer),
+        reason=checks.reason(answer.reason, verdict, approval),
+        result=_result(approval, verdict, answer),
         edit=edit,
     )
 
 
-def _edit(row: Request, verdict: Verdict, answer: _Answer, actor: Actor) -> Edit | None:
+def _edit(approval: Approval, verdict: Verdict, answer: _Answer, actor: Actor) -> Edit | None:
     has_arguments = answer.arguments is not results.ABSENT and answer.arguments is not None
     if verdict is not Verdict.EDIT:
         if has_arguments:
@@ -165,11 +169,11 @@ def _edit(row: Request, verdict: Verdict, answer: _Answer, actor: Actor) -> Edit
     if answer.preview is not None:
         if has_arguments:
             raise InvalidInput("arguments", "are those of the preview: leave them out")
-        return edits.check_previewed(row, answer.preview, actor.person)
+        return edits.check_previewed(approval, answer.preview, actor.person)
     if answer.arguments is results.ABSENT:
         raise InvalidInput("arguments", "are required to edit")
-    edit = edits.check(row, answer.arguments)
-    if _has_preview(row):
+    edit = edits.check(approval, answer.arguments)
+    if _has_preview(approval):
         raise InvalidInput(
             "preview",
             "is required: the tool says what a call would change, so preview these arguments first",
@@ -177,18 +181,18 @@ def _edit(row: Request, verdict: Verdict, answer: _Answer, actor: Actor) -> Edit
     return edit
 
 
-def _has_preview(row: Request) -> bool:
-    return row.preview is not None and is_previewed(json.loads(row.preview))
+def _has_preview(approval: Approval) -> bool:
+    return approval.preview is not None and is_previewed(json.loads(approval.preview))
 
 
-def _result(row: Request, verdict: Verdict, answer: _Answer) -> object:
+def _result(approval: Approval, verdict: Verdict, answer: _Answer) -> object:
     """Return the grant of a limit gate or the result of an answer, None if there is neither. Raises InvalidInput."""
-    grant = budget_grants.check(row, verdict, answer.grant)
+    grant = budget_grants.check(approval, verdict, answer.grant)
     if verdict is not Verdict.ANSWER:
         if answer.result is not results.ABSENT and answer.result is not None:
             raise InvalidInput("result", "is only for an answer instead of the call")
         return grant
     if answer.result is results.ABSENT:
         raise InvalidInput("result", "is required to answer")
-    results.check(answer.result, results.schema_of(row))
+    results.check(answer.result, results.schema_of(approval))
     return answer.result

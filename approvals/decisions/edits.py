@@ -9,34 +9,34 @@ from dataclasses import replace
 from uuid import UUID
 
 from approvals.errors import TamperedWith
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.requests import schemas
 from runtime.control import edit_previews
 from runtime.control.edit import FIELD, edit
 from runtime.core.enums import Edit, EffectClass, GateKind
 from runtime.errors import InvalidInput, KeyMissing, Tampered
 from runtime.keyring import held
-from runtime.store.tables.jobs.edit_previews import EditPreview
+from runtime.store.tables.jobs.edit_previews import EditPreviewRow
 
 
-def check(row: Request, given: object) -> Edit:
+def check(approval: Approval, given: object) -> Edit:
     """Return the edit of the requested call. Raises InvalidInput naming `arguments` or a place in it.
 
     A person who denied a call has the last word in its run: no edit makes it after all.
     """
     edited = edit(
-        tool=row.tool,
-        schema=json.loads(schemas.text_of(row.schema)),
-        path=tuple(row.path),
-        effect=EffectClass(row.effect),
-        args=json.loads(row.args),
+        tool=approval.tool,
+        schema=json.loads(schemas.text_of(approval.schema)),
+        path=tuple(approval.path),
+        effect=EffectClass(approval.effect),
+        args=json.loads(approval.args),
         new_args=given,
     )
-    denied = Request.objects.filter(
-        run_id=row.run_id,
-        tool=row.tool,
+    denied = Approval.objects.filter(
+        run_id=approval.run_id,
+        tool=approval.tool,
         kind=GateKind.APPROVAL,
-        status=Request.Status.DENIED,
+        status=Approval.Status.DENIED,
         action_digest=edited.digest,
     )
     if denied.exists():
@@ -46,20 +46,20 @@ def check(row: Request, given: object) -> Edit:
     return edited
 
 
-def find_preview(row: Request, preview: object, by: str) -> EditPreview | None:
+def find_preview(approval: Approval, preview: object, by: str) -> EditPreviewRow | None:
     """Return the preview of an edit that this person asked for last, None if it has another id."""
     try:
-        return edit_previews.find(gate=row.gate, by=by, preview=UUID(str(preview)))
+        return edit_previews.find(gate=approval.gate, by=by, preview=UUID(str(preview)))
     except ValueError:
         return None
 
 
-def check_previewed(row: Request, preview: object, by: str) -> Edit:
+def check_previewed(approval: Approval, preview: object, by: str) -> Edit:
     """Return the edit with the arguments and the result of a preview.
 
     Raises InvalidInput naming `preview`, `arguments` or a place in it; TamperedWith.
     """
-    found = find_preview(row, preview, by)
+    found = find_preview(approval, preview, by)
     if found is None:
         raise InvalidInput("preview", "is not your last one of this call: preview the edit again")
     if found.ended_at is None:
@@ -72,4 +72,6 @@ def check_previewed(row: Request, preview: object, by: str) -> Edit:
         raise TamperedWith(str(exc)) from exc
     if result.refused:
         raise InvalidInput(FIELD, f"are refused by the tool: {result.refused}")
-    return replace(check(row, held.opened_args(row.tool, found.arguments)), preview=result)
+    return replace(
+        check(approval, held.opened_args(approval.tool, found.arguments)), preview=result
+    )

@@ -7,8 +7,8 @@ from uuid import UUID
 from approvals import audit
 from approvals.decisions import checks, closing, commit, refusals
 from approvals.errors import TooEarly
-from approvals.models import Request
-from approvals.queries.requests import Approval
+from approvals.models import Approval
+from approvals.queries.requests import ApprovalView
 from approvals.requests import results
 from runtime.core.enums import Decision, GateKind, Verdict
 from runtime.errors import GateNotOpen, InvalidInput
@@ -34,7 +34,7 @@ def resolve(
     reason: object,
     actor: Actor,
     confirm: object = None,
-) -> Approval:
+) -> ApprovalView:
     """Record the outcome of a call in doubt: `happened`, `run_again` or `give_up`.
 
     `result` is a JSON value that fits the tool's result schema; it is required if the call happened, and not allowed
@@ -57,35 +57,39 @@ def resolve(
 def _attempt(run: UUID, gate: UUID, answer: _Answer, actor: Actor) -> checks.Outcome:
     """Check and write. Raises GateNotOpen, with nothing written, if another action on the run came in between."""
     looked = checks.open_request(commit.load_at_gate(run, gate, actor))
-    row = looked.request
+    approval = looked.approval
     decision = None
-    if not closing.is_expired(row, looked.at):
-        if answer.outcome == Verdict.RUN_AGAIN and row.not_before and looked.at < row.not_before:
-            raise TooEarly(row.not_before)
+    if not closing.is_expired(approval, looked.at):
+        if (
+            answer.outcome == Verdict.RUN_AGAIN
+            and approval.not_before
+            and looked.at < approval.not_before
+        ):
+            raise TooEarly(approval.not_before)
         decision = _decision(looked, answer, actor)
     return checks.close(looked, decision, actor)
 
 
 def _decision(looked: commit.Loaded, answer: _Answer, actor: Actor) -> Decision:
     """Validate the values. Raises NotShown, InvalidInput."""
-    row = looked.request
-    verdict = checks.verdict(answer.outcome, "outcome", GateKind.IN_DOUBT, row)
+    approval = looked.approval
+    verdict = checks.verdict(answer.outcome, "outcome", GateKind.IN_DOUBT, approval)
     checks.check_shown(looked, verdict)
-    checks.check_confirmed(row, verdict, answer.confirm)
+    checks.check_confirmed(approval, verdict, answer.confirm)
     return Decision(
         verdict=verdict,
         by=actor.person,
-        reason=checks.reason(answer.reason, verdict, row),
-        result=_result(answer.result, verdict, row),
+        reason=checks.reason(answer.reason, verdict, approval),
+        result=_result(answer.result, verdict, approval),
     )
 
 
-def _result(result: Any, verdict: Verdict, row: Request) -> Any:
+def _result(result: Any, verdict: Verdict, approval: Approval) -> Any:
     if verdict is not Verdict.HAPPENED:
         if result is not results.ABSENT and result is not None:
             raise InvalidInput("result", "is only for a call that happened")
         return None
     if result is results.ABSENT:
         raise InvalidInput("result", "is required if the call happened")
-    results.check(result, results.schema_of(row))
+    results.check(result, results.schema_of(approval))
     return result

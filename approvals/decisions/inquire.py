@@ -19,29 +19,29 @@ from runtime.ports.access import Actor
 ASKED = "asked"
 
 
-def inquire(*, request: UUID, question: object, actor: Actor) -> requests.Approval:
+def inquire(*, approval_id: UUID, question: object, actor: Actor) -> requests.ApprovalView:
     """Send an inquiry of a person who may decide the request to its agent, which answers without tools.
 
     Raises, in this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired; TamperedWith; InvalidInput naming
     `question`; TooManyInquiries; RunEnded. Nothing is written when it raises.
     """
     with transaction.atomic():
-        audit.lock_run_of(request)
-        looked = checks.open_request(commit.load(request, actor))
-        row = looked.request
-        if closing.is_expired(row, looked.at) and row.expires_at is not None:
-            raise Expired(row.expires_at)
-        if row.kind != GateKind.APPROVAL:
+        audit.lock_run_of(approval_id)
+        looked = checks.open_request(commit.load(approval_id, actor))
+        approval = looked.approval
+        if closing.is_expired(approval, looked.at) and approval.expires_at is not None:
+            raise Expired(approval.expires_at)
+        if approval.kind != GateKind.APPROVAL:
             raise InvalidInput("question", "is only for a call that waits for an approval")
         said = validate_text("question", question, MAX_INQUIRY, required="is required")
-        if audit.number(row.run_id, f"request {row.id}", act=ASKED) >= MAX_INQUIRIES:
+        if audit.number(approval.run_id, f"request {approval.id}", act=ASKED) >= MAX_INQUIRIES:
             raise TooManyInquiries
-        sent = inquiries.ask(run=row.run_id, gate=row.gate, by=actor.person, text=said)
+        sent = inquiries.ask(run=approval.run_id, gate=approval.gate, by=actor.person, text=said)
         audit.append(
-            run=row.run_id,
+            run=approval.run_id,
             actor=actor,
             act=ASKED,
-            subject=f"request {row.id}",
+            subject=f"request {approval.id}",
             detail={"question": str(sent), "text": digest_of(said)},
         )
-    return requests.verified(row, looked.principal)
+    return requests.verified(approval, looked.principal)

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from approvals import audit, clock
 from approvals.decisions import allowed
-from approvals.models import AuditEntry, Request
+from approvals.models import Approval, AuditEntry
 from approvals.policies.judge import without_policy
 from approvals.policy_versions import facts, in_force
 from approvals.policy_versions.acts import PolicyBroken
@@ -31,12 +31,12 @@ _LAST = """
     SELECT clock_timestamp(), coalesce(max(a.seq), 0), coalesce(max(a.hash), '')
     FROM (SELECT seq, hash FROM approvals_auditentry WHERE run_id = %(run)s ORDER BY seq DESC LIMIT 1) a
 """
-_COLUMNS = tuple(field.attname for field in Request._meta.concrete_fields)  # noqa: SLF001 - its documented API
+_COLUMNS = tuple(field.attname for field in Approval._meta.concrete_fields)  # noqa: SLF001 - its documented API
 # The rows as a JSON list, each with our columns by their names; a later release may have added others.
 _REQUESTED = f"""
-    INSERT INTO approvals_request ({", ".join(_COLUMNS)})
+    INSERT INTO approvals_approval ({", ".join(_COLUMNS)})
     SELECT {", ".join(f"r.{name}" for name in _COLUMNS)}
-    FROM run, json_populate_recordset(NULL::approvals_request, %(requests)s::json) r
+    FROM run, json_populate_recordset(NULL::approvals_approval, %(requests)s::json) r
 """
 
 
@@ -56,36 +56,36 @@ def build(
     """
     run = snapshots[0].run
     # A microsecond apart, so that the requests of a turn keep the order of its calls.
-    requests = [
+    approvals = [
         snapshot.row(
             shown, at + n * timedelta.resolution, merged(shown.origin, origin), _judged(shown)
         )
         for n, shown in enumerate(snapshots)
     ]
     entries = list[AuditEntry]()
-    for request, shown in zip(requests, snapshots, strict=True):
+    for approval, shown in zip(approvals, snapshots, strict=True):
         asked: dict[str, str | None] = {
-            "digest": request.request_digest,
-            "requester": request.requester,
+            "digest": approval.approval_digest,
+            "requester": approval.requester,
         }
         acts = [("requested", asked)]
         if shown.allowed is not None:
-            acts.append(allowed.decide(request, shown.allowed))
+            acts.append(allowed.decide(approval, shown.allowed))
         for act, detail in acts:
             entry = audit.following(
                 last,
                 run=run,
                 actor=None,
                 act=act,
-                subject=f"request {request.id}",
+                subject=f"request {approval.id}",
                 detail=detail,
-                at=request.created_at,
+                at=approval.created_at,
             )
             entries.append(entry)
             last = audit.Last(seq=entry.seq, hash=entry.hash)
-    rows = [_written(request) for request in requests]
+    rows = [_written(approval) for approval in approvals]
     return (
-        *allowed.used(requests),
+        *allowed.used(approvals),
         Part(
             name="requested",
             sql=_REQUESTED,
@@ -117,5 +117,5 @@ def _judged(shown: ReviewSnapshot) -> snapshot.Judged:
     return snapshot.Judged(version=version, risk=str(found.risk), demands=demands)
 
 
-def _written(request: Request) -> dict[str, object]:
-    return {name: getattr(request, name) for name in _COLUMNS}
+def _written(approval: Approval) -> dict[str, object]:
+    return {name: getattr(approval, name) for name in _COLUMNS}

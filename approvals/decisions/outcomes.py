@@ -12,17 +12,17 @@ from runtime.ports.approvals import EndedCall, Part
 # The last decision on a call, and earlier ones that left it in doubt, get the same outcome. An undecided request has
 # no place in the history.
 _RECORD = """
-    INSERT INTO approvals_outcome (request_id, run_id, frame, call, outcome, position, decided_at)
+    INSERT INTO approvals_approvaloutcome (approval_id, run_id, frame, call, outcome, position, decided_at)
     SELECT r.id, r.run_id, e.frame, e.call, e.outcome, %(ended_at)s, r.decided_at
     FROM run, json_to_recordset(%(ended)s::json) AS e (gate uuid, frame text, call text, outcome text),
         LATERAL (
-            SELECT id, run_id, decided_at FROM approvals_request WHERE gate = e.gate AND run_id = run.id
+            SELECT id, run_id, decided_at FROM approvals_approval WHERE gate = e.gate AND run_id = run.id
             UNION
-            SELECT d.id, d.run_id, d.decided_at FROM approvals_outcome o JOIN approvals_request d ON d.id = o.request_id
+            SELECT d.id, d.run_id, d.decided_at FROM approvals_approvaloutcome o JOIN approvals_approval d ON d.id = o.approval_id
             WHERE o.run_id = run.id AND o.outcome = 'in_doubt' AND o.frame = e.frame AND o.call = e.call
         ) AS r
     WHERE r.decided_at IS NOT NULL
-    ON CONFLICT (request_id) DO UPDATE SET outcome = EXCLUDED.outcome, position = EXCLUDED.position
+    ON CONFLICT (approval_id) DO UPDATE SET outcome = EXCLUDED.outcome, position = EXCLUDED.position
 """
 
 

@@ -14,7 +14,7 @@ from django.db.models import QuerySet
 
 from approvals import audit
 from approvals.errors import DigestMismatch, NotFound, TamperedWith
-from approvals.models import AuditEntry, Request
+from approvals.models import Approval, AuditEntry
 from runtime.errors import Forbidden, RequestError
 from runtime.ports.access import Actor
 
@@ -36,36 +36,38 @@ def recorded(actor: Actor, **request: UUID) -> Iterator[None]:
 
 def record(actor: Actor, problem: RequestError, **request: UUID) -> None:
     """Record that the actor was refused, unless it is recorded already or there is no such request."""
-    row = Request.objects.filter(**request).only("run_id", "request_digest").first()
-    if row is None or not isinstance(problem, RECORDED):
+    approval = Approval.objects.filter(**request).only("run_id", "approval_digest").first()
+    if approval is None or not isinstance(problem, RECORDED):
         return
     act = f"{REFUSED}{problem.code}"
     if _is_enough(
-        row, actor, act
+        approval, actor, act
     ):  # without the lock, which a person without rights must not take at will
         return
     with transaction.atomic():
-        audit.lock_runs(row.run_id)
-        if not _is_enough(row, actor, act):
+        audit.lock_runs(approval.run_id)
+        if not _is_enough(approval, actor, act):
             audit.append(
-                run=row.run_id,
+                run=approval.run_id,
                 actor=actor,
                 act=act,
-                subject=_subject(row),
-                detail={"digest": row.request_digest},
+                subject=_subject(approval),
+                detail={"digest": approval.approval_digest},
             )
 
 
-def _is_enough(row: Request, actor: Actor, act: str) -> bool:
+def _is_enough(approval: Approval, actor: Actor, act: str) -> bool:
     """Tell whether the audit has this refusal of the person, or no room for another one."""
-    refusals = _refusals(row)
+    refusals = _refusals(approval)
     same = refusals.filter(actor=actor.person, act=act)
     return same.exists() or refusals.count() >= MAX_REFUSALS
 
 
-def _refusals(row: Request) -> QuerySet[AuditEntry]:
-    return AuditEntry.objects.filter(run=row.run_id, subject=_subject(row), act__startswith=REFUSED)
+def _refusals(approval: Approval) -> QuerySet[AuditEntry]:
+    return AuditEntry.objects.filter(
+        run=approval.run_id, subject=_subject(approval), act__startswith=REFUSED
+    )
 
 
-def _subject(row: Request) -> str:
-    return f"request {row.id}"
+def _subject(approval: Approval) -> str:
+    return f"request {approval.id}"

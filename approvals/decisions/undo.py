@@ -7,7 +7,7 @@ from django.db import transaction
 from approvals import audit, clock, readings
 from approvals.decisions import checks, closing, refusals, votes
 from approvals.errors import AlreadyDecided, NotDecided, TooLate
-from approvals.models import Claim, Request
+from approvals.models import Approval, ApprovalClaim
 from approvals.permissions import principals
 from approvals.queries import requests
 from runtime.control.settle import undo as undo_decision
@@ -16,78 +16,78 @@ from runtime.ports.access import Actor
 from runtime.store.tables import ledger
 
 
-def undo(*, request: UUID, actor: Actor) -> requests.Approval:
+def undo(*, approval_id: UUID, actor: Actor) -> requests.ApprovalView:
     """Undo the actor's own decision within the undo window, or withdraw their vote while others must still vote.
 
     Raises, in this order: NotFound; Forbidden; Cancelled or Expired; NotDecided; AlreadyDecided with the name of the
     decider; TooLate. Nothing is written when it raises, except that refusals are recorded.
     """
-    with refusals.recorded(actor, pk=request), transaction.atomic():
-        audit.lock_run_of(request)
+    with refusals.recorded(actor, pk=approval_id), transaction.atomic():
+        audit.lock_run_of(approval_id)
         principal = principals.principal_of(actor)
-        row = requests.readable(request, principal)
-        if not votes.is_for_absent(row, principal):
-            checks.check_right(row, principal)
-        if votes.withdraw(row, actor):
-            readings.undone(row.id, actor)
-            return requests.to_view(row, principal)
-        _check_undoable(row, actor)
+        approval = requests.readable(approval_id, principal)
+        if not votes.is_for_absent(approval, principal):
+            checks.check_right(approval, principal)
+        if votes.withdraw(approval, actor):
+            readings.undone(approval.id, actor)
+            return requests.to_view(approval, principal)
+        _check_undoable(approval, actor)
         try:
-            undo_decision(gate=row.gate)
+            undo_decision(gate=approval.gate)
         except (GateNotOpen, RunEnded) as exc:
             raise TooLate from exc
-        _reopen(row, actor)
-        undone = ledger.undone(row.id, audit.undone(row))
+        _reopen(approval, actor)
+        undone = ledger.undone(approval.id, audit.undone(approval))
     ledger.record(undone)  # after the commit, and before the caller answers
-    return requests.to_view(row, principal)
+    return requests.to_view(approval, principal)
 
 
-def take_back(*, request: UUID, by: str, actor: Actor) -> bool:
+def take_back(*, approval_id: UUID, by: str, actor: Actor) -> bool:
     """Undo an approval by `by` that the actor withdraws with others. Return False if it is final or no longer theirs.
 
     The caller has checked that the actor may withdraw it.
     """
     with transaction.atomic():
-        audit.lock_run_of(request)
-        row = Request.objects.get(pk=request)
-        if row.status != Request.Status.APPROVED or row.decided_by != by:
+        audit.lock_run_of(approval_id)
+        approval = Approval.objects.get(pk=approval_id)
+        if approval.status != Approval.Status.APPROVED or approval.decided_by != by:
             return False
-        if row.effective_at is None or row.effective_at <= clock.now():
+        if approval.effective_at is None or approval.effective_at <= clock.now():
             return False
         try:
-            undo_decision(gate=row.gate)
+            undo_decision(gate=approval.gate)
         except (GateNotOpen, RunEnded):
             return False
-        _reopen(row, actor)
-        undone = ledger.undone(row.id, audit.undone(row))
+        _reopen(approval, actor)
+        undone = ledger.undone(approval.id, audit.undone(approval))
     ledger.record(undone)
     return True
 
 
-def _check_undoable(row: Request, actor: Actor) -> None:
-    if row.status == Request.Status.PENDING:
+def _check_undoable(approval: Approval, actor: Actor) -> None:
+    if approval.status == Approval.Status.PENDING:
         raise NotDecided
-    if row.status in (Request.Status.CANCELLED, Request.Status.EXPIRED):
-        checks.check_open(row)
-    if row.decided_by != actor.person:
-        raise AlreadyDecided(row.decided_by)
-    if row.effective_at is None or row.effective_at <= clock.now():
+    if approval.status in (Approval.Status.CANCELLED, Approval.Status.EXPIRED):
+        checks.check_open(approval)
+    if approval.decided_by != actor.person:
+        raise AlreadyDecided(approval.decided_by)
+    if approval.effective_at is None or approval.effective_at <= clock.now():
         raise TooLate
 
 
-def _reopen(row: Request, actor: Actor) -> None:
-    verdict = row.status
-    row.status = Request.Status.PENDING
-    row.decided_by = row.decided_at = row.reason = None
-    closing.clear_decision(row)
-    votes.take_back(row, actor)
-    readings.undone(row.id, actor)
-    Claim.objects.filter(request=row).delete()  # it ended with the decision
-    row.save()
+def _reopen(approval: Approval, actor: Actor) -> None:
+    verdict = approval.status
+    approval.status = Approval.Status.PENDING
+    approval.decided_by = approval.decided_at = approval.reason = None
+    closing.clear_decision(approval)
+    votes.take_back(approval, actor)
+    readings.undone(approval.id, actor)
+    ApprovalClaim.objects.filter(approval=approval).delete()  # it ended with the decision
+    approval.save()
     audit.append(
-        run=row.run_id,
+        run=approval.run_id,
         actor=actor,
         act=audit.UNDONE,
-        subject=f"request {row.id}",
-        detail={"digest": row.request_digest, "was": verdict},
+        subject=f"request {approval.id}",
+        detail={"digest": approval.approval_digest, "was": verdict},
     )

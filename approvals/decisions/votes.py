@@ -14,7 +14,7 @@ from django.db import IntegrityError, transaction
 from approvals import audit, clock
 from approvals.decisions import commit
 from approvals.errors import AlreadyVoted, TamperedWith
-from approvals.models import Request, Vote
+from approvals.models import Approval, Vote
 from approvals.permissions import principals, request_rules
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
@@ -29,26 +29,26 @@ from runtime.ports.access import Actor
 from runtime.ports.approvals import NotConfirmed
 
 
-def are_needed(row: Request, decision: Decision) -> bool:
+def are_needed(approval: Approval, decision: Decision) -> bool:
     """Tell whether this decision is a vote: it lets the call start, and the policy has a rule for the request."""
-    return row.rule is not None and decision.verdict in STARTS
+    return approval.rule is not None and decision.verdict in STARTS
 
 
-def needs_reason(row: Request, verdict: Verdict) -> bool:
+def needs_reason(approval: Approval, verdict: Verdict) -> bool:
     """Tell whether the policy requires a reason for this verdict."""
-    demands = votes.demands(row)
+    demands = votes.demands(approval)
     return demands is not None and demands.reason and verdict in STARTS
 
 
-def undo_seconds(row: Request) -> float | None:
+def undo_seconds(approval: Approval) -> float | None:
     """Return how long the policy lets a decision be undone; None if it does not say."""
-    demands = votes.demands(row)
+    demands = votes.demands(approval)
     return None if demands is None else demands.undo
 
 
-def check_answer(row: Request, verdict: Verdict) -> None:
+def check_answer(approval: Approval, verdict: Verdict) -> None:
     """Raise InvalidInput for an answer where several people must agree: an answer is one person's value."""
-    demands = votes.demands(row)
+    demands = votes.demands(approval)
     if verdict is Verdict.ANSWER and demands is not None and demands.quorum > 1:
         raise InvalidInput(
             "verdict", f"cannot be answer, because {demands.quorum} people must agree"
@@ -64,29 +64,29 @@ def vote(
     deletion of votes that no longer count is committed. Raises TamperedWith, and GateNotOpen, with nothing written, if
     another action on the run came in between.
     """
-    row, demands = looked.request, _demands(looked.request)
+    approval, demands = looked.approval, _demands(looked.approval)
     with transaction.atomic():
-        audit.lock_runs(row.run_id)
-        if audit.last_of(row.run_id) != looked.last:
+        audit.lock_runs(approval.run_id)
+        if audit.last_of(approval.run_id) != looked.last:
             raise GateNotOpen
-        counted = _still_valid(row, demands, _read(looked), looked.at)
-        place = _place(looked, _stages(row, demands, looked.at), counted, actor)
+        counted = _still_valid(approval, demands, _read(looked), looked.at)
+        place = _place(looked, _stages(approval, demands, looked.at), counted, actor)
         if not isinstance(place, Place):
             return place
         counted += (_cast(looked, decision, actor, place),)
         people = {one.person: one.stage for one in counted}
-        _note(row, demands, counted, looked.at)
+        _note(approval, demands, counted, looked.at)
         if tally.current(demands.stages, people) is None:
-            row.effective_at, row.decided_for = effective_at, place.absent
-            latest = replace(looked, last=audit.last_of(row.run_id))
+            approval.effective_at, approval.decided_for = effective_at, place.absent
+            latest = replace(looked, last=audit.last_of(approval.run_id))
             commit.close(latest, decision, actor, [one.digest for one in counted])
         else:
-            notify(row.run_id, inbox=True, hint=False)
+            notify(approval.run_id, inbox=True, hint=False)
     return None
 
 
 def lost(
-    cast: Cast, row: Request, origin: Collection[str] = (), voters: Collection[str] = ()
+    cast: Cast, approval: Approval, origin: Collection[str] = (), voters: Collection[str] = ()
 ) -> str | None:
     """Say why a vote does not count; None if it does. `origin` is as in Approvals.verify_approval.
 
@@ -94,13 +94,13 @@ def lost(
     """
     person = Actor(person=cast.person)
     principal = principals.from_rights(person, cast.held, cast.at, past=True)
-    denial = request_rules.denial_for(principal, row, cast.absent, origin, cast.at)
+    denial = request_rules.denial_for(principal, approval, cast.absent, origin, cast.at)
     if denial is not None:
         return denial.detail
-    demands = votes.demands(row)
+    demands = votes.demands(approval)
     if demands is None or principal is None or not 0 <= cast.stage < len(demands.stages):
         return "the vote is for no stage of the request"
-    stage = _stages(row, demands, cast.at)[cast.stage]
+    stage = _stages(approval, demands, cast.at)[cast.stage]
     voter = next((one for one in principal.stands_for if one.person == cast.absent), principal)
     if not stage.admits(voter.person, voter.groups):
         return f"{cast.place} is not named in this stage"
@@ -108,43 +108,43 @@ def lost(
     return _one_hand(cast.person, dependent) if dependent else None
 
 
-def is_for_absent(row: Request, principal: Principal | None) -> bool:
+def is_for_absent(approval: Approval, principal: Principal | None) -> bool:
     """Tell whether the principal has a vote in the place of another: they withdraw it also after the absence."""
     return (
         principal is not None
         and Scope.APPROVALS_DECIDE in principal.scopes
-        and row.status == Request.Status.PENDING
-        and Vote.objects.filter(request=row, person=principal.person)
+        and approval.status == Approval.Status.PENDING
+        and Vote.objects.filter(approval=approval, person=principal.person)
         .exclude(for_person=None)
         .exists()
     )
 
 
-def withdraw(row: Request, actor: Actor) -> bool:
+def withdraw(approval: Approval, actor: Actor) -> bool:
     """Withdraw the actor's vote on a pending request. Return False if they have none. The caller locked the run."""
-    if row.status != Request.Status.PENDING or not take_back(row, actor):
+    if approval.status != Approval.Status.PENDING or not take_back(approval, actor):
         return False
-    row.save()
+    approval.save()
     return True
 
 
-def take_back(row: Request, actor: Actor) -> bool:
+def take_back(approval: Approval, actor: Actor) -> bool:
     """Delete the actor's vote, with an audit row, and return whether there was one. The caller saves the row."""
-    gone, _ = Vote.objects.filter(request=row, person=actor.person).delete()
+    gone, _ = Vote.objects.filter(approval=approval, person=actor.person).delete()
     if gone:
-        _audit(row, actor.person, WITHDRAWN, actor=actor)
-        _note(row, _demands(row), _casts(row), clock.now(), save=False)
+        _audit(approval, actor.person, WITHDRAWN, actor=actor)
+        _note(approval, _demands(approval), _casts(approval), clock.now(), save=False)
     return bool(gone)
 
 
-def note_open(row: Request, at: datetime) -> None:
+def note_open(approval: Approval, at: datetime) -> None:
     """Keep in the row who may vote at this time, for the lists. The caller locked the run."""
-    _note(row, _demands(row), _casts(row), at)
+    _note(approval, _demands(approval), _casts(approval), at)
 
 
-def _stages(row: Request, demands: Demands, at: datetime) -> tuple[Stage, ...]:
+def _stages(approval: Approval, demands: Demands, at: datetime) -> tuple[Stage, ...]:
     """Return the stages with the people who may vote at this time."""
-    return escalation.stages(demands, row.expires_at, at)
+    return escalation.stages(demands, approval.expires_at, at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +171,7 @@ def _place(
     open_now = stages[stage]
     if principal is not None and open_now.admits(principal.person, principal.groups):
         return Place(stage=stage)
-    stands = request_rules.stand_in(principal, looked.request, at=looked.at)
+    stands = request_rules.stand_in(principal, looked.approval, at=looked.at)
     absent = [one.person for one in stands if open_now.admits(one.person, one.groups)]
     for name in absent:
         if name not in {*people, *taken}:
@@ -194,47 +194,49 @@ def _one_hand(person: str, voters: Collection[str]) -> str:
 
 def _read(looked: commit.Loaded) -> tuple[Cast, ...]:
     try:
-        return votes.read(looked.request, looked.votes)
+        return votes.read(looked.approval, looked.votes)
     except NotConfirmed as exc:
         raise TamperedWith(str(exc)) from exc
 
 
 def _still_valid(
-    row: Request, demands: Demands, cast: Sequence[Cast], at: datetime
+    approval: Approval, demands: Demands, cast: Sequence[Cast], at: datetime
 ) -> tuple[Cast, ...]:
     """Delete the votes that no longer count, and return the others."""
     kept = list[Cast]()
     for one in cast:
-        why = lost(one, row)
+        why = lost(one, approval)
         if why is None:
             kept.append(one)
             continue
-        Vote.objects.filter(request=row, person=one.person).delete()
-        _audit(row, one.person, VOID, reason=why)
+        Vote.objects.filter(approval=approval, person=one.person).delete()
+        _audit(approval, one.person, VOID, reason=why)
     if len(kept) < len(cast):
-        _note(row, demands, kept, at)
+        _note(approval, demands, kept, at)
     return tuple(kept)
 
 
 def _cast(looked: commit.Loaded, decision: Decision, actor: Actor, place: Place) -> Cast:
     """Write the vote and its audit row."""
-    row = looked.request
+    approval = looked.approval
     made = votes.make(
-        row,
+        approval,
         person=actor.person,
         stage=place.stage,
         absent=place.absent,
         verdict=decision.verdict,
         reason=decision.reason,
         at=looked.at,
-        withdrawn=audit.count(row.run_id, votes.subject(row, actor.person), besides=VOTED),
+        withdrawn=audit.count(
+            approval.run_id, votes.subject(approval, actor.person), besides=VOTED
+        ),
     )
     try:
         with transaction.atomic():
             made.save(force_insert=True)
     except IntegrityError as exc:
         raise AlreadyVoted(actor.person) from exc
-    _audit(row, actor.person, VOTED, actor=actor, reason=decision.reason, place=place)
+    _audit(approval, actor.person, VOTED, actor=actor, reason=decision.reason, place=place)
     return Cast(
         person=actor.person,
         absent=place.absent,
@@ -246,21 +248,21 @@ def _cast(looked: commit.Loaded, decision: Decision, actor: Actor, place: Place)
 
 
 def _note(
-    row: Request, demands: Demands, cast: Sequence[Cast], at: datetime, *, save: bool = True
+    approval: Approval, demands: Demands, cast: Sequence[Cast], at: datetime, *, save: bool = True
 ) -> None:
     """Keep in the row who voted, in whose place, and who may vote now, for the lists."""
-    stages = _stages(row, demands, at)
+    stages = _stages(approval, demands, at)
     stage = tally.current(stages, {one.person: one.stage for one in cast})
-    row.voted = [one.person for one in cast]
-    row.voted_for = [one.absent for one in cast if one.absent]
-    row.open_to = list(stages[stage if stage is not None else -1].keys)
+    approval.voted = [one.person for one in cast]
+    approval.voted_for = [one.absent for one in cast if one.absent]
+    approval.open_to = list(stages[stage if stage is not None else -1].keys)
     if save:
-        Request.objects.filter(pk=row.pk).update(
-            voted=row.voted, voted_for=row.voted_for, open_to=row.open_to
+        Approval.objects.filter(pk=approval.pk).update(
+            voted=approval.voted, voted_for=approval.voted_for, open_to=approval.open_to
         )
 
 
-def _casts(row: Request) -> list[Cast]:
+def _casts(approval: Approval) -> list[Cast]:
     """Return the votes as stored, without their digests."""
     return [
         Cast(
@@ -271,18 +273,18 @@ def _casts(row: Request) -> list[Cast]:
             at=vote.at,
             digest="",
         )
-        for vote in Vote.objects.filter(request=row).order_by("at", "person")
+        for vote in Vote.objects.filter(approval=approval).order_by("at", "person")
     ]
 
 
-def _demands(row: Request) -> Demands:
-    found = votes.demands(row)
+def _demands(approval: Approval) -> Demands:
+    found = votes.demands(approval)
     assert found is not None  # the request has a rule
     return found
 
 
 def _audit(
-    row: Request,
+    approval: Approval,
     person: str,
     act: str,
     *,
@@ -291,12 +293,12 @@ def _audit(
     place: Place | None = None,
 ) -> None:
     audit.append(
-        run=row.run_id,
+        run=approval.run_id,
         actor=actor,
         act=act,
-        subject=votes.subject(row, person),
+        subject=votes.subject(approval, person),
         detail={
-            "digest": row.request_digest,
+            "digest": approval.approval_digest,
             "reason": reason,
             **({} if place is None else {"stage": str(place.stage + 1), "for": place.absent}),
         },

@@ -14,7 +14,7 @@ from runtime.errors import Forbidden
 from runtime.ports.access import Actor
 
 
-def write(*, request: UUID, text: object, actor: Actor) -> requests.Approval:
+def write(*, approval_id: UUID, text: object, actor: Actor) -> requests.ApprovalView:
     """Send the message. The writer may still decide this request, and none that opens later in its run.
 
     Raises, in this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired; TamperedWith; Forbidden
@@ -22,15 +22,15 @@ def write(*, request: UUID, text: object, actor: Actor) -> requests.Approval:
     Nothing is written when it raises.
     """
     with transaction.atomic():
-        audit.lock_run_of(request)
-        looked = checks.open_request(commit.load(request, actor))
-        row = looked.request
-        if closing.is_expired(row, looked.at) and row.expires_at is not None:
-            raise Expired(row.expires_at)
-        if not writers.may_write(row):
+        audit.lock_run_of(approval_id)
+        looked = checks.open_request(commit.load(approval_id, actor))
+        approval = looked.approval
+        if closing.is_expired(approval, looked.at) and approval.expires_at is not None:
+            raise Expired(approval.expires_at)
+        if not writers.may_write(approval):
             raise Forbidden(
                 "not_eligible",
                 "The policy does not let people who decide this request write to its run.",
             )
-        send_as_reviewer(run=row.run_id, text=text, actor=actor)
-    return requests.verified(row, looked.principal)
+        send_as_reviewer(run=approval.run_id, text=text, actor=actor)
+    return requests.verified(approval, looked.principal)

@@ -11,12 +11,12 @@ from approvals.models.accounts import (
 )
 from approvals.models.allowances import AllowanceAct
 from approvals.models.audit import AuditEntry, AuditHead
-from approvals.models.notices import MailPreference, Notice
+from approvals.models.notices import MailPreference, SentMail
 from approvals.models.policies import PolicyAct
 from approvals.models.prompts import PromptAct
-from approvals.models.readings import Reading
-from approvals.models.requests import ASKING_AGENT, ROOT_AGENT, Outcome, Request, Vote
-from approvals.models.teamwork import Claim, Comment, Handover, Viewer
+from approvals.models.readings import ReviewTime
+from approvals.models.requests import ASKING_AGENT, ROOT_AGENT, Approval, ApprovalOutcome, Vote
+from approvals.models.teamwork import ApprovalClaim, ApprovalViewer, Comment, Handover
 from approvals.models.tools import ToolSchema
 from approvals.models.versions import VersionDecision, VersionWithdrawal
 
@@ -25,27 +25,27 @@ __all__ = [
     "ROOT_AGENT",
     "Absence",
     "AllowanceAct",
+    "Approval",
+    "ApprovalClaim",
+    "ApprovalOutcome",
+    "ApprovalViewer",
     "Assignment",
     "AuditEntry",
     "AuditHead",
-    "Claim",
     "Comment",
     "Handover",
     "LoginFailures",
     "MailPreference",
-    "Notice",
-    "Outcome",
     "PasswordLink",
     "PolicyAct",
     "PromptAct",
-    "Reading",
-    "Request",
+    "ReviewTime",
     "SavedView",
+    "SentMail",
     "TimePreference",
     "Token",
     "ToolSchema",
     "VersionDecision",
     "VersionWithdrawal",
-    "Viewer",
     "Vote",
 ]

@@ -30,7 +30,7 @@ class AllowanceAct(models.Model):
     run = models.UUIDField(null=True)
     frame = models.TextField(null=True)
     call = models.TextField(null=True)
-    request = models.UUIDField(null=True)
+    approval = models.UUIDField(null=True)
     signature = models.TextField(null=True)  # hex
     key_id = models.TextField(null=True)
 

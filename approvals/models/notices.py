@@ -32,12 +32,12 @@ class MailPreference(models.Model):
     retry_at = models.DateTimeField(null=True)  # no mail before, after a refusal
 
 
-class Notice(models.Model):
+class SentMail(models.Model):
     """A request or an ended run about which a person was mailed, to mail them once. Deleted after 90 days."""
 
-    request = models.UUIDField()  # or a run
+    about = models.UUIDField()  # or a run
     person = models.TextField()
     at = models.DateTimeField(db_index=True)
 
     class Meta:
-        constraints = (models.UniqueConstraint(fields=["person", "request"], name="notice_once"),)
+        constraints = (models.UniqueConstraint(fields=["person", "about"], name="sent_mail_once"),)

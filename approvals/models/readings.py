@@ -2,10 +2,10 @@
 
 from django.db import models
 
-from approvals.models.requests import Request
+from approvals.models.requests import Approval
 
 
-class Reading(models.Model):
+class ReviewTime(models.Model):
     """How one person read a request before their decision or vote, as their browser measured it.
 
     Nothing depends on these values: the browser may send any. Retention deletes the row with the request's arguments.
@@ -13,7 +13,7 @@ class Reading(models.Model):
     stored. After an undo `decided_at` is empty until the person decides again.
     """
 
-    request = models.ForeignKey(Request, on_delete=models.PROTECT, related_name="readings")
+    approval = models.ForeignKey(Approval, on_delete=models.PROTECT, related_name="readings")
     person = models.TextField()
     first_seen_at = models.DateTimeField(null=True)  # in a list
     opened_at = models.DateTimeField()
@@ -28,12 +28,12 @@ class Reading(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["request", "person"], name="reading_once"),
+            models.UniqueConstraint(fields=["approval", "person"], name="review_time_once"),
         ]
         indexes = [
             models.Index(
                 fields=["-decided_at"],
-                name="reading_decided",
+                name="review_time_decided",
                 condition=models.Q(decided_at__isnull=False),
             ),
         ]

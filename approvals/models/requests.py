@@ -19,7 +19,7 @@ ASKING_AGENT = models.Func(
 )
 
 
-class Request(models.Model):
+class Approval(models.Model):
     """A gate as reviewers see it: a snapshot of the call, and its decision.
 
     `args`, `schema`, `result_schema` and `statement` are JSON as text, because jsonb rewrites numbers and drops
@@ -37,7 +37,7 @@ class Request(models.Model):
 
     id = models.UUIDField(primary_key=True)
     run = models.ForeignKey(
-        Run, on_delete=models.PROTECT, related_name="requests", db_constraint=False
+        Run, on_delete=models.PROTECT, related_name="approvals", db_constraint=False
     )
     gate = models.UUIDField(unique=True)
     kind = models.TextField(choices=[(kind, kind) for kind in GateKind])
@@ -58,7 +58,7 @@ class Request(models.Model):
     requester = models.TextField()
     origin = models.JSONField(db_default=[])  # the run's origin at the opening; covered by the MAC
     excluded = models.JSONField(db_default=[])  # the origin, and people who steered the run since
-    request_digest = models.TextField()
+    approval_digest = models.TextField()
     seal = models.TextField()  # the engine's MAC over the digest, made at the opening
     seal_key_id = models.TextField()
     status = models.TextField(choices=Status.choices, default=Status.PENDING)
@@ -100,11 +100,11 @@ class Request(models.Model):
     class Meta:
         constraints = [
             models.CheckConstraint(
-                name="request_risk",  # lists choose by it
+                name="approval_risk",  # lists choose by it
                 condition=models.Q(risk__in=[str(risk) for risk in Risk]),
             ),
             models.CheckConstraint(
-                name="request_decided_by_somebody",
+                name="approval_decided_by_somebody",
                 condition=models.Q(
                     status="pending",
                     decided_by=None,
@@ -133,34 +133,34 @@ class Request(models.Model):
                 ),
             ),
         ]
-        indexes = [  # and in Postgres `request_excluded_others`, of `excluded`
-            models.Index(fields=["created_at", "id"], name="request_order"),
+        indexes = [  # and in Postgres `approval_excluded_others`, of `excluded`
+            models.Index(fields=["created_at", "id"], name="approval_order"),
             models.Index(
                 fields=["created_at", "id"],
-                name="request_pending",
+                name="approval_pending",
                 condition=models.Q(status="pending"),
             ),
             models.Index(
                 fields=["expires_at", "created_at", "id"],
-                name="request_deadline",
+                name="approval_deadline",
                 condition=models.Q(status="pending"),
             ),
             models.Index(
                 fields=["expires_at", "created_at", "id"],
-                name="request_high_risk",
+                name="approval_high_risk",
                 condition=models.Q(status="pending", risk="high"),
             ),
             models.Index(
                 fields=["-decided_at", "-id"],
-                name="request_decided",
+                name="approval_decided",
                 condition=models.Q(decided_at__isnull=False),
             ),
-            models.Index(fields=["requester", "status"], name="request_own"),
+            models.Index(fields=["requester", "status"], name="approval_own"),
             # The history of decisions, by one of these.
             *(
                 models.Index(
                     fields=[column, "-decided_at", "-id"],
-                    name=f"request_history_{name}",
+                    name=f"approval_history_{name}",
                     condition=models.Q(decided_at__isnull=False),
                 )
                 for column, name in (
@@ -171,64 +171,64 @@ class Request(models.Model):
             ),
             models.Index(
                 fields=["decided_for", "-decided_at", "-id"],
-                name="request_history_deputy",
+                name="approval_history_deputy",
                 condition=models.Q(decided_at__isnull=False, decided_for__isnull=False),
             ),
             models.Index(
                 fields=["-decided_at", "-id"],
-                name="request_history_votes",
+                name="approval_history_votes",
                 condition=models.Q(decided_at__isnull=False) & ~models.Q(voted=[]),
             ),
             models.Index(
                 ROOT_AGENT,
                 models.F("decided_at").desc(),
                 models.F("id").desc(),
-                name="request_history_root",
+                name="approval_history_root",
                 condition=models.Q(decided_at__isnull=False),
             ),
             models.Index(
                 ASKING_AGENT,
                 models.F("decided_at").desc(),
                 models.F("id").desc(),
-                name="request_history_agent",
+                name="approval_history_agent",
                 condition=models.Q(decided_at__isnull=False),
             ),
             models.Index(
                 fields=["created_at", "id"],
-                name="request_doubt",
+                name="approval_doubt",
                 condition=models.Q(status="pending", kind="in_doubt"),
             ),
             models.Index(
                 fields=["tool", "-decided_at"],
-                name="request_similar",
+                name="approval_similar",
                 condition=models.Q(status="approved", kind="approval"),
             ),
             models.Index(
                 fields=["created_at", "id"],
-                name="request_ruled",
+                name="approval_ruled",
                 condition=models.Q(status="pending", open_to__isnull=False),
             ),
             models.Index(
                 fields=["next_at"],
-                name="request_escalates",
+                name="approval_escalates",
                 condition=models.Q(status="pending", next_step="escalate"),
             ),
             models.Index(
                 fields=["undecidable_at"],
-                name="request_undecidable",
+                name="approval_undecidable",
                 condition=models.Q(status="pending", undecidable_at__isnull=False),
             ),
         ]
 
 
-class Outcome(models.Model):
+class ApprovalOutcome(models.Model):
     """The outcome of the call of a decided request, written with the journal entry at `position`.
 
     Lists filter by it. It repeats the journal, and no check reads it.
     """
 
-    request = models.OneToOneField(
-        Request,
+    approval = models.OneToOneField(
+        Approval,
         on_delete=models.PROTECT,
         primary_key=True,
         db_constraint=False,
@@ -244,12 +244,12 @@ class Outcome(models.Model):
     class Meta:
         indexes = [
             models.Index(
-                fields=["outcome", "-decided_at", "-request"],
-                name="outcome_history",
+                fields=["outcome", "-decided_at", "-approval"],
+                name="approval_outcome_history",
             ),
             models.Index(
                 fields=["run_id"],
-                name="outcome_in_doubt",
+                name="approval_outcome_in_doubt",
                 condition=models.Q(outcome="in_doubt"),
             ),
         ]
@@ -261,7 +261,7 @@ class Vote(models.Model):
     Withdrawing a vote deletes it; the audit keeps both acts, and a signed vote names how often its person withdrew.
     """
 
-    request = models.ForeignKey(Request, on_delete=models.PROTECT, related_name="votes")
+    approval = models.ForeignKey(Approval, on_delete=models.PROTECT, related_name="votes")
     person = models.TextField()
     for_person = models.TextField(null=True)  # the absent person in whose place they voted
     stage = models.IntegerField()
@@ -273,5 +273,5 @@ class Vote(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["request", "person"], name="vote_once"),
+            models.UniqueConstraint(fields=["approval", "person"], name="vote_once"),
         ]

@@ -4,14 +4,14 @@ from uuid import uuid4
 
 from django.db import models
 
-from approvals.models.requests import Request
+from approvals.models.requests import Approval
 
 
 class Comment(models.Model):
     """A person's comment on a request, signed. It is never changed, never sent to the agent, and ends by retention."""
 
     id = models.UUIDField(primary_key=True, default=uuid4)
-    request = models.ForeignKey(Request, on_delete=models.PROTECT, related_name="comments")
+    approval = models.ForeignKey(Approval, on_delete=models.PROTECT, related_name="comments")
     person = models.TextField()
     text = models.TextField()
     at = models.DateTimeField()
@@ -19,11 +19,11 @@ class Comment(models.Model):
     key_id = models.TextField()
 
 
-class Claim(models.Model):
+class ApprovalClaim(models.Model):
     """The person who looks at a request until `until`. Other people may still decide it: this gives no right."""
 
-    request = models.OneToOneField(
-        Request, on_delete=models.PROTECT, primary_key=True, related_name="claim"
+    approval = models.OneToOneField(
+        Approval, on_delete=models.PROTECT, primary_key=True, related_name="claim"
     )
     person = models.TextField()
     at = models.DateTimeField()
@@ -33,8 +33,8 @@ class Claim(models.Model):
 class Handover(models.Model):
     """The last hand-over of a request to a person, signed, until it is decided or given back. No right."""
 
-    request = models.OneToOneField(
-        Request, on_delete=models.PROTECT, primary_key=True, related_name="handover"
+    approval = models.OneToOneField(
+        Approval, on_delete=models.PROTECT, primary_key=True, related_name="handover"
     )
     person = models.TextField()
     by = models.TextField()
@@ -47,12 +47,14 @@ class Handover(models.Model):
         indexes = [models.Index(fields=["person"], name="handover_person")]
 
 
-class Viewer(models.Model):
+class ApprovalViewer(models.Model):
     """A person who has the page of a request open, as the page last said. Old rows are deleted."""
 
-    request = models.ForeignKey(Request, on_delete=models.PROTECT, related_name="viewers")
+    approval = models.ForeignKey(Approval, on_delete=models.PROTECT, related_name="viewers")
     person = models.TextField()
     at = models.DateTimeField(db_index=True)
 
     class Meta:
-        constraints = (models.UniqueConstraint(fields=["request", "person"], name="viewer_once"),)
+        constraints = (
+            models.UniqueConstraint(fields=["approval", "person"], name="approval_viewer_once"),
+        )

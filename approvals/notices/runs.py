@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from approvals.models import Notice, Request
+from approvals.models import Approval, SentMail
 from approvals.requests import verification
 from runtime.keyring import held, sealing
 from runtime.models import Run
@@ -20,7 +20,7 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 
 MAX_NEWS = 200  # in one mail; the rest follows in the next one
-Row = TypeVar("Row", Run, Request)
+Row = TypeVar("Row", Run, Approval)
 OLDEST = timedelta(days=1)  # later the person has been on the pages
 
 
@@ -47,32 +47,34 @@ def news(person: str, since: datetime, at: datetime) -> list[News]:
         for run in _unnoticed(ended, person).order_by("ended_at", "id")[:MAX_NEWS]
     ]
     messages = list(_messages(person, since, at))
-    runs = readable.in_bulk([row.run_id for row in messages])
+    runs = readable.in_bulk([approval.run_id for approval in messages])
     found += [
-        _of(runs[row.run_id], row.id, "a text for you was released")
-        for row in messages
-        if row.run_id in runs
+        _of(runs[approval.run_id], approval.id, "a text for you was released")
+        for approval in messages
+        if approval.run_id in runs
     ]
     return found[:MAX_NEWS]
 
 
-def _messages(person: str, since: datetime, at: datetime) -> Iterator[Request]:
+def _messages(person: str, since: datetime, at: datetime) -> Iterator[Approval]:
     """Yield the released messages of a run that has not ended: requests whose call has a text for its requester."""
-    rows = Request.objects.filter(
+    rows = Approval.objects.filter(
         Q(effective_at=None) | Q(effective_at__lte=at),
         requester=person,
-        status=Request.Status.APPROVED,
+        status=Approval.Status.APPROVED,
         decided_at__gte=since,
         args__contains=sealing.MARK,
         run__ended_at=None,
     )
-    for row in _unnoticed(rows, person).order_by("decided_at", "id")[:MAX_NEWS]:
-        if verification.fault(row) is None and held.args(row.tool, json.loads(row.args)):
-            yield row
+    for approval in _unnoticed(rows, person).order_by("decided_at", "id")[:MAX_NEWS]:
+        if verification.fault(approval) is None and held.args(
+            approval.tool, json.loads(approval.args)
+        ):
+            yield approval
 
 
 def _unnoticed(rows: QuerySet[Row], person: str) -> QuerySet[Row]:
-    return rows.exclude(Exists(Notice.objects.filter(person=person, request=OuterRef("pk"))))
+    return rows.exclude(Exists(SentMail.objects.filter(person=person, about=OuterRef("pk"))))
 
 
 def _of(run: Run, about: UUID, what: str) -> News:

@@ -20,7 +20,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from approvals import clock
-from approvals.models import MailPreference, Notice, Request
+from approvals.models import Approval, MailPreference, SentMail
 from approvals.notices import due, runs, text
 from approvals.permissions import principals, request_rules
 from approvals.requests import verification
@@ -47,7 +47,7 @@ class _Mail:
     subject: str
     body: str
     message_id: str
-    requests: tuple[UUID, ...] = ()
+    approval_ids: tuple[UUID, ...] = ()
 
 
 def send_due(stop: Event) -> None:
@@ -55,7 +55,7 @@ def send_due(stop: Event) -> None:
 
     That person is tried again in five minutes, so the next round begins with the others.
     """
-    Notice.objects.filter(at__lt=clock.now() - KEPT).delete()
+    SentMail.objects.filter(at__lt=clock.now() - KEPT).delete()
     may_try = Q(retry_at=None) | Q(retry_at__lte=clock.now())
     people = MailPreference.objects.filter(may_try, person__is_active=True).order_by("person_id")
     for person in people.values_list("person_id", flat=True):
@@ -96,8 +96,8 @@ def _send(mail: _Mail) -> None:
         return
     at = clock.now()
     with transaction.atomic():
-        made = [Notice(request=one, person=mail.name, at=at) for one in mail.requests]
-        Notice.objects.bulk_create(made, ignore_conflicts=True)
+        made = [SentMail(about=one, person=mail.name, at=at) for one in mail.approval_ids]
+        SentMail.objects.bulk_create(made, ignore_conflicts=True)
         rows.update(confirmed_at=at, problem="", retry_at=None)
 
 
@@ -105,15 +105,15 @@ def _next(row: MailPreference, at: datetime) -> _Mail | None:
     """Return the mail about the requests that are due for this person, None if there are none."""
     name = row.person.get_username()
     principal = principals.principal_of(Actor(person=name))
-    waiting = Request.objects.filter(
-        request_rules.decidable_requests(principal), status=Request.Status.PENDING
+    waiting = Approval.objects.filter(
+        request_rules.decidable_requests(principal), status=Approval.Status.PENDING
     )
     found = list(_unnoticed(waiting, row, at)[:MAX_IN_A_MAIL])
-    shown = [one for one in found if verification.fault(one) is None]
-    urgent = any(due.is_urgent(one.kind, one.risk) for one in shown)
+    shown = [approval for approval in found if verification.fault(approval) is None]
+    urgent = any(due.is_urgent(approval.kind, approval.risk) for approval in shown)
     if not shown or not due.may_send(urgent, _last(name), at):
         return None
-    return _mail(row, text.of(shown, waiting.count()), tuple(one.id for one in shown))
+    return _mail(row, text.of(shown, waiting.count()), tuple(approval.id for approval in shown))
 
 
 def _about_runs(row: MailPreference, at: datetime) -> _Mail | None:
@@ -127,11 +127,13 @@ def _about_runs(row: MailPreference, at: datetime) -> _Mail | None:
 
 def _last(person: str) -> datetime | None:
     """Return when this person was last mailed."""
-    found = Notice.objects.filter(person=person).order_by("-at").values_list("at", flat=True)
+    found = SentMail.objects.filter(person=person).order_by("-at").values_list("at", flat=True)
     return found.first()
 
 
-def _unnoticed(waiting: QuerySet[Request], row: MailPreference, at: datetime) -> QuerySet[Request]:
+def _unnoticed(
+    waiting: QuerySet[Approval], row: MailPreference, at: datetime
+) -> QuerySet[Approval]:
     """Return the waiting requests that are due and that this person was not mailed about, oldest first."""
     if row.about == MailPreference.About.OFF:
         return waiting.none()
@@ -141,11 +143,13 @@ def _unnoticed(waiting: QuerySet[Request], row: MailPreference, at: datetime) ->
     rows = waiting.filter(ripe, created_at__gte=row.since)
     if row.about == MailPreference.About.HIGH:
         rows = rows.filter(Q(kind=GateKind.IN_DOUBT) | Q(risk=Risk.HIGH))
-    mailed = Notice.objects.filter(person=row.person.get_username(), request=OuterRef("pk"))
+    mailed = SentMail.objects.filter(person=row.person.get_username(), about=OuterRef("pk"))
     return rows.exclude(Exists(mailed)).order_by("created_at", "id")
 
 
-def _mail(row: MailPreference, written: tuple[str, str], requests: tuple[UUID, ...] = ()) -> _Mail:
+def _mail(
+    row: MailPreference, written: tuple[str, str], approval_ids: tuple[UUID, ...] = ()
+) -> _Mail:
     subject, body = written
     return _Mail(
         person=row.person_id,
@@ -153,8 +157,8 @@ def _mail(row: MailPreference, written: tuple[str, str], requests: tuple[UUID, .
         address=row.address,
         subject=subject,
         body=body,
-        message_id=_message_id(" ".join([row.address, str(row.since), *map(str, requests)])),
-        requests=requests,
+        message_id=_message_id(" ".join([row.address, str(row.since), *map(str, approval_ids)])),
+        approval_ids=approval_ids,
     )
 
 

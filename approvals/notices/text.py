@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from django.conf import settings
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.notices.due import is_urgent
 from approvals.notices.runs import News
 from runtime.core.enums import GateKind
@@ -40,13 +40,16 @@ def first() -> tuple[str, str]:
     return "Mail is on", _FIRST.format(account=_link("/account/"))
 
 
-def of(rows: Sequence[Request], waiting: int) -> tuple[str, str]:
+def of(rows: Sequence[Approval], waiting: int) -> tuple[str, str]:
     """Return subject and body of a mail about these requests, the most urgent first."""
-    ordered = sorted(rows, key=lambda row: (not is_urgent(row.kind, row.risk), row.created_at))
-    urgent = sum(is_urgent(row.kind, row.risk) for row in rows)
+    ordered = sorted(
+        rows,
+        key=lambda approval: (not is_urgent(approval.kind, approval.risk), approval.created_at),
+    )
+    urgent = sum(is_urgent(approval.kind, approval.risk) for approval in rows)
     more = f", {urgent} of them urgent" if urgent and len(rows) > 1 else ", urgent" * urgent
     subject = "1 request waits for you" if len(rows) == 1 else f"{len(rows)} requests wait for you"
-    listed = [_line(row) for row in ordered[:MAX_LISTED]]
+    listed = [_line(approval) for approval in ordered[:MAX_LISTED]]
     if len(rows) > MAX_LISTED:
         listed.append(f"… and {len(rows) - MAX_LISTED} more\n")
     foot = _FOOT.format(waiting=waiting, inbox=_link("/inbox/"), account=_link("/account/"))
@@ -69,17 +72,19 @@ def _line_of_run(news: News) -> str:
     return f"{_plain(name)}: {news.what}\n{_link(f'/runs/{news.run}/')}\n"
 
 
-def _line(row: Request) -> str:
-    until = f"\nExpires {row.expires_at:%Y-%m-%d %H:%M} UTC" if row.expires_at else ""
-    return f"{_what(row)}{until}\n{_link(f'/a/{row.id}/')}\n"
+def _line(approval: Approval) -> str:
+    until = f"\nExpires {approval.expires_at:%Y-%m-%d %H:%M} UTC" if approval.expires_at else ""
+    return f"{_what(approval)}{until}\n{_link(f'/a/{approval.id}/')}\n"
 
 
-def _what(row: Request) -> str:
+def _what(approval: Approval) -> str:
     """Describe a request on one line. A question is an agent's own text, which a mail does not carry."""
-    if row.kind == GateKind.QUESTION:
+    if approval.kind == GateKind.QUESTION:
         return "An agent asks you a question"
-    what = "In doubt" if row.kind == GateKind.IN_DOUBT else f"{row.risk.capitalize()} risk"
-    return f"{what}: {_plain(row.sentence)}"
+    what = (
+        "In doubt" if approval.kind == GateKind.IN_DOUBT else f"{approval.risk.capitalize()} risk"
+    )
+    return f"{what}: {_plain(approval.sentence)}"
 
 
 def _plain(text: str) -> str:

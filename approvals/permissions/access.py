@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db.models import Q
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.permissions import principals, request_rules
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import AGENT_READERS, Scope, rights_of
@@ -40,7 +40,7 @@ class Access:
             return Q(pk__in=[])
         if principal.has(Scope.ADMIN):
             return Q()
-        decidable = Request.objects.filter(request_rules.for_decider(principal)).values("run")
+        decidable = Approval.objects.filter(request_rules.for_decider(principal)).values("run")
         return Q(requester=principal.person) | Q(pk__in=decidable)
 
     def may_cancel(self, actor: Actor, requester: str) -> bool:

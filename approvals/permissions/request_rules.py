@@ -9,7 +9,7 @@ from django.db.models import BooleanField, F, Func, Q
 from django.utils import timezone
 
 from approvals import policy, stored_rows
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
 from approvals.policies import escalation
@@ -19,7 +19,7 @@ from runtime.errors import Forbidden
 
 _RISKS = frozenset(Risk)
 
-# The condition of the index `request_excluded_others`: `excluded` has more than the requester, as few requests have.
+# The condition of the index `approval_excluded_others`: `excluded` has more than the requester, as few requests have.
 _EXCLUDES_OTHERS = Q(
     Func(F("excluded"), template="(%(expressions)s -> 1) IS NOT NULL", output_field=BooleanField())
 ) | Q(
@@ -55,39 +55,48 @@ def for_decider(principal: Principal) -> Q:
     return of_decided_risk(principal) & named
 
 
-def reads(principal: Principal | None, row: Request) -> bool:
+def reads(principal: Principal | None, approval: Approval) -> bool:
     """Tell whether this principal may read the request."""
     if principal is None:
         return False
     return (
-        principal.has(Scope.ADMIN) or row.requester == principal.person or _reviews(principal, row)
+        principal.has(Scope.ADMIN)
+        or approval.requester == principal.person
+        or _reviews(principal, approval)
     )
 
 
-def _reviews(principal: Principal, row: Request) -> bool:
+def _reviews(principal: Principal, approval: Approval) -> bool:
     """Tell what `for_decider` tells in SQL."""
-    return _decides_risk(principal, row) and (
-        row.readers is None
-        or principal.person in (row.decided_by, *stored_rows.texts(row.voted))
-        or _is_named(principal, row)
+    return _decides_risk(principal, approval) and (
+        approval.readers is None
+        or principal.person in (approval.decided_by, *stored_rows.texts(approval.voted))
+        or _is_named(principal, approval)
         or any(
-            _is_named(absent, row) and _decides_risk(absent, row) for absent in principal.stands_for
+            _is_named(absent, approval) and _decides_risk(absent, approval)
+            for absent in principal.stands_for
         )
     )
 
 
-def sees_held(principal: Principal | None, row: Request) -> bool:
+def sees_held(principal: Principal | None, approval: Approval) -> bool:
     """Tell whether this reader is a reviewer for whom a held text is not meant, and may read it before its release.
 
     A right that does not count yet is none: an admin could give it to an account of their own.
     """
     if principal is None or principal.cooling_until:
         return False
-    people = {row.requester, *stored_rows.texts(row.origin), *stored_rows.texts(row.excluded)}
+    people = {
+        approval.requester,
+        *stored_rows.texts(approval.origin),
+        *stored_rows.texts(approval.excluded),
+    }
     bound = any(bond.binds(people) for bond in principal.bonds)
     if bound or not people.isdisjoint({principal.person, *principal.can_be}):
         return False
-    return row.risk in policy.risks_decided_by(principal.groups) and _reviews(principal, row)
+    return approval.risk in policy.risks_decided_by(principal.groups) and _reviews(
+        principal, approval
+    )
 
 
 def decidable_requests(principal: Principal | None) -> Q:
@@ -113,7 +122,7 @@ def undecidable_requests(principal: Principal | None) -> Q:
         or principal.cooling_until
     ):
         return Q()
-    own = _barred(principal, status=Request.Status.PENDING) | _waits_for_others(principal)
+    own = _barred(principal, status=Approval.Status.PENDING) | _waits_for_others(principal)
     if not principal.has(Scope.ADMIN):
         return own
     return own | ~of_decided_risk(principal)
@@ -133,7 +142,7 @@ def of_decided_risk(principal: Principal) -> Q:
 
 def denial(
     principal: Principal | None,
-    row: Request,
+    approval: Approval,
     origin: Collection[str] = (),
     at: datetime | None = None,
 ) -> Forbidden | None:
@@ -146,18 +155,18 @@ def denial(
         return Forbidden("not_eligible", "This person may not act.")
     if Scope.APPROVALS_DECIDE not in principal.scopes:
         return Forbidden("scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}.")
-    people = {*stored_rows.texts(row.origin), *stored_rows.texts(row.excluded), *origin}
+    people = {*stored_rows.texts(approval.origin), *stored_rows.texts(approval.excluded), *origin}
     code = policy.may_decide(
-        requester=row.requester,
+        requester=approval.requester,
         origin=people,
         person=principal.person,
         groups=principal.groups,
-        risk=row.risk,
-        bound=any(bond.binds({row.requester, *people}) for bond in principal.bonds),
+        risk=approval.risk,
+        bound=any(bond.binds({approval.requester, *people}) for bond in principal.bonds),
         cooling=principal.cooling_until is not None,
     )
     match code:
-        case None if names := principal.can_be & {row.requester, *people}:
+        case None if names := principal.can_be & {approval.requester, *people}:
             return Forbidden(
                 "origin",
                 f"{principal.person} set the password of {', '.join(sorted(names))}, who is in this run's origin, so"
@@ -165,8 +174,8 @@ def denial(
             )
         case None:
             moment = at or timezone.now()
-            refused = _not_named(principal, row, moment)
-            return None if refused and stand_in(principal, row, origin, moment) else refused
+            refused = _not_named(principal, approval, moment)
+            return None if refused and stand_in(principal, approval, origin, moment) else refused
         case "requester":
             return Forbidden(
                 code, f"{principal.person} started this run, so another person must decide."
@@ -179,10 +188,10 @@ def denial(
             )
         case "not_eligible":
             return Forbidden(
-                code, f"{principal.person} may not decide on actions of {row.risk} risk."
+                code, f"{principal.person} may not decide on actions of {approval.risk} risk."
             )
         case "given_by_origin":
-            return Forbidden(code, _bound(principal, {row.requester, *people}))
+            return Forbidden(code, _bound(principal, {approval.requester, *people}))
         case "cooling_off":
             return Forbidden(code, _cooling(principal))
 
@@ -195,7 +204,7 @@ def name_dependent(principal: Principal, voters: Collection[str]) -> frozenset[s
 
 def stand_in(
     principal: Principal | None,
-    row: Request,
+    approval: Approval,
     origin: Collection[str] = (),
     at: datetime | None = None,
 ) -> tuple[Principal, ...]:
@@ -204,57 +213,57 @@ def stand_in(
     So neither the deputy nor the absent person can be in the run's origin.
     """
     stands = () if principal is None else principal.stands_for
-    return tuple(one for one in stands if denial(one, row, origin, at) is None)
+    return tuple(one for one in stands if denial(one, approval, origin, at) is None)
 
 
-def decides_for(principal: Principal | None, row: Request) -> str | None:
+def decides_for(principal: Principal | None, approval: Approval) -> str | None:
     """Name the absent person in whose place the principal decides; None if they decide for themselves, or not.
 
     Of several it is the first without a vote.
     """
     if principal is None or not principal.stands_for:
         return None
-    if _not_named(principal, row, timezone.now()) is None:
+    if _not_named(principal, approval, timezone.now()) is None:
         return None
-    names = [one.person for one in stand_in(principal, row)]
-    voted = {*(row.voted or ()), *(row.voted_for or ())}
+    names = [one.person for one in stand_in(principal, approval)]
+    voted = {*(approval.voted or ()), *(approval.voted_for or ())}
     return next((name for name in names if name not in voted), names[0] if names else None)
 
 
 def denial_for(
     principal: Principal | None,
-    row: Request,
+    approval: Approval,
     absent: str | None,
     origin: Collection[str],
     at: datetime,
 ) -> Forbidden | None:
     """Say why the principal may not decide in the place of `absent`, None for themselves; None if they may."""
-    refused = denial(principal, row, origin, at)
+    refused = denial(principal, approval, origin, at)
     if refused is not None or principal is None:
         return refused
     if absent is None:
-        return _not_named(principal, row, at)
-    if absent in {one.person for one in stand_in(principal, row, origin, at)}:
+        return _not_named(principal, approval, at)
+    if absent in {one.person for one in stand_in(principal, approval, origin, at)}:
         return None
     return Forbidden(
         "not_eligible", f"{principal.person} may not decide this request in the place of {absent}."
     )
 
 
-def _not_named(principal: Principal, row: Request, at: datetime) -> Forbidden | None:
+def _not_named(principal: Principal, approval: Approval, at: datetime) -> Forbidden | None:
     """Say that the request's rule names other people; None if it names this person, for any of its stages.
 
     All reviewers may resolve a call in doubt: it has no deadline. Only the people of the rule can let it run again.
     """
-    if row.kind == GateKind.IN_DOUBT:
+    if approval.kind == GateKind.IN_DOUBT:
         return None
     try:
-        demands = demands_of(row.rule)
+        demands = demands_of(approval.rule)
     except (ValueError, KeyError, TypeError):
         return None  # the row was tampered with, so no decision on it is signed
     if demands is None or any(
         stage.admits(principal.person, principal.groups)
-        for stage in escalation.stages(demands, row.expires_at, at)
+        for stage in escalation.stages(demands, approval.expires_at, at)
     ):
         return None
     return Forbidden(
@@ -263,14 +272,14 @@ def _not_named(principal: Principal, row: Request, at: datetime) -> Forbidden | 
     )
 
 
-def _decides_risk(principal: Principal, row: Request) -> bool:
+def _decides_risk(principal: Principal, approval: Approval) -> bool:
     """Tell what `of_decided_risk` tells in SQL."""
     decided = policy.risks_decided_by(principal.groups)
-    return bool(decided) and row.risk not in _RISKS - decided
+    return bool(decided) and approval.risk not in _RISKS - decided
 
 
-def _is_named(principal: Principal, row: Request) -> bool:
-    return not set(_keys(principal)).isdisjoint(stored_rows.texts(row.readers))
+def _is_named(principal: Principal, approval: Approval) -> bool:
+    return not set(_keys(principal)).isdisjoint(stored_rows.texts(approval.readers))
 
 
 def _keys(principal: Principal) -> list[str]:

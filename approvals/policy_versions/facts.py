@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.policies.judge import Facts
 from runtime.core.enums import Risk
 from runtime.ports.approvals import ReviewSnapshot
 
 
-def of(shown: Request | ReviewSnapshot, args: Any, risk: Risk) -> Facts:
+def of(shown: Approval | ReviewSnapshot, args: Any, risk: Risk) -> Facts:
     """Return the facts of the call with these arguments, at this risk of its tool."""
     return Facts(
         tool=shown.tool,

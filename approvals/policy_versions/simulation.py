@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from approvals import clock
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.policies.judge import Judgement, judge
 from approvals.policies.rules import Demands, OnExpiry, Policy, demands_of
 from approvals.policy_versions import facts
@@ -24,7 +24,7 @@ SECONDS = 2.0
 class Difference:
     """A request that the draft would have treated differently. `before` and `after` describe its demands."""
 
-    request: UUID
+    approval_id: UUID
     sentence: str
     created_at: datetime
     before: str
@@ -47,17 +47,17 @@ def simulate(draft: Policy) -> Simulation:
     A call that no person was asked about has no request, so a rule that would ask about it changes nothing here.
     """
     ends = time.monotonic() + SECONDS
-    rows = Request.objects.filter(
+    rows = Approval.objects.filter(
         kind=GateKind.APPROVAL,
         created_at__gt=clock.now() - timedelta(days=DAYS),
         removed_at=None,
     ).order_by("-created_at")[: MOST + 1]
     looked, found = 0, list[Difference]()
-    for row in rows:
+    for approval in rows:
         if looked == MOST or time.monotonic() > ends:
             return _result(looked, found, all=False)
         looked += 1
-        difference = _difference(draft, row)
+        difference = _difference(draft, approval)
         if difference is not None:
             found.append(difference)
     return _result(looked, found, all=True)
@@ -67,20 +67,20 @@ def _result(looked: int, found: list[Difference], *, all: bool) -> Simulation:
     return Simulation(looked=looked, changed=len(found), examples=tuple(found[:EXAMPLES]), all=all)
 
 
-def _difference(draft: Policy, row: Request) -> Difference | None:
+def _difference(draft: Policy, approval: Approval) -> Difference | None:
     """Return the difference for one request; None without one, and for a row that cannot be read."""
     try:
-        before = _needs(demands_of(row.rule), row.risk)
-        call = facts.of(row, json.loads(row.args), Risk(row.risk))
+        before = _needs(demands_of(approval.rule), approval.risk)
+        call = facts.of(approval, json.loads(approval.args), Risk(approval.risk))
     except (ValueError, KeyError, TypeError):
         return None
     after = _words(judge(draft, call))
     if before == after:
         return None
     return Difference(
-        request=row.id,
-        sentence=row.sentence,
-        created_at=row.created_at,
+        approval_id=approval.id,
+        sentence=approval.sentence,
+        created_at=approval.created_at,
         before=before,
         after=after,
     )

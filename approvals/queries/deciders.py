@@ -8,7 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.permissions import principals, request_rules
 from approvals.permissions.principals import Principal
 from approvals.policies import escalation, tally
@@ -63,23 +63,23 @@ def names() -> tuple[str, ...]:
     return tuple(name for (name,) in rows)
 
 
-def outlook_of(row: Request, votes: Mapping[str, int] | None = None) -> Outlook:
+def outlook_of(approval: Approval, votes: Mapping[str, int] | None = None) -> Outlook:
     """Return the outlook of one request now. It reads the people who matter to its rule, READ at a time.
 
     It stops as soon as they suffice: a page must not verify the rights of thousands.
     """
     people, found = tuple[Principal, ...](), None
-    for some in _read(_keys(row)):
+    for some in _read(_keys(approval)):
         people += some
-        found = outlook(row, people, votes=votes)
+        found = outlook(approval, people, votes=votes)
         if found.suffice:
             return replace(found, is_part=len(some) == READ)
-    return found or outlook(row, (), votes=votes)
+    return found or outlook(approval, (), votes=votes)
 
 
-def relevant(row: Request, people: Iterable[Principal]) -> tuple[Principal, ...]:
+def relevant(approval: Approval, people: Iterable[Principal]) -> tuple[Principal, ...]:
     """Return those of these people who can matter to the rule of a request, the deputies of others among them."""
-    keys = _keys(row)
+    keys = _keys(approval)
     if keys is None:
         return tuple(people)
     return tuple(
@@ -89,9 +89,9 @@ def relevant(row: Request, people: Iterable[Principal]) -> tuple[Principal, ...]
     )
 
 
-def _keys(row: Request) -> frozenset[str] | None:
+def _keys(approval: Approval) -> frozenset[str] | None:
     """Return whom the rule of a request names, as in `Stage.keys`; None if every reviewer can decide it."""
-    demands = None if row.kind == GateKind.IN_DOUBT else demands_of(row.rule)
+    demands = None if approval.kind == GateKind.IN_DOUBT else demands_of(approval.rule)
     keys = None if demands is None else demands.readers
     return None if keys is None else frozenset(keys)
 
@@ -116,13 +116,13 @@ def _read(keys: frozenset[str] | None = None) -> Iterator[tuple[Principal, ...]]
         given["after"] = rows[-1][0]
 
 
-def end_of(row: Request) -> datetime:
+def end_of(approval: Approval) -> datetime:
     """Return the deadline, or the last of all times."""
-    return row.expires_at or _NEVER
+    return approval.expires_at or _NEVER
 
 
 def outlook(
-    row: Request,
+    approval: Approval,
     people: Iterable[Principal],
     at: datetime | None = None,
     votes: Mapping[str, int] | None = None,
@@ -135,23 +135,23 @@ def outlook(
     are all deputies, by default those among the people.
     """
     at = at or timezone.now()
-    demands = demands_of(row.rule)
+    demands = demands_of(approval.rule)
     people = tuple(people)
     deputies = people if deputies is None else deputies
     if votes is None:
-        votes = dict(row.votes.values_list("person", "stage")) if demands is not None else {}
-    end = end_of(row)
+        votes = dict(approval.votes.values_list("person", "stage")) if demands is not None else {}
+    end = end_of(approval)
     gone = {absent.person for one in deputies for absent in one.stands_for}
-    able = _able(row, people, {*votes, *gone}, at)
+    able = _able(approval, people, {*votes, *gone}, at)
     gone = {absent.person for one in deputies for absent in one.absent_at(end)}
     then = [replace(one, stands_for=one.absent_at(end)) if one.stand_ins else one for one in people]
-    later = _able(row, then, {*votes, *gone}, end)
+    later = _able(approval, then, {*votes, *gone}, end)
     away = tuple(
         f"{absent.person} (deputy {one.person})" for one in deputies for absent in one.stands_for
     )
     if demands is None:
         return Outlook(people=tuple(able), suffice=bool(later), able=tuple(able), away=away)
-    stages = escalation.stages(demands, row.expires_at, at)
+    stages = escalation.stages(demands, approval.expires_at, at)
     stage = tally.current(stages, votes)
     now = [
         name
@@ -161,15 +161,15 @@ def outlook(
     for_others = {
         name: absent
         for name, one in able.items()
-        for absent, groups in _stand_ins(row, one, votes, at)
+        for absent, groups in _stand_ins(approval, one, votes, at)
         if name not in now and stage is not None and stages[stage].admits(absent, groups)
     }
-    if row.kind == GateKind.APPROVAL:
+    if approval.kind == GateKind.APPROVAL:
         suffice = tally.can_complete(
-            escalation.stages(demands, row.expires_at, end),
+            escalation.stages(demands, approval.expires_at, end),
             votes,
             {name: one.groups for name, one in later.items()},
-            {name: _stand_ins(row, one, votes, end) for name, one in later.items()},
+            {name: _stand_ins(approval, one, votes, end) for name, one in later.items()},
         )
     else:
         suffice = bool(later)
@@ -182,28 +182,28 @@ def outlook(
 
 
 def _able(
-    row: Request, people: Sequence[Principal], others: Collection[str], at: datetime
+    approval: Approval, people: Sequence[Principal], others: Collection[str], at: datetime
 ) -> dict[str, Principal]:
     """Return the people who may decide at a time. `others` are away with a deputy, or have a vote."""
     found = dict[str, Principal]()
     for one in people:
         cooled = one.cooling_until is not None and one.cooling_until < at
         then = replace(one, cooling_until=None) if cooled else one
-        if one.person in others or one.person in row.voted_for:
+        if one.person in others or one.person in approval.voted_for:
             continue
-        if request_rules.denial(then, row, at=at) is None:
+        if request_rules.denial(then, approval, at=at) is None:
             found[one.person] = one
     return found
 
 
 def _stand_ins(
-    row: Request, one: Principal, votes: Mapping[str, int], at: datetime
+    approval: Approval, one: Principal, votes: Mapping[str, int], at: datetime
 ) -> list[tally.Voter]:
     """Return the absent people in whose place a person may still vote, with their groups."""
     return [
         (absent.person, absent.groups)
-        for absent in request_rules.stand_in(one, row, at=at)
-        if absent.person not in {*votes, *row.voted_for}
+        for absent in request_rules.stand_in(one, approval, at=at)
+        if absent.person not in {*votes, *approval.voted_for}
     ]
 
 

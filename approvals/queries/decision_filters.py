@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, tzinfo
 from typing import Any
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.queries import filters
 from runtime.core.enums import Risk
 from runtime.errors import InvalidInput
@@ -20,7 +20,7 @@ MAX_NAME = 200
 CHANGES_REQUESTED = "changes_requested"
 EDITED = "edited"
 VERDICTS = (
-    *(str(status) for status in Request.Status if status != Request.Status.PENDING),
+    *(str(status) for status in Approval.Status if status != Approval.Status.PENDING),
     CHANGES_REQUESTED,
     EDITED,
 )

@@ -14,7 +14,7 @@ from django.db.models.functions import Cast
 from django.db.models.lookups import IContains
 from django.utils import timezone
 
-from approvals.models import Claim, Handover
+from approvals.models import ApprovalClaim, Handover
 from approvals.policies.escalation import ESCALATE
 from approvals.policies.rules import OnExpiry
 from runtime.core.enums import GateKind, Risk
@@ -78,10 +78,10 @@ def _kind(wanted: str) -> Q:
 
 
 def _claimed(wanted: str, person: str) -> Q:
-    held = Claim.objects.filter(request=OuterRef("pk"), until__gt=_NOW)
+    held = ApprovalClaim.objects.filter(approval=OuterRef("pk"), until__gt=_NOW)
     match wanted:
         case "me":
-            return _among(Claim.objects.filter(person=person, until__gt=_NOW))
+            return _among(ApprovalClaim.objects.filter(person=person, until__gt=_NOW))
         case "yes":
             return Q(Exists(held))
         case "no":
@@ -97,7 +97,7 @@ def _handed(wanted: str, person: str) -> Q:
 
 def _among(rows: QuerySet[Any]) -> Q:
     """Return the condition for the requests of these rows. They are few, so they are read first."""
-    those = ArraySubquery(rows.values("request_id"))
+    those = ArraySubquery(rows.values("approval_id"))
     return Q(
         Func(
             F("pk"),

@@ -17,7 +17,7 @@ from django.db.models import Q, QuerySet, TextField, Value
 from django.db.models.lookups import Exact
 
 from approvals import policy, stored_rows
-from approvals.models import ASKING_AGENT, ROOT_AGENT, Outcome, Request
+from approvals.models import ASKING_AGENT, ROOT_AGENT, Approval, ApprovalOutcome
 from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
@@ -35,9 +35,9 @@ LIMIT = 50
 MAX_LIMIT = 500
 SCANNED = 5_000
 
-_PEOPLES = (Request.Status.APPROVED, Request.Status.DENIED, Request.Status.ANSWERED)
+_PEOPLES = (Approval.Status.APPROVED, Approval.Status.DENIED, Approval.Status.ANSWERED)
 _Place = tuple[datetime, UUID]
-_VOTES = f"SELECT r.id, {votes.sql()} FROM approvals_request r WHERE r.id = ANY(%s)"
+_VOTES = f"SELECT r.id, {votes.sql()} FROM approvals_approval r WHERE r.id = ANY(%s)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ class _Walk:
     """
 
     where: Q
-    model: type[Request | Outcome] = Request
+    model: type[Approval | ApprovalOutcome] = Approval
     at: str = "decided_at"
     id: str = "id"
     filter: Q = field(default_factory=Q)
@@ -167,7 +167,7 @@ def page(
         raise InvalidInput("limit", f"must be from 1 to {MAX_LIMIT}")
     place = None if cursor is None else cursors.decoded(cursor, parts=2)[1:]
     rest = request_rules.readable_requests(principal) & _condition(chosen)
-    found, ends = list[Request](), list[_Place]()
+    found, ends = list[Approval](), list[_Place]()
     for walk in _walks(principal, chosen):
         rows = walk.rows(chosen, place)
         if end := walk.end(chosen, place):
@@ -184,30 +184,35 @@ def open_in_doubt(
     runs = [item.run for item in items if item.outcome == CallOutcome.IN_DOUBT]
     if not runs:
         return {}
-    rows = Request.objects.filter(
+    rows = Approval.objects.filter(
         request_rules.readable_requests(principal),
         run__in=runs,
         kind=GateKind.IN_DOUBT,
-        status=Request.Status.PENDING,
+        status=Approval.Status.PENDING,
     )
     return {
-        (run, frame, call): request
-        for run, frame, call, request in rows.values_list("run", "frame", "call", "id")
+        (run, frame, call): approval_id
+        for run, frame, call, approval_id in rows.values_list("run", "frame", "call", "id")
     }
 
 
-def outcome_of(request: UUID) -> str:
+def outcome_of(approval_id: UUID) -> str:
     """Return the recorded outcome of a request's call, empty if there is none. The caller may read the request."""
-    return Outcome.objects.filter(request=request).values_list("outcome", flat=True).first() or ""
+    return (
+        ApprovalOutcome.objects.filter(approval=approval_id)
+        .values_list("outcome", flat=True)
+        .first()
+        or ""
+    )
 
 
-def _page(found: Collection[Request], end: _Place | None, limit: int) -> HistoryPage:
+def _page(found: Collection[Approval], end: _Place | None, limit: int) -> HistoryPage:
     """Return the rows of all walks in order, up to the first place at which a walk ended early."""
     ordered = sorted(found, key=_place, reverse=True)
-    known = [row for row in ordered if end is None or _place(row) >= end]
+    known = [approval for approval in ordered if end is None or _place(approval) >= end]
     shown = known[:limit]
-    votes_by_request = _read_votes(row.id for row in shown if row.rule is not None)
-    items = tuple(_decision(row, votes_by_request.get(row.id)) for row in shown)
+    votes_by_request = _read_votes(approval.id for approval in shown if approval.rule is not None)
+    items = tuple(_decision(approval, votes_by_request.get(approval.id)) for approval in shown)
     if len(known) > limit:
         last = _place(known[limit - 1])
         return HistoryPage(items=items, next=cursors.encoded(*last), until=None)
@@ -218,9 +223,9 @@ def _page(found: Collection[Request], end: _Place | None, limit: int) -> History
     )
 
 
-def _place(row: Request) -> _Place:
-    assert row.decided_at is not None  # it is closed
-    return row.decided_at, row.id
+def _place(approval: Approval) -> _Place:
+    assert approval.decided_at is not None  # it is closed
+    return approval.decided_at, approval.id
 
 
 def _walks(principal: Principal | None, chosen: DecisionFilter) -> tuple[_Walk, ...]:
@@ -228,7 +233,7 @@ def _walks(principal: Principal | None, chosen: DecisionFilter) -> tuple[_Walk, 
     if principal is not None and _reads_only_own(principal):
         return (_Walk(where=Q(requester=principal.person), filter=_is_person(chosen.person)),)
     if chosen.outcome:
-        alone = _Walk(where=Q(outcome=chosen.outcome), model=Outcome, id="request_id")
+        alone = _Walk(where=Q(outcome=chosen.outcome), model=ApprovalOutcome, id="approval_id")
         where = Q(outcome__outcome=chosen.outcome)
         at, last = "outcome__decided_at", "outcome__request_id"
         return (_Walk(where=where, at=at, id=last, filter=_is_person(chosen.person), alone=alone),)
@@ -275,13 +280,13 @@ def _is_verdict(verdict: str) -> Q:
     changes = Q(statement__contains=statements.CHANGES_REQUESTED)
     match verdict:
         case "changes_requested":
-            return Q(status=Request.Status.DENIED) & changes
+            return Q(status=Approval.Status.DENIED) & changes
         case "denied":
-            return Q(status=Request.Status.DENIED) & ~changes
+            return Q(status=Approval.Status.DENIED) & ~changes
         case "edited":
-            return Q(status=Request.Status.APPROVED, edited__isnull=False)
+            return Q(status=Approval.Status.APPROVED, edited__isnull=False)
         case "approved":
-            return Q(status=Request.Status.APPROVED, edited__isnull=True)
+            return Q(status=Approval.Status.APPROVED, edited__isnull=True)
         case _:
             return Q(status=verdict)
 
@@ -302,9 +307,9 @@ def _is_agent(agent: Any, chosen: DecisionFilter) -> Q:
     return Q(Exact(agent, Value(chosen.agent, TextField())))
 
 
-def _read_votes(requests: Iterable[UUID]) -> dict[UUID, str | None]:
+def _read_votes(approval_ids: Iterable[UUID]) -> dict[UUID, str | None]:
     """Return the votes on each of these requests, as `votes.read` reads them."""
-    ids = list(requests)
+    ids = list(approval_ids)
     if not ids:
         return {}
     with connection.cursor() as cursor:
@@ -312,53 +317,57 @@ def _read_votes(requests: Iterable[UUID]) -> dict[UUID, str | None]:
         return dict(cursor.fetchall())
 
 
-def _decision(row: Request, stored_votes: str | None) -> Decision:
+def _decision(approval: Approval, stored_votes: str | None) -> Decision:
     """Verify a row and its votes, and return it as plain data."""
-    tampered, outcome = verification.fault(row), getattr(row, "outcome", None)
+    tampered, outcome = verification.fault(approval), getattr(approval, "outcome", None)
     voters: tuple[Cast, ...] = ()
     try:
-        voters = votes.read(row, stored_votes)
-        if tampered is None and row.status == Request.Status.APPROVED and row.allowance is None:
-            voters = votes.check_counted(row, statements.read(row), voters)
+        voters = votes.read(approval, stored_votes)
+        if (
+            tampered is None
+            and approval.status == Approval.Status.APPROVED
+            and approval.allowance is None
+        ):
+            voters = votes.check_counted(approval, statements.read(approval), voters)
     except (NotConfirmed, KeyMissing) as exc:
         tampered = tampered or str(exc)
-    at, _ = _place(row)
+    at, _ = _place(approval)
     return Decision(
-        id=row.id,
-        run=row.run_id,
-        kind=row.kind,
-        frame=row.frame,
-        call=row.call,
-        tool=row.tool,
-        path=tuple(stored_rows.texts(row.path)),
-        risk=row.risk,
-        sentence=f"Tampered with: {row.sentence}" if tampered else row.sentence,
-        requester=row.requester,
-        status=row.status,
-        decided_by=row.decided_by,
-        created_at=row.created_at,
+        id=approval.id,
+        run=approval.run_id,
+        kind=approval.kind,
+        frame=approval.frame,
+        call=approval.call,
+        tool=approval.tool,
+        path=tuple(stored_rows.texts(approval.path)),
+        risk=approval.risk,
+        sentence=f"Tampered with: {approval.sentence}" if tampered else approval.sentence,
+        requester=approval.requester,
+        status=approval.status,
+        decided_by=approval.decided_by,
+        created_at=approval.created_at,
         decided_at=at,
-        reason=row.reason or "",
-        edited=row.edited is not None,
-        changes_requested=statements.requests_changes(row),
-        channel=row.channel,
-        allowance=row.allowance,
+        reason=approval.reason or "",
+        edited=approval.edited is not None,
+        changes_requested=statements.requests_changes(approval),
+        channel=approval.channel,
+        allowance=approval.allowance,
         outcome=outcome and outcome.outcome,
         position=outcome and outcome.position,
         tampered=tampered,
-        decided_for=row.decided_for,
+        decided_for=approval.decided_for,
         voters=voters,
-        edits=() if tampered else _edits(row),
+        edits=() if tampered else _edits(approval),
     )
 
 
-def _edits(row: Request) -> tuple[ArgumentChange, ...]:
+def _edits(approval: Approval) -> tuple[ArgumentChange, ...]:
     """Return what an approval with changes changed. Secret and held values are masked."""
-    if row.edited is None or verification.is_erased(row):
+    if approval.edited is None or verification.is_erased(approval):
         return ()
-    texts = [json.loads(text) for text in (row.args, row.edited)]
-    masked = (sealing.redacted_args(row.tool, args) for args in texts)
-    return (*argument_changes.changes(*masked), *_changes_of_sealed(row.tool, *texts))
+    texts = [json.loads(text) for text in (approval.args, approval.edited)]
+    masked = (sealing.redacted_args(approval.tool, args) for args in texts)
+    return (*argument_changes.changes(*masked), *_changes_of_sealed(approval.tool, *texts))
 
 
 def _changes_of_sealed(tool: str, proposed: Any, edited: Any) -> Iterator[ArgumentChange]:

@@ -4,14 +4,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from uuid import UUID
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
 from approvals.queries import inbox
 from approvals.queries.orders import Order
 from approvals.queries.past_calls import usual
 from approvals.queries.past_calls.usual import Found
-from approvals.queries.requests import Approval, to_view
+from approvals.queries.requests import ApprovalView, to_view
 from runtime.core.enums import GateKind, Risk
 
 LOOKED_AT = 20  # calls at high risk, those with the next deadlines
@@ -20,20 +20,20 @@ MOST = 3  # calls that are listed before all others
 
 def with_doubts(
     principal: Principal | None, *, doubts: bool
-) -> tuple[tuple[Approval, ...], tuple[Approval, ...]]:
+) -> tuple[tuple[ApprovalView, ...], tuple[ApprovalView, ...]]:
     """Return the first LOOKED_AT calls at high risk that this person may decide, and with `doubts` those in doubt.
 
     One query reads both.
     """
-    rows = Request.objects.filter(
+    rows = Approval.objects.filter(
         request_rules.readable_requests(principal),
         request_rules.decidable_requests(principal),
-        status=Request.Status.PENDING,
+        status=Approval.Status.PENDING,
     )
     risky = Order().ordered(rows.filter(kind=GateKind.APPROVAL, risk=Risk.HIGH))[:LOOKED_AT]
     unknown = rows.filter(kind=GateKind.IN_DOUBT).order_by("created_at", "id")[: inbox.LIMIT]
     found = risky.union(unknown, all=True) if doubts else risky
-    views = [to_view(row, principal) for row in found]
+    views = [to_view(approval, principal) for approval in found]
     return (
         tuple(one for one in views if one.kind == GateKind.APPROVAL),
         tuple(one for one in views if one.kind == GateKind.IN_DOUBT),
@@ -41,15 +41,15 @@ def with_doubts(
 
 
 def previous_and_next(
-    principal: Principal | None, item: Approval
+    principal: Principal | None, approval: ApprovalView
 ) -> tuple[UUID | None, UUID | None]:
     """Return the requests before and after a request in the whole list, with the calls that it lists first."""
     risky, _ = with_doubts(principal, doubts=False)
     first = [one.id for one in chosen(risky, usual.of_requests(risky, principal))]
-    if item.id not in first:
-        before, after = inbox.previous_and_next(principal, item, without=first)
+    if approval.id not in first:
+        before, after = inbox.previous_and_next(principal, approval, without=first)
         return before or next(reversed(first), None), after
-    place = first.index(item.id)
+    place = first.index(approval.id)
     before = first[place - 1] if place else None
     if place + 1 < len(first):
         return before, first[place + 1]
@@ -57,15 +57,19 @@ def previous_and_next(
     return before, next((one.id for one in rest if one.id not in first), None)
 
 
-def before_all(principal: Principal | None, decided: Approval) -> tuple[UUID, ...]:
+def before_all(principal: Principal | None, approval: ApprovalView) -> tuple[UUID, ...]:
     """Return the calls that the inbox listed first before this one was decided."""
     risky, _ = with_doubts(principal, doubts=False)
-    calls = (*risky, replace(decided, status="pending"))
+    calls = (*risky, replace(approval, status="pending"))
     return tuple(one.id for one in chosen(calls, usual.of_requests(calls, principal)))
 
 
-def chosen(items: Iterable[Approval], odd: Found) -> tuple[Approval, ...]:
+def chosen(items: Iterable[ApprovalView], odd: Found) -> tuple[ApprovalView, ...]:
     """Return at most MOST of these calls: those at high risk with an odd value, the oddest first."""
-    found = [one for one in items if one.risk == Risk.HIGH and odd.by_request.get(one.id)]
-    found.sort(key=lambda one: odd.by_request[one.id][0].weight)
+    found = [
+        approval
+        for approval in items
+        if approval.risk == Risk.HIGH and odd.by_request.get(approval.id)
+    ]
+    found.sort(key=lambda approval: odd.by_request[approval.id][0].weight)
     return tuple(found[:MOST])

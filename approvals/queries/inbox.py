@@ -15,12 +15,12 @@ from django.core.exceptions import EmptyResultSet
 from django.db import connection
 from django.db.models import Q, QuerySet
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
 from approvals.queries import filters, windows
 from approvals.queries.orders import Order
-from approvals.queries.requests import Approval, to_view
+from approvals.queries.requests import ApprovalView, to_view
 from runtime.core.enums import GateKind
 from runtime.errors import InvalidInput
 from runtime.queries.runs import Page
@@ -70,8 +70,8 @@ class Counts:
 
 def counts(principal: Principal | None, searches: Sequence[tuple[View, str]] = ()) -> Counts:
     """Count the pending requests for this person and for others, and those of each view and search, in one query."""
-    pending = Request.objects.filter(
-        request_rules.readable_requests(principal), status=Request.Status.PENDING
+    pending = Approval.objects.filter(
+        request_rules.readable_requests(principal), status=Approval.Status.PENDING
     )
     decidable = pending.filter(request_rules.decidable_requests(principal))
     further = [_searched(principal, view, q) for view, q in searches]
@@ -102,14 +102,14 @@ def counts(principal: Principal | None, searches: Sequence[tuple[View, str]] = (
     )
 
 
-def _searched(principal: Principal | None, view: View, q: str) -> QuerySet[Request] | None:
+def _searched(principal: Principal | None, view: View, q: str) -> QuerySet[Approval] | None:
     try:
         return _pending(principal, view, q)
     except InvalidInput:
         return None
 
 
-def _pending(principal: Principal | None, view: View, q: str) -> QuerySet[Request]:
+def _pending(principal: Principal | None, view: View, q: str) -> QuerySet[Approval]:
     """Select the pending requests of a view, calls in doubt included. Raise InvalidInput naming `q`."""
     match view:
         case View.MINE:
@@ -119,18 +119,18 @@ def _pending(principal: Principal | None, view: View, q: str) -> QuerySet[Reques
         case View.ALL:
             chosen = Q()
     readable = request_rules.readable_requests(principal)
-    return Request.objects.filter(
+    return Approval.objects.filter(
         readable,
         chosen,
         filters.condition(q, principal.person if principal else ""),
-        status=Request.Status.PENDING,
+        status=Approval.Status.PENDING,
     )
 
 
 def _counted(
-    lists: Sequence[tuple[QuerySet[Request], int]],
-    rows: QuerySet[Request],
-    inside: Sequence[QuerySet[Request]],
+    lists: Sequence[tuple[QuerySet[Approval], int]],
+    rows: QuerySet[Approval],
+    inside: Sequence[QuerySet[Approval]],
 ) -> tuple[list[int], list[int]]:
     """Count in one query the rows of each list, up to its limit + 1, and those inside of the window of `rows`.
 
@@ -144,7 +144,7 @@ def _counted(
         with suppress(EmptyResultSet):
             numbers, more = windows.values(
                 "count(*)",
-                Request.objects.values("pk"),
+                Approval.objects.values("pk"),
                 *(one.values("pk")[: MAX_FOUND + 1] for one in inside),
             )
             first, parameters = windows.of(rows)
@@ -164,34 +164,36 @@ def page(
     q: str = "",
     order: Order = DEFAULT,
     cursor: str | None = None,
-) -> Page[Approval]:
+) -> Page[ApprovalView]:
     """Read one page of a list. `mine` excludes calls in doubt, see `in_doubt`. Raise InvalidInput naming either."""
     rows = _pending(principal, view, q)
     if view == View.MINE:
         rows = rows.exclude(kind=GateKind.IN_DOUBT)
-    chosen = order.ordered(rows if order.is_by_deadline else Request.objects.all())
+    chosen = order.ordered(rows if order.is_by_deadline else Approval.objects.all())
     if cursor is not None:
         chosen = chosen.filter(order.after_cursor(cursor))
     first = chosen[: LIMIT + 1]
-    found = [to_view(row, principal) for row in _read(rows, first, order)]
+    found = [to_view(approval, principal) for approval in _read(rows, first, order)]
     items = tuple(found[:LIMIT])
     return Page(items=items, next=order.cursor(items[-1]) if len(found) > LIMIT else None)
 
 
-def in_doubt(principal: Principal | None, *, q: str = "") -> tuple[Approval, ...]:
+def in_doubt(principal: Principal | None, *, q: str = "") -> tuple[ApprovalView, ...]:
     """List the calls in doubt that this person may resolve, oldest first. Raises InvalidInput naming `q`."""
-    rows = Request.objects.filter(
+    rows = Approval.objects.filter(
         request_rules.decidable_requests(principal),
         filters.condition(q, principal.person if principal else ""),
-        status=Request.Status.PENDING,
+        status=Approval.Status.PENDING,
         kind=GateKind.IN_DOUBT,
     )
-    return tuple(to_view(row, principal) for row in rows.order_by("created_at", "id")[:LIMIT])
+    return tuple(
+        to_view(approval, principal) for approval in rows.order_by("created_at", "id")[:LIMIT]
+    )
 
 
 def previous_and_next(
     principal: Principal | None,
-    item: Approval,
+    approval: ApprovalView,
     q: str = "",
     order: Order = DEFAULT,
     without: Collection[UUID] = (),
@@ -200,17 +202,17 @@ def previous_and_next(
 
     Those `without` are left out. Raises InvalidInput naming `q`.
     """
-    rows = Request.objects.filter(
+    rows = Approval.objects.filter(
         request_rules.decidable_requests(principal),
         filters.condition(q, principal.person if principal else ""),
         ~Q(kind=GateKind.IN_DOUBT),
-        status=Request.Status.PENDING,
-    ).exclude(pk__in=[item.id, *without])
-    later, window, given = order.after(item), "", tuple[Any, ...]()
+        status=Approval.Status.PENDING,
+    ).exclude(pk__in=[approval.id, *without])
+    later, window, given = order.after(approval), "", tuple[Any, ...]()
     try:
         if not order.is_by_deadline:
             window, given = windows.of(rows)
-            rows = Request.objects.all()
+            rows = Approval.objects.all()
     except EmptyResultSet:
         return None, None
     sql, parameters = windows.values(
@@ -225,8 +227,8 @@ def previous_and_next(
 
 
 def _read(
-    rows: QuerySet[Request], chosen: QuerySet[Request], order: Order
-) -> QuerySet[Request] | list[Request]:
+    rows: QuerySet[Approval], chosen: QuerySet[Approval], order: Order
+) -> QuerySet[Approval] | list[Approval]:
     """Read the chosen rows among these. In an order that no index has, look only at their window."""
     if order.is_by_deadline:
         return chosen
@@ -236,19 +238,21 @@ def _read(
         return []
 
 
-def closed(principal: Principal | None, known: Collection[UUID]) -> tuple[Approval, ...]:
+def closed(principal: Principal | None, known: Collection[UUID]) -> tuple[ApprovalView, ...]:
     """Return the requests among `known`, the rows on a reader's screen, that are no longer pending."""
-    rows = Request.objects.filter(request_rules.readable_requests(principal), pk__in=known)
-    return tuple(to_view(row, principal) for row in rows.exclude(status=Request.Status.PENDING))
+    rows = Approval.objects.filter(request_rules.readable_requests(principal), pk__in=known)
+    return tuple(
+        to_view(approval, principal) for approval in rows.exclude(status=Approval.Status.PENDING)
+    )
 
 
-def last_closed(principal: Principal | None) -> Approval | None:
+def last_closed(principal: Principal | None) -> ApprovalView | None:
     """Return the request closed last, None if there is none."""
-    rows = Request.objects.filter(
+    rows = Approval.objects.filter(
         request_rules.readable_requests(principal), decided_at__isnull=False
     )
-    row = rows.order_by("-decided_at", "-id").first()
-    return None if row is None else to_view(row, principal)
+    approval = rows.order_by("-decided_at", "-id").first()
+    return None if approval is None else to_view(approval, principal)
 
 
 def _count_text(count: int, most: int = MAX_COUNT, *, whole: bool = True) -> str:

@@ -14,9 +14,9 @@ from django.db.models import Case, F, IntegerField, Q, QuerySet, TextField, Valu
 from django.db.models.functions import Cast, Coalesce
 from django.utils import timezone
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.queries.filters import Agents
-from approvals.queries.requests import Approval
+from approvals.queries.requests import ApprovalView
 from runtime.core.enums import Risk
 from runtime.errors import InvalidInput
 
@@ -52,7 +52,7 @@ class Group:
     """Rows under one heading."""
 
     title: str
-    items: tuple[Approval, ...]
+    items: tuple[ApprovalView, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class _Key:
     """A part of the order: a column or an expression, and its value in a request."""
 
     name: str
-    value: Callable[[Approval], Any]
+    value: Callable[[ApprovalView], Any]
     parse: Callable[[Any], Any]
     expression: Any = None
     may_be_null: bool = False
@@ -87,7 +87,7 @@ class Order:
         """Whether the index by deadline has this order, so that any number of rows can be walked in it."""
         return (self.sort, self.group) == (Sort.DEADLINE, Grouping.DEADLINE)
 
-    def ordered(self, rows: QuerySet[Request], *, backwards: bool = False) -> QuerySet[Request]:
+    def ordered(self, rows: QuerySet[Approval], *, backwards: bool = False) -> QuerySet[Approval]:
         """Put the rows in order, or in the reverse order."""
         keys = self._keys()
         rows = rows.alias(**{key.name: key.expression for key in keys if key.expression})
@@ -95,9 +95,9 @@ class Order:
             return rows.order_by(*(F(k.name).desc(nulls_first=k.may_be_null or None) for k in keys))
         return rows.order_by(*(F(k.name).asc(nulls_last=k.may_be_null or None) for k in keys))
 
-    def after(self, item: Approval) -> Q:
+    def after(self, approval: ApprovalView) -> Q:
         """Return the condition for the rows after this request."""
-        return self._after([key.value(item) for key in self._keys()])
+        return self._after([key.value(approval) for key in self._keys()])
 
     def after_cursor(self, cursor: str) -> Q:
         """Return the condition for the rows after a cursor. Raise InvalidInput naming `cursor`."""
@@ -110,18 +110,18 @@ class Order:
             raise InvalidInput("cursor", "is not a cursor of this list") from exc
         return self._after(values)
 
-    def cursor(self, item: Approval) -> str:
+    def cursor(self, approval: ApprovalView) -> str:
         """Encode the place of a request in this order."""
-        values = [key.value(item) for key in self._keys()]
+        values = [key.value(approval) for key in self._keys()]
         text = json.dumps([v.isoformat() if isinstance(v, datetime) else v for v in values])
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
-    def groups(self, items: Sequence[Approval]) -> list[Group]:
+    def groups(self, items: Sequence[ApprovalView]) -> list[Group]:
         """Put the rows of a page under headings, which follow the order of the rows."""
         now = timezone.now()
-        found: dict[str, list[Approval]] = {}
-        for item in items:
-            found.setdefault(self._title(item, now), []).append(item)
+        found: dict[str, list[ApprovalView]] = {}
+        for approval in items:
+            found.setdefault(self._title(approval, now), []).append(approval)
         return [Group(title=title, items=tuple(inside)) for title, inside in found.items()]
 
     def _keys(self) -> list[_Key]:
@@ -151,16 +151,16 @@ class Order:
             condition = key.after(value) | (key.equal(value) & condition)
         return condition
 
-    def _title(self, item: Approval, now: datetime) -> str:
+    def _title(self, approval: ApprovalView, now: datetime) -> str:
         match self.group:
             case Grouping.RISK:
-                return f"{item.risk.capitalize()} risk"
+                return f"{approval.risk.capitalize()} risk"
             case Grouping.AGENT:
-                return " › ".join(item.path[:-1] if item.call else item.path)
+                return " › ".join(approval.path[:-1] if approval.call else approval.path)
             case Grouping.KIND:
-                return " › ".join(item.path)
+                return " › ".join(approval.path)
             case _:
-                bucket = _bucket(item.expires_at, now)
+                bucket = _bucket(approval.expires_at, now)
                 return _NEVER if bucket == len(_DUE) else _DUE[bucket][0]
 
 
@@ -180,7 +180,7 @@ def _due() -> _Key:
     ]
     never = When(expires_at__isnull=True, then=Value(len(_DUE)))
     due = Case(never, *bounds, default=Value(len(_DUE) - 1), output_field=IntegerField())
-    return _Key("due", lambda item: _bucket(item.expires_at, now), _number, due)
+    return _Key("due", lambda approval: _bucket(approval.expires_at, now), _number, due)
 
 
 def _moment(value: Any) -> datetime:
@@ -210,27 +210,27 @@ def _path_text(path: Sequence[str]) -> str:
 
 _RISK = _Key(
     "rank",
-    lambda item: _RANKS[Risk(item.risk)],
+    lambda approval: _RANKS[Risk(approval.risk)],
     _number,
     Case(
         *(When(risk=risk, then=Value(rank)) for risk, rank in _RANKS.items()),
         output_field=IntegerField(),
     ),
 )
-_AGENTS = _Key("agents", lambda item: _path_text(item.path[:-1]), _text, Agents(F("path")))
-_KIND = _Key("way", lambda item: _path_text(item.path), _text, Cast(F("path"), TextField()))
+_AGENTS = _Key("agents", lambda approval: _path_text(approval.path[:-1]), _text, Agents(F("path")))
+_KIND = _Key("way", lambda approval: _path_text(approval.path), _text, Cast(F("path"), TextField()))
 _DEADLINE = _Key(
     "expires_at",
-    lambda item: item.expires_at,
+    lambda approval: approval.expires_at,
     lambda value: None if value is None else _moment(value),
     may_be_null=True,
 )
 _NEXT = _Key(
     "step_at",
-    lambda item: item.next_at or item.expires_at,
+    lambda approval: approval.next_at or approval.expires_at,
     lambda value: None if value is None else _moment(value),
     Coalesce("next_at", "expires_at"),
     may_be_null=True,
 )
-_CREATED = _Key("created_at", lambda item: item.created_at, _moment)
-_ID = _Key("id", lambda item: str(item.id), lambda value: UUID(_text(value)))
+_CREATED = _Key("created_at", lambda approval: approval.created_at, _moment)
+_ID = _Key("id", lambda approval: str(approval.id), lambda value: UUID(_text(value)))

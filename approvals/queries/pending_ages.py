@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from django.db import connection
 from django.utils import timezone
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.queries import windows
 from runtime.core.enums import GateKind
 
@@ -50,7 +50,7 @@ def pending() -> Pending:
 
     Each list is in the order of an index, so that Postgres reads no other rows.
     """
-    now, rows = timezone.now(), Request.objects.filter(status=Request.Status.PENDING)
+    now, rows = timezone.now(), Approval.objects.filter(status=Approval.Status.PENDING)
     oldest_first = rows.order_by("created_at", "id")
     by_deadline = rows.order_by("expires_at", "created_at", "id")
     ages = [

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from approvals import stored_rows
 from approvals.errors import NotFound, TamperedWith
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.permissions import principals, request_rules
 from approvals.policies import escalation
 from approvals.policies.escalation import NextStep
@@ -29,14 +29,14 @@ from runtime.ports.approvals import NotConfirmed
 from runtime.queries.runs import Page
 
 ANY = "any"  # of every kind
-STATUSES = tuple(Request.Status.values)
+STATUSES = tuple(Approval.Status.values)
 
 LIMIT = 50
 MAX_LIMIT = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Approval:
+class ApprovalView:
     """One request of any kind. `path` goes from the root agent to the tool.
 
     `args`, the schemas and `preview`, what the worker found out about the call (see ReviewSnapshot), are JSON values.
@@ -137,7 +137,7 @@ class Approval:
     @property
     def next_step(self) -> NextStep | None:
         """The step that follows if no person decides; None without a deadline, and for a closed request."""
-        if self.status != Request.Status.PENDING:
+        if self.status != Approval.Status.PENDING:
             return None
         return escalation.next_step(self.demands, self.expires_at, timezone.now())
 
@@ -162,7 +162,7 @@ def approvals(
     run: UUID | None = None,
     limit: int = LIMIT,
     cursor: str | None = None,
-) -> Page[Approval]:
+) -> Page[ApprovalView]:
     """List the requests of one kind, or of any, that this actor may read, oldest first.
 
     Raises InvalidInput naming `kind`, `status`, `limit` or `cursor`.
@@ -171,7 +171,7 @@ def approvals(
     kinds = (ANY, *GateKind)
     if kind not in kinds:
         raise InvalidInput("kind", f"must be one of {', '.join(kinds)}")
-    rows = Request.objects.filter(request_rules.readable_requests(principal))
+    rows = Approval.objects.filter(request_rules.readable_requests(principal))
     if kind != ANY:
         rows = rows.filter(kind=kind)
     if status is not None:
@@ -183,29 +183,29 @@ def approvals(
     return _page(rows, principal, limit=limit, cursor=cursor)
 
 
-def approval(request: UUID, *, actor: Actor) -> Approval:
+def approval(approval_id: UUID, *, actor: Actor) -> ApprovalView:
     """Return one approval. Raises NotFound if there is none or the actor may not read it."""
-    return approval_for(request, principals.principal_of(actor))
+    return approval_for(approval_id, principals.principal_of(actor))
 
 
-def approval_for(request: UUID, principal: principals.Principal | None) -> Approval:
+def approval_for(approval_id: UUID, principal: principals.Principal | None) -> ApprovalView:
     """Return one approval to a reader with these rights. Raises NotFound as `approval`."""
-    return to_view(readable(request, principal), principal)
+    return to_view(readable(approval_id, principal), principal)
 
 
-def kind_of(request: UUID) -> str:
+def kind_of(approval_id: UUID) -> str:
     """Return the kind of a request, for a caller that checks the rights next. Raises NotFound."""
-    kind = Request.objects.filter(pk=request).values_list("kind", flat=True).first()
+    kind = Approval.objects.filter(pk=approval_id).values_list("kind", flat=True).first()
     if kind is None:
         raise NotFound
     return kind
 
 
-def several(ids: Collection[UUID], *, actor: Actor) -> tuple[Approval, ...]:
+def several(ids: Collection[UUID], *, actor: Actor) -> tuple[ApprovalView, ...]:
     """Return those of these requests that the actor may read, in the order of `ids`, in one query."""
     principal = principals.principal_of(actor)
-    rows = Request.objects.filter(request_rules.readable_requests(principal), pk__in=ids)
-    found = {row.id: to_view(row, principal) for row in rows}
+    rows = Approval.objects.filter(request_rules.readable_requests(principal), pk__in=ids)
+    found = {approval.id: to_view(approval, principal) for approval in rows}
     return tuple(found[one] for one in ids if one in found)
 
 
@@ -217,19 +217,19 @@ class Beside:
     effect yet. Requests for changes are left out.
     """
 
-    turn: tuple[Approval, ...]
+    turn: tuple[ApprovalView, ...]
     denied: tuple[tuple[str, str, UUID], ...]
 
 
-def beside(approval: Approval, principal: principals.Principal | None) -> Beside:
+def beside(approval: ApprovalView, principal: principals.Principal | None) -> Beside:
     """Return the other requests of the run that matter to this one; of its turn those that this principal may read."""
     first = None  # of the ids of the turn's calls
     if not approval.tampered:  # else the call may be malformed
         first = f"c{turn_of(approval.call)}."
-    wanted = Q(tool=approval.tool, status=Request.Status.DENIED)
+    wanted = Q(tool=approval.tool, status=Approval.Status.DENIED)
     if first is not None:
         wanted |= Q(frame=approval.frame, call__startswith=first)
-    found = Request.objects.filter(wanted, run=approval.run, kind__in=BEFORE_CALL)
+    found = Approval.objects.filter(wanted, run=approval.run, kind__in=BEFORE_CALL)
     rows = list(found.order_by("created_at", "id"))
     return Beside(
         turn=tuple(
@@ -241,27 +241,29 @@ def beside(approval: Approval, principal: principals.Principal | None) -> Beside
         denied=tuple(
             (row.frame, row.call, row.gate)
             for row in rows
-            if (row.tool, row.status) == (approval.tool, Request.Status.DENIED)
+            if (row.tool, row.status) == (approval.tool, Approval.Status.DENIED)
             and not statements.requests_changes(row)
         ),
     )
 
 
-def open_in_doubt(approval: Approval) -> UUID | None:
+def open_in_doubt(approval: ApprovalView) -> UUID | None:
     """Return the pending request that asks for the outcome of the same call."""
-    rows = Request.objects.filter(
+    rows = Approval.objects.filter(
         run=approval.run,
         frame=approval.frame,
         call=approval.call,
         kind=GateKind.IN_DOUBT,
-        status=Request.Status.PENDING,
+        status=Approval.Status.PENDING,
     )
     return rows.values_list("id", flat=True).first()
 
 
-def asked_again(approval: Approval, principal: principals.Principal | None) -> Approval | None:
+def asked_again(
+    approval: ApprovalView, principal: principals.Principal | None
+) -> ApprovalView | None:
     """Return the request that asked about the same call again after this one, None if this reader may read none."""
-    rows = Request.objects.filter(
+    rows = Approval.objects.filter(
         request_rules.readable_requests(principal),
         run=approval.run,
         frame=approval.frame,
@@ -273,12 +275,14 @@ def asked_again(approval: Approval, principal: principals.Principal | None) -> A
     return None if row is None else to_view(row, principal)
 
 
-def readable(request: UUID, principal: principals.Principal | None) -> Request:
+def readable(approval_id: UUID, principal: principals.Principal | None) -> Approval:
     """Return the row if this principal may read it. Raises NotFound."""
-    row = Request.objects.filter(request_rules.readable_requests(principal), pk=request).first()
-    if row is None:
+    approval = Approval.objects.filter(
+        request_rules.readable_requests(principal), pk=approval_id
+    ).first()
+    if approval is None:
         raise NotFound
-    return row
+    return approval
 
 
 def _schema(stored: str) -> Any:
@@ -288,82 +292,91 @@ def _schema(stored: str) -> Any:
         return None
 
 
-def to_view(row: Request, principal: principals.Principal | None) -> Approval:
+def to_view(approval: Approval, principal: principals.Principal | None) -> ApprovalView:
     """Verify a row and return it as plain data, with the reader's rights."""
-    return verified(row, principal, verification.fault(row))
+    return verified(approval, principal, verification.fault(approval))
 
 
 def verified(
-    row: Request, principal: principals.Principal | None, tampered: str | None = None
-) -> Approval:
+    approval: Approval, principal: principals.Principal | None, tampered: str | None = None
+) -> ApprovalView:
     """Return a row as plain data. The caller has verified it: `tampered` is the fault it found."""
-    args, sees_held = _value(row.args), not tampered and request_rules.sees_held(principal, row)
+    args, sees_held = (
+        _value(approval.args),
+        not tampered and request_rules.sees_held(principal, approval),
+    )
     read_args = held.opened_args if sees_held else sealing.redacted_args
-    return Approval(
-        id=row.id,
-        run=row.run_id,
-        gate=row.gate,
-        kind=row.kind,
-        frame=row.frame,
-        call=row.call,
-        tool=row.tool,
-        args=read_args(row.tool, args),
-        edited=None if row.edited is None else read_args(row.tool, _value(row.edited)),
-        edited_preview=None if row.edited_preview is None else _value(row.edited_preview),
-        holds=bool(held.args(row.tool, args)),
+    return ApprovalView(
+        id=approval.id,
+        run=approval.run_id,
+        gate=approval.gate,
+        kind=approval.kind,
+        frame=approval.frame,
+        call=approval.call,
+        tool=approval.tool,
+        args=read_args(approval.tool, args),
+        edited=None
+        if approval.edited is None
+        else read_args(approval.tool, _value(approval.edited)),
+        edited_preview=None if approval.edited_preview is None else _value(approval.edited_preview),
+        holds=bool(held.args(approval.tool, args)),
         sees_held=sees_held,
-        schema=_schema(row.schema),
-        result_schema=None if row.result_schema is None else _schema(row.result_schema),
-        preview=None if row.preview is None else _value(row.preview),
-        path=tuple(stored_rows.texts(row.path)),
-        effect=row.effect,
-        risk=row.risk,
-        sentence=f"Tampered with: {row.sentence}" if tampered else row.sentence,
-        status=row.status,
-        digest=row.request_digest,
-        requester=row.requester,
+        schema=_schema(approval.schema),
+        result_schema=None if approval.result_schema is None else _schema(approval.result_schema),
+        preview=None if approval.preview is None else _value(approval.preview),
+        path=tuple(stored_rows.texts(approval.path)),
+        effect=approval.effect,
+        risk=approval.risk,
+        sentence=f"Tampered with: {approval.sentence}" if tampered else approval.sentence,
+        status=approval.status,
+        digest=approval.approval_digest,
+        requester=approval.requester,
         origin=merged(
-            [row.requester], stored_rows.texts(row.origin), stored_rows.texts(row.excluded)
+            [approval.requester],
+            stored_rows.texts(approval.origin),
+            stored_rows.texts(approval.excluded),
         ),
-        created_at=row.created_at,
-        expires_at=row.expires_at,
-        not_before=row.not_before,
-        decided_by=row.decided_by,
-        decided_at=row.decided_at,
-        effective_at=row.effective_at,
-        reason=row.reason,
-        removed_at=row.removed_at if verification.is_erased(row) else None,
-        confirm=confirmation.required(row) if row.status == Request.Status.PENDING else None,
-        denial=_denial(row, principal, tampered),
+        created_at=approval.created_at,
+        expires_at=approval.expires_at,
+        not_before=approval.not_before,
+        decided_by=approval.decided_by,
+        decided_at=approval.decided_at,
+        effective_at=approval.effective_at,
+        reason=approval.reason,
+        removed_at=approval.removed_at if verification.is_erased(approval) else None,
+        confirm=confirmation.required(approval)
+        if approval.status == Approval.Status.PENDING
+        else None,
+        denial=_denial(approval, principal, tampered),
         tampered=tampered,
-        policy_version=row.policy_version,
-        demands=_demands(row),
-        voted=tuple(stored_rows.texts(row.voted)),
-        decided_for=row.decided_for,
-        acts_for=None if tampered else request_rules.decides_for(principal, row),
-        changes_requested=statements.requests_changes(row),
-        revises=row.revises,
-        revision=row.revision,
-        allowance=row.allowance,
-        allowance_use=row.allowance_use,
-        next_at=row.next_at,
-        undecidable_at=row.undecidable_at,
+        policy_version=approval.policy_version,
+        demands=_demands(approval),
+        voted=tuple(stored_rows.texts(approval.voted)),
+        decided_for=approval.decided_for,
+        acts_for=None if tampered else request_rules.decides_for(principal, approval),
+        changes_requested=statements.requests_changes(approval),
+        revises=approval.revises,
+        revision=approval.revision,
+        allowance=approval.allowance,
+        allowance_use=approval.allowance_use,
+        next_at=approval.next_at,
+        undecidable_at=approval.undecidable_at,
     )
 
 
-def _demands(row: Request) -> Demands | None:
+def _demands(approval: Approval) -> Demands | None:
     try:
-        return demands_of(row.rule)
+        return demands_of(approval.rule)
     except (ValueError, KeyError, TypeError):  # the row was tampered with
         return None
 
 
 def _denial(
-    row: Request, principal: principals.Principal | None, tampered: str | None
+    approval: Approval, principal: principals.Principal | None, tampered: str | None
 ) -> Forbidden | None:
     if tampered:
         return Forbidden("tampered", TamperedWith(tampered).detail)
-    return request_rules.denial(principal, row)
+    return request_rules.denial(principal, approval)
 
 
 def _value(text: str) -> Any:
@@ -375,18 +388,18 @@ def _value(text: str) -> Any:
 
 
 def _page(
-    rows: QuerySet[Request],
+    rows: QuerySet[Approval],
     principal: principals.Principal | None,
     *,
     limit: int,
     cursor: str | None,
-) -> Page[Approval]:
+) -> Page[ApprovalView]:
     if not 1 <= limit <= MAX_LIMIT:
         raise InvalidInput("limit", f"must be from 1 to {MAX_LIMIT}")
     if cursor is not None:
         rows = rows.filter(_after(cursor))
     found = list(rows.order_by("created_at", "id")[: limit + 1])
-    items = tuple(to_view(row, principal) for row in found[:limit])
+    items = tuple(to_view(approval, principal) for approval in found[:limit])
     last = cursors.encoded(items[-1].created_at, items[-1].id) if len(found) > limit else None
     return Page(items=items, next=last)
 

@@ -1,24 +1,24 @@
 """Reads the requests before and after a request, where people requested changes."""
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
-from approvals.queries.requests import Approval, to_view
+from approvals.queries.requests import ApprovalView, to_view
 
 
-def before(shown: Approval, principal: Principal | None) -> Approval | None:
+def before(approval: ApprovalView, principal: Principal | None) -> ApprovalView | None:
     """Return the request that this one revises; None if it revises none, or one that the principal may not read."""
-    return None if shown.revises is None else _find(shown, principal, gate=shown.revises)
+    return None if approval.revises is None else _find(approval, principal, gate=approval.revises)
 
 
-def after(shown: Approval, principal: Principal | None) -> Approval | None:
+def after(approval: ApprovalView, principal: Principal | None) -> ApprovalView | None:
     """Return the request that revises this one; None if there is none yet, or the principal may not read it."""
-    if not shown.changes_requested:
+    if not approval.changes_requested:
         return None
-    return _find(shown, principal, revises=shown.gate)
+    return _find(approval, principal, revises=approval.gate)
 
 
-def _find(shown: Approval, principal: Principal | None, **key: object) -> Approval | None:
+def _find(shown: ApprovalView, principal: Principal | None, **key: object) -> ApprovalView | None:
     readable = request_rules.readable_requests(principal)
-    row = Request.objects.filter(readable, run=shown.run, **key).first()
-    return None if row is None else to_view(row, principal)
+    approval = Approval.objects.filter(readable, run=shown.run, **key).first()
+    return None if approval is None else to_view(approval, principal)

@@ -6,12 +6,12 @@ from typing import Any
 
 from django.utils import timezone
 
-from approvals.models import Request, Vote
+from approvals.models import Approval, Vote
 from approvals.permissions.principals import Principal
 from approvals.policies import escalation, tally
 from approvals.policies.rules import Stage
 from approvals.queries import deciders
-from approvals.queries.requests import Approval
+from approvals.queries.requests import ApprovalView
 
 MAX_NAMED = 12
 
@@ -53,32 +53,32 @@ class Panel:
     turn_comes: bool = False
 
 
-def too_few(shown: Approval, panel: Panel | None) -> tuple[str, ...] | None:
+def too_few(approval: ApprovalView, panel: Panel | None) -> tuple[str, ...] | None:
     """Name who is left if too few people can approve a pending request in time; None if they suffice."""
     if panel is not None:
         return None if panel.suffice else panel.could
-    pending = shown.status == Request.Status.PENDING and not shown.tampered
-    if not pending or shown.undecidable_at is None:  # the sweeper looks each minute
+    pending = approval.status == Approval.Status.PENDING and not approval.tampered
+    if not pending or approval.undecidable_at is None:  # the sweeper looks each minute
         return None
-    left = deciders.outlook_of(Request.objects.get(pk=shown.id))
+    left = deciders.outlook_of(Approval.objects.get(pk=approval.id))
     return None if left.suffice else left.people[:MAX_NAMED]
 
 
-def panel(shown: Approval, reader: Principal | None) -> Panel | None:
+def panel(shown: ApprovalView, reader: Principal | None) -> Panel | None:
     """Return the panel of a request for this reader; None under the default policy, where one person decides."""
     demands = shown.demands
     if demands is None or shown.tampered:
         return None
-    rows = Vote.objects.filter(request=shown.id).select_related("request")
+    rows = Vote.objects.filter(approval=shown.id).select_related("approval")
     votes = list(rows.order_by("at", "person"))
     counted = {vote.person: vote.stage for vote in votes}
-    pending = shown.status == Request.Status.PENDING
+    pending = shown.status == Approval.Status.PENDING
     stages = escalation.stages(demands, shown.expires_at, timezone.now())
     current = tally.current(stages, counted) if pending else None
     outlook = deciders.Outlook(people=(), suffice=True)
     if pending:
-        row = votes[0].request if votes else Request.objects.get(pk=shown.id)
-        outlook = deciders.outlook_of(row, counted)
+        approval = votes[0].approval if votes else Approval.objects.get(pk=shown.id)
+        outlook = deciders.outlook_of(approval, counted)
     return Panel(
         rule=demands.rule,
         version=shown.policy_version,

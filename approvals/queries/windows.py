@@ -8,7 +8,7 @@ from typing import Any
 from django.core.exceptions import EmptyResultSet
 from django.db.models import F, QuerySet
 
-from approvals.models import Request
+from approvals.models import Approval
 
 WINDOW = 5_000
 # Columns that can be long, and that no search and no order needs.
@@ -25,7 +25,7 @@ _LONG = (
 )
 
 
-def of(rows: QuerySet[Request], *, whole: bool = False) -> tuple[str, tuple[Any, ...]]:
+def of(rows: QuerySet[Approval], *, whole: bool = False) -> tuple[str, tuple[Any, ...]]:
     """Return the WITH query for the first WINDOW of these rows, and its parameters; `whole` with all columns.
 
     Raises EmptyResultSet if no row can be among them.
@@ -33,17 +33,17 @@ def of(rows: QuerySet[Request], *, whole: bool = False) -> tuple[str, tuple[Any,
     by_deadline = rows.order_by(F("expires_at").asc(nulls_last=True), "created_at", "id")
     first = by_deadline if whole else by_deadline.defer(*_LONG)
     sql, given = first[:WINDOW].query.sql_with_params()
-    return f"WITH approvals_request AS ({sql})", given
+    return f"WITH approvals_approval AS ({sql})", given
 
 
-def read(rows: QuerySet[Request], chosen: QuerySet[Request]) -> list[Request]:
+def read(rows: QuerySet[Approval], chosen: QuerySet[Approval]) -> list[Approval]:
     """Read those requests that `chosen` selects among the first WINDOW of these rows, in its order."""
     window, given = of(rows, whole=True)
     sql, parameters = chosen.query.sql_with_params()
-    return list(Request.objects.raw(f"{window} {sql}", (*given, *parameters)))
+    return list(Approval.objects.raw(f"{window} {sql}", (*given, *parameters)))
 
 
-def values(what: str, *queries: QuerySet[Request, Any]) -> tuple[str, list[Any]]:
+def values(what: str, *queries: QuerySet[Approval, Any]) -> tuple[str, list[Any]]:
     """Write a SELECT list with one value of each query's rows, NULL for a query without rows, and its parameters."""
     selected, given = [], list[Any]()
     for query in queries:

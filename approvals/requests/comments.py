@@ -13,12 +13,12 @@ from runtime.errors import KeyMissing
 from runtime.keyring import purposes, signatures
 
 
-def make(*, id: UUID, request: UUID, person: str, text: str, at: datetime) -> Comment:
+def make(*, id: UUID, approval_id: UUID, person: str, text: str, at: datetime) -> Comment:
     """Sign a comment, without writing it. Raises ImproperlyConfigured without the private key."""
-    signed = signatures.sign(purposes.DECISIONS, _text(id, request, person, text, at))
+    signed = signatures.sign(purposes.DECISIONS, _text(id, approval_id, person, text, at))
     return Comment(
         id=id,
-        request_id=request,
+        approval_id=approval_id,
         person=person,
         text=text,
         at=at,
@@ -30,19 +30,19 @@ def make(*, id: UUID, request: UUID, person: str, text: str, at: datetime) -> Co
 def is_signed(comment: Comment) -> bool:
     """Tell whether its person wrote exactly this comment on this request."""
     signed = signatures.Signature(hex=comment.signature, key_id=comment.key_id)
-    said = _text(comment.id, comment.request_id, comment.person, comment.text, comment.at)
+    said = _text(comment.id, comment.approval_id, comment.person, comment.text, comment.at)
     try:
         return signatures.verify_signature(purposes.DECISIONS, signed, said)
     except (KeyMissing, ValueError):  # a signature of another form
         return False
 
 
-def _text(id: UUID, request: UUID, person: str, text: str, at: datetime) -> str:
+def _text(id: UUID, approval_id: UUID, person: str, text: str, at: datetime) -> str:
     return canonical(
         {
             "comment": text,
             "id": str(id),
-            "request": str(request),
+            "request": str(approval_id),
             "by": person,
             "at": at.astimezone(UTC).isoformat(),
         }

@@ -11,7 +11,7 @@ from typing import Any, Final
 from unicodedata import normalize
 
 from approvals import policy
-from approvals.models import Request
+from approvals.models import Approval
 from runtime.core.enums import GateKind
 from runtime.keyring import sealing
 
@@ -27,20 +27,22 @@ _Place = tuple[str | int, ...]
 _Named = tuple[_Place | None, str]
 
 
-def required(row: Request, edited: Any = None) -> str | None:
+def required(approval: Approval, edited: Any = None) -> str | None:
     """Return the name that starting the call must repeat; None if it needs no second step.
 
     `edited` are the arguments of an approval with changes.
     """
-    if row.kind not in _KINDS or row.risk in policy.UNDOABLE:
+    if approval.kind not in _KINDS or approval.risk in policy.UNDOABLE:
         return None
     try:
-        args = sealing.redacted_args(row.tool, json.loads(row.args))
+        args = sealing.redacted_args(approval.tool, json.loads(approval.args))
     except (ValueError, RecursionError):  # tampered with: it cannot be decided
         args = None
     if edited is None:
-        return object_of(row.tool, row.sentence, args)
-    return object_of_edit(row.tool, row.sentence, args, sealing.redacted_args(row.tool, edited))
+        return object_of(approval.tool, approval.sentence, args)
+    return object_of_edit(
+        approval.tool, approval.sentence, args, sealing.redacted_args(approval.tool, edited)
+    )
 
 
 def object_of(tool: str, sentence: str, args: Any) -> str:

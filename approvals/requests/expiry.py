@@ -5,7 +5,7 @@ It follows from the stored request alone, which its digest and MAC cover. So a w
 
 from datetime import UTC
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.policies.rules import Demands, OnExpiry
 from approvals.requests import results, votes
 from runtime.core.enums import Decision, Verdict
@@ -13,18 +13,18 @@ from runtime.errors import InvalidInput
 from runtime.ports.approvals import NotConfirmed
 
 
-def decision(request: Request) -> Decision:
+def decision(approval: Approval) -> Decision:
     """Return the decision if no person decided in time. Demands that cannot be read deny the call."""
-    assert request.expires_at is not None
-    due = request.expires_at.astimezone(UTC)
+    assert approval.expires_at is not None
+    due = approval.expires_at.astimezone(UTC)
     reason = f"No decision before {due:%Y-%m-%d %H:%M:%S} UTC."
-    demands = _demands(request)
+    demands = _demands(approval)
     if demands is None or demands.on_expiry is OnExpiry.DENY:
         return Decision(verdict=Verdict.EXPIRE, by="", reason=reason)
     rule = f"{reason} The policy's rule {demands.rule}"
     if demands.on_expiry is OnExpiry.FAIL:
         return Decision(verdict=Verdict.EXPIRE, by="", reason=f"{rule} ends the run.")
-    unfit = misfit(request)
+    unfit = misfit(approval)
     if unfit:
         return Decision(
             verdict=Verdict.EXPIRE,
@@ -36,19 +36,19 @@ def decision(request: Request) -> Decision:
     )
 
 
-def fails_run(request: Request) -> bool:
+def fails_run(approval: Approval) -> bool:
     """Tell whether the run fails if the request expires."""
-    demands = _demands(request)
+    demands = _demands(approval)
     return demands is not None and demands.on_expiry is OnExpiry.FAIL
 
 
-def misfit(request: Request) -> str:
+def misfit(approval: Approval) -> str:
     """Say why the tool could not return the answer of the policy; empty if it could, or if there is no answer."""
-    demands = _demands(request)
+    demands = _demands(approval)
     if demands is None or demands.on_expiry is not OnExpiry.ANSWER:
         return ""
     try:
-        results.check(demands.answer, results.schema_of(request))
+        results.check(demands.answer, results.schema_of(approval))
     except InvalidInput as exc:
         return f"{exc.field} {exc.detail}"
     except NotConfirmed as exc:
@@ -56,9 +56,9 @@ def misfit(request: Request) -> str:
     return ""
 
 
-def _demands(request: Request) -> Demands | None:
+def _demands(approval: Approval) -> Demands | None:
     """Read the demands; None also for those that cannot be read: a worker then finds that the request was changed."""
     try:
-        return votes.demands(request)
+        return votes.demands(approval)
     except NotConfirmed:
         return None

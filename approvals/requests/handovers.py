@@ -30,7 +30,7 @@ def is_signed(row: Handover) -> bool:
 def _text(row: Handover) -> str:
     return canonical(
         {
-            "handed over": str(row.request_id),
+            "handed over": str(row.approval_id),
             "to": row.person,
             "by": row.by,
             "note": row.note,

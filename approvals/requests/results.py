@@ -6,7 +6,7 @@ It is small JSON of the tool's declared type.
 import json
 from typing import Any, Final
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.requests import schemas
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
@@ -19,11 +19,11 @@ from runtime.keyring import sealing
 ABSENT: Final = object()
 
 
-def schema_of(row: Request) -> dict[str, Any] | None:
+def schema_of(approval: Approval) -> dict[str, Any] | None:
     """Return the schema of the tool's result, None if it declares none."""
-    if row.result_schema is None:
+    if approval.result_schema is None:
         return None
-    found: dict[str, Any] = json.loads(schemas.text_of(row.result_schema))
+    found: dict[str, Any] = json.loads(schemas.text_of(approval.result_schema))
     return found
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from approvals import policy
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.policies import escalation
 from approvals.policies.rules import Demands
 from approvals.requests import schemas
@@ -38,11 +38,11 @@ class Judged:
 
 def row(
     snapshot: ReviewSnapshot, at: datetime, origin: Sequence[str] = (), judged: Judged | None = None
-) -> Request:
+) -> Approval:
     """Build a pending request, asked at `at`, without writing it. `origin` lists the people in the run's origin."""
     judged = judged or Judged(risk=str(snapshot.risk))
     demands = judged.demands
-    request = Request(
+    approval = Approval(
         id=by_time(at, secrets.randbits(RANDOM_BITS)),
         run_id=snapshot.run,
         gate=snapshot.gate,
@@ -77,14 +77,14 @@ def row(
     )
     if snapshot.allowed is not None:
         use = snapshot.allowed.use
-        request.allowance, request.allowance_use = use.id, use.number
-    follows = escalation.next_step(demands, request.expires_at, escalation.BEGINNING)
+        approval.allowance, approval.allowance_use = use.id, use.number
+    follows = escalation.next_step(demands, approval.expires_at, escalation.BEGINNING)
     if follows is not None:
-        request.next_step, request.next_at = follows.step, follows.at
-    request.request_digest = request_digest(request)
-    seal = macs.seal(purposes.REQUESTS, request.request_digest, short=True)
-    request.seal, request.seal_key_id = seal.mac, seal.key_id
-    return request
+        approval.next_step, approval.next_at = follows.step, follows.at
+    approval.approval_digest = approval_digest(approval)
+    seal = macs.seal(purposes.REQUESTS, approval.approval_digest, short=True)
+    approval.seal, approval.seal_key_id = seal.mac, seal.key_id
+    return approval
 
 
 def _readers(snapshot: ReviewSnapshot, demands: Demands | None) -> list[str] | None:
@@ -94,83 +94,83 @@ def _readers(snapshot: ReviewSnapshot, demands: Demands | None) -> list[str] | N
     return list(demands.readers)
 
 
-def check_digests(request: Request) -> None:
+def check_digests(approval: Approval) -> None:
     """Raise NotConfirmed unless the row still has its two digests."""
-    if action_digest(request) != request.action_digest:
+    if action_digest(approval) != approval.action_digest:
         raise NotConfirmed("the stored call differs from the one submitted for review")
-    if request_digest(request) != request.request_digest:
+    if approval_digest(approval) != approval.approval_digest:
         raise NotConfirmed("the stored request differs from the one submitted for review")
 
 
-def check_seal(request: Request) -> None:
+def check_seal(approval: Approval) -> None:
     """Raise NotConfirmed unless the engine opened exactly this request; KeyMissing.
 
     An attacker with write access can change a request and recompute its digests before a reviewer sees it. Only the
     MAC detects a changed sentence, risk, requester, deadline or time.
     """
-    seal = macs.Seal(mac=request.seal, key_id=request.seal_key_id)
-    if not macs.verify(purposes.REQUESTS, seal, request.request_digest, short=True):
+    seal = macs.Seal(mac=approval.seal, key_id=approval.seal_key_id)
+    if not macs.verify(purposes.REQUESTS, seal, approval.approval_digest, short=True):
         raise NotConfirmed("the stored request differs from the sealed one")
-    _, _, asked_at = request.nonce.partition(_AT)
-    if asked_at != _moment(request.created_at):
+    _, _, asked_at = approval.nonce.partition(_AT)
+    if asked_at != _moment(approval.created_at):
         raise NotConfirmed("the stored time of the request differs from the sealed one")
 
 
-def action_digest(request: Request) -> str | None:
+def action_digest(approval: Approval) -> str | None:
     """Return the digest of the stored call, None if the stored values are no valid call."""
     try:
-        path = tuple(request.path)
-        return _action_digest(request.tool, request.schema, request.args, path, request.effect)
+        path = tuple(approval.path)
+        return _action_digest(approval.tool, approval.schema, approval.args, path, approval.effect)
     except (ValueError, TypeError, RecursionError, NotJson):
         return None
 
 
-def check_edit(request: Request, args: Any, digest: str | None) -> None:
+def check_edit(approval: Approval, args: Any, digest: str | None) -> None:
     """Raise NotConfirmed unless `digest` is the action digest of the stored call with these arguments instead."""
     edited = digest_of_action(
-        tool=request.tool,
-        schema=request.schema,
+        tool=approval.tool,
+        schema=approval.schema,
         args=args,
-        path=tuple(request.path),
-        effect=EffectClass(request.effect),
+        path=tuple(approval.path),
+        effect=EffectClass(approval.effect),
     )
     if edited != digest:
         raise NotConfirmed("the edited arguments differ from the signed ones")
 
 
-def request_digest(request: Request) -> str:
+def approval_digest(approval: Approval) -> str:
     """Return the digest of all values shown to reviewers and of those that bind them to this gate."""
     return sha256_of(
         {
-            "action": request.action_digest,
-            "run": str(request.run_id),
-            "gate": str(request.gate),
-            "kind": request.kind,
-            "frame": request.frame,
-            "call": request.call,
-            "nonce": request.nonce,
-            "risk": request.risk,
-            "sentence": request.sentence,
-            "policy": request.policy_version,
-            **({"rule": request.rule} if request.rule is not None else {}),
-            "requester": request.requester,
-            "origin": request.origin,
-            "deadline": _moment(request.expires_at),
-            "not_before": _moment(request.not_before),
-            "result_schema": request.result_schema,
-            **({} if request.preview is None else {"preview": request.preview}),
+            "action": approval.action_digest,
+            "run": str(approval.run_id),
+            "gate": str(approval.gate),
+            "kind": approval.kind,
+            "frame": approval.frame,
+            "call": approval.call,
+            "nonce": approval.nonce,
+            "risk": approval.risk,
+            "sentence": approval.sentence,
+            "policy": approval.policy_version,
+            **({"rule": approval.rule} if approval.rule is not None else {}),
+            "requester": approval.requester,
+            "origin": approval.origin,
+            "deadline": _moment(approval.expires_at),
+            "not_before": _moment(approval.not_before),
+            "result_schema": approval.result_schema,
+            **({} if approval.preview is None else {"preview": approval.preview}),
             **(
                 {}
-                if request.revises is None and request.revision == 1
-                else {"revises": str(request.revises), "revision": request.revision}
+                if approval.revises is None and approval.revision == 1
+                else {"revises": str(approval.revises), "revision": approval.revision}
             ),
-            **({} if request.allowance is None else {"allowance": _use(request)}),
+            **({} if approval.allowance is None else {"allowance": _use(approval)}),
         }
     )
 
 
-def _use(request: Request) -> list[Any]:
-    return [str(request.allowance), request.allowance_use]
+def _use(approval: Approval) -> list[Any]:
+    return [str(approval.allowance), approval.allowance_use]
 
 
 # Cached: a worker needs the same digest when it applies a decision and again before the effect.

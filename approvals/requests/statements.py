@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from approvals.models import Request
+from approvals.models import Approval
 from runtime.core.digest import canonical, sha256_of
 from runtime.core.enums import (
     VERDICTS,
@@ -25,17 +25,17 @@ from runtime.keyring import purposes, signatures
 from runtime.keyring.signatures import Verifies
 from runtime.ports.approvals import NotConfirmed
 
-STATUS: Mapping[Verdict, Request.Status] = {
-    Verdict.APPROVE: Request.Status.APPROVED,
-    Verdict.RUN_AGAIN: Request.Status.APPROVED,
-    Verdict.DENY: Request.Status.DENIED,
-    Verdict.REQUEST_CHANGES: Request.Status.DENIED,
-    Verdict.GIVE_UP: Request.Status.DENIED,
-    Verdict.ANSWER: Request.Status.ANSWERED,
-    Verdict.EDIT: Request.Status.APPROVED,
-    Verdict.HAPPENED: Request.Status.ANSWERED,
-    Verdict.CONTINUE: Request.Status.APPROVED,
-    Verdict.STOP: Request.Status.DENIED,
+STATUS: Mapping[Verdict, Approval.Status] = {
+    Verdict.APPROVE: Approval.Status.APPROVED,
+    Verdict.RUN_AGAIN: Approval.Status.APPROVED,
+    Verdict.DENY: Approval.Status.DENIED,
+    Verdict.REQUEST_CHANGES: Approval.Status.DENIED,
+    Verdict.GIVE_UP: Approval.Status.DENIED,
+    Verdict.ANSWER: Approval.Status.ANSWERED,
+    Verdict.EDIT: Approval.Status.APPROVED,
+    Verdict.HAPPENED: Approval.Status.ANSWERED,
+    Verdict.CONTINUE: Approval.Status.APPROVED,
+    Verdict.STOP: Approval.Status.DENIED,
 }
 
 # Only the statement of such a request contains this: within its other values the quotation marks are escaped.
@@ -52,7 +52,7 @@ class Statement:
     `votes` are the digests of the votes that it counts, its decider's among them, where the policy demands several.
     """
 
-    request: UUID
+    approval_id: UUID
     digest: str
     verdict: Verdict
     by: str
@@ -77,7 +77,7 @@ class Statement:
 
 
 def make(
-    request: Request,
+    approval: Approval,
     decision: Decision,
     at: datetime,
     undone: int = 0,
@@ -88,60 +88,60 @@ def make(
     `undone` is the number of earlier decisions on the request that were undone.
     """
     return Statement(
-        request=request.id,
-        digest=request.request_digest,
+        approval_id=approval.id,
+        digest=approval.approval_digest,
         verdict=decision.verdict,
         by=decision.by,
         reason=decision.reason,
         result=result_digest(decision),
         at=at,
-        effective_at=request.effective_at,
+        effective_at=approval.effective_at,
         undone=undone,
         votes=tuple(votes),
-        absent=request.decided_for,
+        absent=approval.decided_for,
         consequences=consequences_of(decision),
     )
 
 
-def sign(request: Request, statement: Statement) -> None:
+def sign(approval: Approval, statement: Statement) -> None:
     """Store the signed statement in the row. Raises ImproperlyConfigured without the private key."""
     text = _text(statement)
     signature = signatures.sign(purposes.DECISIONS, text)
-    request.statement = _shortened(text, request)
-    request.signature, request.key_id = _base64(signature.hex), signature.key_id
+    approval.statement = _shortened(text, approval)
+    approval.signature, approval.key_id = _base64(signature.hex), signature.key_id
 
 
-def read(request: Request, verifies: Verifies = signatures.verify_signature) -> Statement:
+def read(approval: Approval, verifies: Verifies = signatures.verify_signature) -> Statement:
     """Return the signed statement of this request.
 
     Raises NotConfirmed if there is none, if its signature does not verify or if the row differs from it; KeyMissing.
     """
-    if request.statement is None or request.signature is None or request.key_id is None:
+    if approval.statement is None or approval.signature is None or approval.key_id is None:
         raise NotConfirmed("the request has no signed decision")
-    signature = signatures.Signature(hex=_hex(request.signature), key_id=request.key_id)
-    text = _completed(request.statement, request)
+    signature = signatures.Signature(hex=_hex(approval.signature), key_id=approval.key_id)
+    text = _completed(approval.statement, approval)
     if not verifies(purposes.DECISIONS, signature, text):
         raise NotConfirmed("the statement differs from the signed one")
     said = _parse(text)
     stored = (
-        ("decider", said.by, request.decided_by),
-        ("absent person", said.absent, request.decided_for),
-        ("reason", said.reason, request.reason),
-        ("time", said.at, request.decided_at),
-        ("effective time", said.effective_at, request.effective_at),
-        ("status", STATUS[said.verdict], request.status),
+        ("decider", said.by, approval.decided_by),
+        ("absent person", said.absent, approval.decided_for),
+        ("reason", said.reason, approval.reason),
+        ("time", said.at, approval.decided_at),
+        ("effective time", said.effective_at, approval.effective_at),
+        ("status", STATUS[said.verdict], approval.status),
     )
     for name, signed, written in stored:
         if signed != written:
             raise NotConfirmed(f"the stored {name} differs from the signed one")
-    if said.verdict not in VERDICTS[GateKind(request.kind)]:
-        raise NotConfirmed(f"a gate of kind {request.kind} has no verdict {said.verdict}")
+    if said.verdict not in VERDICTS[GateKind(approval.kind)]:
+        raise NotConfirmed(f"a gate of kind {approval.kind} has no verdict {said.verdict}")
     return said
 
 
-def requests_changes(request: Request) -> bool:
+def requests_changes(approval: Approval) -> bool:
     """Tell whether a person requested changes to the call, which is a way to deny it."""
-    return CHANGES_REQUESTED in (request.statement or "")
+    return CHANGES_REQUESTED in (approval.statement or "")
 
 
 def result_digest(decision: Decision) -> str | None:
@@ -165,7 +165,7 @@ def consequences_of(decision: Decision) -> str | None:
 def _text(statement: Statement) -> str:
     return canonical(
         {
-            "request": str(statement.request),
+            "request": str(statement.approval_id),
             "digest": statement.digest,
             "verdict": str(statement.verdict),
             "by": statement.by,
@@ -181,25 +181,25 @@ def _text(statement: Statement) -> str:
     ).decode()
 
 
-def _shortened(text: str, request: Request) -> str:
+def _shortened(text: str, approval: Approval) -> str:
     """Leave out the two values that the row has anyway. A quotation mark within a value is escaped."""
-    for name, value, _ in _of_row(request):
+    for name, value, _ in _of_row(approval):
         text = text.replace(f'"{name}":"{value}",', "", 1)
     return text
 
 
-def _completed(text: str, request: Request) -> str:
+def _completed(text: str, approval: Approval) -> str:
     """Return the text that was signed, of the stored one."""
-    for name, value, after in _of_row(request):
+    for name, value, after in _of_row(approval):
         text = text.replace(f'"{after}":', f'"{name}":"{value}","{after}":', 1)
     return text
 
 
-def _of_row(request: Request) -> tuple[tuple[str, object, str], ...]:
+def _of_row(approval: Approval) -> tuple[tuple[str, object, str], ...]:
     """Return name and value of each, and the name that follows it."""
     return (
-        ("digest", request.request_digest, "effective_at"),
-        ("request", request.id, "result"),
+        ("digest", approval.approval_digest, "effective_at"),
+        ("request", approval.id, "result"),
     )
 
 
@@ -225,7 +225,7 @@ def _parse(text: str) -> Statement:
         raise NotConfirmed("the statement is no decision")
     effective = said["effective_at"]
     return Statement(
-        request=UUID(said["request"]),
+        approval_id=UUID(said["request"]),
         digest=said["digest"],
         verdict=Verdict(said["verdict"]),
         by=said["by"],

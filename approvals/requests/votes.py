@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from approvals.models import Request, Vote
+from approvals.models import Approval, Vote
 from approvals.policies import tally
 from approvals.policies.rules import Demands, demands_of
 from approvals.requests.statements import Statement
@@ -56,17 +56,17 @@ def sql(held: str = "NULL") -> str:
                 (SELECT count(*) FROM approvals_auditentry a WHERE a.run_id = r.run_id
                     AND a.subject = 'vote ' || r.id || ' ' || v.person AND a.act <> 'voted'),
                 {held}) ORDER BY v.at, v.person)::text
-            FROM approvals_vote v WHERE v.request_id = r.id) END
+            FROM approvals_vote v WHERE v.approval_id = r.id) END
     """
 
 
-def subject(request: Request, person: str) -> str:
+def subject(approval: Approval, person: str) -> str:
     """Return the subject of audit rows about a person's vote."""
-    return f"vote {request.id} {person}"
+    return f"vote {approval.id} {person}"
 
 
 def make(
-    request: Request,
+    approval: Approval,
     *,
     person: str,
     stage: int,
@@ -80,8 +80,8 @@ def make(
     text = canonical(
         {
             "vote": str(verdict),
-            "request": str(request.id),
-            "digest": request.request_digest,
+            "request": str(approval.id),
+            "digest": approval.approval_digest,
             "by": person,
             "reason": reason,
             "stage": stage,
@@ -92,7 +92,7 @@ def make(
     ).decode()
     signature = signatures.sign(purposes.DECISIONS, text)
     return Vote(
-        request=request,
+        approval=approval,
         person=person,
         for_person=absent,
         stage=stage,
@@ -110,33 +110,33 @@ def digest_of(statement: str) -> str:
 
 
 def read(
-    request: Request, found: str | None, verifies: Verifies = signatures.verify_signature
+    approval: Approval, found: str | None, verifies: Verifies = signatures.verify_signature
 ) -> tuple[Cast, ...]:
     """Verify what `sql` found. Raises NotConfirmed at the first vote that does not verify, KeyMissing."""
-    return tuple(_read(request, verifies, *values) for values in json.loads(found or "[]"))
+    return tuple(_read(approval, verifies, *values) for values in json.loads(found or "[]"))
 
 
-def demands(request: Request) -> Demands | None:
+def demands(approval: Approval) -> Demands | None:
     """Return what the policy demands of the request; None for the default policy. Raises NotConfirmed."""
     try:
-        return demands_of(request.rule)
+        return demands_of(approval.rule)
     except (ValueError, KeyError, TypeError) as exc:
         raise NotConfirmed("the stored rule of the request cannot be read") from exc
 
 
-def check_counted(request: Request, said: Statement, votes: Sequence[Cast]) -> tuple[Cast, ...]:
+def check_counted(approval: Approval, said: Statement, votes: Sequence[Cast]) -> tuple[Cast, ...]:
     """Return the votes that the deciding statement names. Raises NotConfirmed unless they suffice.
 
     Without this, one signed statement would be enough under every policy.
     """
-    needed = demands(request)
+    needed = demands(approval)
     if needed is None or said.verdict not in STARTS:
         return ()
     named = [vote for vote in votes if vote.digest in said.votes]
     counted = {vote.person: vote.stage for vote in named if vote.at <= said.at}
     _check_places(named)
     places = {vote.place for vote in named}
-    barred = {request.requester, *request.origin} & (set(counted) | places)
+    barred = {approval.requester, *approval.origin} & (set(counted) | places)
     if barred:
         raise NotConfirmed(f"{', '.join(sorted(barred))}, who voted, is in the run's origin")
     if said.by not in counted or tally.current(needed.stages, counted) is not None:
@@ -157,7 +157,7 @@ def _check_places(named: Sequence[Cast]) -> None:
 
 
 def _read(
-    request: Request,
+    approval: Approval,
     verifies: Verifies,
     person: str,
     absent: str | None,
@@ -176,8 +176,8 @@ def _read(
     said: dict[str, Any] = json.loads(statement)
     moment = datetime.fromisoformat(at)
     stored = {
-        "request": str(request.id),
-        "digest": request.request_digest,
+        "request": str(approval.id),
+        "digest": approval.approval_digest,
         "by": person,
         "for": absent,
         "reason": reason,

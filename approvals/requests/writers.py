@@ -10,19 +10,19 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.policies.rules import Demands, demands_of
 from runtime.core.enums import BEFORE_CALL
 from runtime.core.machine.origin import merged
 
 
-def may_write(row: Request) -> bool:
+def may_write(approval: Approval) -> bool:
     """Tell whether the rule lets people who may decide this request write to its run."""
     try:
-        demands = demands_of(row.rule)
+        demands = demands_of(approval.rule)
     except (ValueError, KeyError, TypeError):
         return False  # the row was tampered with, so no decision on it is signed
-    return allowed(row.kind, demands)
+    return allowed(approval.kind, demands)
 
 
 def allowed(kind: str, demands: Demands | None) -> bool:
@@ -30,14 +30,16 @@ def allowed(kind: str, demands: Demands | None) -> bool:
     return kind in BEFORE_CALL and demands is not None and demands.reviewer_may_write
 
 
-def barred(row: Request, origin: Collection[str], reviewers: Collection[str]) -> Collection[str]:
+def barred(
+    approval: Approval, origin: Collection[str], reviewers: Collection[str]
+) -> Collection[str]:
     """Return the people whose approval does not count: the origin, and where the rule is silent, reviewers who wrote.
 
     Those who wrote before the request opened are in its own origin.
     """
-    return origin if may_write(row) else merged(origin, reviewers)
+    return origin if may_write(approval) else merged(origin, reviewers)
 
 
-def still_decided(rows: QuerySet[Request]) -> list[UUID]:
+def still_decided(rows: QuerySet[Approval]) -> list[UUID]:
     """Return those of these requests that a reviewer who writes now may still decide."""
-    return [row.id for row in rows.only("id", "kind", "rule") if may_write(row)]
+    return [approval.id for approval in rows.only("id", "kind", "rule") if may_write(approval)]

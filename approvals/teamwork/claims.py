@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from approvals import clock
 from approvals.decisions import checks
 from approvals.errors import AlreadyClaimed
-from approvals.models import Claim, Handover, Request
+from approvals.models import Approval, ApprovalClaim, Handover
 from approvals.permissions import principals
 from approvals.permissions.scopes import Scope
 from approvals.queries import requests
@@ -25,64 +25,69 @@ LASTS: Final = timedelta(minutes=10)
 
 # A claim that has ended, or the person's own, is written again. The person's own keeps its start.
 _CLAIM = """
-    INSERT INTO approvals_claim AS c (request_id, person, at, until)
+    INSERT INTO approvals_approvalclaim AS c (approval_id, person, at, until)
     SELECT r.id, %(person)s, clock_timestamp(), clock_timestamp() + %(lasts)s
-    FROM approvals_request r WHERE r.id = %(request)s AND r.status = 'pending'
-    ON CONFLICT (request_id) DO UPDATE SET person = excluded.person, until = excluded.until,
+    FROM approvals_approval r WHERE r.id = %(request)s AND r.status = 'pending'
+    ON CONFLICT (approval_id) DO UPDATE SET person = excluded.person, until = excluded.until,
         at = CASE WHEN c.person = excluded.person AND c.until > excluded.at THEN c.at ELSE excluded.at END
     WHERE c.until <= excluded.at OR c.person = excluded.person OR c.person = %(giver)s
     RETURNING until
 """
 
 
-def claim(*, request: UUID, actor: Actor) -> datetime:
+def claim(*, approval_id: UUID, actor: Actor) -> datetime:
     """Claim a request that the actor may decide, or extend the actor's own claim; return the end of the claim.
 
     Raises, in this order: NotFound; Forbidden; Cancelled, Expired or AlreadyDecided; AlreadyClaimed.
     """
     with transaction.atomic():
-        row = decidable(request, actor)
-        return write(row, actor.person)
+        approval = decidable(approval_id, actor)
+        return write(approval, actor.person)
 
 
-def release(*, request: UUID, actor: Actor) -> None:
+def release(*, approval_id: UUID, actor: Actor) -> None:
     """End the actor's claim, and a hand-over to them. Does nothing without either.
 
     Raises NotFound, or Forbidden for a token without the scope to decide. A person who lost the right may still do it.
     """
     with transaction.atomic():
         principal = principals.principal_of(actor)
-        row = requests.readable(request, principal)
+        approval = requests.readable(approval_id, principal)
         if principal is not None and Scope.APPROVALS_DECIDE not in principal.scopes:
             raise Forbidden(
                 "scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}."
             )
-        gone = Claim.objects.filter(request=row, person=actor.person).delete()[0]
-        gone += Handover.objects.filter(request=row, person=actor.person).delete()[0]
+        gone = ApprovalClaim.objects.filter(approval=approval, person=actor.person).delete()[0]
+        gone += Handover.objects.filter(approval=approval, person=actor.person).delete()[0]
         if gone:
-            notify(row.run_id, inbox=True, hint=False)
+            notify(approval.run_id, inbox=True, hint=False)
 
 
-def decidable(request: UUID, actor: Actor) -> Request:
+def decidable(approval_id: UUID, actor: Actor) -> Approval:
     """Return a pending request that the actor may decide. Raises as `claim` does, except AlreadyClaimed."""
     principal = principals.principal_of(actor)
-    row = requests.readable(request, principal)
-    checks.check_right(row, principal)
-    checks.check_open(row)
-    return row
+    approval = requests.readable(approval_id, principal)
+    checks.check_right(approval, principal)
+    checks.check_open(approval)
+    return approval
 
 
-def write(row: Request, person: str, giver: str = "") -> datetime:
+def write(approval: Approval, person: str, giver: str = "") -> datetime:
     """Let `person` hold the claim, also in place of `giver`. Raises AlreadyClaimed if another person holds it."""
-    given: dict[str, Any] = {"request": row.id, "person": person, "giver": giver, "lasts": LASTS}
+    given: dict[str, Any] = {
+        "request": approval.id,
+        "person": person,
+        "giver": giver,
+        "lasts": LASTS,
+    }
     with connection.cursor() as cursor:
         cursor.execute(_CLAIM, given)
         found = cursor.fetchone()
     if found is None:
-        held = Claim.objects.filter(request=row).first()
+        held = ApprovalClaim.objects.filter(approval=approval).first()
         if held is None or held.until <= clock.now():  # it was decided meanwhile
-            row.refresh_from_db()
-            checks.check_open(row)
+            approval.refresh_from_db()
+            checks.check_open(approval)
         raise AlreadyClaimed(held.person if held else "")
-    notify(row.run_id, inbox=True, hint=False)
+    notify(approval.run_id, inbox=True, hint=False)
     return clock.to_utc(found[0])

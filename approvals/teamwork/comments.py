@@ -21,36 +21,38 @@ MAX_COMMENT: Final = 2_000  # characters
 MAX_COMMENTS: Final = 200  # of one request
 
 
-def add(*, request: UUID, text: object, actor: Actor) -> Comment:
+def add(*, approval_id: UUID, text: object, actor: Actor) -> Comment:
     """Add a comment by a person who may read the request.
 
     Raises, in this order: NotFound; Forbidden (`scope`); InvalidInput naming `text`.
     """
     with transaction.atomic():
-        audit.lock_run_of(request)
+        audit.lock_run_of(approval_id)
         principal = principals.principal_of(actor)
-        row = requests.readable(request, principal)
+        approval = requests.readable(approval_id, principal)
         if principal is None or Scope.APPROVALS_DECIDE not in principal.scopes:
             raise Forbidden(
                 "scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}."
             )
         said = checked_text("text", text, MAX_COMMENT, required="must not be empty")
-        if row.removed_at is not None:
+        if approval.removed_at is not None:
             raise InvalidInput("text", "cannot be added: this request was removed under retention")
-        if Comment.objects.filter(request=row).count() >= MAX_COMMENTS:
+        if Comment.objects.filter(approval=approval).count() >= MAX_COMMENTS:
             raise InvalidInput(
                 "text", f"cannot be added: a request has at most {MAX_COMMENTS} comments"
             )
         at = clock.now()
-        made = comments.make(id=uuid4(), request=row.id, person=actor.person, text=said, at=at)
+        made = comments.make(
+            id=uuid4(), approval_id=approval.id, person=actor.person, text=said, at=at
+        )
         made.save(force_insert=True)
         audit.append(
-            run=row.run_id,
+            run=approval.run_id,
             actor=actor,
             act="commented",
-            subject=f"request {row.id}",
-            detail={"digest": row.request_digest, "comment": sha256_of(said)},
+            subject=f"request {approval.id}",
+            detail={"digest": approval.approval_digest, "comment": sha256_of(said)},
             at=at,
         )
-        notify(row.run_id, hint=False)
+        notify(approval.run_id, hint=False)
     return made

@@ -6,7 +6,7 @@ from uuid import UUID
 from django.db import transaction
 
 from approvals import audit, clock
-from approvals.models import Handover, Request
+from approvals.models import Approval, Handover
 from approvals.permissions import principals, request_rules
 from approvals.queries import deciders
 from approvals.requests import handovers
@@ -20,41 +20,43 @@ from runtime.ports.access import Actor
 MAX_NOTE: Final = 500  # characters
 
 
-def hand_over(*, request: UUID, to: object, note: object, actor: Actor) -> Handover:
+def hand_over(*, approval_id: UUID, to: object, note: object, actor: Actor) -> Handover:
     """Hand a request over. Its receiver gets no right: they must be able to decide it already.
 
     Raises, in this order: NotFound; Forbidden; Cancelled, Expired or AlreadyDecided; InvalidInput naming `to` or
     `note`; AlreadyClaimed if a third person holds the claim; ImproperlyConfigured without the private key.
     """
     with transaction.atomic():
-        audit.lock_run_of(request)
-        row = claims.decidable(request, actor)
-        person = _receiver(row, to, actor)
+        audit.lock_run_of(approval_id)
+        approval = claims.decidable(approval_id, actor)
+        person = _receiver(approval, to, actor)
         said = validate_text("note", "" if note is None else note, MAX_NOTE)
-        claims.write(row, person, giver=actor.person)
-        Handover.objects.filter(request=row).delete()
-        made = Handover(request=row, person=person, by=actor.person, note=said, at=clock.now())
+        claims.write(approval, person, giver=actor.person)
+        Handover.objects.filter(approval=approval).delete()
+        made = Handover(
+            approval=approval, person=person, by=actor.person, note=said, at=clock.now()
+        )
         handovers.sign(made)
         made.save(force_insert=True)
         audit.append(
-            run=row.run_id,
+            run=approval.run_id,
             actor=actor,
             act="handed over",
-            subject=f"request {row.id}",
-            detail={"digest": row.request_digest, "to": person, "note": sha256_of(said)},
+            subject=f"request {approval.id}",
+            detail={"digest": approval.approval_digest, "to": person, "note": sha256_of(said)},
             at=made.at,
         )
     return made
 
 
-def receivers(request: UUID, actor: Actor) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def receivers(approval_id: UUID, actor: Actor) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Name the people to whom the actor could hand the request over, and the people who are away."""
-    row = Request.objects.get(pk=request)
-    found = deciders.outlook(row, deciders.relevant(row, deciders.deciders()))
+    approval = Approval.objects.get(pk=approval_id)
+    found = deciders.outlook(approval, deciders.relevant(approval, deciders.deciders()))
     return tuple(name for name in found.able if name != actor.person), found.away
 
 
-def _receiver(row: Request, to: object, actor: Actor) -> str:
+def _receiver(approval: Approval, to: object, actor: Actor) -> str:
     """Return the person. Raises InvalidInput naming `to` unless they may decide the request and have not voted."""
     person = validate_text("to", to, MAX_PERSON, required="must name a person")
     if person == actor.person:
@@ -62,11 +64,11 @@ def _receiver(row: Request, to: object, actor: Actor) -> str:
     principal = principals.principal_of(Actor(person=person))
     if principal is None:
         raise InvalidInput("to", f"names {person}, who has no active account")
-    denial = request_rules.denial(principal, row)
+    denial = request_rules.denial(principal, approval)
     if denial is not None:
         raise InvalidInput(
             "to", f"names {person}, who may not decide this: {denial.detail.rstrip('.')}"
         )
-    if person in row.voted:
+    if person in approval.voted:
         raise InvalidInput("to", f"names {person}, who has approved this already")
     return person

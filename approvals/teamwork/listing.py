@@ -18,19 +18,19 @@ MAX_VIEWERS: Final = 5
 _MARKS = """
     SELECT r.id, c.person, c.at, c.until, h.person, h.by, h.note, h.at, h.signature,
         h.key_id,
-        (SELECT count(*) FROM approvals_comment m WHERE m.request_id = r.id)
-    FROM approvals_request r
-        LEFT JOIN approvals_claim c ON c.request_id = r.id AND c.until > clock_timestamp() AND r.status = 'pending'
-        LEFT JOIN approvals_handover h ON h.request_id = r.id AND r.status = 'pending'
+        (SELECT count(*) FROM approvals_comment m WHERE m.approval_id = r.id)
+    FROM approvals_approval r
+        LEFT JOIN approvals_approvalclaim c ON c.approval_id = r.id AND c.until > clock_timestamp() AND r.status = 'pending'
+        LEFT JOIN approvals_handover h ON h.approval_id = r.id AND r.status = 'pending'
     WHERE r.id = ANY(%(requests)s)
 """
 _VIEWERS = """
-    SELECT person FROM approvals_viewer WHERE request_id = %(request)s AND person <> %(person)s
+    SELECT person FROM approvals_approvalviewer WHERE approval_id = %(request)s AND person <> %(person)s
         AND at > clock_timestamp() - %(open_for)s ORDER BY person LIMIT %(most)s
 """
 _COMMENTS = """
     SELECT json_agg(json_build_array(m.id, m.person, m.text, m.at, m.signature, m.key_id) ORDER BY m.at, m.id)::text
-    FROM approvals_comment m WHERE m.request_id = %(request)s
+    FROM approvals_comment m WHERE m.approval_id = %(request)s
 """
 
 
@@ -69,21 +69,21 @@ class Teamwork:
     comments: tuple[Remark, ...]
 
 
-def marks(requests: Collection[UUID]) -> Mapping[UUID, Mark]:
+def marks(approval_ids: Collection[UUID]) -> Mapping[UUID, Mark]:
     """Return the mark of each request that has a claim, a hand-over or a comment, in one query."""
-    if not requests:
+    if not approval_ids:
         return {}
     with connection.cursor() as cursor:
-        cursor.execute(_MARKS, {"requests": list(requests)})
+        cursor.execute(_MARKS, {"requests": list(approval_ids)})
         found = {row[0]: _mark(*row) for row in cursor.fetchall()}
     return {request: mark for request, mark in found.items() if mark != Mark()}
 
 
-def of(request: UUID, person: str) -> Teamwork:
+def of(approval_id: UUID, person: str) -> Teamwork:
     """Return the teamwork on a request, for this reader, in one query."""
     given: dict[str, Any] = {
-        "requests": [request],
-        "request": request,
+        "requests": [approval_id],
+        "request": approval_id,
         "person": person,
         "open_for": OPEN_FOR,
         "most": MAX_VIEWERS,
@@ -98,12 +98,12 @@ def of(request: UUID, person: str) -> Teamwork:
     return Teamwork(
         mark=_mark(*mark),
         viewers=tuple(viewers),
-        comments=tuple(_remark(request, *one) for one in json.loads(said or "[]")),
+        comments=tuple(_remark(approval_id, *one) for one in json.loads(said or "[]")),
     )
 
 
 def _mark(
-    request: UUID,
+    approval_id: UUID,
     claimed_by: str | None,
     since: datetime | None,
     until: datetime | None,
@@ -117,7 +117,7 @@ def _mark(
 ) -> Mark:
     if handed_at is not None:
         handed = Handover(
-            request_id=request,
+            approval_id=approval_id,
             person=handed_to or "",
             by=handed_by or "",
             note=note or "",
@@ -139,11 +139,11 @@ def _mark(
 
 
 def _remark(
-    request: UUID, id: str, person: str, text: str, at: str, signature: str, key_id: str
+    approval_id: UUID, id: str, person: str, text: str, at: str, signature: str, key_id: str
 ) -> Remark:
     comment = Comment(
         id=UUID(id),
-        request_id=request,
+        approval_id=approval_id,
         person=person,
         text=text,
         at=datetime.fromisoformat(at),

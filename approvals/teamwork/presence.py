@@ -12,20 +12,20 @@ from runtime.ports.access import Actor
 _FORGOTTEN: Final = timedelta(hours=1)
 
 _SEEN = """
-    INSERT INTO approvals_viewer (request_id, person, at) VALUES (%(request)s, %(person)s, clock_timestamp())
-    ON CONFLICT (request_id, person) DO UPDATE SET at = excluded.at
+    INSERT INTO approvals_approvalviewer (approval_id, person, at) VALUES (%(request)s, %(person)s, clock_timestamp())
+    ON CONFLICT (approval_id, person) DO UPDATE SET at = excluded.at
 """
 _FORGET = """
-    DELETE FROM approvals_viewer WHERE id IN (
-        SELECT id FROM approvals_viewer WHERE at < clock_timestamp() - %(age)s::interval
+    DELETE FROM approvals_approvalviewer WHERE id IN (
+        SELECT id FROM approvals_approvalviewer WHERE at < clock_timestamp() - %(age)s::interval
         LIMIT 100 FOR UPDATE SKIP LOCKED)
 """
 
 
-def seen(*, request: UUID, actor: Actor) -> requests.Approval:
+def seen(*, approval_id: UUID, actor: Actor) -> requests.ApprovalView:
     """Record that the actor has the request open now, and return the request. Raises NotFound."""
-    shown = requests.approval(request, actor=actor)
+    approval = requests.approval(approval_id, actor=actor)
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(_SEEN, {"request": request, "person": actor.person})
+        cursor.execute(_SEEN, {"request": approval_id, "person": actor.person})
         cursor.execute(_FORGET, {"age": str(_FORGOTTEN)})
-    return shown
+    return approval

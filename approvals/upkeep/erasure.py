@@ -7,7 +7,7 @@ from django.db.models import F, Value
 from django.db.models.functions import Concat
 
 from approvals import audit, readings
-from approvals.models import Comment, Handover, Request
+from approvals.models import Approval, Comment, Handover
 
 
 def erase(*, run: UUID, at: datetime, head: str) -> None:
@@ -19,9 +19,9 @@ def erase(*, run: UUID, at: datetime, head: str) -> None:
     readings.erase(run)
     for texts in (Comment, Handover):
         texts.objects.filter(request__run=run).delete()
-    requests = Request.objects.filter(run=run, removed_at=None)
-    requests.filter(edited__isnull=False).update(edited="{}")
-    requests.update(
+    approvals = Approval.objects.filter(run=run, removed_at=None)
+    approvals.filter(edited__isnull=False).update(edited="{}")
+    approvals.update(
         args="{}",
         preview=None,
         edited_preview=None,

@@ -13,7 +13,7 @@ from django.db.models import Q
 
 from approvals import audit, clock
 from approvals.decisions import votes
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.policies import escalation
 from approvals.policies.escalation import ESCALATE
 from approvals.policies.rules import demands_of
@@ -30,11 +30,11 @@ def record_begun(stop: Event) -> int:
     """Record every step that has begun, and return the number of requests that escalated."""
     number, after = 0, Q()
     while not stop.is_set():
-        rows = Request.objects.filter(
-            after, status=Request.Status.PENDING, next_step=ESCALATE, next_at__lte=clock.now()
+        rows = Approval.objects.filter(
+            after, status=Approval.Status.PENDING, next_step=ESCALATE, next_at__lte=clock.now()
         )
         due = list(rows.order_by("next_at", "id").values_list("id", "run_id", "next_at")[:BATCH])
-        number += sum(_recorded(request, run) for request, run, _ in due)
+        number += sum(_recorded(approval_id, run) for approval_id, run, _ in due)
         if len(due) < BATCH:
             break
         last, _, at = due[-1]
@@ -42,53 +42,57 @@ def record_begun(stop: Event) -> int:
     return number
 
 
-def _recorded(request: UUID, run: UUID) -> bool:
+def _recorded(approval_id: UUID, run: UUID) -> bool:
     """Record the steps of one request. An error at one request is logged, so that it stops no other."""
     try:
-        return _record(request, run)
+        return _record(approval_id, run)
     except (OperationalError, InterfaceError):
         raise
     except Exception:  # of any kind: of this request alone
-        log.exception("Request %s does not escalate", request)
+        log.exception("Request %s does not escalate", approval_id)
         return False
 
 
-def _record(request: UUID, run: UUID) -> bool:
+def _record(approval_id: UUID, run: UUID) -> bool:
     """Record the steps of one request that have begun. Return False if another sweeper did, or it is closed."""
     with transaction.atomic():
         audit.lock_runs(run)
-        row, at = Request.objects.get(pk=request), clock.now()
-        if row.status != Request.Status.PENDING:
+        approval, at = Approval.objects.get(pk=approval_id), clock.now()
+        if approval.status != Approval.Status.PENDING:
             return False
-        why = verification.fault(row)
+        why = verification.fault(approval)
         if why is not None:
-            log.error("Request %s does not escalate, because it was tampered with: %s", row.id, why)
+            log.error(
+                "Request %s does not escalate, because it was tampered with: %s", approval.id, why
+            )
             return False
-        demands = demands_of(row.rule)
+        demands = demands_of(approval.rule)
         if demands is None:
-            log.error("Request %s does not escalate: the default policy has no steps", row.id)
+            log.error("Request %s does not escalate: the default policy has no steps", approval.id)
             return False
-        begun = escalation.begun(demands, row.expires_at, at)
-        if begun <= row.escalated:
+        begun = escalation.begun(demands, approval.expires_at, at)
+        if begun <= approval.escalated:
             return False
-        for number, step in enumerate(demands.escalate[row.escalated : begun], row.escalated + 1):
+        for number, step in enumerate(
+            demands.escalate[approval.escalated : begun], approval.escalated + 1
+        ):
             audit.append(
                 run=run,
                 actor=None,
                 act=ESCALATED,
-                subject=f"request {row.id}",
+                subject=f"request {approval.id}",
                 detail={
-                    "digest": row.request_digest,
+                    "digest": approval.approval_digest,
                     "step": str(number),
                     "to": ", ".join((*step.people, *step.groups)),
                 },
                 at=at,
             )
-        follows = escalation.next_step(demands, row.expires_at, at)
+        follows = escalation.next_step(demands, approval.expires_at, at)
         assert follows is not None  # it has a deadline
-        Request.objects.filter(pk=row.pk).update(
+        Approval.objects.filter(pk=approval.pk).update(
             escalated=begun, next_step=follows.step, next_at=follows.at
         )
-        votes.note_open(row, at)
+        votes.note_open(approval, at)
         notify(run, inbox=True, hint=False)
     return True

@@ -7,8 +7,8 @@ from uuid import UUID
 from django.db import connection
 
 # Each table with the column of the run, or of a request of the run. The names are those of columns.
-_OF_RUN = {"approvals_request": "run_id", "approvals_auditentry": "run_id"}
-_OF_REQUEST = ("approvals_vote", "approvals_comment", "approvals_handover", "approvals_reading")
+_OF_RUN = {"approvals_approval": "run_id", "approvals_auditentry": "run_id"}
+_OF_REQUEST = ("approvals_vote", "approvals_comment", "approvals_handover", "approvals_reviewtime")
 
 
 def of(run: UUID) -> dict[str, Any]:
@@ -23,14 +23,14 @@ def of(run: UUID) -> dict[str, Any]:
         found[table] = _rows(
             f"""
             SELECT to_jsonb(t)::text FROM {table} t
-            WHERE request_id IN (SELECT id FROM approvals_request WHERE run_id = %s) ORDER BY t::text
+            WHERE approval_id IN (SELECT id FROM approvals_approval WHERE run_id = %s) ORDER BY t::text
             """,
             run,
         )
     found["approvals_toolschema"] = _rows(
         """
         SELECT to_jsonb(t)::text FROM approvals_toolschema t
-        WHERE digest IN (SELECT schema FROM approvals_request WHERE run_id = %s) ORDER BY digest
+        WHERE digest IN (SELECT schema FROM approvals_approval WHERE run_id = %s) ORDER BY digest
         """,
         run,
     )

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from approvals import audit, clock
-from approvals.models import AuditEntry, Request, Vote
+from approvals.models import Approval, AuditEntry, Vote
 from approvals.permissions.principals import Principal
 from approvals.queries import deciders
 from approvals.queries.deciders import Outlook
@@ -38,7 +38,7 @@ _COLUMNS = (
     "created_at",
     "expires_at",
     "undecidable_at",
-    "request_digest",
+    "approval_digest",
 )
 
 
@@ -52,7 +52,7 @@ class Outlooks:
         """Mark requests that too few people can decide in time, and clear marks. Return how many changed."""
         everyone, changed = _Everyone(deciders.deciders()), 0
         for _ in range(0, MOST, BATCH):
-            pending = Request.objects.filter(self._after, status=Request.Status.PENDING)
+            pending = Approval.objects.filter(self._after, status=Approval.Status.PENDING)
             rows = list(pending.order_by("created_at", "id").only(*_COLUMNS)[:BATCH])
             changed += _mark_all(rows, everyone)
             if len(rows) < BATCH or stop.is_set():
@@ -74,84 +74,84 @@ class _Everyone:
         self._relevant: dict[tuple[str | None, str], tuple[Principal, ...]] = {}
         self._known: dict[tuple[object, ...], Outlook] = {}
 
-    def outlook(self, row: Request, votes: dict[str, int], at: datetime) -> Outlook:
+    def outlook(self, approval: Approval, votes: dict[str, int], at: datetime) -> Outlook:
         """Return the outlook of a request. If the people suffice, it may lack some of them."""
-        end = deciders.end_of(row)
+        end = deciders.end_of(approval)
         away = [
             (one.person, absent.person) for one in self._deputies for absent in one.absent_at(end)
         ]
-        soon = [one.person for one in self._cooling if _ends_in_time(one, row)]
+        soon = [one.person for one in self._cooling if _ends_in_time(one, approval)]
         same = (
-            row.rule,
-            row.kind,
-            row.risk,
-            row.requester,
-            tuple(row.origin),
-            tuple(row.excluded),
+            approval.rule,
+            approval.kind,
+            approval.risk,
+            approval.requester,
+            tuple(approval.origin),
+            tuple(approval.excluded),
             frozenset(votes.items()),
-            tuple(row.voted_for),
+            tuple(approval.voted_for),
             tuple(soon),
             tuple(away),
         )
         if same not in self._known:
-            self._known[same] = self._look(row, votes, at)
+            self._known[same] = self._look(approval, votes, at)
         return self._known[same]
 
-    def _look(self, row: Request, votes: dict[str, int], at: datetime) -> Outlook:
-        rule = (row.rule, row.kind)
+    def _look(self, approval: Approval, votes: dict[str, int], at: datetime) -> Outlook:
+        rule = (approval.rule, approval.kind)
         if rule not in self._relevant:
-            self._relevant[rule] = deciders.relevant(row, self._people)
+            self._relevant[rule] = deciders.relevant(approval, self._people)
         people = self._relevant[rule]
-        found = deciders.outlook(row, people[:FEW], at, votes, self._deputies)
+        found = deciders.outlook(approval, people[:FEW], at, votes, self._deputies)
         if found.suffice or len(people) <= FEW:
             return found
-        return deciders.outlook(row, people, at, votes, self._deputies)
+        return deciders.outlook(approval, people, at, votes, self._deputies)
 
 
-def _mark_all(rows: list[Request], everyone: _Everyone) -> int:
+def _mark_all(rows: list[Approval], everyone: _Everyone) -> int:
     cast: dict[UUID, dict[str, int]] = defaultdict(dict)
-    ruled = [row.pk for row in rows if row.rule is not None]
-    for request, person, stage in Vote.objects.filter(request__in=ruled).values_list(
-        "request_id", "person", "stage"
+    ruled = [approval.pk for approval in rows if approval.rule is not None]
+    for approval_id, person, stage in Vote.objects.filter(approval__in=ruled).values_list(
+        "approval_id", "person", "stage"
     ):
-        cast[request][person] = stage
+        cast[approval_id][person] = stage
     at, changed = clock.now(), 0
-    for row in rows:
+    for approval in rows:
         try:
-            found = everyone.outlook(row, cast[row.pk], at)
+            found = everyone.outlook(approval, cast[approval.pk], at)
         except (ValueError, KeyError, TypeError):
             continue  # it was tampered with: its page says so
-        if found.suffice is (row.undecidable_at is not None):
-            changed += _mark(row, found, at)
+        if found.suffice is (approval.undecidable_at is not None):
+            changed += _mark(approval, found, at)
     return changed
 
 
-def _ends_in_time(person: Principal, row: Request) -> bool:
+def _ends_in_time(person: Principal, approval: Approval) -> bool:
     until = person.cooling_until
-    return until is not None and (row.expires_at is None or until < row.expires_at)
+    return until is not None and (approval.expires_at is None or until < approval.expires_at)
 
 
-def _mark(row: Request, found: Outlook, at: datetime) -> bool:
+def _mark(approval: Approval, found: Outlook, at: datetime) -> bool:
     """Mark the request or clear its mark, with one audited act in its life. Return False if another sweeper did."""
     with transaction.atomic():
-        audit.lock_runs(row.run_id)
-        changed = Request.objects.filter(
-            pk=row.pk, status=Request.Status.PENDING, undecidable_at__isnull=not found.suffice
+        audit.lock_runs(approval.run_id)
+        changed = Approval.objects.filter(
+            pk=approval.pk, status=Approval.Status.PENDING, undecidable_at__isnull=not found.suffice
         ).update(undecidable_at=None if found.suffice else at)
         if not changed:
             return False
-        subject = f"request {row.pk}"
-        acts = AuditEntry.objects.filter(run=row.run_id, act=UNDECIDABLE, subject=subject)
+        subject = f"request {approval.pk}"
+        acts = AuditEntry.objects.filter(run=approval.run_id, act=UNDECIDABLE, subject=subject)
         if not found.suffice and not acts.exists():
             audit.append(
-                run=row.run_id,
+                run=approval.run_id,
                 actor=None,
                 act=UNDECIDABLE,
                 subject=subject,
-                detail={"digest": row.request_digest, "left": ", ".join(found.people)},
+                detail={"digest": approval.approval_digest, "left": ", ".join(found.people)},
                 at=at,
             )
-        notify(row.run_id, inbox=True, hint=False)
+        notify(approval.run_id, inbox=True, hint=False)
     if not found.suffice:
-        log.error("Request %s: too few people are left who may decide it in time", row.pk)
+        log.error("Request %s: too few people are left who may decide it in time", approval.pk)
     return True

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from approvals import stored_rows
 from approvals.audit import UNDONE
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.requests import snapshot, statements, verification, votes
 from approvals.requests.statements import Statement
 from runtime.core.enums import BEFORE_CALL, Decision, Verdict
@@ -22,7 +22,7 @@ from runtime.keyring import purposes, sealing
 from runtime.keyring.signatures import PublicKeys
 from runtime.ports.approvals import NotConfirmed
 
-_SIGNED = (Request.Status.APPROVED, Request.Status.DENIED, Request.Status.ANSWERED)
+_SIGNED = (Approval.Status.APPROVED, Approval.Status.DENIED, Approval.Status.ANSWERED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,20 +62,20 @@ class _Reader:
     def __init__(self, *, rows: Mapping[str, Any], run: UUID, keys: PublicKeys) -> None:
         self.subject = "the requests"
         self._rows, self._run, self._keys = rows, run, keys
-        self._requests: dict[UUID, Request] = {}
+        self._requests: dict[UUID, Approval] = {}
         self._said: dict[UUID, Statement] = {}
         self._counts: dict[str, int] = {}
 
     def verify(
         self, decided: Sequence[GateDecided], contents: Mapping[str, str]
     ) -> VerifiedEvidence:
-        for row in self._rows["approvals_request"]:
+        for row in self._rows["approvals_approval"]:
             self.subject = f"request {row['id']}"
-            request = stored_rows.from_json(row)
-            if request.run_id != self._run or request.gate in self._requests:
+            approval = stored_rows.from_json(row)
+            if approval.run_id != self._run or approval.gate in self._requests:
                 raise NotConfirmed("it belongs to another run, or its gate has two requests")
-            self._requests[request.gate] = request
-            self._read(request)
+            self._requests[approval.gate] = approval
+            self._read(approval)
             self._count("requests")
         for event in decided:
             self.subject = f"the decision of gate {event.gate}"
@@ -86,54 +86,54 @@ class _Reader:
             raise NotConfirmed("rows are missing")
         return VerifiedEvidence(audit=len(audit), **self._counts)
 
-    def _read(self, request: Request) -> None:
-        if not verification.is_erased(request):
-            snapshot.check_digests(request)
-        if request.allowance is not None:
-            self._read_allowed(request)
-        elif request.status not in _SIGNED:
+    def _read(self, approval: Approval) -> None:
+        if not verification.is_erased(approval):
+            snapshot.check_digests(approval)
+        if approval.allowance is not None:
+            self._read_allowed(approval)
+        elif approval.status not in _SIGNED:
             return
         elif purposes.DECISIONS not in self._keys.keys:
             self._count("unverified")
         else:
-            self._said[request.gate] = self._statement(request)
+            self._said[approval.gate] = self._statement(approval)
             self._count("decisions")
 
-    def _read_allowed(self, request: Request) -> None:
+    def _read_allowed(self, approval: Approval) -> None:
         """Verify the signed allowance. Whether it covers sealed arguments only the installation can tell."""
-        is_sealed = sealing.looks_sealed(verification.arguments(request))
+        is_sealed = sealing.looks_sealed(verification.arguments(approval))
         if purposes.RIGHTS not in self._keys.keys or is_sealed:
             self._count("unverified")
             return
-        verification.check_allowed(request, self._keys.verify)
+        verification.check_allowed(approval, self._keys.verify)
         self._count("allowed")
 
-    def _statement(self, request: Request) -> Statement:
-        said = statements.read(request, self._keys.verify)
-        verification.check_edited(request, said)
-        if request.expires_at is not None and said.at >= request.expires_at:
+    def _statement(self, approval: Approval) -> Statement:
+        said = statements.read(approval, self._keys.verify)
+        verification.check_edited(approval, said)
+        if approval.expires_at is not None and said.at >= approval.expires_at:
             raise NotConfirmed("it had expired when it was decided")
         for person in (said.by, said.absent):
-            if person in (request.requester, *request.origin):
+            if person in (approval.requester, *approval.origin):
                 raise NotConfirmed(f"{person}, who decided, is in the run's origin")
-        if said.undone != self._acts(f"request {request.id}", only=UNDONE):
+        if said.undone != self._acts(f"request {approval.id}", only=UNDONE):
             raise NotConfirmed("the decision was undone")
-        counted = votes.check_counted(request, said, self._votes(request))
+        counted = votes.check_counted(approval, said, self._votes(approval))
         self._count("votes", len(counted))
         return said
 
-    def _votes(self, request: Request) -> tuple[votes.Cast, ...]:
+    def _votes(self, approval: Approval) -> tuple[votes.Cast, ...]:
         found = [
             [
                 *(row[name] for name in ("person", "for_person", "stage", "reason", "at")),
                 *(row[name] for name in ("statement", "signature", "key_id")),
-                self._acts(votes.subject(request, row["person"]), without=votes.VOTED),
+                self._acts(votes.subject(approval, row["person"]), without=votes.VOTED),
                 None,
             ]
             for row in self._rows["approvals_vote"]
-            if row["request_id"] == str(request.id)
+            if row["approval_id"] == str(approval.id)
         ]
-        return votes.read(request, json.dumps(found), self._keys.verify)
+        return votes.read(approval, json.dumps(found), self._keys.verify)
 
     def _acts(self, subject: str, *, only: str = "", without: str = "") -> int:
         """Count the audit rows about this subject, with one act or without one."""
@@ -142,8 +142,8 @@ class _Reader:
 
     def _compare(self, event: GateDecided, contents: Mapping[str, str]) -> None:
         """Raise NotConfirmed unless the decision in the journal is that of its request."""
-        request = self._requests.get(event.gate)
-        if request is None:
+        approval = self._requests.get(event.gate)
+        if approval is None:
             raise NotConfirmed("it has no request")
         result = event.result if event.stored is None else json.loads(contents[event.stored.digest])
         decision = Decision(
@@ -151,31 +151,31 @@ class _Reader:
         )
         if event.allowance is not None:
             use, verdict = (event.allowance.id, event.allowance.number), Verdict.APPROVE
-            if (use, verdict) != ((request.allowance, request.allowance_use), event.verdict):
+            if (use, verdict) != ((approval.allowance, approval.allowance_use), event.verdict):
                 raise NotConfirmed("its request names another allowance")
         elif not event.by or event.verdict is Verdict.EXPIRE:
-            _check_expired(request, decision)
+            _check_expired(approval, decision)
             self._count("expired")
-        elif request.status not in _SIGNED:
-            raise NotConfirmed(f"its request is {request.status}")
+        elif approval.status not in _SIGNED:
+            raise NotConfirmed(f"its request is {approval.status}")
         elif (said := self._said.get(event.gate)) is not None:
             if not said.is_of(decision):
                 raise NotConfirmed("it differs from the signed one")
             if event.edit is not None:
-                snapshot.check_edit(request, event.edit.args, said.result)
+                snapshot.check_edit(approval, event.edit.args, said.result)
 
     def _count(self, name: str, number: int = 1) -> None:
         self._counts[name] = self._counts.get(name, 0) + number
 
 
-def _check_expired(request: Request, decision: Decision) -> None:
+def _check_expired(approval: Approval, decision: Decision) -> None:
     """Raise NotConfirmed unless the request expired, and an answer is the one that its policy names."""
-    if request.status != Request.Status.EXPIRED or request.kind not in BEFORE_CALL:
-        raise NotConfirmed(f"its request of kind {request.kind} is {request.status}")
-    demands = votes.demands(request)
+    if approval.status != Approval.Status.EXPIRED or approval.kind not in BEFORE_CALL:
+        raise NotConfirmed(f"its request of kind {approval.kind} is {approval.status}")
+    demands = votes.demands(approval)
     answer = None if demands is None else demands.answer
     allowed = {Verdict.EXPIRE: None, Verdict.ANSWER: answer}
     if decision.verdict not in allowed or decision.result != allowed[decision.verdict]:
         raise NotConfirmed("it is not what follows from the expiry")
-    if decision.by or decision.reason != request.reason:
+    if decision.by or decision.reason != approval.reason:
         raise NotConfirmed("it differs from the recorded expiry")

@@ -12,7 +12,7 @@ from datetime import datetime
 from uuid import UUID
 
 from approvals import clock, stored_rows
-from approvals.models import Request, VersionDecision, VersionWithdrawal
+from approvals.models import Approval, VersionDecision, VersionWithdrawal
 from approvals.permissions import principals, request_rules, signatures
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
@@ -88,7 +88,7 @@ def refusal(
     """
     if principal is not None and not principal.has(Scope.ADMIN):
         return Forbidden("not_eligible", f"{principal.person} is no admin.")
-    row = Request(
+    approval = Approval(
         kind=GateKind.VERSION,
         risk=Risk.HIGH,
         requester=requester,
@@ -96,7 +96,7 @@ def refusal(
         excluded=[*origin],
         rule=None,
     )
-    return request_rules.denial(principal, row)
+    return request_rules.denial(principal, approval)
 
 
 def _counts(

@@ -43,7 +43,7 @@ class Left:
     """A run that stays at its version gate, and why."""
 
     run: UUID
-    request: UUID
+    approval_id: UUID
     reason: str
 
 
@@ -143,7 +143,7 @@ def _open_again(gates: Mapping[UUID, str], actor: Actor) -> Withdrawn:
         busy = {}
         for one, by in gates.items():
             try:
-                opened += take_back(request=one, by=by, actor=actor)
+                opened += take_back(approval_id=one, by=by, actor=actor)
             except BUSY:
                 logger.warning(
                     "The decision of request %s is not taken back yet", one, exc_info=True
@@ -185,15 +185,15 @@ def _decide(run: Waiting, reason: str, actor: Actor) -> Left | None:
     """Decide one gate; return why it stays."""
     try:
         decide(
-            request=run.request,
+            approval_id=run.approval_id,
             verdict=Verdict.CONTINUE,
             digest=run.digest,
             reason=reason,
             actor=actor,
         )
     except (ApprovalError, Forbidden, InvalidInput) as exc:
-        return Left(run=run.run, request=run.request, reason=str(exc))
+        return Left(run=run.run, approval_id=run.approval_id, reason=str(exc))
     except BUSY:
-        logger.warning("The version gate %s is not decided yet", run.request, exc_info=True)
-        return Left(run=run.run, request=run.request, reason=STAYS)
+        logger.warning("The version gate %s is not decided yet", run.approval_id, exc_info=True)
+        return Left(run=run.run, approval_id=run.approval_id, reason=STAYS)
     return None

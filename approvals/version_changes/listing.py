@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from approvals import clock
-from approvals.models import Request, VersionDecision, VersionWithdrawal
+from approvals.models import Approval, VersionDecision, VersionWithdrawal
 from approvals.permissions import request_rules, signatures
 from approvals.permissions.principals import Principal
 from approvals.policies.text import MAX_UNDO
@@ -71,7 +71,7 @@ class PairDecision:
 class Waiting:
     """One run at a version gate. `refusal` says why the reader may not decide it, empty if they may."""
 
-    request: UUID
+    approval_id: UUID
     run: UUID
     digest: str
     requester: str
@@ -110,15 +110,15 @@ class WaitingPair:
 def waiting(principal: Principal | None) -> tuple[WaitingPair, ...]:
     """List the pairs, the one with the most runs first, as this reader may decide them."""
     found: dict[Pair, list[Waiting]] = {}
-    for pair, row in _rows():
-        found.setdefault(pair, []).append(_waiting(row, principal))
+    for pair, approval in _rows():
+        found.setdefault(pair, []).append(_waiting(approval, principal))
     pairs = [_pair(pair, runs) for pair, runs in found.items()]
     return tuple(sorted(pairs, key=lambda one: (-one.count, one.pair.agent)))
 
 
 def find(pair: Pair, principal: Principal | None) -> WaitingPair | None:
     """Return this pair, None if no run waits for it."""
-    runs = [_waiting(row, principal) for one, row in _rows() if one == pair]
+    runs = [_waiting(approval, principal) for one, approval in _rows() if one == pair]
     return _pair(pair, runs) if runs else None
 
 
@@ -158,11 +158,11 @@ def to_undo(pair: Pair) -> dict[UUID, PairDecision]:
 def half_withdrawn() -> tuple[PairDecision, ...]:
     """List the withdrawn decisions whose withdrawal passed busy runs, as long as another one can reach these."""
     now = clock.now()
-    rows = Request.objects.filter(
+    rows = Approval.objects.filter(
         effective_at__gt=now,
         decided_at__gt=now - timedelta(seconds=MAX_UNDO),
         kind=GateKind.VERSION,
-        status=Request.Status.APPROVED,
+        status=Approval.Status.APPROVED,
     )
     pairs = dict.fromkeys(map(_pair_of, rows.order_by("-decided_at", "-id")[:MOST]))
     left = [to_undo(pair) for pair in pairs if pair is not None and not counting(pair)]
@@ -193,15 +193,19 @@ def _decisions(sql: str, *given: object) -> Iterator[PairDecision]:
 
 def _not_final(pair: Pair, made: PairDecision) -> list[UUID]:
     """List the requests at gates of this pair which the decision decided, and which can still be undone."""
-    rows = Request.objects.filter(
+    rows = Approval.objects.filter(
         decided_by=made.by,
         decided_at__gte=made.at,
         effective_at__gt=clock.now(),
         kind=GateKind.VERSION,
-        status=Request.Status.APPROVED,
+        status=Approval.Status.APPROVED,
         reason=made.reason,
     )
-    return [row.id for row in rows.order_by("-decided_at", "-id") if _pair_of(row) == pair]
+    return [
+        approval.id
+        for approval in rows.order_by("-decided_at", "-id")
+        if _pair_of(approval) == pair
+    ]
 
 
 def count() -> int:
@@ -209,21 +213,21 @@ def count() -> int:
     return _pending().count()
 
 
-def _pending() -> QuerySet[Request]:
-    return Request.objects.filter(status=Request.Status.PENDING, kind=GateKind.VERSION)
+def _pending() -> QuerySet[Approval]:
+    return Approval.objects.filter(status=Approval.Status.PENDING, kind=GateKind.VERSION)
 
 
-def _rows() -> Iterator[tuple[Pair, Request]]:
+def _rows() -> Iterator[tuple[Pair, Approval]]:
     """Read the pending requests; those whose pair cannot be read are decided on their own pages."""
-    for row in _pending().order_by("created_at", "id")[:MOST]:
-        pair = _pair_of(row)
+    for approval in _pending().order_by("created_at", "id")[:MOST]:
+        pair = _pair_of(approval)
         if pair is not None:
-            yield pair, row
+            yield pair, approval
 
 
-def _pair_of(row: Request) -> Pair | None:
+def _pair_of(approval: Approval) -> Pair | None:
     try:
-        args: dict[str, Any] = json.loads(row.args)
+        args: dict[str, Any] = json.loads(approval.args)
         pair = Pair(agent=args["agent"], before=args["before"], after=args["after"])
     except (ValueError, KeyError, TypeError):
         return None
@@ -231,13 +235,13 @@ def _pair_of(row: Request) -> Pair | None:
     return pair if all(isinstance(one, str) for one in named) else None
 
 
-def _waiting(row: Request, principal: Principal | None) -> Waiting:
-    denial = request_rules.denial(principal, row)
+def _waiting(approval: Approval, principal: Principal | None) -> Waiting:
+    denial = request_rules.denial(principal, approval)
     return Waiting(
-        request=row.id,
-        run=row.run_id,
-        digest=row.request_digest,
-        requester=row.requester,
+        approval_id=approval.id,
+        run=approval.run_id,
+        digest=approval.approval_digest,
+        requester=approval.requester,
         refusal=denial.detail if denial else "",
     )
 

@@ -11,7 +11,7 @@ from approvals.permissions.principals import Principal
 from approvals.queries import filters, important, inbox
 from approvals.queries.inbox import DEFAULT, View
 from approvals.queries.orders import Grouping, Order, Sort
-from approvals.queries.requests import Approval
+from approvals.queries.requests import ApprovalView
 from runtime.errors import InvalidInput
 
 
@@ -42,12 +42,12 @@ class Place:
 
 
 def previous_and_next(
-    place: Place, principal: Principal | None, item: Approval
+    place: Place, principal: Principal | None, approval: ApprovalView
 ) -> tuple[UUID | None, UUID | None]:
     """Return the requests before and after this one, in the order in which its place shows them."""
     if place == Place():
-        return important.previous_and_next(principal, item)
-    return inbox.previous_and_next(principal, item, place.q, place.order)
+        return important.previous_and_next(principal, approval)
+    return inbox.previous_and_next(principal, approval, place.q, place.order)
 
 
 def read(request: HttpRequest) -> Place:

@@ -9,7 +9,7 @@ from runtime.broker import dispatch
 from runtime.control.transaction import atomic
 from runtime.store import pool
 from runtime.store.tables.jobs import edit_previews
-from runtime.store.tables.jobs.edit_previews import EditPreview
+from runtime.store.tables.jobs.edit_previews import EditPreviewRow
 
 
 def ask(*, run: UUID, gate: UUID, by: str, args: dict[str, Any]) -> UUID:
@@ -21,7 +21,7 @@ def ask(*, run: UUID, gate: UUID, by: str, args: dict[str, Any]) -> UUID:
     return preview
 
 
-def find(*, gate: UUID, by: str, preview: UUID) -> EditPreview | None:
+def find(*, gate: UUID, by: str, preview: UUID) -> EditPreviewRow | None:
     """Return this person's preview of the call at the gate, or None if it does not exist or was replaced."""
     with pool.in_transaction() as connection:
         stored = edit_previews.find(connection, preview)

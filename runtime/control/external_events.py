@@ -21,7 +21,7 @@ from runtime.ports.access import Actor
 from runtime.store import runs
 from runtime.store.pool import Connection
 from runtime.store.tables import external_events, signals, waits
-from runtime.store.tables.external_events import ExternalEvent
+from runtime.store.tables.external_events import ExternalEventRow
 from runtime.store.tables.triggers import received_events, trigger_events
 from runtime.store.tables.waits import EventWait
 
@@ -32,7 +32,7 @@ SCOPE = "events:send"
 class Delivered:
     """The stored event, whether it is `new`, the runs in which it ended a wait, and the number of triggers it has."""
 
-    event: ExternalEvent
+    event: ExternalEventRow
     new: bool
     runs: tuple[UUID, ...] = ()
     triggers: int = 0

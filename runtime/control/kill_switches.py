@@ -13,7 +13,7 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables import kill_switches
-from runtime.store.tables.kill_switches import EVERY_AGENT, KillSwitch
+from runtime.store.tables.kill_switches import EVERY_AGENT, KillSwitchRow
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ SCOPE = "admin"
 HISTORY = 50
 
 
-def engage(*, agent: object, reason: object, actor: Actor | None) -> KillSwitch:
+def engage(*, agent: object, reason: object, actor: Actor | None) -> KillSwitchRow:
     """Stop effects of an agent from starting, or of every agent if it is empty. Takes at most two seconds.
 
     Raise, in this order: Forbidden; UnknownAgent; InvalidInput naming `reason`; SwitchAlreadyEngaged.
@@ -47,7 +47,7 @@ def engage(*, agent: object, reason: object, actor: Actor | None) -> KillSwitch:
     return kill_switch
 
 
-def disengage(*, stop: int, actor: Actor | None) -> KillSwitch:
+def disengage(*, stop: int, actor: Actor | None) -> KillSwitchRow:
     """Disengage a kill switch and make its runs due at once. Raise Forbidden, SwitchNotEngaged."""
     _require_admin(actor)
     with atomic() as connection:
@@ -62,13 +62,13 @@ def disengage(*, stop: int, actor: Actor | None) -> KillSwitch:
     return kill_switch
 
 
-def list_switches(*, lifted: bool, actor: Actor | None) -> list[KillSwitch]:
+def list_switches(*, lifted: bool, actor: Actor | None) -> list[KillSwitchRow]:
     """Return the engaged kill switches, or the last ones that were disengaged. Raise Forbidden."""
     _require_admin(actor)
     return kill_switches.list_switches(pool.djangos(), lifted=lifted, limit=HISTORY)
 
 
-def active() -> list[KillSwitch]:
+def active() -> list[KillSwitchRow]:
     """Return the engaged kill switches. Every user may see them."""
     return kill_switches.list_switches(pool.djangos(), lifted=False, limit=HISTORY)
 

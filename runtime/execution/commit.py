@@ -34,7 +34,7 @@ from runtime.execution.effects.transactional import TransactionalResult
 from runtime.execution.heartbeat import ClaimedRun
 from runtime.execution.recent_runs import MAX_CHARACTERS
 from runtime.execution.yielding import YieldPolicy
-from runtime.ports.approvals import Approvals, Part
+from runtime.ports.approvals import ApprovalPort, Part
 from runtime.store import failpoints, leases, pool, steps
 from runtime.store.pool import Connection
 from runtime.store.records import Records
@@ -47,7 +47,7 @@ from runtime.store.tables import (
     partial_replies,
     signals,
 )
-from runtime.store.tables.late_outcomes import LateOutcome
+from runtime.store.tables.late_outcomes import LateOutcomeRow
 from runtime.store.tables.partial_replies import KeptPart
 
 log = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class StepWriter:
         self,
         claimed: ClaimedRun,
         slots: RunSlots,
-        approvals: Approvals,
+        approvals: ApprovalPort,
         loaded: Loaded,
         yielding: YieldPolicy,
     ) -> None:
@@ -115,7 +115,7 @@ class StepWriter:
         self._signal_version = -1
         self._origin: tuple[str, ...] = ()
         self.settling: frozenset[UUID] = frozenset()  # gates whose decision can still be undone
-        self._late: tuple[int, tuple[LateOutcome, ...]] = (
+        self._late: tuple[int, tuple[LateOutcomeRow, ...]] = (
             -1,
             (),
         )  # and the signal count of that moment
@@ -167,7 +167,7 @@ class StepWriter:
         self._claimed.signal_version = self._signal_version
         return pending.due
 
-    def late_outcomes(self, now: Continuation) -> tuple[LateOutcome, ...]:
+    def late_outcomes(self, now: Continuation) -> tuple[LateOutcomeRow, ...]:
         """Read the run's late outcomes if a call is in doubt. Each of them has increased the signal count."""
         if not in_doubt(now):
             return ()
@@ -419,7 +419,7 @@ def _content(digest: str) -> Any:
         return stored_blobs.fetch(connection, digest)
 
 
-def _late(run: UUID) -> tuple[LateOutcome, ...]:
+def _late(run: UUID) -> tuple[LateOutcomeRow, ...]:
     with pool.pooled() as connection:
         outcomes = late_outcomes.of(connection, run)
     for problem in outcomes.forged:

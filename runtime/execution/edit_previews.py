@@ -28,7 +28,7 @@ from runtime.store import pool
 from runtime.store.records import PreviewCall
 from runtime.store.tables import journal, kill_switches
 from runtime.store.tables.jobs import edit_previews
-from runtime.store.tables.jobs.edit_previews import EditPreview
+from runtime.store.tables.jobs.edit_previews import EditPreviewRow
 
 SLOT_SECONDS = 10.0  # to wait for a slot of this process
 CLOSED = "The call does not wait for a person any more."
@@ -69,7 +69,7 @@ def request_of(
     return request, work
 
 
-def _preview(edit_preview: EditPreview, handler: EffectHandler, effect_pool: EffectPool) -> str:
+def _preview(edit_preview: EditPreviewRow, handler: EffectHandler, effect_pool: EffectPool) -> str:
     """Preview the call, store the result, and return why there is none, or an empty text."""
     with pool.in_transaction() as connection:
         [now] = deque(journal.history(connection, edit_preview.run).states(), maxlen=1)

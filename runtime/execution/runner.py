@@ -48,7 +48,7 @@ from runtime.execution.heartbeat import ClaimedRun, Heartbeat
 from runtime.execution.recent_runs import RecentRuns
 from runtime.execution.step import StepBuilder
 from runtime.execution.yielding import YieldPolicy
-from runtime.ports.approvals import Approvals
+from runtime.ports.approvals import ApprovalPort
 from runtime.ports.effects import (
     EffectHandler,
     ModelRequest,
@@ -73,7 +73,7 @@ class WorkerContext:
     """The tools of one worker process for advancing runs."""
 
     handler: EffectHandler
-    approvals: Approvals
+    approvals: ApprovalPort
     effect_pool: EffectPool
     heartbeat: Heartbeat
     backoff: RunBackoff = field(default_factory=RunBackoff)

@@ -71,7 +71,7 @@ from runtime.execution.step_events import (
 from runtime.ports.agents import VersionChange
 from runtime.ports.effects import EffectHandler
 from runtime.store.records import Changed, PreviewCall, Records, Work, changed
-from runtime.store.tables.late_outcomes import LateOutcome
+from runtime.store.tables.late_outcomes import LateOutcomeRow
 from runtime.store.tables.signals import (
     CancelSignal,
     EventSignal,
@@ -167,7 +167,7 @@ class StepBuilder:
         # Last: if an earlier line fails, as verification does without Postgres, the signal is consumed later.
         self.records.signals.append(signal.id)
 
-    def receive_late(self, late: LateOutcome, settling: Collection[UUID]) -> None:
+    def receive_late(self, late: LateOutcomeRow, settling: Collection[UUID]) -> None:
         """Settle the call in doubt with its late outcome.
 
         A call that a person has settled or that was started again stays as it is. `settling` lists gates whose decision

@@ -25,7 +25,7 @@ from runtime.errors import InvalidInput
 from runtime.ports.agents import AgentInfo
 from runtime.ports.prompts import Instructions
 from runtime.store.records import waits
-from runtime.store.tables.late_outcomes import LateOutcome
+from runtime.store.tables.late_outcomes import LateOutcomeRow
 from runtime.store.tables.signals import EventSignal, GateDecidedSignal, MessageSignal
 
 
@@ -100,7 +100,7 @@ def arrived(now: Continuation, signal: EventSignal) -> WaitEnded | None:
     )
 
 
-def late_arrivals(late: LateOutcome) -> str:
+def late_arrivals(late: LateOutcomeRow) -> str:
     """Say why a call no longer needs a person."""
     became = "returned its result" if late.outcome == "returned" else "reported its failure"
     return f"The call itself {became} late, so no person needs to settle it."

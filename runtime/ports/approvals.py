@@ -133,7 +133,7 @@ class ApprovalVoid(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Approval:
+class VerifiedApproval:
     """A verified approval of a call: the people who gave it, and the comment they wrote with it, None without one."""
 
     by: tuple[str, ...] = ()
@@ -163,7 +163,7 @@ class RequestLink:
     sentence: str
 
 
-class Approvals(Protocol):
+class ApprovalPort(Protocol):
     """Decides which calls need a person, and keeps their requests; implemented by approvals."""
 
     def judge(self, info: CallInfo, facts: PolicyFacts) -> Ruling:
@@ -212,7 +212,7 @@ class Approvals(Protocol):
         origin: Collection[str] = (),
         reviewers: Collection[str] = (),
         decision: Decision | None = None,
-    ) -> Approval:
+    ) -> VerifiedApproval:
         """Verify and return an approval just before its call starts: exactly this action was approved, and still is.
 
         `risk` is that of the call now: an approval at a lower risk does not count. If the step also receives the

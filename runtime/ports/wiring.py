@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from runtime.ports.access import Access
 from runtime.ports.agents import AgentCatalogue
-from runtime.ports.approvals import Approvals
+from runtime.ports.approvals import ApprovalPort
 from runtime.ports.effects import EffectHandler
 from runtime.ports.objects import ObjectStore
 
@@ -21,7 +21,7 @@ class Socket:
 
     access: Access | None = None
     catalogue: AgentCatalogue | None = None
-    approvals: Approvals | None = None
+    approvals: ApprovalPort | None = None
     effects: EffectHandler | None = None
     objects: ObjectStore | None = None
 
@@ -33,7 +33,7 @@ def plug(
     *,
     access: Access | None = None,
     catalogue: AgentCatalogue | None = None,
-    approvals: Approvals | None = None,
+    approvals: ApprovalPort | None = None,
     effects: EffectHandler | None = None,
     objects: ObjectStore | None = None,
 ) -> None:
@@ -55,7 +55,7 @@ def catalogue() -> AgentCatalogue:
     return _plugged(_socket.catalogue, "catalogue")
 
 
-def approvals() -> Approvals:
+def approvals() -> ApprovalPort:
     """Return the implementation of Approvals."""
     return _plugged(_socket.approvals, "approvals")
 

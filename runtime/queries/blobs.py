@@ -58,4 +58,4 @@ def _archived(where: Q, digest: str) -> tuple[Any] | None:
 
 
 def _users(digest: str) -> Any:
-    return BlobReference.objects.filter(content_id=digest).values("run_id")
+    return BlobReference.objects.filter(blob_id=digest).values("run_id")

@@ -16,7 +16,7 @@ from runtime.queries.redaction import redact
 from runtime.queries.transcript.transcript import Transcript
 from runtime.store import pool
 from runtime.store.tables import late_outcomes
-from runtime.store.tables.late_outcomes import LateOutcome
+from runtime.store.tables.late_outcomes import LateOutcomeRow
 
 Attempt = tuple[str, str, int]  # frame, call and number
 
@@ -102,11 +102,11 @@ def _read_state(lines: Iterable[JournalLine]) -> _JournalState:
     return state
 
 
-def _attempt(late: LateOutcome) -> Attempt:
+def _attempt(late: LateOutcomeRow) -> Attempt:
     return late.frame, late.call, late.attempt
 
 
-def _view(late: LateOutcome, state: _JournalState, transcript: Transcript) -> LateView:
+def _view(late: LateOutcomeRow, state: _JournalState, transcript: Transcript) -> LateView:
     call = transcript.call(late.frame, late.call)
     decided = state.decided.get(_attempt(late))
     same = decided is not None and _same(late, decided)
@@ -127,7 +127,7 @@ def _view(late: LateOutcome, state: _JournalState, transcript: Transcript) -> La
     )
 
 
-def _label(late: LateOutcome, state: _JournalState, *, is_removed: bool) -> str:
+def _label(late: LateOutcomeRow, state: _JournalState, *, is_removed: bool) -> str:
     if is_removed:
         return "The history of this call was removed."
     attempt = _attempt(late)
@@ -152,7 +152,7 @@ def _beside(verdict: Verdict, same: bool) -> str:
             return "had reported something else, and the agent was told that."
 
 
-def _same(late: LateOutcome, decided: e.GateDecided) -> bool:
+def _same(late: LateOutcomeRow, decided: e.GateDecided) -> bool:
     """Tell whether the reviewer's report fits the outcome. A failed call fits both a repeat and giving up."""
     if late.outcome == "failed":
         return decided.verdict is not Verdict.HAPPENED

@@ -15,7 +15,7 @@ from django.utils import timezone
 from runtime.core.continuation import RunStatus
 from runtime.core.machine.origin import merged
 from runtime.core.machine.rate_limits import RateLimitWait
-from runtime.models import Gate, Run, Signal, Wait
+from runtime.models import Gate, Run, Signal, WaitingCall
 from runtime.ports import wiring
 from runtime.ports.approvals import RequestLink
 from runtime.queries.lists import rate_limits, titles
@@ -308,7 +308,7 @@ def _some_runs(
 
 
 _AWAITED = (
-    Wait.objects.filter(run_id=OuterRef("pk"))
+    WaitingCall.objects.filter(run_id=OuterRef("pk"))
     .order_by("frame", "call")
     .values(
         wait=JSONObject(frame="frame", call="call", event="event", match="match", until="until")

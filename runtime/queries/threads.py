@@ -13,8 +13,8 @@ from runtime.core.documents.blobs import Blob, value_of
 from runtime.core.errors import Unreadable
 from runtime.core.events import Remembered
 from runtime.core.limits import MAX_REMEMBERED_ENTRIES, MAX_REMEMBERED_RUNS
-from runtime.models import Blob as BlobRow
 from runtime.models import Run
+from runtime.models import StoredBlob as BlobRow
 from runtime.queries.redaction import redact
 
 

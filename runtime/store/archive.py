@@ -36,7 +36,7 @@ from runtime.store.tables import (
     signals,
 )
 from runtime.store.tables.archive import archived_entries, archived_runs
-from runtime.store.tables.archive.archived_runs import ArchivedRun
+from runtime.store.tables.archive.archived_runs import ArchivedRunRow
 from runtime.store.tables.jobs import edit_previews, prompt_trials, replays
 from runtime.store.tables.journal import History, SignedEntry
 from runtime.store.tables.pruning import UNPRUNED, PruneMark
@@ -45,7 +45,7 @@ from runtime.store.tables.pruning import UNPRUNED, PruneMark
 CACHED_BYTES, CACHED_SECONDS = 256 * 1024, 10  # compressed
 
 # The rows of a run that stay in Postgres, copied for auditors.
-_TABLES = ("runtime_gate", "runtime_spent", "runtime_lateoutcome", "runtime_loss")
+_TABLES = ("runtime_gate", "runtime_usedapproval", "runtime_lateoutcome", "runtime_lostlease")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,13 +186,13 @@ def _check_end(connection: Connection, archive: Archive) -> Archive:
     return archive
 
 
-def _read(run: UUID, found: ArchivedRun) -> Archive:
+def _read(run: UUID, found: ArchivedRunRow) -> Archive:
     text = sealed_files.read(found.place, name=_name(run), digest=found.digest)
     return _archive(run, text)
 
 
 @lru_cache(8)
-def _kept(run: UUID, found: ArchivedRun, period: int) -> Archive:
+def _kept(run: UUID, found: ArchivedRunRow, period: int) -> Archive:
     """Keep the file for a period. A key is used for one file, so its content never changes."""
     return _read(run, found)
 

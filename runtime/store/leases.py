@@ -1,6 +1,6 @@
 """Claims and releases runs, and has the statements by which a worker writes the row of its run. `runs` has the others.
 
-A worker process has one lease, its row in `runtime_worker`, and renews it. A run names the process that has it, its
+A worker process has one lease, its row in `runtime_workerprocess`, and renews it. A run names the process that has it, its
 epoch, and an owner token that is new with each claim. The worker's writes require epoch, owner and position, so the
 writes of a replaced worker find no row. They do not require the lease: a worker that was not replaced may record the
 result it holds.

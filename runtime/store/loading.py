@@ -27,7 +27,7 @@ _STORED = f"""
     s.ids, s.kinds, s.bodies, s.ats, s.dues, {pruning.COLUMNS}
 """
 _BESIDE = """
-    LEFT JOIN runtime_continuation c ON c.run_id = run.id
+    LEFT JOIN runtime_storedcontinuation c ON c.run_id = run.id
     LEFT JOIN runtime_pruning p ON p.run_id = run.id
     CROSS JOIN LATERAL (
         SELECT array_agg(position) AS positions, array_agg(body) AS bodies, array_agg(mac) AS macs,

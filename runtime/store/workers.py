@@ -1,6 +1,6 @@
 """Stores the worker processes: the lease of each, and the runs they lost.
 
-A sweeper records when it last looked for due runs in `runtime_loop`, under the name of its host.
+A sweeper records when it last looked for due runs in `runtime_sweeperloop`, under the name of its host.
 
 A run whose worker dies is taken over and continues. A run that kills its workers must be distinguished from runs that
 were only in the same process. So every lost lease is recorded: which process lost which run, at which position of its
@@ -14,7 +14,7 @@ from runtime.store.pool import Connection
 
 # The part of the heartbeat statement that records that this process is alive and renews its lease.
 BEAT = """
-    INSERT INTO runtime_worker (id, host, process, agents, isolated, hung, measures, lease_until)
+    INSERT INTO runtime_workerprocess (id, host, process, agents, isolated, hung, measures, lease_until)
     VALUES (%(worker)s, %(host)s, %(process)s, %(agents)s::jsonb, %(isolated)s, %(hung)s,
         %(measures)s::jsonb, clock_timestamp() + %(lease)s * interval '1 second')
     ON CONFLICT (id) DO UPDATE
@@ -25,23 +25,23 @@ BEAT = """
 
 # True if the process that has a run has an unexpired lease.
 LIVE = """
-    EXISTS (SELECT FROM runtime_worker
-        WHERE runtime_worker.id = runtime_run.worker AND runtime_worker.lease_until >= clock_timestamp())
+    EXISTS (SELECT FROM runtime_workerprocess
+        WHERE runtime_workerprocess.id = runtime_run.worker AND runtime_workerprocess.lease_until >= clock_timestamp())
 """
 
 SWEEPER = "abeyance sweeper "
 FORGET = f"""
-    WITH sweepers AS (DELETE FROM runtime_loop
+    WITH sweepers AS (DELETE FROM runtime_sweeperloop
         WHERE starts_with(name, '{SWEEPER}') AND done_at < clock_timestamp() - interval '1 day')
-    DELETE FROM runtime_worker WHERE beat_at < clock_timestamp() - interval '1 day'
+    DELETE FROM runtime_workerprocess WHERE beat_at < clock_timestamp() - interval '1 day'
 """
 
 # The part of the sweeper's statement that records which processes lost a run; `taken` is the previous row.
 NOTE_LOSS = """
-    INSERT INTO runtime_loss (run_id, worker, host, process, position, isolated)
-    SELECT taken.id, taken.worker, runtime_worker.host, runtime_worker.process, taken.position,
+    INSERT INTO runtime_lostlease (run_id, worker, host, process, position, isolated)
+    SELECT taken.id, taken.worker, runtime_workerprocess.host, runtime_workerprocess.process, taken.position,
         taken.isolated
-    FROM taken LEFT JOIN runtime_worker ON runtime_worker.id = taken.worker
+    FROM taken LEFT JOIN runtime_workerprocess ON runtime_workerprocess.id = taken.worker
     WHERE taken.was_lost
 """
 
@@ -55,7 +55,7 @@ def have_agent(connection: Connection, agent: str) -> bool:
     """Return whether a live worker that performs jobs has the agent."""
     row = connection.execute(
         """
-        SELECT FROM runtime_worker
+        SELECT FROM runtime_workerprocess
         WHERE agents ? %s AND lease_until >= clock_timestamp() AND NOT isolated AND NOT hung LIMIT 1
         """,
         (agent,),
@@ -66,6 +66,6 @@ def have_agent(connection: Connection, agent: str) -> bool:
 def end_lease(connection: Connection, worker: UUID) -> bool:
     """End the lease of a process that has certainly ended. Returns False if it had none."""
     done = connection.execute(
-        "UPDATE runtime_worker SET lease_until = clock_timestamp() WHERE id = %s", (worker,)
+        "UPDATE runtime_workerprocess SET lease_until = clock_timestamp() WHERE id = %s", (worker,)
     )
     return done.rowcount == 1

@@ -20,7 +20,7 @@ from runtime.store.tables.triggers.schedule_times import Kind, State
 from runtime.store.tables.triggers.schedules import ScheduleRow
 from runtime.triggers import definition, firing, plan, rights, schedule
 from runtime.triggers.definition import Definition
-from runtime.triggers.schedule import Schedule, Status
+from runtime.triggers.schedule import CurrentSchedule, Status
 
 SCOPE = "runs:start"
 MAX_BACKFILL = 1_000  # times of a back-fill, with those that still wait
@@ -32,7 +32,7 @@ CHANGED = "the schedule was changed"  # of a time that came before
 class _Locked:
     connection: Connection
     row: ScheduleRow
-    one: Schedule
+    one: CurrentSchedule
     now: datetime
 
 
@@ -45,7 +45,7 @@ def create(*, sent: Mapping[str, object], actor: Actor, form: UUID | None = None
     with atomic() as connection:
         now = pool.now(connection)
         defined = _checked(sent, now)
-        one = Schedule(
+        one = CurrentSchedule(
             owner=actor.person, makers=(actor.person,), status=Status.ACTIVE, definition=defined
         )
         made = form or uuid4()
@@ -192,7 +192,7 @@ def _record(
     firing.set_next(held.connection, held.row.id, after, next_at, held.now)
 
 
-def _first_due(held: _Locked, after: Schedule) -> datetime | None:
+def _first_due(held: _Locked, after: CurrentSchedule) -> datetime | None:
     """Return the first time that came and is not handled, for example for its jitter, and is still one after the act.
 
     A time that came and is none any more is skipped.

@@ -24,7 +24,7 @@ from runtime.store.tables.triggers.schedules import ScheduleRow
 from runtime.triggers import plan
 from runtime.triggers.definition import Overlap
 from runtime.triggers.plan import Act, Busy, Step
-from runtime.triggers.schedule import Schedule, Status, current
+from runtime.triggers.schedule import CurrentSchedule, Status, current
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,11 @@ def handle(connection: Connection, row: ScheduleRow, now: datetime) -> None:
 
 
 def set_next(
-    connection: Connection, schedule: UUID, one: Schedule, next_at: datetime | None, now: datetime
+    connection: Connection,
+    schedule: UUID,
+    one: CurrentSchedule,
+    next_at: datetime | None,
+    now: datetime,
 ) -> None:
     """Write the next time, when the sweeper looks again, and the status. The schedule verifies."""
     due_at = plan.due_at(schedule, one.definition, next_at)
@@ -103,7 +107,11 @@ def set_next(
 
 
 def start_run(
-    connection: Connection, schedule: UUID, one: Schedule, at: datetime, by: str | None = None
+    connection: Connection,
+    schedule: UUID,
+    one: CurrentSchedule,
+    at: datetime,
+    by: str | None = None,
 ) -> UUID:
     """Start the run of a time, and write it to the row of the time. Raises as control.start.start.
 
@@ -121,13 +129,13 @@ def start_run(
     return run
 
 
-def business_key(schedule: UUID, one: Schedule, at: datetime) -> str:
+def business_key(schedule: UUID, one: CurrentSchedule, at: datetime) -> str:
     """Return the key of the run of a time. People see it as the title of the run."""
     return f"{one.definition.name} {at.isoformat()} ({schedule.hex[-12:]})"
 
 
 def _handle_due(
-    connection: Connection, schedule: UUID, one: Schedule, next_at: datetime, now: datetime
+    connection: Connection, schedule: UUID, one: CurrentSchedule, next_at: datetime, now: datetime
 ) -> datetime | None:
     """Handle the due times, and return the next one."""
     found = schedule_times.open_times(connection, schedule)
@@ -138,7 +146,7 @@ def _handle_due(
     return planned.next_at
 
 
-def _apply(connection: Connection, schedule: UUID, one: Schedule, step: Step) -> None:
+def _apply(connection: Connection, schedule: UUID, one: CurrentSchedule, step: Step) -> None:
     """Write the row of a due time, and start its run if the plan says so."""
     added = schedule_times.insert(
         connection,
@@ -152,7 +160,7 @@ def _apply(connection: Connection, schedule: UUID, one: Schedule, step: Step) ->
         _try_to_start(connection, schedule, one, step.at)
 
 
-def _start_waiting(connection: Connection, schedule: UUID, one: Schedule) -> None:
+def _start_waiting(connection: Connection, schedule: UUID, one: CurrentSchedule) -> None:
     """Start the next time that waits if every run has ended, or several if they may overlap."""
     overlaps = one.definition.overlap is Overlap.ALLOW
     found = schedule_times.open_times(connection, schedule)
@@ -163,7 +171,11 @@ def _start_waiting(connection: Connection, schedule: UUID, one: Schedule) -> Non
 
 
 def _try_to_start(
-    connection: Connection, schedule: UUID, one: Schedule, at: datetime, by: str | None = None
+    connection: Connection,
+    schedule: UUID,
+    one: CurrentSchedule,
+    at: datetime,
+    by: str | None = None,
 ) -> None:
     """Start the run of a time, or write why it cannot be started."""
     try:

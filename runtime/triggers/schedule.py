@@ -25,7 +25,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class CurrentSchedule:
     """A schedule. `owner` is the requester of its runs.
 
     `makers` are the people who made, changed, resumed or back-filled it: none of them decides in its runs.
@@ -37,12 +37,12 @@ class Schedule:
     definition: Definition
 
 
-def current(connection: Connection, row: ScheduleRow) -> Schedule:
+def current(connection: Connection, row: ScheduleRow) -> CurrentSchedule:
     """Read what the newest act says. Raises Tampered, KeyMissing."""
     return of_act(row, schedules.acts(connection, row.id, 1)[0].body)
 
 
-def of_act(row: ScheduleRow, body: str) -> Schedule:
+def of_act(row: ScheduleRow, body: str) -> CurrentSchedule:
     """Return the schedule after an act. Raise Tampered if the row, which is not signed, has another owner.
 
     The owner in the row says who may read and change the schedule.
@@ -50,7 +50,7 @@ def of_act(row: ScheduleRow, body: str) -> Schedule:
     found = json.loads(body)
     if found["owner"] != row.owner:
         raise Tampered("the owner of the schedule is not the signed one")
-    return Schedule(
+    return CurrentSchedule(
         owner=found["owner"],
         makers=tuple(found["makers"]),
         status=Status(found["status"]),
@@ -62,7 +62,7 @@ def record(
     connection: Connection,
     schedule: UUID,
     act: str,
-    after: Schedule,
+    after: CurrentSchedule,
     actor: Actor | None,
     detail: Mapping[str, str | int] | None = None,
 ) -> None:

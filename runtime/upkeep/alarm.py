@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 NOTE_SECONDS = 3.0  # between two writes of the row, by a loop that completes every second
 NOTE = """
-    INSERT INTO runtime_loop (name, done_at, took) VALUES (%s, clock_timestamp(), %s)
+    INSERT INTO runtime_sweeperloop (name, done_at, took) VALUES (%s, clock_timestamp(), %s)
     ON CONFLICT (name) DO UPDATE SET done_at = clock_timestamp(), took = EXCLUDED.took
 """
 

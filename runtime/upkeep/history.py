@@ -38,7 +38,7 @@ LEAST = 200  # entries below a base that are deleted before the base itself is o
 _SHORTENABLE = """
     SELECT run.id, e.position, e.body, e.mac, e.key_id, e.packed
     FROM runtime_run run
-    JOIN runtime_base b ON b.run_id = run.id
+    JOIN runtime_compactionbase b ON b.run_id = run.id
     LEFT JOIN runtime_pruning p ON p.run_id = run.id
     JOIN runtime_journalentry e ON e.run_id = run.id
         AND e.position = least(coalesce(p.position, 0) + %(least)s, b.position - 1)

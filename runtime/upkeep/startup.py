@@ -32,7 +32,7 @@ PAUSE_SECONDS = 0.2  # seconds between two attempts
 # The keys of the stored documents that live runs need, and the run of each.
 _LIVE = {
     purposes.CONTINUATION: """
-        SELECT kept.key_id, kept.run_id AS run FROM runtime_continuation AS kept
+        SELECT kept.key_id, kept.run_id AS run FROM runtime_storedcontinuation AS kept
         JOIN runtime_run ON runtime_run.id = kept.run_id AND ended_at IS NULL
     """,
     purposes.JOURNAL: """

@@ -20,7 +20,7 @@ from agents.sdk import inputs
 from agents.sdk.spec import AgentSpec
 from agents.testing.scripted_models import replies
 from runtime.errors import InvalidInput, UnknownAgent
-from runtime.models import Worker
+from runtime.models import WorkerProcess
 from runtime.ports.agents import VersionChange
 from tests.support.specs import NEWCOMER, child, greet, handler_of, registry_of, spec_of, version
 
@@ -217,7 +217,9 @@ def test_tools_are_listed_with_their_agents_and_the_outcomes_of_their_calls(hr: 
         {"create_account in_doubt": 1},
     )
     for process, calls in enumerate([*counts, {}]):
-        Worker.objects.create(id=uuid4(), host="here", process=process, measures={"calls": calls})
+        WorkerProcess.objects.create(
+            id=uuid4(), host="here", process=process, measures={"calls": calls}
+        )
     listed = {used.tool.name: used for used in queries.tools()}
     assert list(listed) == sorted(listed)
     account = listed["create_account"]

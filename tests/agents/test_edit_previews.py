@@ -10,10 +10,10 @@ from django.db import transaction
 
 from agents.effect_handler import AgentEffects
 from agents.registry import Registry
-from approvals.adapter import Approvals
+from approvals.adapter import ApprovalService
 from approvals.decisions.decide import ask_preview, find_preview
 from approvals.errors import TamperedWith
-from approvals.models import Outcome, Request
+from approvals.models import Approval, ApprovalOutcome
 from approvals.queries.requests import approval
 from runtime.control.kill_switches import engage
 from runtime.control.start import create
@@ -39,22 +39,22 @@ class Desk(HandDriven):
     """A worker with the HR agents of the demonstration and the real approvals."""
 
     def __init__(self, hr: Registry) -> None:
-        super().__init__(AgentEffects(hr), Approvals())
+        super().__init__(AgentEffects(hr), ApprovalService())
 
-    def ask(self) -> Request:
+    def ask(self) -> Approval:
         """Start a run, and return its request: level 3 for a new account."""
         with transaction.atomic():
             actor = Actor(person="ada")
             run = create(agent="hr_onboarding_single", input=NEWCOMER, requester=actor).run
         self.advance_once(run)
-        return Request.objects.get(run=run)
+        return Approval.objects.get(run=run)
 
-    def preview(self, request: Request, level: int = 1) -> UUID:
+    def preview(self, request: Approval, level: int = 1) -> UUID:
         """Have the call previewed with another level, as a worker does."""
         args = approval(request.id, actor=BEA).args
         preview = ask_preview(
-            request=request.id,
-            digest=request.request_digest,
+            approval_id=request.id,
+            digest=request.approval_digest,
             arguments={**args, "security_level": level},
             actor=BEA,
         )
@@ -66,10 +66,10 @@ class Desk(HandDriven):
         context = self.context
         edit_previews.perform(preview, handler=context.handler, effect_pool=context.effect_pool)
 
-    def edit(self, request: Request, preview: UUID) -> None:
+    def edit(self, request: Approval, preview: UUID) -> None:
         seeds.decide(request, BEA, "edit", preview=preview)
 
-    def go_on(self, request: Request) -> Run:
+    def go_on(self, request: Approval) -> Run:
         return self.advance_once(request.run_id)
 
 
@@ -87,8 +87,8 @@ def roles(directory: Directory) -> list[str]:
     return [one.value for one in account.roles or []]
 
 
-def shown(preview: UUID, request: Request) -> Any:
-    found = find_preview(request=request.id, preview=preview, actor=BEA)
+def shown(preview: UUID, request: Approval) -> Any:
+    found = find_preview(approval_id=request.id, preview=preview, actor=BEA)
     assert found is not None
     return found.preview()
 
@@ -98,15 +98,15 @@ def test_an_edit_is_previewed_approved_once_and_made_once(desk: Desk, directory:
     preview = desk.preview(request)
     change = {"what": "roles", "before": None, "after": "security-level-1"}
     assert shown(preview, request).shown["changes"] == [change]
-    assert Request.objects.get().status == "pending"
+    assert Approval.objects.get().status == "pending"
     desk.edit(request, preview)
     decided = approval(request.id, actor=BEA)
     assert decided.edited_preview["shown"]["changes"] == [change]
     assert desk.go_on(request).status == "completed"
     assert roles(directory) == ["security-level-1"]
     assert sum(line.startswith("PATCH") for line in directory.requests) == 1
-    assert Request.objects.filter(kind=GateKind.APPROVAL).count() == 1
-    assert Outcome.objects.get(request=request).outcome == "done"
+    assert Approval.objects.filter(kind=GateKind.APPROVAL).count() == 1
+    assert ApprovalOutcome.objects.get(approval=request).outcome == "done"
 
 
 def test_other_consequences_than_those_shown_are_asked_about_again(
@@ -117,7 +117,7 @@ def test_other_consequences_than_those_shown_are_asked_about_again(
     [account] = directory.accounts()
     account.roles = [{"value": "admin"}]
     assert desk.go_on(request).status == "suspended"
-    again = Request.objects.get(status="pending")
+    again = Approval.objects.get(status="pending")
     view = approval(again.id, actor=BEA)
     assert view.args["security_level"] == 1
     assert view.preview["before"]["changes"][0]["before"] is None
@@ -177,12 +177,12 @@ def test_another_preview_than_the_signed_one_is_not_confirmed(desk: Desk) -> Non
             seeds.verify_decision(
                 request, replace(heard, edit=replace(heard.edit, preview=preview))
             )
-    Request.objects.update(edited_preview='{"shown": {"summary": "Changes nothing"}}')
+    Approval.objects.update(edited_preview='{"shown": {"summary": "Changes nothing"}}')
     with pytest.raises(NotConfirmed, match="the stored preview of the edited call"):
         seeds.verify_approval(request, action_digest=heard.edit.digest)
     assert approval(request.id, actor=BEA).tampered
     other = seeds.pending(preview={"shown": {"summary": "Lowers the level"}})
-    Request.objects.filter(id=other.id).update(edited_preview='{"shown": {}}')
+    Approval.objects.filter(id=other.id).update(edited_preview='{"shown": {}}')
     assert "that no person decided" in str(approval(other.id, actor=BEA).tampered)
 
 

@@ -11,7 +11,7 @@ from agents.effect_handler import AgentEffects
 from agents.sdk import tool
 from agents.sdk.scripts import Turn, together
 from agents.testing import Flow, call, drive, say
-from agents.testing.approvals import Approvals
+from agents.testing.approvals import ApprovalStub
 from runtime.core.continuation import CallState, Continuation
 from runtime.core.documents.codec import decode_entry
 from runtime.core.enums import Risk
@@ -113,7 +113,7 @@ def test_an_edit_into_another_call_of_the_turn_is_refused() -> None:
     def judge(_: object, info: CallInfo, facts: PolicyFacts) -> Ruling:
         return Ruling(gated=facts.args["euros"] > LESS["euros"])
 
-    with patch.object(Approvals, "judge", judge):
+    with patch.object(ApprovalStub, "judge", judge):
         flow = at_desk(together(call("pay", **LESS), PAY), say("Done.")).edit({"euros": 40})
     assert (PAID, flow.output) == ([("ada", 40)], "Done.")
     assert sum(isinstance(event, CallRefused) for event in flow.events) == 1

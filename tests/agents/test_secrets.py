@@ -22,7 +22,7 @@ from runtime.core.enums import Verdict
 from runtime.errors import KeyMissing
 from runtime.execution.effects.perform import perform
 from runtime.keyring import files, purposes, sealing
-from runtime.models import Continuation, JournalEntry, Run
+from runtime.models import JournalEntry, Run, StoredContinuation
 from runtime.ports.agents import CallInfo, CallRejected
 from runtime.ports.effects import ModelFailure, ToolFailure, ToolResult, Unknown
 from tests.support.engine import bodies, engine_of
@@ -262,7 +262,7 @@ def test_no_secret_is_found_anywhere_on_the_engine(
     with engine_of(_smith().registry) as engine:
         run = engine.begin("smith", {"text": "go"})
         for _ in range(2):
-            stored.append(Continuation.objects.get(run=run.id).body)
+            stored.append(StoredContinuation.objects.get(run=run.id).body)
             stored.append(repr(engine.approvals.snapshots))
             run = engine.decide(run, Verdict.APPROVE)
     assert run.status == "completed"

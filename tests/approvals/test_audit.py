@@ -11,7 +11,7 @@ from django.db.models import F
 from django.db.models.functions import Left
 
 from approvals import audit
-from approvals.adapter import Approvals
+from approvals.adapter import ApprovalService
 from approvals.errors import BrokenChain
 from approvals.models import AuditEntry, AuditHead
 from runtime.errors import KeyMissing
@@ -162,12 +162,12 @@ def test_a_row_with_a_whole_mac_is_refused(run: UUID) -> None:
 
 
 def test_rows_that_were_cut_off_are_missed_at_their_request(bea: Actor) -> None:
-    request = seeds.pending()
-    seeds.decide(request, bea)
-    assert audit.verify(request.run_id) == 2
+    approval = seeds.pending()
+    seeds.decide(approval, bea)
+    assert audit.verify(approval.run_id) == 2
     for kept in (1, 0):
-        AuditEntry.objects.filter(run=request.run_id, seq__gt=kept).delete()
-        assert broken_at(request.run_id) == kept + 1
+        AuditEntry.objects.filter(run=approval.run_id, seq__gt=kept).delete()
+        assert broken_at(approval.run_id) == kept + 1
 
 
 @pytest.mark.parametrize("kept", range(5))
@@ -206,9 +206,9 @@ def test_a_row_after_the_count_is_refused(run: UUID) -> None:
 
 
 def test_an_edited_audit_is_a_finding_of_the_verification(run: UUID) -> None:
-    assert Approvals().problem_of(run) is None
+    assert ApprovalService().problem_of(run) is None
     forge(run, 3, row(run, 2).hash, actor="cyril")
-    assert Approvals().problem_of(run) == "row 3 was changed"
+    assert ApprovalService().problem_of(run) == "row 3 was changed"
 
 
 def rewrite(run: UUID, **changed: str) -> None:

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from approvals import clock, stored_rows
 from approvals.accounts import absences
 from approvals.decisions.undo import undo
-from approvals.models import Outcome, Request, Vote
+from approvals.models import Approval, ApprovalOutcome, Vote
 from approvals.permissions.principals import principal_of
 from approvals.queries import decision_filters, history
 from runtime.core.enums import Risk
@@ -38,17 +38,17 @@ def page(actor: Actor, *, zone: Any = UTC, **given: str) -> history.HistoryPage:
 
 
 @pytest.fixture
-def decided(ada: Actor, bea: Actor, cyril: Actor) -> list[Request]:
+def decided(ada: Actor, bea: Actor, cyril: Actor) -> list[Approval]:
     """Approved and denied runs of Ada's by Bea, and an approved one of Cyril's by Ada."""
     rows = [seeds.pending(risk=Risk.LOW), seeds.pending(), seeds.pending(requester="cyril")]
     seeds.decide(rows[0], bea)
     seeds.decide(rows[1], seeds.bearer(bea, "approvals:decide"), "deny", "too much")
     seeds.decide(rows[2], ada, reason="fine")
     seeds.pending()  # not decided
-    stored = Request.objects.get(id=rows[2].id)
+    stored = Approval.objects.get(id=rows[2].id)
     assert stored.decided_at is not None
-    Outcome.objects.create(
-        request=stored,
+    ApprovalOutcome.objects.create(
+        approval=stored,
         run_id=stored.run_id,
         frame="0",
         call="c1.0",
@@ -80,24 +80,24 @@ def decided(ada: Actor, bea: Actor, cyril: Actor) -> list[Request]:
     ids=str,
 )
 def test_filters(
-    decided: list[Request], bea: Actor, given: dict[str, str], found: list[str]
+    decided: list[Approval], bea: Actor, given: dict[str, str], found: list[str]
 ) -> None:
     assert listed(bea, **given) == found
 
 
-def test_rows_say_who_how_and_how_long(decided: list[Request], bea: Actor) -> None:
+def test_rows_say_who_how_and_how_long(decided: list[Approval], bea: Actor) -> None:
     ours, denied, approved = page(bea).items
     assert (ours.decided_by, ours.outcome, ours.position) == ("ada", "failed", 3)
     assert (denied.reason, denied.channel, approved.channel) == ("too much", "api", "page")
     assert denied.seconds_to_decide is not None
     assert denied.seconds_to_decide >= 0
     assert [row.tampered for row in (ours, denied, approved)] == [None, None, None]
-    Request.objects.filter(id=denied.id).update(reason="fine")
+    Approval.objects.filter(id=denied.id).update(reason="fine")
     assert [row.id for row in page(bea).items if row.tampered] == [denied.id]
 
 
 def test_each_reader_gets_what_they_may_read(
-    decided: list[Request], ada: Actor, cyril: Actor, admin: Actor
+    decided: list[Approval], ada: Actor, cyril: Actor, admin: Actor
 ) -> None:
     assert [len(listed(who)) for who in (ada, admin, cyril)] == [3, 3, 1]
     assert listed(cyril, person="bea") == listed(cyril, outcome="done") == []
@@ -106,12 +106,12 @@ def test_each_reader_gets_what_they_may_read(
 
 def test_an_undone_decision_leaves_the_history(bea: Actor, settings: Any) -> None:
     settings.ABEYANCE_UNDO_SECONDS = 60
-    request = seeds.pending(risk=Risk.LOW)
-    seeds.decide(request, bea)
+    approval = seeds.pending(risk=Risk.LOW)
+    seeds.decide(approval, bea)
     assert listed(bea) == ["approved"]
-    undo(request=request.id, actor=bea)
+    undo(approval_id=approval.id, actor=bea)
     assert listed(bea) == []
-    assert Request.objects.get(id=request.id).channel is None
+    assert Approval.objects.get(id=approval.id).channel is None
 
 
 @pytest.mark.parametrize(
@@ -125,12 +125,12 @@ def test_an_undone_decision_leaves_the_history(bea: Actor, settings: Any) -> Non
     ids=str,
 )
 def test_days_are_those_of_the_zone(
-    decided: list[Request], bea: Actor, zone: Any, day: str, found: int
+    decided: list[Approval], bea: Actor, zone: Any, day: str, found: int
 ) -> None:
     """Of a day with 23 hours in Berlin: its first moment, its last, and the one after it."""
     first = datetime(2026, 3, 28, 23, tzinfo=UTC)
-    for row, at in zip(decided, (0, 23 * 3600 - 1, 23 * 3600), strict=True):
-        Request.objects.filter(id=row.id).update(decided_at=first + timedelta(seconds=at))
+    for approval, at in zip(decided, (0, 23 * 3600 - 1, 23 * 3600), strict=True):
+        Approval.objects.filter(id=approval.id).update(decided_at=first + timedelta(seconds=at))
     assert len(listed(bea, zone=zone, since=day, until=day)) == found
 
 
@@ -162,11 +162,11 @@ BEA_AND_EVA = "rules: [{name: Both, quorum: 2, people: [bea, eva]}]"
 
 def test_each_voter_is_named_and_found(ada: Actor) -> None:
     bea, cora, eva = reviewers("bea", "cora", "eva")
-    request = asked(BEA_AND_EVA)
+    approval = asked(BEA_AND_EVA)
     starts = clock.now() - timedelta(days=1)
     absences.announce(deputy="cora", starts=starts, ends=starts + timedelta(days=7), actor=bea)
-    seeds.decide(request, cora, reason="in her place")
-    seeds.decide(request, eva)
+    seeds.decide(approval, cora, reason="in her place")
+    seeds.decide(approval, eva)
     (row,) = page(eva).items
     voters = [(voter.person, voter.absent, voter.reason) for voter in row.voters]
     assert voters == [("cora", "bea", "in her place"), ("eva", None, "")]
@@ -180,10 +180,10 @@ def test_each_voter_is_named_and_found(ada: Actor) -> None:
 
 def test_a_deputy_is_named_and_found_with_the_absent_person(ada: Actor) -> None:
     bea, cora = reviewers("bea", "cora")
-    request = asked("rules: [{name: Only bea, people: [bea]}]")
+    approval = asked("rules: [{name: Only bea, people: [bea]}]")
     starts = clock.now() - timedelta(days=1)
     absences.announce(deputy="cora", starts=starts, ends=starts + timedelta(days=7), actor=bea)
-    seeds.decide(request, cora, "deny", "too much")
+    seeds.decide(approval, cora, "deny", "too much")
     (row,) = page(cora).items
     assert (row.decided_by, row.decided_for) == ("cora", "bea")
     assert listed(cora, person="bea") == listed(cora, person="cora") == ["denied"]
@@ -191,9 +191,9 @@ def test_a_deputy_is_named_and_found_with_the_absent_person(ada: Actor) -> None:
 
 def test_a_denial_names_the_votes_before_it(ada: Actor) -> None:
     bea, eva = reviewers("bea", "eva")
-    request = asked(BEA_AND_EVA)
-    seeds.decide(request, bea)
-    seeds.decide(request, eva, "deny", "too much")
+    approval = asked(BEA_AND_EVA)
+    seeds.decide(approval, bea)
+    seeds.decide(approval, eva, "deny", "too much")
     (row,) = page(bea, person="bea").items
     assert (row.decided_by, [voter.person for voter in row.voters]) == ("eva", ["bea"])
 
@@ -201,10 +201,10 @@ def test_a_denial_names_the_votes_before_it(ada: Actor) -> None:
 @pytest.mark.parametrize("change", [{"reason": "forged"}, {"person": "cyril"}, None], ids=str)
 def test_a_changed_or_deleted_vote_is_named(ada: Actor, change: dict[str, str] | None) -> None:
     bea, eva = reviewers("bea", "eva")
-    request = asked(BEA_AND_EVA)
+    approval = asked(BEA_AND_EVA)
     for person in (bea, eva):
-        seeds.decide(request, person)
-    rows = Vote.objects.filter(request=request, person="bea")
+        seeds.decide(approval, person)
+    rows = Vote.objects.filter(approval=approval, person="bea")
     if change is None:
         rows.delete()
     else:
@@ -216,9 +216,9 @@ def test_a_changed_or_deleted_vote_is_named(ada: Actor, change: dict[str, str] |
 def test_an_edit_has_its_own_verdict_and_both_values(ada: Actor, bea: Actor) -> None:
     args = {"username": "new.hire", "security_level": 3}
     seeds.decide(seeds.pending(args=args), bea)
-    request = seeds.pending(args=args)
-    seeds.decide(request, bea, "edit", arguments={**args, "security_level": 2})
-    assert [row.id for row in page(bea, verdict="edited").items] == [request.id]
+    approval = seeds.pending(args=args)
+    seeds.decide(approval, bea, "edit", arguments={**args, "security_level": 2})
+    assert [row.id for row in page(bea, verdict="edited").items] == [approval.id]
     assert len(page(bea, verdict="approved").items) == 1
     (row, _) = page(bea).items
     assert row.verdict == "edited"
@@ -230,8 +230,8 @@ def test_an_edit_has_its_own_verdict_and_both_values(ada: Actor, bea: Actor) -> 
 def test_an_edit_of_a_held_argument_is_listed_without_its_values(bea: Actor) -> None:
     drafts = {"username": "draft", "security_level": 3}
     args = {name: held.seal_arg("set_privileges", name, value) for name, value in drafts.items()}
-    request = seeds.pending(args=args, risk=Risk.LOW)
-    seeds.decide(request, bea, "edit", arguments={**drafts, "username": "better"})
+    approval = seeds.pending(args=args, risk=Risk.LOW)
+    seeds.decide(approval, bea, "edit", arguments={**drafts, "username": "better"})
     (row,) = page(bea).items
     assert [(edit.path, edit.before, edit.after) for edit in row.edits] == [
         ("username", REDACTED, REDACTED)
@@ -262,22 +262,22 @@ FILTERS: list[dict[str, str]] = [
 def seeded(count: int) -> None:
     """Add decisions, one a minute before the last, each third with an outcome, and most with a vote of Eva's."""
     made = ("id", "gate", "decided_at", "voted")
-    names = [name for name in stored_rows.names_of(Request) if name not in made]
+    names = [name for name in stored_rows.names_of(Approval) if name not in made]
     with connection.cursor() as cursor:
         cursor.execute(
-            f"INSERT INTO approvals_request ({', '.join((*made, *names))})"
+            f"INSERT INTO approvals_approval ({', '.join((*made, *names))})"
             f" SELECT gen_random_uuid(), gen_random_uuid(), '2026-11-26'::timestamptz - n * interval '1 minute',"
             f" CASE n %% 4 WHEN 0 THEN '[]'::jsonb ELSE '[\"eva\"]' END, {', '.join(names)}"
-            f" FROM (SELECT * FROM approvals_request WHERE status = 'approved' LIMIT 1) AS one,"
-            " generate_series((SELECT count(*) FROM approvals_request), %s) AS n",
+            f" FROM (SELECT * FROM approvals_approval WHERE status = 'approved' LIMIT 1) AS one,"
+            " generate_series((SELECT count(*) FROM approvals_approval), %s) AS n",
             [count],
         )
         cursor.execute(
-            "INSERT INTO approvals_outcome SELECT id, run_id, frame, call, 'failed', 1, decided_at"
-            " FROM approvals_request WHERE extract(minute FROM decided_at)::int % 3 = 0 ON CONFLICT DO NOTHING"
+            "INSERT INTO approvals_approvaloutcome SELECT id, run_id, frame, call, 'failed', 1, decided_at"
+            " FROM approvals_approval WHERE extract(minute FROM decided_at)::int % 3 = 0 ON CONFLICT DO NOTHING"
         )
-        cursor.execute("ANALYZE approvals_request")
-        cursor.execute("ANALYZE approvals_outcome")
+        cursor.execute("ANALYZE approvals_approval")
+        cursor.execute("ANALYZE approvals_approvaloutcome")
 
 
 def blocks(actor: Actor, given: dict[str, str]) -> int:
@@ -287,7 +287,7 @@ def blocks(actor: Actor, given: dict[str, str]) -> int:
         history.page(principal, chosen)
     with connection.cursor() as cursor:
         return sum(
-            _blocks(cursor, query["sql"]) for query in made if "approvals_request" in query["sql"]
+            _blocks(cursor, query["sql"]) for query in made if "approvals_approval" in query["sql"]
         )
 
 

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from approvals import stored_rows
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.permissions.principals import Principal, principal_of
 from approvals.queries import important, inbox, pending_ages, windows
 from approvals.queries.inbox import View
@@ -26,7 +26,7 @@ SEARCHES = ["", "claimed:me", "handed:me", "kind:question", "tool:rare", "risk:l
 
 def seeded(count: int) -> None:
     """Add pending requests, one due each second; of the first, one of a thousand is of a run of Ada's."""
-    names = {*stored_rows.names_of(Request)} - {
+    names = {*stored_rows.names_of(Approval)} - {
         "id",
         "gate",
         "expires_at",
@@ -37,37 +37,37 @@ def seeded(count: int) -> None:
     same = ", ".join(sorted(names))
     with connection.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO approvals_request (id, gate, expires_at, created_at, requester, origin, excluded,"
+            "INSERT INTO approvals_approval (id, gate, expires_at, created_at, requester, origin, excluded,"
             f" {same}) SELECT gen_random_uuid(), gen_random_uuid(), now() + n * interval '1 second',"
             " now() - n * interval '3 seconds', who, jsonb_build_array(who), jsonb_build_array(who),"
-            f" {same} FROM (SELECT * FROM approvals_request LIMIT 1) AS one,"
-            " generate_series((SELECT count(*) FROM approvals_request), %s) AS n,"
+            f" {same} FROM (SELECT * FROM approvals_approval LIMIT 1) AS one,"
+            " generate_series((SELECT count(*) FROM approvals_approval), %s) AS n,"
             " LATERAL (SELECT CASE WHEN n %% 1000 = 0 AND n <= 8000 THEN 'ada' ELSE 'eva' END AS who) AS by",
             [count],
         )
-        cursor.execute("ANALYZE approvals_request")
+        cursor.execute("ANALYZE approvals_approval")
 
 
 def closed(count: int) -> None:
     """Add closed requests of Ada's and Cyril's in turn."""
-    names = {*stored_rows.names_of(Request)} - {"id", "gate", "requester", "status"}
+    names = {*stored_rows.names_of(Approval)} - {"id", "gate", "requester", "status"}
     same = ", ".join(sorted(names - {"decided_at", "reason"}))
     with connection.cursor() as cursor:
         cursor.execute(
-            f"INSERT INTO approvals_request (id, gate, requester, status, decided_at, reason, {same})"
+            f"INSERT INTO approvals_approval (id, gate, requester, status, decided_at, reason, {same})"
             " SELECT gen_random_uuid(), gen_random_uuid(), (ARRAY['ada', 'cyril'])[n %% 2 + 1], 'cancelled', now(),"
-            f" '', {same} FROM (SELECT * FROM approvals_request LIMIT 1) AS one,"
+            f" '', {same} FROM (SELECT * FROM approvals_approval LIMIT 1) AS one,"
             " generate_series(1, %s) AS n",
             [count],
         )
-        cursor.execute("ANALYZE approvals_request")
+        cursor.execute("ANALYZE approvals_approval")
 
 
 def blocks(act: Any) -> int:
     """Count the blocks that Postgres looks at for the pending requests."""
     with CaptureQueriesContext(connection) as made:
         act()
-    found = [query["sql"] for query in made if "approvals_request" in query["sql"]]
+    found = [query["sql"] for query in made if "approvals_approval" in query["sql"]]
     return sum(map(_blocks, found))
 
 
@@ -99,15 +99,15 @@ def test_the_inbox_costs_the_same_beside_more_requests(
 ) -> None:
     with connection.cursor() as cursor:
         # Dead rows that other tests left are read too.
-        cursor.execute("TRUNCATE approvals_request CASCADE")
+        cursor.execute("TRUNCATE approvals_approval CASCADE")
     seeds.pending(requester="eva", risk="low")
-    (item,) = inbox.page(principal_of(bea), view=View.MINE).items
+    (approval,) = inbox.page(principal_of(bea), view=View.MINE).items
     made = list[dict[str, int]]()
     for add in (partial(seeded, 8_000), partial(seeded, 40_000), partial(closed, 8_000)):
         add()
         made.append({"ages": blocks(pending_ages.pending)})
         for who in READERS:
-            made[-1] |= costs(who, principal_of(Actor(person=who)), item)
+            made[-1] |= costs(who, principal_of(Actor(person=who)), approval)
     few, *more = made
     for many in more:
         grown = {key: (few[key], cost) for key, cost in many.items() if cost > 1.5 * few[key] + 20}
@@ -130,7 +130,7 @@ def test_numbers_of_a_long_list_say_that_it_was_not_read_to_its_end(
     assert (found.mine, found.found) == (4, ("1+", "0", "0+", None))
     by_risk = Order(sort=Sort.RISK, group=Grouping.RISK)
     page = inbox.page(principal_of(bea), view=View.MINE, order=by_risk)
-    assert [item.risk for item in page.items] == ["high", "high", "low"]
+    assert [approval.risk for approval in page.items] == ["high", "high", "low"]
     assert page.items[0].id == soon.id
     monkeypatch.setattr(windows, "WINDOW", 5)
     assert inbox.counts(principal_of(bea), mine).found == ("2", "0", "0", None)

@@ -11,7 +11,7 @@ import pytest
 
 from approvals import clock
 from approvals.accounts import people
-from approvals.models import MailPreference, Notice, Request
+from approvals.models import Approval, MailPreference, SentMail
 from approvals.notices import due, preferences, send
 from runtime.core.enums import GateKind, Risk
 from runtime.errors import InvalidInput
@@ -67,14 +67,16 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.usefixtures("bea")
 def test_a_request_at_high_risk_is_mailed_at_once_and_once(sink: Sink) -> None:
-    row = seeds.pending()
+    approval = seeds.pending()
     assert mailed(sink) == ["1 request waits for you, urgent"]
     [mail] = sink.mails
     body = text_of(mail)
     assert mail["To"] == "bea@example.com"
-    assert f"High risk: {row.sentence}" in body
-    assert f"https://desk.example/a/{row.id}/" in body
-    assert str(seeds.ARGS["username"]) not in body.replace(row.sentence, "")  # no other argument
+    assert f"High risk: {approval.sentence}" in body
+    assert f"https://desk.example/a/{approval.id}/" in body
+    assert str(seeds.ARGS["username"]) not in body.replace(
+        approval.sentence, ""
+    )  # no other argument
     assert mailed(sink) == []
 
 
@@ -146,12 +148,12 @@ def test_a_requester_is_mailed_about_ended_runs_and_released_texts_only_of_their
         for kind in ("held", "args")
     )
     told, other, denied = (seeds.pending(args=args) for args in (text, secret, text))
-    for one in (told, other):
-        decide(one, bea)
+    for approval in (told, other):
+        decide(approval, bea)
     decide(denied, bea, "deny", "No")
     changed = seeds.pending(args=text)
     decide(changed, bea)
-    Request.objects.filter(pk=changed.pk).update(args='["$secret"')  # by a program, in Postgres
+    Approval.objects.filter(pk=changed.pk).update(args='["$secret"')  # by a program, in Postgres
     done, others = seeds.run(), seeds.run(requester="cyril")
     old = seeds.run()
     Run.objects.filter(id__in=[done, others]).update(status="completed", ended_at=clock.now())
@@ -171,7 +173,7 @@ def test_a_requester_is_mailed_about_ended_runs_and_released_texts_only_of_their
 
 @pytest.mark.usefixtures("bea")
 def test_a_row_that_does_not_verify_is_not_mailed(sink: Sink) -> None:
-    Request.objects.filter(pk=seeds.pending().pk).update(sentence="Log in at evil.example")
+    Approval.objects.filter(pk=seeds.pending().pk).update(sentence="Log in at evil.example")
     assert mailed(sink) == []
 
 
@@ -265,7 +267,7 @@ def test_two_sweepers_at_once_mail_once(sink: Sink) -> None:
         send.send_due(Event())
 
     together([sweep] * 4)
-    assert (len(sink.mails), Notice.objects.count()) == (1, 1)
+    assert (len(sink.mails), SentMail.objects.count()) == (1, 1)
 
 
 @pytest.mark.parametrize(

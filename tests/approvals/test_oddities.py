@@ -13,7 +13,7 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from approvals.models import Request, ToolSchema
+from approvals.models import Approval, ToolSchema
 from approvals.oddities.find import always_differs, find, usual
 from approvals.oddities.past import MIN_HISTORY, learn
 from approvals.permissions import principals
@@ -101,24 +101,24 @@ PLANTED: list[tuple[str, Args, set[tuple[str, str]]]] = [
 ]
 
 
-def _rows(tool: str, calls: Sequence[Args], **changed: Any) -> Iterator[Request]:
+def _rows(tool: str, calls: Sequence[Args], **changed: Any) -> Iterator[Approval]:
     """Requests of a tool as the engine writes them, without their runs."""
     for args in calls:
         shown = replace(seeds.snapshot(uuid4(), args=args), tool=tool, schema={"type": "object"})
         shown = replace(shown, action_digest=snapshot.action_digest(snapshot.row(shown, NOW)) or "")
-        row = snapshot.row(shown, NOW)
+        approval = snapshot.row(shown, NOW)
         for name, value in changed.items():
-            setattr(row, name, value)
-        yield row
+            setattr(approval, name, value)
+        yield approval
 
 
 NOW = timezone.now()
 DECIDED = {"decided_by": "bea", "reason": "", "statement": "", "signature": "", "key_id": ""}
 
 
-def _decided(tool: str, args: Args, at: datetime, status: str = "approved") -> Request:
-    (row,) = _rows(tool, [args], status=status, decided_at=at, **DECIDED)
-    return row
+def _decided(tool: str, args: Args, at: datetime, status: str = "approved") -> Approval:
+    (approval,) = _rows(tool, [args], status=status, decided_at=at, **DECIDED)
+    return approval
 
 
 def _reader(person: str = "bea") -> Principal:
@@ -127,11 +127,14 @@ def _reader(person: str = "bea") -> Principal:
     return principal
 
 
-def _flags(rows: Sequence[Request], reader: Principal) -> dict[UUID, set[tuple[str, str]]]:
-    views = [requests.to_view(row, reader) for row in rows]
+def _flags(rows: Sequence[Approval], reader: Principal) -> dict[UUID, set[tuple[str, str]]]:
+    views = [requests.to_view(approval, reader) for approval in rows]
     assert {view.tampered for view in views} == {None}
     found = past_calls.of_requests(views, reader).by_request
-    return {row.id: {(one.argument, str(one.kind)) for one in found[row.id]} for row in rows}
+    return {
+        approval.id: {(one.argument, str(one.kind)) for one in found[approval.id]}
+        for approval in rows
+    }
 
 
 @pytest.mark.django_db
@@ -147,17 +150,21 @@ def test_twelve_planted_oddities_of_90_days_are_flagged_and_no_others(bea: Actor
     denied = [{**_paid(r), "currency": "USD"} for _ in range(20)]
     past += [_decided("pay", args, NOW - timedelta(days=1), "denied") for args in denied]
     ordinary = [
-        row for tool, make in TOOLS.items() for row in _rows(tool, [make(r) for _ in range(50)])
+        approval
+        for tool, make in TOOLS.items()
+        for approval in _rows(tool, [make(r) for _ in range(50)])
     ]
     planted = [
-        row for tool, args, _ in PLANTED for row in _rows(tool, [{**TOOLS[tool](r), **args}])
+        approval
+        for tool, args, _ in PLANTED
+        for approval in _rows(tool, [{**TOOLS[tool](r), **args}])
     ]
-    Request.objects.bulk_create(past)
+    Approval.objects.bulk_create(past)
     ToolSchema.objects.create(digest=past[0].schema, body='{"type":"object"}')
     with queries_at_most(6):  # the rights, the history, and schemas
         flags = _flags([*ordinary, *planted], _reader())
-    assert {row.args: found for row in ordinary if (found := flags[row.id])} == {}
-    assert [flags[row.id] for row in planted] == [expected for _, _, expected in PLANTED]
+    assert {approval.args: found for approval in ordinary if (found := flags[approval.id])} == {}
+    assert [flags[approval.id] for approval in planted] == [expected for _, _, expected in PLANTED]
 
 
 def _odd(past: Iterable[Any], now: Any) -> list[str]:
@@ -294,7 +301,7 @@ def test_the_history_is_what_the_reader_may_read_without_secrets(bea: Actor, cyr
     def sealed(text: str) -> Args:
         return {"key": sealing.seal(text, sealing.encode_location("pay", "args", "key")), "to": "a"}
 
-    Request.objects.bulk_create(_decided("pay", sealed(f"s{n}"), NOW) for n in range(12))
+    Approval.objects.bulk_create(_decided("pay", sealed(f"s{n}"), NOW) for n in range(12))
     for reader, total in ((_reader(), 12), (_reader("cyril"), 0)):
         assert past_calls.histories(["pay"], reader)["pay"].total == total
     odd = past_calls.of_arguments("pay", {**sealed("t"), "to": "b"}, {}, _reader())
@@ -302,8 +309,8 @@ def test_the_history_is_what_the_reader_may_read_without_secrets(bea: Actor, cyr
 
 
 PAST = """
-    INSERT INTO approvals_request (id, run_id, gate, kind, frame, call, tool, args, schema, path, effect, risk,
-        sentence, action_digest, nonce, policy_version, requester, request_digest, seal, seal_key_id, status,
+    INSERT INTO approvals_approval (id, run_id, gate, kind, frame, call, tool, args, schema, path, effect, risk,
+        sentence, action_digest, nonce, policy_version, requester, approval_digest, seal, seal_key_id, status,
         created_at, decided_at, decided_by, reason, statement, signature, key_id)
     SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'approval', '0', 'c1.0', 'pay', '{"a": 1}', '{}',
         '[]', 'write', 'high', '', '', '', '1', %s, '', '', '', 'approved', now(), now() - n * interval '1 second',
@@ -322,7 +329,7 @@ def test_the_history_costs_at_most_a_block_for_each_call_among_many() -> None:
     }
     with connection.cursor() as cursor:
         cursor.execute(PAST, ["ada", 20_000])
-        cursor.execute("ANALYZE approvals_request")
+        cursor.execute("ANALYZE approvals_approval")
         cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {past_calls.PAST}", given)
         plan = cursor.fetchone()[0][0]["Plan"]
     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= past_calls.MAX_PAST + 10

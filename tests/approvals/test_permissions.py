@@ -10,10 +10,10 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from approvals import stored_rows
-from approvals.adapter import Approvals
+from approvals.adapter import ApprovalService
 from approvals.decisions.undo import undo
 from approvals.errors import TamperedWith
-from approvals.models import Request, Token
+from approvals.models import Approval, Token
 from approvals.permissions import request_rules
 from approvals.permissions.access import Access
 from approvals.permissions.principals import principal_of
@@ -111,9 +111,9 @@ def test_an_admin_by_token_needs_the_scope_of_admins(cast: dict[str, Actor]) -> 
 def test_lists_find_the_people_whom_a_request_excludes(bea: Actor, excluded: object) -> None:
     """For each value of the column, a request is in exactly one of the lists of a reviewer."""
     row = seeds.pending()
-    Request.objects.filter(pk=row.pk).update(excluded=Value(excluded, JSONField()))
+    Approval.objects.filter(pk=row.pk).update(excluded=Value(excluded, JSONField()))
     principal = principal_of(bea)
-    rows = Request.objects.filter(status=Request.Status.PENDING)
+    rows = Approval.objects.filter(status=Approval.Status.PENDING)
     own = rows.filter(request_rules.undecidable_requests(principal)).exists()
     assert own is (isinstance(excluded, list) and "bea" in excluded)
     assert rows.filter(request_rules.decidable_requests(principal)).exists() is not own
@@ -121,19 +121,19 @@ def test_lists_find_the_people_whom_a_request_excludes(bea: Actor, excluded: obj
 
 def test_an_index_finds_the_requests_that_exclude_a_reviewer(bea: Actor) -> None:
     seeds.pending()
-    names = [name for name in stored_rows.names_of(Request) if name not in ("id", "gate")]
+    names = [name for name in stored_rows.names_of(Approval) if name not in ("id", "gate")]
     with connection.cursor() as cursor:
         cursor.execute(
-            f"INSERT INTO approvals_request (id, gate, {', '.join(names)})"
+            f"INSERT INTO approvals_approval (id, gate, {', '.join(names)})"
             f" SELECT gen_random_uuid(), gen_random_uuid(), {', '.join(names)}"
-            " FROM approvals_request, generate_series(1, 3000)"
+            " FROM approvals_approval, generate_series(1, 3000)"
         )
-        cursor.execute("ANALYZE approvals_request")
-    plan = Request.objects.filter(
-        request_rules.undecidable_requests(principal_of(bea)), status=Request.Status.PENDING
+        cursor.execute("ANALYZE approvals_approval")
+    plan = Approval.objects.filter(
+        request_rules.undecidable_requests(principal_of(bea)), status=Approval.Status.PENDING
     ).explain()
-    assert "request_excluded_others" in plan
-    assert "request_own" in plan
+    assert "approval_excluded_others" in plan
+    assert "approval_own" in plan
 
 
 # The people in a run's origin cannot decide in it: its requester and everyone who steered it
@@ -161,23 +161,23 @@ def test_a_person_who_joined_the_origin_has_approved_and_undoes_nothing(
     settings.ABEYANCE_UNDO_SECONDS = 60
     seeds.decide(request, bea)
     with transaction.atomic():
-        Approvals().join(run=run, person="bea")
+        ApprovalService().join(run=run, person="bea")
     with pytest.raises(ApprovalVoid, match="bea"):
         seeds.verify_approval(approved)
     with pytest.raises(Forbidden):
-        undo(request=request.id, actor=bea)
+        undo(approval_id=request.id, actor=bea)
 
 
 def test_the_sealed_origin_may_not_decide(ada: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
     """The web does not sign changed rows; workers reject statements that a web signed without checking."""
     snapshot = seeds.snapshot(seeds.run("admin"), requester="admin")
     (request,) = seeds.opened(replace(snapshot, origin=("ada", "admin")))
-    Request.objects.filter(pk=request.pk).update(origin=[], excluded=[])
+    Approval.objects.filter(pk=request.pk).update(origin=[], excluded=[])
     with pytest.raises(TamperedWith):
         seeds.decide(request, ada, reason="ok")
     monkeypatch.setattr(verification, "fault", lambda row: None)
     seeds.decide(request, ada, reason="ok")
-    Request.objects.filter(pk=request.pk).update(origin=request.origin, excluded=request.excluded)
+    Approval.objects.filter(pk=request.pk).update(origin=request.origin, excluded=request.excluded)
     decision = Decision(verdict=Verdict.APPROVE, by="ada", reason="ok")
     with pytest.raises(NotConfirmed, match="ada, who decided, is in the run's origin"):
         seeds.verify_decision(request, decision)

@@ -18,9 +18,9 @@ from agents.sdk import prompt, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk.spec import AgentSpec
 from approvals import audit, clock
-from approvals.adapter import Approvals
+from approvals.adapter import ApprovalService
 from approvals.errors import PromptRefused, UnknownPrompt
-from approvals.models import PromptAct, Request
+from approvals.models import Approval, PromptAct
 from approvals.policy import Group
 from approvals.prompts import acts, changes, in_production, listing
 from approvals.prompts.acts import PromptBroken
@@ -109,7 +109,7 @@ class Shop(HandDriven):
         released(spec)
         self.registry = Registry(agents={"desk": spec, "child": spec.subagents[0]})
         self.agents = AgentEffects(self.registry, lambda: None, prompts=StoredPrompts())
-        super().__init__(self.agents, Approvals())
+        super().__init__(self.agents, ApprovalService())
 
     def start(self) -> UUID:
         """A run that waits for an approval."""
@@ -119,7 +119,7 @@ class Shop(HandDriven):
         return run
 
     def approve(self, run: UUID) -> None:
-        seeds.decide(Request.objects.get(run=run, kind=GateKind.APPROVAL), Actor(person="bea"))
+        seeds.decide(Approval.objects.get(run=run, kind=GateKind.APPROVAL), Actor(person="bea"))
         assert self.advance_once(run).status == "completed"
 
 
@@ -191,7 +191,7 @@ def test_a_run_keeps_the_prompts_of_its_start_also_for_agents_that_begin_later(
         pool.in_transaction,
         run,
         handler=shop.agents,
-        approvals=Approvals(),
+        approvals=ApprovalService(),
         is_scripted=lambda agent: True,
         clock=clock.now,
     )
@@ -217,7 +217,7 @@ def test_a_release_moves_a_waiting_run_to_the_prompt_of_today_without_a_gate(sho
     run = shops(desk()).start()
     put_in_production(SECOND)
     shops(desk("Serve {name} now.", pay, lend)).approve(run)
-    assert not Request.objects.filter(kind=GateKind.VERSION).exists()
+    assert not Approval.objects.filter(kind=GateKind.VERSION).exists()
     assert told(run, "AgentChanged") == [(1, "Serve A-1 well.")]
     (change,) = [one for one in events(run) if one["type"] == "AgentChanged"]
     assert change["changes"][-1] == {

@@ -7,10 +7,10 @@ import pytest
 from django.db import DatabaseError, connection
 
 from approvals import readings
-from approvals.adapter import Approvals
+from approvals.adapter import ApprovalService
 from approvals.decisions.undo import undo
-from approvals.models import Reading, Request
-from approvals.queries.requests import Approval, approval
+from approvals.models import Approval, ReviewTime
+from approvals.queries.requests import ApprovalView, approval
 from runtime.core.enums import Risk
 from runtime.ports.access import Actor
 from tests.support import seeds
@@ -25,7 +25,7 @@ def _sent(**given: Any) -> str:
     return json.dumps({"opened": 60_000, "visible": 60_000, "sections": {"what": True}, **given})
 
 
-def _decided(actor: Actor, sent: str, **given: Any) -> Approval:
+def _decided(actor: Actor, sent: str, **given: Any) -> ApprovalView:
     decided = seeds.decide(seeds.pending(risk=Risk.MEDIUM, args=LONG, **given), actor)
     readings.record(decided, readings.measured(sent), actor)
     return decided
@@ -74,7 +74,7 @@ def test_values_are_bounded_by_the_request(bea: Actor) -> None:
     many = {f"a{'b' * at}": True for at in range(readings.MAX_SECTIONS + 5)}
     sections = {"<script>": True, **many}
     decided = _decided(bea, _sent(opened=readings.MAX_MS, seen=readings.MAX_MS, sections=sections))
-    found = Reading.objects.get()
+    found = ReviewTime.objects.get()
     assert found.first_seen_at == found.opened_at == decided.created_at
     assert found.decided_at == decided.decided_at
     assert len(found.sections) == readings.MAX_SECTIONS
@@ -84,14 +84,14 @@ def test_values_are_bounded_by_the_request(bea: Actor) -> None:
 def test_an_undo_is_counted_and_retention_deletes_the_row(bea: Actor, settings: Any) -> None:
     settings.ABEYANCE_UNDO_SECONDS = 600
     decided = _decided(bea, _sent())
-    undo(request=decided.id, actor=bea)
+    undo(approval_id=decided.id, actor=bea)
     assert readings.of(decided, "bea") is None
-    again = seeds.decide(Request.objects.get(), bea)
+    again = seeds.decide(Approval.objects.get(), bea)
     readings.record(again, readings.measured(_sent(visible=1)), bea)
-    found = Reading.objects.get()
+    found = ReviewTime.objects.get()
     assert (found.undone, found.considered) == (1, False)
-    Approvals().erase(run=decided.run, at=found.opened_at, head="mac:")
-    assert not Reading.objects.exists()
+    ApprovalService().erase(run=decided.run, at=found.opened_at, head="mac:")
+    assert not ReviewTime.objects.exists()
 
 
 def test_a_decision_stands_though_its_reading_cannot_be_stored(
@@ -100,7 +100,7 @@ def test_a_decision_stands_though_its_reading_cannot_be_stored(
     def fails(*args: Any, **given: Any) -> None:
         raise DatabaseError("no space left")
 
-    monkeypatch.setattr(type(Reading.objects), "bulk_create", fails)
+    monkeypatch.setattr(type(ReviewTime.objects), "bulk_create", fails)
     decided = _decided(bea, _sent())
     assert approval(decided.id, actor=bea).status == "approved"
     with connection.cursor() as cursor:

@@ -17,7 +17,7 @@ from pytest_django import DjangoAssertNumQueries
 from approvals import audit
 from approvals.decisions import open_requests
 from approvals.errors import NotFound, TamperedWith
-from approvals.models import AuditEntry, Request, ToolSchema
+from approvals.models import Approval, AuditEntry, ToolSchema
 from approvals.permissions import access
 from approvals.permissions.principals import principal_of
 from approvals.queries import filters, inbox
@@ -68,12 +68,12 @@ def test_the_inbox_lists_decidable_requests_by_deadline(ada: Actor, bea: Actor) 
 def test_unknown_risks_hide_no_request(ada: Actor, bea: Actor, cyril: Actor, admin: Actor) -> None:
     """Postgres refuses it, but the owner of the table can drop the constraint and write one."""
     request = seeds.pending(requester="ada")
-    with pytest.raises(IntegrityError, match="request_risk"), transaction.atomic():
-        Request.objects.filter(pk=request.pk).update(risk="nothing")
+    with pytest.raises(IntegrityError, match="approval_risk"), transaction.atomic():
+        Approval.objects.filter(pk=request.pk).update(risk="nothing")
     with connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        cursor.execute("ALTER TABLE approvals_request DROP CONSTRAINT request_risk")
-    Request.objects.filter(pk=request.pk).update(risk="nothing")
+        cursor.execute("ALTER TABLE approvals_approval DROP CONSTRAINT approval_risk")
+    Approval.objects.filter(pk=request.pk).update(risk="nothing")
     people = (ada, bea, cyril, admin, Actor(person="stranger"))
     for view, seen in ((View.MINE, [bea]), (View.OTHERS, [ada, admin])):
         pages = {actor: inbox.page(principal_of(actor), view=view).items for actor in people}
@@ -108,11 +108,11 @@ def test_reading_takes_the_same_queries_for_any_number_of_rows(
     bea: Actor, rows: int, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     of = seeds.run()
-    requests = seeds.opened(*(seeds.snapshot(of) for _ in range(rows)))
+    approvals = seeds.opened(*(seeds.snapshot(of) for _ in range(rows)))
     with django_assert_num_queries(1):  # besides that of rights, which takes no ORM
         queries.approvals(bea)
     with django_assert_num_queries(1):
-        queries.approval(requests[0].id, actor=bea)
+        queries.approval(approvals[0].id, actor=bea)
 
 
 # The filter of the inbox: input is only ever text
@@ -125,7 +125,7 @@ def made() -> dict[str, UUID]:
         seeds.snapshot(run, risk=Risk.HIGH, requester="ada"),
         seeds.snapshot(run, risk=Risk.LOW, requester="cyril"),
     )
-    Request.objects.filter(pk=low.id).update(
+    Approval.objects.filter(pk=low.id).update(
         sentence="Send 100% of the_mail to c:\\new", tool="send_mail", path=["hr_mail", "send_mail"]
     )
     return {"high": high.id, "low": low.id}
@@ -155,7 +155,7 @@ def made() -> dict[str, UUID]:
     ],
 )
 def test_a_filter_finds(made: dict[str, UUID], q: str, names: set[str]) -> None:
-    found = Request.objects.filter(filters.condition(q)).values_list("pk", flat=True)
+    found = Approval.objects.filter(filters.condition(q)).values_list("pk", flat=True)
     assert set(found) == {made[name] for name in names}
 
 
@@ -183,7 +183,7 @@ def test_an_approval_has_the_promised_fields(client: TestClient, bea: Actor) -> 
         "risk": "high",
         "confirm": "new.hire",
         "status": "pending",
-        "digest": request.request_digest,
+        "digest": request.approval_digest,
         "requester": "ada",
         "origin": ["ada"],
         "expires_at": None,
@@ -213,12 +213,12 @@ def test_an_approval_has_the_promised_fields(client: TestClient, bea: Actor) -> 
 
 def test_a_list_comes_in_pages_even_with_equal_times(client: TestClient, bea: Actor) -> None:
     of = seeds.run()
-    requests = seeds.opened(*(seeds.snapshot(of) for _ in range(3)))
+    approvals = seeds.opened(*(seeds.snapshot(of) for _ in range(3)))
     doubt = seeds.in_doubt(not_before=seeds.moment(5))
-    seeds.decide(requests[2], bea)
-    Request.objects.filter(run=of).update(created_at=requests[0].created_at)
-    ids = sorted(str(one.id) for one in requests)
-    pending = sorted(str(one.id) for one in requests[:2])
+    seeds.decide(approvals[2], bea)
+    Approval.objects.filter(run=of).update(created_at=approvals[0].created_at)
+    ids = sorted(str(one.id) for one in approvals)
+    pending = sorted(str(one.id) for one in approvals[:2])
 
     def listed(query: str) -> tuple[list[str], str | None]:
         answer = client.get(f"/approvals?{query}", auth=bea).json()
@@ -270,7 +270,7 @@ def test_an_unknown_object_is_not_found(client: TestClient, bea: Actor, name: st
 DRAWN = 0xFFF << 64 | (1 << 62) - 1  # the bits of a UUIDv7 that are random
 
 
-def decided(request: Request, bea: Actor, verdict: str = "approve") -> Request:
+def decided(request: Approval, bea: Actor, verdict: str = "approve") -> Approval:
     seeds.decide(request, bea, verdict, "As agreed.")
     request.refresh_from_db()
     return request
@@ -280,7 +280,7 @@ def compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def refused(request: Request, **given: Any) -> str:
+def refused(request: Approval, **given: Any) -> str:
     with pytest.raises(NotConfirmed) as caught:
         seeds.verify_approval(request, **given)
     return str(caught.value)
@@ -301,7 +301,7 @@ def test_a_request_is_the_picture_word_for_word(bea: Actor) -> None:
     for name in ("frame", "call", "tool", "effect", "risk", "sentence", "action_digest"):
         assert getattr(request, name) == getattr(shown, name)
     assert (request.run_id, request.requester) == (shown.run, "ada")
-    assert (request.status, request.decided_by) == (Request.Status.PENDING, None)
+    assert (request.status, request.decided_by) == (Approval.Status.PENDING, None)
     seeds.verify_approval(decided(request, bea))
     with pytest.raises(psycopg.errors.UniqueViolation), transaction.atomic():
         seeds.ask([shown])
@@ -325,12 +325,12 @@ def test_a_request_with_the_text_of_a_schema_starts_nothing(bea: Actor) -> None:
 
 def test_requests_of_one_turn_are_audited_in_the_order_of_its_calls() -> None:
     of = seeds.run()
-    requests = seeds.opened(*(seeds.snapshot(of, call=f"c2.{n}") for n in range(12)))
-    found = Request.objects.filter(run=of).order_by("created_at")
-    assert [one.call for one in found] == [one.call for one in requests]
+    approvals = seeds.opened(*(seeds.snapshot(of, call=f"c2.{n}") for n in range(12)))
+    found = Approval.objects.filter(run=of).order_by("created_at")
+    assert [one.call for one in found] == [one.call for one in approvals]
     entries = AuditEntry.objects.filter(run=of).order_by("seq")
     assert [(one.actor, one.act, one.subject) for one in entries] == [
-        (None, "requested", f"request {request.id}") for request in requests
+        (None, "requested", f"request {request.id}") for request in approvals
     ]
     assert audit.verify(of) == 12
 
@@ -390,7 +390,7 @@ def test_unreadable_requests_start_nothing(bea: Actor, changed: dict[str, Any], 
     request = decided(seeds.pending(), bea)
     seeds.verify_decision(request)
     seeds.verify_approval(request)
-    Request.objects.filter(pk=request.pk).update(**changed)
+    Approval.objects.filter(pk=request.pk).update(**changed)
     assert why in refused(request)
 
 

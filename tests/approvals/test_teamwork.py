@@ -8,10 +8,10 @@ import pytest
 from django.test import Client
 
 from approvals import audit, clock
-from approvals.adapter import Approvals
+from approvals.adapter import ApprovalService
 from approvals.decisions.undo import undo
 from approvals.errors import AlreadyClaimed, AlreadyDecided, NotFound
-from approvals.models import AuditEntry, Claim, Comment, Handover, Request, Viewer
+from approvals.models import Approval, ApprovalClaim, ApprovalViewer, AuditEntry, Comment, Handover
 from approvals.requests.comments import make
 from approvals.teamwork import claims, comments, handovers, listing, presence
 from runtime.errors import Forbidden, InvalidInput
@@ -27,47 +27,47 @@ CORA, DAN = Actor(person="cora"), Actor(person="dan")
 
 
 @pytest.fixture
-def asked(cast: Cast) -> Request:
+def asked(cast: Cast) -> Approval:
     reviewers("cora", "dan")
     return seeds.pending(risk="low")
 
 
-def mark(request: Request) -> listing.Mark:
-    return listing.of(request.id, "bea").mark
+def mark(approval: Approval) -> listing.Mark:
+    return listing.of(approval.id, "bea").mark
 
 
-def past(request: Request) -> None:
+def past(approval: Approval) -> None:
     """Let ten minutes pass."""
     over = clock.now() - timedelta(seconds=1)
-    Claim.objects.filter(request=request).update(until=over)
+    ApprovalClaim.objects.filter(approval=approval).update(until=over)
 
 
-def test_a_claim_is_one_persons_until_it_ends(asked: Request) -> None:
-    end = claims.claim(request=asked.id, actor=CORA)
+def test_a_claim_is_one_persons_until_it_ends(asked: Approval) -> None:
+    end = claims.claim(approval_id=asked.id, actor=CORA)
     assert end - clock.now() <= claims.LASTS
     with pytest.raises(AlreadyClaimed, match="cora is looking"):
-        claims.claim(request=asked.id, actor=DAN)
+        claims.claim(approval_id=asked.id, actor=DAN)
     since = mark(asked).since
-    claims.claim(request=asked.id, actor=CORA)  # again: longer, and since when it was
+    claims.claim(approval_id=asked.id, actor=CORA)  # again: longer, and since when it was
     assert (mark(asked).claimed_by, mark(asked).since) == ("cora", since)
-    claims.release(request=asked.id, actor=DAN)  # not his
+    claims.release(approval_id=asked.id, actor=DAN)  # not his
     past(asked)
     assert mark(asked).claimed_by is None
-    claims.claim(request=asked.id, actor=DAN)
-    claims.release(request=asked.id, actor=DAN)
+    claims.claim(approval_id=asked.id, actor=DAN)
+    claims.release(approval_id=asked.id, actor=DAN)
     assert mark(asked) == listing.Mark()
 
 
 def test_others_decide_all_the_same_and_a_claim_ends_with_the_decision(
-    asked: Request, settings: pytest.FixtureRequest
+    asked: Approval, settings: pytest.FixtureRequest
 ) -> None:
     settings.ABEYANCE_UNDO_SECONDS = 60  # type: ignore[attr-defined]
-    claims.claim(request=asked.id, actor=CORA)
+    claims.claim(approval_id=asked.id, actor=CORA)
     seeds.decide(asked, DAN)
     assert mark(asked).claimed_by is None
     with pytest.raises(AlreadyDecided):
-        claims.claim(request=asked.id, actor=CORA)
-    undo(request=asked.id, actor=DAN)
+        claims.claim(approval_id=asked.id, actor=CORA)
+    undo(approval_id=asked.id, actor=DAN)
     assert mark(asked).claimed_by is None
 
 
@@ -75,36 +75,41 @@ def test_others_decide_all_the_same_and_a_claim_ends_with_the_decision(
 def test_of_two_claims_at_once_one_holds_and_a_decision_waits_for_neither() -> None:
     reviewers("cora", "dan", "eva")
     for _ in range(8):
-        asked, ready, lost = seeds.pending(risk="low"), Barrier(3, timeout=60), list[str]()
+        approval, ready, lost = seeds.pending(risk="low"), Barrier(3, timeout=60), list[str]()
 
         def act(
-            actor: Actor, asked: Request = asked, ready: Barrier = ready, lost: list[str] = lost
+            actor: Actor,
+            approval: Approval = approval,
+            ready: Barrier = ready,
+            lost: list[str] = lost,
         ) -> None:
             ready.wait()
             if actor.person == "eva":
-                seeds.decide(asked, actor)
+                seeds.decide(approval, actor)
                 return
             try:
-                claims.claim(request=asked.id, actor=actor)
+                claims.claim(approval_id=approval.id, actor=actor)
             except (AlreadyClaimed, AlreadyDecided):
                 lost.append(actor.person)
 
         together([partial(act, one) for one in (CORA, DAN, Actor(person="eva"))], within=60)
-        holders = set(Claim.objects.filter(request=asked).values_list("person", flat=True))
+        holders = set(
+            ApprovalClaim.objects.filter(approval=approval).values_list("person", flat=True)
+        )
         assert holders | set(lost) == {"cora", "dan"}
         assert not holders & set(lost)
-        asked.refresh_from_db()
-        assert (asked.status, mark(asked).claimed_by) == ("approved", None)
-        audit.verify(asked.run_id)
+        approval.refresh_from_db()
+        assert (approval.status, mark(approval).claimed_by) == ("approved", None)
+        audit.verify(approval.run_id)
 
 
-def test_a_hand_over_moves_the_claim_and_gives_no_right(asked: Request, cast: Cast) -> None:
-    claims.claim(request=asked.id, actor=CORA)
+def test_a_hand_over_moves_the_claim_and_gives_no_right(asked: Approval, cast: Cast) -> None:
+    claims.claim(approval_id=asked.id, actor=CORA)
     with pytest.raises(AlreadyClaimed):
-        handovers.hand_over(request=asked.id, to="bea", note="", actor=DAN)
+        handovers.hand_over(approval_id=asked.id, to="bea", note="", actor=DAN)
     with pytest.raises(InvalidInput, match="at most 500"):
-        handovers.hand_over(request=asked.id, to="dan", note="x" * 501, actor=CORA)
-    handovers.hand_over(request=asked.id, to="dan", note="You know <b>her</b>", actor=CORA)
+        handovers.hand_over(approval_id=asked.id, to="dan", note="x" * 501, actor=CORA)
+    handovers.hand_over(approval_id=asked.id, to="dan", note="You know <b>her</b>", actor=CORA)
     found = mark(asked)
     assert (found.claimed_by, found.handed_to, found.handed_by) == ("dan", "dan", "cora")
     page = shows(log_in(cast.bea), asked, "Handed to <bdi>dan</bdi> by <bdi>cora</bdi>")
@@ -113,32 +118,34 @@ def test_a_hand_over_moves_the_claim_and_gives_no_right(asked: Request, cast: Ca
     assert (mark(asked).claimed_by, mark(asked).handed_to) == (None, "dan")  # still on his list
     acts = AuditEntry.objects.filter(run=asked.run_id, act="handed over")
     assert [(row.actor, "You know" in row.detail) for row in acts] == [("cora", False)]  # a digest
-    claims.release(request=asked.id, actor=DAN)
+    claims.release(approval_id=asked.id, actor=DAN)
     assert mark(asked).handed_to is None
 
 
-def test_no_hand_over_leads_to_a_decision_by_a_person_of_the_runs_origin(asked: Request) -> None:
-    Approvals().join(run=asked.run_id, person="dan")  # he steered the run
+def test_no_hand_over_leads_to_a_decision_by_a_person_of_the_runs_origin(asked: Approval) -> None:
+    ApprovalService().join(run=asked.run_id, person="dan")  # he steered the run
     for to in ("ada", "dan", "cyril", "admin", "stranger", "cora", "", None):
         with pytest.raises(InvalidInput) as caught:
-            handovers.hand_over(request=asked.id, to=to, note="", actor=CORA)
+            handovers.hand_over(approval_id=asked.id, to=to, note="", actor=CORA)
         assert caught.value.field == "to"
     for actor in (Actor(person="ada"), DAN, Actor(person="admin")):
         for act in (claims.claim, partial(handovers.hand_over, to="bea", note="")):
             with pytest.raises(Forbidden):
-                act(request=asked.id, actor=actor)
-    handovers.hand_over(request=asked.id, to="bea", note="", actor=CORA)
-    Approvals().join(run=asked.run_id, person="bea")
+                act(approval=asked.id, actor=actor)
+    handovers.hand_over(approval_id=asked.id, to="bea", note="", actor=CORA)
+    ApprovalService().join(run=asked.run_id, person="bea")
     with pytest.raises(Forbidden):
         seeds.decide(asked, Actor(person="bea"))
 
 
 def test_a_comment_is_signed_audited_and_stays_after_the_decision(
-    asked: Request, cast: Cast
+    asked: Approval, cast: Cast
 ) -> None:
     hostile = "<script>alert(1)</script>\n\u202eok"
-    comments.add(request=asked.id, text=hostile, actor=CORA)
-    comments.add(request=asked.id, text="Mine", actor=Actor(person="ada"))  # she started the run
+    comments.add(approval_id=asked.id, text=hostile, actor=CORA)
+    comments.add(
+        approval_id=asked.id, text="Mine", actor=Actor(person="ada")
+    )  # she started the run
     page = shows(log_in(cast.bea), asked, "&lt;script&gt;", "⟦U+202E⟧", "started the run")
     has(page, "the agent does not receive them", hides=["<script>alert", "\u202e"])
     assert AuditEntry.objects.filter(run=asked.run_id, act="commented").count() == 2
@@ -149,14 +156,14 @@ def test_a_comment_is_signed_audited_and_stays_after_the_decision(
     shows(log_in(cast.bea), asked, "Comments", "Mine")
 
 
-def test_a_comment_that_its_person_did_not_write_is_not_shown(asked: Request, cast: Cast) -> None:
-    kept = comments.add(request=asked.id, text="Deny this", actor=CORA)
+def test_a_comment_that_its_person_did_not_write_is_not_shown(asked: Approval, cast: Cast) -> None:
+    kept = comments.add(approval_id=asked.id, text="Deny this", actor=CORA)
     other = seeds.pending()
     Comment.objects.create(
-        request=other, person="cora", text="Deny this", at=kept.at,
+        approval=other, person="cora", text="Deny this", at=kept.at,
         signature=kept.signature, key_id=kept.key_id,
     )  # fmt: skip
-    made = make(id=kept.id, request=other.id, person="cora", text="Fine", at=kept.at)
+    made = make(id=kept.id, approval_id=other.id, person="cora", text="Fine", at=kept.at)
     made.pk, made.text = other.gate, "Approve it"
     made.save(force_insert=True)
     page = shows(log_in(cast.bea), other, "was changed in the database")
@@ -173,20 +180,20 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_hand_over_that_its_person_did_not_write_is_not_shown(
-    asked: Request, cast: Cast, change: str
+    asked: Approval, cast: Cast, change: str
 ) -> None:
     bea, other = log_in(cast.bea), seeds.pending()
-    handovers.hand_over(request=asked.id, to="dan", note="Deny this", actor=CORA)
+    handovers.hand_over(approval_id=asked.id, to="dan", note="Deny this", actor=CORA)
     shows(bea, asked, "by <bdi>cora</bdi>", "Deny this")
-    Handover.objects.filter(request=asked).update(**CHANGES[change])
+    Handover.objects.filter(approval=asked).update(**CHANGES[change])
     hidden = ["by <bdi>cora</bdi>", "by <bdi>eva</bdi>", "Deny this", "Approve it"]
     shows(bea, asked, "no person signed them", hides=hidden)
-    Handover.objects.filter(request=asked).update(request=other)
+    Handover.objects.filter(approval=asked).update(approval=other)
     shows(bea, other, "no person signed them", hides=hidden)
 
 
 def test_a_refused_comment_keeps_its_text(
-    asked: Request, cast: Cast, monkeypatch: pytest.MonkeyPatch
+    asked: Approval, cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cora = log_in(cast.bea)
     answer = cora.post(f"/a/{asked.id}/comment/", {"text": "x" * 2_001})
@@ -194,36 +201,36 @@ def test_a_refused_comment_keeps_its_text(
     assert answer.status_code == 422
     for text_, actor in ((" ", CORA), ("ok", Actor(person="cyril"))):
         with pytest.raises((InvalidInput, NotFound)):
-            comments.add(request=asked.id, text=text_, actor=actor)
+            comments.add(approval_id=asked.id, text=text_, actor=actor)
     with pytest.raises(Forbidden):
-        comments.add(request=asked.id, text="ok", actor=seeds.bearer(CORA, "approvals:read"))
+        comments.add(approval_id=asked.id, text="ok", actor=seeds.bearer(CORA, "approvals:read"))
     monkeypatch.setattr(comments, "MAX_COMMENTS", 0)
     with pytest.raises(InvalidInput, match="at most 0 comments"):
-        comments.add(request=asked.id, text="ok", actor=CORA)
-    Approvals().erase(run=asked.run_id, at=clock.now(), head="")
+        comments.add(approval_id=asked.id, text="ok", actor=CORA)
+    ApprovalService().erase(run=asked.run_id, at=clock.now(), head="")
     with pytest.raises(InvalidInput, match="removed under retention"):
-        comments.add(request=asked.id, text="ok", actor=CORA)
+        comments.add(approval_id=asked.id, text="ok", actor=CORA)
 
 
-def test_an_open_page_shows_who_else_has_it_open(asked: Request, cast: Cast) -> None:
+def test_an_open_page_shows_who_else_has_it_open(asked: Approval, cast: Cast) -> None:
     bea, admin = log_in(cast.bea), log_in(cast.admin)
     shows(bea, asked)  # a GET records nothing
-    assert not Viewer.objects.exists()
-    presence.seen(request=asked.id, actor=CORA)
+    assert not ApprovalViewer.objects.exists()
+    presence.seen(approval_id=asked.id, actor=CORA)
     answer = bea.post(f"/a/{asked.id}/here/").content.decode()
     has(answer, "<bdi>cora</bdi> has this open", hides=["<bdi>bea</bdi>"])
     has(text(admin, asked), "<bdi>bea</bdi> has this open", "<bdi>cora</bdi> has this open")
-    Viewer.objects.filter(person="cora").update(at=clock.now() - timedelta(seconds=46))
+    ApprovalViewer.objects.filter(person="cora").update(at=clock.now() - timedelta(seconds=46))
     assert listing.of(asked.id, "dan").viewers == ("bea",)
-    Viewer.objects.update(at=clock.now() - timedelta(hours=2))
-    presence.seen(request=asked.id, actor=DAN)
-    assert set(Viewer.objects.values_list("person", flat=True)) == {"dan"}
+    ApprovalViewer.objects.update(at=clock.now() - timedelta(hours=2))
+    presence.seen(approval_id=asked.id, actor=DAN)
+    assert set(ApprovalViewer.objects.values_list("person", flat=True)) == {"dan"}
 
 
-def test_rows_and_lists_say_who_looks(asked: Request, cast: Cast, client: Client) -> None:
+def test_rows_and_lists_say_who_looks(asked: Approval, cast: Cast, client: Client) -> None:
     bea, free = log_in(cast.bea), seeds.pending(risk="low", args={**seeds.ARGS, "username": "eve"})
-    claims.claim(request=asked.id, actor=CORA)
-    handovers.hand_over(request=free.id, to="bea", note="", actor=DAN)
+    claims.claim(approval_id=asked.id, actor=CORA)
+    handovers.hand_over(approval_id=free.id, to="bea", note="", actor=DAN)
     shows(
         bea,
         "/inbox/",
@@ -236,5 +243,7 @@ def test_rows_and_lists_say_who_looks(asked: Request, cast: Cast, client: Client
     }  # fmt: skip
     for q, wanted in lists.items():
         page = text(bea, f"/inbox/?q={q}")
-        assert {one for one in (asked, free) if f'data-id="{one.id}"' in page} == wanted, q
+        assert {
+            approval for approval in (asked, free) if f'data-id="{approval.id}"' in page
+        } == wanted, q
     shows(bea, "/inbox/?q=claimed:cora", "must have me, yes or no", status=422)

@@ -16,10 +16,10 @@ from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk.spec import AgentSpec
 from approvals import audit
 from approvals.accounts.people import set_groups
-from approvals.adapter import Approvals
+from approvals.adapter import ApprovalService
 from approvals.decisions.undo import take_back
 from approvals.errors import NotFound
-from approvals.models import Request, VersionDecision, VersionWithdrawal
+from approvals.models import Approval, VersionDecision, VersionWithdrawal
 from approvals.permissions import principals
 from approvals.policy import Group
 from approvals.version_changes import decide
@@ -73,7 +73,7 @@ class Release(HandDriven):
 
     def __init__(self, spec: AgentSpec) -> None:
         self.fingerprint = released(spec)
-        super().__init__(AgentEffects(registry_of(spec), lambda: None), Approvals())
+        super().__init__(AgentEffects(registry_of(spec), lambda: None), ApprovalService())
 
     def start(self, number: int = 1, requester: Actor = ADA) -> list[UUID]:
         """Runs that wait for an approval."""
@@ -88,7 +88,7 @@ class Release(HandDriven):
     def approve(self, *runs: UUID) -> set[str]:
         """Approve their calls as Bea, and take them further."""
         for run in runs:
-            seeds.decide(Request.objects.get(run=run, kind=GateKind.APPROVAL), BEA)
+            seeds.decide(Approval.objects.get(run=run, kind=GateKind.APPROVAL), BEA)
         return self.go_on(*runs)
 
     def go_on(self, *runs: UUID) -> set[str]:
@@ -115,7 +115,7 @@ def anne(cast: Cast) -> Actor:
 
 
 def _gates() -> int:
-    return Request.objects.filter(kind=GateKind.VERSION).count()
+    return Approval.objects.filter(kind=GateKind.VERSION).count()
 
 
 def _changes(run: UUID) -> list[tuple[str, str, str]]:
@@ -150,7 +150,7 @@ def test_one_decision_continues_every_run_of_a_change(releases: Any, anne: Actor
     assert [(one.part, one.asks) for one in pair.differences or ()] == [("tool lend", True)]
     assert _continue(first, second, anne).continued == RUNS
     assert second.go_on(*runs) == {"completed"}
-    gates = Request.objects.filter(kind=GateKind.VERSION, decided_by="anne", status="approved")
+    gates = Approval.objects.filter(kind=GateKind.VERSION, decided_by="anne", status="approved")
     assert gates.count() == RUNS
     # Runs that reach the change later open no gate, and their journal names the admin. One of her own asks another.
     assert second.approve(*later) == {"completed"}
@@ -185,7 +185,7 @@ def test_a_decision_counts_only_signed_and_while_its_admin_may_decide(
     with pytest.raises(DatabaseError), transaction.atomic():
         VersionDecision.objects.filter(pk=forged.pk).update(by="bea")
     given = {**pair, "run": runs[0], "requester": "ada", "origin": ("ada",)}
-    counts = Approvals().version_decided
+    counts = ApprovalService().version_decided
     assert counts(**given) == "anne"
     assert counts(**{**given, "requester": "anne"}) is None
     assert counts(**{**given, "origin": ("ada", "anne")}) is None
@@ -306,9 +306,9 @@ def test_a_withdrawal_leaves_the_decision_of_another_person(
     second.approve(run)
     settings.ABEYANCE_UNDO_SECONDS = 60
     assert _continue(first, second, anne, count=1).continued == 1
-    gate = Request.objects.get(kind=GateKind.VERSION)
-    assert not take_back(request=gate.id, by="bea", actor=Actor(person="admin"))
-    assert take_back(request=gate.id, by="anne", actor=Actor(person="admin"))
+    gate = Approval.objects.get(kind=GateKind.VERSION)
+    assert not take_back(approval_id=gate.id, by="bea", actor=Actor(person="admin"))
+    assert take_back(approval_id=gate.id, by="anne", actor=Actor(person="admin"))
 
 
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {

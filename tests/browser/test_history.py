@@ -7,7 +7,7 @@ from django.utils import timezone
 from playwright.sync_api import Browser, expect
 from pytest_django.live_server_helper import LiveServer
 
-from approvals.models import Request
+from approvals.models import Approval
 from tests.browser.conftest import window
 from tests.support.office import Office
 from tests.support.seeds import PASSWORD
@@ -23,7 +23,7 @@ def test_yesterday_in_the_readers_zone_is_two_clicks_away(
     with timezone.override("Pacific/Kiritimati"):
         today = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
     at = today - timedelta(seconds=1)
-    Request.objects.filter(run=run).update(decided_at=at)
+    Approval.objects.filter(run=run).update(decided_at=at)
     with window(chromium, live_server.url, timezone_id="Pacific/Kiritimati") as desk:
         page = desk.page
         desk.open("/login/")

@@ -203,13 +203,13 @@ def _run(office: Office, dealt: Dealt) -> UUID:
 
 def _talk(office: Office, run: UUID, dealt: Dealt) -> None:
     """What people write beside the request, and the agent's answers."""
-    request = office.request(run).id
+    approval_id = office.request(run).id
     for text in dealt.some():
-        comments.add(request=request, text=text[: comments.MAX_COMMENT], actor=BEA)
+        comments.add(approval_id=approval_id, text=text[: comments.MAX_COMMENT], actor=BEA)
     note = dealt.one(handovers.MAX_NOTE)
-    handovers.hand_over(request=request, to="dora", note=note, actor=BEA)
+    handovers.hand_over(approval_id=approval_id, to="dora", note=note, actor=BEA)
     for text in dealt.some(FEW):
-        inquire(request=request, question=text[:MAX_INQUIRY], actor=BEA)
+        inquire(approval_id=approval_id, question=text[:MAX_INQUIRY], actor=BEA)
     office.advance(run)
 
 

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from approvals import clock
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.policies.rules import Demands
 from approvals.policy import Group
 from runtime.core.budgets import Budget
@@ -23,20 +23,20 @@ from tests.web.requests.test_edit_previews import perform, previewed
 
 pytestmark = pytest.mark.browser
 
-Asks = Callable[[Office], Request]
+Asks = Callable[[Office], Approval]
 RESULT = '{"message_id": "m-1"}'
 
 
-def _call(office: Office) -> Request:
+def _call(office: Office) -> Approval:
     return office.request(office.start())
 
 
-def _resealed(request: Request, **changes: object) -> Request:
-    reseal([request], **changes)
-    return request
+def _resealed(approval: Approval, **changes: object) -> Approval:
+    reseal([approval], **changes)
+    return approval
 
 
-def _doubt(office: Office, risk: str = "low") -> Request:
+def _doubt(office: Office, risk: str = "low") -> Approval:
     return _resealed(office.in_doubt_request(office.in_doubt()), risk=risk, not_before=None)
 
 
@@ -130,15 +130,15 @@ def test_each_verdict_works_without_scripts(
     chromium: Browser, live_server: LiveServer, office: Office, case: str
 ) -> None:
     asks, steps, heading, status = CASES[case]
-    request = asks(office)
+    approval = asks(office)
     with window(chromium, live_server.url, java_script_enabled=False) as desk:
         desk.log_in("bea")
-        desk.open(f"/a/{request.id}/")
+        desk.open(f"/a/{approval.id}/")
         for what, how in steps:
             _do(desk.page, what, how)
         expect(desk.page.get_by_role("heading", name=heading)).to_be_visible()
-    request.refresh_from_db()
-    assert request.status == status
+    approval.refresh_from_db()
+    assert approval.status == status
 
 
 def test_an_edit_with_a_preview_works_without_scripts(
@@ -146,10 +146,10 @@ def test_an_edit_with_a_preview_works_without_scripts(
 ) -> None:
     tool = office.effects.tools["set_privileges"]
     office.effects.tools["set_privileges"] = replace(tool, preview=previewed)
-    request = _call(office)
+    approval = _call(office)
     with window(chromium, live_server.url, java_script_enabled=False) as desk:
         desk.log_in("bea")
-        desk.open(f"/a/{request.id}/edit/")
+        desk.open(f"/a/{approval.id}/edit/")
         _do(desk.page, "security_level", "1")
         _do(desk.page, "Show the changes", PRESS)
         expect(desk.page.get_by_text("Working out what the changed call would do")).to_be_visible()
@@ -159,7 +159,7 @@ def test_an_edit_with_a_preview_works_without_scripts(
         _do(desk.page, "Approve with 1 change", PRESS)
         heading = desk.page.get_by_role("heading", name="Approved with changes by bea")
         expect(heading).to_be_visible()
-    assert office.advance(request.run_id).status == "completed"
+    assert office.advance(approval.run_id).status == "completed"
 
 
 # What people do beside a verdict, in turn: where, the steps, and what the page says after them.
@@ -215,18 +215,18 @@ def test_acts_beside_a_verdict_work_without_scripts(
 def test_undo_works_without_scripts(
     chromium: Browser, live_server: LiveServer, office: Office
 ) -> None:
-    request = _call(office)
+    approval = _call(office)
     with (
         override_settings(ABEYANCE_UNDO_SECONDS=600),
         window(chromium, live_server.url, java_script_enabled=False) as desk,
     ):
         desk.log_in("bea")
-        desk.open(f"/a/{request.id}/")
+        desk.open(f"/a/{approval.id}/")
         _do(desk.page, "Approve", PRESS)
         _do(desk.page, "Undo", PRESS)
         expect(desk.page.get_by_text("Undone. Waiting for a decision again.")).to_be_visible()
-    request.refresh_from_db()
-    assert request.status == "pending"
+    approval.refresh_from_db()
+    assert approval.status == "pending"
 
 
 def _do(page: Page, what: str, how: str) -> None:

@@ -10,7 +10,7 @@ from django.utils import timezone
 from playwright.sync_api import Browser, Page, expect
 
 from approvals.decisions.undo import undo
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.prompts import trials
 from runtime.core.budgets import Budget
 from runtime.core.enums import Verdict
@@ -53,7 +53,7 @@ def test_decisions_appear_unasked(desk: Desk, bea: Page, office: Office, suspend
     assert row.bounding_box() == place
     expect(bea.locator("[data-count=mine]")).to_have_text(["0", "0"])
     expect(bea).to_have_title("Inbox · Abeyance")
-    undo(request=office.request(suspended).id, actor=BEA)
+    undo(approval_id=office.request(suspended).id, actor=BEA)
     bea.clock.run_for(4000)
     expect(row).not_to_have_class(re.compile("gone"))
     expect(row).not_to_contain_text("by bea")
@@ -151,14 +151,14 @@ def test_offline_decisions_are_not_sent_and_it_says_so(desk: Desk, bea: Page, as
 def test_a_decision_elsewhere_keeps_a_typed_reason(
     desk: Desk, bea: Page, office: Office, suspended: UUID
 ) -> None:
-    request = office.request(suspended)
-    desk.open(f"/a/{request.id}/")
+    approval = office.request(suspended)
+    desk.open(f"/a/{approval.id}/")
     bea.keyboard.press("d")
     reason = bea.get_by_role("textbox", name="Reason")
     reason.fill("I would rather wait for Monday.")
     bea.clock.run_for(4000)
     expect(bea.get_by_role("button", name="This page has changed")).to_have_count(0)
-    decide(request, BEA, Verdict.DENY, "Not today.")  # in another of her windows
+    decide(approval, BEA, Verdict.DENY, "Not today.")  # in another of her windows
     bea.clock.run_for(4000)
     told = bea.locator(".note.warn").filter(has_text="This request was closed elsewhere.")
     expect(told).to_be_in_viewport()
@@ -173,12 +173,12 @@ def test_a_decision_elsewhere_keeps_a_typed_reason(
 
 
 def test_closing_elsewhere_leaves_a_refused_grant(desk: Desk, bea: Page, office: Office) -> None:
-    request = office.short(Budget(turns=1))
-    desk.open(f"/a/{request.id}/")
+    approval = office.short(Budget(turns=1))
+    desk.open(f"/a/{approval.id}/")
     bea.get_by_label("More turns").fill("abc")
     bea.get_by_role("button", name="Allow").click()
     expect(bea.get_by_text("Not decided: more turns must be a number")).to_be_visible()
-    office.cancel(request.run_id, "Not needed.")
+    office.cancel(approval.run_id, "Not needed.")
     bea.clock.run_for(8000)
     expect(bea.get_by_role("heading", name="Cancelled by ada")).to_be_visible()
     expect(bea.get_by_text("Not decided: more turns must be a number")).to_be_visible()
@@ -230,7 +230,7 @@ def test_typing_filters_the_inbox_and_keeps_it_live(desk: Desk, bea: Page, offic
 
 def test_deadlines_run_down_and_two_marks_are_said_once(desk: Desk, bea: Page, asked: str) -> None:
     at = timezone.now() + timedelta(minutes=5, seconds=30)
-    reseal(Request.objects.all(), expires_at=at)
+    reseal(Approval.objects.all(), expires_at=at)
     desk.open("/inbox/")
     due, voice = bea.locator(".due"), bea.locator("p.vh[role=status]")
     expect(due).to_contain_text("in 5 min")
@@ -263,7 +263,7 @@ def test_the_second_click_of_a_double_click_decides_nothing_on_the_next_page(
         approve.click()
         bea.wait_for_load_state()
         expect(bea.get_by_role("heading", name="privileges of another")).to_be_visible()
-        assert Request.objects.filter(status="approved").count() == decided
+        assert Approval.objects.filter(status="approved").count() == decided
     expect(bea.get_by_role("heading", name="Approved by bea")).to_be_visible()
 
 
@@ -314,7 +314,7 @@ def test_without_a_session_nothing_is_decided_and_a_draft_waits_for_its_author(
     expect(bea).to_have_url(desk.url + path)
     expect(bea.get_by_text("Nothing was decided or changed")).to_be_visible()
     expect(reason).to_have_value(REASON)
-    assert Request.objects.get().status == "pending"
+    assert Approval.objects.get().status == "pending"
     _end_session(bea)
     bea.clock.run_for(4000)  # while she types
     _log_in_again(bea)

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-from approvals.models import Reading
+from approvals.models import ReviewTime
 from tests.browser.conftest import Desk
 from tests.support.office import Office
 
@@ -50,7 +50,7 @@ def test_only_the_time_in_front_makes_a_decision_considered(
     desk.page.clock.run_for(600_000)
     _hide(desk.page, hidden=False)
     _approve(desk.page)
-    found = Reading.objects.get()
+    found = ReviewTime.objects.get()
     assert seconds * 1000 <= found.visible_ms < (seconds + 5) * 1000
     assert found.considered is considered
     assert found.first_seen_at is not None

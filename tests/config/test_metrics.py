@@ -19,10 +19,10 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from pytest_django import Settings
 
-from approvals.models import Request
+from approvals.models import Approval
 from config.env.environment import ROOT
 from runtime.core.events import ModelFailed, RetryScheduled
-from runtime.models import Loop, Run, Signal, Worker
+from runtime.models import Run, Signal, SweeperLoop, WorkerProcess
 from runtime.store.measures import Measures, cumulative, quantile
 from tests.support.office import Office
 
@@ -54,7 +54,7 @@ def test_a_worker_s_counts_are_shown_by_worker() -> None:
     for seconds in (0.0005, 0.004, 0.004, 90.0):
         measures.add_step(seconds, EVENTS if seconds == 90.0 else ())
     for process, beat in ((1, timedelta(0)), (2, timedelta(minutes=6))):
-        Worker.objects.create(
+        WorkerProcess.objects.create(
             id=uuid4(), host='a"\n', process=process, measures=json.loads(measures.stored()),
             beat_at=Now() - beat,
         )  # fmt: skip
@@ -87,11 +87,11 @@ def test_what_waits_is_counted_in_a_fixed_number_of_queries(office: Office) -> N
     assert value(before, "signal_age_seconds") == value(before, "run_queued_age_seconds") == 0
     runs = [office.start() for _ in range(4)]
     old = timezone.now() - timedelta(days=2)
-    Request.objects.filter(run__in=runs[:2]).update(created_at=old, expires_at=old)
+    Approval.objects.filter(run__in=runs[:2]).update(created_at=old, expires_at=old)
     Run.objects.filter(id=runs[2]).update(status="queued", due_at=old, created_at=old)
     Run.objects.filter(id=runs[3]).update(due_at=timezone.now())
     Signal.objects.create(run_id=runs[3], kind="message", body="{}", effective_at=old)
-    Loop.objects.create(name="mail", done_at=old, took=2.5)
+    SweeperLoop.objects.create(name="mail", done_at=old, took=2.5)
     with CaptureQueriesContext(connection) as made:
         found = families()
     assert len(made) <= 7
@@ -146,7 +146,7 @@ def test_a_proxy_needs_the_token_and_no_token_opens_nothing(settings: Settings) 
 def test_a_missing_migration_is_said() -> None:
     with transaction.atomic():
         with connection.cursor() as cursor:
-            cursor.execute("ALTER TABLE runtime_loop RENAME TO elsewhere")
+            cursor.execute("ALTER TABLE runtime_sweeperloop RENAME TO elsewhere")
         answer = Client().get("/metrics")
         transaction.set_rollback(True)
     assert (answer.status_code, answer.content[:8]) == (503, b"Postgres")

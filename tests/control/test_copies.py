@@ -27,7 +27,7 @@ from runtime.errors import (
     Tampered,
     TooLarge,
 )
-from runtime.models import Blob, BlobReference, Continuation, Gate, JournalEntry, Run
+from runtime.models import BlobReference, Gate, JournalEntry, Run, StoredBlob, StoredContinuation
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
 from runtime.queries.journal import stored
@@ -84,7 +84,7 @@ def bytes_of(run: UUID) -> list[object]:
     return [
         Run.objects.values("status", "position", "head", "base", "mailbox", "due_at").get(id=run),
         list(JournalEntry.objects.filter(run_id=run).order_by("position").values()),
-        list(Continuation.objects.filter(run=run).values()),
+        list(StoredContinuation.objects.filter(run=run).values()),
         list(Gate.objects.filter(run=run).order_by("id").values()),
     ]
 
@@ -152,7 +152,7 @@ def test_a_fork_requires_an_existing_verified_entry(desk: Rig) -> None:
     with pytest.raises(NoSuchRun):
         fork(uuid4(), 1)
     BlobReference.objects.all().delete()
-    Blob.objects.all().delete()
+    StoredBlob.objects.all().delete()
     with pytest.raises(Tampered, match="contents are missing: 1"):
         fork(run.id, run.position)
     JournalEntry.objects.filter(run_id=run.id, position=2).update(body="{}")
@@ -170,7 +170,7 @@ def blocked(own: pool.Connection) -> bool | None:
 def test_retention_keeps_what_a_fork_reads(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = rig({"a": turns(ask(("t", {})), ask(("t", {"n": 2})), say("done"))}, t=LARGE)
     run = desk.advance(desk.start("a")).id
-    Blob.objects.update(used_at="2020-01-01T00:00Z")
+    StoredBlob.objects.update(used_at="2020-01-01T00:00Z")
 
     def remove() -> None:
         retention.erase(run)
@@ -216,7 +216,7 @@ def test_an_export_ends_the_run_and_closes_its_gates(home: Rig, continued: None)
     after = Run.objects.get(id=run.id)
     assert (after.status, after.due_at, after.position) == ("exported", None, run.position + 1)
     assert after.ended_at is not None
-    assert not Continuation.objects.filter(run=run).exists()
+    assert not StoredContinuation.objects.filter(run=run).exists()
     assert (Gate.objects.get(id=gate.id).state, home.approvals.closed) == ("closed", [gate.id])
     assert sound(run.id)
     assert home.advance(run.id).position == after.position

@@ -19,7 +19,7 @@ from runtime.core.continuation import Call, CallState, Continuation, Frame
 from runtime.core.enums import EffectClass
 from runtime.core.events import WaitStarted
 from runtime.errors import EventConflict, TooManyMatched
-from runtime.models import ExternalEvent, Run, Signal, Wait
+from runtime.models import ExternalEvent, Run, Signal, WaitingCall
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
 from runtime.store import pool
@@ -92,7 +92,7 @@ def test_a_run_waits_for_an_event_without_a_worker(desk: Callable[..., Rig]) -> 
     run = one.start("a")
     row = one.advance(run)
     assert (row.status, row.owner, row.due_at) == ("waiting", None, until)
-    wait = Wait.objects.get(run=run)
+    wait = WaitingCall.objects.get(run=run)
     assert (wait.event, wait.match, wait.until) == ("signed", {"contract": "C-1"}, until)
     assert types(run)[-1] == "WaitStarted"
     assert verify(run).is_consistent
@@ -107,7 +107,7 @@ def test_a_run_waits_for_an_event_without_a_worker(desk: Callable[..., Rig]) -> 
         "arrived"
     ]
     assert one.approvals.notes[-1][1:] == (HOOK, "sent", {"event": "signed", "id": "e-1"})
-    assert not Wait.objects.exists()
+    assert not WaitingCall.objects.exists()
     assert one.effects.calls == []
     assert verify(run).is_consistent
 
@@ -145,8 +145,8 @@ def test_more_waits_than_one_event_may_end_are_left_alone(
     run = waiting(one)
     with pytest.raises(TooManyMatched):
         send()
-    assert (Wait.objects.count(), ExternalEvent.objects.count()) == (2, 0)
-    Wait.objects.filter(call="c1.0").update(call="c9.9")
+    assert (WaitingCall.objects.count(), ExternalEvent.objects.count()) == (2, 0)
+    WaitingCall.objects.filter(call="c1.0").update(call="c9.9")
     lost, made_up = "wait 0/c1.0", "wait 0/c9.9"
     assert {finding.subject for finding in verify(run).findings} == {lost, made_up}
 
@@ -162,7 +162,7 @@ def test_cancelling_closes_waits_and_leaves_no_event(desk: Callable[..., Rig]) -
     assert (row.status, len(one.effects.models)) == ("cancelled", 1)
     ends = [event["outcome"] for event in events(run) if event["type"] == "WaitEnded"]
     assert ends == ["closed"] * 3
-    assert not Wait.objects.exists()
+    assert not WaitingCall.objects.exists()
     assert send("e-2", "paid").event.waits == 0
     assert verify(run).is_consistent
 
@@ -190,7 +190,7 @@ def test_a_fork_waits_for_itself_and_an_exported_run_no_more(desk: Callable[...,
     run = waiting(one)
     fork = fork_run(run=run, position=Run.objects.get(id=run).position, actor=ADA)
     assert one.advance(fork).status == "waiting"
-    assert Wait.objects.count() == 2
+    assert WaitingCall.objects.count() == 2
     export_run(run=run, actor=ADA)
     assert send().runs == (fork,)
     assert one.advance(fork).status == "completed"
@@ -223,7 +223,7 @@ def test_an_event_before_the_timeout_is_the_only_outcome(
     one = desk(ask(waits_for(until=until_)))
     run = one.start("a")
     worker = in_thread(lambda: one.advance(run))
-    until(lambda: Wait.objects.filter(run=run).exists() or None, "the wait to begin")
+    until(lambda: WaitingCall.objects.filter(run=run).exists() or None, "the wait to begin")
     with transaction.atomic():
         assert send().event.waits == 1
         moment = until_
@@ -244,12 +244,12 @@ def test_an_event_that_comes_second_has_no_effect(desk: Callable[..., Rig], othe
         if other == "the same event":
             assert send().new
             sender = in_thread(lambda: sent.append(send()))
-            wait_until_blocked("runtime_outsideevent")
+            wait_until_blocked("runtime_externalevent")
         else:
             Run.objects.select_for_update().get(id=run)
             sender = in_thread(lambda: sent.append(send()))
             wait_until_blocked("mailbox = mailbox + 1")
-            Wait.objects.filter(run=run).delete()
+            WaitingCall.objects.filter(run=run).delete()
     sender.join(60)
     told_before = other == "the same event"
     assert (sent[0].new, sent[0].event.waits) == (not told_before, int(told_before))
@@ -269,7 +269,7 @@ def runs(rig: MakeBench) -> tuple[UUID, UUID]:
     first, second = desk.start("a"), desk.start("a")
     for run in (second, first):
         for frame, call in PLACES:
-            Wait.objects.create(
+            WaitingCall.objects.create(
                 run_id=run, frame=frame, call=call, event="signed", match={}, until=timezone.now()
             )
     return first, second
@@ -289,7 +289,7 @@ def test_a_step_begins_and_ends_waits_of_its_run_if_it_is_written(
             own.execute(f"WITH run AS ({row}) {part}", values)
         assert waits.open_of(own, run) == left
         assert waits.open_of(own, other) == set(PLACES)
-    found = Wait.objects.get(event="paid")
+    found = WaitingCall.objects.get(event="paid")
     assert (found.run_id, found.match, found.until) == (run, begun.match, begun.until)
 
 
@@ -346,7 +346,7 @@ def test_an_event_locks_its_runs_in_their_order(own: Connection, runs: tuple[UUI
         own.execute("SET lock_timeout = '200ms'")
         own.execute("SELECT FROM runtime_run WHERE id = %s FOR UPDATE NOWAIT", (runs[1],))
     sender.join(60)
-    assert Wait.objects.count() == 0
+    assert WaitingCall.objects.count() == 0
 
 
 @pytest.mark.usefixtures("everything_permitted")

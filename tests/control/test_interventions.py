@@ -256,7 +256,7 @@ def put(agent: str = "") -> KillSwitch:
 
 def lift() -> None:
     with pool.own() as own:
-        own.execute("UPDATE runtime_stop SET lifted_at = clock_timestamp()")
+        own.execute("UPDATE runtime_killswitch SET lifted_at = clock_timestamp()")
 
 
 @pytest.mark.parametrize("stopped", ["", "a", "b"])

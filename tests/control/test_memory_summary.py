@@ -8,7 +8,7 @@ import pytest
 from runtime.control.forks.fork import fork
 from runtime.control.verification.verification import verify
 from runtime.core.documents.compression import plain_text
-from runtime.models import Blob, BlobReference, JournalEntry, Run
+from runtime.models import BlobReference, JournalEntry, Run, StoredBlob
 from runtime.ports.effects import ModelFailure, ModelRequest, Outcome
 from runtime.upkeep import retention
 from tests.control.test_thread_memory import ADA, ANSWER, Thread
@@ -85,10 +85,10 @@ def test_an_empty_summary_fails_the_run(thread: Summing) -> None:
 def test_a_summary_is_erased_with_any_run_that_it_is_about(thread: Summing) -> None:
     run = thread.second()
     copy = fork(run=run, position=Run.objects.get(id=run).position - 1, actor=ADA)
-    digest = Blob.objects.get(is_summary=True).digest
-    assert BlobReference.objects.filter(run_id=copy, content_id=digest).exists()
+    digest = StoredBlob.objects.get(is_summary=True).digest
+    assert BlobReference.objects.filter(run_id=copy, blob_id=digest).exists()
     assert retention.erase(thread.first)
-    assert not Blob.objects.exists()
+    assert not StoredBlob.objects.exists()
     thread.office.advance(copy)
     assert thread.told(copy) == [("summary", "hr_onboarding", None)]
     for one in (run, copy):
@@ -107,4 +107,4 @@ def test_no_summary_is_kept_of_a_run_that_was_erased_meanwhile(thread: Summing) 
     run = thread.start(ADA)
     assert thread.told(run) == [("summary", "hr_onboarding", None)]
     assert Run.objects.get(id=run).status == "completed"
-    assert not Blob.objects.exists()
+    assert not StoredBlob.objects.exists()

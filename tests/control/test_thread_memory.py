@@ -17,7 +17,7 @@ from runtime.control.verification.verification import verify
 from runtime.core.documents.compression import plain_text
 from runtime.core.limits import MAX_REMEMBERED_TEXT
 from runtime.errors import InvalidInput
-from runtime.models import Blob, JournalEntry, Run
+from runtime.models import JournalEntry, Run, StoredBlob
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables import blobs
@@ -167,7 +167,7 @@ def test_erasing_a_run_erases_it_from_memories_and_forks(thread: Thread, client:
     assert ANSWER in page
     assert reverse("run", args=[first]) in page
     assert retention.erase(first)
-    assert not Blob.objects.exists()
+    assert not StoredBlob.objects.exists()
     page = client.get(reverse("run", args=[second])).content.decode()
     assert ANSWER not in page
     assert "Erased with its run." in page
@@ -187,7 +187,7 @@ def test_a_fork_keeps_its_memory_when_its_original_is_erased(thread: Thread) -> 
     thread.office.approve(second)
     assert retention.erase(second)
     with pool.own() as own:
-        own.execute("UPDATE runtime_content SET used_at = now() - interval '2 hours'")
+        own.execute("UPDATE runtime_storedblob SET used_at = now() - interval '2 hours'")
         blobs.collect(own, 10)
     thread.office.approve(copy)
     assert thread.told(copy)[-1] == ("answered", "hr_onboarding", ANSWER)

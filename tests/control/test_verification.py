@@ -8,7 +8,7 @@ import pytest
 
 from runtime.control.verification import verification
 from runtime.core.enums import Verdict
-from runtime.models import Continuation, Gate, Worker
+from runtime.models import Gate, StoredContinuation, WorkerProcess
 from runtime.ports.effects import ToolResult
 from runtime.store import pool
 from tests.support.commands import tried
@@ -76,9 +76,9 @@ def test_a_changed_row_is_found(waiting: UUID, change_to_row: str, subject: str)
         ("UPDATE runtime_journalentry SET body = body || ' ' WHERE run_id = %s AND position = 2", "journal"),
         ("DELETE FROM runtime_journalentry WHERE run_id = %s AND position = 2", "journal"),
         ("UPDATE runtime_journalentry SET key_id = 'x' WHERE run_id = %s AND position = 1", "journal"),
-        ("UPDATE runtime_continuation SET body = body || ' ' WHERE run_id = %s", "continuation"),
-        ("UPDATE runtime_continuation SET position = position + 1 WHERE run_id = %s", "continuation"),
-        ("DELETE FROM runtime_continuation WHERE run_id = %s", "continuation"),
+        ("UPDATE runtime_storedcontinuation SET body = body || ' ' WHERE run_id = %s", "continuation"),
+        ("UPDATE runtime_storedcontinuation SET position = position + 1 WHERE run_id = %s", "continuation"),
+        ("DELETE FROM runtime_storedcontinuation WHERE run_id = %s", "continuation"),
         ("UPDATE runtime_gate SET state = 'effective' WHERE run_id = %s AND state = 'open'", "gate"),
         ("UPDATE runtime_gate SET state = 'closed' WHERE run_id = %s AND state = 'open'", "gate"),
         ("UPDATE runtime_gate SET state = 'open' WHERE run_id = %s AND state = 'decided'", "gate"),
@@ -105,10 +105,10 @@ def test_rows_beside_the_journal_are_found(desk: Rig, waiting: UUID) -> None:
     )
     assert found(waiting) == [f"gate {gate}: it is not in the journal"]
     Gate.objects.get(id=gate).delete()
-    kept = Continuation.objects.values().get(run=waiting)
+    kept = StoredContinuation.objects.values().get(run=waiting)
     cancel(waiting)
     desk.advance(waiting)
-    Continuation.objects.create(**kept)
+    StoredContinuation.objects.create(**kept)
     assert found(waiting) == ["continuation: the run has ended, but its continuation exists"]
 
 
@@ -117,14 +117,14 @@ def test_a_blob_with_another_hash_is_found(rig: MakeBench) -> None:
     desk = rig({"a": turns(ask(("read", {})), ask(("t", {})), say("done"))}, read=big, t=GATED)
     run = desk.advance(desk.start("a")).id
     assert found(run) == []
-    change("UPDATE runtime_content SET body = '1'")
+    change("UPDATE runtime_storedblob SET body = '1'")
     assert [finding.subject for finding in verification.verify(run).findings] == ["content"]
 
 
 def test_a_run_that_nothing_will_move_again_is_found(desk: Rig) -> None:
     run = desk.start("a")
     lives = uuid4()  # the worker that had it, and has released it
-    Worker.objects.create(id=lives, host="here", process=1, lease_until="2999-01-01T00:00Z")
+    WorkerProcess.objects.create(id=lives, host="here", process=1, lease_until="2999-01-01T00:00Z")
     change("UPDATE runtime_run SET due_at = NULL, worker = %s WHERE id = %s", lives, run)
     assert found(run) == ["stuck: the run has no due time and no open gate"]
     change("UPDATE runtime_run SET status = 'quarantined' WHERE id = %s", run)

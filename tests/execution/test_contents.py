@@ -7,7 +7,7 @@ import pytest
 from django.db.models import Q
 
 from runtime.control.verification import verification
-from runtime.models import Blob, Run
+from runtime.models import Run, StoredBlob
 from runtime.ports.effects import ToolResult
 from runtime.queries.runs import run_detail
 from tests.support.engine import LONG, MakeBench, Rig, cancel, later, types
@@ -50,7 +50,7 @@ def test_a_large_result_is_in_the_store_alone_and_its_model_reads_it(
     desk: Rig, object_store: Breakable
 ) -> None:
     run = waiting(desk)
-    row = Blob.objects.get()
+    row = StoredBlob.objects.get()
     assert (row.body, row.size, [row.place]) == ("", len(LARGE) + 2, object_store.keys())
     assert object_store.get(str(row.place)) == f'"{LARGE}"'.encode()
     assert desk.effects.models[-1].messages[-1]["results"][0]["content"] == LARGE
@@ -97,7 +97,7 @@ def test_a_store_that_is_down_makes_the_step_wait_with_its_outcome(
     if ends:
         desk.heartbeat.drain(LONG)
         worker.join()
-        assert Blob.objects.get().body == f'"{LARGE}"', "it is in Postgres instead"
+        assert StoredBlob.objects.get().body == f'"{LARGE}"', "it is in Postgres instead"
     object_store.is_down = False
     worker.join()
     assert (types(run).count("ToolReturned"), status_text(run)) == (1, None)

@@ -23,9 +23,9 @@ import pytest
 from agents.catalogue.published import publish
 from agents.effect_handler import AgentEffects
 from agents.registry import Registry
-from approvals.adapter import Approvals
+from approvals.adapter import ApprovalService
 from approvals.decisions.decide import decide
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.policy_versions import in_force
 from approvals.requests import confirmation
 from config.env.environment import ROOT
@@ -57,7 +57,7 @@ class Flows(HandDriven):
     def __init__(self) -> None:
         registry = Registry(agents={spec.name: spec for spec in (agents.onboard, agents.walk)})
         publish(registry)
-        super().__init__(AgentEffects(registry), Approvals())
+        super().__init__(AgentEffects(registry), ApprovalService())
         self.calls: Counter[str] = Counter()
 
     def take(self, agent: str, given: Any) -> None:
@@ -117,9 +117,9 @@ def begin(agent: str, given: Any) -> UUID:
 
 def form_of(run: UUID) -> dict[str, Any]:
     """Return what approves the request of a run."""
-    request = Request.objects.get(run=run)
-    form = {"request": request.id, "verdict": "approve", "digest": request.request_digest}
-    return form | {"reason": "", "confirm": confirmation.required(request), "actor": BEA}
+    approval = Approval.objects.get(run=run)
+    form = {"request": approval.id, "verdict": "approve", "digest": approval.approval_digest}
+    return form | {"reason": "", "confirm": confirmation.required(approval), "actor": BEA}
 
 
 @pytest.fixture

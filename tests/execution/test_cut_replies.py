@@ -17,7 +17,7 @@ from runtime.execution.commit import StepWriter
 from runtime.execution.effects.kept_replies import _write
 from runtime.execution.effects.running import RunningEffect
 from runtime.models import JournalEntry
-from runtime.models import PartialReply as Row
+from runtime.models import StoredPartialReply as Row
 from runtime.ports.effects import ModelRequest, Outcome, PartialReply
 from runtime.store import pool
 from runtime.store.tables import partial_replies
@@ -207,7 +207,7 @@ def test_the_next_worker_tells_what_was_lost(lost: tuple[Rig, UUID]) -> None:
 def test_a_forged_part_is_ignored(lost: tuple[Rig, UUID], caplog: pytest.LogCaptureFixture) -> None:
     desk, run = lost
     with pool.own() as own:
-        own.execute("UPDATE runtime_partialreply SET body = replace(body, 'so fa', 'do it')")
+        own.execute("UPDATE runtime_storedpartialreply SET body = replace(body, 'so fa', 'do it')")
     assert desk.advance(run).status == "completed"
     assert retries(run) == []
     assert "kept part of a reply of frame 0 ignored" in caplog.text

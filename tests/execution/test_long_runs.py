@@ -20,7 +20,7 @@ from runtime.errors import LeaseLost
 from runtime.execution import recent_runs
 from runtime.execution.recent_runs import RecentRuns
 from runtime.keyring import macs
-from runtime.models import CompactionBase, Continuation, JournalEntry, Run
+from runtime.models import CompactionBase, JournalEntry, Run, StoredContinuation
 from runtime.ports.agents import AgentInfo
 from runtime.ports.effects import ModelAnswer, ModelRequest, Outcome, ToolResult
 from runtime.queries.history.entries import continuation
@@ -83,7 +83,7 @@ def test_compaction_writes_the_base_continuation(desk: Rig, continued: None) -> 
     run = desk.advance(desk.start("g"))
     for _ in range(4):
         run = desk.answer(run.id)
-    base, later = CompactionBase.objects.get(run=run), Continuation.objects.get(run=run)
+    base, later = CompactionBase.objects.get(run=run), StoredContinuation.objects.get(run=run)
     assert 0 < base.position < later.position == run.position
     for kept in (base, later):
         assert "told" not in json.loads(kept.body), "it needs no entry that may be removed"
@@ -284,12 +284,12 @@ def journal(run: UUID) -> int:
 
 def test_a_short_run_has_no_continuation_and_is_folded(many_gates: Rig) -> None:
     assert suspended(many_gates, 2).base == 0
-    assert not Continuation.objects.exists()
+    assert not StoredContinuation.objects.exists()
 
 
 def test_a_long_run_keeps_few_times_its_payload(many_gates: Rig, written: list[int]) -> None:
     run = suspended(many_gates, GATES - 2)
-    kept = Continuation.objects.get(run=run)
+    kept = StoredContinuation.objects.get(run=run)
     assert journal(run.id) + sum(written) <= 5 * PAYLOAD  # each time anew would be 54 times
     assert run.base == kept.position < run.position
     assert len(kept.body) == written[-1]
@@ -324,7 +324,7 @@ def test_a_running_run_writes_few_continuations(
         assert sum(written) <= 3 * journal(run.id)  # each has every result twice
     else:
         assert max(written) < 60_000  # the results of one turn, which is not over
-    assert not Continuation.objects.filter(run=run).exists()
+    assert not StoredContinuation.objects.filter(run=run).exists()
 
 
 def test_a_step_that_is_built_again_is_read_again(

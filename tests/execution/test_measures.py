@@ -1,6 +1,6 @@
 """A worker stores its counts with its heartbeat."""
 
-from runtime.models import JournalEntry, Worker
+from runtime.models import JournalEntry, WorkerProcess
 from runtime.store import pool
 from tests.support.engine import Rig
 
@@ -10,7 +10,7 @@ def test_a_heartbeat_stores_the_steps_of_a_run(gated: Rig) -> None:
     assert gated.advance(run).status == "suspended"
     with pool.own() as connection:
         gated.heartbeat._beat(connection)
-    measures = Worker.objects.get(id=gated.heartbeat.worker).measures
+    measures = WorkerProcess.objects.get(id=gated.heartbeat.worker).measures
     entries = JournalEntry.objects.filter(run_id=run).count()
     assert sum(measures["buckets"]) == entries - 1  # the first one was written at the start
     assert measures["seconds"] > 0

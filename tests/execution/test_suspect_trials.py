@@ -8,7 +8,7 @@ import pytest
 
 from runtime.execution import suspect_trials
 from runtime.execution.suspect_trials import Trials
-from runtime.models import KillSwitch, Run, Worker
+from runtime.models import KillSwitch, Run, WorkerProcess
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.suspects import ALONE
@@ -111,7 +111,9 @@ def test_the_runs_of_a_process_that_died_are_lost_before_its_lease_is_over(
     trials = start(DIE)
     trials.look(own)
     (trial,) = trials._trials
-    Worker.objects.create(id=trial.worker, host="here", process=1, lease_until="2999-01-01T00:00Z")
+    WorkerProcess.objects.create(
+        id=trial.worker, host="here", process=1, lease_until="2999-01-01T00:00Z"
+    )
     assert claim(own, run, worker=trial.worker, isolated=True) is not None
     trial.process.wait(60)
     due_runs.dispatch_window(own)
@@ -169,7 +171,7 @@ def test_a_process_that_died_while_it_was_idle_gets_no_group(
     suspect(desk, 1)
     trials.look(own)
     (trial,) = trials._trials
-    Worker.objects.create(id=trial.worker, host="here", process=1)
+    WorkerProcess.objects.create(id=trial.worker, host="here", process=1)
     trial.process.kill()
     trial.process.wait(60)
     trials.look(own)

@@ -24,7 +24,7 @@ from runtime.execution import clock, yielding
 from runtime.execution.claim import advance
 from runtime.execution.concurrency import RunSlots
 from runtime.execution.heartbeat import ClaimedRun, Heartbeat, Lease
-from runtime.models import LostLease, Run, Worker
+from runtime.models import LostLease, Run, WorkerProcess
 from runtime.ports.agents import TurnBoundary
 from runtime.ports.effects import ModelAnswer, ModelRequest, Outcome, ToolRequest, ToolResult
 from runtime.store import leases, loading, pool
@@ -65,7 +65,7 @@ def renewals(busy: Rig) -> Callable[[], bool | None]:
     seen = set[object]()
 
     def renewed() -> bool | None:
-        seen.add(Worker.objects.get(id=busy.heartbeat.worker).lease_until)
+        seen.add(WorkerProcess.objects.get(id=busy.heartbeat.worker).lease_until)
         return len(seen) > 2 or None
 
     return renewed
@@ -92,7 +92,7 @@ def test_no_effect_may_start_while_the_lease_is_not_renewed(busy: Rig, hold: Hol
         held = busy.held(run)
         until(renewals(busy), "the mailbox to be known", within=60)
         with pool.own() as own, own.transaction():
-            own.execute("SELECT FROM runtime_worker FOR UPDATE")
+            own.execute("SELECT FROM runtime_workerprocess FOR UPDATE")
             until(lambda: not held.has_budget() or None, "the budget to be spent", within=60)
             assert not held.lost.is_set()
             wake, held.wake = held.wake, woken.set

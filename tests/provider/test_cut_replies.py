@@ -16,7 +16,7 @@ from agents.sdk.scripts.conversation_texts import CUT, CUT_BY
 from runtime.broker import dispatch
 from runtime.control.messages import send_message
 from runtime.control.start import create
-from runtime.models import PartialReply, Run
+from runtime.models import Run, StoredPartialReply
 from tests.support.engine import ADA, Engine, engine_of, events, lose
 from tests.support.people import until
 from tests.support.provider.protocol import completion_of, events_of
@@ -137,7 +137,7 @@ def test_the_next_request_says_what_was_cut(
         with transaction.atomic():
             run = create(agent="clerk", input={}, requester=ADA).run
         worker = in_thread(lambda: engine.advance_once(run))
-        until(lambda: PartialReply.objects.filter(run_id=run).first(), "a part of the reply")
+        until(lambda: StoredPartialReply.objects.filter(run_id=run).first(), "a part of the reply")
         if cause == "message":
             send_message(run=run, actor=ADA, text="Only two.", cut_reply=True)
         else:

@@ -8,13 +8,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.utils import timezone
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.requests import snapshot, statements
 from runtime.control.pause import pause
 from runtime.core.enums import Decision, Verdict
 from runtime.models import Gate, Signal
 from runtime.ports.access import Actor
-from runtime.ports.approvals import Approval
+from runtime.ports.approvals import VerifiedApproval
 from tests.support import seeds
 from tests.support.office import BEA, Target
 
@@ -44,7 +44,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "revision": (2, "the stored request"),
     "created_at": ("2000-01-01T00:00:00Z", "the stored time of the request"),
     "gate": (uuid4(), "the gate has no request"),
-    "request_digest": ("sha256:" + "0" * 64, "the stored request"),
+    "approval_digest": ("sha256:" + "0" * 64, "the stored request"),
     "seal": ("0" * 64, "the stored request differs from the sealed one"),
     "status": ("denied", "the stored status"),
     "decided_by": ("admin", "the stored decider"),
@@ -68,15 +68,15 @@ LISTED |= {"undecidable_at", "claim", "comments", "handover", "readings", "viewe
 @pytest.mark.parametrize("field", CHANGES)
 def test_a_changed_request_is_not_carried_out(target: Target, field: str) -> None:
     run = target.start()
-    request = target.decide(run)
+    approval = target.decide(run)
     value, reason = CHANGES[field]
-    assert getattr(request, field) != value
-    assert Request.objects.filter(id=request.id).update(**{field: value}) == 1
+    assert getattr(approval, field) != value
+    assert Approval.objects.filter(id=approval.id).update(**{field: value}) == 1
     target.assert_parked(run, reason)
 
 
 def test_no_column_of_a_request_is_left_out() -> None:
-    columns = {field.name for field in Request._meta.get_fields()}
+    columns = {field.name for field in Approval._meta.get_fields()}
     assert columns == CHANGES.keys() | ELSEWHERE | LISTED
 
 
@@ -109,8 +109,8 @@ def test_a_message_about_another_gate_decides_nothing(target: Target) -> None:
 
 def test_a_denial_does_not_become_an_approval(target: Target) -> None:
     run = target.start()
-    request = target.decide(run, Verdict.DENY, "no")
-    Request.objects.filter(id=request.id).update(status="approved")
+    approval = target.decide(run, Verdict.DENY, "no")
+    Approval.objects.filter(id=approval.id).update(status="approved")
     _rewrite(run, verdict="approve")
     target.assert_parked(run, "the stored status")
 
@@ -120,33 +120,35 @@ def test_changed_arguments_with_new_digests_fail_the_signature_also_of_an_attack
     target: Target, signed_again: bool
 ) -> None:
     run = target.start()
-    request = target.decide(run)
-    request.args = '{"username": "newhire", "security_level": 5}'
-    request.action_digest = snapshot.action_digest(request) or ""
-    request.request_digest = snapshot.request_digest(request)
+    approval = target.decide(run)
+    approval.args = '{"username": "newhire", "security_level": 5}'
+    approval.action_digest = snapshot.action_digest(approval) or ""
+    approval.approval_digest = snapshot.approval_digest(approval)
     if signed_again:
         decision = Decision(verdict=Verdict.APPROVE, by="bea", reason="")
-        assert request.decided_at is not None
-        request.statement = statements._text(statements.make(request, decision, request.decided_at))
-        text = f"abeyance.decisions.v1\n{request.statement}".encode()
-        request.signature = Ed25519PrivateKey.generate().sign(text).hex()
-    request.save()
+        assert approval.decided_at is not None
+        approval.statement = statements._text(
+            statements.make(approval, decision, approval.decided_at)
+        )
+        text = f"abeyance.decisions.v1\n{approval.statement}".encode()
+        approval.signature = Ed25519PrivateKey.generate().sign(text).hex()
+    approval.save()
     target.assert_parked(run, "the statement differs from the signed one")
 
 
 def test_a_changed_request_that_the_web_signs_is_not_carried_out(target: Target) -> None:
     """No person has seen the engine's request; the statement that the web then signs is valid."""
     run = target.start()
-    request = target.request(run)
-    request.sentence = "Give no rights"
-    request.request_digest = snapshot.request_digest(request)
+    approval = target.request(run)
+    approval.sentence = "Give no rights"
+    approval.approval_digest = snapshot.approval_digest(approval)
     decision = Decision(verdict=Verdict.APPROVE, by="bea", reason="")
-    request.status, request.decided_by, request.reason = "approved", "bea", ""
-    request.decided_at = timezone.now()
-    statements.sign(request, statements.make(request, decision, request.decided_at))
-    request.save()
+    approval.status, approval.decided_by, approval.reason = "approved", "bea", ""
+    approval.decided_at = timezone.now()
+    statements.sign(approval, statements.make(approval, decision, approval.decided_at))
+    approval.save()
     Gate.objects.filter(run=run).update(state="decided")
-    body = {"gate": str(request.gate), "verdict": "approve", "by": "bea"}
+    body = {"gate": str(approval.gate), "verdict": "approve", "by": "bea"}
     text = json.dumps({**body, "reason": "", "result": None, "edit": None})
     Signal.objects.create(run_id=run, kind="gate_decided", body=text)
     target.touch("runtime_run", run, "mailbox = mailbox + 1, due_at = now()")
@@ -159,8 +161,8 @@ def test_an_approval_is_looked_at_again_just_before_the_effect(target: Target, f
     run = target.decided()
     verify = target.context.approvals.verify_approval
 
-    def tampered(**asked: Any) -> Approval:
-        Request.objects.filter(run=run).update(**{field: value})
+    def tampered(**asked: Any) -> VerifiedApproval:
+        Approval.objects.filter(run=run).update(**{field: value})
         return verify(**asked)
 
     target.context.approvals.verify_approval = tampered  # type: ignore[method-assign]
@@ -172,8 +174,8 @@ def test_an_approval_is_looked_at_again_just_before_the_effect(target: Target, f
 )
 def test_a_changed_settlement_is_not_taken_up(target: Target, field: str, value: Any) -> None:
     run = target.in_doubt()
-    request = target.in_doubt_request(run)
-    seeds.settle(request, BEA, "happened", "I asked the newcomer.", result={"message_id": "1"})
+    approval = target.in_doubt_request(run)
+    seeds.settle(approval, BEA, "happened", "I asked the newcomer.", result={"message_id": "1"})
     started = target.started(run, "send_welcome_mail")
     _rewrite(run, **{field: value})
     target.assert_parked(run, "the decision differs from the signed one")

@@ -8,7 +8,7 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import PublishedAgent
-from approvals.models import AuditEntry, Request
+from approvals.models import Approval, AuditEntry
 from runtime.control.transfer import export_run, import_run
 from runtime.core.documents import export_file
 from runtime.core.documents.upcasters import SCHEMA
@@ -63,13 +63,13 @@ def test_an_approval_before_the_export_is_worth_nothing(target: Target, sender: 
     assert target.advance(run).status == "suspended"
     assert target.started(run) == 1
     text = export_run(run=run, actor=ADMIN)
-    assert set(Request.objects.filter(run=run).values_list("status", flat=True)) == {
+    assert set(Approval.objects.filter(run=run).values_list("status", flat=True)) == {
         "approved",
         "cancelled",
     }
     new = imported(sender.send(text))
     target.advance(new)
-    assert Request.objects.filter(run=new, status="pending").count() == 1
+    assert Approval.objects.filter(run=new, status="pending").count() == 1
     acts = AuditEntry.objects.filter(run=new).order_by("seq").values_list("act", "actor")
     assert list(acts) == [("imported", "admin"), ("requested", None)]
     assert target.started(new) == 0

@@ -15,7 +15,7 @@ from agents.sdk import Answer, Compaction
 from agents.sdk.scripts import answer, call, say
 from agents.testing import drive
 from approvals.accounts import people
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.policy import Group
 from approvals.queries import requests
 from runtime.core.enums import Risk
@@ -33,25 +33,25 @@ TOOL = seeds.PATH[-1]
 RULE = f"rules: [{{name: Theirs, match: {{tool: {TOOL}}}, people: [ada, bea]}}]"
 
 
-def _give_right(_: Request) -> Actor:
+def _give_right(_: Approval) -> Actor:
     """An admin gives an account of theirs the right to decide, and reads with it at once."""
     people.create_person(username="puppet", password=seeds.PASSWORD, groups=[])
     people.set_groups("puppet", [Group.REVIEWERS], actor="admin")
     return Actor(person="puppet")
 
 
-def _review_elsewhere(_: Request) -> Actor:
+def _review_elsewhere(_: Approval) -> Actor:
     """An admin, who reads each request, reviews those of another rule."""
     return seeds.person("anne", Group.ADMINS, Group.REVIEWERS)
 
 
-def _change_requester(request: Request) -> Actor:
-    Request.objects.filter(pk=request.pk).update(requester="zed", excluded=["zed"], origin=[])
+def _change_requester(approval: Approval) -> Actor:
+    Approval.objects.filter(pk=approval.pk).update(requester="zed", excluded=["zed"], origin=[])
     return Actor(person="ada")
 
 
-def _change_readers(request: Request) -> Actor:
-    Request.objects.filter(pk=request.pk).update(risk=Risk.LOW, readers=["person:cora"])
+def _change_readers(approval: Approval) -> Actor:
+    Approval.objects.filter(pk=approval.pk).update(risk=Risk.LOW, readers=["person:cora"])
     return seeds.person("cora", Group.REVIEWERS)
 
 
@@ -68,14 +68,14 @@ def _change_readers(request: Request) -> Actor:
     ],
 )
 def test_a_held_text_is_for_those_who_may_decide_now(
-    cast: Cast, settings: Settings, reader: Callable[[Request], Actor], rule: str, is_read: bool
+    cast: Cast, settings: Settings, reader: Callable[[Approval], Actor], rule: str, is_read: bool
 ) -> None:
     settings.ABEYANCE_COOLING_OFF_SECONDS = 3600
     put_in_force(rule)
     args = {"username": held.seal_arg(TOOL, "username", TEXT), "security_level": 3}
     actor = reader(seeds.pending(args=args))
-    [shown] = requests.approvals(actor).items or [None]
-    assert (shown is not None and TEXT in str(shown.args)) is is_read
+    [approval] = requests.approvals(actor).items or [None]
+    assert (approval is not None and TEXT in str(approval.args)) is is_read
 
 
 class Strict(BaseModel):

@@ -8,8 +8,8 @@ import pytest
 from django.db import transaction
 
 from agents.sdk.scripts import Reply, Turn, call, say, script, together
-from approvals.adapter import Approvals
-from approvals.models import Request
+from approvals.adapter import ApprovalService
+from approvals.models import Approval
 from approvals.policy import Group
 from runtime.control.kill_switches import engage
 from runtime.control.start import create
@@ -52,7 +52,7 @@ def rows_of_others() -> dict[str, list[str]]:
         tables = own.execute(
             "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition"
             " AND relnamespace = current_schema()::regnamespace"
-            " AND relname NOT IN ('runtime_runreplay', 'runtime_worker')"
+            " AND relname NOT IN ('runtime_runreplay', 'runtime_workerprocess')"
         ).fetchall()
         return {
             table: [text for (text,) in own.execute(f"SELECT t::text FROM {table} t ORDER BY 1")]
@@ -62,7 +62,7 @@ def rows_of_others() -> dict[str, list[str]]:
 
 def test_a_replay_writes_nothing_but_itself_and_uses_no_approval(shop: Shop, run: UUID) -> None:
     person("cora", Group.REVIEWERS)
-    in_force(Request.objects.get(run=run), limits={"euros": ANY})
+    in_force(Approval.objects.get(run=run), limits={"euros": ANY})
     with transaction.atomic():
         allowed = create(agent="desk", input={"name": "A-2"}, requester=Actor(person="ada")).run
     assert shop.advance_once(allowed).status == "completed", "by the allowance"
@@ -122,5 +122,5 @@ def test_nothing_is_left_of_a_replay_whose_run_goes_meanwhile(
             assert end(pool.djangos(), run)
         return False
 
-    queued_replay.perform(replay, handler=code(), approvals=Approvals(), drains=drains)
+    queued_replay.perform(replay, handler=code(), approvals=ApprovalService(), drains=drains)
     assert not RunReplay.objects.exists()

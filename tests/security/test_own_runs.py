@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from approvals.accounts import tokens
 from approvals.accounts.people import set_groups
-from approvals.models import Request, Token
+from approvals.models import Approval, Token
 from approvals.policy import Group
 from runtime.control.forks.fork import fork
 from runtime.control.messages import send_message
@@ -68,7 +68,7 @@ def test_rows_without_the_origin_hide_no_message(target: Target) -> None:
     run = target.start()
     write(run)
     target.advance(run)
-    Request.objects.filter(run=run).update(excluded=["ada"])  # as it was sealed
+    Approval.objects.filter(run=run).update(excluded=["ada"])  # as it was sealed
     Run.objects.filter(id=run).update(origin=[])
     approve(run, BEA)
     assert target.advance(run).status == "suspended"

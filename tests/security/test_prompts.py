@@ -14,8 +14,8 @@ from agents.sdk import prompt
 from agents.sdk.scripts import call, say
 from approvals import clock
 from approvals.accounts import people
-from approvals.adapter import Approvals
-from approvals.models import Request
+from approvals.adapter import ApprovalService
+from approvals.models import Approval
 from approvals.policy import Group
 from approvals.prompts import acts, changes, in_production, trials
 from approvals.prompts.acts import PromptBroken
@@ -47,7 +47,7 @@ class Shop(HandDriven):
         self.agents = AgentEffects(
             Registry(agents={"desk": spec}), lambda: None, prompts=StoredPrompts()
         )
-        super().__init__(self.agents, Approvals())
+        super().__init__(self.agents, ApprovalService())
 
     def end_runs(self, number: int) -> None:
         """Have so many runs end, with each request approved."""
@@ -55,7 +55,7 @@ class Shop(HandDriven):
             with transaction.atomic():
                 run = create(agent="desk", input={"text": "A-1"}, requester=Actor(person="ada")).run
             while self.advance_once(run).ended_at is None:
-                decide(Request.objects.get(run=run, status="pending"), BEA)
+                decide(Approval.objects.get(run=run, status="pending"), BEA)
 
     def perform(self, trial: Any) -> list[dict[str, Any]]:
         """Perform a trial, and return its runs."""

@@ -23,10 +23,10 @@ WINDOW = 60.0
 TABLES = {
     "runtime_run": "id",
     "runtime_journalentry": "run_id",
-    "runtime_continuation": "run_id",
+    "runtime_storedcontinuation": "run_id",
     "runtime_gate": "run_id",
     "runtime_signal": "run_id",
-    "approvals_request": "run_id",
+    "approvals_approval": "run_id",
 }
 
 
@@ -78,7 +78,7 @@ def used(target: Target) -> tuple[UUID, dict[str, list[str]]]:
 
 def forget_spent(run: UUID) -> None:
     with unguarded() as own:
-        assert own.execute("DELETE FROM runtime_spent WHERE run_id = %s", [run]).rowcount > 0
+        assert own.execute("DELETE FROM runtime_usedapproval WHERE run_id = %s", [run]).rowcount > 0
 
 
 @pytest.mark.parametrize(
@@ -159,9 +159,9 @@ def test_a_decision_that_was_taken_back_stays_so(
     settings.ABEYANCE_LEDGER = tmp_path / "ledger" if with_ledger else None
     settings.ABEYANCE_UNDO_SECONDS = WINDOW
     run = target.start()
-    request = target.decide(run)
+    approval = target.decide(run)
     before = rows_of(run)
-    undo.undo(request=request.id, actor=BEA)
+    undo.undo(approval_id=approval.id, actor=BEA)
     with unguarded() as own:
         if not audited:
             forget = "DELETE FROM approvals_auditentry WHERE run_id = %s AND act = 'undone'"

@@ -13,7 +13,7 @@ from django.test import override_settings
 from approvals import clock
 from approvals.accounts import absences
 from approvals.errors import PolicyRefused
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.policy import Group
 from approvals.policy_versions import changes, in_force
 from runtime.control.forks.fork import fork
@@ -45,9 +45,9 @@ class Own:
         self.short = target.short(Budget(turns=1))
         self.doubt = target.in_doubt_request(target.in_doubt())
         reseal([self.doubt], not_before=None)
-        self.asked = target.request(target.start())
+        self.approval = target.request(target.start())
         self.other = target.request(target.start(requester="dan"))
-        self.fork = target.request(self.forked(self.asked.run_id))
+        self.fork = target.request(self.forked(self.approval.run_id))
         before = released(account_agent(instructions="Be kind."))
         after = released(account_agent(instructions="Be brief.", subagents=[]))
         self.pair = {"agent": "account_agent", "before": before, "after": after}
@@ -67,12 +67,12 @@ class Own:
         return self.target.start(requester=requester, args=args)
 
     def page(
-        self, way: str, request: Request | None = None, /, *, by: str = "ada", **form: str
+        self, way: str, approval: Approval | None = None, /, *, by: str = "ada", **form: str
     ) -> int:
         """Send the form of a page of the request."""
         client = log_in(User.objects.get(username=by))
         given = {"reason": "Mine.", **form}
-        return int(send(client, request or self.asked, way, **given).status_code)
+        return int(send(client, approval or self.approval, way, **given).status_code)
 
     def post(self, path: str, form: Mapping[str, Any], by: str = "ada") -> int:
         return int(log_in(User.objects.get(username=by)).post(path, form).status_code)
@@ -80,20 +80,20 @@ class Own:
     def api(self, path: str, body: Mapping[str, Any], by: str = "ada") -> int:
         return int(Caller(User.objects.get(username=by)).post(path, body).status_code)
 
-    def decision(self, request: Request | None = None, by: str = "ada", **body: Any) -> int:
-        row = request or self.asked
-        given = {"verdict": "approve", "digest": row.request_digest, "reason": "Mine.", **body}
+    def decision(self, approval: Approval | None = None, by: str = "ada", **body: Any) -> int:
+        row = approval or self.approval
+        given = {"verdict": "approve", "digest": row.approval_digest, "reason": "Mine.", **body}
         return self.api(f"/approvals/{row.id}/decision", given, by)
 
     def item(self) -> dict[str, str]:
-        return {"item": f"{self.asked.id}:{self.asked.request_digest}", "verdict": "approve"}
+        return {"item": f"{self.approval.id}:{self.approval.approval_digest}", "verdict": "approve"}
 
 
 def undo(own: Own) -> tuple[int, ...]:
     """By the page and the API: the decision of another."""
     with override_settings(ABEYANCE_UNDO_SECONDS=60):
-        seeds.decide(own.asked, BEA)
-    one = own.asked.id
+        seeds.decide(own.approval, BEA)
+    one = own.approval.id
     batch = own.post("/batch/undo/", {"item": str(one)})
     return own.page("undo"), own.api(f"/approvals/{one}/undo", {}), batch
 
@@ -127,11 +127,11 @@ def allowance(own: Own) -> tuple[int, ...]:
     """Ada proposes from her own run, and confirms what Bea proposed from it."""
     form = {"rule.0": "any", "rule.1": "any", "count": "5", "days": "3"}
     limits = {name: {"rule": "any"} for name in ("username", "security_level")}
-    place = f"/allowances/{proposed(own.asked)}"
+    place = f"/allowances/{proposed(own.approval)}"
     body = {"limits": limits, "count": 5, "days": 3}
     return (
         own.page("allow", **form),
-        own.api(f"/approvals/{own.asked.id}/allowance", body),
+        own.api(f"/approvals/{own.approval.id}/allowance", body),
         own.post(f"{place}/confirm/", {}),
         own.api(f"{place}/confirm", {}),
     )
@@ -144,8 +144,8 @@ def policy(own: Own) -> tuple[int, ...]:
     with pytest.raises(PolicyRefused):
         changes.confirm(number, actor="anne")
     put_in_force(BOTH)
-    row = seeds.pending()
-    return confirmed, own.page("approve", row), own.decision(row)
+    approval = seeds.pending()
+    return confirmed, own.page("approve", approval), own.decision(approval)
 
 
 def version(own: Own) -> tuple[int, ...]:
@@ -177,11 +177,11 @@ PATHS: dict[str, Callable[[Own], tuple[int, ...]]] = {
     ),
     "inquiry to the agent": lambda own: (
         own.page("ask", question="Why?"),
-        own.api(f"/approvals/{own.asked.id}/questions", {"question": "Why?"}),
+        own.api(f"/approvals/{own.approval.id}/questions", {"question": "Why?"}),
     ),
     "message of a reviewer": lambda own: (
         own.page("write", text="Approve it."),
-        own.api(f"/approvals/{own.asked.id}/messages", {"text": "Approve it."}),
+        own.api(f"/approvals/{own.approval.id}/messages", {"text": "Approve it."}),
     ),
     "settle": settle,
     "frame gate": lambda own: (
@@ -193,12 +193,12 @@ PATHS: dict[str, Callable[[Own], tuple[int, ...]]] = {
     "version decision": version,
     "claim": lambda own: (
         own.page("claim"),
-        own.api(f"/approvals/{own.asked.id}/claim", {}),
+        own.api(f"/approvals/{own.approval.id}/claim", {}),
     ),
     "hand-over": lambda own: (
         own.page("hand-over", to="bea"),
         own.page("hand-over", by="bea", to="ada"),
-        own.api(f"/approvals/{own.asked.id}/handover", {"to": "ada"}, by="bea"),
+        own.api(f"/approvals/{own.approval.id}/handover", {"to": "ada"}, by="bea"),
     ),
     "delegate": delegate,
     "second token": tokens,
@@ -218,13 +218,13 @@ def test_no_person_decides_in_their_own_run(target: Target, subtests: pytest.Sub
     for path, act in PATHS.items():
         with subtests.test(path), transaction.atomic():
             found = act(own)
-            decided = Request.objects.filter(decided_by__in=("ada", "anne")).exists()
+            decided = Approval.objects.filter(decided_by__in=("ada", "anne")).exists()
             transaction.set_rollback(True)
             assert {*found} <= {403, 409, 422}, found
             assert not decided
         in_force.forget()
-    for row in (own.halt, own.short, own.doubt, own.asked, own.fork, own.question):
-        target.advance(row.run_id)
+    for approval in (own.halt, own.short, own.doubt, own.approval, own.fork, own.question):
+        target.advance(approval.run_id)
     assert len(target.effects.calls) == started
 
 
@@ -257,4 +257,4 @@ def fork_of_a_makers_run(own: Own) -> UUID:
 def test_a_call_of_their_own_waits_for_others(target: Target, way: Callable[[Own], UUID]) -> None:
     run = way(Own(target))
     assert target.started(run) == 0
-    assert Request.objects.filter(run=run, status="pending").count() == 1
+    assert Approval.objects.filter(run=run, status="pending").count() == 1

@@ -13,10 +13,10 @@ import pytest
 from django.utils import timezone
 from pytest_django import Settings
 
-from approvals.models import Request
+from approvals.models import Approval
 from runtime.errors import Tampered
 from runtime.keyring import files, macs, purposes
-from runtime.models import Continuation, JournalEntry, Run, Signal
+from runtime.models import JournalEntry, Run, Signal, StoredContinuation
 from runtime.store import pool
 from runtime.store.tables import continuations, journal
 from tests.support.engine import body
@@ -24,14 +24,14 @@ from tests.support.office import Target
 
 pytestmark = pytest.mark.usefixtures("continued")
 
-CONTINUATION = "runtime_continuation"
+CONTINUATION = "runtime_storedcontinuation"
 RUN = "runtime_run"
-CHANGE = "UPDATE runtime_continuation SET body = %s, mac = %s WHERE run_id = %s"
+CHANGE = "UPDATE runtime_storedcontinuation SET body = %s, mac = %s WHERE run_id = %s"
 
 
 def test_every_byte_of_a_continuation_and_its_mac_counts(target: Target) -> None:
     run = target.decided()
-    stored = Continuation.objects.get(run=run)
+    stored = StoredContinuation.objects.get(run=run)
     body, mac = stored.body, stored.mac
     with pool.own() as own:
         row, (mark, entries) = Run.objects.get(id=run), journal.read(own, run)
@@ -79,7 +79,7 @@ def test_an_older_continuation_cannot_replace_the_last_one(target: Target, with_
 
 def test_a_continuation_that_is_gone_or_beyond_the_journal_parks_the_run(target: Target) -> None:
     gone, run = target.decided(), target.decided()
-    Continuation.objects.filter(run=gone).delete()
+    StoredContinuation.objects.filter(run=gone).delete()
     target.assert_parked(gone, "the continuation is missing")
     body = _kept(run)["body"]
     broken = re.sub(r'"position":\d+,', '"position":99,', body, count=1)
@@ -207,9 +207,9 @@ def _stored(run: UUID) -> list[object]:
     row = Run.objects.values("status", "position", "head", "base", "output", "reason").get(id=run)
     return [
         row,
-        Continuation.objects.values().get(run=run),
+        StoredContinuation.objects.values().get(run=run),
         *JournalEntry.objects.filter(run_id=run).order_by("position").values(),
-        *Request.objects.filter(run=run).values(),
+        *Approval.objects.filter(run=run).values(),
         *Signal.objects.filter(run=run).values(),
     ]
 
@@ -219,11 +219,11 @@ def _flipped(text: str, at: int) -> str:
 
 
 def _kept(run: UUID) -> dict[str, Any]:
-    return dict(Continuation.objects.values("position", "body", "mac", "key_id").get(run=run))
+    return dict(StoredContinuation.objects.values("position", "body", "mac", "key_id").get(run=run))
 
 
 def _put(run: UUID, values: dict[str, Any]) -> None:
-    Continuation.objects.filter(run=run).update(**values)
+    StoredContinuation.objects.filter(run=run).update(**values)
 
 
 def _positions(run: UUID) -> list[int]:

@@ -12,7 +12,7 @@ from approvals.accounts import tokens
 from approvals.accounts.people import set_groups
 from approvals.decisions import batch, writing
 from approvals.errors import AlreadyDecided, TamperedWith
-from approvals.models import AuditEntry, Request
+from approvals.models import Approval, AuditEntry
 from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
 from runtime.control.forks.fork import fork
@@ -36,12 +36,12 @@ TEXT = "use <b>level</b> 5"
 LEVEL = ("set_privileges", {"username": "newhire", "security_level": 5})
 
 
-def pending(run: UUID, **those: Any) -> Request:
-    return Request.objects.get(run=run, status="pending", **those)
+def pending(run: UUID, **those: Any) -> Approval:
+    return Approval.objects.get(run=run, status="pending", **those)
 
 
 def write(run: UUID, actor: Actor = BEA) -> None:
-    writing.write(request=pending(run).id, text=TEXT, actor=actor)
+    writing.write(approval_id=pending(run).id, text=TEXT, actor=actor)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def run(target: Target) -> UUID:
 
 
 @pytest.fixture
-def later(target: Target, run: UUID) -> Request:
+def later(target: Target, run: UUID) -> Approval:
     """The request that opened after Bea's message."""
     write(run)
     approve(run, BEA)
@@ -88,32 +88,32 @@ def test_a_writer_decides_what_was_open_and_the_agent_gets_the_message_after_tha
     assert verify(run).is_consistent
 
 
-def by_token(request: Request) -> None:
-    decide(request, seeds.bearer(BEA, "approvals:decide"))
+def by_token(approval: Approval) -> None:
+    decide(approval, seeds.bearer(BEA, "approvals:decide"))
 
 
-def by_batch(request: Request) -> None:
-    items = {request.id: request.request_digest}
+def by_batch(approval: Approval) -> None:
+    items = {approval.id: approval.approval_digest}
     [one] = batch.decide_each(items=items, verdict="approve", reason="", count=None, actor=BEA)
     assert one.problem is not None
     raise one.problem
 
 
 # The other doors of `decide` are those of any person of the origin.
-DOORS: dict[str, Callable[[Request], object]] = {
-    "approve": lambda request: decide(request, BEA),
-    "deny": lambda request: decide(request, BEA, Verdict.DENY, "no"),
-    "change": lambda request: decide(request, BEA, "edit", arguments={**LEVEL[1]}),
-    "answer": lambda request: decide(request, BEA, "answer", result=1),
-    "request changes": lambda request: decide(request, BEA, "request_changes", "less"),
+DOORS: dict[str, Callable[[Approval], object]] = {
+    "approve": lambda approval: decide(approval, BEA),
+    "deny": lambda approval: decide(approval, BEA, Verdict.DENY, "no"),
+    "change": lambda approval: decide(approval, BEA, "edit", arguments={**LEVEL[1]}),
+    "answer": lambda approval: decide(approval, BEA, "answer", result=1),
+    "request changes": lambda approval: decide(approval, BEA, "request_changes", "less"),
     "a second token": by_token,
     "together with others": by_batch,
-    "write again": lambda request: writing.write(request=request.id, text="more", actor=BEA),
+    "write again": lambda approval: writing.write(approval_id=approval.id, text="more", actor=BEA),
 }
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_a_writer_decides_nothing_that_opens_afterwards(later: Request, door: str) -> None:
+def test_a_writer_decides_nothing_that_opens_afterwards(later: Approval, door: str) -> None:
     with pytest.raises(Forbidden) as caught:
         DOORS[door](later)
     assert caught.value.code == "origin"
@@ -130,12 +130,12 @@ def test_rows_without_the_writer_hide_no_message(target: Target, run: UUID) -> N
     target.advance(run)
     later = pending(run)
     assert refused(run, BEA) == "origin"
-    Request.objects.filter(pk=later.pk).update(excluded=["ada"])
+    Approval.objects.filter(pk=later.pk).update(excluded=["ada"])
     with pytest.raises(TamperedWith, match="could decide, although"):
         decide(later, CORA)
 
 
-def test_another_person_decides_what_opens_afterwards(target: Target, later: Request) -> None:
+def test_another_person_decides_what_opens_afterwards(target: Target, later: Approval) -> None:
     decide(later, CORA)
     assert target.advance(later.run_id).status == "completed"
     assert target.started(later.run_id) == 2
@@ -152,11 +152,11 @@ def test_a_writer_does_not_decide_an_open_request_whose_rule_is_silent(target: T
     put_in_force(SIBLING)
     target.ask_twice()
     run = target.start()
-    talk, silent = Request.objects.filter(run=run).order_by("created_at")
+    talk, silent = Approval.objects.filter(run=run).order_by("created_at")
     with pytest.raises(Forbidden, match="does not let"):
-        writing.write(request=silent.id, text=TEXT, actor=BEA)
+        writing.write(approval_id=silent.id, text=TEXT, actor=BEA)
     decide(silent, BEA)  # before she writes; no worker has received the decision
-    writing.write(request=talk.id, text=TEXT, actor=BEA)
+    writing.write(approval_id=talk.id, text=TEXT, actor=BEA)
     target.advance(run)
     assert target.started(run) == 0
     again = pending(run, rule__contains="Silent")
@@ -175,10 +175,10 @@ def test_an_approval_by_a_writer_where_the_rule_is_silent_does_not_count_by_the_
     put_in_force(SIBLING)
     target.ask_twice()
     run = target.start()
-    talk, silent = Request.objects.filter(run=run).order_by("created_at")
-    writing.write(request=talk.id, text=TEXT, actor=BEA)
+    talk, silent = Approval.objects.filter(run=run).order_by("created_at")
+    writing.write(approval_id=talk.id, text=TEXT, actor=BEA)
     target.advance(run)
-    Request.objects.filter(pk=silent.pk).update(excluded=["ada"])  # as it was sealed
+    Approval.objects.filter(pk=silent.pk).update(excluded=["ada"])  # as it was sealed
     decide(silent, BEA)
     target.advance(run)
     assert target.started(run) == 0
@@ -190,7 +190,7 @@ def test_who_also_steers_as_an_admin_decides_nothing(target: Target, run: UUID) 
     send_message(run=run, text="Pay.", actor=BEA)
     assert refused(run, BEA) == "origin"
     target.advance(run)
-    Request.objects.filter(run=run).update(excluded=["ada"])
+    Approval.objects.filter(run=run).update(excluded=["ada"])
     approve(run, BEA)
     assert target.advance(run).status == "suspended"
     assert target.started(run) == 0
@@ -218,7 +218,7 @@ def test_a_fork_comes_from_the_writer_too(target: Target, run: UUID) -> None:
 
 
 def test_who_may_not_decide_or_comes_late_writes_nothing(target: Target, run: UUID) -> None:
-    asked = pending(run)
+    approval = pending(run)
     refusals: list[tuple[Actor, object, type[Exception], str]] = [
         (ADA, TEXT, Forbidden, "started this run"),
         (seeds.bearer(BEA, "runs:control"), TEXT, Forbidden, "scope"),
@@ -227,31 +227,31 @@ def test_who_may_not_decide_or_comes_late_writes_nothing(target: Target, run: UU
     ]
     for actor, text, error, why in refusals:
         with pytest.raises(error, match=why):
-            writing.write(request=asked.id, text=text, actor=actor)
+            writing.write(approval_id=approval.id, text=text, actor=actor)
     with pytest.raises(Forbidden, match="does not let"):
-        writing.write(request=seeds.in_doubt().id, text=TEXT, actor=BEA)
+        writing.write(approval_id=seeds.in_doubt().id, text=TEXT, actor=BEA)
     approve(run, BEA)
     with pytest.raises(AlreadyDecided):
-        writing.write(request=asked.id, text=TEXT, actor=BEA)
+        writing.write(approval_id=approval.id, text=TEXT, actor=BEA)
     assert not AuditEntry.objects.filter(run=run, act="wrote").exists()
 
 
 def test_the_page_and_the_api_send_it(run: UUID, target: Target) -> None:
     bea, ada = (log_in(User.objects.get(username=name)) for name in ("bea", "ada"))
-    asked = pending(run)
-    shows(bea, asked, "Write to the run", "Another person must decide each request that opens")
-    shows(ada, asked, hides=["Write to the run"])
-    wrong = text_of(send(bea, asked, "write", text="x" * 16_001), 422)
+    approval = pending(run)
+    shows(bea, approval, "Write to the run", "Another person must decide each request that opens")
+    shows(ada, approval, hides=["Write to the run"])
+    wrong = text_of(send(bea, approval, "write", text="x" * 16_001), 422)
     has(wrong, "Not sent: the text must have at most", "x" * 100)
-    assert send(bea, asked, "write", text=TEXT).status_code == 302
+    assert send(bea, approval, "write", text=TEXT).status_code == 302
     _, secret = tokens.create(User.objects.get(username="cora"), ALL_SCOPES)
     answer = Client(headers={"Authorization": f"Bearer {secret}"}).post(
-        f"/api/v1/approvals/{asked.id}/messages", {"text": "B"}, content_type="application/json"
+        f"/api/v1/approvals/{approval.id}/messages", {"text": "B"}, content_type="application/json"
     )
     assert (answer.status_code, answer.json()) == (202, {"run": str(run), "by": "cora"})
     target.advance(run)
     shows(ada, f"/runs/{run}/?tab=transcript", "message from the reviewer", hides=[TEXT])
-    page = shows(bea, asked, "message from the reviewer", "Write to the run")
+    page = shows(bea, approval, "message from the reviewer", "Write to the run")
     assert page.count("message from the reviewer") == 2
     approve(run, BEA)
-    shows(bea, asked, hides=["Write to the run"])
+    shows(bea, approval, hides=["Write to the run"])

@@ -14,7 +14,7 @@ from runtime.core.enums import EffectClass, Verdict
 from runtime.core.limits import KEPT_INLINE
 from runtime.errors import Tampered
 from runtime.keyring import files, macs, purposes
-from runtime.models import Blob, BlobReference, Continuation, JournalEntry
+from runtime.models import BlobReference, JournalEntry, StoredBlob, StoredContinuation
 from runtime.ports.effects import ToolRequest, ToolResult, Unknown
 from runtime.store import pool
 from runtime.store.pool import Connection
@@ -43,8 +43,8 @@ def test_a_large_result_is_stored_once_beside_the_journal(desk: Rig, continued: 
     run, other = suspended(desk), suspended(desk)
     assert len(json.dumps(BIG)) > 1_000_000
     assert sum(map(len, bodies(JournalEntry.objects.filter(run_id=run)))) < 10_000
-    assert len(Continuation.objects.get(run=run).body) < 10_000
-    stored = Blob.objects.get()
+    assert len(StoredContinuation.objects.get(run=run).body) < 10_000
+    stored = StoredBlob.objects.get()
     assert stored.digest == digest_of(stored.body)
     uses = set(BlobReference.objects.values_list("run", "content"))
     assert uses == {(run, stored.digest), (other, stored.digest)}
@@ -58,14 +58,14 @@ def test_a_result_at_the_limit_stays_in_its_entry(rig: MakeBench) -> None:
     tool = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value=value))
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=tool)
     assert desk.advance(desk.start("a")).status == "completed"
-    assert not Blob.objects.exists()
+    assert not StoredBlob.objects.exists()
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ("UPDATE runtime_content SET body = '\"another\"'", "does not match its digest"),
-        ("DELETE FROM runtime_contentuse; DELETE FROM runtime_content", "is missing"),
+        ("UPDATE runtime_storedblob SET body = '\"another\"'", "does not match its digest"),
+        ("DELETE FROM runtime_blobreference; DELETE FROM runtime_storedblob", "is missing"),
     ],
 )
 def test_a_content_that_was_changed_or_is_gone_parks_the_run(
@@ -88,7 +88,7 @@ def test_big_results_of_transactions_and_of_people_are_stored_too(rig: MakeBench
     run = suspended(desk)
     assert desk.answer(run, Verdict.HAPPENED, "", BIG).status == "completed"
     assert desk.heard(0)["content"] == desk.heard(1)["content"] == BIG
-    assert Blob.objects.count() == 1
+    assert StoredBlob.objects.count() == 1
 
 
 def test_a_step_that_is_not_written_stores_nothing(desk: Rig) -> None:
@@ -101,20 +101,20 @@ def test_a_step_that_is_not_written_stores_nothing(desk: Rig) -> None:
 
     desk.effects.tools["read"] = FakeTool(effect=EffectClass.READ, body=robbed)
     assert desk.advance(desk.start("a")).status == "running"
-    assert not Blob.objects.exists()
+    assert not StoredBlob.objects.exists()
     assert not BlobReference.objects.exists()
 
 
 def test_only_unreferenced_blobs_unused_for_long_are_collected(own: Connection, desk: Rig) -> None:
     run = suspended(desk)
-    stored = Blob.objects.get()
+    stored = StoredBlob.objects.get()
     again = blobs.parameters([Text(digest=stored.digest, text=stored.body)])
-    long_ago = "UPDATE runtime_content SET used_at = now() - interval '2 hours'"
-    own.execute("INSERT INTO runtime_content (digest, body) VALUES ('sha256:x', '1')")
+    long_ago = "UPDATE runtime_storedblob SET used_at = now() - interval '2 hours'"
+    own.execute("INSERT INTO runtime_storedblob (digest, body) VALUES ('sha256:x', '1')")
     assert blobs.collect(own, 10) == 0
     own.execute(long_ago)
     assert blobs.collect(own, 10) == 1
-    assert Blob.objects.get() == stored
+    assert StoredBlob.objects.get() == stored
     blobs.delete_for_run(own, run)
     this = "WITH run AS (SELECT id FROM runtime_run WHERE id = %(run)s)"
     own.execute(f"{this} {blobs.STORE}", {"run": run, **again})

@@ -8,8 +8,8 @@ from django.db import transaction
 
 from runtime.core.documents.blobs import Blob, blob_of
 from runtime.errors import ObjectStoreDown
-from runtime.models import Blob as Row
 from runtime.models import DroppedObject
+from runtime.models import StoredBlob as Row
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import blobs, objects
@@ -31,7 +31,7 @@ def keep(own: Connection, blob: Blob = BLOB) -> str:
 
 def sweep(own: Connection) -> None:
     """Collect, when every content was used long ago."""
-    own.execute("UPDATE runtime_content SET used_at = now() - interval '61 minutes'")
+    own.execute("UPDATE runtime_storedblob SET used_at = now() - interval '61 minutes'")
     retention.enforce(own, threading.Event())
     sweeper.look_after_objects(own, threading.Event())
 
@@ -42,7 +42,7 @@ def left(store: Breakable) -> tuple[int, int, int]:
 
 def test_a_content_is_stored_once_under_one_key(own: Connection, object_store: Breakable) -> None:
     first = keep(own)
-    own.execute("UPDATE runtime_content SET used_at = now() - interval '61 minutes'")
+    own.execute("UPDATE runtime_storedblob SET used_at = now() - interval '61 minutes'")
     assert keep(own) == first
     retention.enforce(own, threading.Event())  # a step may be about to name it
     assert left(object_store) == (1, 0, 1)
@@ -89,7 +89,7 @@ def test_a_content_stored_while_two_collectors_delete_it_has_a_new_object(
     own: Connection, object_store: Breakable
 ) -> None:
     first = keep(own)
-    own.execute("UPDATE runtime_content SET used_at = now() - interval '61 minutes'")
+    own.execute("UPDATE runtime_storedblob SET used_at = now() - interval '61 minutes'")
     again: list[str] = []
 
     def store_again() -> None:
@@ -100,7 +100,7 @@ def test_a_content_stored_while_two_collectors_delete_it_has_a_new_object(
         assert blobs.collect(pool.djangos(), 10) == 1
         assert blobs.collect(own, 10) == 0, "the other collector has it"
         worker = in_thread(store_again)
-        wait_until_blocked("INSERT INTO runtime_content")
+        wait_until_blocked("INSERT INTO runtime_storedblob")
     worker.join(WITHIN)
     sweeper.look_after_objects(own, threading.Event())
     assert object_store.keys() == again != [first]

@@ -20,7 +20,16 @@ from runtime.control.pause import pause
 from runtime.core.enums import Decision, Verdict
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.execution import heartbeat
-from runtime.models import Gate, JournalEntry, KillSwitch, Loop, LostLease, Run, Signal, Worker
+from runtime.models import (
+    Gate,
+    JournalEntry,
+    KillSwitch,
+    LostLease,
+    Run,
+    Signal,
+    SweeperLoop,
+    WorkerProcess,
+)
 from runtime.store import decisions, leases, loading, pool, runs, steps, workers
 from runtime.store.pool import Connection
 from runtime.store.tables import gates, journal, signals
@@ -162,7 +171,9 @@ def test_a_step_changes_gates_only_in_valid_states(own: Connection, last: steps.
 def alive(*, for_seconds: float) -> UUID:
     """A worker process with a lease, which may be over."""
     until = timezone.now() + timedelta(seconds=for_seconds)
-    made = Worker.objects.create(id=uuid4(), host="here", process=1, agents="{}", lease_until=until)
+    made = WorkerProcess.objects.create(
+        id=uuid4(), host="here", process=1, agents="{}", lease_until=until
+    )
     return made.id
 
 
@@ -416,21 +427,21 @@ def test_a_heartbeat_renews_its_own_worker_and_reads_signal_counts_of_its_own_ru
     assert beat(other, uuid4()) == (None, None)
     assert beat(one, made.owner) == (made.owner, 0)
     long_ago = timezone.now() - timedelta(hours=2)
-    Worker.objects.update(beat_at=long_ago)
+    WorkerProcess.objects.update(beat_at=long_ago)
     beat(one, made.owner)
-    assert Worker.objects.get(id=one).beat_at > long_ago
-    assert Worker.objects.get(id=other).beat_at == long_ago
+    assert WorkerProcess.objects.get(id=one).beat_at > long_ago
+    assert WorkerProcess.objects.get(id=other).beat_at == long_ago
 
 
 def test_only_workers_and_sweepers_long_gone_are_forgotten(own: Connection) -> None:
     for hours in (0, 23, 25):
         at = timezone.now() - timedelta(hours=hours)
-        worker = Worker.objects.create(id=uuid4(), host=f"{hours}", process=1)
-        Worker.objects.filter(id=worker.id).update(beat_at=at)
+        worker = WorkerProcess.objects.create(id=uuid4(), host=f"{hours}", process=1)
+        WorkerProcess.objects.filter(id=worker.id).update(beat_at=at)
         for name in (f"{workers.SWEEPER}{hours}", f"loop {hours}"):
-            Loop.objects.create(name=name, done_at=at)
+            SweeperLoop.objects.create(name=name, done_at=at)
     retention.enforce(own, threading.Event())
-    assert set(Worker.objects.values_list("host", flat=True)) == {"0", "23"}
-    left = set(Loop.objects.values_list("name", flat=True))
+    assert set(WorkerProcess.objects.values_list("host", flat=True)) == {"0", "23"}
+    left = set(SweeperLoop.objects.values_list("name", flat=True))
     assert {f"{workers.SWEEPER}0", f"{workers.SWEEPER}23", "loop 25"} <= left  # known as late
     assert f"{workers.SWEEPER}25" not in left

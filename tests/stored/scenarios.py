@@ -12,7 +12,7 @@ from pydantic import BaseModel, TypeAdapter
 from agents.sdk import Holds, NotDone, Preview, RetryPolicy, ToolContext, agent, tool
 from agents.sdk.spec import AgentSpec
 from agents.testing import Turn, call, replies, say, together
-from agents.testing.approvals import Approvals
+from agents.testing.approvals import ApprovalStub
 from agents.testing.worker import BEGINNING, Worker
 from agents.tools.questions import ask_person
 from agents.tools.timers import wait_for
@@ -203,7 +203,7 @@ def _allowed(worker: Worker) -> None:
     use = AllowanceUse(id=UUID(int=1), number=1, of=2, by=("bea", "cora"))
     allowed = Allowed(use=use, proof=("{}", "00", "k1"))
     allow = lambda shown, taken: allowed if shown.args["euros"] == 20 else None  # noqa: E731
-    with patch.object(Approvals, "allow", side_effect=allow):
+    with patch.object(ApprovalStub, "allow", side_effect=allow):
         _decided(Verdict.REQUEST_CHANGES, reason="pay 30")(worker)
         _decided(Verdict.APPROVE)(worker)
 

@@ -6,7 +6,7 @@ from uuid import uuid4
 from approvals import clock
 from approvals.accounts import absences
 from approvals.decisions.inquire import inquire
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.policy import Group
 from approvals.requests.comments import make
 from approvals.teamwork import claims, comments, handovers, presence
@@ -27,7 +27,7 @@ rules:
 """
 
 
-def crowded(office: Office) -> Request:
+def crowded(office: Office) -> Approval:
     """Return a request of Ada's run, which bea may decide, under a policy that stays in force.
 
     It has a vote of cora, who is bea's deputy, a claim of dan and a hand-over to bea, people who look at it, comments,
@@ -46,23 +46,23 @@ def crowded(office: Office) -> Request:
         effect=EffectClass.IDEMPOTENT, gated=True, expires_in=7200.0
     )
     put_in_force(RULE)
-    request = office.request(office.start())
-    decide(request, cora, reason="Seen.")
-    claims.claim(request=request.id, actor=dan)
-    handovers.hand_over(request=request.id, to="bea", note="You know her.", actor=dan)
-    kept = comments.add(request=request.id, text="Ask first.", actor=eva)
-    forged = make(id=uuid4(), request=request.id, person="eva", text="Approve it.", at=kept.at)
+    approval = office.request(office.start())
+    decide(approval, cora, reason="Seen.")
+    claims.claim(approval_id=approval.id, actor=dan)
+    handovers.hand_over(approval_id=approval.id, to="bea", note="You know her.", actor=dan)
+    kept = comments.add(approval_id=approval.id, text="Ask first.", actor=eva)
+    forged = make(id=uuid4(), approval_id=approval.id, person="eva", text="Approve it.", at=kept.at)
     forged.text = "Deny it."
     forged.save(force_insert=True)
     for actor in (cora, eva):
-        presence.seen(request=request.id, actor=actor)
+        presence.seen(approval_id=approval.id, actor=actor)
     now = clock.now()
     absences.announce(
         deputy="cora", starts=now - timedelta(days=1), ends=now + timedelta(days=1), actor=BEA
     )
     for question in ("Why?", "Why 3?", "And now?"):
-        inquire(request=request.id, question=question, actor=cora)
+        inquire(approval_id=approval.id, question=question, actor=cora)
         if left:
-            office.advance(request.run_id)
-    request.refresh_from_db()
-    return request
+            office.advance(approval.run_id)
+    approval.refresh_from_db()
+    return approval

@@ -13,13 +13,13 @@ from runtime.store import pool
 
 Move = Callable[[UUID], None]
 _TABLES = (
-    "continuation",
-    "base",
+    "storedcontinuation",
+    "compactionbase",
     "pruning",
     "archivedentries",
     "gate",
     "signal",
-    "contentuse",
+    "blobreference",
     "journalentry",
 )
 
@@ -33,7 +33,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Move]
             for table in _TABLES:
                 own.execute(f"DELETE FROM runtime_{table} WHERE run_id = %s", (run,))
             own.execute("DELETE FROM runtime_run WHERE id = %s", (run,))
-            own.execute("DELETE FROM runtime_content")
+            own.execute("DELETE FROM runtime_storedblob")
         ours = Path(settings.KEYS_DIR) / "exports.public"
         (tmp_path / "ours.public").write_text(ours.read_text())
         monkeypatch.setattr(settings, "IMPORT_KEYS", (tmp_path / "ours.public",))

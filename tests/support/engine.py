@@ -28,7 +28,7 @@ from runtime.execution.runner import WorkerContext
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.ports.approvals import Approvals
+from runtime.ports.approvals import ApprovalPort
 from runtime.ports.effects import EffectHandler, Outcome, ToolRequest, ToolResult
 from runtime.queries.journal import stored
 from runtime.store import loading, pool
@@ -69,7 +69,7 @@ def lose(*runs: UUID) -> None:
             """
             WITH lost AS (
                 UPDATE runtime_run SET due_at = '2000-01-01' WHERE id = ANY(%s) RETURNING worker)
-            UPDATE runtime_worker SET lease_until = '2000-01-01' FROM lost WHERE id = lost.worker
+            UPDATE runtime_workerprocess SET lease_until = '2000-01-01' FROM lost WHERE id = lost.worker
             """,
             (list(runs),),
         )
@@ -145,7 +145,7 @@ def at_failpoint(point: str, act: Callable[[], object]) -> Iterator[None]:
 class HandDriven:
     """A worker without threads of its own for runs: the test's thread advances them."""
 
-    def __init__(self, handler: EffectHandler, approvals: Approvals) -> None:
+    def __init__(self, handler: EffectHandler, approvals: ApprovalPort) -> None:
         self.heartbeat = Heartbeat()
         self.heartbeat.start()
         self.context = WorkerContext(

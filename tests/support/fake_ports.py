@@ -23,7 +23,6 @@ from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import AgentInfo, CallInfo, CallRejected, TurnBoundary, VersionChange
 from runtime.ports.approvals import (
     Allowed,
-    Approval,
     ApprovalVoid,
     EndedCall,
     NotConfirmed,
@@ -32,6 +31,7 @@ from runtime.ports.approvals import (
     RequestLink,
     ReviewSnapshot,
     Ruling,
+    VerifiedApproval,
 )
 from runtime.ports.effects import (
     Abort,
@@ -286,7 +286,7 @@ class FakeApprovals:
         origin: Collection[str] = (),
         reviewers: Collection[str] = (),
         decision: Decision | None = None,
-    ) -> Approval:
+    ) -> VerifiedApproval:
         if decision is not None:
             self.verify_decision(gate=gate, decision=decision)
         shown = [snapshot for snapshot in self.snapshots if snapshot.gate == gate]
@@ -295,7 +295,7 @@ class FakeApprovals:
             raise NotConfirmed("this action was not approved")
         if self.void:
             raise ApprovalVoid("the decider lost the right")
-        return Approval(by=("bea",), comment="as agreed")
+        return VerifiedApproval(by=("bea",), comment="as agreed")
 
     def verify_decision(self, *, gate: UUID, decision: Decision) -> bool:
         if self.forged:

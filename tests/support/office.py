@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 from django.db import transaction
 
-from approvals.adapter import Approvals
-from approvals.models import Request
+from approvals.adapter import ApprovalService
+from approvals.models import Approval
 from approvals.requests import snapshot
 from runtime.control.cancel import cancel as cancel_run
 from runtime.control.start import create
@@ -19,7 +19,7 @@ from runtime.core.digest import sha256_of
 from runtime.core.enums import EffectClass, GateKind, Risk, Verdict
 from runtime.errors import Forbidden
 from runtime.keyring import macs, purposes
-from runtime.models import Continuation, JournalEntry, Run
+from runtime.models import JournalEntry, Run, StoredContinuation
 from runtime.ports.access import Actor
 from runtime.ports.agents import AgentInfo, CallInfo
 from runtime.ports.effects import ModelFailure, ToolRequest, ToolResult, Unknown
@@ -42,15 +42,15 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-def reseal(requests: Iterable[Request], **changes: Any) -> None:
+def reseal(approvals: Iterable[Approval], **changes: Any) -> None:
     """Change requests as if the engine had asked so in the first place."""
-    for request in requests:
+    for approval in approvals:
         for name, value in changes.items():
-            setattr(request, name, value)
-        request.request_digest = snapshot.request_digest(request)
-        seal = macs.seal(purposes.REQUESTS, request.request_digest, short=True)
-        request.seal, request.seal_key_id = seal.mac, seal.key_id
-        request.save()
+            setattr(approval, name, value)
+        approval.approval_digest = snapshot.approval_digest(approval)
+        seal = macs.seal(purposes.REQUESTS, approval.approval_digest, short=True)
+        approval.seal, approval.seal_key_id = seal.mac, seal.key_id
+        approval.save()
 
 
 def onboarding(args: Any) -> dict[str, Script]:
@@ -118,7 +118,7 @@ class Office(HandDriven):
         self.effects = OfficeEffects(
             onboarding({"username": "newhire", "security_level": 3}), dict(TOOLS)
         )
-        super().__init__(self.effects, Approvals())
+        super().__init__(self.effects, ApprovalService())
 
     def start(
         self,
@@ -166,12 +166,12 @@ class Office(HandDriven):
         self.approve(run)
         return run
 
-    def held(self, why: str = "account_agent stops after every reply") -> Request:
+    def held(self, why: str = "account_agent stops after every reply") -> Approval:
         """The hold of a run of Ada's, before the second model call of its account agent."""
         self.effects.holds = ["", "", why]
-        return Request.objects.get(run=self.start(), kind=GateKind.HOLD)
+        return Approval.objects.get(run=self.start(), kind=GateKind.HOLD)
 
-    def question(self, text: str, answer: dict[str, Any]) -> Request:
+    def question(self, text: str, answer: dict[str, Any]) -> Approval:
         """The question of a run of Ada's, whose answer has this schema."""
         self.effects.tools["ask_person"] = FakeTool(
             effect=EffectClass.READ, question=True, result_schema=answer
@@ -179,11 +179,11 @@ class Office(HandDriven):
         self.effects.agents["hr_onboarding"] = turns(
             ask(("ask_person", {"question": text})), say("Thank you.")
         )
-        return Request.objects.get(run=self.start(), kind=GateKind.QUESTION)
+        return Approval.objects.get(run=self.start(), kind=GateKind.QUESTION)
 
-    def short(self, budget: Budget) -> Request:
+    def short(self, budget: Budget) -> Approval:
         """The limit gate of a run of Ada's, which may use no more than that."""
-        return Request.objects.get(run=self.start(budget=budget), kind=GateKind.LIMIT)
+        return Approval.objects.get(run=self.start(budget=budget), kind=GateKind.LIMIT)
 
     def approve(self, run: UUID) -> Run:
         """As Bea, and take the run further."""
@@ -206,11 +206,11 @@ class Office(HandDriven):
         """Count the starts of the tool for this run."""
         return sum(call.run == run and call.tool == tool for call in self.effects.calls)
 
-    def request(self, run: UUID) -> Request:
-        return Request.objects.get(run=run, kind=GateKind.APPROVAL)
+    def request(self, run: UUID) -> Approval:
+        return Approval.objects.get(run=run, kind=GateKind.APPROVAL)
 
-    def in_doubt_request(self, run: UUID) -> Request:
-        return Request.objects.get(run=run, kind=GateKind.IN_DOUBT)
+    def in_doubt_request(self, run: UUID) -> Approval:
+        return Approval.objects.get(run=run, kind=GateKind.IN_DOUBT)
 
 
 @pytest.fixture
@@ -236,17 +236,17 @@ def refused(run: UUID, actor: Actor) -> str:
 
 def approve(run: UUID, actor: Actor) -> None:
     """Approve the run's open request."""
-    decide(Request.objects.get(run=run, status="pending"), actor, reason="ok")
+    decide(Approval.objects.get(run=run, status="pending"), actor, reason="ok")
 
 
 class Target(Office):
     """Runs with a gated call, stored states to tamper with, and the outcome."""
 
-    def decide(self, run: UUID, verdict: Verdict = Verdict.APPROVE, reason: str = "") -> Request:
+    def decide(self, run: UUID, verdict: Verdict = Verdict.APPROVE, reason: str = "") -> Approval:
         """Decide the oldest pending request as Bea; no worker has claimed the run since."""
-        asked = Request.objects.filter(run=run, status="pending").earliest("created_at", "id")
-        decide(asked, BEA, verdict, reason)
-        return Request.objects.get(id=asked.id)
+        approval = Approval.objects.filter(run=run, status="pending").earliest("created_at", "id")
+        decide(approval, BEA, verdict, reason)
+        return Approval.objects.get(id=approval.id)
 
     def decided(self, verdict: Verdict = Verdict.APPROVE) -> UUID:
         """A run with a decision that no worker has read."""
@@ -268,7 +268,7 @@ class Target(Office):
                 "UPDATE runtime_run SET owner = NULL, due_at = now() WHERE id = %s",
                 (run,),
             )
-        assert Run.objects.get(id=run).position > Continuation.objects.get(run=run).position
+        assert Run.objects.get(id=run).position > StoredContinuation.objects.get(run=run).position
         return run
 
     def touch(self, table: str, run: UUID, change: str, *values: object) -> None:

@@ -10,16 +10,16 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.requests import confirmation
 
-Place = str | UUID | Request
+Place = str | UUID | Approval
 
 
 def path_of(place: Place) -> str:
     """The address itself, or that of the page of a run or a request."""
     match place:
-        case Request():
+        case Approval():
             return f"/a/{place.id}/"
         case UUID():
             return f"/runs/{place}/"
@@ -51,12 +51,12 @@ def shows(
     return has(text(client, place, status), *words, hides=hides)
 
 
-def send(client: Client, request: Request, way: str, **form: str) -> Any:
+def send(client: Client, approval: Approval, way: str, **form: str) -> Any:
     """Send the form for this way to decide, as the page has it; at high risk that of the second step."""
     edited = json.loads(form["arguments"]) if form.get("arguments", "").startswith("{") else None
-    confirm = confirmation.required(request, edited)
-    form = {"digest": request.request_digest, "confirm": confirm or "", **form}
-    return client.post(f"/a/{request.id}/{way}/", form)
+    confirm = confirmation.required(approval, edited)
+    form = {"digest": approval.approval_digest, "confirm": confirm or "", **form}
+    return client.post(f"/a/{approval.id}/{way}/", form)
 
 
 def log_in(person: Any) -> Client:

@@ -18,14 +18,14 @@ from agents.models import PublishedAgent
 from approvals import clock
 from approvals.accounts import tokens
 from approvals.accounts.people import create_person
-from approvals.adapter import Approvals
+from approvals.adapter import ApprovalService
 from approvals.decisions import in_doubt as in_doubt_calls
 from approvals.decisions.decide import ask_preview
 from approvals.decisions.decide import decide as record_decision
 from approvals.decisions.refusals import REFUSED
-from approvals.models import AuditEntry, Request
+from approvals.models import Approval, AuditEntry
 from approvals.policy import Group
-from approvals.queries.requests import Approval
+from approvals.queries.requests import ApprovalView
 from approvals.requests import confirmation
 from runtime.core.continuation import RunStatus
 from runtime.core.digest import action_digest, sha256_of
@@ -160,7 +160,7 @@ def snapshot(
     )
 
 
-def opened(*snapshots: ReviewSnapshot) -> list[Request]:
+def opened(*snapshots: ReviewSnapshot) -> list[Approval]:
     """The requests of these snapshots, in their order, each with its open gate."""
     while not _asked(snapshots):  # as a step is built again
         pass
@@ -175,10 +175,11 @@ def opened(*snapshots: ReviewSnapshot) -> list[Request]:
                 tool=one.tool,
                 path=list(one.path),
             )
-    requests = {
-        row.gate: row for row in Request.objects.filter(gate__in=[p.gate for p in snapshots])
+    approvals = {
+        approval.gate: approval
+        for approval in Approval.objects.filter(gate__in=[p.gate for p in snapshots])
     }
-    return [requests[one.gate] for one in snapshots]
+    return [approvals[one.gate] for one in snapshots]
 
 
 def _asked(snapshots: Sequence[ReviewSnapshot]) -> bool:
@@ -204,7 +205,7 @@ def ask(snapshots: Sequence[ReviewSnapshot]) -> None:
     """Write what asks about these gates of one run, as the step that opens them does."""
     of, connection = snapshots[0].run, pool.djangos()
     origin = Run.objects.values_list("origin", flat=True).get(id=of)
-    parts = Approvals().open(connection, snapshots, origin=origin)
+    parts = ApprovalService().open(connection, snapshots, origin=origin)
     tables = "".join(f", {part.name} AS ({part.sql})" for part in parts)
     parameters = {name: value for part in parts for name, value in part.parameters.items()}
     connection.execute(
@@ -214,44 +215,44 @@ def ask(snapshots: Sequence[ReviewSnapshot]) -> None:
     )
 
 
-def pending(*, requester: str = "ada", **given: Any) -> Request:
+def pending(*, requester: str = "ada", **given: Any) -> Approval:
     """One pending request on a run of its own."""
     of = run(requester)
     return opened(snapshot(of, requester=requester, **given))[0]
 
 
-def in_doubt(*, requester: str = "ada", **given: Any) -> Request:
+def in_doubt(*, requester: str = "ada", **given: Any) -> Approval:
     """One call in doubt on a run of its own."""
     return pending(requester=requester, kind=GateKind.IN_DOUBT, **given)
 
 
 def decide(
-    request: Request,
+    approval: Approval,
     actor: Actor,
     verdict: object = "approve",
     reason: object = "",
     *,
     digest: object = ...,
     **given: Any,
-) -> Approval:
+) -> ApprovalView:
     """Decide a request, as it is stored unless there is another digest, with both steps of a high risk."""
     edited = given.get("arguments")
-    name = confirmation.required(request, edited if isinstance(edited, dict) else None)
+    name = confirmation.required(approval, edited if isinstance(edited, dict) else None)
     given.setdefault("confirm", name)
     return record_decision(
-        request=request.id,
+        approval_id=approval.id,
         verdict=verdict,
-        digest=request.request_digest if digest is ... else digest,
+        digest=approval.approval_digest if digest is ... else digest,
         reason=reason,
         actor=actor,
         **given,
     )
 
 
-def preview(request: Request, actor: Actor, args: Any, shown: Any) -> UUID:
+def preview(approval: Approval, actor: Actor, args: Any, shown: Any) -> UUID:
     """Have this stored as the preview of an edit of the request, as a worker does."""
     asked = ask_preview(
-        request=request.id, digest=request.request_digest, arguments=args, actor=actor
+        approval_id=approval.id, digest=approval.approval_digest, arguments=args, actor=actor
     )
     assert asked is not None
     with pool.in_transaction() as own:
@@ -264,10 +265,14 @@ def preview(request: Request, actor: Actor, args: Any, shown: Any) -> UUID:
 
 
 def settle(
-    request: Request, actor: Actor, outcome: object = "give_up", reason: object = "x", **given: Any
-) -> Approval:
-    name = confirmation.required(request)
-    where = {"run": request.run_id, "gate": request.gate, "confirm": name, **given}
+    approval: Approval,
+    actor: Actor,
+    outcome: object = "give_up",
+    reason: object = "x",
+    **given: Any,
+) -> ApprovalView:
+    name = confirmation.required(approval)
+    where = {"run": approval.run_id, "gate": approval.gate, "confirm": name, **given}
     return in_doubt_calls.resolve(outcome=outcome, reason=reason, actor=actor, **where)
 
 
@@ -277,9 +282,9 @@ def bearer(actor: Actor, *scopes: str) -> Actor:
     return Actor(person=actor.person, token=tokens.create(owner, scopes)[0].public_id)
 
 
-def heard(request: Request, **changed: Any) -> Decision:
+def heard(approval: Approval, **changed: Any) -> Decision:
     """The decision as the run hears it."""
-    body = json.loads(Signal.objects.get(run=request.run_id).body)
+    body = json.loads(Signal.objects.get(run=approval.run_id).body)
     said = {name: body[name] for name in ("by", "reason", "result")}
     if body["edit"] is not None:
         preview = body["edit"].pop("preview")
@@ -287,25 +292,27 @@ def heard(request: Request, **changed: Any) -> Decision:
     return replace(Decision(verdict=Verdict(body["verdict"]), **said), **changed)
 
 
-def verify_decision(request: Request, decision: Decision | None = None) -> bool:
+def verify_decision(approval: Approval, decision: Decision | None = None) -> bool:
     """Verify a decision as the worker does when it receives it. Return whether the run fails."""
-    return Approvals().verify_decision(gate=request.gate, decision=decision or heard(request))
+    return ApprovalService().verify_decision(
+        gate=approval.gate, decision=decision or heard(approval)
+    )
 
 
-def verify_approval(request: Request, **given: Any) -> None:
+def verify_approval(approval: Approval, **given: Any) -> None:
     """Confirm an approval as a worker does before the call starts."""
-    call = {"action_digest": request.action_digest, **given}
-    Approvals().verify_approval(gate=request.gate, **call)
+    call = {"action_digest": approval.action_digest, **given}
+    ApprovalService().verify_approval(gate=approval.gate, **call)
 
 
-def untouched(request: Request) -> bool:
+def untouched(approval: Approval) -> bool:
     """Tell whether the request, its gate and its run are as they were opened; its audit may have refusals."""
-    request.refresh_from_db()
-    acts = AuditEntry.objects.filter(run=request.run_id).exclude(act__startswith=REFUSED)
+    approval.refresh_from_db()
+    acts = AuditEntry.objects.filter(run=approval.run_id).exclude(act__startswith=REFUSED)
     return (
-        (request.status, request.statement) == (Request.Status.PENDING, None)
-        and Gate.objects.get(pk=request.gate).state == Gate.State.OPEN
-        and not Signal.objects.filter(run=request.run_id).exists()
+        (approval.status, approval.statement) == (Approval.Status.PENDING, None)
+        and Gate.objects.get(pk=approval.gate).state == Gate.State.OPEN
+        and not Signal.objects.filter(run=approval.run_id).exists()
         and acts.count() == 1
     )
 

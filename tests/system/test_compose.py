@@ -21,7 +21,7 @@ BACKUP = (ROOT / "docs/how-to/back-up-and-restore.md").read_text()
 PSQL = ("psql", "-U", "abeyance", "-At")
 COUNT = "SELECT " + ", ".join(
     f"(SELECT count(*) FROM {table})"
-    for table in ("runtime_journalentry", "approvals_request", "approvals_auditentry", "auth_user")
+    for table in ("runtime_journalentry", "approvals_approval", "approvals_auditentry", "auth_user")
 )
 
 NAMES = ("postgres", "redis", "web", "sweeper", "worker")

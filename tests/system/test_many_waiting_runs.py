@@ -23,7 +23,7 @@ NEW = PLACES - PLACES // RESERVED
 MORE = 10  # than there are places for
 WITHIN = 120.0
 
-KEPT = "SELECT count(*) FROM runtime_partialreply WHERE run_id = %s"
+KEPT = "SELECT count(*) FROM runtime_storedpartialreply WHERE run_id = %s"
 WORKERS_OF_WAITING = """
     SELECT count(DISTINCT worker) FROM runtime_run WHERE status = 'waiting' AND id <> %s
 """

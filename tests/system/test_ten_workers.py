@@ -24,7 +24,7 @@ pytestmark = pytest.mark.e2e
 WORKERS = 10
 RUNS = 250
 BEATING = """
-    SELECT count(*) FROM runtime_worker
+    SELECT count(*) FROM runtime_workerprocess
     WHERE NOT isolated AND beat_at >= pg_postmaster_start_time()
 """
 CONNECTIONS = """
@@ -54,7 +54,7 @@ def test_ten_workers_end_each_run_once_on_ten_connections_each(ten: Holders) -> 
         return ten.stack.rows(COMPLETED) == [(RUNS,)] or None
 
     until(done, "every run to end", 120)
-    lost = ten.stack.rows("SELECT count(*) FROM runtime_loss")
+    lost = ten.stack.rows("SELECT count(*) FROM runtime_lostlease")
     effects = ten.effects(*map(str, range(RUNS)))
     assert sorted(one.key for one in effects) == sorted(f"{n}/ask_postgres" for n in range(RUNS))
     assert len({one.process for one in effects}) == WORKERS
@@ -67,7 +67,7 @@ LONG_RUNS = 4
 STEPS = 450  # so long that the run has a continuation
 HAD = """
     SELECT runtime_run.worker, process, base > 0
-    FROM runtime_run JOIN runtime_worker ON runtime_worker.id = runtime_run.worker
+    FROM runtime_run JOIN runtime_workerprocess ON runtime_workerprocess.id = runtime_run.worker
     WHERE runtime_run.id = %s
 """
 

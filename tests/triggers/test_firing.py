@@ -10,7 +10,7 @@ import pytest
 from psycopg import OperationalError
 
 from approvals.accounts import people
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.policy import Group
 from runtime.control.verification.verification import verify
 from runtime.errors import (
@@ -137,7 +137,7 @@ def test_those_who_made_it_decide_in_none_of_its_runs(clock: Clock, office: Offi
     assert sorted(Run.objects.get(id=run).origin) == ["ada", "cora", "dora"]
     assert events(run)[0]["makers"] == ["dora", "cora"]
     office.advance(run)
-    assert Request.objects.get(run=run).origin == ["ada", "dora", "cora"]
+    assert Approval.objects.get(run=run).origin == ["ada", "dora", "cora"]
     codes = [refused(run, Actor(person=name)) for name in ("ada", "dora", "cora")]
     assert codes == ["requester", "origin", "origin"]
     assert office.approve(run).status == "completed"

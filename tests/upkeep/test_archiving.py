@@ -17,7 +17,7 @@ from django.db.models import Q
 from django.utils import timezone
 from pytest_django import Settings
 
-from approvals.models import AuditEntry, Request
+from approvals.models import Approval, AuditEntry
 from runtime.control.archive.legal_hold import hold, lift
 from runtime.control.archive.restore import restore, restore_file
 from runtime.control.forks.fork import fork
@@ -28,7 +28,7 @@ from runtime.core.documents import signed_gzip
 from runtime.core.documents.blobs import digest_of
 from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import Forbidden, NotArchived, NotHeld, NotImportable, RunArchived, Tampered
-from runtime.models import ArchivedRun, Blob, JournalEntry, Pruning, Run
+from runtime.models import ArchivedRun, JournalEntry, Pruning, Run, StoredBlob
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
 from runtime.queries import blobs, runs
@@ -68,7 +68,7 @@ def enforced() -> int:
     """Archive, and collect what no run refers to any more."""
     with pool.own() as own:
         done = archiving.enforce(own, threading.Event())
-        own.execute("UPDATE runtime_content SET used_at = now() - interval '2 hours'")
+        own.execute("UPDATE runtime_storedblob SET used_at = now() - interval '2 hours'")
         retention.enforce(own, threading.Event())
         objects.delete_dropped(own, threading.Event())
         return done
@@ -117,18 +117,20 @@ def test_a_run_leaves_postgres_and_its_file_has_all_of_it(
     assert stored_of(run) == before
     assert verification.verify(run).is_consistent
     assert Run.objects.get(id=young).archived_at is None
-    assert Blob.objects.count() == 1  # of the young one
+    assert StoredBlob.objects.count() == 1  # of the young one
     record = record_of(object_store)
-    [request] = record["approvals"]["approvals_request"]
+    [request] = record["approvals"]["approvals_approval"]
     assert (request["sentence"], request["decided_by"]) == (
-        Request.objects.get(run=run).sentence,
+        Approval.objects.get(run=run).sentence,
         "bea",
     )
     assert (
         len(record["approvals"]["approvals_auditentry"])
         == AuditEntry.objects.filter(run=run).count()
     )
-    assert len(record["tables"]["runtime_gate"]) == len(record["tables"]["runtime_spent"]) == 1
+    assert (
+        len(record["tables"]["runtime_gate"]) == len(record["tables"]["runtime_usedapproval"]) == 1
+    )
 
 
 def test_a_store_that_is_down_or_lies_keeps_the_run_in_postgres(
@@ -185,7 +187,7 @@ def test_a_restored_run_is_as_it_was_and_stays(target: Target, object_store: Bre
     assert verification.verify(run).is_consistent
     assert (audit_of(run), enforced(), len(object_store.keys())) == ("restored", 0, 1)
     ArchivedRun.objects.update(at=timezone.now() - timedelta(hours=25))
-    assert (enforced(), object_store.keys(), Blob.objects.count()) == (0, [], 1)
+    assert (enforced(), object_store.keys(), StoredBlob.objects.count()) == (0, [], 1)
     ArchivedRun.objects.update(at=timezone.now() - timedelta(days=31))
     assert enforced() == 1
     with pytest.raises(NotArchived):

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.requests import statements
 from runtime.control import retry
 from runtime.control.forks.fork import fork
@@ -17,7 +17,7 @@ from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import HistoryRemoved, ObjectStoreDown, Tampered
 from runtime.execution import commit
 from runtime.execution.commit import StepWriter
-from runtime.models import ArchivedEntries, CompactionBase, Continuation, Pruning, Run
+from runtime.models import ArchivedEntries, CompactionBase, Pruning, Run, StoredContinuation
 from runtime.ports import wiring
 from runtime.ports.effects import (
     ModelFailure,
@@ -120,7 +120,7 @@ def test_a_sweeper_that_dies_or_comes_second_changes_nothing(
 
 OTHER_STATE = (
     "UPDATE runtime_pruning SET (state, state_mac, state_key_id) ="
-    " (SELECT body, mac, key_id FROM runtime_base)"
+    " (SELECT body, mac, key_id FROM runtime_compactionbase)"
 )
 WITHOUT_FIRST = (
     "DELETE FROM runtime_journalentry"
@@ -186,7 +186,7 @@ def test_a_failed_run_is_retried_from_its_base(desk: Rig, long: UUID) -> None:
     assert failed.status == "failed"
     desk.effects.agents["a"] = real
     retry.retry(run=long, reason="again", actor=ADA)
-    assert Continuation.objects.get(run=long).position == Run.objects.get(id=long).position
+    assert StoredContinuation.objects.get(run=long).position == Run.objects.get(id=long).position
     assert findings(long) == []
     shortened()
     assert desk.advance(long).status == "suspended"
@@ -291,12 +291,12 @@ def waiting(office: Office) -> UUID:
 def test_an_open_request_of_a_removed_entry_is_shown_and_decided(
     office: Office, waiting: UUID, cast: Cast
 ) -> None:
-    request, begins = office.request(waiting), positions(waiting)[0]
+    approval, begins = office.request(waiting), positions(waiting)[0]
     line = f"History before entry {begins} was removed on"
     bea, ada = Client(), Client()
     bea.force_login(cast.bea)
     ada.force_login(cast.ada)
-    page = bea.get(f"/a/{request.id}/").content.decode()
+    page = bea.get(f"/a/{approval.id}/").content.decode()
     assert "newhire" in page
     assert line in page
     for address in ("", "?tab=transcript"):
@@ -318,7 +318,7 @@ def test_an_open_request_of_a_removed_entry_is_shown_and_decided(
     run = office.approve(waiting)
     assert (run.status, run.output) == ("completed", '"done"')
     assert office.started(waiting) == 1
-    said = statements.read(Request.objects.get(run=waiting))
+    said = statements.read(Approval.objects.get(run=waiting))
     assert (said.by, said.verdict) == ("bea", Verdict.APPROVE)
     assert findings(waiting) == []
-    assert bea.get(f"/a/{request.id}/").status_code == 200
+    assert bea.get(f"/a/{approval.id}/").status_code == 200

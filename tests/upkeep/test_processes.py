@@ -15,7 +15,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from runtime.keyring import files, purposes
 from runtime.management.commands import healthcheck
-from runtime.models import Run, Worker
+from runtime.models import Run, WorkerProcess
 from runtime.queries.processes import workers
 from runtime.upkeep import startup
 from runtime.upkeep.takeover_delay import TakeoverDelay
@@ -29,10 +29,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_a_worker_of_another_machine_is_not_ours(capsys: pytest.CaptureFixture[str]) -> None:
-    Worker.objects.create(id=uuid4(), host="elsewhere", process=1)
+    WorkerProcess.objects.create(id=uuid4(), host="elsewhere", process=1)
     with pytest.raises(CommandError, match="no worker of this host beats"):
         call_command("healthcheck", "worker")
-    Worker.objects.create(id=uuid4(), host=socket.gethostname(), process=1)
+    WorkerProcess.objects.create(id=uuid4(), host=socket.gethostname(), process=1)
     call_command("healthcheck", "worker")
     assert capsys.readouterr().out == "worker is alive\n"
 
@@ -49,7 +49,7 @@ def test_the_web_is_alive_when_it_is_ready(live_server: LiveServer) -> None:
     place = live_server.url.removeprefix("http://")
     with pytest.raises(CommandError, match=r'web is not ready: .*"worker": false'):
         call_command("healthcheck", "web", at=place)
-    Worker.objects.create(id=uuid4(), host="elsewhere", process=1)
+    WorkerProcess.objects.create(id=uuid4(), host="elsewhere", process=1)
     call_command("healthcheck", "web", at=place)
     with pytest.raises(CommandError, match=r"web does not answer at 127\.0\.0\.1:1"):
         call_command("healthcheck", "web", at="127.0.0.1:1")

@@ -13,13 +13,13 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from approvals import audit
-from approvals.models import AuditEntry, Request
+from approvals.models import Approval, AuditEntry
 from approvals.requests import snapshot, statements
 from runtime.control.verification import verification
 from runtime.core.documents.compression import plain_text
 from runtime.core.enums import EffectClass, Verdict
 from runtime.errors import Tampered
-from runtime.models import Blob, JournalEntry, Pruning, Run
+from runtime.models import JournalEntry, Pruning, Run, StoredBlob
 from runtime.ports.approvals import NotConfirmed
 from runtime.ports.effects import ToolResult
 from runtime.store import pool
@@ -34,8 +34,14 @@ from tests.support.seeds import Cast
 
 SECRET = "Zaphod Beeblebrox"
 ARGS = {"username": SECRET, "security_level": 3}
-TABLES = ("runtime_run", "runtime_journalentry", "runtime_continuation", "runtime_signal")
-PAYLOADS = (*TABLES, "runtime_content", "approvals_request", "approvals_auditentry", "runtime_gate")
+TABLES = ("runtime_run", "runtime_journalentry", "runtime_storedcontinuation", "runtime_signal")
+PAYLOADS = (
+    *TABLES,
+    "runtime_storedblob",
+    "approvals_approval",
+    "approvals_auditentry",
+    "runtime_gate",
+)
 BIG = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value=SECRET * 5_000))
 
 
@@ -64,7 +70,7 @@ def enforced(settings: Settings, rules: str, stop: threading.Event | None = None
     """Apply these rules, when every blob was used long ago."""
     settings.ABEYANCE_RETENTION = parse(rules)
     with pool.own() as own:
-        own.execute("UPDATE runtime_content SET used_at = now() - interval '2 hours'")
+        own.execute("UPDATE runtime_storedblob SET used_at = now() - interval '2 hours'")
         return retention.enforce(own, stop or threading.Event())
 
 
@@ -88,14 +94,14 @@ def places_of(secret: str) -> set[str]:
 
 def test_no_input_text_or_result_is_left(target: Target, settings: Settings) -> None:
     run = ended(target, days=31, key="H-1")
-    assert {"runtime_journalentry", "runtime_content", "approvals_request"} <= places_of(SECRET)
+    assert {"runtime_journalentry", "runtime_storedblob", "approvals_approval"} <= places_of(SECRET)
     assert enforced(settings, "30") == 1
     assert places_of(SECRET) == set()
     row = Run.objects.get(id=run)
     assert (row.input, row.output, row.reason) == ("null", None, None)
     assert (row.status, row.requester, row.agent) == ("completed", "ada", "hr_onboarding")
     assert not JournalEntry.objects.filter(run_id=run).exists()
-    assert not Blob.objects.exists()
+    assert not StoredBlob.objects.exists()
     assert target.start(args=ARGS, key="H-1", advanced=False) == run
 
 
@@ -113,17 +119,17 @@ def test_a_large_result_is_erased_in_the_object_store_too(
 
 def test_decision_and_digest_stay_verifiable(target: Target, settings: Settings) -> None:
     run = ended(target, days=31)
-    before = Request.objects.get(run=run)
+    before = Approval.objects.get(run=run)
     enforced(settings, "30")
-    request = Request.objects.get(run=run)
-    assert request.args == "{}"
-    assert request.sentence == "set_privileges (removed under retention)"
-    said = statements.read(request)
+    approval = Approval.objects.get(run=run)
+    assert approval.args == "{}"
+    assert approval.sentence == "set_privileges (removed under retention)"
+    said = statements.read(approval)
     assert (said.by, said.verdict, said.reason) == ("bea", Verdict.APPROVE, "as agreed")
-    assert said.digest == request.request_digest == before.request_digest
-    snapshot.check_seal(request)
+    assert said.digest == approval.approval_digest == before.approval_digest
+    snapshot.check_seal(approval)
     with pytest.raises(NotConfirmed):  # nothing runs on it any more
-        snapshot.check_digests(request)
+        snapshot.check_digests(approval)
     assert not retention.erase(run)  # once is enough
     assert audit.verify(run) == AuditEntry.objects.filter(run=run).count()
     last = AuditEntry.objects.filter(run=run).latest("seq")
@@ -158,7 +164,7 @@ def test_age_status_and_agent_decide(target: Target, settings: Settings) -> None
     assert removed(cancelled)
     assert enforced(settings, "30") == 0
     assert not retention.erase(waiting)
-    assert Blob.objects.count() == 1  # which the others that are left refer to
+    assert StoredBlob.objects.count() == 1  # which the others that are left refer to
     target.approve(waiting)
     assert Run.objects.get(id=waiting).status == "completed"
 
@@ -185,7 +191,7 @@ def test_an_unverifiable_run_keeps_its_payloads_and_stops_no_other(
     assert enforced(settings, "30") == 1
     assert tried == [broken, sound]
     assert (removed(broken), removed(sound)) == (False, True)
-    assert Request.objects.get(run=broken).removed_at is None
+    assert Approval.objects.get(run=broken).removed_at is None
     assert "keeps its payloads" in caplog.text
     with pytest.raises(Tampered):
         retention.erase(broken)
@@ -196,8 +202,8 @@ def test_the_pages_say_so(target: Target, settings: Settings, cast: Cast) -> Non
     enforced(settings, "30")
     bea = Client()
     bea.force_login(cast.bea)
-    request = Request.objects.get(run=run)
-    for address in (f"/runs/{run}/", f"/runs/{run}/?tab=transcript", f"/a/{request.id}/"):
+    approval = Approval.objects.get(run=run)
+    for address in (f"/runs/{run}/", f"/runs/{run}/?tab=transcript", f"/a/{approval.id}/"):
         page = bea.get(address)
         assert page.status_code == 200
         assert "Removed under retention" in page.content.decode()
@@ -205,11 +211,11 @@ def test_the_pages_say_so(target: Target, settings: Settings, cast: Cast) -> Non
     assert (detail["input"], detail["output"]) == (None, None)
     assert detail["removed_at"] is not None
     assert bea.get(f"/api/v1/runs/{run}/journal").json() == {"items": [], "next": None}
-    assert bea.get(f"/api/v1/approvals/{request.id}").json()["args"] == {}
+    assert bea.get(f"/api/v1/approvals/{approval.id}").json()["args"] == {}
     for address in ("/runs/", "/inbox/?tab=decided", f"/runs/{run}/cancel/"):
         assert bea.get(address).status_code < 500
     other = target.start(args={**ARGS, "username": "another"})
-    page = bea.get(f"/a/{Request.objects.get(run=other).id}/")
+    page = bea.get(f"/a/{Approval.objects.get(run=other).id}/")
     assert page.status_code == 200
     assert "removed under retention" not in page.content.decode()  # no example for a new one
 

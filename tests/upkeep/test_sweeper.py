@@ -15,7 +15,7 @@ from pytest_django import Settings
 
 from runtime.broker import dispatch
 from runtime.management.commands.sweep import BUCKETS, FOLDERS, SCHEDULES, STREAMS, TRIGGERS
-from runtime.models import Loop, Run
+from runtime.models import Run, SweeperLoop
 from runtime.queries.processes import workers
 from runtime.queries.processes.workers import LATE_SECONDS
 from runtime.store import pool
@@ -82,7 +82,7 @@ def test_a_failing_loop_stops_no_other_and_raises_its_alarm(
     monkeypatch.setattr(sweeper, "RETRY_SECONDS", 0.2)
     others = {*LATE_SECONDS, sweeper_name()} - {"partitions"}
     with sweeping(threading.Event()):
-        names = Loop.objects.values_list("name", flat=True)
+        names = SweeperLoop.objects.values_list("name", flat=True)
         until(lambda: set(names.all()) == others or None, "the rest")
         until(lambda: len(tried) > 1 or None, "another try")
     alarms = [record.message for record in caplog.records if record.levelname == "CRITICAL"]
@@ -128,7 +128,7 @@ def test_a_loop_is_late_once_no_sweeper_did_its_work_in_time() -> None:
         for alarm in alarms:
             alarm.record_success(own)
         assert workers.late_loops() == ()
-        Loop.objects.update(done_at=Now() - timedelta(seconds=61))
+        SweeperLoop.objects.update(done_at=Now() - timedelta(seconds=61))
         for alarm in alarms:
             alarm.record_success(own)  # which it notes seldom
     assert workers.late_loops() == ("due_runs",)
@@ -265,4 +265,4 @@ def test_a_sweeper_without_a_broker_leaves_due_runs_as_they_are(
     with sweeping(threading.Event()):
         until(lambda: "due_runs interrupted" in caplog.text or None, "the alarm", within=60)
     assert Run.objects.filter(due_at="2020-01-01T00:00Z").exists()
-    assert not Loop.objects.filter(name="due_runs").exists()
+    assert not SweeperLoop.objects.filter(name="due_runs").exists()

@@ -17,7 +17,7 @@ from django.core.management import CommandError, call_command
 from pytest_django import DjangoAssertNumQueries, Settings
 
 from approvals import stored_rows
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.policy import Group
 from approvals.requests import snapshot, statements
 from config.env.environment import ROOT
@@ -178,7 +178,7 @@ def test_other_keys_and_another_run_are_refused(
 
 
 def request_of(record: File) -> File:
-    [request] = record["approvals"]["approvals_request"]
+    [request] = record["approvals"]["approvals_approval"]
     found: File = request
     return found
 
@@ -188,16 +188,16 @@ def rewritten(file: File, old: str, new: str) -> None:
     file["entries"] = [compression.plain_text(body).replace(old, new) for body in file["entries"]]
 
 
-def decided_wrongly(record: File, change: Callable[[Request], object]) -> None:
+def decided_wrongly(record: File, change: Callable[[Approval], object]) -> None:
     """Change the request and sign its decision again, as a web that checks nothing could."""
     row = request_of(record)
-    request = stored_rows.from_json(row)
-    said = statements.read(request)
-    change(request)
-    request.request_digest = snapshot.request_digest(request)
-    statements.sign(request, replace(said, digest=request.request_digest))
-    names = ("request_digest", "statement", "signature", "key_id", "origin", "expires_at")
-    row.update({name: getattr(request, name) for name in names})
+    approval = stored_rows.from_json(row)
+    said = statements.read(approval)
+    change(approval)
+    approval.approval_digest = snapshot.approval_digest(approval)
+    statements.sign(approval, replace(said, digest=approval.approval_digest))
+    names = ("approval_digest", "statement", "signature", "key_id", "origin", "expires_at")
+    row.update({name: getattr(approval, name) for name in names})
     row["expires_at"] = row["expires_at"].isoformat()
 
 
@@ -224,7 +224,7 @@ FORGERIES: dict[str, tuple[Callable[[File, File], object], str]] = {
         "it differs from the signed one",
     ),
     "a decision without a request": (
-        lambda file, record: record["approvals"]["approvals_request"].clear(),
+        lambda file, record: record["approvals"]["approvals_approval"].clear(),
         "it has no request",
     ),
     "a request that expired": (
@@ -259,13 +259,13 @@ FORGERIES: dict[str, tuple[Callable[[File, File], object], str]] = {
     ),
     "a decision of the run's origin": (
         lambda file, record: decided_wrongly(
-            record, lambda request: setattr(request, "origin", ["ada", "bea"])
+            record, lambda approval: setattr(approval, "origin", ["ada", "bea"])
         ),
         "bea, who decided, is in the run's origin",
     ),
     "a decision that came too late": (
         lambda file, record: decided_wrongly(
-            record, lambda request: setattr(request, "expires_at", request.decided_at)
+            record, lambda approval: setattr(approval, "expires_at", approval.decided_at)
         ),
         "it had expired when it was decided",
     ),
@@ -338,7 +338,7 @@ def test_the_votes_of_a_decision_are_verified_and_counted(
     cora = person("cora", Group.REVIEWERS)
     run = target.start()
     for voter in (BEA, cora):
-        decide(Request.objects.get(run=run), voter)
+        decide(Approval.objects.get(run=run), voter)
     copy = archived(target, run, object_store, tmp_path)
     assert any("1 decisions and 2 votes" in line for line in verify())
     original = copy.read_bytes()

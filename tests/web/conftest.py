@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from approvals.models import Request
+from approvals.models import Approval
 from tests.support.api_client import Caller
 from tests.support.office import Office
 from tests.support.pages import log_in
@@ -34,12 +34,12 @@ def published(cast: Cast) -> None:
 
 
 @pytest.fixture
-def asked(office: Office, suspended: UUID) -> Request:
+def asked(office: Office, suspended: UUID) -> Approval:
     """The request for which Ada's run waits."""
     return office.request(suspended)
 
 
 @pytest.fixture
-def doubt(office: Office) -> Request:
+def doubt(office: Office) -> Approval:
     """The request about a call in doubt: the welcome mail of Ada's run."""
     return office.in_doubt_request(office.in_doubt())

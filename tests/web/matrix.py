@@ -20,7 +20,7 @@ from pytest_django import Settings
 from agents.sdk import prompt
 from approvals.accounts import password_links, people, saved_views, tokens
 from approvals.allowance_acts import changes as allowance_changes
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
 from approvals.policy_versions import changes
@@ -138,12 +138,12 @@ def places(
         "parcel": json.loads(sender.send(parcel)),
         "position": 1,
         "approval": approval.id,
-        "digest": approval.request_digest,
+        "digest": approval.approval_digest,
         "parked": parked,
         "failed": office.failed(),
         **_kept(office),
         "halt": halt.id,
-        "haltdigest": halt.request_digest,
+        "haltdigest": halt.approval_digest,
         "doubt": doubt.id,
         "doubtrun": doubtful,
         "doubtgate": doubt.gate,
@@ -162,7 +162,7 @@ def places(
             days=3,
             actor=seeds.person("dora", Group.REVIEWERS),
         ),
-        "content": BlobReference.objects.get(run=run).content_id,
+        "content": BlobReference.objects.get(run=run).blob_id,
         **_prompt(),
         "replay": _replay(run),
         "preview": _preview(approval),
@@ -186,7 +186,7 @@ def _replay(run: UUID) -> UUID:
     return replay
 
 
-def _preview(approval: Request) -> UUID:
+def _preview(approval: Approval) -> UUID:
     """A preview of Bea's edit, which waits for a worker."""
     preview = uuid4()
     edit_previews.replace(
@@ -229,7 +229,7 @@ def answer(row: Row, identity: str, places: Places, query: str = "", body: Any =
     with transaction.atomic():
         if row.path.rstrip("/").endswith("undo"):
             with override_settings(ABEYANCE_UNDO_SECONDS=60):
-                decide(Request.objects.get(id=places["approval"]), BEA)
+                decide(Approval.objects.get(id=places["approval"]), BEA)
         if identity == "disabled":
             User.objects.filter(username="bea").update(is_active=False)
         path = row.path.format(**places) + query

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from approvals.allowance_acts import uses
-from approvals.models import AllowanceAct, Request
+from approvals.models import AllowanceAct, Approval
 from approvals.policy import Group
 from tests.support import seeds
 from tests.support.office import Office
@@ -44,7 +44,7 @@ def cora(cast: Cast) -> Client:
 
 @pytest.mark.django_db(transaction=True)
 def test_an_allowance_from_the_form_to_its_uses_and_its_end(
-    bea: Client, cora: Client, admin: Client, office: Office, asked: Request
+    bea: Client, cora: Client, admin: Client, office: Office, asked: Approval
 ) -> None:
     shows(bea, "/allowances/", "No allowances yet")
     shows(bea, f"/a/{asked.id}/", "Allow more calls like this…")
@@ -58,7 +58,7 @@ def test_an_allowance_from_the_form_to_its_uses_and_its_end(
     has(words(cora.post(f"{place}confirm/", follow=True)), "The allowance is in force.")
     uses.forget()
     run = office.start(args={"username": "second", "security_level": 2})
-    passed = Request.objects.get(run=run)
+    passed = Approval.objects.get(run=run)
     shows(bea, "/allowances/", "1 of 2 calls of set_privileges left", "confirmed by cora")
     shows(bea, place, "Set the privileges of second to 2", "run started by ada")
     shows(bea, f"/a/{passed.id}/", "Approved by an allowance", "this is use 1 of an allowance")
@@ -71,7 +71,7 @@ def test_an_allowance_from_the_form_to_its_uses_and_its_end(
     has(words(admin.post(f"{place}revoke/"), 409), "was revoked before")
 
 
-def test_a_wrong_limit_is_named_and_nothing_typed_is_lost(bea: Client, asked: Request) -> None:
+def test_a_wrong_limit_is_named_and_nothing_typed_is_lost(bea: Client, asked: Approval) -> None:
     wrong = {**GIVEN, "values.1": "one\n2", "count": "7"}
     page = words(bea.post(f"/a/{asked.id}/allow/", wrong), 422)
     has(page, "Correct the marked argument", "security_level needs JSON, such as 3")
@@ -82,6 +82,6 @@ def test_a_wrong_limit_is_named_and_nothing_typed_is_lost(bea: Client, asked: Re
     assert not AllowanceAct.objects.exists()
 
 
-def test_a_page_says_why_there_is_no_allowance(bea: Client, ada: Client, asked: Request) -> None:
+def test_a_page_says_why_there_is_no_allowance(bea: Client, ada: Client, asked: Approval) -> None:
     shows(ada, f"/a/{asked.id}/allow/", "ada started this run", hides=("Propose allowance",))
     shows(ada, f"/a/{asked.id}/", hides=("Allow more calls",))

@@ -56,8 +56,8 @@ def test_an_invalid_field_is_named(ada_api: Caller, office: Office, published: N
 def test_a_suspended_run_names_its_gate(ada_api: Caller, office: Office, suspended: UUID) -> None:
     run = ada_api.get(f"/runs/{suspended}").json()
     (gate,) = run["gates"]
-    request = office.request(suspended)
-    ids = {"id": str(request.gate), "approval": str(request.id)}
+    approval = office.request(suspended)
+    ids = {"id": str(approval.gate), "approval": str(approval.id)}
     call = {"frame": "0.c1.0", "call": "c2.0", "tool": "set_privileges"}
     path = ["hr_onboarding", "account_agent", "set_privileges"]
     told = {**ids, **call, "kind": "approval", "state": "open", "path": path}

@@ -8,7 +8,7 @@ from django.http import HttpResponse
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from approvals.models import Request
+from approvals.models import Approval
 from config.api import api
 from tests.support.seeds import Cast
 from tests.web.matrix import IDENTITIES, ROWS, Places, Row, answer, blank, body_of
@@ -59,14 +59,18 @@ def test_a_reviewer_whom_the_rule_does_not_name_gets_the_answers_of_a_stranger(
     places: Places, subtests: pytest.Subtests
 ) -> None:
     """At the addresses of runs and of their requests, and in no list, export or search."""
-    requests = list(Request.objects.all())
-    asked = [text for one in requests for text in (str(one.id), str(one.run_id), one.sentence)]
+    approvals = list(Approval.objects.all())
+    asked = [
+        text
+        for approval in approvals
+        for text in (str(approval.id), str(approval.run_id), approval.sentence)
+    ]
     lists = [row for row in ROWS if row.method == "GET" and row.path in LISTS]
     for row in lists:  # whom no rule keeps away, they show
         assert any(text in answer(row, "dora", places).getvalue().decode() for text in asked), (
             row.path
         )
-    Request.objects.update(readers=["person:bea"])
+    Approval.objects.update(readers=["person:bea"])
     for row in lists:
         with subtests.test(f"{row.method} {row.path}"):
             found = answer(row, "dora", places).getvalue().decode()

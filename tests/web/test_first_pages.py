@@ -9,10 +9,10 @@ from django.test import Client
 from django.utils import timezone
 
 from approvals.accounts import people
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.policy import Group
 from config.env import environment
-from runtime.models import KillSwitch, Run, Worker
+from runtime.models import KillSwitch, Run, WorkerProcess
 from tests.support.office import Office
 from tests.support.pages import has, log_in, queries_at_most, shows, text
 from tests.support.seeds import Cast
@@ -35,7 +35,7 @@ def test_each_person_starts_where_their_work_is(
 
 
 def test_the_navigation_shows_what_a_person_may_open(
-    bea: Client, cyril: Client, admin: Client, asked: Request
+    bea: Client, cyril: Client, admin: Client, asked: Approval
 ) -> None:
     count = '<span class="count num" data-count="mine">1</span>'
     shows(bea, "/agents/", count, hides=['href="/overview/"', 'href="/people/"'])
@@ -53,7 +53,7 @@ def test_the_overview_counts_runs_and_says_what_needs_an_admin(
 ) -> None:
     waiting, failed, parked = office.start(), uuid4(), office.start()
     office.in_doubt()
-    Request.objects.filter(run=waiting).update(created_at=timezone.now() - timedelta(days=2))
+    Approval.objects.filter(run=waiting).update(created_at=timezone.now() - timedelta(days=2))
     row = Run.objects.get(id=waiting)
     row.id, row.status, row.ended_at = failed, "failed", timezone.now()
     row.save(force_insert=True)
@@ -68,7 +68,7 @@ def test_the_overview_counts_runs_and_says_what_needs_an_admin(
     has(page, 'Waiting for people</a></dt><dd class="num">2<', '1 to 7 days</dt><dd class="num">1 ')
     has(page, 'Live workers</dt><dd class="num">1<', "The sweeper is late")
     office.heartbeat.stop()
-    Worker.objects.update(beat_at=timezone.now() - timedelta(seconds=20))
+    WorkerProcess.objects.update(beat_at=timezone.now() - timedelta(seconds=20))
     shows(admin, "/overview/", "No worker is alive", hides=["the time under “95 %”"])
     text(bea, "/overview/", 404)
 
@@ -81,8 +81,8 @@ def test_the_links_of_the_overview_lead_to_exactly_what_they_count(
     now = timezone.now()
     doubt = office.in_doubt_request(office.in_doubt()).id
     soon, later = (office.request(office.start()) for _ in range(2))
-    for request, hours in ((soon, 0.5), (later, 2)):
-        Request.objects.filter(id=request.id).update(expires_at=now + timedelta(hours=hours))
+    for approval, hours in ((soon, 0.5), (later, 2)):
+        Approval.objects.filter(id=approval.id).update(expires_at=now + timedelta(hours=hours))
     old, failed, parked = (Run.objects.get(id=office.failed()) for _ in range(3))
     Run.objects.filter(id=old.id).update(ended_at=now - timedelta(hours=25))
     Run.objects.filter(id=parked.id).update(status="quarantined", ended_at=None)

@@ -11,23 +11,25 @@ from django.db.models.functions import Now
 from django.test import Client
 from pytest_django import Settings
 
-from runtime.models import Loop, Worker
+from runtime.models import SweeperLoop, WorkerProcess
 from runtime.queries.processes import workers
 from runtime.queries.processes.workers import LATE_SECONDS
 
 
 @pytest.mark.django_db
 def test_ready_while_a_worker_beats() -> None:
-    worker = Worker.objects.create(id=uuid4(), host="here", process=1)
+    worker = WorkerProcess.objects.create(id=uuid4(), host="here", process=1)
     for age, alive in ((0, True), (11, False)):
-        Worker.objects.filter(id=worker.id).update(beat_at=Now() - timedelta(seconds=age))
+        WorkerProcess.objects.filter(id=worker.id).update(beat_at=Now() - timedelta(seconds=age))
         answer = Client().get("/readyz")
         others = dict.fromkeys(("database", "migrations", "partitions"), True)
         assert answer.json()["checks"] == {**others, "worker": alive}
         assert answer.status_code == (200 if alive else 503)
     began_at = Func(function="pg_postmaster_start_time", output_field=DateTimeField())
     for later, alive in ((-1, False), (0, True)):  # a beat from before Postgres started
-        Worker.objects.filter(id=worker.id).update(beat_at=began_at + timedelta(seconds=later))
+        WorkerProcess.objects.filter(id=worker.id).update(
+            beat_at=began_at + timedelta(seconds=later)
+        )
         assert workers.worker_beats(within=timedelta(days=1)) is alive
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM django_migrations WHERE app = 'approvals'")
@@ -36,7 +38,7 @@ def test_ready_while_a_worker_beats() -> None:
 
 @pytest.mark.django_db
 def test_it_warns_of_a_superuser_and_of_no_ledger(settings: Settings, tmp_path: Path) -> None:
-    Loop.objects.bulk_create(Loop(name=name, done_at=Now()) for name in LATE_SECONDS)
+    SweeperLoop.objects.bulk_create(SweeperLoop(name=name, done_at=Now()) for name in LATE_SECONDS)
     settings.ABEYANCE_LEDGER = None
     assert Client().get("/readyz").json()["warnings"] == ["superuser", "no_ledger"]
     settings.ABEYANCE_LEDGER = tmp_path / "ledger"

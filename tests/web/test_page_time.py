@@ -8,7 +8,7 @@ import time_machine
 from django.test import Client
 
 from approvals import clock
-from approvals.models import AuditEntry, Request
+from approvals.models import Approval, AuditEntry
 from runtime.models import Run
 from runtime.queries import time_limits
 from runtime.queries.transcript.transcript import read_transcript
@@ -26,8 +26,8 @@ def test_a_late_page_names_its_omitted_parts(
     monkeypatch.setattr(time_limits, "SOFT_SECONDS", 0.0)
     left_out = "Left out: this page took too long."
     unsearched = "Not searched for look-alike letters: this page took too long."
-    request = office.request(suspended)
-    shows(bea, request, left_out, unsearched, "Approve", hides=["First request like this"])
+    approval = office.request(suspended)
+    shows(bea, approval, left_out, unsearched, "Approve", hides=["First request like this"])
     shows(bea, "/inbox/", "Some rows were not checked for unusual values")
     office.approve(suspended)
     shows(bea, "/decisions/", "Results and errors are not shown", ">Done<", hides=["raw brief"])
@@ -39,12 +39,12 @@ def test_a_page_that_takes_too_long_is_given_up(
     """Its Python is bounded, too. Forms and the API have no such limit."""
     monkeypatch.setattr(time_limits, "HARD_SECONDS", 0.0)
     bea.raise_request_exception = False
-    request = office.request(suspended)
-    for place in ("/inbox/", request, suspended, f"/runs/{suspended}/at/3/"):
+    approval = office.request(suspended)
+    for place in ("/inbox/", approval, suspended, f"/runs/{suspended}/at/3/"):
         shows(bea, place, "This page takes too long", status=503)
-    assert bea_api.get(f"/approvals/{request.id}").status_code == 200
-    body = {"digest": request.request_digest}
-    assert bea.post(f"/a/{request.id}/approve/", body).status_code == 302
+    assert bea_api.get(f"/approvals/{approval.id}").status_code == 200
+    body = {"digest": approval.approval_digest}
+    assert bea.post(f"/a/{approval.id}/approve/", body).status_code == 302
     with time_limits.page(bounded=True), pytest.raises(time_limits.TooLong):
         read_transcript(suspended)
     with time_limits.page(bounded=True), pytest.raises(time_limits.TooLong):
@@ -61,8 +61,8 @@ def test_events_and_audit_bear_the_time_of_the_database(office: Office) -> None:
     with pool.own() as own:
         times = [entry.at for _, entry in journal.history(own, run).entries]
     assert len(times) > 5
-    request, row = Request.objects.get(run=run), Run.objects.get(id=run)
+    approval, row = Approval.objects.get(run=run), Run.objects.get(id=run)
     audited = [entry.at for entry in AuditEntry.objects.filter(run=run)]
-    audited += [at for at in (request.created_at, request.decided_at, row.ended_at) if at]
+    audited += [at for at in (approval.created_at, approval.decided_at, row.ended_at) if at]
     assert len(audited) == 5
     assert [at for at in times + audited if not before <= at <= after] == []

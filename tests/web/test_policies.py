@@ -5,7 +5,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from approvals import clock
-from approvals.models import PolicyAct, Request
+from approvals.models import Approval, PolicyAct
 from approvals.policy import Group
 from tests.approvals.policies.office import TWO
 from tests.support import seeds
@@ -40,7 +40,7 @@ def test_a_second_admin_confirms_and_its_author_cannot(
 
 
 def test_a_draft_is_tried_on_past_requests_and_saves_nothing(
-    admin: Client, anne: Client, asked: Request
+    admin: Client, anne: Client, asked: Approval
 ) -> None:
     tried = text_of(admin.post("/policies/try/", {"text": TWO}))
     has(tried, "1 of 1 request of the last 30 days", "needed 1 approval, ")

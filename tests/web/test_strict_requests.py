@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from django.test import Client
 
-from approvals.models import Request
+from approvals.models import Approval
 from config.api import api
 from runtime.core.limits import MAX_BODY, MAX_INPUT, MAX_REPORTED
 from tests.support.api_client import Caller, field_of
@@ -223,12 +223,12 @@ def test_an_unknown_blob_is_not_found(ada_api: Caller, ada: Client, digest: str)
     assert ada.get(f"/contents/{digest}/").status_code == 404
 
 
-def test_a_decision_takes_no_field_twice(bea_api: Caller, asked: Request) -> None:
-    path, digest = f"/approvals/{asked.id}/decision", asked.request_digest
+def test_a_decision_takes_no_field_twice(bea_api: Caller, asked: Approval) -> None:
+    path, digest = f"/approvals/{asked.id}/decision", asked.approval_digest
     twice = f'{{"digest": "{digest}", "verdict": "deny", "reason": "no", "verdict": "approve"}}'
     assert field_of(bea_api.send(path, twice)) == (422, "verdict")
     asked.refresh_from_db()
-    assert asked.status == Request.Status.PENDING
+    assert asked.status == Approval.Status.PENDING
 
 
 def test_a_parameter_given_twice_or_in_a_path_is_refused(ada_api: Caller, suspended: UUID) -> None:

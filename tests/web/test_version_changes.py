@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.policy import Group
 from runtime.core.enums import GateKind
 from tests.support import seeds
@@ -50,7 +50,7 @@ def test_an_admin_continues_all_runs_of_a_change(pair: dict[str, str], admin: Cl
     form = {**pair, "count": "3", "reason": "All <fine>."}
     done = anne.post(f"{PAGE}continue/", form, follow=True)
     has(text_of(done), "2 runs continue", "1 still wait", "decided by <bdi>anne</bdi>")
-    assert Request.objects.filter(decided_by="anne", reason="All <fine>.").count() == 2
+    assert Approval.objects.filter(decided_by="anne", reason="All <fine>.").count() == 2
     again = anne.post(f"{PAGE}continue/", {**pair, "after": "sha256:x", "count": "1"})
     has(text_of(again, 404), "No run waits for this change any more")
 

@@ -18,11 +18,11 @@ from uuid import UUID
 from django.db.models import Subquery
 from django.utils import timezone
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
 from approvals.queries.past_calls.word_diff import Block, blocks, words
-from approvals.queries.requests import Approval
+from approvals.queries.requests import ApprovalView
 from approvals.requests import verification
 from runtime.core.enums import GateKind
 from runtime.keyring import sealing
@@ -109,23 +109,23 @@ class Similar:
 
 
 def similar(
-    approval: Approval, principal: Principal | None, *, until: float | None = None
+    approval: ApprovalView, principal: Principal | None, *, until: float | None = None
 ) -> Similar | None:
     """Compare with the newest similar approval that this principal may read; None if there is none.
 
     `until` is a time of `time.monotonic()`: after it, the words of the remaining arguments are not compared.
     """
-    rows = Request.objects.filter(
+    rows = Approval.objects.filter(
         request_rules.readable_requests(principal),
         tool=approval.tool,
         path=list(approval.path),
-        status=Request.Status.APPROVED,
+        status=Approval.Status.APPROVED,
         kind=GateKind.APPROVAL,
         allowance=None,  # a person saw it
         removed_at=None,
         decided_at__lt=approval.decided_at or timezone.now(),
     ).exclude(pk=approval.id)
-    mine = Subquery(Request.objects.filter(pk=approval.id).values("args"))
+    mine = Subquery(Approval.objects.filter(pk=approval.id).values("args"))
     row = rows.order_by("-decided_at").annotate(compared_args=mine).first()
     if row is None or row.decided_by is None or row.decided_at is None:
         return None

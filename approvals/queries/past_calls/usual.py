@@ -13,13 +13,13 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.oddities.find import find
 from approvals.oddities.oddity import Oddity, OddityKind
 from approvals.oddities.past import History, learn
 from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
-from approvals.queries.requests import Approval
+from approvals.queries.requests import ApprovalView
 from runtime.core.enums import GateKind
 from runtime.keyring import sealing
 from runtime.queries import time_limits
@@ -39,8 +39,8 @@ PAST = f"""
         SELECT id, tool, requester, risk, readers, decided_by, voted, removed_at,
             CASE WHEN octet_length(coalesce(edited, args)) <= {MAX_BYTES}
                 THEN coalesce(edited, args) ELSE '' END AS args
-        FROM approvals_request
-        WHERE approvals_request.tool = asked.tool AND status = 'approved' AND kind = 'approval'
+        FROM approvals_approval
+        WHERE approvals_approval.tool = asked.tool AND status = 'approved' AND kind = 'approval'
             AND allowance IS NULL
             AND decided_at >= %(since)s AND decided_at < %(before)s
         ORDER BY decided_at DESC LIMIT %(each)s
@@ -59,8 +59,8 @@ class Found:
     def flags(self) -> dict[UUID, list[Oddity]]:
         """The oddities that a row of a list shows; it describes look-alike letters anyway."""
         return {
-            request: [one for one in oddities if not one.is_shown_elsewhere]
-            for request, oddities in self.by_request.items()
+            approval_id: [one for one in oddities if not one.is_shown_elsewhere]
+            for approval_id, oddities in self.by_request.items()
         }
 
 
@@ -72,7 +72,7 @@ def histories(
     if not names or principal is None:
         return dict.fromkeys(names, learn(()))
     end = before or timezone.now()
-    rows = Request.objects.raw(
+    rows = Approval.objects.raw(
         PAST,
         {
             "tools": names,
@@ -82,10 +82,14 @@ def histories(
         },
     )
     calls: dict[str, list[Any]] = {name: [] for name in names}
-    for row in rows:
+    for approval in rows:
         time_limits.check()
-        if row.args and row.removed_at is None and request_rules.reads(principal, row):
-            calls[row.tool] += _arguments(row.tool, row.args)
+        if (
+            approval.args
+            and approval.removed_at is None
+            and request_rules.reads(principal, approval)
+        ):
+            calls[approval.tool] += _arguments(approval.tool, approval.args)
     return {name: learn(found) for name, found in calls.items()}
 
 
@@ -104,29 +108,35 @@ def history_for_worker(connection: Connection, tool: str) -> History:
 
 
 def of_requests(
-    items: Iterable[Approval], principal: Principal | None, *, most: int | None = ROW_CHARACTERS
+    items: Iterable[ApprovalView], principal: Principal | None, *, most: int | None = ROW_CHARACTERS
 ) -> Found:
     """Find the odd values of the pending calls of a list, in one query. `most` is as in `of_request`."""
-    calls = [one for one in items if one.kind == GateKind.APPROVAL and one.status == "pending"]
+    calls = [
+        approval
+        for approval in items
+        if approval.kind == GateKind.APPROVAL and approval.status == "pending"
+    ]
     if not calls:
         return Found(by_request={})
     if time_limits.is_used_up():
         return Found(by_request={}, left_out=True)
-    past = histories([one.tool for one in calls], principal)
+    past = histories([approval.tool for approval in calls], principal)
     found = dict[UUID, tuple[Oddity, ...]]()
-    for one in calls:
+    for approval in calls:
         if time_limits.is_used_up():
             return Found(by_request=found, left_out=True)
-        found[one.id] = of_request(one, past[one.tool], most=most)
+        found[approval.id] = of_request(approval, past[approval.tool], most=most)
     return Found(by_request=found)
 
 
-def of_request(shown: Approval, history: History, *, most: int | None = None) -> tuple[Oddity, ...]:
+def of_request(
+    approval: ApprovalView, history: History, *, most: int | None = None
+) -> tuple[Oddity, ...]:
     """Find the odd values of one request. Arguments that its tool has no more are not missed."""
-    if shown.tampered or shown.removed_at:
+    if approval.tampered or approval.removed_at:
         return ()
     bound = {} if most is None else {"most": most}
-    return known(find(shown.args, history, **bound), shown.schema)
+    return known(find(approval.args, history, **bound), approval.schema)
 
 
 def known(oddities: Iterable[Oddity], schema: Any) -> tuple[Oddity, ...]:
@@ -141,12 +151,12 @@ def known(oddities: Iterable[Oddity], schema: Any) -> tuple[Oddity, ...]:
     )
 
 
-def of_one(shown: Approval, principal: Principal | None) -> tuple[Oddity, ...]:
+def of_one(approval: ApprovalView, principal: Principal | None) -> tuple[Oddity, ...]:
     """Find the odd values of one request of any kind or status, beside the calls before its decision."""
-    if shown.kind != GateKind.APPROVAL:
+    if approval.kind != GateKind.APPROVAL:
         return ()
     return of_request(
-        shown, histories([shown.tool], principal, before=shown.decided_at)[shown.tool]
+        approval, histories([approval.tool], principal, before=approval.decided_at)[approval.tool]
     )
 
 

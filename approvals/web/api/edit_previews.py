@@ -53,7 +53,10 @@ def preview_edit(
     `shown` or `missing`: the tool of any other makes none.
     """
     preview = ask_preview(
-        request=id_of(approval), digest=body.digest, arguments=body.arguments, actor=request.auth
+        approval_id=id_of(approval),
+        digest=body.digest,
+        arguments=body.arguments,
+        actor=request.auth,
     )
     if preview is None:
         raise InvalidInput("arguments", "have no preview: decide with these arguments")
@@ -68,7 +71,7 @@ def read_edit_preview(request: Authenticated, approval: str, preview: UUID) -> E
 
 
 def _read(approval: UUID, preview: UUID, actor: Actor) -> EditPreviewOut:
-    found = find_preview(request=approval, preview=preview, actor=actor)
+    found = find_preview(approval_id=approval, preview=preview, actor=actor)
     if found is None:
         raise NotFound
     try:

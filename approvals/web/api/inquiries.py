@@ -80,7 +80,9 @@ def ask_agent(request: Authenticated, approval: str, body: QuestionIn) -> list[Q
 
     The agent's model answers outside of its conversation and without tools. Read the answer with the list of inquiries.
     """
-    return _inquiries(inquire(request=id_of(approval), question=body.question, actor=request.auth))
+    return _inquiries(
+        inquire(approval_id=id_of(approval), question=body.question, actor=request.auth)
+    )
 
 
 @router.post("/approvals/{approval}/messages", response={202: ReviewerMessageOut})
@@ -92,24 +94,30 @@ def write_as_reviewer(
     The run's first agent gets the message with its next model call. You may still decide the requests of this rule that
     are open now, and none that opens in this run afterwards.
     """
-    shown = write(request=id_of(approval), text=body.text, actor=request.auth)
+    shown = write(approval_id=id_of(approval), text=body.text, actor=request.auth)
     return Status(202, ReviewerMessageOut(run=shown.run, by=request.auth.person))
 
 
-def _inquiries(shown: requests.Approval) -> list[QuestionOut]:
+def _inquiries(approval: requests.ApprovalView) -> list[QuestionOut]:
     try:
-        transcript = read_transcript(shown.run)
+        transcript = read_transcript(approval.run)
     except ObjectStoreDown:
-        if audit.number(shown.run, f"request {shown.id}", act=ASKED):
+        if audit.number(approval.run, f"request {approval.id}", act=ASKED):
             raise  # the archive has the inquiries
         return []
-    sent = unreceived(shown.run)
-    return list(_shown(shown, of_gate(transcript, sent, shown.gate, opened=shown.sees_held)))
+    sent = unreceived(approval.run)
+    return list(
+        _shown(approval, of_gate(transcript, sent, approval.gate, opened=approval.sees_held))
+    )
 
 
-def _shown(shown: requests.Approval, found: Iterable[InquiryRecord]) -> Iterable[QuestionOut]:
+def _shown(
+    approval: requests.ApprovalView, found: Iterable[InquiryRecord]
+) -> Iterable[QuestionOut]:
     for one in found:
-        waiting: Literal["waiting", "ended"] = "waiting" if shown.status == "pending" else "ended"
+        waiting: Literal["waiting", "ended"] = (
+            "waiting" if approval.status == "pending" else "ended"
+        )
         yield QuestionOut(
             id=one.id,
             person=one.by,

@@ -295,8 +295,8 @@ def list_approvals(
     found = usual.of_requests(page.items, principals.principal_of(request.auth)).by_request
     return ApprovalPage(
         items=[
-            ApprovalListedOut(**_fields(one), oddities=_oddities(found.get(one.id, ())))
-            for one in page.items
+            ApprovalListedOut(**_fields(approval), oddities=_oddities(found.get(approval.id, ())))
+            for approval in page.items
         ],
         next=page.next,
     )
@@ -355,7 +355,7 @@ def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
 
 
 @router.post("/approvals/{approval}/decision", response=ApprovalOut)
-def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.Approval:
+def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.ApprovalView:
     """Approve, deny, answer, edit or request changes to a call, or `continue` or `stop` a frame.
 
     The decision takes effect at `effective_at`, and the run does not go on before: until then you can undo it. That is
@@ -367,7 +367,7 @@ def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.
     other arguments. `stop` ends the run and needs a reason too.
     """
     return record_decision(
-        request=id_of(approval),
+        approval_id=id_of(approval),
         verdict=body.verdict,
         digest=body.digest,
         reason=body.reason,
@@ -381,13 +381,15 @@ def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.
 
 
 @router.post("/approvals/{approval}/undo", response=ApprovalOut)
-def undo(request: Authenticated, approval: str) -> requests.Approval:
+def undo(request: Authenticated, approval: str) -> requests.ApprovalView:
     """Undo your decision before `effective_at`, or withdraw your vote while others must vote."""
-    return undo_decision(request=id_of(approval), actor=request.auth)
+    return undo_decision(approval_id=id_of(approval), actor=request.auth)
 
 
 @router.post("/runs/{run}/gates/{gate}/settle", response=ApprovalOut)
-def settle(request: Authenticated, run: str, gate: str, body: SettlementIn) -> requests.Approval:
+def settle(
+    request: Authenticated, run: str, gate: str, body: SettlementIn
+) -> requests.ApprovalView:
     """Resolve a call in doubt. Giving up needs a reason, which the model receives."""
     return in_doubt.resolve(
         run=id_of(run),
@@ -400,20 +402,22 @@ def settle(request: Authenticated, run: str, gate: str, body: SettlementIn) -> r
     )
 
 
-def _fields(shown: requests.Approval) -> dict[str, Any]:
-    return ApprovalOut.from_orm(shown).dict()
+def _fields(approval: requests.ApprovalView) -> dict[str, Any]:
+    return ApprovalOut.from_orm(approval).dict()
 
 
 def _oddities(found: Iterable[Oddity]) -> list[OddityOut]:
     return [OddityOut.from_orm(one) for one in found]
 
 
-def _late_outcomes(found: requests.Approval) -> list[LateOut] | None:
-    if found.kind != GateKind.IN_DOUBT:
+def _late_outcomes(approval: requests.ApprovalView) -> list[LateOut] | None:
+    if approval.kind != GateKind.IN_DOUBT:
         return []
     try:
-        progress = read_transcript(found.run)
-        late = late_outcomes.of_call(found.run, progress, frame=found.frame, call=found.call)
+        progress = read_transcript(approval.run)
+        late = late_outcomes.of_call(
+            approval.run, progress, frame=approval.frame, call=approval.call
+        )
     except ObjectStoreDown:
         return None  # the request and its decision are in Postgres
     return [LateOut.shown(one) for one in late]

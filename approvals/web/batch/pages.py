@@ -13,7 +13,7 @@ from approvals.decisions import batch as decisions
 from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.queries.past_calls import usual
-from approvals.queries.requests import Approval
+from approvals.queries.requests import ApprovalView
 from approvals.web import place as places
 from approvals.web.batch.sheet import Sheet, sheet
 from approvals.web.parts import denial
@@ -96,8 +96,8 @@ def _result_page(
 ) -> HttpResponse:
     """Say what became of each request. If nothing was done, the status is that of the first refusal."""
     rows = [(one, _why(one)) for one in outcomes]
-    done = [one.shown for one in outcomes if one.shown and not one.problem]
-    undoable = [] if undone else [one for one in done if _can_be_undone(one)]
+    done = [one.approval for one in outcomes if one.approval and not one.problem]
+    undoable = [] if undone else [approval for approval in done if _can_be_undone(approval)]
     context = {
         "section": "inbox",
         "rows": rows,
@@ -105,7 +105,9 @@ def _result_page(
         "number": len(outcomes),
         "undone": undone,
         "undoable": undoable,
-        "undo_until": min((one.effective_at for one in undoable if one.effective_at), default=None),
+        "undo_until": min(
+            (approval.effective_at for approval in undoable if approval.effective_at), default=None
+        ),
         "verdict": str(_verdict(request)),
         "place": places.read(request).query,
     }
@@ -114,8 +116,8 @@ def _result_page(
     return render(request, "approvals/batch_result.html", context, status=status)
 
 
-def _can_be_undone(shown: Approval) -> bool:
-    return shown.effective_at is not None and shown.effective_at > clock.now()
+def _can_be_undone(approval: ApprovalView) -> bool:
+    return approval.effective_at is not None and approval.effective_at > clock.now()
 
 
 def _why(outcome: decisions.Outcome) -> str:
@@ -137,7 +139,7 @@ def _deny_reasons(shown: Sheet) -> Any:
     """Return the reasons that the tool suggests, the usual ones for several tools."""
     if len(shown.tables) != 1:
         return denial.REASONS
-    first = shown.tables[0].lines[0].item
+    first = shown.tables[0].lines[0].approval
     return denial.context(first, ends_run=False).get("deny_reasons", denial.REASONS)
 
 

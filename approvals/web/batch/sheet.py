@@ -8,7 +8,7 @@ from uuid import UUID
 from approvals.decisions import batch
 from approvals.oddities.oddity import Oddity
 from approvals.queries.past_calls import usual
-from approvals.queries.requests import Approval
+from approvals.queries.requests import ApprovalView
 from approvals.web.parts import preview
 from approvals.web.parts.arguments import Argument, arguments
 from approvals.web.parts.preview import PreviewCard
@@ -32,7 +32,7 @@ class Cell:
 class Line:
     """One call. `odd` are the oddities of values that all calls share, `notes` say why else it starts unticked."""
 
-    item: Approval
+    approval: ApprovalView
     cells: tuple[Cell, ...]
     odd: tuple[Oddity, ...]
     notes: tuple[str, ...]
@@ -58,14 +58,14 @@ class Table:
     @property
     def query(self) -> str:
         """The parameters of the sheet of these calls alone."""
-        return "&".join(f"item={line.item.id}" for line in self.lines)
+        return "&".join(f"item={line.approval.id}" for line in self.lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
     """A request that is not approved together with others, and why. Some can still be denied with them."""
 
-    item: Approval
+    approval: ApprovalView
     why: str
     can_be_denied: bool
     is_ticked: bool
@@ -99,27 +99,27 @@ class Sheet:
 
 
 def sheet(
-    selected: Sequence[Approval],
+    selected: Sequence[ApprovalView],
     found: usual.Found,
     *,
     missing: int,
     ticked: Collection[UUID] | None = None,
 ) -> Sheet:
     """Build the sheet of these requests. Without `ticked`, all calls are ticked in which nothing is odd."""
-    kinds: dict[tuple[str, ...], list[Approval]] = {}
+    kinds: dict[tuple[str, ...], list[ApprovalView]] = {}
     left_out = list[LeftOut]()
-    for one in selected:
-        why = batch.left_out(one, Verdict.APPROVE)
+    for approval in selected:
+        why = batch.left_out(approval, Verdict.APPROVE)
         if why is None:
-            kinds.setdefault(batch.kind_of(one), []).append(one)
+            kinds.setdefault(batch.kind_of(approval), []).append(approval)
             continue
-        deniable = batch.left_out(one, Verdict.DENY) is None
+        deniable = batch.left_out(approval, Verdict.DENY) is None
         left_out.append(
             LeftOut(
-                item=one,
+                approval=approval,
                 why=why.detail,
                 can_be_denied=deniable,
-                is_ticked=deniable and one.id in (ticked or ()),
+                is_ticked=deniable and approval.id in (ticked or ()),
             )
         )
     return Sheet(
@@ -131,11 +131,11 @@ def sheet(
 
 def _table(
     kind: tuple[str, ...],
-    items: Sequence[Approval],
+    items: Sequence[ApprovalView],
     found: usual.Found,
     ticked: Collection[UUID] | None,
 ) -> Table:
-    given = {one.id: _given(one) for one in items}
+    given = {approval.id: _given(approval) for approval in items}
     names = list(dict.fromkeys(name for args in given.values() for name in args))
     columns = tuple(name for name in names if _differs(name, given.values()))
     first = given[items[0].id]
@@ -143,19 +143,21 @@ def _table(
         kind=kind,
         columns=columns,
         same=tuple(first[name] for name in names if name not in columns),
-        lines=tuple(_line(one, given[one.id], columns, found, ticked) for one in items),
+        lines=tuple(
+            _line(approval, given[approval.id], columns, found, ticked) for approval in items
+        ),
     )
 
 
 def _line(
-    item: Approval,
+    approval: ApprovalView,
     given: Mapping[str, Argument],
     columns: Sequence[str],
     found: usual.Found,
     ticked: Collection[UUID] | None,
 ) -> Line:
-    odd = found.by_request.get(item.id)
-    card = preview.card(item.preview)
+    odd = found.by_request.get(approval.id)
+    card = preview.card(approval.preview)
     notes = (
         *([_UNCHECKED] if odd is None else []),
         *([_WARNS] if card and card.warnings else []),
@@ -164,7 +166,7 @@ def _line(
     by_argument = usual.by_argument(odd or ())
     is_plain = not odd and not notes
     return Line(
-        item=item,
+        approval=approval,
         cells=tuple(
             Cell(name=name, argument=given.get(name), odd=tuple(by_argument.get(name, ())))
             for name in columns
@@ -172,13 +174,13 @@ def _line(
         odd=tuple(one for one in odd or () if one.argument not in columns),
         notes=notes,
         preview=card,
-        is_ticked=is_plain if ticked is None else item.id in ticked,
-        needs_reason=item.demands is not None and item.demands.reason,
+        is_ticked=is_plain if ticked is None else approval.id in ticked,
+        needs_reason=approval.demands is not None and approval.demands.reason,
     )
 
 
-def _given(item: Approval) -> dict[str, Argument]:
-    return {one.name: one for one in arguments(item.args, item.schema) if one.given}
+def _given(approval: ApprovalView) -> dict[str, Argument]:
+    return {one.name: one for one in arguments(approval.args, approval.schema) if one.given}
 
 
 def _differs(name: str, given: Iterable[Mapping[str, Argument]]) -> bool:

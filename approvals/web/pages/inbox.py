@@ -23,7 +23,7 @@ from approvals.queries import filters, important
 from approvals.queries import inbox as lists
 from approvals.queries.inbox import View
 from approvals.queries.orders import Grouping, Sort
-from approvals.queries.requests import Approval
+from approvals.queries.requests import ApprovalView
 from approvals.queries.windows import WINDOW
 from approvals.teamwork import listing
 from approvals.web import place as places
@@ -159,16 +159,18 @@ def _counted(views: Sequence[Tab], counts: lists.Counts) -> list[Tab]:
     return [replace(view, number=number or "") for view, number in pairs]
 
 
-def _terms(items: Sequence[Approval]) -> list[str]:
+def _terms(items: Sequence[ApprovalView]) -> list[str]:
     """Return the filters that make sense for these rows, to be suggested."""
     found = {
-        "agent": {agent for item in items for agent in item.path[: -1 if item.call else None]},
-        "tool": {item.tool for item in items if item.call},
-        "by": {item.requester for item in items},
+        "agent": {
+            agent for approval in items for agent in approval.path[: -1 if approval.call else None]
+        },
+        "tool": {approval.tool for approval in items if approval.call},
+        "by": {approval.requester for approval in items},
     }
     terms = [f"risk:{risk}" for risk in Risk]
     terms += ["claimed:me", "claimed:no", "handed:me"]
-    terms += [f"kind:{kind}" for kind in sorted({item.kind for item in items})]
+    terms += [f"kind:{kind}" for kind in sorted({approval.kind for approval in items})]
     for operator, names in found.items():
         terms += [
             f'{operator}:"{name}"' if " " in name else f"{operator}:{name}"
@@ -187,8 +189,8 @@ def _list(
     """Return the requested rows, or the error of the search. An open page gets none if it has all of them already."""
     view, q = place.view, place.q
     cursor, problem = request.GET.get("cursor"), None
-    page: Page[Approval] = Page(items=(), next=None)
-    unknown, risky = tuple[Approval, ...](), tuple[Approval, ...]()
+    page: Page[ApprovalView] = Page(items=(), next=None)
+    unknown, risky = tuple[ApprovalView, ...](), tuple[ApprovalView, ...]()
     leads = place == Place() and cursor is None
     try:
         if view != View.MINE or not counts.only_in_doubt or q or cursor:
@@ -212,7 +214,7 @@ def _list(
         "shown": len(rows.all) + len(unknown),
         "first": rows.first,
         "odd": rows.odd,
-        "marks": listing.marks([item.id for item in (*rows.all, *unknown)]),
+        "marks": listing.marks([approval.id for approval in (*rows.all, *unknown)]),
         "next": page.next,
         "in_doubt": unknown,
         "problem": problem,
@@ -251,9 +253,9 @@ def _known(request: HttpRequest) -> list[UUID]:
         raise Http404 from exc
 
 
-def _are_known(items: Sequence[Approval], known: frozenset[UUID], *, has_next: bool) -> bool:
+def _are_known(items: Sequence[ApprovalView], known: frozenset[UUID], *, has_next: bool) -> bool:
     """Tell whether an open page has these rows. If it `has_next`, rows after its last one are on its next page."""
-    new = [item.id not in known for item in items]
+    new = [approval.id not in known for approval in items]
     while has_next and new and new[-1]:
         new.pop()
     return not any(new)

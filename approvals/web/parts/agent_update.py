@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from approvals.queries.requests import Approval
+from approvals.queries.requests import ApprovalView
 from runtime.ports import wiring
 from runtime.queries.transcript.transcript import Transcript
 from runtime.queries.version_diff import Difference, differences
@@ -23,15 +23,15 @@ class Update:
         return any(difference.asks for difference in self.differences)
 
 
-def updates(shown: Approval, transcript: Transcript) -> tuple[Update, ...]:
+def updates(approval: ApprovalView, transcript: Transcript) -> tuple[Update, ...]:
     """Return the newer versions of the agent that asked and of those above it, by the published definitions.
 
     Only a pending request of a call has any: a version gate shows its changes itself.
     """
-    if shown.status != "pending" or not shown.call:
+    if approval.status != "pending" or not approval.call:
         return ()
     frames = {frame.id: frame for frame in transcript.frames()}
-    used, at = dict[str, str](), frames.get(shown.frame)
+    used, at = dict[str, str](), frames.get(approval.frame)
     while at is not None:
         used.setdefault(at.agent, at.fingerprint)
         at = frames.get(at.parent or "")

@@ -45,7 +45,7 @@ class Aftermath:
     has_result: bool = False
     result: Any = None
     in_doubt: UUID | None = None
-    again: requests.Approval | None = None
+    again: requests.ApprovalView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Delay:
 
 
 def aftermath(
-    shown: requests.Approval,
+    approval: requests.ApprovalView,
     status: str,
     call: CallRecord | None,
     principal: Principal | None,
@@ -69,19 +69,19 @@ def aftermath(
     if status == "pending":
         return None
     if call is None:
-        return _recorded(shown)
-    since = _since(shown, call)
+        return _recorded(approval)
+    since = _since(approval, call)
     if status == "approved" and any(span.gate_kind is GateKind.APPROVAL for span in since):
-        return _asked_again(shown, since, principal)
+        return _asked_again(approval, since, principal)
     lost = call.state is CallState.UNKNOWN
-    open_request = requests.open_in_doubt(shown) if lost else None
+    open_request = requests.open_in_doubt(approval) if lost else None
     return Aftermath(
         css_class=_CSS_CLASSES.get(call.state, "ok")
         if status in ("approved", "answered")
         else "danger",
-        label=_label(shown, status, call, told=open_request is None),
+        label=_label(approval, status, call, told=open_request is None),
         moment=call.waits_until,
-        counts_at=_counts_at(shown),
+        counts_at=_counts_at(approval),
         may_start=status == "approved" and call.state in _NOT_STARTED,
         error=call.note
         if call.state in _CSS_CLASSES and call.state is not CallState.CLOSED
@@ -92,17 +92,17 @@ def aftermath(
     )
 
 
-def _since(shown: requests.Approval, call: CallRecord) -> list[Span]:
+def _since(approval: requests.ApprovalView, call: CallRecord) -> list[Span]:
     """Return what became of the call after the gate of this request."""
     gates = [span.gate for span in call.spans]
-    return call.spans[gates.index(shown.gate) + 1 :] if shown.gate in gates else []
+    return call.spans[gates.index(approval.gate) + 1 :] if approval.gate in gates else []
 
 
 def _asked_again(
-    shown: requests.Approval, since: list[Span], principal: Principal | None
+    approval: requests.ApprovalView, since: list[Span], principal: Principal | None
 ) -> Aftermath:
     """Describe a call that people were asked about once more, instead of starting it."""
-    again = requests.asked_again(shown, principal)
+    again = requests.asked_again(approval, principal)
     preview = again.preview if again is not None else None
     changed = isinstance(preview, dict) and "before" in preview
     reason = "the consequences changed" if changed else "something changed since the approval"
@@ -114,12 +114,12 @@ def _asked_again(
     )
 
 
-def _recorded(shown: requests.Approval) -> Aftermath | None:
+def _recorded(approval: requests.ApprovalView) -> Aftermath | None:
     """Describe a call whose journal is gone by its recorded outcome."""
-    outcome = history.outcome_of(shown.id)
+    outcome = history.outcome_of(approval.id)
     if not outcome:
         return None
-    by = "a person" if shown.decided_by else "the policy"
+    by = "a person" if approval.decided_by else "the policy"
     labels = {
         "answered": f"answered by {by}",
         "in_doubt": "in doubt",
@@ -134,40 +134,40 @@ def _recorded(shown: requests.Approval) -> Aftermath | None:
     )
 
 
-def delay_of(shown: requests.Approval) -> Delay:
+def delay_of(approval: requests.ApprovalView) -> Delay:
     """Read the reasons for which a decision that was just made waits."""
-    held = _blocked_by(shown)
-    return Delay(held=held, counts_at=None if held else shown.effective_at)
+    held = _blocked_by(approval)
+    return Delay(held=held, counts_at=None if held else approval.effective_at)
 
 
-def outcome_text(shown: requests.Approval, delay: Delay, decided: str, then: str) -> str:
+def outcome_text(approval: requests.ApprovalView, delay: Delay, decided: str, then: str) -> str:
     """Word the message after a decision: the part that must be resumed first, else the effect.
 
     For a decision that can still be undone, the time at which it takes effect belongs after the message.
     """
     if delay.held:
-        starts = shown.status == "approved" and shown.kind not in FRAME_GATES
+        starts = approval.status == "approved" and approval.kind not in FRAME_GATES
         return f"{decided}. It {'starts' if starts else 'takes effect'} when {delay.held} resumed."
-    return f"{decided}." if shown.effective_at is not None else f"{decided}. {then}"
+    return f"{decided}." if approval.effective_at is not None else f"{decided}. {then}"
 
 
-def _counts_at(shown: requests.Approval) -> datetime | None:
-    if shown.effective_at is None or shown.effective_at <= clock.now():
+def _counts_at(approval: requests.ApprovalView) -> datetime | None:
+    if approval.effective_at is None or approval.effective_at <= clock.now():
         return None
-    return None if _blocked_by(shown) else shown.effective_at
+    return None if _blocked_by(approval) else approval.effective_at
 
 
-def _label(shown: requests.Approval, status: str, call: CallRecord, *, told: bool) -> str:
+def _label(approval: requests.ApprovalView, status: str, call: CallRecord, *, told: bool) -> str:
     """Name the state. `told` says that no open request asks for the call's outcome."""
-    if shown.kind == GateKind.IN_DOUBT and call.state is CallState.UNKNOWN and told:
-        when = _when(shown, held="a worker applies it", free="a worker applies it next")
+    if approval.kind == GateKind.IN_DOUBT and call.state is CallState.UNKNOWN and told:
+        when = _when(approval, held="a worker applies it", free="a worker applies it next")
         return f"recorded, {when}"
     if call.state not in _NOT_STARTED:
         return _ended(call)
     if status != "approved":
         return "not started; the decision is recorded"
-    waiting = _blocked_by(shown) or _counts_at(shown)
-    return f"approved, {_when(shown, held='starts', free='')}" if waiting else "starting…"
+    waiting = _blocked_by(approval) or _counts_at(approval)
+    return f"approved, {_when(approval, held='starts', free='')}" if waiting else "starting…"
 
 
 def _ended(call: CallRecord) -> str:
@@ -180,20 +180,20 @@ def _ended(call: CallRecord) -> str:
     return f"{call.label} in {duration(last.end - last.start)}"
 
 
-def _when(shown: requests.Approval, *, held: str, free: str) -> str:
+def _when(approval: requests.ApprovalView, *, held: str, free: str) -> str:
     """Say when a decision is carried out: after a kill switch or pause, after the undo window, or next."""
-    blocked = _blocked_by(shown)
+    blocked = _blocked_by(approval)
     if blocked:
         return f"{held} when {blocked} resumed"
-    return "takes effect" if _counts_at(shown) else free
+    return "takes effect" if _counts_at(approval) else free
 
 
-def _blocked_by(shown: requests.Approval) -> str:
+def _blocked_by(approval: requests.ApprovalView) -> str:
     """Name the run or agent that must be resumed first, with its verb; empty if none is paused or stopped."""
     agents = [stop.agent for stop in kill_switches.active()]
     if "" in agents:
         return "every agent is"
-    for agent in shown.path:
+    for agent in approval.path:
         if agent in agents:
             return f"{agent} is"
-    return "the run is" if runs.is_paused(shown.run) else ""
+    return "the run is" if runs.is_paused(approval.run) else ""

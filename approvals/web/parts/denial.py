@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from django.http import HttpRequest
 
-from approvals.queries.requests import Approval, Beside
+from approvals.queries.requests import ApprovalView, Beside
 from runtime.core.continuation import MAX_DENIALS, CallState
 from runtime.core.denial_text import changes_text, denial_text
 from runtime.core.enums import GateKind
@@ -31,12 +31,12 @@ NO_ANSWERS: Final = (
 )
 
 
-def context(shown: Approval, *, ends_run: bool) -> dict[str, Any]:
+def context(approval: ApprovalView, *, ends_run: bool) -> dict[str, Any]:
     """Build the context; if the denial ends the run, the agent receives nothing."""
-    if shown.status != "pending" or shown.denial is not None or len(shown.path) < 2:
+    if approval.status != "pending" or approval.denial is not None or len(approval.path) < 2:
         return {}
-    is_question = shown.kind == GateKind.QUESTION
-    suggested = wiring.catalogue().deny_reasons(shown.path[-2], shown.tool)
+    is_question = approval.kind == GateKind.QUESTION
+    suggested = wiring.catalogue().deny_reasons(approval.path[-2], approval.tool)
     return {
         "deny_reasons": suggested or (NO_ANSWERS if is_question else REASONS),
         "told": "" if ends_run else denial_text(""),
@@ -44,13 +44,13 @@ def context(shown: Approval, *, ends_run: bool) -> dict[str, Any]:
     }
 
 
-def turns(shown: Approval, beside: Beside, transcript: Transcript) -> frozenset[str]:
+def turns(approval: ApprovalView, beside: Beside, transcript: Transcript) -> frozenset[str]:
     """Return the turns in which people denied the tool in the run, with those whose denial is not in effect yet.
 
     Denials of an item of a list count for nothing but the item, so there are none for a call of one.
     """
     to_come: set[str] = set()
-    if transcript.is_of_item(shown.frame):
+    if transcript.is_of_item(approval.frame):
         return frozenset()
     for frame, name, gate in beside.denied:
         if transcript.is_of_item(frame):
@@ -58,12 +58,12 @@ def turns(shown: Approval, beside: Beside, transcript: Transcript) -> frozenset[
         call = transcript.call(frame, name)
         if call and call.state is CallState.GATED and call.spans[-1].gate == gate:
             to_come.add(turn_key(frame, name))
-    return transcript.denied(shown.tool) | to_come
+    return transcript.denied(approval.tool) | to_come
 
 
-def ends_run(shown: Approval, denied: frozenset[str], seen: Mapping[str, Any]) -> bool:
+def ends_run(approval: ApprovalView, denied: frozenset[str], seen: Mapping[str, Any]) -> bool:
     """Tell whether the run ends if this call is denied too; `seen` is the context of the page."""
-    this = {turn_key(shown.frame, shown.call)} if seen["call"] else set()
+    this = {turn_key(approval.frame, approval.call)} if seen["call"] else set()
     return len(denied | this) >= MAX_DENIALS > len(denied)
 
 

@@ -9,7 +9,7 @@ from approvals.permissions.principals import Principal
 from approvals.queries import important
 from approvals.queries.orders import Group, Order
 from approvals.queries.past_calls import usual
-from approvals.queries.requests import Approval
+from approvals.queries.requests import ApprovalView
 
 FIRST = "High risk with an unusual value"
 
@@ -20,7 +20,7 @@ class Fold:
 
     path: tuple[str, ...]
     requester: str
-    items: tuple[Approval, ...]
+    items: tuple[ApprovalView, ...]
 
     @property
     def is_folded(self) -> bool:
@@ -35,23 +35,23 @@ class Rows:
     `same` says that an open page has all of them already; then `odd` is empty.
     """
 
-    items: tuple[Approval, ...]
+    items: tuple[ApprovalView, ...]
     odd: usual.Found
-    first: tuple[Approval, ...] = ()
+    first: tuple[ApprovalView, ...] = ()
     same: bool = False
 
     @property
-    def all(self) -> tuple[Approval, ...]:
+    def all(self) -> tuple[ApprovalView, ...]:
         """The rows, each once."""
-        here = {one.id for one in self.items}
-        return (*(one for one in self.first if one.id not in here), *self.items)
+        here = {approval.id for approval in self.items}
+        return (*(approval for approval in self.first if approval.id not in here), *self.items)
 
     def groups(self, order: Order) -> list[tuple[str, int, list[Fold]]]:
         """Return the title of each group, the number of its rows, and its rows in folds; nothing of the `same` rows."""
         if self.same:
             return []
-        first = {one.id for one in self.first}
-        groups = order.groups([one for one in self.items if one.id not in first])
+        first = {approval.id for approval in self.first}
+        groups = order.groups([approval for approval in self.items if approval.id not in first])
         if self.first:
             groups.insert(0, Group(title=FIRST, items=self.first))
         return [(group.title, len(group.items), _folds(group.items)) for group in groups]
@@ -59,8 +59,8 @@ class Rows:
 
 def rows(
     principal: Principal | None,
-    items: tuple[Approval, ...],
-    risky: Collection[Approval],
+    items: tuple[ApprovalView, ...],
+    risky: Collection[ApprovalView],
     known: Collection[UUID],
     *,
     leads: bool,
@@ -70,18 +70,18 @@ def rows(
 
     `risky` are calls at high risk of all pages, `same` says that an open page knows the items of this one.
     """
-    here = {one.id for one in items}
-    others = [one for one in risky if one.id not in here]
+    here = {approval.id for approval in items}
+    others = [approval for approval in risky if approval.id not in here]
     if same:
-        new = [one for one in others if one.id not in known]
+        new = [approval for approval in others if approval.id not in known]
         if not important.chosen(new, usual.of_requests(new, principal)):
-            shown = tuple(one for one in others if one.id in known)
+            shown = tuple(approval for approval in others if approval.id in known)
             return Rows(items=items, odd=usual.of_requests((), principal), first=shown, same=True)
     odd = usual.of_requests((*items, *others), principal)
     first = important.chosen((*items, *others), odd) if leads else ()
     return Rows(items=items, odd=odd, first=first)
 
 
-def _folds(items: Sequence[Approval]) -> list[Fold]:
-    runs_of = groupby(items, key=lambda item: (item.path, item.requester))
+def _folds(items: Sequence[ApprovalView]) -> list[Fold]:
+    runs_of = groupby(items, key=lambda approval: (approval.path, approval.requester))
     return [Fold(path=path, requester=by, items=tuple(same)) for (path, by), same in runs_of]

@@ -7,7 +7,7 @@ from typing import Final
 from django.http import HttpRequest
 
 from approvals import readings
-from approvals.queries.requests import Approval
+from approvals.queries.requests import ApprovalView
 from runtime.ports.access import Actor
 from runtime.web.requests import form_text
 
@@ -41,19 +41,19 @@ class Panel:
     undone: int = 0
 
 
-def record(request: HttpRequest, decided: Approval, actor: Actor) -> None:
+def record(request: HttpRequest, approval: ApprovalView, actor: Actor) -> None:
     """Store what the page measured, after a decision or a vote."""
     found = readings.measured(form_text(request.POST, FIELD))
-    readings.record(decided, found, actor, edits=readings.edits(decided))
+    readings.record(approval, found, actor, edits=readings.edits(approval))
 
 
-def panel(shown: Approval, reader: str) -> Panel | None:
+def panel(approval: ApprovalView, reader: str) -> Panel | None:
     """Return the reader's own reading of a request that they decided or voted on; None for other people's."""
-    decided = shown.decided_by == reader and shown.allowance is None
-    is_theirs = decided or reader in shown.voted
-    if not is_theirs or shown.removed_at is not None:
+    decided = approval.decided_by == reader and approval.allowance is None
+    is_theirs = decided or reader in approval.voted
+    if not is_theirs or approval.removed_at is not None:
         return None
-    found = readings.of(shown, reader)
+    found = readings.of(approval, reader)
     if found is None:
         return Panel(is_measured=False)
     sections = {_SECTIONS[name]: seen for name, seen in found.sections.items() if name in _SECTIONS}

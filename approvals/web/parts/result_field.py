@@ -4,15 +4,17 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from approvals.queries.requests import Approval
+from approvals.queries.requests import ApprovalView
 from approvals.requests import results
 from runtime.errors import InvalidInput, RequestError
 from runtime.web.requests import form_text
 
 
-def context(request: HttpRequest, shown: Approval, problem: RequestError | None) -> dict[str, Any]:
+def context(
+    request: HttpRequest, approval: ApprovalView, problem: RequestError | None
+) -> dict[str, Any]:
     """Build the context of the field: what the tool returns, and the text and the problem of the form just sent."""
-    schema = shown.result_schema
+    schema = approval.result_schema
     return {
         "returns_nothing": isinstance(schema, dict) and schema.get("type") == "null",
         "returns_text": results.is_text(schema),
@@ -21,9 +23,9 @@ def context(request: HttpRequest, shown: Approval, problem: RequestError | None)
     }
 
 
-def read(request: HttpRequest, shown: Approval) -> Any:
+def read(request: HttpRequest, approval: ApprovalView) -> Any:
     """Read the result from the form. An unreadable one is refused only to a person who may decide the request."""
     text = form_text(request.POST, "result")
-    if shown.denial is not None or shown.status != "pending" or not text.strip():
+    if approval.denial is not None or approval.status != "pending" or not text.strip():
         return results.ABSENT
-    return results.read(text, shown.result_schema)
+    return results.read(text, approval.result_schema)

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from approvals.queries.requests import Approval
+from approvals.queries.requests import ApprovalView
 from runtime.errors import InvalidInput, RequestError
 from runtime.web.requests import form_text
 
@@ -25,11 +25,13 @@ def is_opened_by(request: HttpRequest, problem: RequestError | None) -> bool:
     return _asks(problem) and _TYPED not in request.POST
 
 
-def context(request: HttpRequest, shown: Approval, problem: RequestError | None) -> dict[str, Any]:
+def context(
+    request: HttpRequest, approval: ApprovalView, problem: RequestError | None
+) -> dict[str, Any]:
     """Build the context of the second step, which also stays open if the server refuses another field."""
     asked = _asks(problem) or (isinstance(problem, InvalidInput) and _TYPED in request.POST)
     return {
-        "second_step": asked and shown.confirm is not None and shown.denial is None,
+        "second_step": asked and approval.confirm is not None and approval.denial is None,
         "typed": form_text(request.POST, _TYPED),
     }
 

@@ -8,11 +8,11 @@ from approvals.queries import requests
 from approvals.teamwork import comments, listing
 
 
-def context(request: HttpRequest, shown: requests.Approval) -> dict[str, Any]:
+def context(request: HttpRequest, approval: requests.ApprovalView) -> dict[str, Any]:
     """Read who else is concerned with the request, for its page."""
     reader = request.user.get_username()
     return {
-        "teamwork": listing.of(shown.id, reader),
+        "teamwork": listing.of(approval.id, reader),
         "reader": reader,
         "max_comment": comments.MAX_COMMENT,
     }

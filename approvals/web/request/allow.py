@@ -99,7 +99,7 @@ def _text(value: Any) -> str:
 
 def _page(
     request: HttpRequest,
-    shown: requests.Approval,
+    approval: requests.ApprovalView,
     given: tuple[Argument, ...],
     refused: str | None,
     problem: RequestError | None = None,
@@ -108,7 +108,7 @@ def _page(
     posted = request.POST if request.method == "POST" else _DEFAULTS
     context = {
         "section": "inbox",
-        "approval": shown,
+        "approval": approval,
         "refused": refused,
         "problem": problem,
         "is_named": any(field.wrong for field in fields),

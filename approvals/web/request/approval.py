@@ -89,7 +89,7 @@ def _decide(
     request: HttpRequest,
     approval: UUID,
     verdict: Verdict,
-    shown: requests.Approval | None = None,
+    shown: requests.ApprovalView | None = None,
 ) -> HttpResponse:
     """Handle a decision. That it may be made is checked with it; an answer needs the request that was `shown`."""
     kind = shown.kind if shown else requests.kind_of(approval)
@@ -101,7 +101,7 @@ def _decide(
         approval,
         verdict,
         act=lambda actor: decide.decide(
-            request=approval,
+            approval_id=approval,
             verdict=verdict,
             digest=request.POST.get("digest"),
             reason=denial.reason(request),
@@ -121,60 +121,60 @@ def _is_sealed(args: Any) -> bool:
 
 def _page(
     request: HttpRequest,
-    shown: requests.Approval,
+    approval: requests.ApprovalView,
     actor: Actor,
     problem: Problem,
 ) -> HttpResponse:
-    return _show(request, shown, principals.principal_of(actor), problem)
+    return _show(request, approval, principals.principal_of(actor), problem)
 
 
 def _show(
     request: HttpRequest,
-    shown: requests.Approval,
+    approval: requests.ApprovalView,
     principal: Principal | None,
     problem: Problem | None = None,
 ) -> HttpResponse:
     opened = second_step.is_opened_by(request, problem)
-    seen = page_context(request, shown, principal, None if opened else problem)
-    beside = requests.beside(shown, principal)
-    denied, together = denial.turns(shown, beside, seen["transcript"]), beside.turn
+    seen = page_context(request, approval, principal, None if opened else problem)
+    beside = requests.beside(approval, principal)
+    denied, together = denial.turns(approval, beside, seen["transcript"]), beside.turn
     listed = {other.call for other in together}
-    ends_run = denial.ends_run(shown, denied, seen)
+    ends_run = denial.ends_run(approval, denied, seen)
     context = {
         **seen,
-        **_similar(shown, principal),
-        **denial.context(shown, ends_run=ends_run),
+        **_similar(approval, principal),
+        **denial.context(approval, ends_run=ends_run),
         "denials": len(denied),
         "ends_run": ends_run,
         "together": together,
-        "preview": preview.card(shown.edited_preview or shown.preview),
-        "computed": "for these changes" if shown.edited_preview else "",
+        "preview": preview.card(approval.edited_preview or approval.preview),
+        "computed": "for these changes" if approval.edited_preview else "",
         "others": [
             step
             for step in seen["others"]
-            if step.call.frame != shown.frame or step.call.id not in listed
+            if step.call.frame != approval.frame or step.call.id not in listed
         ],
         "stale": isinstance(problem, DigestMismatch),
         "refused_approval": problem is not None and request.path.endswith("/approve/"),
         "max_denials": MAX_DENIALS,
-        "comes_again": shown.holds or _is_sealed(shown.args),
+        "comes_again": approval.holds or _is_sealed(approval.args),
         "reason": form_text(request.POST, "reason"),
-        **inquiries.context(shown, seen),
-        **revisions.context(shown, principal, problem, request),
-        **edit.context(shown, seen["call"], seen["transcript"]),
-        **result_field.context(request, shown, problem),
-        **second_step.context(request, shown, problem),
+        **inquiries.context(approval, seen),
+        **revisions.context(approval, principal, problem, request),
+        **edit.context(approval, seen["call"], seen["transcript"]),
+        **result_field.context(request, approval, problem),
+        **second_step.context(request, approval, problem),
     }
     return answer(request, "approvals/approval.html", context)
 
 
-def _similar(shown: requests.Approval, principal: Principal | None) -> dict[str, Any]:
+def _similar(approval: requests.ApprovalView, principal: Principal | None) -> dict[str, Any]:
     """Find the odd values of the call, and compare it with earlier ones, unless the page has taken too long."""
     if time_limits.is_used_up():
         return {"similar": None, "similar_left_out": True, "oddities": {}}
-    past = usual.histories([shown.tool], principal, before=shown.decided_at)[shown.tool]
-    oddities = usual.of_request(shown, past)
-    last = similar(shown, principal, until=time_limits.soft_end())
+    past = usual.histories([approval.tool], principal, before=approval.decided_at)[approval.tool]
+    oddities = usual.of_request(approval, past)
+    last = similar(approval, principal, until=time_limits.soft_end())
     return {
         "similar": last and compare(last, past, oddities),
         "oddities": usual.by_argument(oddities),

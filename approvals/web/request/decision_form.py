@@ -42,8 +42,8 @@ def handle_decision(
     approval: UUID,
     verdict: Verdict,
     *,
-    act: Callable[[Actor], requests.Approval],
-    page: Callable[[HttpRequest, requests.Approval, Actor, Problem], HttpResponse],
+    act: Callable[[Actor], requests.ApprovalView],
+    page: Callable[[HttpRequest, requests.ApprovalView, Actor, Problem], HttpResponse],
     said: tuple[str, str],
 ) -> HttpResponse:
     """Handle a decision, then show the next request of the inbox, or this one if there is no other.
@@ -83,40 +83,42 @@ def handle_decision(
     return to_page(request, following or approval)
 
 
-def _following(request: HttpRequest, decided: requests.Approval, actor: Actor) -> UUID | None:
+def _following(request: HttpRequest, approval: requests.ApprovalView, actor: Actor) -> UUID | None:
     """Return the request to show next: the one after this in its place of the inbox, else the one before.
 
     After a call that the inbox lists first, it is the next of those, else the first of the others.
     """
     principal = principals.principal_of(actor)
     place = places.read(request)
-    if place == places.Place() and decided.risk == Risk.HIGH:
-        first = important.before_all(principal, decided)
-        if decided.id in first:
-            others = [one for one in first if one != decided.id]
+    if place == places.Place() and approval.risk == Risk.HIGH:
+        first = important.before_all(principal, approval)
+        if approval.id in first:
+            others = [one for one in first if one != approval.id]
             rest = () if others else inbox.page(principal, view=place.view).items
             return next(iter((*others, *(one.id for one in rest))), None)
-    before, after = places.previous_and_next(place, principal, decided)
+    before, after = places.previous_and_next(place, principal, approval)
     return after or before
 
 
-def _describe(decided: requests.Approval) -> str:
+def _describe(approval: requests.ApprovalView) -> str:
     """Return the sentence, cut to a line, and what a person changed: the sentence names the proposed values."""
-    sentence = decided.sentence
+    sentence = approval.sentence
     text = sentence if len(sentence) <= MAX_SENTENCE else f"{sentence[:MAX_SENTENCE]}…"
-    if isinstance(decided.edited, dict):
-        text += f", with {describe(changes(decided.args, decided.edited))}"
+    if isinstance(approval.edited, dict):
+        text += f", with {describe(changes(approval.args, approval.edited))}"
     return plain_visible(text)
 
 
-def _links(decided: requests.Approval, delay: call_status.Delay, *, linked: bool) -> str:
+def _links(approval: requests.ApprovalView, delay: call_status.Delay, *, linked: bool) -> str:
     """Return what the template `_toast.html` reads beside the text of the message, separated by spaces.
 
     First the request to view and to undo, `-` on its own page, which has both; then, if the decision can be undone, for
     how many seconds, and when it takes effect unless something must be resumed first.
     """
-    place = str(decided.id) if linked else "-"
-    left = ceil((decided.effective_at - clock.now()).total_seconds()) if decided.effective_at else 0
+    place = str(approval.id) if linked else "-"
+    left = (
+        ceil((approval.effective_at - clock.now()).total_seconds()) if approval.effective_at else 0
+    )
     if left <= 0:
         return place
     return f"{place} {left} {delay.counts_at.isoformat() if delay.counts_at else ''}"

@@ -44,7 +44,7 @@ from runtime.ports.access import Actor
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.span import Span
 from runtime.queries.transcript.transcript import Transcript
-from runtime.store.tables.jobs.edit_previews import EditPreview
+from runtime.store.tables.jobs.edit_previews import EditPreviewRow
 from runtime.web import schema_form
 from runtime.web.requests import form_text
 
@@ -53,13 +53,15 @@ _TEMPLATE = "approvals/edit.html"
 
 
 def context(
-    shown: requests.Approval, call: CallRecord | None, transcript: Transcript
+    approval: requests.ApprovalView, call: CallRecord | None, transcript: Transcript
 ) -> dict[str, Any]:
     """Return what the page of a request says of edits: its own changes, and the edit that replaced this call before."""
-    edited = shown.edited if isinstance(shown.edited, dict) and not shown.removed_at else None
-    made = changes(_args(shown), edited) if edited is not None else []
+    edited = (
+        approval.edited if isinstance(approval.edited, dict) and not approval.removed_at else None
+    )
+    made = changes(_args(approval), edited) if edited is not None else []
     return {
-        "edited": shown.edited is not None,
+        "edited": approval.edited is not None,
         "changes": made,
         "described_changes": describe(made),
         "replaced": None if call is None else _replaced(call, transcript),
@@ -98,7 +100,7 @@ def previewed_edit(request: HttpRequest, approval: UUID, preview: UUID) -> HttpR
     shown = requests.approval(approval, actor=actor)
     if shown.denial is not None or shown.status != "pending":
         return to_page(request, approval)
-    found = decide.find_preview(request=approval, preview=preview, actor=actor)
+    found = decide.find_preview(approval_id=approval, preview=preview, actor=actor)
     if found is None:  # the person has asked for another one since
         return redirect("edit", approval=approval)
     return _review_page(request, shown, _made(shown, found), None, found)
@@ -116,7 +118,7 @@ def approve_edit(request: HttpRequest, approval: UUID) -> HttpResponse:
         approval,
         Verdict.EDIT,
         act=lambda actor: decide.decide(
-            request=approval,
+            approval_id=approval,
             verdict=Verdict.EDIT,
             digest=request.POST.get("digest"),
             reason=form_text(request.POST, "reason"),
@@ -130,93 +132,95 @@ def approve_edit(request: HttpRequest, approval: UUID) -> HttpResponse:
     )
 
 
-def _review(request: HttpRequest, shown: requests.Approval, actor: Actor) -> HttpResponse:
+def _review(request: HttpRequest, approval: requests.ApprovalView, actor: Actor) -> HttpResponse:
     """Check the form, and show the differences; or show it again, with everything that was typed.
 
     The page of a preview that failed sends the arguments themselves.
     """
-    schema, args = _open_part(shown)
+    schema, args = _open_part(approval)
     made, wrong, preview = _posted(request), dict[str, str](), None
     if not isinstance(made, dict):
         made, wrong = schema_form.read(schema_form.fields(schema, args), request.POST)
-        made |= {name: value for name, value in _args(shown).items() if name not in args}
+        made |= {name: value for name, value in _args(approval).items() if name not in args}
     for path, detail in schema_form.problems(schema, made).items():
         wrong.setdefault(path, detail)
     digest = request.POST.get("digest")
     try:
         # Also with a wrong field, so that only a person who may decide learns about fields.
-        preview = decide.ask_preview(request=shown.id, digest=digest, arguments=made, actor=actor)
+        preview = decide.ask_preview(
+            approval_id=approval.id, digest=digest, arguments=made, actor=actor
+        )
     except (AlreadyDecided, Cancelled, Expired) as exc:
-        return already_closed(request, shown, Verdict.EDIT, exc)
+        return already_closed(request, approval, Verdict.EDIT, exc)
     except (Forbidden, TamperedWith, DigestMismatch) as exc:
-        return _form_page(request, shown, actor, exc)
+        return _form_page(request, approval, actor, exc)
     except InvalidInput as exc:
         wrong.setdefault(exc.field.removeprefix(FIELD).removeprefix("."), exc.detail)
     if wrong:
-        return _form_page(request, shown, actor, InvalidInput(FIELD, ""), wrong)
+        return _form_page(request, approval, actor, InvalidInput(FIELD, ""), wrong)
     if preview is not None:
-        return _to_preview(request, shown, preview)
-    return _review_page(request, shown, made, None)
+        return _to_preview(request, approval, preview)
+    return _review_page(request, approval, made, None)
 
 
 def _again(
-    request: HttpRequest, shown: requests.Approval, actor: Actor, problem: Problem
+    request: HttpRequest, approval: requests.ApprovalView, actor: Actor, problem: Problem
 ) -> HttpResponse:
     """Show the differences again with the problem; the form, if the arguments themselves are refused."""
     given, found = _posted(request), None
     if (preview := request.POST.get("preview")) is not None:
-        found = decide.find_preview(request=shown.id, preview=preview, actor=actor)
-        given = None if found is None else _made(shown, found)
+        found = decide.find_preview(approval_id=approval.id, preview=preview, actor=actor)
+        given = None if found is None else _made(approval, found)
     field = problem.field if isinstance(problem, InvalidInput) else ""
-    if not isinstance(given, dict) or field.startswith(FIELD) or shown.denial is not None:
-        return _form_page(request, shown, actor, problem)
-    return _review_page(request, shown, given, problem, found)
+    if not isinstance(given, dict) or field.startswith(FIELD) or approval.denial is not None:
+        return _form_page(request, approval, actor, problem)
+    return _review_page(request, approval, given, problem, found)
 
 
 def _form_page(
     request: HttpRequest,
-    shown: requests.Approval,
+    approval: requests.ApprovalView,
     actor: Actor,
     problem: Problem | None,
     wrong: dict[str, str] | None = None,
 ) -> HttpResponse:
-    schema, args = _open_part(shown)
+    schema, args = _open_part(approval)
     fields, other = schema_form.shown(schema_form.fields(schema, args), request.POST, wrong or {})
     context = {
-        **_context(request, shown, problem),
+        **_context(request, approval, problem),
         "fields": fields,
         "other": other,
         "wrong": wrong,
-        "secret": [name for name in _args(shown) if name not in args],
-        "previews": is_previewed(shown.preview),
+        "secret": [name for name in _args(approval) if name not in args],
+        "previews": is_previewed(approval.preview),
     }
     return render(request, _TEMPLATE, context, status=problem.status if problem else 200)
 
 
 def _review_page(
     request: HttpRequest,
-    shown: requests.Approval,
+    approval: requests.ApprovalView,
     made: Mapping[str, Any],
     problem: Problem | None,
-    found: EditPreview | None = None,
+    found: EditPreviewRow | None = None,
 ) -> HttpResponse:
     """Show the differences. The button that decides is there once the preview has come, if the tool makes one."""
     opened = second_step.is_opened_by(request, problem)
     context = {
-        **_context(request, shown, None if opened else problem),
-        **second_step.context(request, shown, problem),
-        **_consequences(shown, found),
-        "changes": _judged(request, shown, made),
-        "confirm": _confirm(shown, made),
+        **_context(request, approval, None if opened else problem),
+        **second_step.context(request, approval, problem),
+        **_consequences(approval, found),
+        "changes": _judged(request, approval, made),
+        "confirm": _confirm(approval, made),
         "sent": json.dumps(made, ensure_ascii=False),
     }
     return answer(request, _TEMPLATE, context)
 
 
-def _consequences(shown: requests.Approval, found: EditPreview | None) -> dict[str, Any]:
+def _consequences(approval: requests.ApprovalView, found: EditPreviewRow | None) -> dict[str, Any]:
     """Return what the page says of the preview: its card, why there is none, or that a worker computes it."""
     if found is None:
-        return {"may_approve": not is_previewed(shown.preview)}
+        return {"may_approve": not is_previewed(approval.preview)}
     context: dict[str, Any] = {"found": found}
     if found.ended_at is None:
         return context
@@ -235,44 +239,46 @@ def _consequences(shown: requests.Approval, found: EditPreview | None) -> dict[s
     }
 
 
-def _made(shown: requests.Approval, found: EditPreview) -> dict[str, Any]:
+def _made(approval: requests.ApprovalView, found: EditPreviewRow) -> dict[str, Any]:
     """Return the arguments of the preview, as their reviewer reads them."""
-    made: dict[str, Any] = held.opened_args(shown.tool, found.arguments)
+    made: dict[str, Any] = held.opened_args(approval.tool, found.arguments)
     return made
 
 
-def _to_preview(request: HttpRequest, shown: requests.Approval, preview: UUID) -> HttpResponse:
-    address = reverse("previewed_edit", args=[shown.id, preview])
+def _to_preview(
+    request: HttpRequest, approval: requests.ApprovalView, preview: UUID
+) -> HttpResponse:
+    address = reverse("previewed_edit", args=[approval.id, preview])
     return redirect(f"{address}{places.read(request).query}")
 
 
 def _judged(
-    request: HttpRequest, shown: requests.Approval, made: Mapping[str, Any]
+    request: HttpRequest, approval: requests.ApprovalView, made: Mapping[str, Any]
 ) -> list[ArgumentChange]:
     """Return the changes, each argument with the odd values that it has now."""
     principal = principals.principal_of(principals.actor_of(request.user))
-    odd = usual.by_argument(usual.of_arguments(shown.tool, made, shown.schema, principal))
+    odd = usual.by_argument(usual.of_arguments(approval.tool, made, approval.schema, principal))
     return [
         replace(one, odd=tuple(odd.pop(one.path.partition(".")[0], ())))
-        for one in changes(_args(shown), made)
+        for one in changes(_args(approval), made)
     ]
 
 
-def _confirm(shown: requests.Approval, made: Mapping[str, Any]) -> str | None:
+def _confirm(approval: requests.ApprovalView, made: Mapping[str, Any]) -> str | None:
     """Name the object of the changed call; None if it has no second step."""
-    if shown.confirm is None or shown.holds:
-        return shown.confirm  # a held text has no name
-    return confirmation.object_of_edit(shown.tool, shown.sentence, shown.args, made)
+    if approval.confirm is None or approval.holds:
+        return approval.confirm  # a held text has no name
+    return confirmation.object_of_edit(approval.tool, approval.sentence, approval.args, made)
 
 
 def _context(
-    request: HttpRequest, shown: requests.Approval, problem: Problem | None
+    request: HttpRequest, approval: requests.ApprovalView, problem: Problem | None
 ) -> dict[str, Any]:
     return {
         "section": "inbox",
-        "approval": shown,
+        "approval": approval,
         "place": places.read(request).query,
-        "status": shown.status,
+        "status": approval.status,
         "problem": problem,
         "stale": isinstance(problem, DigestMismatch),
         "reason": form_text(request.POST, "reason"),
@@ -291,10 +297,10 @@ def _posted(request: HttpRequest) -> Any:
         return text
 
 
-def _open_part(shown: requests.Approval) -> tuple[dict[str, Any], dict[str, Any]]:
+def _open_part(approval: requests.ApprovalView) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return schema and arguments without the secret ones, which stay as they are."""
-    schema = shown.schema if isinstance(shown.schema, dict) else {}
-    given = {name for name, value in _args(shown).items() if value == sealing.REDACTED}
+    schema = approval.schema if isinstance(approval.schema, dict) else {}
+    given = {name for name, value in _args(approval).items() if value == sealing.REDACTED}
     secret = given | json_schema.write_only(schema)
     rules, needed = schema.get("properties", {}), schema.get("required", [])
     rest = {
@@ -302,8 +308,8 @@ def _open_part(shown: requests.Approval) -> tuple[dict[str, Any], dict[str, Any]
         "properties": {name: rule for name, rule in rules.items() if name not in secret},
         "required": [name for name in needed if name not in secret],
     }
-    return rest, {name: value for name, value in _args(shown).items() if name not in secret}
+    return rest, {name: value for name, value in _args(approval).items() if name not in secret}
 
 
-def _args(shown: requests.Approval) -> dict[str, Any]:
-    return shown.args if isinstance(shown.args, dict) else {}
+def _args(approval: requests.ApprovalView) -> dict[str, Any]:
+    return approval.args if isinstance(approval.args, dict) else {}

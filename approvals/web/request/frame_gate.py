@@ -41,18 +41,18 @@ def stop(request: HttpRequest, approval: UUID) -> HttpResponse:
 
 def page(
     request: HttpRequest,
-    shown: requests.Approval,
+    approval: requests.ApprovalView,
     actor: Actor,
     problem: Problem | None = None,
 ) -> HttpResponse:
     """Show the page; `problem` is the error of the form just sent."""
     context = {
-        **page_context(request, shown, principals.principal_of(actor), problem),
+        **page_context(request, approval, principals.principal_of(actor), problem),
         "stale": isinstance(problem, DigestMismatch),
         "reason": form_text(request.POST, "reason"),
-        "differences": _differences(shown),
-        "reached": budget_grants.reached(shown),
-        "grants": budget_grants.fields(shown, request.POST),
+        "differences": _differences(approval),
+        "reached": budget_grants.reached(approval),
+        "grants": budget_grants.fields(approval, request.POST),
         "grant_problem": budget_grants.problem(problem)
         if isinstance(problem, InvalidInput)
         else "",
@@ -60,12 +60,12 @@ def page(
     return answer(request, "approvals/frame_gate.html", context)
 
 
-def _differences(shown: requests.Approval) -> tuple[Difference, ...]:
+def _differences(approval: requests.ApprovalView) -> tuple[Difference, ...]:
     """Return the agent's changes at a version gate; none if the stored changes cannot be read."""
-    if shown.kind != GateKind.VERSION:
+    if approval.kind != GateKind.VERSION:
         return ()
     try:
-        return differences(Change(**change) for change in shown.args["changes"])
+        return differences(Change(**change) for change in approval.args["changes"])
     except (KeyError, TypeError):
         return ()
 
@@ -78,7 +78,7 @@ def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpRespo
         approval,
         verdict,
         act=lambda actor: decide.decide(
-            request=approval,
+            approval_id=approval,
             verdict=verdict,
             digest=request.POST.get("digest"),
             reason=form_text(request.POST, "reason"),

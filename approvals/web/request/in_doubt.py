@@ -44,7 +44,7 @@ def give_up(request: HttpRequest, approval: UUID) -> HttpResponse:
 
 def page(
     request: HttpRequest,
-    shown: requests.Approval,
+    approval: requests.ApprovalView,
     actor: Actor,
     problem: Problem | None = None,
     *,
@@ -53,15 +53,15 @@ def page(
     """Show the page; `outcome` is the form just sent, `problem` its error."""
     opened = second_step.is_opened_by(request, problem)
     principal = principals.principal_of(actor)
-    seen = page_context(request, shown, principal, None if opened else problem)
+    seen = page_context(request, approval, principal, None if opened else problem)
     context = {
         **seen,
         "late": late_outcomes.of_call(
-            shown.run, seen["transcript"], frame=shown.frame, call=shown.call
+            approval.run, seen["transcript"], frame=approval.frame, call=approval.call
         ),
-        "ready": shown.not_before is None or shown.not_before <= clock.now(),
-        **result_field.context(request, shown, problem),
-        **second_step.context(request, shown, problem),
+        "ready": approval.not_before is None or approval.not_before <= clock.now(),
+        **result_field.context(request, approval, problem),
+        **second_step.context(request, approval, problem),
         "outcome": outcome,
         "reason": form_text(request.POST, "reason"),
     }

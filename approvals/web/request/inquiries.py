@@ -31,14 +31,16 @@ from runtime.web.requests import form_text
 FIELD = "question"
 
 
-def context(shown: requests.Approval, seen: Mapping[str, Any]) -> dict[str, Any]:
+def context(approval: requests.ApprovalView, seen: Mapping[str, Any]) -> dict[str, Any]:
     """Build the context: the inquiries about the call, oldest first, and whether this reader may ask another one.
 
     `seen` is the context of the page so far.
     """
-    asked = of_gate(seen["transcript"], seen["sent"], shown.gate, opened=shown.sees_held)
+    asked = of_gate(seen["transcript"], seen["sent"], approval.gate, opened=approval.sees_held)
     may_ask = (
-        seen["status"] == "pending" and shown.denial is None and shown.kind == GateKind.APPROVAL
+        seen["status"] == "pending"
+        and approval.denial is None
+        and approval.kind == GateKind.APPROVAL
     )
     return {
         "inquiries": asked,
@@ -55,7 +57,7 @@ def ask(request: HttpRequest, approval: UUID) -> HttpResponse:
     """Ask the agent, or show the form again with its text and the error."""
     actor, text = principals.actor_of(request.user), form_text(request.POST, FIELD)
     try:
-        inquire(request=approval, question=text, actor=actor)
+        inquire(approval_id=approval, question=text, actor=actor)
     except InvalidInput as exc:
         shown = requests.approval(approval, actor=actor)
         found = {

@@ -23,20 +23,20 @@ _ANSWERED = ("Answered", "The agent gets your answer.")
 
 def page(
     request: HttpRequest,
-    shown: requests.Approval,
+    approval: requests.ApprovalView,
     actor: Actor,
     problem: Problem | None = None,
     wrong: dict[str, str] | None = None,
 ) -> HttpResponse:
     """Show the page; `problem` is the error of the form just sent, `wrong` has the problems of its fields."""
-    seen = page_context(request, shown, principals.principal_of(actor), problem)
-    denied = denial.turns(shown, requests.beside(shown, None), seen["transcript"])
-    ends_run = denial.ends_run(shown, denied, seen)
-    fields, other = answer_form.shown(shown.result_schema, request.POST, wrong or {})
+    seen = page_context(request, approval, principals.principal_of(actor), problem)
+    denied = denial.turns(approval, requests.beside(approval, None), seen["transcript"])
+    ends_run = denial.ends_run(approval, denied, seen)
+    fields, other = answer_form.shown(approval.result_schema, request.POST, wrong or {})
     context = {
         **seen,
-        **denial.context(shown, ends_run=ends_run),
-        "question": _question(shown),
+        **denial.context(approval, ends_run=ends_run),
+        "question": _question(approval),
         "ends_run": ends_run,
         "fields": fields,
         "other": other,
@@ -49,24 +49,26 @@ def page(
     return rendered(request, "approvals/question.html", context)
 
 
-def answer(request: HttpRequest, shown: requests.Approval) -> HttpResponse:
+def answer(request: HttpRequest, approval: requests.ApprovalView) -> HttpResponse:
     """Record the answer of the form; or show the form again, with everything that was typed."""
-    value, wrong = answer_form.read(shown.result_schema, request.POST)
+    value, wrong = answer_form.read(approval.result_schema, request.POST)
 
     def again(
-        request: HttpRequest, shown: requests.Approval, actor: Actor, problem: Problem
+        request: HttpRequest, approval: requests.ApprovalView, actor: Actor, problem: Problem
     ) -> HttpResponse:
         if not isinstance(problem, InvalidInput) or not problem.field.startswith("result"):
-            return page(request, shown, actor, problem)
-        found = wrong or answer_form.problem(shown.result_schema, problem)
-        return page(request, shown, actor, problem, found)
+            return page(request, approval, actor, problem)
+        found = wrong or answer_form.problem(approval.result_schema, problem)
+        return page(request, approval, actor, problem, found)
 
-    def act(actor: Actor) -> requests.Approval:
+    def act(actor: Actor) -> requests.ApprovalView:
         if wrong:  # only a person who may decide learns about fields
-            decide.require_open(request=shown.id, digest=request.POST.get("digest"), actor=actor)
+            decide.require_open(
+                approval_id=approval.id, digest=request.POST.get("digest"), actor=actor
+            )
             raise InvalidInput("result", "does not fit")
         return decide.decide(
-            request=shown.id,
+            approval_id=approval.id,
             verdict=Verdict.ANSWER,
             digest=request.POST.get("digest"),
             reason=form_text(request.POST, "comment"),
@@ -74,10 +76,12 @@ def answer(request: HttpRequest, shown: requests.Approval) -> HttpResponse:
             result=value,
         )
 
-    return handle_decision(request, shown.id, Verdict.ANSWER, act=act, page=again, said=_ANSWERED)
+    return handle_decision(
+        request, approval.id, Verdict.ANSWER, act=act, page=again, said=_ANSWERED
+    )
 
 
-def _question(shown: requests.Approval) -> Any:
+def _question(approval: requests.ApprovalView) -> Any:
     """Return the text of the agent; all arguments of a call that has no such text."""
-    args = shown.args
+    args = approval.args
     return args["question"] if isinstance(args, dict) and set(args) == {"question"} else args

@@ -65,62 +65,66 @@ class DoneCall:
 
 def page_context(
     request: HttpRequest,
-    shown: requests.Approval,
+    approval: requests.ApprovalView,
     principal: Principal | None,
     problem: RequestError | None = None,
 ) -> dict[str, Any]:
     """Build the context of a page; `problem` is the error of the decision just sent."""
     is_admin = principal is not None and principal.has(Scope.ADMIN)
-    transcript = reachable_transcript(shown.run, whole=is_admin)
+    transcript = reachable_transcript(approval.run, whole=is_admin)
     place = places.read(request)
     before, next_ = (
         (None, None)  # no part of an open page
         if _is_open(request)
-        else places.previous_and_next(place, principal, shown)
+        else places.previous_and_next(place, principal, approval)
     )
-    status = _status(shown)
-    call = transcript.call(shown.frame, shown.call)
-    sent = unreceived(shown.run)
-    around = call_context.context_of(transcript, frame=shown.frame, call=shown.call)
+    status = _status(approval)
+    call = transcript.call(approval.frame, approval.call)
+    sent = unreceived(approval.run)
+    around = call_context.context_of(transcript, frame=approval.frame, call=approval.call)
     return {
         "before": before,
         "next": next_,
         "place": place.query,
-        "why": _why(transcript, shown),
+        "why": _why(transcript, approval),
         "section": "inbox",
-        "approval": shown,
-        "votes": (panel := votes.panel(shown, principal)),
-        "too_few": (left := votes.too_few(shown, panel)),
-        "absent": () if left is None else absences.able(shown.id),
-        **teamwork.context(request, shown),
+        "approval": approval,
+        "votes": (panel := votes.panel(approval, principal)),
+        "too_few": (left := votes.too_few(approval, panel)),
+        "absent": () if left is None else absences.able(approval.id),
+        **teamwork.context(request, approval),
         "status": status,
-        "agent": _agent(shown),
-        "arguments": arguments(shown.args, shown.schema),
-        "effect": effect_texts(shown.effect)[1],
+        "agent": _agent(approval),
+        "arguments": arguments(approval.args, approval.schema),
+        "effect": effect_texts(approval.effect)[1],
         "call_context": around,
         "given": _given(transcript),
         "done": [_done(step) for step in around.done if not _changed_the_plan(step)],
         "others": around.open,
         "call": call,
-        "after": aftermath(shown, status, call, principal),
+        "after": aftermath(approval, status, call, principal),
         "transcript": transcript,
-        "updates": agent_update.updates(shown, transcript),
+        "updates": agent_update.updates(approval, transcript),
         "unshown": checks.unshown(transcript.unreadable),
         "stopped": sent.quarantined,
         "sent": sent,
-        "undo_until": _undo_until(shown, principal),
-        "reading": reading_panel(shown, request.user.get_username()),
+        "undo_until": _undo_until(approval, principal),
+        "reading": reading_panel(approval, request.user.get_username()),
         "problem": problem,
         "max_reason": MAX_REASON,
         "max_message": MAX_MESSAGE,
     }
 
 
-def _undo_until(shown: requests.Approval, principal: Principal | None) -> datetime | None:
+def _undo_until(approval: requests.ApprovalView, principal: Principal | None) -> datetime | None:
     """Return until when this reader can undo the decision; None if it is not theirs or has taken effect."""
-    if principal is None or shown.decided_by != principal.person or shown.effective_at is None:
+    if (
+        principal is None
+        or approval.decided_by != principal.person
+        or approval.effective_at is None
+    ):
         return None
-    return shown.effective_at if shown.effective_at > clock.now() else None
+    return approval.effective_at if approval.effective_at > clock.now() else None
 
 
 def answer(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
@@ -144,16 +148,16 @@ def _is_open(request: HttpRequest) -> bool:
 
 
 def already_closed(
-    request: HttpRequest, seen: requests.Approval, verdict: Verdict, exc: AlreadyClosed
+    request: HttpRequest, approval: requests.ApprovalView, verdict: Verdict, exc: AlreadyClosed
 ) -> HttpResponse:
     """Redirect a double click to the result of the first. Tell any other person who decided first."""
-    mine = seen.decided_by == request.user.get_username()
-    if mine and seen.status == statements.STATUS[verdict]:
-        return to_page(request, seen.id)
+    mine = approval.decided_by == request.user.get_username()
+    if mine and approval.status == statements.STATUS[verdict]:
+        return to_page(request, approval.id)
     context = {
         "section": "inbox",
-        "approval": seen,
-        "status": _status(seen),
+        "approval": approval,
+        "status": _status(approval),
         "verb": _VERBS[verdict],
         "reason": form_text(request.POST, "reason"),
         "result": form_text(request.POST, "result"),
@@ -186,25 +190,25 @@ def _changed_the_plan(step: call_context.Step) -> bool:
     return step.call.keeps_plan and step.call.state is CallState.RETURNED
 
 
-def _agent(shown: requests.Approval) -> str:
+def _agent(approval: requests.ApprovalView) -> str:
     """Name the agent that made the call or is blocked."""
-    agents = shown.path[:-1] if shown.call else shown.path
+    agents = approval.path[:-1] if approval.call else approval.path
     return agents[-1] if agents else "The agent"
 
 
-def _why(transcript: Transcript, shown: requests.Approval) -> list[Any]:
+def _why(transcript: Transcript, approval: requests.ApprovalView) -> list[Any]:
     """Return the agent's text in the model reply with this call, unless it is sealed."""
-    if not shown.call or shown.tampered:
+    if not approval.call or approval.tampered:
         return []
-    turn = turn_of(shown.call)
-    frame = next((frame for frame in transcript.frames() if frame.id == shown.frame), None)
+    turn = turn_of(approval.call)
+    frame = next((frame for frame in transcript.frames() if frame.id == approval.frame), None)
     said = frame.messages if frame else ()
     texts = [one.value for one in said if one.kind == "text" and one.turn == turn]
     return [text for text in texts if str(text).strip('"') != REDACTED]
 
 
-def _status(shown: requests.Approval) -> str:
+def _status(approval: requests.ApprovalView) -> str:
     """Return the status; `expired` from the deadline on, even if the expiry is not stored yet."""
-    if shown.status != "pending" or shown.expires_at is None:
-        return shown.status
-    return "expired" if shown.expires_at <= clock.now() else "pending"
+    if approval.status != "pending" or approval.expires_at is None:
+        return approval.status
+    return "expired" if approval.expires_at <= clock.now() else "pending"

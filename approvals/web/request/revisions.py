@@ -6,30 +6,33 @@ from django.http import HttpRequest
 
 from approvals.permissions.principals import Principal
 from approvals.queries import revisions
-from approvals.queries.requests import Approval
+from approvals.queries.requests import ApprovalView
 from approvals.requests.argument_changes import changes
 from approvals.web.request.decision_form import Problem
 from runtime.core.continuation import MAX_REVISIONS
 
 
 def context(
-    shown: Approval, principal: Principal | None, problem: Problem | None, request: HttpRequest
+    approval: ApprovalView,
+    principal: Principal | None,
+    problem: Problem | None,
+    request: HttpRequest,
 ) -> dict[str, Any]:
     """Build the context. `wrong_changes` is set if the form of the changes was sent and refused."""
-    earlier = revisions.before(shown, principal)
+    earlier = revisions.before(approval, principal)
     sent = request.method == "POST" and request.path.endswith("/changes/")
     return {
         "earlier": earlier,
-        "revised": [] if earlier is None else _changes(earlier, shown),
-        "later": revisions.after(shown, principal),
-        "is_last_revision": shown.revision >= MAX_REVISIONS,
+        "revised": [] if earlier is None else _changes(earlier, approval),
+        "later": revisions.after(approval, principal),
+        "is_last_revision": approval.revision >= MAX_REVISIONS,
         "wrong_changes": sent and problem is not None,
     }
 
 
-def _changes(earlier: Approval, shown: Approval) -> list[Any]:
+def _changes(earlier: ApprovalView, approval: ApprovalView) -> list[Any]:
     """List the differences of the arguments. None are shown once retention has removed them."""
-    gone = earlier.removed_at or shown.removed_at
-    if gone or not isinstance(earlier.args, dict) or not isinstance(shown.args, dict):
+    gone = earlier.removed_at or approval.removed_at
+    if gone or not isinstance(earlier.args, dict) or not isinstance(approval.args, dict):
         return []
-    return changes(earlier.args, shown.args)
+    return changes(earlier.args, approval.args)

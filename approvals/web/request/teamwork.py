@@ -26,7 +26,7 @@ from runtime.web.requests import form_text
 def claim(request: HttpRequest, approval: UUID) -> HttpResponse:
     """Claim the request for ten minutes."""
     try:
-        claims.claim(request=approval, actor=_actor(request))
+        claims.claim(approval_id=approval, actor=_actor(request))
         messages.success(request, "Claimed: others see for 10 minutes that you look at it.")
     except (AlreadyClaimed, AlreadyDecided, Cancelled, Expired) as exc:
         messages.error(request, exc.detail)
@@ -37,7 +37,7 @@ def claim(request: HttpRequest, approval: UUID) -> HttpResponse:
 @login_required
 def release(request: HttpRequest, approval: UUID) -> HttpResponse:
     """Release the request."""
-    claims.release(request=approval, actor=_actor(request))
+    claims.release(approval_id=approval, actor=_actor(request))
     messages.success(request, "Released.")
     return to_page(request, approval)
 
@@ -48,7 +48,7 @@ def comment(request: HttpRequest, approval: UUID) -> HttpResponse:
     """Add a comment, or show the form again with its text and the error."""
     actor, text = _actor(request), form_text(request.POST, "text")
     try:
-        comments.add(request=approval, text=text, actor=actor)
+        comments.add(approval_id=approval, text=text, actor=actor)
     except InvalidInput as exc:
         shown = requests.approval(approval, actor=actor)
         found = {"approval": shown, "text": text, "problem": exc, **_frame(request, shown)}
@@ -66,7 +66,7 @@ def hand_over(request: HttpRequest, approval: UUID) -> HttpResponse:
     if request.method == "POST":
         to, note = request.POST.get("to", ""), form_text(request.POST, "note")
         try:
-            handovers.hand_over(request=approval, to=to, note=note, actor=actor)
+            handovers.hand_over(approval_id=approval, to=to, note=note, actor=actor)
         except (AlreadyClaimed, AlreadyDecided, Cancelled, Expired) as exc:
             messages.error(request, f"Not handed over. {exc.detail}")
             return to_page(request, approval)
@@ -96,7 +96,7 @@ def hand_over(request: HttpRequest, approval: UUID) -> HttpResponse:
 @login_required
 def here(request: HttpRequest, approval: UUID) -> HttpResponse:
     """Record that the reader has the page open, and answer with the line about other people."""
-    shown = presence.seen(request=approval, actor=_actor(request))
+    shown = presence.seen(approval_id=approval, actor=_actor(request))
     found = {
         "approval": shown,
         "status": shown.status,
@@ -106,12 +106,12 @@ def here(request: HttpRequest, approval: UUID) -> HttpResponse:
     return render(request, "approvals/_teamwork.html", found)
 
 
-def _frame(request: HttpRequest, shown: requests.Approval) -> dict[str, Any]:
+def _frame(request: HttpRequest, approval: requests.ApprovalView) -> dict[str, Any]:
     return {
         "section": "inbox",
         "place": places.read(request).query,
         "max_comment": comments.MAX_COMMENT,
-        "status": shown.status,
+        "status": approval.status,
     }
 
 

@@ -18,7 +18,7 @@ from approvals.web.request.request_page import to_page
 def undo(request: HttpRequest, approval: UUID) -> HttpResponse:
     """Undo the decision: the request is open again, and the run has not received the decision."""
     try:
-        undo_decision(request=approval, actor=principals.actor_of(request.user))
+        undo_decision(approval_id=approval, actor=principals.actor_of(request.user))
     except (AlreadyDecided, Cancelled, Expired, NotDecided, TooLate) as exc:
         messages.error(request, f"Nothing was changed. {exc.detail}")
     else:

@@ -25,7 +25,7 @@ def write(request: HttpRequest, approval: UUID) -> HttpResponse:
     """Send the message, or show the form again with its text and the error."""
     actor, text = principals.actor_of(request.user), form_text(request.POST, "text")
     try:
-        send(request=approval, text=text, actor=actor)
+        send(approval_id=approval, text=text, actor=actor)
     except (InvalidInput, TooManyUndelivered) as exc:
         problem = f"the text {exc.detail}." if isinstance(exc, InvalidInput) else exc.detail
         found = {

@@ -40,7 +40,7 @@ from runtime.execution.admission.gates import (
 )
 from runtime.execution.admission.terms import facts_of, terms_of
 from runtime.ports.agents import CallInfo, CallRejected, TurnBoundary
-from runtime.ports.approvals import Approval, Approvals, NotConfirmed
+from runtime.ports.approvals import ApprovalPort, NotConfirmed, VerifiedApproval
 from runtime.ports.effects import EffectHandler
 from runtime.store import leases
 from runtime.store.records import PreviewCall
@@ -75,9 +75,9 @@ class Admission:
     """
 
     handler: EffectHandler
-    approvals: Approvals
+    approvals: ApprovalPort
     clock: Callable[[], datetime]
-    approved: dict[UUID, Approval] = field(default_factory=dict)
+    approved: dict[UUID, VerifiedApproval] = field(default_factory=dict)
 
     def check(
         self,
@@ -342,7 +342,7 @@ class Admission:
             return result
         passed = earlier.passed_by_allowance(self.approvals, result, uses)
         if passed.allowed is not None and passed.snapshot is not None:
-            self.approved[passed.snapshot.gate] = Approval(by=passed.allowed.use.by)
+            self.approved[passed.snapshot.gate] = VerifiedApproval(by=passed.allowed.use.by)
         return passed
 
     def _gated(

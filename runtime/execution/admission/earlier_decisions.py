@@ -13,13 +13,13 @@ from runtime.errors import Tampered
 from runtime.execution.admission.gates import AdmissionResult
 from runtime.execution.admission.terms import terms_of
 from runtime.ports.agents import CallInfo, CallRejected
-from runtime.ports.approvals import Approval, Approvals, ApprovalVoid, NotConfirmed
+from runtime.ports.approvals import ApprovalPort, ApprovalVoid, NotConfirmed, VerifiedApproval
 
 _REPEATS = "this repeats {} of the same turn, which is made once"
 
 
 def as_approved(
-    approvals: Approvals, now: Continuation, frame: str, call: Call, info: CallInfo
+    approvals: ApprovalPort, now: Continuation, frame: str, call: Call, info: CallInfo
 ) -> CallOptions:
     """Return the call's options, with the approved digest if its schema has changed compatibly since the approval.
 
@@ -36,8 +36,8 @@ def as_approved(
 
 
 def approval_of(
-    approvals: Approvals, now: Continuation, call: Call, risk: Risk, decision: Decision | None
-) -> Approval | None:
+    approvals: ApprovalPort, now: Continuation, call: Call, risk: Risk, decision: Decision | None
+) -> VerifiedApproval | None:
     """Return the verified approval of a call at its gate, None if it is no longer valid. Raise Tampered."""
     assert call.gate is not None
     assert call.terms is not None
@@ -58,7 +58,7 @@ def approval_of(
 
 
 def passed_by_allowance(
-    approvals: Approvals, result: AdmissionResult, uses: Mapping[UUID, int]
+    approvals: ApprovalPort, result: AdmissionResult, uses: Mapping[UUID, int]
 ) -> AdmissionResult:
     """Let an allowance decide the gate, if one covers the call."""
     if result.snapshot is None:

@@ -23,7 +23,7 @@ from runtime.execution.effects.outcomes import arrival
 from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult
 from runtime.store import leases, pool, runs
 from runtime.store.tables import late_outcomes
-from runtime.store.tables.late_outcomes import LateOutcome
+from runtime.store.tables.late_outcomes import LateOutcomeRow
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def _record(
     with pool.pooled() as connection, connection.transaction():
         leases.lock(connection, request.run)
         late = _storable(
-            LateOutcome(
+            LateOutcomeRow(
                 run=request.run,
                 frame=request.frame,
                 call=request.call,
@@ -81,7 +81,7 @@ def _record(
     dispatch.notify_run(request.run, inbox=False)
 
 
-def _storable(late: LateOutcome) -> LateOutcome:
+def _storable(late: LateOutcomeRow) -> LateOutcomeRow:
     """Return the outcome with a note in place of a result that no entry can carry."""
     try:
         codec.require_encodable(arrival(late, gate=None))

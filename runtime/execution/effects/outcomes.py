@@ -43,7 +43,7 @@ from runtime.ports.effects import (
     ToolResult,
     Unknown,
 )
-from runtime.store.tables.late_outcomes import LateOutcome
+from runtime.store.tables.late_outcomes import LateOutcomeRow
 from runtime.store.tables.partial_replies import KeptPart
 
 # Why a call does not start although its intent is written
@@ -345,7 +345,7 @@ def rolled_back(outcome: Outcome) -> Outcome:
     return outcome
 
 
-def arrival(late: LateOutcome, gate: UUID | None) -> OutcomeArrived:
+def arrival(late: LateOutcomeRow, gate: UUID | None) -> OutcomeArrived:
     """Return the event that records a late outcome."""
     return OutcomeArrived(
         frame=late.frame,

@@ -12,7 +12,7 @@ from runtime.core.ids import idempotency_key
 from runtime.core.machine.calls.inquiries import conversation, open_inquiry
 from runtime.core.machine.compaction import cut_point, memory_is_due
 from runtime.core.machine.messages import undelivered_to
-from runtime.ports.approvals import Approval
+from runtime.ports.approvals import VerifiedApproval
 from runtime.ports.effects import (
     PREVIEW_AGAIN_SECONDS,
     PREVIEW_SECONDS,
@@ -22,14 +22,14 @@ from runtime.ports.effects import (
 )
 from runtime.store.records import PreviewCall
 
-_NO_APPROVAL = Approval()
+_NO_APPROVAL = VerifiedApproval()
 
 
 def request_for(
     now: Continuation,
     work: CallModel | AnswerInquiry | PreviewCall | StartTool,
     filled: InlinedMessages,
-    approved: Mapping[UUID, Approval],
+    approved: Mapping[UUID, VerifiedApproval],
 ) -> ModelRequest | PreviewRequest | ToolRequest:
     """Return the request for planned work.
 

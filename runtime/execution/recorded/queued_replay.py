@@ -16,7 +16,7 @@ from runtime.execution.other_workers import has_agent, is_for_another
 from runtime.execution.recorded.problems import problem_of
 from runtime.execution.recorded.replay import replay
 from runtime.execution.recorded.trials import MAX_SECONDS
-from runtime.ports.approvals import Approvals
+from runtime.ports.approvals import ApprovalPort
 from runtime.ports.effects import EffectHandler
 from runtime.store import pool
 from runtime.store.tables import kill_switches
@@ -34,7 +34,7 @@ _replaying = threading.Lock()
 
 
 def perform(
-    job: UUID, *, handler: EffectHandler, approvals: Approvals, drains: Callable[[], bool]
+    job: UUID, *, handler: EffectHandler, approvals: ApprovalPort, drains: Callable[[], bool]
 ) -> None:
     """Perform a queued replay once.
 
@@ -64,7 +64,7 @@ def perform(
 def _replay(
     stored_replay: StoredReplay,
     handler: EffectHandler,
-    approvals: Approvals,
+    approvals: ApprovalPort,
     drains: Callable[[], bool],
 ) -> str:
     """Replay the run, store the divergences, and return why the replay ended early, or an empty text."""

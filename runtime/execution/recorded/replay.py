@@ -37,7 +37,7 @@ from runtime.execution.effects.requests import request_for
 from runtime.execution.effects.validation import validate_outcome
 from runtime.execution.recorded.said import Said, extract_reply
 from runtime.keyring import held, sealing
-from runtime.ports.approvals import Approvals
+from runtime.ports.approvals import ApprovalPort
 from runtime.ports.effects import EffectHandler, ModelAnswer, ModelRequest, Outcome
 from runtime.queries.redaction import redact
 from runtime.store import archive
@@ -131,7 +131,7 @@ def replay(
     run: UUID,
     *,
     handler: EffectHandler,
-    approvals: Approvals,
+    approvals: ApprovalPort,
     is_scripted: Callable[[str], bool],
     clock: Callable[[], datetime],
     may_continue: Callable[[int, int], bool] = lambda compared, entries: True,

@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.errors import InvalidInput, RequestError
-from runtime.store.tables.kill_switches import EVERY_AGENT, KillSwitch
+from runtime.store.tables.kill_switches import EVERY_AGENT, KillSwitchRow
 
 EXAMPLES = """\
   kill_switch engage hr_onboarding --reason "wrong mails"   this agent, in each run
@@ -57,6 +57,6 @@ class Command(BaseCommand):
                     self.stdout.write(_line(kill_switch))
 
 
-def _line(stop: KillSwitch) -> str:
+def _line(stop: KillSwitchRow) -> str:
     who = stop.stopped_by or "the command line"
     return f"{stop.id}\t{stop.agent or 'every agent'}\t{who}\t{stop.at:%Y-%m-%d %H:%M} UTC\t{stop.reason!r}"

@@ -8,7 +8,7 @@ from uuid import UUID
 from runtime.core.documents import codec
 from runtime.core.errors import CoreError
 from runtime.core.machine.replay import initial
-from runtime.models import Continuation, JournalEntry, Run
+from runtime.models import JournalEntry, Run, StoredContinuation
 from runtime.queries.journal import archived, decoded, latest, read, removed, stored
 from runtime.queries.redaction import redact
 from runtime.queries.runs import Page, as_json
@@ -47,7 +47,7 @@ def continuation(run: UUID) -> Any | None:
     """
     if not Run.objects.filter(id=run, ended_at=None).exists():
         return None
-    body = Continuation.objects.filter(run_id=run).values_list("body", flat=True).first()
+    body = StoredContinuation.objects.filter(run_id=run).values_list("body", flat=True).first()
     try:
         now = initial(run) if body is None else codec.decode_continuation(body, _text_of(run))
     except CoreError:

@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.models import DurationField, ExpressionWrapper, F
 from django.db.models.functions import Now
 
-from runtime.models import Loop, Worker
+from runtime.models import SweeperLoop, WorkerProcess
 from runtime.queries.processes.workers import ALIVE, LATE_SECONDS
 from runtime.store import leases
 from runtime.store.measures import OUTCOMES, quantile
@@ -93,7 +93,7 @@ class Backlog:
 
 def worker_measures() -> tuple[WorkerMeasures, ...]:
     """Return each worker that has renewed its lease within SHOWN, the oldest first."""
-    rows = Worker.objects.filter(beat_at__gt=Now() - SHOWN).order_by("started_at", "id")
+    rows = WorkerProcess.objects.filter(beat_at__gt=Now() - SHOWN).order_by("started_at", "id")
     return tuple(
         WorkerMeasures(
             worker=str(row.id), host=row.host, process=row.process,
@@ -118,7 +118,7 @@ def call_outcomes() -> dict[str, CallOutcomes]:
 
 def loop_measures() -> tuple[LoopMeasures, ...]:
     """Return each loop of the sweepers that has ever completed."""
-    rows = Loop.objects.filter(name__in=LATE_SECONDS).order_by("name")
+    rows = SweeperLoop.objects.filter(name__in=LATE_SECONDS).order_by("name")
     return tuple(
         LoopMeasures(
             name=row.name, took=row.took, age=row.age.total_seconds(),
@@ -152,9 +152,9 @@ _BACKLOG = f"""
         (SELECT coalesce(greatest(extract(epoch FROM clock_timestamp() - min(effective_at)), 0), 0)::float
             FROM runtime_signal JOIN runtime_run ON runtime_run.id = run_id
             WHERE due_at IS NOT NULL AND effective_at <= clock_timestamp()),
-        (SELECT count(*) FROM runtime_loss),
-        (SELECT count(*) FROM runtime_content WHERE place IS NOT NULL),
-        (SELECT coalesce(sum(size), 0)::bigint FROM runtime_content WHERE place IS NOT NULL),
+        (SELECT count(*) FROM runtime_lostlease),
+        (SELECT count(*) FROM runtime_storedblob WHERE place IS NOT NULL),
+        (SELECT coalesce(sum(size), 0)::bigint FROM runtime_storedblob WHERE place IS NOT NULL),
         (SELECT count(*) FROM runtime_droppedobject)
     FROM waiting
 """

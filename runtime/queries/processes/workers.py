@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.models import DateTimeField, DurationField, ExpressionWrapper, F, Func
 from django.db.models.functions import Now
 
-from runtime.models import Loop, Worker
+from runtime.models import SweeperLoop, WorkerProcess
 from runtime.ports import wiring
 from runtime.queries.runs import RunDetail
 from runtime.queries.transcript.transcript import Transcript
@@ -45,7 +45,7 @@ def worker_beats(within: timedelta, host: str | None = None, *, isolated: bool =
     Beats from before the start of Postgres do not count: after a power loss they all look recent.
     """
     began_at = Func(function="pg_postmaster_start_time", output_field=DateTimeField())
-    alive = Worker.objects.filter(
+    alive = WorkerProcess.objects.filter(
         beat_at__gt=Now() - within, beat_at__gte=began_at, isolated=isolated, hung=False
     )
     return (alive if host is None else alive.filter(host=host)).exists()
@@ -53,13 +53,13 @@ def worker_beats(within: timedelta, host: str | None = None, *, isolated: bool =
 
 def live_workers(within: timedelta) -> int:
     """Count the processes that have renewed their lease within `within`, without those with hung tools."""
-    return Worker.objects.filter(beat_at__gt=Now() - within, hung=False).count()
+    return WorkerProcess.objects.filter(beat_at__gt=Now() - within, hung=False).count()
 
 
 def live_versions(within: timedelta) -> dict[str, frozenset[str]]:
     """Return the versions of each agent in live workers, by agent name."""
     found: dict[str, set[str]] = {}
-    alive = Worker.objects.filter(beat_at__gt=Now() - within)
+    alive = WorkerProcess.objects.filter(beat_at__gt=Now() - within)
     for agents in alive.values_list("agents", flat=True):
         for name, fingerprint in agents.items():
             found.setdefault(name, set()).add(fingerprint)
@@ -103,13 +103,13 @@ def _agents(run: RunDetail) -> tuple[str, ...]:
 
 def sweeper_sweeps(within: timedelta) -> bool:
     """Tell whether a sweeper on this host has dispatched due runs within `within`."""
-    return Loop.objects.filter(name=sweeper_name(), done_at__gt=Now() - within).exists()
+    return SweeperLoop.objects.filter(name=sweeper_name(), done_at__gt=Now() - within).exists()
 
 
 def late_loops() -> tuple[str, ...]:
     """Return the names of sweeper loops that are late, across all sweepers."""
     age = ExpressionWrapper(Now() - F("done_at"), DurationField())
-    ages = dict(Loop.objects.values_list("name", age))
+    ages = dict(SweeperLoop.objects.values_list("name", age))
     return tuple(
         name
         for name, seconds in LATE_SECONDS.items()

@@ -21,23 +21,21 @@ from runtime.errors import Tampered
 from runtime.store.pool import Connection
 from runtime.store.tables import objects
 
-REFERENCES = "runtime_contentuse"
+REFERENCES = "runtime_blobreference"
 
 # The change of a row whose object may not have been written: from now on the text is in Postgres.
-_FILL = (
-    "body = CASE WHEN runtime_content.body = '' THEN excluded.body ELSE runtime_content.body END"
-)
+_FILL = "body = CASE WHEN runtime_storedblob.body = '' THEN excluded.body ELSE runtime_storedblob.body END"
 
 # Parts of the statement of a step with contents. The rows are ordered, or two steps could wait for each other. A text
 # in the object store is NULL here, and its row exists; a row that another worker reserved may lack its object.
 STORE = f"""
-    INSERT INTO runtime_content (digest, body)
+    INSERT INTO runtime_storedblob (digest, body)
     SELECT c.digest, c.body FROM run, unnest(%(c_digests)s::text[], %(c_texts)s::text[])
         AS c(digest, body) WHERE c.body IS NOT NULL ORDER BY c.digest
     ON CONFLICT (digest) DO UPDATE SET used_at = clock_timestamp(), {_FILL}
 """
 REFER = """
-    INSERT INTO runtime_contentuse (run_id, content_id)
+    INSERT INTO runtime_blobreference (run_id, blob_id)
     SELECT run.id, c.digest FROM run, unnest(%(c_digests)s::text[]) AS c(digest)
     ON CONFLICT DO NOTHING
 """
@@ -45,15 +43,15 @@ REFER = """
 # A summary of what a run remembers belongs to that run. It is stored only while all that it sums up exists: the locks
 # make `forget` wait, and then find it.
 SUMMARISE = """
-    INSERT INTO runtime_content (digest, body, source, is_summary)
+    INSERT INTO runtime_storedblob (digest, body, source, is_summary)
     SELECT %(m_digest)s, %(m_body)s, run.id, true FROM run
     WHERE cardinality(%(m_of)s::text[]) = (
         SELECT count(*) FROM (
-            SELECT 1 FROM runtime_content WHERE digest = ANY(%(m_of)s) FOR KEY SHARE) AS there)
+            SELECT 1 FROM runtime_storedblob WHERE digest = ANY(%(m_of)s) FOR KEY SHARE) AS there)
     ON CONFLICT (digest) DO UPDATE SET used_at = clock_timestamp() RETURNING digest
 """
 RECALL = """
-    INSERT INTO runtime_contentuse (run_id, content_id) SELECT run.id, summarised.digest FROM run, summarised
+    INSERT INTO runtime_blobreference (run_id, blob_id) SELECT run.id, summarised.digest FROM run, summarised
     ON CONFLICT DO NOTHING
 """
 
@@ -87,7 +85,7 @@ def check_claimed(connection: Connection, digests: Iterable[str]) -> None:
     """Do the same, without those in the object store: a worker verifies them when it reads them."""
     wanted = sorted(digests)
     rows = connection.execute(
-        "SELECT digest FROM runtime_content WHERE digest = ANY(%s) AND body = ''", (wanted,)
+        "SELECT digest FROM runtime_storedblob WHERE digest = ANY(%s) AND body = ''", (wanted,)
     ).fetchall()
     outside = {digest for (digest,) in rows}
     check(connection, (digest for digest in wanted if digest not in outside))
@@ -96,7 +94,7 @@ def check_claimed(connection: Connection, digests: Iterable[str]) -> None:
 def text(connection: Connection, digest: str) -> str:
     """Return the exact text stored under `digest`, checked. Raises Tampered or ObjectStoreDown."""
     row = connection.execute(
-        "SELECT body, place FROM runtime_content WHERE digest = %s", (digest,)
+        "SELECT body, place FROM runtime_storedblob WHERE digest = %s", (digest,)
     ).fetchone()
     if row is None:
         raise Tampered(f"the content {digest} is missing")
@@ -113,7 +111,7 @@ def store(connection: Connection, run: UUID, texts: Iterable[Blob]) -> None:
     for content in sorted(texts, key=lambda content: content.digest):
         connection.execute(
             f"""
-            INSERT INTO runtime_content (digest, body) VALUES (%s, %s)
+            INSERT INTO runtime_storedblob (digest, body) VALUES (%s, %s)
             ON CONFLICT (digest) DO UPDATE SET used_at = clock_timestamp(), {_FILL}
             """,
             (content.digest, content.text),
@@ -126,8 +124,8 @@ def share(connection: Connection, run: UUID, digests: Iterable[str]) -> None:
     wanted = set(digests)
     done = connection.execute(
         """
-        INSERT INTO runtime_contentuse (run_id, content_id)
-        SELECT %s, digest FROM runtime_content WHERE digest = ANY(%s) FOR KEY SHARE
+        INSERT INTO runtime_blobreference (run_id, blob_id)
+        SELECT %s, digest FROM runtime_storedblob WHERE digest = ANY(%s) FOR KEY SHARE
         """,
         (run, list(wanted)),
     )
@@ -144,9 +142,9 @@ def remember(connection: Connection, run: UUID, found: Iterable[tuple[UUID, Blob
         connection.execute(
             """
             WITH kept AS (
-                INSERT INTO runtime_content (digest, body, source) VALUES (%(digest)s, %(body)s, %(source)s)
+                INSERT INTO runtime_storedblob (digest, body, source) VALUES (%(digest)s, %(body)s, %(source)s)
                 ON CONFLICT (digest) DO UPDATE SET used_at = clock_timestamp() RETURNING digest)
-            INSERT INTO runtime_contentuse (run_id, content_id) SELECT %(run)s, digest FROM kept
+            INSERT INTO runtime_blobreference (run_id, blob_id) SELECT %(run)s, digest FROM kept
             ON CONFLICT DO NOTHING
             """,
             {"digest": blob.digest, "body": blob.text, "source": source, "run": run},
@@ -157,8 +155,8 @@ def share_remembered(connection: Connection, run: UUID, found: Sequence[Remember
     """Make a fork refer to the texts that its original remembers, except for those that were erased."""
     connection.execute(
         """
-        INSERT INTO runtime_contentuse (run_id, content_id)
-        SELECT %s, digest FROM runtime_content WHERE digest = ANY(%s) FOR KEY SHARE
+        INSERT INTO runtime_blobreference (run_id, blob_id)
+        SELECT %s, digest FROM runtime_storedblob WHERE digest = ANY(%s) FOR KEY SHARE
         ON CONFLICT DO NOTHING
         """,
         (run, [one.digest for one in found]),
@@ -174,7 +172,7 @@ def remembered(connection: Connection, digests: Sequence[str]) -> dict[str, str]
 def remembered_bodies(connection: Connection, digests: Sequence[str]) -> dict[str, str]:
     """Return the stored JSON of the texts that were not erased. Raises Tampered."""
     rows = connection.execute(
-        "SELECT digest, body FROM runtime_content WHERE digest = ANY(%s)", (list(digests),)
+        "SELECT digest, body FROM runtime_storedblob WHERE digest = ANY(%s)", (list(digests),)
     ).fetchall()
     for digest, body in rows:
         try:
@@ -189,7 +187,7 @@ def forget(connection: Connection, source: UUID) -> None:
     digests = [
         digest
         for (digest,) in connection.execute(
-            "SELECT digest FROM runtime_content WHERE source = %s FOR UPDATE", (source,)
+            "SELECT digest FROM runtime_storedblob WHERE source = %s FOR UPDATE", (source,)
         ).fetchall()
     ]
     if digests:
@@ -197,23 +195,23 @@ def forget(connection: Connection, source: UUID) -> None:
             digest
             for (digest,) in connection.execute(
                 """
-                SELECT digest FROM runtime_content WHERE is_summary AND digest IN (
-                    SELECT summary.content_id FROM runtime_contentuse summary
-                    JOIN runtime_contentuse text ON text.run_id = summary.run_id
-                    WHERE text.content_id = ANY(%s)) FOR UPDATE
+                SELECT digest FROM runtime_storedblob WHERE is_summary AND digest IN (
+                    SELECT summary.blob_id FROM runtime_blobreference summary
+                    JOIN runtime_blobreference text ON text.run_id = summary.run_id
+                    WHERE text.blob_id = ANY(%s)) FOR UPDATE
                 """,
                 (digests,),
             ).fetchall()
         ]
-        connection.execute("DELETE FROM runtime_contentuse WHERE content_id = ANY(%s)", (digests,))
-        connection.execute("DELETE FROM runtime_content WHERE digest = ANY(%s)", (digests,))
+        connection.execute("DELETE FROM runtime_blobreference WHERE blob_id = ANY(%s)", (digests,))
+        connection.execute("DELETE FROM runtime_storedblob WHERE digest = ANY(%s)", (digests,))
 
 
 def own(connection: Connection, run: UUID) -> list[str]:
     """List the contents that a run refers to, without the texts that it remembers of other runs."""
     rows = connection.execute(
         """
-        SELECT c.digest FROM runtime_contentuse u JOIN runtime_content c ON c.digest = u.content_id
+        SELECT c.digest FROM runtime_blobreference u JOIN runtime_storedblob c ON c.digest = u.blob_id
         WHERE u.run_id = %s AND c.source IS NULL ORDER BY c.digest
         """,
         (run,),
@@ -224,14 +222,14 @@ def own(connection: Connection, run: UUID) -> list[str]:
 def release(connection: Connection, run: UUID, digests: Sequence[str]) -> None:
     """Delete the run's references to these contents."""
     connection.execute(
-        "DELETE FROM runtime_contentuse WHERE run_id = %s AND content_id = ANY(%s)",
+        "DELETE FROM runtime_blobreference WHERE run_id = %s AND blob_id = ANY(%s)",
         (run, list(digests)),
     )
 
 
 def delete_for_run(connection: Connection, run: UUID) -> None:
     """Delete the run's references."""
-    connection.execute("DELETE FROM runtime_contentuse WHERE run_id = %s", (run,))
+    connection.execute("DELETE FROM runtime_blobreference WHERE run_id = %s", (run,))
 
 
 def collect(connection: Connection, limit: int) -> int:
@@ -242,10 +240,10 @@ def collect(connection: Connection, limit: int) -> int:
     row = connection.execute(
         """
         WITH gone AS (
-            DELETE FROM runtime_content WHERE digest = ANY(ARRAY(
-                SELECT digest FROM runtime_content c
+            DELETE FROM runtime_storedblob WHERE digest = ANY(ARRAY(
+                SELECT digest FROM runtime_storedblob c
                 WHERE used_at < clock_timestamp() - interval '1 hour' AND NOT EXISTS (
-                    SELECT FROM runtime_contentuse u WHERE u.content_id = c.digest)
+                    SELECT FROM runtime_blobreference u WHERE u.blob_id = c.digest)
                 LIMIT %s FOR UPDATE SKIP LOCKED)) RETURNING place),
         dropped AS (
             INSERT INTO runtime_droppedobject (place) SELECT place FROM gone WHERE place IS NOT NULL)

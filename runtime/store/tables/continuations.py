@@ -30,20 +30,20 @@ SHORT = 16 * 1024  # bytes of entries that fold faster than a continuation is wr
 
 # Parts of the step statement: the row of a long run, and its deletion when the run ends.
 REPLACE = """
-    INSERT INTO runtime_continuation (run_id, position, body, mac, key_id)
+    INSERT INTO runtime_storedcontinuation (run_id, position, body, mac, key_id)
     SELECT id, %(position)s, %(c_body)s, %(c_mac)s, %(c_key_id)s FROM run
     WHERE %(c_body)s::text IS NOT NULL
     ON CONFLICT (run_id) DO UPDATE SET position = excluded.position, body = excluded.body,
         mac = excluded.mac, key_id = excluded.key_id
 """
 PIN = """
-    INSERT INTO runtime_base (run_id, position, body, mac, key_id)
+    INSERT INTO runtime_compactionbase (run_id, position, body, mac, key_id)
     SELECT id, %(position)s, %(c_body)s, %(c_mac)s, %(c_key_id)s FROM run
     ON CONFLICT (run_id) DO UPDATE SET position = excluded.position, body = excluded.body,
         mac = excluded.mac, key_id = excluded.key_id, at = clock_timestamp()
 """
 DROP = """
-    DELETE FROM runtime_continuation WHERE run_id = (SELECT id FROM run)
+    DELETE FROM runtime_storedcontinuation WHERE run_id = (SELECT id FROM run)
 """
 
 
@@ -70,7 +70,8 @@ def needs_rewrite(covered: int, tail: int) -> bool:
 def load(connection: Connection, run: UUID, base: int, text_of: TextOf) -> Continuation:
     """Return the continuation as `checked` does."""
     row = connection.execute(
-        "SELECT position, body, mac, key_id FROM runtime_continuation WHERE run_id = %s", (run,)
+        "SELECT position, body, mac, key_id FROM runtime_storedcontinuation WHERE run_id = %s",
+        (run,),
     ).fetchone()
     return checked(run, base, row, text_of)
 
@@ -102,14 +103,14 @@ def checked(
 def load_base(connection: Connection, run: UUID) -> Continuation | None:
     """Return the run's base, None if it was never compacted. Raises Tampered, KeyMissing, or NewerSchema."""
     row = connection.execute(
-        "SELECT position, body, mac, key_id FROM runtime_base WHERE run_id = %s", (run,)
+        "SELECT position, body, mac, key_id FROM runtime_compactionbase WHERE run_id = %s", (run,)
     ).fetchone()
     return None if row is None else _checked(run, row, no_entries)
 
 
 def delete_base(connection: Connection, run: UUID) -> None:
     """Delete the base, together with the journal that follows it."""
-    connection.execute("DELETE FROM runtime_base WHERE run_id = %s", (run,))
+    connection.execute("DELETE FROM runtime_compactionbase WHERE run_id = %s", (run,))
 
 
 def restore_base(connection: Connection, state: Continuation) -> None:
@@ -134,12 +135,12 @@ def store(connection: Connection, continuation: Continuation) -> None:
 
 def drop(connection: Connection, run: UUID) -> None:
     """Delete the continuation of a run that ends here."""
-    connection.execute("DELETE FROM runtime_continuation WHERE run_id = %s", (run,))
+    connection.execute("DELETE FROM runtime_storedcontinuation WHERE run_id = %s", (run,))
 
 
 def exists(connection: Connection, run: UUID) -> bool:
     """Say whether a run has a continuation, valid or not."""
-    found = connection.execute("SELECT 1 FROM runtime_continuation WHERE run_id = %s", (run,))
+    found = connection.execute("SELECT 1 FROM runtime_storedcontinuation WHERE run_id = %s", (run,))
     return found.fetchone() is not None
 
 

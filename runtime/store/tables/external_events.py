@@ -10,7 +10,7 @@ PRUNED = 1_000  # rows that one statement deletes, here and of received events
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExternalEvent:
+class ExternalEventRow:
     """A stored event. `waits` counts the waits it ended; `digest` is that of its name and data."""
 
     id: str
@@ -26,7 +26,7 @@ def insert(
     """Record the event. False if its id is used. Waits for another transaction that uses the id at the same time."""
     done = connection.execute(
         """
-        INSERT INTO runtime_outsideevent (id, name, digest, waits, sent_by, token)
+        INSERT INTO runtime_externalevent (id, name, digest, waits, sent_by, token)
         VALUES (%s, %s, %s, 0, %s, %s) ON CONFLICT (id) DO NOTHING
         """,
         (id, name, digest, by, token),
@@ -36,17 +36,17 @@ def insert(
 
 def count(connection: Connection, id: str, waits: int) -> None:
     """Record how many waits it ended, in the transaction that ends them."""
-    connection.execute("UPDATE runtime_outsideevent SET waits = %s WHERE id = %s", (waits, id))
+    connection.execute("UPDATE runtime_externalevent SET waits = %s WHERE id = %s", (waits, id))
 
 
-def read(connection: Connection, id: str) -> ExternalEvent:
+def read(connection: Connection, id: str) -> ExternalEventRow:
     """Return the event with this id. Raises LookupError."""
     row = connection.execute(
-        "SELECT id, name, digest, waits, at FROM runtime_outsideevent WHERE id = %s", (id,)
+        "SELECT id, name, digest, waits, at FROM runtime_externalevent WHERE id = %s", (id,)
     ).fetchone()
     if row is None:
         raise LookupError(f"there is no event {id}")
-    return ExternalEvent(id=row[0], name=row[1], digest=row[2], waits=row[3], at=row[4])
+    return ExternalEventRow(id=row[0], name=row[1], digest=row[2], waits=row[3], at=row[4])
 
 
 def prune(connection: Connection) -> int:
@@ -57,8 +57,8 @@ def prune(connection: Connection) -> int:
     """
     return connection.execute(
         """
-        DELETE FROM runtime_outsideevent WHERE id = ANY(ARRAY(
-            SELECT id FROM runtime_outsideevent
+        DELETE FROM runtime_externalevent WHERE id = ANY(ARRAY(
+            SELECT id FROM runtime_externalevent
             WHERE at < clock_timestamp() - %s * interval '1 day' LIMIT %s FOR UPDATE SKIP LOCKED))
         """,
         (KEPT_DAYS, PRUNED),

@@ -13,10 +13,10 @@ from runtime.store.pool import Connection
 EVERY_AGENT = ""
 
 # Parts of other statements: the names of all stopped agents, and whether one of them blocks a run.
-ACTIVE = "ARRAY(SELECT agent FROM runtime_stop WHERE lifted_at IS NULL)"
+ACTIVE = "ARRAY(SELECT agent FROM runtime_killswitch WHERE lifted_at IS NULL)"
 BLOCKS_RUN = """
-    EXISTS (SELECT FROM runtime_stop
-        WHERE lifted_at IS NULL AND runtime_stop.agent IN ('', runtime_run.agent))
+    EXISTS (SELECT FROM runtime_killswitch
+        WHERE lifted_at IS NULL AND runtime_killswitch.agent IN ('', runtime_run.agent))
     AND NOT EXISTS (SELECT FROM runtime_signal WHERE run_id = runtime_run.id)
 """
 
@@ -24,7 +24,7 @@ _COLUMNS = "id, agent, stopped_by, reason, at, lifted_by, lifted_at"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KillSwitch:
+class KillSwitchRow:
     """One kill switch; `agent` is empty for all agents, `stopped_by` None for the command line."""
 
     id: int
@@ -36,11 +36,11 @@ class KillSwitch:
     lifted_at: datetime | None
 
 
-def engage(connection: Connection, row: Mapping[str, str | None]) -> KillSwitch | None:
+def engage(connection: Connection, row: Mapping[str, str | None]) -> KillSwitchRow | None:
     """Engage a kill switch. None if the agent already has one."""
     found = connection.execute(
         f"""
-        INSERT INTO runtime_stop (agent, stopped_by, token, reason)
+        INSERT INTO runtime_killswitch (agent, stopped_by, token, reason)
         VALUES (%(agent)s, %(by)s, %(token)s, %(reason)s)
         ON CONFLICT (agent) WHERE lifted_at IS NULL DO NOTHING
         RETURNING {_COLUMNS}
@@ -52,11 +52,11 @@ def engage(connection: Connection, row: Mapping[str, str | None]) -> KillSwitch 
 
 def disengage(
     connection: Connection, stop: int, *, by: str | None, token: str | None
-) -> KillSwitch | None:
+) -> KillSwitchRow | None:
     """Disengage a kill switch. None if it is not engaged."""
     found = connection.execute(
         f"""
-        UPDATE runtime_stop SET lifted_at = clock_timestamp(), lifted_by = %(by)s,
+        UPDATE runtime_killswitch SET lifted_at = clock_timestamp(), lifted_by = %(by)s,
             lifted_token = %(token)s
         WHERE id = %(stop)s AND lifted_at IS NULL RETURNING {_COLUMNS}
         """,
@@ -65,11 +65,11 @@ def disengage(
     return None if found is None else _switch(*found)
 
 
-def list_switches(connection: Connection, *, lifted: bool, limit: int) -> list[KillSwitch]:
+def list_switches(connection: Connection, *, lifted: bool, limit: int) -> list[KillSwitchRow]:
     """List the engaged kill switches, or with `lifted` the disengaged ones, newest first."""
     rows = connection.execute(
         f"""
-        SELECT {_COLUMNS} FROM runtime_stop WHERE (lifted_at IS NOT NULL) = %(lifted)s
+        SELECT {_COLUMNS} FROM runtime_killswitch WHERE (lifted_at IS NOT NULL) = %(lifted)s
         ORDER BY id DESC LIMIT %(limit)s
         """,
         {"lifted": lifted, "limit": limit},
@@ -79,7 +79,7 @@ def list_switches(connection: Connection, *, lifted: bool, limit: int) -> list[K
 
 def stopped_agents(connection: Connection) -> frozenset[str]:
     """Return the names of the stopped agents, with EVERY_AGENT if all are."""
-    rows = connection.execute("SELECT agent FROM runtime_stop WHERE lifted_at IS NULL")
+    rows = connection.execute("SELECT agent FROM runtime_killswitch WHERE lifted_at IS NULL")
     return frozenset(agent for (agent,) in rows.fetchall())
 
 
@@ -91,8 +91,8 @@ def _switch(
     at: datetime,
     lifted_by: str | None,
     lifted_at: datetime | None,
-) -> KillSwitch:
-    return KillSwitch(
+) -> KillSwitchRow:
+    return KillSwitchRow(
         id=number,
         agent=agent,
         stopped_by=stopped_by,

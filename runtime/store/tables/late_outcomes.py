@@ -22,7 +22,7 @@ LABEL = "late outcome"  # tells a row from a journal entry under the same key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LateOutcome:
+class LateOutcomeRow:
     """The late outcome of one attempt. `started_at` is the time of its intent, `at` the time of recording.
 
     `result` is the call's result, `error` its error.
@@ -44,11 +44,11 @@ class LateOutcome:
 class Found:
     """The late outcomes of a run, and a text for each row that does not verify."""
 
-    genuine: tuple[LateOutcome, ...]
+    genuine: tuple[LateOutcomeRow, ...]
     forged: tuple[str, ...]
 
 
-def insert(connection: Connection, late: LateOutcome) -> bool:
+def insert(connection: Connection, late: LateOutcomeRow) -> bool:
     """Write a late outcome; return False if the attempt has one. The caller holds the run's row."""
     body = json.dumps({"outcome": late.outcome, "result": late.result, "error": late.error})
     seal = macs.seal(purposes.JOURNAL, *_parts(late, body))
@@ -98,18 +98,18 @@ def delete_for_run(connection: Connection, run: UUID) -> None:
     connection.execute("DELETE FROM runtime_lateoutcome WHERE run_id = %s", (run,))
 
 
-def _read(run: UUID, row: list[Any], body: str, seal: Seal) -> LateOutcome | None:
+def _read(run: UUID, row: list[Any], body: str, seal: Seal) -> LateOutcomeRow | None:
     """Verify and read a row; return None if no worker wrote it."""
     frame, call, attempt, started_at, worker, at = row
     place = {"run": run, "frame": frame, "call": call, "attempt": attempt}
     times = {"started_at": started_at, "worker": worker, "at": at}
-    blank = LateOutcome(**place, **times, outcome="failed")
+    blank = LateOutcomeRow(**place, **times, outcome="failed")
     if not macs.verify(purposes.JOURNAL, seal, *_parts(blank, body)):
         return None
-    return LateOutcome(**place, **times, **json.loads(body))
+    return LateOutcomeRow(**place, **times, **json.loads(body))
 
 
-def _parts(late: LateOutcome, body: str) -> tuple[str, ...]:
+def _parts(late: LateOutcomeRow, body: str) -> tuple[str, ...]:
     return (
         LABEL,
         str(late.run),

@@ -115,9 +115,9 @@ def all_spent() -> list[tuple[UUID, Spend]]:
     ]
 
 
-def undone(request: UUID, count: int) -> str:
+def undone(approval_id: UUID, count: int) -> str:
     """Return the line for a request whose decision is taken back for the `count`th time."""
-    return f"undone {request} {count}"
+    return f"undone {approval_id} {count}"
 
 
 def record(fact: str) -> None:

@@ -45,7 +45,7 @@ def reserve(connection: Connection, blobs: Sequence[Blob]) -> dict[str, str]:
     for blob in sorted(blobs, key=lambda blob: blob.digest):
         row = connection.execute(
             """
-            INSERT INTO runtime_content (digest, body, place, size) VALUES (%s, '', %s, %s)
+            INSERT INTO runtime_storedblob (digest, body, place, size) VALUES (%s, '', %s, %s)
             ON CONFLICT (digest) DO UPDATE SET used_at = clock_timestamp()
             RETURNING place, body = ''
             """,
@@ -106,7 +106,7 @@ def totals(connection: Connection) -> Totals:
     row = connection.execute(
         """
         SELECT count(*), coalesce(sum(size), 0)::bigint, (SELECT count(*) FROM runtime_droppedobject)
-        FROM runtime_content WHERE place IS NOT NULL
+        FROM runtime_storedblob WHERE place IS NOT NULL
         """
     ).fetchone()
     assert row is not None

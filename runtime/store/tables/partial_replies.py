@@ -19,7 +19,7 @@ LABEL = "partial reply"  # tells a row from a journal entry under the same key
 
 # The part of the step statement that deletes the rows of the frames whose replies it journals.
 DROP = """
-    DELETE FROM runtime_partialreply WHERE run_id = (SELECT id FROM run) AND frame = ANY(%(kept)s)
+    DELETE FROM runtime_storedpartialreply WHERE run_id = (SELECT id FROM run) AND frame = ANY(%(kept)s)
 """
 
 
@@ -45,7 +45,7 @@ def write(connection: Connection, run: UUID, part: KeptPart, *, owner: UUID, epo
     connection.execute("SET LOCAL synchronous_commit = off")
     done = connection.execute(
         """
-        INSERT INTO runtime_partialreply (run_id, frame, body, mac, key_id)
+        INSERT INTO runtime_storedpartialreply (run_id, frame, body, mac, key_id)
         SELECT id, %s, %s, %s, %s FROM runtime_run WHERE id = %s AND owner = %s AND epoch = %s FOR SHARE
         ON CONFLICT (run_id, frame) DO UPDATE
         SET body = EXCLUDED.body, mac = EXCLUDED.mac, key_id = EXCLUDED.key_id
@@ -58,7 +58,7 @@ def write(connection: Connection, run: UUID, part: KeptPart, *, owner: UUID, epo
 def of(connection: Connection, run: UUID) -> tuple[dict[str, KeptPart], list[str]]:
     """Return the parts of a run by frame, and the frames whose row no worker wrote. Raise KeyMissing."""
     rows = connection.execute(
-        "SELECT frame, body, mac, key_id FROM runtime_partialreply WHERE run_id = %s", (run,)
+        "SELECT frame, body, mac, key_id FROM runtime_storedpartialreply WHERE run_id = %s", (run,)
     )
     genuine, forged = {}, []
     for frame, body, mac, key_id in rows.fetchall():
@@ -78,7 +78,7 @@ def parameters(frames: Collection[str]) -> dict[str, object]:
 
 def delete_for_run(connection: Connection, run: UUID) -> None:
     """Delete the rows of a run whose payloads were removed."""
-    connection.execute("DELETE FROM runtime_partialreply WHERE run_id = %s", (run,))
+    connection.execute("DELETE FROM runtime_storedpartialreply WHERE run_id = %s", (run,))
 
 
 def _read(document: dict[str, Any]) -> KeptPart:

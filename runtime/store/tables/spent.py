@@ -11,11 +11,11 @@ from runtime.store.pool import Connection
 from runtime.store.tables import ledger
 from runtime.store.tables.ledger import Spend
 
-CONSTRAINT = "runtime_spent_pkey"
+CONSTRAINT = "runtime_usedapproval_pkey"
 
 # The part of the step statement.
 SPEND = """
-    INSERT INTO runtime_spent (gate, attempt, run_id)
+    INSERT INTO runtime_usedapproval (gate, attempt, run_id)
     SELECT s.gate, s.attempt, run.id
     FROM run, unnest(%(s_gates)s::uuid[], %(s_attempts)s::int[]) AS s(gate, attempt)
 """
@@ -39,7 +39,7 @@ def missing(connection: Connection, run: UUID | None = None) -> list[str]:
     rows = connection.execute(
         """
         SELECT gate, attempt FROM unnest(%(s_gates)s::uuid[], %(s_attempts)s::int[]) AS noted(gate, attempt)
-        WHERE NOT EXISTS (SELECT FROM runtime_spent AS s
+        WHERE NOT EXISTS (SELECT FROM runtime_usedapproval AS s
             WHERE s.gate = noted.gate AND s.attempt = noted.attempt)
         """,
         parameters(tuple(noted)),

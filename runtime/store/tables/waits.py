@@ -14,16 +14,16 @@ from runtime.store.pool import Connection
 
 # Parts of the step statement: waits that begin with it, and waits that have ended.
 OPEN = """
-    INSERT INTO runtime_wait (run_id, frame, call, event, match, until)
+    INSERT INTO runtime_waitingcall (run_id, frame, call, event, match, until)
     SELECT run.id, w.frame, w.call, w.event, w.match::jsonb, w.until
     FROM run, unnest(%(w_frames)s::text[], %(w_calls)s::text[], %(w_events)s::text[],
         %(w_matches)s::text[], %(w_untils)s::timestamptz[])
         AS w(frame, call, event, match, until)
 """
 CLOSE = """
-    DELETE FROM runtime_wait
+    DELETE FROM runtime_waitingcall
     USING run, unnest(%(w_ended_frames)s::text[], %(w_ended_calls)s::text[]) AS o(frame, call)
-    WHERE runtime_wait.run_id = run.id AND runtime_wait.frame = o.frame AND runtime_wait.call = o.call
+    WHERE runtime_waitingcall.run_id = run.id AND runtime_waitingcall.frame = o.frame AND runtime_waitingcall.call = o.call
 """
 
 
@@ -60,7 +60,7 @@ def matching(
     """
     rows = connection.execute(
         """
-        SELECT run_id, frame, call FROM runtime_wait WHERE event = %s AND %s::jsonb @> match
+        SELECT run_id, frame, call FROM runtime_waitingcall WHERE event = %s AND %s::jsonb @> match
             AND run_id = coalesce(%s, run_id)
         ORDER BY run_id, frame, call LIMIT %s
         """,
@@ -72,7 +72,7 @@ def matching(
 def complete(connection: Connection, wait: EventWait) -> bool:
     """End a wait with its event. The caller has locked the run's row. False if it has already ended."""
     done = connection.execute(
-        "DELETE FROM runtime_wait WHERE run_id = %s AND frame = %s AND call = %s",
+        "DELETE FROM runtime_waitingcall WHERE run_id = %s AND frame = %s AND call = %s",
         (wait.run, wait.frame, wait.call),
     )
     return done.rowcount == 1
@@ -80,10 +80,12 @@ def complete(connection: Connection, wait: EventWait) -> bool:
 
 def close_all(connection: Connection, run: UUID) -> None:
     """End every wait of a run that no longer continues here. The caller has locked the run's row."""
-    connection.execute("DELETE FROM runtime_wait WHERE run_id = %s", (run,))
+    connection.execute("DELETE FROM runtime_waitingcall WHERE run_id = %s", (run,))
 
 
 def open_of(connection: Connection, run: UUID) -> set[tuple[str, str]]:
     """Return frame and call of every wait of a run."""
-    rows = connection.execute("SELECT frame, call FROM runtime_wait WHERE run_id = %s", (run,))
+    rows = connection.execute(
+        "SELECT frame, call FROM runtime_waitingcall WHERE run_id = %s", (run,)
+    )
     return {(frame, call) for frame, call in rows.fetchall()}

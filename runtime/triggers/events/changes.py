@@ -26,7 +26,7 @@ from runtime.store.tables.triggers.triggers import TriggerRow
 from runtime.triggers import rights
 from runtime.triggers.events import definition, mapping, places, trigger
 from runtime.triggers.events.definition import Definition, Wakes
-from runtime.triggers.events.trigger import Trigger, Webhook
+from runtime.triggers.events.trigger import CurrentTrigger, Webhook
 from runtime.triggers.schedule import Status
 
 SCOPE = "runs:start"
@@ -40,7 +40,7 @@ class Locked:
 
     connection: Connection
     row: TriggerRow
-    one: Trigger
+    one: CurrentTrigger
 
 
 def create(*, sent: Mapping[str, object], actor: Actor, form: UUID | None = None) -> UUID:
@@ -52,7 +52,7 @@ def create(*, sent: Mapping[str, object], actor: Actor, form: UUID | None = None
     with atomic() as connection:
         defined = checked(sent)
         _require_waking(defined, actor)
-        one = Trigger(
+        one = CurrentTrigger(
             owner=actor.person, makers=(actor.person,), status=Status.ACTIVE, definition=defined
         )
         made = form or uuid4()

@@ -24,7 +24,7 @@ from runtime.store.tables.triggers import trigger_events, triggers
 from runtime.store.tables.triggers.trigger_events import State, WaitingEvent
 from runtime.store.tables.triggers.triggers import TriggerRow
 from runtime.triggers.events import mapping, plan, waking
-from runtime.triggers.events.trigger import Trigger, current
+from runtime.triggers.events.trigger import CurrentTrigger, current
 from runtime.triggers.events.trigger import event as event_of
 from runtime.triggers.schedule import Status
 
@@ -102,7 +102,7 @@ def handle(connection: Connection, row: TriggerRow, now: datetime) -> bool:
 
 
 def _judge(
-    connection: Connection, trigger: UUID, whole: Trigger, number: int, *, room: int
+    connection: Connection, trigger: UUID, whole: CurrentTrigger, number: int, *, room: int
 ) -> bool:
     """Apply the filter to a new event, and find its key. Return whether it waits now."""
 
@@ -124,7 +124,7 @@ def _judge(
     return write(State.WAITING, key=key) if room > 0 else write(State.SKIPPED, reason=FULL)
 
 
-def _plan(connection: Connection, trigger: UUID, whole: Trigger, now: datetime) -> plan.Plan:
+def _plan(connection: Connection, trigger: UUID, whole: CurrentTrigger, now: datetime) -> plan.Plan:
     """Plan the events that wait, without those of keys that are full: many of them would hide all others."""
     one = whole.definition
     limit = one.at_once_per_key
@@ -149,7 +149,7 @@ def _plan(connection: Connection, trigger: UUID, whole: Trigger, now: datetime) 
 
 
 def _try_to_start(
-    connection: Connection, trigger: UUID, one: Trigger, event: WaitingEvent, now: datetime
+    connection: Connection, trigger: UUID, one: CurrentTrigger, event: WaitingEvent, now: datetime
 ) -> None:
     """Start the run of an event, or write why it cannot be started."""
     if one.definition.debounce:
@@ -163,7 +163,9 @@ def _try_to_start(
         trigger_events.write(connection, trigger, event.number, state=State.FAILED, reason=reason)
 
 
-def _start(connection: Connection, trigger: UUID, one: Trigger, number: int, now: datetime) -> None:
+def _start(
+    connection: Connection, trigger: UUID, one: CurrentTrigger, number: int, now: datetime
+) -> None:
     received = event_of(connection, trigger, one, number)
     facts, said = received.facts, one.definition
     done = start(

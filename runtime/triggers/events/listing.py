@@ -29,7 +29,7 @@ from runtime.store.tables.triggers.triggers import TriggerRow
 from runtime.triggers import rights
 from runtime.triggers.events import changes, mapping, trigger
 from runtime.triggers.events.definition import Definition, Wakes
-from runtime.triggers.events.trigger import Trigger
+from runtime.triggers.events.trigger import CurrentTrigger
 from runtime.triggers.schedule import Status
 
 HISTORY = 50  # events on a page
@@ -212,7 +212,7 @@ def _view(
     )
 
 
-def _webhook(connection: Connection, id: UUID, one: Trigger) -> WebhookView | None:
+def _webhook(connection: Connection, id: UUID, one: CurrentTrigger) -> WebhookView | None:
     if one.webhook is None:
         return None
     row = webhooks.read(connection, id)

@@ -30,7 +30,7 @@ class Webhook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trigger:
+class CurrentTrigger:
     """A trigger. `owner` is the requester of its runs.
 
     `makers` are the people who made or changed it, or retried one of its events: none of them decides in its runs.
@@ -43,12 +43,12 @@ class Trigger:
     webhook: Webhook | None = None
 
 
-def current(connection: Connection, row: TriggerRow) -> Trigger:
+def current(connection: Connection, row: TriggerRow) -> CurrentTrigger:
     """Read what the newest act says. Raises Tampered, KeyMissing."""
     return of_act(row, triggers.acts(connection, row.id, 1)[0].body)
 
 
-def of_act(row: TriggerRow, body: str) -> Trigger:
+def of_act(row: TriggerRow, body: str) -> CurrentTrigger:
     """Return the trigger after an act. Raise Tampered if the row, which is not signed, says something else.
 
     The owner in the row says who may read and change the trigger, and its event which events it is offered.
@@ -57,7 +57,7 @@ def of_act(row: TriggerRow, body: str) -> Trigger:
     defined = definition.from_text(found["definition"])
     if (found["owner"], defined.event) != (row.owner, row.event):
         raise Tampered("the owner or the event of the trigger is not the signed one")
-    return Trigger(
+    return CurrentTrigger(
         owner=found["owner"],
         makers=tuple(found["makers"]),
         status=Status(found["status"]),
@@ -66,7 +66,7 @@ def of_act(row: TriggerRow, body: str) -> Trigger:
     )
 
 
-def event(connection: Connection, id: UUID, one: Trigger, number: int) -> Received:
+def event(connection: Connection, id: UUID, one: CurrentTrigger, number: int) -> Received:
     """Read an event of a trigger. Raise KeyMissing, or Tampered, also if the trigger never got such an event.
 
     The row that gives an event to a trigger is not signed. A program could add one for an event of another trigger.
@@ -89,7 +89,7 @@ def record(
     connection: Connection,
     trigger: UUID,
     act: str,
-    after: Trigger,
+    after: CurrentTrigger,
     actor: Actor,
     detail: Mapping[str, str] | None = None,
 ) -> None:

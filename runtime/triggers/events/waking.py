@@ -14,7 +14,7 @@ from runtime.store.pool import Connection
 from runtime.store.tables.triggers import trigger_events
 from runtime.store.tables.triggers.trigger_events import State
 from runtime.triggers.events.definition import Wakes
-from runtime.triggers.events.trigger import Trigger, event
+from runtime.triggers.events.trigger import CurrentTrigger, event
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ SENT = "its sender woke the runs that waited; this trigger is for its source and
 UNMET = "no run waited for it within a day"
 
 
-def wake_all(connection: Connection, trigger: UUID, one: Trigger, now: datetime) -> bool:
+def wake_all(connection: Connection, trigger: UUID, one: CurrentTrigger, now: datetime) -> bool:
     """Wake the runs that wait for events of a locked trigger. Return whether there may be more."""
     said = one.definition
     found = trigger_events.wakeable(connection, trigger, said.agent, said.event, WOKEN)
@@ -36,7 +36,7 @@ def wake_all(connection: Connection, trigger: UUID, one: Trigger, now: datetime)
     return len(found) == WOKEN
 
 
-def held(connection: Connection, trigger: UUID, one: Trigger) -> list[str]:
+def held(connection: Connection, trigger: UUID, one: CurrentTrigger) -> list[str]:
     """Return the keys whose events start no run now: all with Wakes.ONLY, else those of runs that are there."""
     if one.definition.wakes == Wakes.ONLY:
         return trigger_events.keys_of_waiting(connection, trigger)
@@ -44,7 +44,7 @@ def held(connection: Connection, trigger: UUID, one: Trigger) -> list[str]:
 
 
 def _try_to_wake(
-    connection: Connection, trigger: UUID, one: Trigger, number: int, runs: list[UUID]
+    connection: Connection, trigger: UUID, one: CurrentTrigger, number: int, runs: list[UUID]
 ) -> None:
     """End the waits of one run with an event, or write why it cannot be done."""
     try:
@@ -60,7 +60,9 @@ def _try_to_wake(
     trigger_events.write(connection, trigger, number, state=State.WOKEN, run=runs[0])
 
 
-def _wake(connection: Connection, trigger: UUID, one: Trigger, number: int, run: UUID) -> bool:
+def _wake(
+    connection: Connection, trigger: UUID, one: CurrentTrigger, number: int, run: UUID
+) -> bool:
     received = event(connection, trigger, one, number)
     return wake(
         connection,

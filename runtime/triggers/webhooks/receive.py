@@ -26,7 +26,7 @@ from runtime.store.pool import Connection
 from runtime.store.tables.triggers import received_events, trigger_events, triggers, webhooks
 from runtime.store.tables.triggers.trigger_events import State
 from runtime.triggers.events import trigger
-from runtime.triggers.events.trigger import Trigger, Webhook
+from runtime.triggers.events.trigger import CurrentTrigger, Webhook
 from runtime.triggers.schedule import Status
 from runtime.triggers.webhooks.signatures import WINDOW, Refused, Scheme, verify
 
@@ -132,7 +132,7 @@ def _free_slot(connection: Connection, key: tuple[str, ...], at: datetime) -> st
     return "" if received_events.is_kept(connection, keys, since) else str(slot)
 
 
-def _found(connection: Connection, address: str) -> tuple[UUID, Trigger, Webhook]:
+def _found(connection: Connection, address: str) -> tuple[UUID, CurrentTrigger, Webhook]:
     """Return the trigger of an address and its webhook, as the newest act says."""
     digest = digest_of(address)
     place = webhooks.trigger_at(connection, digest)

@@ -33,7 +33,7 @@ from runtime.queries.history.entries import JournalItem
 from runtime.queries.processes import workers
 from runtime.queries.runs import Page, RunDetail
 from runtime.queries.transcript.transcript import read_transcript
-from runtime.store.tables.kill_switches import KillSwitch
+from runtime.store.tables.kill_switches import KillSwitchRow
 from runtime.web.api.late_outcomes import LateOut
 from runtime.web.api.pending import GateOut, RateLimitOut, WaitOut
 from runtime.web.requests import OPTIONAL_BODY, Authenticated, Body, Reason, with_example
@@ -393,18 +393,18 @@ def read_continuation(request: Authenticated, run: UUID) -> Any:
 
 
 @router.get("/stops", response=list[StopOut])
-def list_stops(request: Authenticated, lifted: bool = False) -> list[KillSwitch]:
+def list_stops(request: Authenticated, lifted: bool = False) -> list[KillSwitchRow]:
     """List the engaged kill switches, with `lifted` the ones lifted last. For admins."""
     return list_switches(lifted=lifted, actor=request.auth)
 
 
 @router.post("/stops", response={201: StopOut})
-def put_stop(request: Authenticated, body: StopIn) -> Status[KillSwitch]:
+def put_stop(request: Authenticated, body: StopIn) -> Status[KillSwitchRow]:
     """Engage a kill switch for an agent, or for all. For admins."""
     return Status(201, engage(agent=body.agent, reason=body.reason, actor=request.auth))
 
 
 @router.post("/stops/{int:stop}/lift", response=StopOut)
-def lift_stop(request: Authenticated, stop: int) -> KillSwitch:
+def lift_stop(request: Authenticated, stop: int) -> KillSwitchRow:
     """Disengage a kill switch, so that its runs continue. For admins."""
     return disengage(stop=stop, actor=request.auth)

@@ -18,9 +18,9 @@ from pytest_django import Settings
 from approvals import clock
 from approvals.accounts import password_links, people, tokens
 from approvals.accounts.password_hasher import Hasher
-from approvals.adapter import Approvals
+from approvals.adapter import ApprovalService
 from approvals.errors import LastAdmin, NotConfirmable
-from approvals.models import Assignment, Request, Token
+from approvals.models import Approval, Assignment, Token
 from approvals.permissions import assignments, principals, request_rules
 from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
@@ -64,15 +64,15 @@ def _is_admin(actor: Actor) -> bool:
     return Group.ADMINS in _groups(actor)
 
 
-def refusal(request: Request, actor: Actor) -> str | None:
+def refusal(approval: Approval, actor: Actor) -> str | None:
     """Return the code of the refusal, None if there is none, after checking that lists agree."""
     principal = principals.principal_of(actor)
     decidable = request_rules.decidable_requests(principal)
-    offered = Request.objects.filter(decidable, pk=request.pk).exists()
+    offered = Approval.objects.filter(decidable, pk=approval.pk).exists()
     others = request_rules.undecidable_requests(principal)
-    assert Request.objects.filter(others, pk=request.pk).exists() is not offered
+    assert Approval.objects.filter(others, pk=approval.pk).exists() is not offered
     try:
-        seeds.decide(request, actor)
+        seeds.decide(approval, actor)
     except Forbidden as refused:
         assert not offered
         return refused.code
@@ -153,14 +153,14 @@ def test_a_right_names_its_giver_and_cools_off(
 def test_a_right_does_not_count_in_runs_its_giver_steered(admin: Actor, second: Actor) -> None:
     dora = given("dora", Group.REVIEWERS, by="admin")
     steered, approved, both = (seeds.pending(requester="ada") for _ in range(3))
-    Approvals().join(run=steered.run_id, person="admin")
+    ApprovalService().join(run=steered.run_id, person="admin")
     assert refusal(steered, dora) == "given_by_origin"
     seeds.decide(approved, dora)
     with pytest.raises(ApprovalVoid, match="from admin"):
         seeds.verify_approval(approved, origin=["admin"])
     confirm("dora", "reviewers", by="second")
     for person in ("admin", "second"):
-        Approvals().join(run=both.run_id, person=person)
+        ApprovalService().join(run=both.run_id, person=person)
     assert refusal(both, dora) == "given_by_origin"
     assert refusal(seeds.pending(requester="second"), dora) is None
 
@@ -260,22 +260,22 @@ def test_who_gave_a_password_that_is_in_use_does_not_decide_in_the_runs_of_its_o
     for act in acts:
         act()
     snapshot = replace(seeds.snapshot(seeds.run("ada"), requester="ada"), origin=("ada", "paul"))
-    for request in (seeds.pending(requester="paul"), *seeds.opened(snapshot)):
-        assert refusal(request, anne) == ("origin" if refused else None)
+    for approval in (seeds.pending(requester="paul"), *seeds.opened(snapshot)):
+        assert refusal(approval, anne) == ("origin" if refused else None)
     assert refusal(seeds.pending(requester="ada"), anne) is None
 
 
 def test_a_worker_carries_out_no_approval_of_who_gave_the_password(bea: Actor) -> None:
     _made(None)
-    request = seeds.pending(requester="paul")
-    seeds.decide(request, bea)
+    approval = seeds.pending(requester="paul")
+    seeds.decide(approval, bea)
     row = assignments.password_of(User.objects.get(username="paul"))
     assert row is not None
     for given_at, counts in ((clock.now(), True), (row.given_at, False)):
         row.pk, row.seq, row.givers, row.given_at = None, row.seq + 1, ["bea"], given_at
         row.save(force_insert=True)
         with nullcontext() if counts else pytest.raises(ApprovalVoid, match="set the password of"):
-            seeds.verify_approval(request)
+            seeds.verify_approval(approval)
 
 
 def test_a_password_given_at_no_time_is_one_that_was_given(bea: Actor) -> None:
@@ -290,13 +290,13 @@ def test_a_password_given_at_no_time_is_one_that_was_given(bea: Actor) -> None:
 
 
 def test_a_password_set_since_leaves_a_decision_alone(admin: Actor, bea: Actor) -> None:
-    request = seeds.pending(requester="ada")
-    seeds.decide(request, bea)
+    approval = seeds.pending(requester="ada")
+    seeds.decide(approval, bea)
     PASSWORD_OF_ADMIN()
-    seeds.verify_approval(request, origin=["admin"])
+    seeds.verify_approval(approval, origin=["admin"])
     User.objects.filter(username="bea").update(password=make_password("another"))
     assert _groups(bea) == frozenset()
-    seeds.verify_approval(request)
+    seeds.verify_approval(approval)
 
 
 def test_an_admin_with_a_password_by_another_waits_for_a_third(admin: Actor, second: Actor) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from approvals.allowance_acts import changes, uses
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.policy import Group
 from runtime.ports.access import Actor
 from tests.support import seeds
@@ -24,15 +24,15 @@ def reviewers(*names: str) -> None:
         seeds.person(name, Group.REVIEWERS)
 
 
-def proposed(request: Request, *, by: Actor = BEA, **changed: Any) -> UUID:
+def proposed(approval: Approval, *, by: Actor = BEA, **changed: Any) -> UUID:
     """Propose an allowance from this request."""
     given = {"limits": LIMITS, "count": 10, "days": 7, **changed}
-    return changes.propose(request.id, actor=by, **given)
+    return changes.propose(approval.id, actor=by, **given)
 
 
-def in_force(request: Request, **changed: Any) -> UUID:
+def in_force(approval: Approval, **changed: Any) -> UUID:
     """Propose an allowance, and have Cora confirm it."""
-    allowance = proposed(request, **changed)
+    allowance = proposed(approval, **changed)
     changes.confirm(allowance, actor=CORA)
     uses.forget()
     return allowance

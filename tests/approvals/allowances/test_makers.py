@@ -12,7 +12,7 @@ from approvals import clock
 from approvals.accounts import absences, people, tokens
 from approvals.allowance_acts import acts, changes, listing
 from approvals.errors import AllowanceRefused, NotFound, UnknownAllowance
-from approvals.models import AllowanceAct, Request
+from approvals.models import AllowanceAct, Approval
 from approvals.policy import Group
 from runtime.core.enums import GateKind, Risk
 from runtime.errors import Forbidden, InvalidInput
@@ -25,12 +25,12 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def request_(ada: Actor, bea: Actor, cyril: Actor, admin: Actor) -> Request:
+def request_(ada: Actor, bea: Actor, cyril: Actor, admin: Actor) -> Approval:
     reviewers("cora", "dan")
     return seeds.pending(risk=Risk.MEDIUM)
 
 
-def test_two_people_make_one_and_a_third_revokes_it(request_: Request) -> None:
+def test_two_people_make_one_and_a_third_revokes_it(request_: Approval) -> None:
     allowance = proposed(request_)
     with pytest.raises(AllowanceRefused, match="Another person must confirm"):
         changes.confirm(allowance, actor=BEA)
@@ -50,7 +50,7 @@ def test_two_people_make_one_and_a_third_revokes_it(request_: Request) -> None:
 
 
 @pytest.mark.parametrize("who", ["ada", "cyril", "admin"])
-def test_who_may_not_decide_makes_none(who: str, request_: Request) -> None:
+def test_who_may_not_decide_makes_none(who: str, request_: Approval) -> None:
     """Ada started the run: she reviews other people's."""
     allowance, actor = proposed(request_), Actor(person=who)
     refused = NotFound if who == "cyril" else Forbidden
@@ -60,7 +60,7 @@ def test_who_may_not_decide_makes_none(who: str, request_: Request) -> None:
         changes.confirm(allowance, actor=actor)
 
 
-def test_a_right_that_comes_from_the_proposer_does_not_confirm(request_: Request) -> None:
+def test_a_right_that_comes_from_the_proposer_does_not_confirm(request_: Approval) -> None:
     """Fay administers and reviews, and gave Eva her right: together they are one person."""
     seeds.person("fay", Group.ADMINS, Group.REVIEWERS)
     seeds.person("eva")
@@ -70,14 +70,14 @@ def test_a_right_that_comes_from_the_proposer_does_not_confirm(request_: Request
         changes.confirm(allowance, actor=Actor(person="eva"))
 
 
-def test_a_proposer_who_lost_the_right_is_not_confirmed(request_: Request) -> None:
+def test_a_proposer_who_lost_the_right_is_not_confirmed(request_: Approval) -> None:
     allowance = proposed(request_)
     User.objects.filter(username="bea").update(is_active=False)
     with pytest.raises(Forbidden):
         changes.confirm(allowance, actor=CORA)
 
 
-def test_a_deputy_makes_none_in_the_place_of_another(request_: Request) -> None:
+def test_a_deputy_makes_none_in_the_place_of_another(request_: Approval) -> None:
     """Else Cora and Bea would be one right: Cora by that of Bea, and Bea."""
     named = asked("rules: [{name: Bea and dan, people: [bea, dan]}]", risk=Risk.MEDIUM)
     allowance = proposed(named)
@@ -91,14 +91,14 @@ def test_a_deputy_makes_none_in_the_place_of_another(request_: Request) -> None:
     changes.confirm(allowance, actor=Actor(person="dan"))
 
 
-def test_a_token_needs_the_scope(request_: Request) -> None:
+def test_a_token_needs_the_scope(request_: Approval) -> None:
     token, _ = tokens.create(User.objects.get(username="bea"), ["approvals:read"])
     with pytest.raises(Forbidden, match="scope"):
         proposed(request_, by=Actor(person="bea", token=token.public_id))
 
 
 @pytest.mark.parametrize("who", ["cyril", "ada"])
-def test_who_decides_nothing_of_its_risk_revokes_none(who: str, request_: Request) -> None:
+def test_who_decides_nothing_of_its_risk_revokes_none(who: str, request_: Approval) -> None:
     allowance = proposed(request_)
     if who == "cyril":
         with pytest.raises(UnknownAllowance):
@@ -117,20 +117,20 @@ def test_who_decides_nothing_of_its_risk_revokes_none(who: str, request_: Reques
     ],
 )
 def test_a_request_without_a_place_for_one(
-    given: dict[str, Any], said: str, request_: Request
+    given: dict[str, Any], said: str, request_: Approval
 ) -> None:
     with pytest.raises(AllowanceRefused, match=said):
         proposed(seeds.pending(**{"risk": Risk.LOW, **given}))
 
 
-def test_a_rule_that_demands_more_leaves_no_place(request_: Request) -> None:
+def test_a_rule_that_demands_more_leaves_no_place(request_: Approval) -> None:
     with pytest.raises(AllowanceRefused, match="demands more"):
         proposed(asked(risk=Risk.LOW))
     assert not AllowanceAct.objects.exists()
 
 
-def test_a_changed_request_leaves_no_place(request_: Request) -> None:
-    Request.objects.filter(pk=request_.pk).update(args='{"username":"root","security_level":5}')
+def test_a_changed_request_leaves_no_place(request_: Approval) -> None:
+    Approval.objects.filter(pk=request_.pk).update(args='{"username":"root","security_level":5}')
     with pytest.raises(AllowanceRefused, match="differs"):
         proposed(request_)
 
@@ -157,13 +157,13 @@ def test_a_changed_request_leaves_no_place(request_: Request) -> None:
         ({"limits": {**LIMITS, "username": {"rule": "equals", "values": ["\ud800"]}}}, "limits"),
     ],
 )
-def test_wrong_terms_name_their_field(given: Any, field: str, request_: Request) -> None:
+def test_wrong_terms_name_their_field(given: Any, field: str, request_: Approval) -> None:
     with pytest.raises(InvalidInput) as refused:
         proposed(request_, **given)
     assert refused.value.field == field
 
 
-def test_a_call_with_too_many_arguments_has_none(request_: Request) -> None:
+def test_a_call_with_too_many_arguments_has_none(request_: Approval) -> None:
     many = {f"a{n}": n for n in range(51)}
     call = seeds.pending(risk=Risk.MEDIUM, args=many)
     with pytest.raises(InvalidInput, match="at most 50"):

@@ -117,10 +117,10 @@ def call(models: Sequence[Model], requester: str, level: int) -> bool:
     assert (allowed is not None) is bool(able)
     if allowed is None:
         return False
-    (request,) = seeds.opened(replace(shown, allowed=allowed))
+    (approval,) = seeds.opened(replace(shown, allowed=allowed))
     model = next(model for model in able if model.id == allowed.use.id)
     model.count -= 1
-    assert uses.verify(request, ()).by == tuple(model.by)
+    assert uses.verify(approval, ()).by == tuple(model.by)
     found = acts.one(model.id)
     assert found is not None
     assert found.left == model.count

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from approvals.allowance_acts import acts, changes
-from approvals.models import AllowanceAct, Request
+from approvals.models import AllowanceAct, Approval
 from runtime.control.verification.verification import verify
 from runtime.core.enums import Verdict
 from runtime.core.events import AllowanceUse, GateDecided
@@ -33,7 +33,7 @@ def runs_of(office: Office, count: int) -> list[UUID]:
 
 
 def statuses(runs: list[UUID]) -> Counter[str]:
-    return Counter(Request.objects.filter(run__in=runs).values_list("status", flat=True))
+    return Counter(Approval.objects.filter(run__in=runs).values_list("status", flat=True))
 
 
 def advance(office: Office, run: UUID, ready: Barrier) -> None:

@@ -14,7 +14,7 @@ from approvals.accounts import absences
 from approvals.allowance_acts import acts, changes, uses
 from approvals.decisions.undo import undo
 from approvals.errors import TooLate
-from approvals.models import AuditEntry, Outcome, Request
+from approvals.models import Approval, ApprovalOutcome, AuditEntry
 from approvals.requests import verification
 from runtime.control.verification.verification import verify
 from runtime.core.events import GateDecided, ToolStarted
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def first(office: Office) -> Request:
+def first(office: Office) -> Approval:
     """A request of Ada's run, and the people who may decide it."""
     reviewers("cora", "dan")
     return office.request(office.start())
@@ -43,25 +43,25 @@ def first(office: Office) -> Request:
 def passed(office: Office, **given: Any) -> bool:
     """Start a run of Ada's, and tell whether its call started without a person."""
     run = office.start(**given)
-    asked = Request.objects.get(run=run, tool="set_privileges")
-    assert office.started(run) == (asked.status == "approved")
+    approval = Approval.objects.get(run=run, tool="set_privileges")
+    assert office.started(run) == (approval.status == "approved")
     assert verify(run).findings == ()
-    return asked.status == "approved"
+    return approval.status == "approved"
 
 
-def test_a_call_within_the_limits_is_passed_and_recorded(office: Office, first: Request) -> None:
+def test_a_call_within_the_limits_is_passed_and_recorded(office: Office, first: Approval) -> None:
     allowance = in_force(first, count=2)
     run = office.start(args={"username": "other", "security_level": 2})
     assert Run.objects.get(pk=run).status == "completed"
-    request = Request.objects.get(run=run)
-    assert (request.status, request.decided_by, request.channel) == (
+    approval = Approval.objects.get(run=run)
+    assert (approval.status, approval.decided_by, approval.channel) == (
         "approved",
         "cora",
         "allowance",
     )
-    assert (request.allowance, request.allowance_use) == (allowance, 1)
-    assert Outcome.objects.get(request=request).outcome == "done"
-    assert verification.fault(request) is None
+    assert (approval.allowance, approval.allowance_use) == (allowance, 1)
+    assert ApprovalOutcome.objects.get(approval=approval).outcome == "done"
+    assert verification.fault(approval) is None
     assert audit.verify(run)
     entry = AuditEntry.objects.get(run=run, act="approved")
     assert "made by" in entry.detail
@@ -80,14 +80,14 @@ def test_a_call_within_the_limits_is_passed_and_recorded(office: Office, first: 
     assert any(isinstance(one, ToolStarted) for one in events)
     assert verify(run).findings == ()
     with pytest.raises(TooLate):
-        undo(request=request.id, actor=CORA)
+        undo(approval_id=approval.id, actor=CORA)
     (call,) = (
         one for one in office.effects.calls if one.run == run and one.tool == "set_privileges"
     )
     assert call.approvers == ("bea", "cora")
 
 
-def test_the_count_is_used_up(office: Office, first: Request) -> None:
+def test_the_count_is_used_up(office: Office, first: Approval) -> None:
     allowance = in_force(first, count=2)
     assert [passed(office) for _ in range(3)] == [True, True, False]
     found = acts.one(allowance)
@@ -95,12 +95,12 @@ def test_the_count_is_used_up(office: Office, first: Request) -> None:
     assert (found.used, found.left) == (2, 0)
 
 
-def test_two_calls_of_a_turn_take_two_uses(office: Office, first: Request) -> None:
+def test_two_calls_of_a_turn_take_two_uses(office: Office, first: Approval) -> None:
     in_force(first, count=1)
     office.ask_twice()
     run = office.start()
-    found = Request.objects.filter(run=run).order_by("created_at")
-    assert [one.status for one in found] == ["approved", "pending"]
+    found = Approval.objects.filter(run=run).order_by("created_at")
+    assert [approval.status for approval in found] == ["approved", "pending"]
     assert verify(run).findings == ()
 
 
@@ -156,14 +156,14 @@ CHANGES: dict[str, Change] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_person_is_asked_again_after(
-    change: str, office: Office, first: Request, monkeypatch: pytest.MonkeyPatch
+    change: str, office: Office, first: Approval, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(office_module, "SCHEMA", office_module.SCHEMA)  # put back at the end
     CHANGES[change](in_force(first), office)
     assert not passed(office)
 
 
-def test_a_person_is_asked_about_an_odd_value(office: Office, first: Request) -> None:
+def test_a_person_is_asked_about_an_odd_value(office: Office, first: Approval) -> None:
     in_force(first, count=30)
     assert all(passed(office) for _ in range(10))
     assert passed(office)
@@ -172,7 +172,7 @@ def test_a_person_is_asked_about_an_odd_value(office: Office, first: Request) ->
 
 
 def test_a_call_equal_to_the_original_of_an_edit_is_asked_about(
-    office: Office, first: Request
+    office: Office, first: Approval
 ) -> None:
     twice = ("set_privileges", {"username": "newhire", "security_level": 4})
     office.effects.agents["account_agent"] = turns(ask(twice), ask(twice), say("Done."))
@@ -180,7 +180,9 @@ def test_a_call_equal_to_the_original_of_an_edit_is_asked_about(
     seeds.decide(office.request(run), BEA, "edit", arguments={"username": "x", "security_level": 3})
     in_force(first, limits={"username": ANY, "security_level": ANY})
     office.advance(run)
-    assert [one.status for one in Request.objects.filter(run=run).order_by("created_at")] == [
+    assert [
+        approval.status for approval in Approval.objects.filter(run=run).order_by("created_at")
+    ] == [
         "approved",
         "pending",
     ]
@@ -188,14 +190,14 @@ def test_a_call_equal_to_the_original_of_an_edit_is_asked_about(
 
 @pytest.mark.parametrize("requester", ["bea", "cora"])
 def test_no_maker_is_passed_in_their_own_run(
-    requester: str, office: Office, first: Request
+    requester: str, office: Office, first: Approval
 ) -> None:
     in_force(first)
     assert not passed(office, requester=requester)
     assert passed(office, requester="dan")
 
 
-def test_an_ended_one_passes_nothing(office: Office, first: Request) -> None:
+def test_an_ended_one_passes_nothing(office: Office, first: Approval) -> None:
     allowance = in_force(first)
     found = acts.one(allowance)
     assert found is not None
@@ -203,33 +205,33 @@ def test_an_ended_one_passes_nothing(office: Office, first: Request) -> None:
     assert found.state(found.terms.ends_at) == "ended"
 
 
-def test_it_is_verified_again_before_the_call_starts(office: Office, first: Request) -> None:
+def test_it_is_verified_again_before_the_call_starts(office: Office, first: Approval) -> None:
     """The step that passes the call is written, and then nothing starts before the allowance is read again."""
     in_force(first)
     run = office.start(args={"username": "late", "security_level": 1})
-    request = Request.objects.get(run=run)
-    assert uses.verify(request, ()).by == ("bea", "cora")
+    approval = Approval.objects.get(run=run)
+    assert uses.verify(approval, ()).by == ("bea", "cora")
     with pytest.raises(ApprovalVoid, match="bea made the allowance"):
-        uses.verify(request, ("bea",))
+        uses.verify(approval, ("bea",))
     _write("DELETE FROM approvals_allowanceact WHERE act = 'used'")
     with pytest.raises(NotConfirmed, match="not stored"):
-        uses.verify(request, ())
+        uses.verify(approval, ())
     problems = [one.problem for one in verify(run).findings]
     assert problems == ["the use of the allowance is not stored"]
 
 
-def test_a_revocation_stops_a_passed_call(office: Office, first: Request) -> None:
+def test_a_revocation_stops_a_passed_call(office: Office, first: Approval) -> None:
     allowance = in_force(first)
-    request = Request.objects.get(run=office.start())
+    approval = Approval.objects.get(run=office.start())
     changes.revoke(allowance, actor=None)
     with pytest.raises(ApprovalVoid, match="is revoked"):
-        uses.verify(request, ())
+        uses.verify(approval, ())
 
 
-def _put(requests: list[Request], **values: Any) -> None:
-    for one in requests:
+def _put(approvals: list[Approval], **values: Any) -> None:
+    for approval in approvals:
         for name, value in values.items():
-            setattr(one, name, value)
+            setattr(approval, name, value)
 
 
 FORGED: tuple[tuple[Callable[..., None], dict[str, Any], str], ...] = (
@@ -242,19 +244,19 @@ FORGED: tuple[tuple[Callable[..., None], dict[str, Any], str], ...] = (
 )
 
 
-def test_a_request_cannot_be_passed_by_hand(office: Office, first: Request) -> None:
+def test_a_request_cannot_be_passed_by_hand(office: Office, first: Approval) -> None:
     """A program that writes to Postgres copies a confirmation to a request of its own, even to a sealed one."""
     in_force(first)
     run = office.start()
     for put, values, why in FORGED:
         with transaction.atomic():
-            one = Request.objects.get(run=run)
-            put([one], **values)
-            assert why in (verification.fault(one) or ""), values
+            approval = Approval.objects.get(run=run)
+            put([approval], **values)
+            assert why in (verification.fault(approval) or ""), values
             transaction.set_rollback(True)
 
 
-def test_rows_are_only_added(office: Office, first: Request) -> None:
+def test_rows_are_only_added(office: Office, first: Approval) -> None:
     in_force(first)
     for statement in (
         "UPDATE approvals_allowanceact SET reason = 'x'",

@@ -11,9 +11,9 @@ from django.db import IntegrityError, transaction
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from approvals import audit, clock
-from approvals.adapter import Approvals
+from approvals.adapter import ApprovalService
 from approvals.errors import AlreadyDecided, Expired
-from approvals.models import AuditEntry, Request
+from approvals.models import Approval, AuditEntry
 from approvals.requests import expiry, snapshot
 from runtime.core.enums import Decision, Verdict
 from runtime.errors import Forbidden
@@ -24,75 +24,75 @@ from tests.support import seeds
 
 pytestmark = pytest.mark.django_db
 
-approvals = Approvals()
+approvals = ApprovalService()
 
 
 def test_time_denies_and_says_so_to_run_request_and_audit(
     hints: list[UUID], django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
 ) -> None:
     due = seeds.moment(-1)
-    request = seeds.pending(expires_at=due)
+    approval = seeds.pending(expires_at=due)
     with django_capture_on_commit_callbacks(execute=True):
-        approvals.expire(request.gate)
+        approvals.expire(approval.gate)
 
-    request.refresh_from_db()
-    assert (request.status, request.decided_by, request.statement) == ("expired", None, None)
-    assert request.reason == f"No decision before {due:%Y-%m-%d %H:%M:%S} UTC."
-    assert Gate.objects.get(pk=request.gate).state == Gate.State.DECIDED
-    assert seeds.heard(request) == Decision(verdict=Verdict.EXPIRE, by="", reason=request.reason)
-    seeds.verify_decision(request)
-    entry = AuditEntry.objects.get(run=request.run_id, act="expired")
-    assert (entry.actor, entry.at) == (None, request.decided_at)
-    assert audit.verify(request.run_id) == 2
-    assert hints == [request.run_id]
+    approval.refresh_from_db()
+    assert (approval.status, approval.decided_by, approval.statement) == ("expired", None, None)
+    assert approval.reason == f"No decision before {due:%Y-%m-%d %H:%M:%S} UTC."
+    assert Gate.objects.get(pk=approval.gate).state == Gate.State.DECIDED
+    assert seeds.heard(approval) == Decision(verdict=Verdict.EXPIRE, by="", reason=approval.reason)
+    seeds.verify_decision(approval)
+    entry = AuditEntry.objects.get(run=approval.run_id, act="expired")
+    assert (entry.actor, entry.at) == (None, approval.decided_at)
+    assert audit.verify(approval.run_id) == 2
+    assert hints == [approval.run_id]
 
 
 def test_time_decides_once_and_not_before_its_time(bea: Actor) -> None:
     late, early, never = (
         seeds.pending(expires_at=at) for at in (seeds.moment(-1), seeds.moment(60), None)
     )
-    for request in (late, late, early, never):
-        approvals.expire(request.gate)
-    for request, status, count in (
+    for approval in (late, late, early, never):
+        approvals.expire(approval.gate)
+    for approval, status, count in (
         (late, "expired", 2),
         (early, "pending", 1),
         (never, "pending", 1),
     ):
-        request.refresh_from_db()
-        assert (request.status, audit.verify(request.run_id)) == (status, count)
+        approval.refresh_from_db()
+        assert (approval.status, audit.verify(approval.run_id)) == (status, count)
     seeds.decide(early, bea)
-    Request.objects.filter(pk=early.pk).update(expires_at=seeds.moment(-1))
+    Approval.objects.filter(pk=early.pk).update(expires_at=seeds.moment(-1))
     approvals.expire(early.gate)
     with pytest.raises(AlreadyDecided):
         seeds.decide(early, bea)
 
 
 def test_a_gate_that_closed_without_its_request_is_left_alone() -> None:
-    request = seeds.pending(expires_at=seeds.moment(-1))
-    Gate.objects.filter(pk=request.gate).update(state=Gate.State.DECIDED)
-    approvals.expire(request.gate)
-    request.refresh_from_db()
-    assert (request.status, audit.verify(request.run_id)) == ("pending", 1)
-    assert Run.objects.get(pk=request.run_id).mailbox == 0  # all of it was rolled back
+    approval = seeds.pending(expires_at=seeds.moment(-1))
+    Gate.objects.filter(pk=approval.gate).update(state=Gate.State.DECIDED)
+    approvals.expire(approval.gate)
+    approval.refresh_from_db()
+    assert (approval.status, audit.verify(approval.run_id)) == ("pending", 1)
+    assert Run.objects.get(pk=approval.run_id).mailbox == 0  # all of it was rolled back
 
 
 @pytest.mark.parametrize("written_down", [True, False])
 def test_a_late_decision_is_told_the_deadline(bea: Actor, admin: Actor, written_down: bool) -> None:
     due = seeds.moment(-1)
-    request = seeds.pending(expires_at=due)
+    approval = seeds.pending(expires_at=due)
     if written_down:
-        approvals.expire(request.gate)
+        approvals.expire(approval.gate)
     with pytest.raises(Forbidden):
-        seeds.decide(request, admin)
+        seeds.decide(approval, admin)
     with pytest.raises(Expired) as caught:
-        seeds.decide(request, bea, "maybe", digest="sha256:other")  # before the values
+        seeds.decide(approval, bea, "maybe", digest="sha256:other")  # before the values
     assert (caught.value.status, caught.value.code) == (410, "expired")
     assert caught.value.extra == {"expires_at": due.isoformat()}
     assert f"{due:%Y-%m-%d %H:%M:%S}" in caught.value.detail
-    request.refresh_from_db()
-    assert request.status == "expired"  # the stored status is the one that the reviewer was told
-    seeds.verify_decision(request)
-    assert audit.verify(request.run_id) == 3  # with the refusal of the admin
+    approval.refresh_from_db()
+    assert approval.status == "expired"  # the stored status is the one that the reviewer was told
+    seeds.verify_decision(approval)
+    assert audit.verify(approval.run_id) == 3  # with the refusal of the admin
 
 
 EXPIRY = Decision(verdict=Verdict.EXPIRE, by="", reason="x")
@@ -111,10 +111,10 @@ def test_time_cannot_be_impersonated() -> None:
     with pytest.raises(NotConfirmed, match="is pending"):
         seeds.verify_decision(timely, EXPIRY)
     recorded = expiry.decision(timely)
-    Request.objects.update(**{**expired(), "reason": recorded.reason})
+    Approval.objects.update(**{**expired(), "reason": recorded.reason})
     assert not seeds.verify_decision(timely, recorded)
     other = "differs from the recorded expiry"
-    for request, said, why in (
+    for approval, said, why in (
         (timely, {"by": "bea"}, other),
         (timely, {"reason": "y"}, other),
         (timely, {"result": 1}, other),
@@ -124,19 +124,19 @@ def test_time_cannot_be_impersonated() -> None:
         (doubt, {}, "in_doubt"),
     ):
         with pytest.raises(NotConfirmed, match=why):
-            seeds.verify_decision(request, replace(recorded, **said))
+            seeds.verify_decision(approval, replace(recorded, **said))
 
 
 @pytest.mark.parametrize(("digested", "why"), [(False, "stored request"), (True, "sealed")])
 def test_a_deadline_that_was_moved_with_its_digest_is_found_too(digested: bool, why: str) -> None:
-    request = seeds.pending(expires_at=seeds.moment(600))
+    approval = seeds.pending(expires_at=seeds.moment(600))
     for name, value in {**expired(), "expires_at": seeds.moment(-1)}.items():
-        setattr(request, name, value)
+        setattr(approval, name, value)
     if digested:
-        request.request_digest = snapshot.request_digest(request)
-    request.save()
+        approval.approval_digest = snapshot.approval_digest(approval)
+    approval.save()
     with pytest.raises(NotConfirmed, match=why):
-        seeds.verify_decision(request, EXPIRY)
+        seeds.verify_decision(approval, EXPIRY)
 
 
 def test_the_clock_is_not_the_start_of_the_transaction() -> None:
@@ -146,9 +146,9 @@ def test_the_clock_is_not_the_start_of_the_transaction() -> None:
     assert all(moment.utcoffset() == timedelta(0) for moment in moments)
 
 
-def close(of: UUID, *requests: Request, actor: Actor | None) -> None:
+def close(of: UUID, *requests: Approval, actor: Actor | None) -> None:
     with transaction.atomic():
-        gates = [one.gate for one in requests]
+        gates = [approval.gate for approval in requests]
         approvals.close(run=of, gates=gates, actor=actor, reason="Not needed.")
 
 
@@ -158,14 +158,14 @@ def test_cancelling_audits_every_pending_request_and_the_run(ada: Actor, bea: Ac
     seeds.decide(second, bea)
     close(of, first, second, third, other, actor=ada)
 
-    for request, status, by in (
+    for approval, status, by in (
         (first, "cancelled", "ada"),
         (second, "approved", "bea"),
         (third, "cancelled", "ada"),
         (other, "pending", None),
     ):
-        request.refresh_from_db()
-        assert (request.status, request.decided_by) == (status, by)
+        approval.refresh_from_db()
+        assert (approval.status, approval.decided_by) == (status, by)
     entries = AuditEntry.objects.filter(run=of, act="cancelled").order_by("seq")
     assert [(entry.actor, entry.subject) for entry in entries] == [
         ("ada", f"request {first.id}"),
@@ -178,18 +178,18 @@ def test_cancelling_audits_every_pending_request_and_the_run(ada: Actor, bea: Ac
 
 def test_a_cancelled_request_neither_expires_nor_starts() -> None:
     """Here the engine closed it, which names no person and audits no cancelled run."""
-    request = seeds.pending(expires_at=seeds.moment(-1))
-    close(request.run_id, request, actor=None)
-    assert audit.verify(request.run_id) == 2
-    approvals.expire(request.gate)
-    request.refresh_from_db()
-    assert (request.status, request.decided_by) == ("cancelled", None)
-    assert request.reason == "Not needed."
+    approval = seeds.pending(expires_at=seeds.moment(-1))
+    close(approval.run_id, approval, actor=None)
+    assert audit.verify(approval.run_id) == 2
+    approvals.expire(approval.gate)
+    approval.refresh_from_db()
+    assert (approval.status, approval.decided_by) == ("cancelled", None)
+    assert approval.reason == "Not needed."
     with pytest.raises(NotConfirmed, match="cancelled"):
-        seeds.verify_approval(request)
+        seeds.verify_approval(approval)
     with pytest.raises(NotConfirmed):
         approvals.verify_decision(
-            gate=request.gate, decision=Decision(verdict=Verdict.APPROVE, by="ada")
+            gate=approval.gate, decision=Decision(verdict=Verdict.APPROVE, by="ada")
         )
 
 
@@ -202,8 +202,8 @@ def test_a_cancelled_request_neither_expires_nor_starts() -> None:
     ],
 )
 def test_only_a_decided_request_has_a_statement(status: str, given: dict[str, str]) -> None:
-    request = seeds.pending()
-    with pytest.raises(IntegrityError, match="request_decided_by_somebody"), transaction.atomic():
-        Request.objects.filter(pk=request.pk).update(
+    approval = seeds.pending()
+    with pytest.raises(IntegrityError, match="approval_decided_by_somebody"), transaction.atomic():
+        Approval.objects.filter(pk=approval.pk).update(
             status=status, decided_at=seeds.moment(0), reason="", **given
         )

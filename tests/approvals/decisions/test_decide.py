@@ -14,7 +14,7 @@ from django.utils import timezone
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from approvals import audit
-from approvals.adapter import Approvals
+from approvals.adapter import ApprovalService
 from approvals.decisions import commit
 from approvals.errors import (
     AlreadyDecided,
@@ -24,7 +24,7 @@ from approvals.errors import (
     NotFound,
     TooEarly,
 )
-from approvals.models import AuditEntry, Request, Token
+from approvals.models import Approval, AuditEntry, Token
 from approvals.permissions.scopes import ALL_SCOPES, Scope
 from approvals.policy import Group
 from runtime.core.enums import Decision, GateKind, Verdict
@@ -52,8 +52,8 @@ def test_a_decision_finds_its_request_by_id(bea: Actor, monkeypatch: pytest.Monk
     explain = f"EXPLAIN WITH run AS (SELECT) {lent[0].sql}"
     pool.djangos().execute("SET LOCAL enable_seqscan = off")  # the table has one row
     plan = pool.djangos().execute(explain, {**lent[0].parameters, "effective_at": None}).fetchall()
-    assert "approvals_request_pkey" in str(plan)
-    assert "request_pending" not in str(plan)
+    assert "approvals_approval_pkey" in str(plan)
+    assert "approval_pending" not in str(plan)
 
 
 def test_approving_settles_the_gate_wakes_the_run_and_is_audited(
@@ -61,51 +61,51 @@ def test_approving_settles_the_gate_wakes_the_run_and_is_audited(
     hints: list[UUID],
     django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
 ) -> None:
-    request = seeds.pending()
+    approval = seeds.pending()
     by_token = seeds.bearer(bea, Scope.APPROVALS_DECIDE)
     long = " Ask “HR” \u202efirst.\r\n\t".ljust(1_999, "\U0001f642") + " "  # as long as it may be
     with django_capture_on_commit_callbacks(execute=True):
-        answer = seeds.decide(request, by_token, reason=long)
+        answer = seeds.decide(approval, by_token, reason=long)
 
     assert (answer.status, answer.decided_by) == ("approved", "bea")
-    request.refresh_from_db()
-    assert (request.status, request.decided_by, request.reason) == ("approved", "bea", long)
-    assert seeds.heard(request) == Decision(verdict=Verdict.APPROVE, by="bea", reason=long)
-    assert request.decided_at == answer.decided_at
-    assert Gate.objects.get(pk=request.gate).state == Gate.State.DECIDED
-    assert Run.objects.get(pk=request.run_id).mailbox == 1
-    assert hints == [request.run_id]
-    entry = AuditEntry.objects.get(run=request.run_id, act="approved")
+    approval.refresh_from_db()
+    assert (approval.status, approval.decided_by, approval.reason) == ("approved", "bea", long)
+    assert seeds.heard(approval) == Decision(verdict=Verdict.APPROVE, by="bea", reason=long)
+    assert approval.decided_at == answer.decided_at
+    assert Gate.objects.get(pk=approval.gate).state == Gate.State.DECIDED
+    assert Run.objects.get(pk=approval.run_id).mailbox == 1
+    assert hints == [approval.run_id]
+    entry = AuditEntry.objects.get(run=approval.run_id, act="approved")
     assert (entry.actor, entry.token, entry.at) == ("bea", by_token.token, answer.decided_at)
-    assert entry.subject == f"request {request.id}"
-    assert audit.verify(request.run_id) == 2
+    assert entry.subject == f"request {approval.id}"
+    assert audit.verify(approval.run_id) == 2
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_decision_before_the_writing_wins(bea: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
-    request = seeds.pending()
+    approval = seeds.pending()
 
     def overtake(*_: object) -> None:
         signed = {"statement": "{}", "signature": "", "key_id": "", "reason": "No."}
-        Request.objects.filter(pk=request.pk).update(
-            status="denied", decided_by="ada", decided_at=request.created_at, **signed
+        Approval.objects.filter(pk=approval.pk).update(
+            status="denied", decided_by="ada", decided_at=approval.created_at, **signed
         )
 
     around(monkeypatch, commit, "load", after=overtake)
     with pytest.raises(AlreadyDecided) as caught:
-        seeds.decide(request, bea)
+        seeds.decide(approval, bea)
     assert caught.value.decided_by == "ada"
-    assert Gate.objects.get(id=request.gate).state == "open"  # nothing of it was written
+    assert Gate.objects.get(id=approval.gate).state == "open"  # nothing of it was written
     assert not Signal.objects.exists()
-    assert Run.objects.get(id=request.run_id).mailbox == 0
+    assert Run.objects.get(id=approval.run_id).mailbox == 0
 
 
 @pytest.mark.parametrize("digest", ["", "sha256:", "sha256:" + "0" * 64, HALF_A_PAIR])
 def test_a_digest_that_is_not_the_current_one_decides_nothing(bea: Actor, digest: str) -> None:
-    request = seeds.pending()
+    approval = seeds.pending()
     with pytest.raises(DigestMismatch):
-        seeds.decide(request, bea, "maybe", digest=digest)  # before the values are looked at
-    assert seeds.untouched(request)
+        seeds.decide(approval, bea, "maybe", digest=digest)  # before the values are looked at
+    assert seeds.untouched(approval)
 
 
 def test_a_request_digest_is_valid_for_one_gate_only(bea: Actor) -> None:
@@ -113,7 +113,7 @@ def test_a_request_digest_is_valid_for_one_gate_only(bea: Actor) -> None:
     first, second = seeds.opened(seeds.snapshot(of), seeds.snapshot(of))
     assert first.action_digest == second.action_digest
     with pytest.raises(DigestMismatch):
-        seeds.decide(first, bea, digest=second.request_digest)
+        seeds.decide(first, bea, digest=second.approval_digest)
 
 
 @pytest.mark.parametrize(
@@ -133,11 +133,11 @@ def test_a_request_digest_is_valid_for_one_gate_only(bea: Actor) -> None:
     ],
 )
 def test_a_wrong_value_is_refused_by_name(bea: Actor, changed: dict[str, Any], field: str) -> None:
-    request = seeds.pending()
+    approval = seeds.pending()
     with pytest.raises(InvalidInput) as caught:
-        seeds.decide(request, bea, **changed)
+        seeds.decide(approval, bea, **changed)
     assert caught.value.extra == {"field": field}
-    assert seeds.untouched(request)
+    assert seeds.untouched(approval)
 
 
 RESULT_SCHEMA: dict[str, Any] = {
@@ -152,16 +152,16 @@ RESULT = {"username": "new.hire", "roles": [3]}
 
 
 def test_an_answer_carries_its_result_to_the_run(bea: Actor) -> None:
-    request = seeds.pending(result_schema=RESULT_SCHEMA)
-    answer = seeds.decide(request, bea, "answer", result=RESULT)
+    approval = seeds.pending(result_schema=RESULT_SCHEMA)
+    answer = seeds.decide(approval, bea, "answer", result=RESULT)
     assert (answer.status, answer.result_schema) == ("answered", RESULT_SCHEMA)
     said = Decision(verdict=Verdict.ANSWER, by="bea", result=RESULT)
-    assert seeds.heard(request) == said
-    seeds.verify_decision(request)
+    assert seeds.heard(approval) == said
+    seeds.verify_decision(approval)
     with pytest.raises(NotConfirmed, match="differs from the signed one"):
-        seeds.verify_decision(request, replace(said, result={"username": "admin"}))
+        seeds.verify_decision(approval, replace(said, result={"username": "admin"}))
     with pytest.raises(NotConfirmed, match="the request is answered"):
-        seeds.verify_approval(request)
+        seeds.verify_approval(approval)
     unsaid = seeds.pending()  # its tool declares no result
     assert seeds.decide(unsaid, bea, "answer", result=None).result_schema is None
 
@@ -179,11 +179,11 @@ def test_an_answer_carries_its_result_to_the_run(bea: Actor) -> None:
     ids=range(6),
 )
 def test_an_answer_needs_a_fitting_result(bea: Actor, given: dict[str, Any], field: str) -> None:
-    request = seeds.pending(result_schema=RESULT_SCHEMA)
+    approval = seeds.pending(result_schema=RESULT_SCHEMA)
     with pytest.raises(InvalidInput) as caught:
-        seeds.decide(request, bea, **{"verdict": "answer", **given})
+        seeds.decide(approval, bea, **{"verdict": "answer", **given})
     assert caught.value.field == field
-    assert seeds.untouched(request)
+    assert seeds.untouched(approval)
 
 
 # Calls in doubt
@@ -200,39 +200,39 @@ def test_an_answer_needs_a_fitting_result(bea: Actor, given: dict[str, Any], fie
 def test_settling_closes_the_gate_wakes_the_run_and_is_audited(
     bea: Actor, hints: list[UUID], outcome: str, given: dict[str, Any], status: str
 ) -> None:
-    request = seeds.in_doubt(result_schema=RESULT_SCHEMA, not_before=seeds.moment(-1))
-    answer = seeds.settle(request, bea, outcome, "As seen in the directory.", **given)
+    approval = seeds.in_doubt(result_schema=RESULT_SCHEMA, not_before=seeds.moment(-1))
+    answer = seeds.settle(approval, bea, outcome, "As seen in the directory.", **given)
 
     assert (answer.kind, answer.status, answer.decided_by) == ("in_doubt", status, "bea")
-    request.refresh_from_db()
-    assert (request.status, request.reason) == (status, "As seen in the directory.")
-    assert Gate.objects.get(pk=request.gate).state == Gate.State.DECIDED
-    assert Run.objects.get(pk=request.run_id).mailbox == 1
-    body = json.loads(Signal.objects.get(run=request.run_id).body)
+    approval.refresh_from_db()
+    assert (approval.status, approval.reason) == (status, "As seen in the directory.")
+    assert Gate.objects.get(pk=approval.gate).state == Gate.State.DECIDED
+    assert Run.objects.get(pk=approval.run_id).mailbox == 1
+    body = json.loads(Signal.objects.get(run=approval.run_id).body)
     assert (body["verdict"], body["by"], body["result"]) == (outcome, "bea", given.get("result"))
-    entry = AuditEntry.objects.get(run=request.run_id, act=status)
-    assert (entry.actor, entry.at) == ("bea", request.decided_at)
+    entry = AuditEntry.objects.get(run=approval.run_id, act=status)
+    assert (entry.actor, entry.at) == ("bea", approval.decided_at)
     assert json.loads(entry.detail)["verdict"] == outcome
-    assert audit.verify(request.run_id) == 2
+    assert audit.verify(approval.run_id) == 2
 
 
 def test_a_gate_of_another_run_is_not_found(bea: Actor) -> None:
-    request, other = seeds.in_doubt(), seeds.in_doubt()
+    approval, other = seeds.in_doubt(), seeds.in_doubt()
     for given in ({"run": other.run_id}, {"gate": uuid4()}, {"run": uuid4()}):
         with pytest.raises(NotFound):
-            seeds.settle(request, bea, **given)
-    assert seeds.untouched(request)
+            seeds.settle(approval, bea, **given)
+    assert seeds.untouched(approval)
 
 
 def test_running_again_waits_until_the_first_attempt_has_ended(bea: Actor) -> None:
     at = seeds.moment(60)
-    request = seeds.in_doubt(not_before=at)
+    approval = seeds.in_doubt(not_before=at)
     with pytest.raises(TooEarly) as caught:
-        seeds.settle(request, bea, "run_again", reason=5)  # before the values are looked at
+        seeds.settle(approval, bea, "run_again", reason=5)  # before the values are looked at
     assert (caught.value.status, caught.value.code) == (409, "too_early")
     assert caught.value.extra == {"not_before": at.isoformat()}
-    assert seeds.untouched(request)
-    assert seeds.settle(request, bea, "give_up").status == "denied"  # which needs no waiting
+    assert seeds.untouched(approval)
+    assert seeds.settle(approval, bea, "give_up").status == "denied"  # which needs no waiting
 
 
 def test_each_kind_of_request_refuses_the_others_verdicts(bea: Actor) -> None:
@@ -268,18 +268,18 @@ def test_each_kind_of_request_refuses_the_others_verdicts(bea: Actor) -> None:
 def test_an_outcome_its_reason_and_its_result_are_refused_by_name(
     bea: Actor, outcome: Any, given: dict[str, Any], field: str
 ) -> None:
-    request = seeds.in_doubt(result_schema=RESULT_SCHEMA)
+    approval = seeds.in_doubt(result_schema=RESULT_SCHEMA)
     with pytest.raises(InvalidInput) as caught:
-        seeds.settle(request, bea, outcome, **given)
+        seeds.settle(approval, bea, outcome, **given)
     assert caught.value.field == field
-    assert seeds.untouched(request)
-    assert seeds.settle(request, bea, "run_again", reason=None).reason == ""
+    assert seeds.untouched(approval)
+    assert seeds.settle(approval, bea, "run_again", reason=None).reason == ""
 
 
 # Refusals: for every kind of request one names its cause, and nothing is written
 
 
-Refused = Callable[[Request], Actor]
+Refused = Callable[[Approval], Actor]
 VERDICTS = {
     GateKind.APPROVAL: "approve",
     GateKind.HOLD: "continue",
@@ -290,44 +290,44 @@ VERDICTS = {
 kinds = pytest.mark.parametrize("kind", VERDICTS)
 
 
-def decide(request: Request, actor: Actor, *, wrong: bool = False) -> None:
+def decide(approval: Approval, actor: Actor, *, wrong: bool = False) -> None:
     """Decide in the way of its kind; `wrong` values are looked at after everything else."""
-    verdict = "maybe" if wrong else VERDICTS[GateKind(request.kind)]
-    if request.kind == GateKind.IN_DOUBT:
-        seeds.settle(request, actor, verdict, 1 if wrong else "No trace.")
+    verdict = "maybe" if wrong else VERDICTS[GateKind(approval.kind)]
+    if approval.kind == GateKind.IN_DOUBT:
+        seeds.settle(approval, actor, verdict, 1 if wrong else "No trace.")
     else:
-        seeds.decide(request, actor, verdict, "No.", digest="sha256:other" if wrong else ...)
+        seeds.decide(approval, actor, verdict, "No.", digest="sha256:other" if wrong else ...)
 
 
 def _person(name: str) -> Refused:
-    return lambda request: seeds.person(name, *GROUPS[name])
+    return lambda approval: seeds.person(name, *GROUPS[name])
 
 
 def _bearer(name: str, *without: str) -> Refused:
-    return lambda request: seeds.bearer(_person(name)(request), *(ALL_SCOPES - {*without}))
+    return lambda approval: seeds.bearer(_person(name)(approval), *(ALL_SCOPES - {*without}))
 
 
-def _disabled(request: Request) -> Actor:
-    bea = _person("bea")(request)
+def _disabled(approval: Approval) -> Actor:
+    bea = _person("bea")(approval)
     User.objects.filter(username="bea").update(is_active=False)
     return bea
 
 
-def _revoked(request: Request) -> Actor:
-    bea = _bearer("bea")(request)
-    Token.objects.update(revoked_at=request.created_at)
+def _revoked(approval: Approval) -> Actor:
+    bea = _bearer("bea")(approval)
+    Token.objects.update(revoked_at=approval.created_at)
     return bea
 
 
-def _stolen(request: Request) -> Actor:
-    _person("bea")(request)
-    return Actor(person="bea", token=_bearer("cyril")(request).token)
+def _stolen(approval: Approval) -> Actor:
+    _person("bea")(approval)
+    return Actor(person="bea", token=_bearer("cyril")(approval).token)
 
 
-def _joined(request: Request) -> Actor:
+def _joined(approval: Approval) -> Actor:
     with transaction.atomic():
-        Approvals().join(run=request.run_id, person="bea")
-    return _person("bea")(request)
+        ApprovalService().join(run=approval.run_id, person="bea")
+    return _person("bea")(approval)
 
 
 @kinds
@@ -346,21 +346,23 @@ def _joined(request: Request) -> Actor:
     ],
 )
 def test_without_the_right_nothing_is_decided(kind: GateKind, who: Refused, code: str) -> None:
-    request = seeds.pending(requester="ada", kind=kind)
-    actor = who(request)
+    approval = seeds.pending(requester="ada", kind=kind)
+    actor = who(approval)
     for wrong in (False, True):
         with pytest.raises((NotFound, Forbidden)) as caught:
-            decide(request, actor, wrong=wrong)
+            decide(approval, actor, wrong=wrong)
         assert caught.value.code == code
-    assert seeds.untouched(request)
-    decide(request, seeds.person("dan", Group.REVIEWERS))
+    assert seeds.untouched(approval)
+    decide(approval, seeds.person("dan", Group.REVIEWERS))
     with pytest.raises((NotFound, Forbidden)):  # rights are refused before races
-        decide(request, actor)
+        decide(approval, actor)
 
 
-def _close(request: Request, actor: Actor | None) -> None:
+def _close(approval: Approval, actor: Actor | None) -> None:
     with transaction.atomic():
-        Approvals().close(run=request.run_id, gates=[request.gate], actor=actor, reason="Enough.")
+        ApprovalService().close(
+            run=approval.run_id, gates=[approval.gate], actor=actor, reason="Enough."
+        )
 
 
 @kinds
@@ -376,27 +378,27 @@ def test_a_late_person_learns_what_came_first(
     ada: Actor,
     bea: Actor,
     kind: GateKind,
-    end: Callable[[Request], None],
+    end: Callable[[Approval], None],
     error: type[ApprovalError],
     extra: dict[str, Any],
 ) -> None:
-    request = seeds.pending(requester="cyril", kind=kind)
-    end(request)
-    before = Request.objects.values().get(pk=request.pk)
+    approval = seeds.pending(requester="cyril", kind=kind)
+    end(approval)
+    before = Approval.objects.values().get(pk=approval.pk)
     for actor in (ada, bea):  # also the one who was first
         for wrong in (False, True):
             with pytest.raises(error) as caught:
-                decide(request, actor, wrong=wrong)
+                decide(approval, actor, wrong=wrong)
             assert caught.value.extra == extra
-    assert Request.objects.values().get(pk=request.pk) == before
+    assert Approval.objects.values().get(pk=approval.pk) == before
 
 
 @kinds
 def test_a_gate_closed_without_its_request_takes_no_decision(bea: Actor, kind: GateKind) -> None:
-    request = seeds.pending(requester="cyril", kind=kind)
-    Gate.objects.filter(pk=request.gate).update(state=Gate.State.CLOSED)
+    approval = seeds.pending(requester="cyril", kind=kind)
+    Gate.objects.filter(pk=approval.gate).update(state=Gate.State.CLOSED)
     with pytest.raises(AlreadyDecided) as caught:
-        decide(request, bea)
+        decide(approval, bea)
     assert caught.value.extra == {"decided_by": None}
 
 
@@ -416,25 +418,25 @@ def test_a_decision_locks_and_reads_rights(kind: GateKind, end: Callable[[User],
     seeds.person("bea", Group.REVIEWERS)
     owner = User.objects.get(username="bea")
     bea = seeds.bearer(Actor(person="bea"), *ALL_SCOPES)
-    request = seeds.pending(kind=kind)
+    approval = seeds.pending(kind=kind)
     act = seeds.settle if kind is GateKind.IN_DOUBT else seeds.decide
     refused: list[str] = []
 
     def decide() -> None:
         try:
-            act(request, bea)
+            act(approval, bea)
         except NotFound as error:
             refused.append(error.code)
 
     with transaction.atomic():
-        Run.objects.select_for_update().get(pk=request.run_id)
+        Run.objects.select_for_update().get(pk=approval.run_id)
         waiting = in_thread(decide)
         wait_until_blocked()
         end(owner)
     waiting.join(30)
 
     assert refused == ["not_found"]
-    assert seeds.untouched(request)
+    assert seeds.untouched(approval)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -446,8 +448,8 @@ def test_gates_that_open_while_others_are_decided_keep_one_chain() -> None:
 
     def review() -> None:
         barrier.wait()
-        for request in waiting:
-            seeds.decide(request, bea)
+        for approval in waiting:
+            seeds.decide(approval, bea)
 
     def go_on() -> None:
         barrier.wait()

@@ -8,7 +8,7 @@ import pytest
 
 from approvals import audit
 from approvals.decisions.undo import undo
-from approvals.models import AuditEntry, Request
+from approvals.models import Approval, AuditEntry
 from approvals.requests import verification
 from runtime.core.enums import GateKind, Risk, Verdict
 from runtime.errors import InvalidInput
@@ -22,40 +22,40 @@ pytestmark = pytest.mark.django_db
 LESS = {"username": "new.hire", "security_level": 1}
 
 
-def edited(actor: Actor, **given: Any) -> Request:
-    request = seeds.pending(**given)
-    seeds.decide(request, actor, "edit", "Enough.", arguments=LESS)
-    request.refresh_from_db()
-    return request
+def edited(actor: Actor, **given: Any) -> Approval:
+    approval = seeds.pending(**given)
+    seeds.decide(approval, actor, "edit", "Enough.", arguments=LESS)
+    approval.refresh_from_db()
+    return approval
 
 
 def test_the_changed_arguments_are_signed_sent_and_audited(bea: Actor) -> None:
-    request = edited(bea)
-    heard = seeds.heard(request)
-    assert (request.status, heard.verdict, heard.by) == ("approved", Verdict.EDIT, "bea")
+    approval = edited(bea)
+    heard = seeds.heard(approval)
+    assert (approval.status, heard.verdict, heard.by) == ("approved", Verdict.EDIT, "bea")
     assert heard.edit is not None
-    assert (heard.edit.args, json.loads(request.edited or "")) == (LESS, LESS)
-    seeds.verify_decision(request)
-    seeds.verify_approval(request, action_digest=heard.edit.digest)
+    assert (heard.edit.args, json.loads(approval.edited or "")) == (LESS, LESS)
+    seeds.verify_decision(approval)
+    seeds.verify_approval(approval, action_digest=heard.edit.digest)
     with pytest.raises(NotConfirmed, match="the action to start differs"):
-        seeds.verify_approval(request)  # of the proposed arguments
-    detail = json.loads(AuditEntry.objects.get(run=request.run_id, act="approved").detail)
+        seeds.verify_approval(approval)  # of the proposed arguments
+    detail = json.loads(AuditEntry.objects.get(run=approval.run_id, act="approved").detail)
     assert (detail["verdict"], detail["edited"]) == ("edit", heard.edit.digest)
-    assert audit.verify(request.run_id) == 2
+    assert audit.verify(approval.run_id) == 2
 
 
 def test_a_changed_edit_is_not_confirmed(bea: Actor) -> None:
-    request = edited(bea)
-    heard = seeds.heard(request)
+    approval = edited(bea)
+    heard = seeds.heard(approval)
     assert heard.edit is not None
     more = {**LESS, "security_level": 3}
     other = replace(heard, edit=replace(heard.edit, args=more))
     for changed, said in ((other, "the edited arguments"), (replace(heard, result=1), "no result")):
         with pytest.raises(NotConfirmed, match=said):
-            seeds.verify_decision(request, changed)
-    Request.objects.filter(id=request.id).update(edited=json.dumps(more))
+            seeds.verify_decision(approval, changed)
+    Approval.objects.filter(id=approval.id).update(edited=json.dumps(more))
     with pytest.raises(NotConfirmed, match="the edited arguments"):
-        seeds.verify_approval(request, action_digest=heard.edit.digest)
+        seeds.verify_approval(approval, action_digest=heard.edit.digest)
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,11 @@ def test_a_changed_edit_is_not_confirmed(bea: Actor) -> None:
     ids=range(14),
 )
 def test_other_arguments_are_refused_by_name(bea: Actor, given: dict[str, Any], field: str) -> None:
-    request = seeds.pending()
+    approval = seeds.pending()
     with pytest.raises(InvalidInput) as refused:
-        seeds.decide(request, bea, **{"verdict": "edit", **given})
+        seeds.decide(approval, bea, **{"verdict": "edit", **given})
     assert refused.value.field == field
-    assert seeds.untouched(request)
+    assert seeds.untouched(approval)
     for kind in set(GateKind) - {GateKind.APPROVAL, GateKind.IN_DOUBT}:
         with pytest.raises(InvalidInput) as refused:
             seeds.decide(seeds.pending(kind=kind), bea, "edit", arguments=LESS)
@@ -101,9 +101,9 @@ def test_an_edit_into_a_denied_call_is_refused(bea: Actor) -> None:
 
 def test_an_undone_edit_leaves_the_request_as_it_was(bea: Actor, settings: Any) -> None:
     settings.ABEYANCE_UNDO_SECONDS = 60
-    request = edited(bea, risk=Risk.LOW)
-    undo(request=request.id, actor=bea)
-    request.refresh_from_db()
-    assert (request.status, request.edited, request.statement) == ("pending", None, None)
-    assert verification.fault(request) is None
+    approval = edited(bea, risk=Risk.LOW)
+    undo(approval_id=approval.id, actor=bea)
+    approval.refresh_from_db()
+    assert (approval.status, approval.edited, approval.statement) == ("pending", None, None)
+    assert verification.fault(approval) is None
     assert not Signal.objects.exists()

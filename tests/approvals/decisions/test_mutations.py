@@ -17,7 +17,7 @@ import pytest
 from django.db import transaction
 
 from approvals.errors import DigestMismatch, TamperedWith
-from approvals.models import Request
+from approvals.models import Approval
 from runtime.core.digest import sha256_of
 from runtime.core.enums import Decision, Risk
 from runtime.errors import Tampered
@@ -55,7 +55,14 @@ _OTHERS: tuple[Any, ...] = (
 
 # Columns that hold JSON, and those that hold text. The five parts of the promise, and what surrounds them.
 _JSON = ("args", "preview", "path")
-_TEXT = ("request_digest", "action_digest", "schema", "result_schema", "policy_version", "sentence")
+_TEXT = (
+    "approval_digest",
+    "action_digest",
+    "schema",
+    "result_schema",
+    "policy_version",
+    "sentence",
+)
 _OTHER = ("rule", "risk", "nonce", "seal", "effect")
 COLUMNS = (*_JSON, *_TEXT, *_OTHER)
 Attempt = Callable[[random.Random], str]
@@ -97,8 +104,8 @@ class Writer:
         seeds.decide(self._approved, bea)
         preview = seeds.preview(self._edited, bea, LESS, {"summary": "Lowers the level"})
         seeds.decide(self._edited, bea, "edit", "Enough.", preview=preview)
-        for request in (self._approved, self._edited):
-            request.refresh_from_db()
+        for approval in (self._approved, self._edited):
+            approval.refresh_from_db()
         self._body = json.loads(Signal.objects.get(run=self._edited.run_id).body)
         self.attempts: tuple[Attempt, ...] = (
             *(self._before_the_decision(column) for column in COLUMNS),
@@ -129,7 +136,7 @@ class Writer:
         return attempt
 
     def _another_digest(self, chance: random.Random) -> str:
-        digest = _text(self._shown.request_digest, chance)
+        digest = _text(self._shown.approval_digest, chance)
         try:
             seeds.decide(self._shown, self._bea, digest=digest)
         except DigestMismatch:
@@ -149,7 +156,7 @@ class Writer:
             if column == "statement"
             else _text(value, chance)
         )
-        Request.objects.filter(id=self._approved.id).update(**{column: change})
+        Approval.objects.filter(id=self._approved.id).update(**{column: change})
         return _started(self._approved, f"{column} = {change!r}")
 
     def _edit_on_the_way(self, chance: random.Random) -> str:
@@ -163,7 +170,7 @@ class Writer:
     def _edit_before_the_call(self, chance: random.Random) -> str:
         column = chance.choice(["args", "edited", "edited_preview"])
         change = json.dumps(mutated(json.loads(getattr(self._edited, column)), chance))
-        Request.objects.filter(id=self._edited.id).update(**{column: change})
+        Approval.objects.filter(id=self._edited.id).update(**{column: change})
         digest = self._body["edit"]["digest"]
         return _started(self._edited, f"{column} = {change}", action_digest=digest)
 
@@ -191,9 +198,9 @@ def test_no_change_between_show_approve_and_run_is_carried_out(bea: Actor) -> No
     writer.check()
 
 
-def _changed(request: Request, column: str, chance: random.Random) -> Any:
+def _changed(approval: Approval, column: str, chance: random.Random) -> Any:
     """Store another value in this column, and return it."""
-    value: Any = getattr(request, column)
+    value: Any = getattr(approval, column)
     change: Any
     match column:
         case "path":
@@ -206,14 +213,14 @@ def _changed(request: Request, column: str, chance: random.Random) -> Any:
             change = json.dumps(mutated(json.loads(value), chance))
         case _:
             change = _text(value, chance)
-    Request.objects.filter(id=request.id).update(**{column: change})
+    Approval.objects.filter(id=approval.id).update(**{column: change})
     return change
 
 
-def _started(request: Request, change: str, **given: str) -> str:
+def _started(approval: Approval, change: str, **given: str) -> str:
     """Say that a worker would start the call, empty if it refuses."""
     try:
-        seeds.verify_approval(request, **given)
+        seeds.verify_approval(approval, **given)
     except NotConfirmed:
         return ""
     return f"started with {change}"

@@ -20,10 +20,10 @@ from django.db import connection
 from pytest_django import Settings
 
 from approvals import audit, clock
-from approvals.adapter import Approvals
+from approvals.adapter import ApprovalService
 from approvals.decisions import undo
 from approvals.errors import ApprovalError, Expired
-from approvals.models import AuditEntry, Request
+from approvals.models import Approval, AuditEntry
 from approvals.policy import Group
 from runtime.control.cancel import cancel as cancel_run
 from runtime.core.enums import Decision, GateKind, Risk, Verdict
@@ -45,29 +45,29 @@ SOON = timedelta(minutes=10)
 DUE, UNDONE = (-1, 3, 6, 12, 600_000), (30, 45, 60, 600_000)
 
 BEA, DAN = Actor(person="bea"), Actor(person="dan")
-Act = Callable[[Request], object]
+Act = Callable[[Approval], object]
 Case = tuple[str, str, GateKind]
 Ending = tuple[object, ...]
 
 
-def _decide(request: Request, verdict: str) -> None:
-    seeds.decide(request, DAN, verdict, "No." if verdict == "deny" else "")
+def _decide(approval: Approval, verdict: str) -> None:
+    seeds.decide(approval, DAN, verdict, "No." if verdict == "deny" else "")
 
 
-def _settle(request: Request, actor: Actor = DAN) -> None:
-    seeds.settle(request, actor)
+def _settle(approval: Approval, actor: Actor = DAN) -> None:
+    seeds.settle(approval, actor)
 
 
-def _cancel(request: Request) -> None:
-    cancel_run(run=request.run_id, actor=Actor(person="cyril"), reason="Not needed.")
+def _cancel(approval: Approval) -> None:
+    cancel_run(run=approval.run_id, actor=Actor(person="cyril"), reason="Not needed.")
 
 
 ACTS: dict[str, Act] = {
     "approve": partial(_decide, verdict="approve"),
     "deny": partial(_decide, verdict="deny"),
     "cancel": _cancel,
-    "expire": lambda request: Approvals().expire(request.gate),
-    "undo": lambda request: undo.undo(request=request.id, actor=BEA),
+    "expire": lambda approval: ApprovalService().expire(approval.gate),
+    "undo": lambda approval: undo.undo(approval_id=approval.id, actor=BEA),
     "settle": _settle,
 }
 CASES: list[Case] = [
@@ -103,7 +103,7 @@ def test_two_actions_end_as_if_in_turn(settings: Settings, monkeypatch: pytest.M
     assert len(contested) >= 5, "this was no race"
 
 
-def _contended(case: Case, spread: random.Random) -> Request:
+def _contended(case: Case, spread: random.Random) -> Approval:
     """A subject whose time may come while the two act."""
     while True:
         soon = timedelta(milliseconds=spread.choice(UNDONE if "undo" in case else DUE))
@@ -113,56 +113,56 @@ def _contended(case: Case, spread: random.Random) -> Request:
             continue
 
 
-def _subject(case: Case, due: datetime) -> Request:
+def _subject(case: Case, due: datetime) -> Approval:
     """Return the request for both actions; for an undo, Bea has just decided it."""
     one, other, kind = case
     timed = None if kind is GateKind.IN_DOUBT else due  # a call in doubt waits as long as it takes
-    request = seeds.pending(requester="cyril", kind=kind, risk=Risk.MEDIUM, expires_at=timed)
+    approval = seeds.pending(requester="cyril", kind=kind, risk=Risk.MEDIUM, expires_at=timed)
     if "undo" in (one, other):
         if kind is GateKind.IN_DOUBT:
-            _settle(request, BEA)
+            _settle(approval, BEA)
         else:
-            seeds.decide(request, BEA)
-    return request
+            seeds.decide(approval, BEA)
+    return approval
 
 
-def _act(name: str, request: Request) -> str:
+def _act(name: str, approval: Approval) -> str:
     try:
-        ACTS[name](request)
+        ACTS[name](approval)
     except (ApprovalError, InvalidInput, RunEnded) as refused:
         return type(refused).__name__
     return "done"
 
 
-def _ending(request: Request, heard: tuple[str, str]) -> Ending:
+def _ending(approval: Approval, heard: tuple[str, str]) -> Ending:
     """All that there is to see afterwards: what both heard, request, gate, signals and audit in their order."""
-    request.refresh_from_db()
-    audit.verify(request.run_id)
-    acts = AuditEntry.objects.filter(run=request.run_id).order_by("seq")
-    signals = Signal.objects.filter(run=request.run_id).order_by("id")
+    approval.refresh_from_db()
+    audit.verify(approval.run_id)
+    acts = AuditEntry.objects.filter(run=approval.run_id).order_by("seq")
+    signals = Signal.objects.filter(run=approval.run_id).order_by("id")
     decisions = [json.loads(one.body) for one in signals if one.kind == GATE_DECIDED]
     assert len(decisions) <= 1, "two decisions of one gate"
     for one in decisions:
         said = {name: one[name] for name in ("by", "reason")}
-        _verify_decision(request, Decision(verdict=Verdict(one["verdict"]), **said))
+        _verify_decision(approval, Decision(verdict=Verdict(one["verdict"]), **said))
     return (
         heard,
-        request.status,
-        request.decided_by,
-        Gate.objects.get(pk=request.gate).state,
+        approval.status,
+        approval.decided_by,
+        Gate.objects.get(pk=approval.gate).state,
         tuple(one.kind for one in signals),
         tuple((one["verdict"], one["by"]) for one in decisions),
         tuple((one.act, one.actor) for one in acts),
     )
 
 
-def _verify_decision(request: Request, decision: Decision) -> None:
+def _verify_decision(approval: Approval, decision: Decision) -> None:
     """Verify the decision as a worker does after its undo window."""
     with pytest.MonkeyPatch.context() as patch:
-        moment = request.effective_at or request.expires_at
+        moment = approval.effective_at or approval.expires_at
         if moment is not None:
             seeds.set_clock(patch, moment)
-        seeds.verify_decision(request, decision)
+        seeds.verify_decision(approval, decision)
 
 
 def _in_turn(case: Case, monkeypatch: pytest.MonkeyPatch) -> set[Ending]:
@@ -171,26 +171,26 @@ def _in_turn(case: Case, monkeypatch: pytest.MonkeyPatch) -> set[Ending]:
     for first, second in ((0, 1), (1, 0)):
         for late in ((False, False), (False, True), (True, True)):
             due = clock.now() + SOON
-            request = _subject(case, due)
+            approval = _subject(case, due)
             heard = ["", ""]
             for who, is_late in ((first, late[0]), (second, late[1])):
                 with monkeypatch.context() as patch:
                     if is_late:
                         seeds.set_clock(patch, due + timedelta(seconds=1))
-                    heard[who] = _act(case[who], request)
-            endings.add(_ending(request, (heard[0], heard[1])))
+                    heard[who] = _act(case[who], approval)
+            endings.add(_ending(approval, (heard[0], heard[1])))
     return endings
 
 
 def _at_once(cases: list[Case]) -> list[Ending]:
     """The ending of each round; each of the two has a start now and then, or the quicker one would win all."""
     spread = random.Random(5)
-    requests: list[Request] = []
+    approvals: list[Approval] = []
     heard: list[tuple[str, str]] = []
     said = ["", ""]
 
     def new_round() -> None:
-        requests.append(_contended(cases[len(requests)], spread))
+        approvals.append(_contended(cases[len(approvals)], spread))
 
     def note() -> None:
         heard.append((said[0], said[1]))
@@ -203,11 +203,11 @@ def _at_once(cases: list[Case]) -> list[Ending]:
             ready.wait()
             if (number // len(CASES)) % 2 == who:
                 time.sleep(chance.uniform(0, 0.006))
-            said[who] = _act(case[who], requests[-1])
+            said[who] = _act(case[who], approvals[-1])
             over.wait()
 
     together([partial(play, 0), partial(play, 1)], within=120 + len(cases))
-    return [_ending(*one) for one in zip(requests, heard, strict=True)]
+    return [_ending(*one) for one in zip(approvals, heard, strict=True)]
 
 
 def _deadlocks() -> int:

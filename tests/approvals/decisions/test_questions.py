@@ -2,8 +2,8 @@
 
 import pytest
 
-from approvals.adapter import Approvals
-from approvals.models import Request
+from approvals.adapter import ApprovalService
+from approvals.models import Approval
 from approvals.policies.rules import Demands, Stage
 from approvals.requests import statements
 from runtime.core.enums import Decision, GateKind, Verdict
@@ -17,22 +17,28 @@ pytestmark = pytest.mark.django_db
 TEXT = {"type": "string"}
 
 
-def _asked() -> Request:
+def _asked() -> Approval:
     return seeds.pending(kind=GateKind.QUESTION, result_schema=TEXT)
 
 
 def test_a_forged_approval_of_a_question_is_refused(cast: Cast) -> None:
     """The signature is good: the web process itself was made to sign."""
-    row = _asked()
+    approval = _asked()
     forged = Decision(verdict=Verdict.APPROVE, by="bea")
-    row.status, row.decided_by, row.decided_at = "approved", "bea", row.created_at
-    row.reason = ""
-    statements.sign(row, statements.make(row, forged, row.created_at))
-    row.save()
+    approval.status, approval.decided_by, approval.decided_at = (
+        "approved",
+        "bea",
+        approval.created_at,
+    )
+    approval.reason = ""
+    statements.sign(approval, statements.make(approval, forged, approval.created_at))
+    approval.save()
     with pytest.raises(NotConfirmed, match="a gate of kind question has no verdict approve"):
-        Approvals().verify_decision(gate=row.gate, decision=forged)
+        ApprovalService().verify_decision(gate=approval.gate, decision=forged)
     with pytest.raises(NotConfirmed):
-        Approvals().verify_approval(gate=row.gate, action_digest=row.action_digest, decision=forged)
+        ApprovalService().verify_approval(
+            gate=approval.gate, action_digest=approval.action_digest, decision=forged
+        )
 
 
 @pytest.mark.parametrize(
@@ -43,10 +49,10 @@ def test_a_forged_approval_of_a_question_is_refused(cast: Cast) -> None:
     ],
 )
 def test_one_named_person_answers(cast: Cast, stages: tuple[Stage, ...], answers: str) -> None:
-    row = _asked()
+    approval = _asked()
     demands = Demands(rule="two", stages=stages).of_one_person()
-    reseal([row], rule=demands.stored())
-    found = seeds.decide(row, Actor(person=answers), Verdict.ANSWER, result="blue")
+    reseal([approval], rule=demands.stored())
+    found = seeds.decide(approval, Actor(person=answers), Verdict.ANSWER, result="blue")
     assert (found.status, found.quorum) == ("answered", 1)
 
 

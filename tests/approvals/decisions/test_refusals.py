@@ -10,7 +10,7 @@ from approvals.decisions import batch, refusals
 from approvals.decisions.in_doubt import resolve
 from approvals.decisions.undo import undo
 from approvals.errors import NotFound
-from approvals.models import AuditEntry, Request
+from approvals.models import Approval, AuditEntry
 from runtime.core.enums import GateKind
 from runtime.errors import RequestError
 from runtime.ports.access import Actor
@@ -19,8 +19,8 @@ from tests.support import seeds
 pytestmark = pytest.mark.django_db
 
 
-def recorded(request: Request) -> list[tuple[str | None, str]]:
-    rows = AuditEntry.objects.filter(run=request.run_id, act__startswith=refusals.REFUSED)
+def recorded(approval: Approval) -> list[tuple[str | None, str]]:
+    rows = AuditEntry.objects.filter(run=approval.run_id, act__startswith=refusals.REFUSED)
     return list(rows.order_by("seq").values_list("actor", "act"))
 
 
@@ -33,34 +33,34 @@ def refuse(act: Callable[[], object]) -> None:
 def test_a_refused_decision_is_audited_once(
     ada: Actor, bea: Actor, cyril: Actor, times: int
 ) -> None:
-    request = seeds.pending()
+    approval = seeds.pending()
     for _ in range(times):
-        refuse(lambda: seeds.decide(request, ada))
-        refuse(lambda: seeds.decide(request, cyril))
-        refuse(lambda: seeds.decide(request, seeds.bearer(bea, "runs:read")))
-        refuse(lambda: seeds.decide(request, bea, digest="sha256:other"))
-    assert recorded(request) == [
+        refuse(lambda: seeds.decide(approval, ada))
+        refuse(lambda: seeds.decide(approval, cyril))
+        refuse(lambda: seeds.decide(approval, seeds.bearer(bea, "runs:read")))
+        refuse(lambda: seeds.decide(approval, bea, digest="sha256:other"))
+    assert recorded(approval) == [
         ("ada", "refused: requester"),
         ("cyril", "refused: not_found"),
         ("bea", "refused: scope"),
         ("bea", "refused: digest"),
     ]
-    assert audit.verify(request.run_id) == 5
-    assert seeds.decide(request, bea).status == "approved"
+    assert audit.verify(approval.run_id) == 5
+    assert seeds.decide(approval, bea).status == "approved"
 
 
 def test_a_decision_on_a_changed_request_is_audited(bea: Actor) -> None:
-    request = seeds.pending()
-    Request.objects.filter(pk=request.pk).update(sentence="Harmless")
-    refuse(lambda: seeds.decide(request, bea))
-    assert recorded(request) == [("bea", "refused: unverified")]
+    approval = seeds.pending()
+    Approval.objects.filter(pk=approval.pk).update(sentence="Harmless")
+    refuse(lambda: seeds.decide(approval, bea))
+    assert recorded(approval) == [("bea", "refused: unverified")]
 
 
 def test_other_doors_of_decisions_audit_refusals_too(ada: Actor, cyril: Actor) -> None:
-    request = seeds.pending()
-    refuse(lambda: undo(request=request.id, actor=ada))
+    approval = seeds.pending()
+    refuse(lambda: undo(approval_id=approval.id, actor=ada))
     outcomes = batch.decide_each(
-        items={request.id: request.request_digest},
+        items={approval.id: approval.approval_digest},
         verdict="approve",
         reason="",
         count=None,
@@ -73,27 +73,27 @@ def test_other_doors_of_decisions_audit_refusals_too(ada: Actor, cyril: Actor) -
             run=doubt.run_id, gate=doubt.gate, outcome="give_up", reason="lost", actor=ada
         )
     )
-    assert recorded(request) == [("ada", "refused: requester"), ("cyril", "refused: not_found")]
+    assert recorded(approval) == [("ada", "refused: requester"), ("cyril", "refused: not_found")]
     assert recorded(doubt) == [("ada", "refused: requester")]
 
 
 def test_a_batch_audits_the_requests_that_it_leaves_out(ada: Actor, bea: Actor) -> None:
-    request = seeds.pending(requester="bea")
-    items = {request.id: request.request_digest}
+    approval = seeds.pending(requester="bea")
+    items = {approval.id: approval.approval_digest}
     batch.decide_each(items=items, verdict="deny", reason="no", count=None, actor=bea)
-    assert recorded(request) == [("bea", "refused: requester")]
+    assert recorded(approval) == [("bea", "refused: requester")]
 
 
 def test_no_person_floods_the_audit(ada: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refusals, "MAX_REFUSALS", 2)
-    request = seeds.pending()
+    approval = seeds.pending()
     for name in ("eva", "dan", "cora"):
-        refusals.record(Actor(person=name), NotFound(), pk=request.pk)
-    assert recorded(request) == [("eva", "refused: not_found"), ("dan", "refused: not_found")]
+        refusals.record(Actor(person=name), NotFound(), pk=approval.pk)
+    assert recorded(approval) == [("eva", "refused: not_found"), ("dan", "refused: not_found")]
 
 
 def test_an_error_of_the_decider_is_no_refusal(bea: Actor) -> None:
-    request = seeds.pending()
-    refuse(lambda: seeds.decide(request, bea, "deny"))  # without a reason
+    approval = seeds.pending()
+    refuse(lambda: seeds.decide(approval, bea, "deny"))  # without a reason
     refusals.record(bea, NotFound(), pk=uuid4())
-    assert recorded(request) == []
+    assert recorded(approval) == []

@@ -3,7 +3,7 @@
 from typing import Any
 
 from agents.models import PublishedAgent
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.policy import Group
 from approvals.policy_versions import changes, in_force
 from runtime.ports.access import Actor
@@ -28,7 +28,7 @@ def reviewers(*names: str) -> list[Actor]:
     return [seeds.person(name, Group.REVIEWERS) for name in names]
 
 
-def asked(text: str = TWO, **given: Any) -> Request:
+def asked(text: str = TWO, **given: Any) -> Approval:
     """Return a pending request, made under this policy."""
     put_in_force(text)
     return seeds.pending(**given)

@@ -116,9 +116,9 @@ def test_a_rule_that_cannot_be_met_is_refused_when_saved(office: None, text: str
 
 def test_a_request_keeps_the_rule_that_it_was_opened_with(office: None) -> None:
     put_in_force(TWO)
-    request = seeds.pending()
+    approval = seeds.pending()
     put_in_force("rules: []")
-    assert seeds.decide(request, Actor(person="bea")).status == "pending"
+    assert seeds.decide(approval, Actor(person="bea")).status == "pending"
     assert seeds.pending().rule is None
 
 
@@ -145,10 +145,10 @@ def test_acts_are_only_added_and_a_missing_or_changed_one_stops_every_judgement(
         in_force.judge(facts)
     with pytest.raises(PolicyRefused, match="act 3 on the policy is not the one"):
         changes.propose(TWO, actor="admin")
-    request = seeds.in_doubt()  # its gate opens: the call has fallen into doubt already
-    found = votes.demands(request)
+    approval = seeds.in_doubt()  # its gate opens: the call has fallen into doubt already
+    found = votes.demands(approval)
     assert found is not None
-    assert (found.quorum, request.policy_version) == (10, "unreadable")
+    assert (found.quorum, approval.policy_version) == (10, "unreadable")
     assert "act 3 on the policy" in found.failed
 
 

@@ -13,10 +13,10 @@ from django.db.utils import ProgrammingError
 
 from approvals import audit, clock
 from approvals.accounts import absences, people
-from approvals.adapter import Approvals
+from approvals.adapter import ApprovalService
 from approvals.decisions.undo import undo
 from approvals.errors import AlreadyVoted, NotFound
-from approvals.models import Absence, Request, Vote
+from approvals.models import Absence, Approval, Vote
 from approvals.permissions import signatures
 from approvals.permissions.principals import principal_of
 from approvals.queries import deciders, inbox
@@ -50,32 +50,32 @@ def away(person: Actor = BEA, deputy: str = "cora", days: float = 7, after: floa
     )
 
 
-def refused(request: Request, actor: Actor) -> str:
+def refused(approval: Approval, actor: Actor) -> str:
     with pytest.raises(Forbidden) as caught:
-        decide(request, actor)
+        decide(approval, actor)
     return caught.value.code
 
 
-def on_list(request: Request, actor: Actor) -> bool:
+def on_list(approval: Approval, actor: Actor) -> bool:
     page = inbox.page(principal_of(actor), view=View.MINE)
-    return request.id in {one.id for one in page.items}
+    return approval.id in {one.id for one in page.items}
 
 
-def verified(request: Request) -> None:
-    request.refresh_from_db()
-    seeds.verify_decision(request)
-    seeds.verify_approval(request)
-    audit.verify(request.run_id)
+def verified(approval: Approval) -> None:
+    approval.refresh_from_db()
+    seeds.verify_decision(approval)
+    seeds.verify_approval(approval)
+    audit.verify(approval.run_id)
 
 
 def test_a_deputy_decides_and_the_decision_names_both() -> None:
-    request = asked(ONLY_BEA)
-    assert not on_list(request, CORA)
+    approval = asked(ONLY_BEA)
+    assert not on_list(approval, CORA)
     away()
-    assert on_list(request, CORA)
-    decided = decide(request, CORA)
+    assert on_list(approval, CORA)
+    decided = decide(approval, CORA)
     assert (decided.status, decided.decided_by, decided.decided_for) == ("approved", "cora", "bea")
-    verified(request)
+    verified(approval)
     denied = asked(ONLY_BEA)
     assert decide(denied, CORA, "deny", "No").decided_for == "bea"
     denied.refresh_from_db()
@@ -126,12 +126,12 @@ def signed(person: str, deputy: str, starts: float, ends: float, seq: int = 1) -
 
 @pytest.mark.parametrize("case", TIMES)
 def test_an_absence_counts(case: str) -> None:
-    request = asked(ONLY_BEA)
+    approval = asked(ONLY_BEA)
     for act in TIMES[case]:
         act()
     with pytest.raises(NotFound):
-        decide(request, CORA)
-    assert not on_list(request, CORA)
+        decide(approval, CORA)
+    assert not on_list(approval, CORA)
 
 
 def test_no_run_of_either_of_the_two_is_decided_by_the_deputy() -> None:
@@ -142,74 +142,74 @@ def test_no_run_of_either_of_the_two_is_decided_by_the_deputy() -> None:
     assert refused(theirs, CORA) == "not_eligible"
     for name in ("bea", "cora"):
         steered = asked(ONLY_BEA)
-        Approvals().join(run=steered.run_id, person=name)
+        ApprovalService().join(run=steered.run_id, person=name)
         assert refused(steered, CORA)
         assert not on_list(steered, CORA)
     joined = asked(ONLY_BEA)
     decide(joined, CORA)
-    Approvals().join(run=joined.run_id, person="bea")  # after the decision, before the call
+    ApprovalService().join(run=joined.run_id, person="bea")  # after the decision, before the call
     joined.refresh_from_db()
     with pytest.raises(ApprovalVoid, match="may no longer decide"):
         seeds.verify_approval(joined)
 
 
 def test_one_person_has_one_vote_also_by_a_deputy() -> None:
-    request = asked(BEA_AND_EVA)
+    approval = asked(BEA_AND_EVA)
     away()
-    decide(request, CORA)  # in the place of bea
-    request.refresh_from_db()
-    assert (request.voted, request.voted_for) == (["cora"], ["bea"])
+    decide(approval, CORA)  # in the place of bea
+    approval.refresh_from_db()
+    assert (approval.voted, approval.voted_for) == (["cora"], ["bea"])
     for again in (CORA, BEA):
         with pytest.raises(AlreadyVoted):
-            decide(request, again)
-        assert not on_list(request, again)
+            decide(approval, again)
+        assert not on_list(approval, again)
     away(deputy="dan")
     with pytest.raises(AlreadyVoted, match="cora, in the place of bea"):
-        decide(request, DAN)
+        decide(approval, DAN)
     away(EVA, "cora")
     with pytest.raises(AlreadyVoted):
-        decide(request, CORA)  # in the place of eva: one human, one vote
+        decide(approval, CORA)  # in the place of eva: one human, one vote
     absences.end("eva", actor=EVA)
-    assert decide(request, EVA).status == "approved"
-    verified(request)  # another deputy was named, but only from then on
+    assert decide(approval, EVA).status == "approved"
+    verified(approval)  # another deputy was named, but only from then on
     people.set_groups("cora", set(), actor=None)
     with pytest.raises(ApprovalVoid, match="cora"):
-        seeds.verify_approval(request)
+        seeds.verify_approval(approval)
 
 
 def test_an_absent_person_who_voted_leaves_their_deputy_no_vote() -> None:
-    request = asked(BEA_AND_EVA)
+    approval = asked(BEA_AND_EVA)
     away()
-    decide(request, BEA)  # she is back for a moment
-    assert not on_list(request, CORA)
+    decide(approval, BEA)  # she is back for a moment
+    assert not on_list(approval, CORA)
 
 
 def test_a_vote_for_a_person_who_steered_the_run_counts_for_no_other_absent_person() -> None:
-    request = asked("rules: [{name: Three, quorum: 2, people: [bea, dan, eva]}]")
+    approval = asked("rules: [{name: Three, quorum: 2, people: [bea, dan, eva]}]")
     away()
     away(EVA, "cora")
-    decide(request, CORA)
-    decide(request, DAN)
-    verified(request)
-    [place] = request.voted_for
+    decide(approval, CORA)
+    decide(approval, DAN)
+    verified(approval)
+    [place] = approval.voted_for
     with pytest.raises(ApprovalVoid, match=f"in the place of {place}"):
-        seeds.verify_approval(request, origin={place})
+        seeds.verify_approval(approval, origin={place})
 
 
 def test_a_vote_in_a_place_can_be_withdrawn_after_the_absence() -> None:
-    request = asked(BEA_AND_EVA)
+    approval = asked(BEA_AND_EVA)
     away()
-    decide(request, CORA)
+    decide(approval, CORA)
     absences.end("bea", actor=BEA)
     with pytest.raises(Forbidden, match="scope"):
-        undo(request=request.id, actor=seeds.bearer(CORA, "approvals:read"))
+        undo(approval_id=approval.id, actor=seeds.bearer(CORA, "approvals:read"))
     with pytest.raises(NotFound):
-        undo(request=request.id, actor=DAN)
-    undo(request=request.id, actor=CORA)
+        undo(approval_id=approval.id, actor=DAN)
+    undo(approval_id=approval.id, actor=CORA)
     with pytest.raises(NotFound):
-        undo(request=request.id, actor=CORA)
-    request.refresh_from_db()
-    assert (request.voted, request.voted_for) == ([], [])
+        undo(approval_id=approval.id, actor=CORA)
+    approval.refresh_from_db()
+    assert (approval.voted, approval.voted_for) == ([], [])
 
 
 def forge_row() -> None:
@@ -241,48 +241,48 @@ def copy_row() -> None:
 def test_an_absence_that_its_person_did_not_sign_makes_no_deputy(
     forge: Callable[[], None],
 ) -> None:
-    request = asked(ONLY_BEA)
+    approval = asked(ONLY_BEA)
     forge()
     with pytest.raises(NotFound):
-        decide(request, CORA)
+        decide(approval, CORA)
 
 
 PLACES: dict[str, Callable[[UUID], object]] = {
-    "none, as if she had decided for herself": lambda pk: Request.objects.filter(pk=pk).update(
+    "none, as if she had decided for herself": lambda pk: Approval.objects.filter(pk=pk).update(
         decided_for=None
     ),
-    "another": lambda pk: Vote.objects.filter(request=pk).update(for_person="eva"),
-    "her own vote": lambda pk: Vote.objects.filter(request=pk).update(for_person=None),
+    "another": lambda pk: Vote.objects.filter(approval=pk).update(for_person="eva"),
+    "her own vote": lambda pk: Vote.objects.filter(approval=pk).update(for_person=None),
 }
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_the_worker_verifies_in_whose_place_a_deputy_voted(place: str) -> None:
-    request = asked(ONLY_BEA)
+    approval = asked(ONLY_BEA)
     away()
-    decide(request, CORA)
-    request.refresh_from_db()
-    said = seeds.heard(request)
-    PLACES[place](request.pk)
-    request.refresh_from_db()
+    decide(approval, CORA)
+    approval.refresh_from_db()
+    said = seeds.heard(approval)
+    PLACES[place](approval.pk)
+    approval.refresh_from_db()
     for verify in (seeds.verify_approval, lambda one: seeds.verify_decision(one, said)):
         with pytest.raises(NotConfirmed):
-            verify(request)
+            verify(approval)
 
 
 def test_the_worker_refuses_a_decision_whose_absence_it_cannot_verify(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A web process with an error let cora vote in the place of bea, who named no deputy."""
-    request = asked(ONLY_BEA)
+    approval = asked(ONLY_BEA)
     away()
-    decide(request, CORA)
-    request.refresh_from_db()
+    decide(approval, CORA)
+    approval.refresh_from_db()
     with monkeypatch.context() as patched:
         patched.setattr(signatures, "is_signed", _only_assignments(signatures.is_signed))
         with pytest.raises(ApprovalVoid):
-            seeds.verify_approval(request)
-    seeds.verify_approval(request)
+            seeds.verify_approval(approval)
+    seeds.verify_approval(approval)
 
 
 def _only_assignments(known: Callable[..., bool]) -> Callable[..., bool]:
@@ -347,14 +347,14 @@ def test_the_outlook_names_deputies_and_who_is_away() -> None:
     later = asked(ONLY_BEA, expires_at=clock.now() + timedelta(days=4))
     away(after=1)
     assert deciders.outlook(later, deciders.deciders()).suffice  # cora decides in her place then
-    request = asked("rules: [{name: All, quorum: 2, people: [bea, eva]}]")
+    approval = asked("rules: [{name: All, quorum: 2, people: [bea, eva]}]")
     away()
-    found = deciders.outlook(request, deciders.deciders())
+    found = deciders.outlook(approval, deciders.deciders())
     assert set(found.people) == {"eva", "cora (for bea)"}
     assert (found.away, found.suffice) == (("bea (deputy cora)",), True)
-    Approvals().join(run=request.run_id, person="bea")
-    request.refresh_from_db()
-    assert not deciders.outlook(request, deciders.deciders()).suffice
+    ApprovalService().join(run=approval.run_id, person="bea")
+    approval.refresh_from_db()
+    assert not deciders.outlook(approval, deciders.deciders()).suffice
 
 
 @pytest.mark.parametrize(
@@ -369,9 +369,9 @@ def test_the_outlook_counts_the_absences_of_the_deadline(
         seeds.pending(requester="cora", expires_at=clock.now() + timedelta(days=9)),
         seeds.pending(requester="cora"),
     ]
-    request = asked(ONLY_BEA, requester="cora", expires_at=clock.now() + timedelta(days=4))
+    approval = asked(ONLY_BEA, requester="cora", expires_at=clock.now() + timedelta(days=4))
     away(after=after, days=days)
-    assert deciders.outlook(request, deciders.deciders()).suffice is suffice
+    assert deciders.outlook(approval, deciders.deciders()).suffice is suffice
     later = asked(ONLY_BEA, requester="cora", expires_at=clock.now() + timedelta(days=60))
     assert Outlooks().mark(Event()) == int(not suffice)
     for one in (later, *others):

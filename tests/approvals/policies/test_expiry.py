@@ -11,8 +11,8 @@ import pytest
 
 from approvals import audit, clock
 from approvals.accounts.people import disable, enable
-from approvals.adapter import Approvals
-from approvals.models import AuditEntry, Request, Vote
+from approvals.adapter import ApprovalService
+from approvals.models import Approval, AuditEntry, Vote
 from approvals.permissions.principals import principal_of
 from approvals.policies import escalation
 from approvals.policies.rules import Demands, Escalation, OnExpiry, Stage, demands_of
@@ -51,15 +51,15 @@ def three(ada: Actor) -> list[Actor]:
     return reviewers("bea", "cora", "dan")
 
 
-def expired(text: str, **given: Any) -> Request:
+def expired(text: str, **given: Any) -> Approval:
     """Return a request under this policy whose deadline has passed, after its expiry."""
-    request = asked(text, expires_at=clock.now() - timedelta(seconds=1), **given)
-    Approvals().expire(request.gate)
-    Approvals().expire(request.gate)  # by another worker: nothing more
-    request.refresh_from_db()
-    assert AuditEntry.objects.filter(run=request.run_id, act="expired").count() == 1
-    audit.verify(request.run_id)
-    return request
+    approval = asked(text, expires_at=clock.now() - timedelta(seconds=1), **given)
+    ApprovalService().expire(approval.gate)
+    ApprovalService().expire(approval.gate)  # by another worker: nothing more
+    approval.refresh_from_db()
+    assert AuditEntry.objects.filter(run=approval.run_id, act="expired").count() == 1
+    audit.verify(approval.run_id)
+    return approval
 
 
 # The policy, the tool's result schema, and the clock's decision: verdict, result, whether the run fails, reason
@@ -80,11 +80,11 @@ def test_the_consequence_is_that_of_the_rule_and_the_worker_verifies_it(
     three: list[Actor], end: str
 ) -> None:
     text, schema, (verdict, result, fails, reason) = ENDS[end]
-    request = expired(text, result_schema=schema)
-    said = seeds.heard(request)
-    assert (said.verdict, said.result, said.by, request.status) == (verdict, result, "", "expired")
+    approval = expired(text, result_schema=schema)
+    said = seeds.heard(approval)
+    assert (said.verdict, said.result, said.by, approval.status) == (verdict, result, "", "expired")
     assert reason in said.reason
-    assert seeds.verify_decision(request, said) is fails
+    assert seeds.verify_decision(approval, said) is fails
     others = [
         replace(said, verdict=Verdict.ANSWER, result={"level": 9}),
         replace(said, verdict=Verdict.APPROVE),
@@ -94,17 +94,17 @@ def test_the_consequence_is_that_of_the_rule_and_the_worker_verifies_it(
         others.append(replace(said, verdict=Verdict.EXPIRE, result=None))
     for other in others:
         with pytest.raises(NotConfirmed):
-            seeds.verify_decision(request, other)
+            seeds.verify_decision(approval, other)
 
 
 @pytest.mark.parametrize(("old", "new"), [("fail", "deny"), ('"rule":"One"', '"rule":"Two"')])
 def test_a_changed_consequence_does_not_verify(three: list[Actor], old: str, new: str) -> None:
-    request = expired(FAIL)
-    said = seeds.heard(request)
-    assert request.rule is not None
-    Request.objects.filter(pk=request.pk).update(rule=request.rule.replace(old, new))
+    approval = expired(FAIL)
+    said = seeds.heard(approval)
+    assert approval.rule is not None
+    Approval.objects.filter(pk=approval.pk).update(rule=approval.rule.replace(old, new))
     with pytest.raises(NotConfirmed):
-        seeds.verify_decision(request, said)
+        seeds.verify_decision(approval, said)
 
 
 def test_an_answer_that_its_tool_could_not_return_is_refused_when_saved(three: list[Actor]) -> None:
@@ -151,22 +151,22 @@ def test_people_of_a_step_decide_from_its_time_on_and_the_worker_finds_the_same(
     three: list[Actor],
 ) -> None:
     _, cora, dan = three
-    request = asked(LADDER, expires_at=clock.now() + timedelta(seconds=150))
+    approval = asked(LADDER, expires_at=clock.now() + timedelta(seconds=150))
     with pytest.raises(Forbidden, match="rule One lets only other people"):
-        seeds.decide(request, dan)
-    assert seeds.decide(request, cora).status == "approved"
-    request.refresh_from_db()
-    seeds.verify_approval(request)
+        seeds.decide(approval, dan)
+    assert seeds.decide(approval, cora).status == "approved"
+    approval.refresh_from_db()
+    seeds.verify_approval(approval)
 
 
 def test_a_vote_from_before_its_step_does_not_count(three: list[Actor]) -> None:
-    request = asked(LADDER, expires_at=clock.now() + timedelta(seconds=150))
-    seeds.decide(request, three[1])
-    request.refresh_from_db()
-    seeds.verify_approval(request)
-    vote_at(request, clock.now() - timedelta(seconds=60))
+    approval = asked(LADDER, expires_at=clock.now() + timedelta(seconds=150))
+    seeds.decide(approval, three[1])
+    approval.refresh_from_db()
+    seeds.verify_approval(approval)
+    vote_at(approval, clock.now() - timedelta(seconds=60))
     with pytest.raises(ApprovalVoid, match="rule One lets only other people"):
-        seeds.verify_approval(request)
+        seeds.verify_approval(approval)
 
 
 @pytest.mark.parametrize(("level", "counts"), [(2, True), (1, False)])
@@ -176,34 +176,34 @@ def test_an_edit_by_a_person_of_a_step_counts_under_the_same_rule(
     steps = "escalate: [{people: [cora], expires_after: 200}]"
     less = f"rules:\n  - {{name: Less, when: args.security_level < 2, people: [bea], {steps}}}"
     later = clock.now() + timedelta(seconds=150)
-    request = asked(LADDER.replace("rules:", less), expires_at=later)
-    seeds.decide(request, three[1], "edit", arguments={**seeds.ARGS, "security_level": level})
-    request.refresh_from_db()
-    edit = seeds.heard(request).edit
+    approval = asked(LADDER.replace("rules:", less), expires_at=later)
+    seeds.decide(approval, three[1], "edit", arguments={**seeds.ARGS, "security_level": level})
+    approval.refresh_from_db()
+    edit = seeds.heard(approval).edit
     assert edit is not None
     if counts:
-        seeds.verify_approval(request, action_digest=edit.digest)
+        seeds.verify_approval(approval, action_digest=edit.digest)
         return
     with pytest.raises(ApprovalVoid, match="the rule Less demands more than cora"):
-        seeds.verify_approval(request, action_digest=edit.digest)
+        seeds.verify_approval(approval, action_digest=edit.digest)
 
 
-def vote_at(request: Request, at: datetime) -> None:
+def vote_at(approval: Approval, at: datetime) -> None:
     """Sign the vote and the decision of cora as of another time, as a web process with an error could."""
-    Vote.objects.filter(request=request).delete()
+    Vote.objects.filter(approval=approval).delete()
     made = votes.make(
-        request, person="cora", stage=0, verdict=Verdict.APPROVE, reason="", at=at, withdrawn=0
+        approval, person="cora", stage=0, verdict=Verdict.APPROVE, reason="", at=at, withdrawn=0
     )
     made.save(force_insert=True)
     said = Decision(verdict=Verdict.APPROVE, by="cora")
-    request.decided_at, request.effective_at = at, None
+    approval.decided_at, approval.effective_at = at, None
     digest = votes.digest_of(made.statement)
-    statements.sign(request, statements.make(request, said, at, votes=[digest]))
-    request.save()
+    statements.sign(approval, statements.make(approval, said, at, votes=[digest]))
+    approval.save()
 
 
-def escalations(request: Request) -> list[dict[str, str]]:
-    rows = AuditEntry.objects.filter(run=request.run_id, act="escalated").order_by("seq")
+def escalations(approval: Approval) -> list[dict[str, str]]:
+    rows = AuditEntry.objects.filter(run=approval.run_id, act="escalated").order_by("seq")
     return [json.loads(row.detail) for row in rows]
 
 
@@ -212,26 +212,26 @@ def test_the_sweeper_records_each_step_once_also_those_it_missed(three: list[Act
     both = seeds.pending(expires_at=clock.now() + timedelta(seconds=50))
     seeds.pending(expires_at=clock.now() + timedelta(seconds=250))  # not yet
     assert [record_begun(Event()) for _ in range(2)] == [2, 0]
-    for request, people, step in ((first, ["cora"], "escalate"), (both, ["cora", "dan"], "deny")):
-        assert [row["to"] for row in escalations(request)] == people
-        request.refresh_from_db()
-        assert (request.escalated, request.next_step) == (len(people), step)
-        assert request.open_to == [f"person:{name}" for name in ("bea", *people)]
-        audit.verify(request.run_id)
+    for approval, people, step in ((first, ["cora"], "escalate"), (both, ["cora", "dan"], "deny")):
+        assert [row["to"] for row in escalations(approval)] == people
+        approval.refresh_from_db()
+        assert (approval.escalated, approval.next_step) == (len(people), step)
+        assert approval.open_to == [f"person:{name}" for name in ("bea", *people)]
+        audit.verify(approval.run_id)
     cora = principal_of(three[1])
     assert {item.id for item in inbox.page(cora, view=View.MINE).items} == {first.id, both.id}
     assert {item.id for item in inbox.page(cora, view=View.MINE, q="next:deny").items} == {both.id}
     # As a sweeper finds them that read the rows before the other wrote
-    Request.objects.update(next_step="escalate", next_at=clock.now() - timedelta(seconds=1))
+    Approval.objects.update(next_step="escalate", next_at=clock.now() - timedelta(seconds=1))
     assert record_begun(Event()) == 0
 
 
 def test_a_changed_request_does_not_escalate(three: list[Actor]) -> None:
-    request = asked(LADDER, expires_at=clock.now() + timedelta(seconds=150))
-    assert request.rule is not None
-    Request.objects.filter(pk=request.pk).update(rule=request.rule.replace("cora", "mallory"))
+    approval = asked(LADDER, expires_at=clock.now() + timedelta(seconds=150))
+    assert approval.rule is not None
+    Approval.objects.filter(pk=approval.pk).update(rule=approval.rule.replace("cora", "mallory"))
     assert record_begun(Event()) == 0
-    assert escalations(request) == []
+    assert escalations(approval) == []
 
 
 def test_a_request_that_cannot_escalate_stops_no_other(
@@ -242,15 +242,15 @@ def test_a_request_that_cannot_escalate_stops_no_other(
         asked(LADDER, expires_at=clock.now() + timedelta(seconds=150)) for _ in range(2)
     )
     early = clock.now() - timedelta(hours=1)  # no seal covers these columns
-    Request.objects.filter(pk__in=[default.pk, broken.pk]).update(
+    Approval.objects.filter(pk__in=[default.pk, broken.pk]).update(
         next_step="escalate", next_at=early
     )
     real = verification.fault
 
-    def fault(row: Request) -> str | None:
-        if row.pk == broken.pk:
+    def fault(approval: Approval) -> str | None:
+        if approval.pk == broken.pk:
             raise RuntimeError
-        return real(row)
+        return real(approval)
 
     monkeypatch.setattr(verification, "fault", fault)
     assert (record_begun(Event()), len(escalations(fine))) == (1, 1)
@@ -259,7 +259,7 @@ def test_a_request_that_cannot_escalate_stops_no_other(
 def test_too_few_people_are_marked_also_when_escalations_fail(
     three: list[Actor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = seeds.pending()
+    approval = seeds.pending()
     for name in ("bea", "cora", "dan"):
         disable(name, actor=None)
 
@@ -268,8 +268,8 @@ def test_too_few_people_are_marked_also_when_escalations_fail(
 
     monkeypatch.setattr(decisions, "record_begun", fail)
     with pytest.raises(RuntimeError):
-        Approvals().look_ahead(Event())
-    assert stuck() == {request.id}
+        ApprovalService().look_ahead(Event())
+    assert stuck() == {approval.id}
 
 
 # Too few people
@@ -279,7 +279,7 @@ def test_a_request_that_too_few_can_decide_is_marked_until_enough_can(three: lis
     bea, *_ = three
     look = Outlooks()
     fine = asked("rules: [{name: Two, match: {risk: high}, quorum: 2}]")
-    requests = [fine, seeds.pending(risk="low"), seeds.in_doubt()]
+    approvals = [fine, seeds.pending(risk="low"), seeds.in_doubt()]
     seeds.decide(fine, bea)
     assert look.mark(Event()) == 0
     for name in ("cora", "dan"):
@@ -288,7 +288,7 @@ def test_a_request_that_too_few_can_decide_is_marked_until_enough_can(three: lis
     assert stuck() == {fine.id}
     disable("bea", actor=None)
     assert look.mark(Event()) == 2  # ada started the runs
-    assert stuck() == {one.id for one in requests}
+    assert stuck() == {approval.id for approval in approvals}
     for name in ("bea", "cora"):
         enable(name, actor=None)
     assert look.mark(Event()) == 3
@@ -331,7 +331,7 @@ def test_people_who_can_decide_in_time_suffice(three: list[Actor], settings: Any
 
 
 def stuck() -> set[UUID]:
-    return set(Request.objects.exclude(undecidable_at=None).values_list("id", flat=True))
+    return set(Approval.objects.exclude(undecidable_at=None).values_list("id", flat=True))
 
 
 def test_people_are_read_in_parts_and_each_of_them_counts(

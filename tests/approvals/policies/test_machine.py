@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from approvals import clock
 from approvals.accounts import absences
-from approvals.adapter import Approvals
+from approvals.adapter import ApprovalService
 from approvals.allowance_acts import changes
 from approvals.decisions.undo import undo
 from approvals.errors import ApprovalError
-from approvals.models import Request
+from approvals.models import Approval
 from runtime.core.enums import Risk
 from runtime.errors import Forbidden, InvalidInput, RunEnded
 from runtime.ports.access import Actor
@@ -150,21 +150,21 @@ class Model:
         return quorum == 1 and not more and first != second and {first, second} <= people
 
 
-def done(request: Request, op: str, person: str, other: str | None) -> bool:
+def done(approval: Approval, op: str, person: str, other: str | None) -> bool:
     """Carry out an act, and return whether it was allowed."""
     actor, now, day = Actor(person=person), clock.now(), timedelta(days=1)
     try:
         match op:
             case "vote":
-                seeds.decide(request, actor)
+                seeds.decide(approval, actor)
             case "deny":
-                seeds.decide(request, actor, "deny", "No.")
+                seeds.decide(approval, actor, "deny", "No.")
             case "withdraw":
-                undo(request=request.id, actor=actor)
+                undo(approval_id=approval.id, actor=actor)
             case "steer":
-                Approvals().join(run=request.run_id, person=person)
+                ApprovalService().join(run=approval.run_id, person=person)
             case "expire":
-                Approvals().expire(request.gate)
+                ApprovalService().expire(approval.gate)
             case "announce":
                 absences.announce(deputy=other, starts=now - day, ends=now + day, actor=actor)
             case "back":
@@ -178,7 +178,7 @@ def play(rule: int, ahead: int, ops: Sequence[Op]) -> Counter[str]:
     """Ask under a rule, carry out the acts, and count the outcomes."""
     stages, steps = RULES[rule]
     due = clock.now() + timedelta(seconds=STEP * ahead + STEP / 2)
-    request = asked(text_of(stages, steps), expires_at=due)
+    approval = asked(text_of(stages, steps), expires_at=due)
     begun = [*steps][: max(0, len(steps) - max(0, ahead))]
     model = Model(
         stages=[(n, {*who, *begun} if who else {*PEOPLE}) for n, who in stages],
@@ -194,8 +194,8 @@ def play(rule: int, ahead: int, ops: Sequence[Op]) -> Counter[str]:
             seen["passed"] += allowances.call(passing, person, 2 + PEOPLE.index(other) % 3)
         else:
             given = () if other is None else (other,)
-            assert done(request, op, person, other) is getattr(model, op)(person, *given), op
-        check(request, model)
+            assert done(approval, op, person, other) is getattr(model, op)(person, *given), op
+        check(approval, model)
     seen[model.status] += 1
     seen["by a deputy"] += any(absent for _, absent in model.votes.values())
     return seen
@@ -214,19 +214,19 @@ def allowed(model: Model, first: str, second: str) -> list[allowances.Model]:
     return [allowances.Model(id=made, count=1, by=[first, second])]
 
 
-def check(request: Request, model: Model) -> None:
-    request.refresh_from_db()
-    assert request.status == model.status
-    assert {*request.voted} == {*model.votes}
-    assert {*request.voted_for} == {absent for _, absent in model.votes.values() if absent}
+def check(approval: Approval, model: Model) -> None:
+    approval.refresh_from_db()
+    assert approval.status == model.status
+    assert {*approval.voted} == {*model.votes}
+    assert {*approval.voted_for} == {absent for _, absent in model.votes.values() if absent}
     if model.status != "approved":
         return
-    seeds.verify_decision(request)
-    if model.origin & {*request.voted, *request.voted_for}:
+    seeds.verify_decision(approval)
+    if model.origin & {*approval.voted, *approval.voted_for}:
         with pytest.raises(ApprovalVoid):
-            seeds.verify_approval(request)
+            seeds.verify_approval(approval)
     else:
-        seeds.verify_approval(request)
+        seeds.verify_approval(approval)
 
 
 # Each outcome once, and what a deputy may do, however few histories follow

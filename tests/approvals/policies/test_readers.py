@@ -6,7 +6,7 @@ import pytest
 
 from approvals import clock
 from approvals.accounts import absences
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.permissions import request_rules
 from approvals.permissions.access import Access
 from approvals.permissions.principals import principal_of
@@ -31,19 +31,19 @@ def _people(ada: Actor, cyril: Actor, admin: Actor) -> None:
     reviewers("bea", "cora", "dan", "eva")
 
 
-def readers_of(request: Request) -> set[str]:
-    request.refresh_from_db()
-    return {name for name in PEOPLE if _reads(name, request)}
+def readers_of(approval: Approval) -> set[str]:
+    approval.refresh_from_db()
+    return {name for name in PEOPLE if _reads(name, approval)}
 
 
-def _reads(name: str, request: Request) -> bool:
+def _reads(name: str, approval: Approval) -> bool:
     actor = Actor(person=name)
     principal = principal_of(actor)
     readable = request_rules.readable_requests(principal)
     (answer,) = {
-        Request.objects.filter(readable, pk=request.pk).exists(),
-        Run.objects.filter(Access().readable_runs(actor), pk=request.run_id).exists(),
-        request_rules.reads(principal, request),
+        Approval.objects.filter(readable, pk=approval.pk).exists(),
+        Run.objects.filter(Access().readable_runs(actor), pk=approval.run_id).exists(),
+        request_rules.reads(principal, approval),
     }
     return answer
 
@@ -55,17 +55,17 @@ def stand_in(deputy: str) -> None:
 
 
 def test_the_people_whom_the_rule_names_now_or_later_read_a_request() -> None:
-    request = asked(THEN_DAN, requester="cyril")
-    assert readers_of(request) == {"admin", "bea", "cyril", "dan"}
+    approval = asked(THEN_DAN, requester="cyril")
+    assert readers_of(approval) == {"admin", "bea", "cyril", "dan"}
 
 
 def test_a_deputy_reads_what_the_absent_person_may_decide_and_later_what_they_decided() -> None:
-    decided, pending = asked(ONLY_BEA), seeds.pending()
+    approval, pending = asked(ONLY_BEA), seeds.pending()
     stand_in("cora")
     assert readers_of(pending) == {"ada", "admin", "bea", "cora"}
-    seeds.decide(decided, Actor(person="cora"))
+    seeds.decide(approval, Actor(person="cora"))
     absences.end("bea", actor=Actor(person="bea"))
-    assert readers_of(decided) == {"ada", "admin", "bea", "cora"}
+    assert readers_of(approval) == {"ada", "admin", "bea", "cora"}
     assert readers_of(pending) == {"ada", "admin", "bea"}
 
 
@@ -81,8 +81,8 @@ def test_all_reviewers_read_what_each_of_them_may_decide(policy: str) -> None:
 def test_all_reviewers_read_a_call_in_doubt_and_only_people_of_the_rule_the_request_before() -> (
     None
 ):
-    request = asked(ONLY_BEA)
-    (doubt,) = seeds.opened(seeds.snapshot(request.run_id, kind=GateKind.IN_DOUBT))
+    approval = asked(ONLY_BEA)
+    (doubt,) = seeds.opened(seeds.snapshot(approval.run_id, kind=GateKind.IN_DOUBT))
     assert readers_of(doubt) == REVIEWERS | {"admin"}
     principal = principal_of(Actor(person="eva"))
-    assert not request_rules.reads(principal, request)
+    assert not request_rules.reads(principal, approval)

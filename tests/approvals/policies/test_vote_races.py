@@ -8,10 +8,10 @@ from threading import Barrier, Event
 import pytest
 
 from approvals import audit, clock
-from approvals.adapter import Approvals
+from approvals.adapter import ApprovalService
 from approvals.decisions.undo import undo
 from approvals.errors import ApprovalError
-from approvals.models import AuditEntry, Request, Vote
+from approvals.models import Approval, AuditEntry, Vote
 from runtime.errors import RunEnded
 from runtime.models import Gate, Signal
 from runtime.ports.access import Actor
@@ -24,23 +24,23 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 ROUNDS = 8
 BEA, CORA, DAN = (Actor(person=name) for name in ("bea", "cora", "dan"))
-Act = Callable[[Request], object]
+Act = Callable[[Approval], object]
 
 
-def expire(request: Request) -> None:
-    Approvals().expire(request.gate)
+def expire(approval: Approval) -> None:
+    ApprovalService().expire(approval.gate)
 
 
-def withdraw(request: Request) -> None:
-    undo(request=request.id, actor=BEA)
+def withdraw(approval: Approval) -> None:
+    undo(approval_id=approval.id, actor=BEA)
 
 
-def vote(request: Request, actor: Actor) -> None:
-    seeds.decide(request, actor)
+def vote(approval: Approval, actor: Actor) -> None:
+    seeds.decide(approval, actor)
 
 
-def deny(request: Request) -> None:
-    seeds.decide(request, DAN, "deny", "No.")
+def deny(approval: Approval) -> None:
+    seeds.decide(approval, DAN, "deny", "No.")
 
 
 by_cora, by_dan = partial(vote, actor=CORA), partial(vote, actor=DAN)
@@ -63,18 +63,18 @@ def test_two_at_once_end_as_if_in_turn(case: str) -> None:
     put_in_force(TWO)
     for _ in range(ROUNDS):
         due = clock.now() + timedelta(milliseconds=40) if other is expire else None
-        request = seeds.pending(expires_at=due)
+        approval = seeds.pending(expires_at=due)
         for actor in before:
-            _try(partial(seeds.decide, request, actor))
-        _wait_until_due(request)
+            _try(partial(seeds.decide, approval, actor))
+        _wait_until_due(approval)
         ready = Barrier(2, timeout=60)
 
-        def act(what: Act, request: Request = request, ready: Barrier = ready) -> None:
+        def act(what: Act, approval: Approval = approval, ready: Barrier = ready) -> None:
             ready.wait()
-            _try(lambda: what(request))
+            _try(lambda: what(approval))
 
         together([partial(act, one), partial(act, other)], within=60)
-        _check(request, allowed)
+        _check(approval, allowed)
 
 
 STEP = """
@@ -82,8 +82,8 @@ rules: [{name: One, people: [bea], escalate: [{people: [cora], expires_after: 60
 """
 
 
-def look_ahead(request: Request) -> None:
-    Approvals().look_ahead(Event())
+def look_ahead(approval: Approval) -> None:
+    ApprovalService().look_ahead(Event())
 
 
 @pytest.mark.parametrize("other", [look_ahead, by_cora], ids=["another sweeper", "a vote"])
@@ -91,21 +91,21 @@ def test_a_step_is_recorded_once_beside_another_act(other: Act) -> None:
     reviewers("bea", "cora")
     put_in_force(STEP)
     for _ in range(ROUNDS):
-        request = seeds.pending(expires_at=clock.now() + timedelta(seconds=30))
+        approval = seeds.pending(expires_at=clock.now() + timedelta(seconds=30))
         ready = Barrier(2, timeout=60)
 
-        def act(what: Act, request: Request = request, ready: Barrier = ready) -> None:
+        def act(what: Act, approval: Approval = approval, ready: Barrier = ready) -> None:
             ready.wait()
-            _try(lambda: what(request))
+            _try(lambda: what(approval))
 
         together([partial(act, look_ahead), partial(act, other)], within=60)
-        rows = AuditEntry.objects.filter(run=request.run_id, act="escalated")
+        rows = AuditEntry.objects.filter(run=approval.run_id, act="escalated")
         if other is look_ahead:
             assert rows.count() == 1
-            _check(request, {("pending", 0)})
+            _check(approval, {("pending", 0)})
         else:
             assert rows.count() <= 1
-            _check(request, {("approved", 1)})
+            _check(approval, {("approved", 1)})
 
 
 def _try(act: Callable[[], object]) -> None:
@@ -115,22 +115,22 @@ def _try(act: Callable[[], object]) -> None:
         pass
 
 
-def _wait_until_due(request: Request) -> None:
+def _wait_until_due(approval: Approval) -> None:
     """Let only the last milliseconds before the deadline be left."""
-    while request.expires_at and clock.now() < request.expires_at - timedelta(milliseconds=4):
+    while approval.expires_at and clock.now() < approval.expires_at - timedelta(milliseconds=4):
         pass
 
 
-def _check(request: Request, allowed: set[tuple[str, int]]) -> None:
-    request.refresh_from_db()
-    live = set(Vote.objects.filter(request=request).values_list("person", flat=True))
-    assert set(request.voted) == live
-    assert (request.status, len(live)) in allowed
-    decided = Signal.objects.filter(run=request.run_id, kind=GATE_DECIDED).count()
-    assert decided == (request.status != "pending")
-    assert (Gate.objects.get(pk=request.gate).state == Gate.State.OPEN) is not bool(decided)
-    acts = AuditEntry.objects.filter(run=request.run_id, act=request.status)
+def _check(approval: Approval, allowed: set[tuple[str, int]]) -> None:
+    approval.refresh_from_db()
+    live = set(Vote.objects.filter(approval=approval).values_list("person", flat=True))
+    assert set(approval.voted) == live
+    assert (approval.status, len(live)) in allowed
+    decided = Signal.objects.filter(run=approval.run_id, kind=GATE_DECIDED).count()
+    assert decided == (approval.status != "pending")
+    assert (Gate.objects.get(pk=approval.gate).state == Gate.State.OPEN) is not bool(decided)
+    acts = AuditEntry.objects.filter(run=approval.run_id, act=approval.status)
     assert acts.count() == (1 if decided else 0)
-    audit.verify(request.run_id)
-    if request.status == "approved":
-        seeds.verify_decision(request)
+    audit.verify(approval.run_id)
+    if approval.status == "approved":
+        seeds.verify_decision(approval)

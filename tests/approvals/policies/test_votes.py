@@ -9,10 +9,10 @@ import pytest
 
 from approvals import audit
 from approvals.accounts import people
-from approvals.adapter import Approvals
+from approvals.adapter import ApprovalService
 from approvals.decisions.undo import undo
 from approvals.errors import AlreadyDecided, AlreadyVoted, NotDecided, NotFound, TamperedWith
-from approvals.models import AuditEntry, Request, Vote
+from approvals.models import Approval, AuditEntry, Vote
 from approvals.permissions import request_rules
 from approvals.policy import Group
 from approvals.queries import deciders
@@ -46,28 +46,28 @@ def test_the_deciding_vote_commits_the_decision_and_the_worker_verifies_both(
     four: list[Actor],
 ) -> None:
     bea, cora, *_ = four
-    request = asked()
-    assert request.policy_version == "2"
-    first = decide(request, bea, reason="Seen")
+    approval = asked()
+    assert approval.policy_version == "2"
+    first = decide(approval, bea, reason="Seen")
     assert (first.status, first.voted, first.quorum) == ("pending", ("bea",), 2)
-    assert not Signal.objects.filter(run=request.run_id).exists()
-    second = decide(request, cora)
+    assert not Signal.objects.filter(run=approval.run_id).exists()
+    second = decide(approval, cora)
     assert (second.status, second.voted) == ("approved", ("bea", "cora"))
-    request.refresh_from_db()
-    seeds.verify_decision(request)
-    seeds.verify_approval(request)
-    acts = AuditEntry.objects.filter(run=request.run_id).order_by("seq")
+    approval.refresh_from_db()
+    seeds.verify_decision(approval)
+    seeds.verify_approval(approval)
+    acts = AuditEntry.objects.filter(run=approval.run_id).order_by("seq")
     assert [row.act for row in acts] == ["requested", "voted", "voted", "approved"]
-    assert audit.verify(request.run_id) == 4
+    assert audit.verify(approval.run_id) == 4
 
 
 def test_the_same_person_counts_once_also_with_a_second_token(four: list[Actor]) -> None:
     bea = four[0]
-    request = asked()
-    decide(request, bea)
+    approval = asked()
+    decide(approval, bea)
     for again in (bea, seeds.bearer(bea, "approvals:decide")):
         with pytest.raises(AlreadyVoted):
-            decide(request, again)
+            decide(approval, again)
     assert Vote.objects.count() == 1
 
 
@@ -78,12 +78,12 @@ def test_one_admin_is_no_quorum_with_a_reviewer_whose_password_they_set(
     settings.ABEYANCE_COOLING_OFF_SECONDS = 0
     seeds.person("anne", Group.ADMINS, Group.REVIEWERS)
     people.set_password("bea", "another horse battery", actor="anne")
-    request = asked()
-    decide(request, Actor(person=first))
+    approval = asked()
+    decide(approval, Actor(person=first))
     with pytest.raises(Forbidden, match="count as one person"):
-        decide(request, Actor(person="bea" if first == "anne" else "anne"))
-    decide(request, four[1])
-    seeds.verify_approval(request)
+        decide(approval, Actor(person="bea" if first == "anne" else "anne"))
+    decide(approval, four[1])
+    seeds.verify_approval(approval)
 
 
 def test_the_worker_counts_an_admin_and_their_reviewer_as_one(
@@ -92,13 +92,13 @@ def test_the_worker_counts_an_admin_and_their_reviewer_as_one(
     settings.ABEYANCE_COOLING_OFF_SECONDS = 0
     people.set_groups("eva", [], actor=None)
     people.set_groups("eva", [Group.REVIEWERS], actor="bea")
-    request = asked()
+    approval = asked()
     monkeypatch.setattr(request_rules, "name_dependent", lambda *_: frozenset())
-    decide(request, four[0])
-    decide(request, four[3])
+    decide(approval, four[0])
+    decide(approval, four[3])
     monkeypatch.undo()
     with pytest.raises(ApprovalVoid, match="count as one person"):
-        seeds.verify_approval(request)
+        seeds.verify_approval(approval)
 
 
 def leave(name: str) -> None:
@@ -114,93 +114,93 @@ def test_a_vote_is_validated_again_when_the_last_one_comes(
     four: list[Actor], lose: Callable[[str], None]
 ) -> None:
     bea, cora, dan, _ = four
-    request = asked()
-    decide(request, bea)
+    approval = asked()
+    decide(approval, bea)
     lose("bea")
-    assert decide(request, cora).voted == ("cora",)
-    assert AuditEntry.objects.filter(run=request.run_id, act=votes.VOID).count() == 1
-    assert decide(request, dan).status == "approved"
-    request.refresh_from_db()
-    seeds.verify_approval(request)
+    assert decide(approval, cora).voted == ("cora",)
+    assert AuditEntry.objects.filter(run=approval.run_id, act=votes.VOID).count() == 1
+    assert decide(approval, dan).status == "approved"
+    approval.refresh_from_db()
+    seeds.verify_approval(approval)
     lose("cora")  # after the decision, before the call starts
     with pytest.raises(ApprovalVoid, match="cora"):
-        seeds.verify_approval(request)
+        seeds.verify_approval(approval)
 
 
 def test_stages_are_in_sequence_and_a_person_may_vote_in_a_later_one_only(
     four: list[Actor],
 ) -> None:
     bea, cora, *_ = four
-    request = asked(STAGES)
+    approval = asked(STAGES)
     with pytest.raises(Forbidden, match="stage 1 of 2"):
-        decide(request, cora)
-    decide(request, bea)
+        decide(approval, cora)
+    decide(approval, bea)
     with pytest.raises(AlreadyVoted):
-        decide(request, bea)
-    assert decide(request, cora).status == "approved"
+        decide(approval, bea)
+    assert decide(approval, cora).status == "approved"
 
 
 def test_void_votes_are_deleted_also_if_the_second_attempt_is_refused(
     four: list[Actor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bea, cora, *_ = four
-    request = asked(STAGES)
-    decide(request, bea)
+    approval = asked(STAGES)
+    decide(approval, bea)
     disable("bea")
     read, calls = audit.last_of, list[Any]()
 
     def overtaken(run: Any) -> audit.Last:
         calls.append(run)
         if len(calls) == 1:  # another act on the run comes before this vote
-            Approvals().record_audit(run=run, actor=bea, act="pause", detail={})
+            ApprovalService().record_audit(run=run, actor=bea, act="pause", detail={})
         return read(run)
 
     monkeypatch.setattr("approvals.decisions.votes.audit.last_of", overtaken)
     with pytest.raises(Forbidden, match="stage 1 of 2"):
-        decide(request, cora)
+        decide(approval, cora)
     assert not Vote.objects.exists()
 
 
 def test_only_named_people_decide_and_later_ones_are_told_which_rule(four: list[Actor]) -> None:
-    request = asked(
+    approval = asked(
         "rules: [{name: Only bea, people: [bea], expires_after: 100, escalate: [{people: [dan], expires_after: 100}]}]"
     )
     with pytest.raises(NotFound):
-        decide(request, four[1], "deny", "No")
+        decide(approval, four[1], "deny", "No")
     with pytest.raises(Forbidden, match="Only bea"):
-        decide(request, four[2], "deny", "No")
-    assert decide(request, four[0]).status == "approved"
+        decide(approval, four[2], "deny", "No")
+    assert decide(approval, four[0]).status == "approved"
 
 
 def test_a_vote_can_be_withdrawn_and_the_decider_can_undo(four: list[Actor], settings: Any) -> None:
     settings.ABEYANCE_UNDO_SECONDS = 60
     bea, cora, dan, _ = four
-    request = asked(risk="low")
-    decide(request, bea)
+    approval = asked(risk="low")
+    decide(approval, bea)
     kept = Vote.objects.get()
-    undo(request=request.id, actor=bea)
+    undo(approval_id=approval.id, actor=bea)
     with pytest.raises(NotDecided):
-        undo(request=request.id, actor=bea)
+        undo(approval_id=approval.id, actor=bea)
     kept.pk = None
     kept.save(force_insert=True)  # by a program that can write to Postgres
     with pytest.raises(TamperedWith, match="vote of bea"):
-        decide(request, cora)
+        decide(approval, cora)
     Vote.objects.all().delete()
-    decide(request, bea)
-    assert decide(request, cora).status == "approved"
-    assert undo(request=request.id, actor=cora).voted == ("bea",)
+    decide(approval, bea)
+    assert decide(approval, cora).status == "approved"
+    assert undo(approval_id=approval.id, actor=cora).voted == ("bea",)
     with pytest.raises(AlreadyDecided):
-        decide(request, dan), undo(request=request.id, actor=bea)
+        decide(approval, dan), undo(approval_id=approval.id, actor=bea)
 
 
 @pytest.mark.parametrize(("risk", "seconds"), [("low", 60), ("medium", 60), ("high", 0)])
 def test_a_rule_says_how_long_a_decision_can_be_undone(
     four: list[Actor], risk: str, seconds: int
 ) -> None:
-    found = decide(asked("rules: [{name: Slow, undo: 60}]", risk=risk), four[0], "deny", "No")
-    assert found.decided_at is not None
-    at = found.effective_at or found.decided_at
-    assert at == found.decided_at + timedelta(seconds=seconds)
+    approval = decide(asked("rules: [{name: Slow, undo: 60}]", risk=risk), four[0], "deny", "No")
+    assert approval.decided_at is not None
+    at = approval.effective_at or approval.decided_at
+    assert at == approval.decided_at + timedelta(seconds=seconds)
 
 
 def test_an_answer_by_one_person_replaces_no_agreement_of_two(four: list[Actor]) -> None:
@@ -211,84 +211,88 @@ def test_an_answer_by_one_person_replaces_no_agreement_of_two(four: list[Actor])
 def test_an_editor_alone_meets_no_quorum_above_one(four: list[Actor]) -> None:
     rule = "rules: [{name: Two, when: args.security_level > 2, quorum: 2}]"
     for level, proposed, counts in ((3, 2, False), (4, 3, False), (2, 3, True)):
-        request = asked(rule, args={**seeds.ARGS, "security_level": proposed})
+        approval = asked(rule, args={**seeds.ARGS, "security_level": proposed})
         changed = {**seeds.ARGS, "security_level": level}
-        assert decide(request, four[0], "edit", arguments=changed).status == "approved"
-        request.refresh_from_db()
+        assert decide(approval, four[0], "edit", arguments=changed).status == "approved"
+        approval.refresh_from_db()
         digest = action_digest(
-            tool=request.tool,
+            tool=approval.tool,
             schema=sha256_of(seeds.SCHEMA),
             args=changed,
             path=seeds.PATH,
             effect=EffectClass.IDEMPOTENT,
         )
         if counts:
-            seeds.verify_approval(request, action_digest=digest)
+            seeds.verify_approval(approval, action_digest=digest)
             continue
         with pytest.raises(ApprovalVoid, match="the rule Two demands more than bea"):
-            seeds.verify_approval(request, action_digest=digest)  # then people are asked again
+            seeds.verify_approval(approval, action_digest=digest)  # then people are asked again
 
 
 def test_a_call_in_doubt_runs_again_only_by_the_same_quorum(four: list[Actor]) -> None:
     bea, cora, *_ = four
     asked()
-    request = seeds.in_doubt()
-    assert seeds.settle(request, bea, "run_again", "").status == "pending"
-    assert seeds.settle(request, cora, "run_again", "").status == "approved"
-    request.refresh_from_db()
-    seeds.verify_approval(request)
+    approval = seeds.in_doubt()
+    assert seeds.settle(approval, bea, "run_again", "").status == "pending"
+    assert seeds.settle(approval, cora, "run_again", "").status == "approved"
+    approval.refresh_from_db()
+    seeds.verify_approval(approval)
 
 
 def test_a_vote_that_its_person_did_not_sign_stops_the_decision(four: list[Actor]) -> None:
     bea, cora, *_ = four
-    request = asked()
-    decide(request, bea)
+    approval = asked()
+    decide(approval, bea)
     forged = Vote.objects.get()
     forged.pk, forged.person = None, "dan"
     forged.statement = forged.statement.replace('"by":"bea"', '"by":"dan"')
     forged.save(force_insert=True)
     with pytest.raises(TamperedWith, match="vote of dan differs from the signed one"):
-        decide(request, cora)
+        decide(approval, cora)
 
 
 # What a program could do that writes to Postgres, or a web process with an error
 
 
-def forge_alone(request: Request) -> None:
+def forge_alone(approval: Approval) -> None:
     """One person's signed decision, as without a policy."""
     said = Decision(verdict=Verdict.APPROVE, by="cora", reason="")
-    statements.sign(request, statements.make(request, said, _at(request)))
-    request.save()
+    statements.sign(approval, statements.make(approval, said, _at(approval)))
+    approval.save()
 
 
-def forge_twice(request: Request) -> None:
+def forge_twice(approval: Approval) -> None:
     """A decision that counts its decider's vote alone."""
-    own = Vote.objects.get(request=request, person="cora")
+    own = Vote.objects.get(approval=approval, person="cora")
     said = Decision(verdict=Verdict.APPROVE, by="cora", reason="")
-    made = statements.make(request, said, _at(request), votes=[votes.digest_of(own.statement)])
-    statements.sign(request, made)
-    request.save()
+    made = statements.make(approval, said, _at(approval), votes=[votes.digest_of(own.statement)])
+    statements.sign(approval, made)
+    approval.save()
 
 
-def take_vote(request: Request) -> None:
-    Vote.objects.get(request=request, person="bea").delete()
+def take_vote(approval: Approval) -> None:
+    Vote.objects.get(approval=approval, person="bea").delete()
 
 
-def move_vote(request: Request) -> None:
+def move_vote(approval: Approval) -> None:
     """A vote of another person, under her name."""
-    Vote.objects.filter(request=request, person="bea").update(person="dan")
+    Vote.objects.filter(approval=approval, person="bea").update(person="dan")
 
 
-def vote_as_decision(request: Request) -> None:
-    own = Vote.objects.get(request=request, person="cora")
-    request.statement, request.signature, request.key_id = own.statement, own.signature, own.key_id
-    request.save()
+def vote_as_decision(approval: Approval) -> None:
+    own = Vote.objects.get(approval=approval, person="cora")
+    approval.statement, approval.signature, approval.key_id = (
+        own.statement,
+        own.signature,
+        own.key_id,
+    )
+    approval.save()
 
 
-def lower(request: Request) -> None:
-    assert request.rule is not None
-    request.rule = request.rule.replace('"quorum":2', '"quorum":1')
-    request.save()
+def lower(approval: Approval) -> None:
+    assert approval.rule is not None
+    approval.rule = approval.rule.replace('"quorum":2', '"quorum":1')
+    approval.save()
 
 
 FORGERIES = [forge_alone, forge_twice, take_vote, move_vote, vote_as_decision, lower]
@@ -296,47 +300,47 @@ FORGERIES = [forge_alone, forge_twice, take_vote, move_vote, vote_as_decision, l
 
 @pytest.mark.parametrize("forge", FORGERIES)
 def test_the_worker_verifies_every_vote(
-    four: list[Actor], forge: Callable[[Request], None]
+    four: list[Actor], forge: Callable[[Approval], None]
 ) -> None:
-    request = asked()
-    decide(request, four[0])
-    decide(request, four[1])
-    request.refresh_from_db()
-    said = seeds.heard(request)
-    forge(request)
+    approval = asked()
+    decide(approval, four[0])
+    decide(approval, four[1])
+    approval.refresh_from_db()
+    said = seeds.heard(approval)
+    forge(approval)
     for verify in (seeds.verify_approval, lambda one: seeds.verify_decision(one, said)):
         with pytest.raises(NotConfirmed):
-            verify(request)
+            verify(approval)
 
 
 def test_the_outlook_counts_who_is_left(ada: Actor, four: list[Actor]) -> None:
-    request = asked()
-    decide(request, four[0])
-    request.refresh_from_db()
-    found = deciders.outlook(request, deciders.deciders())
+    approval = asked()
+    decide(approval, four[0])
+    approval.refresh_from_db()
+    found = deciders.outlook(approval, deciders.deciders())
     assert (found.people, found.suffice) == (("cora", "dan", "eva"), True)
     for name in ("cora", "dan", "eva"):
         disable(name)
-    assert not deciders.outlook(request, deciders.deciders()).suffice  # ada started the run
+    assert not deciders.outlook(approval, deciders.deciders()).suffice  # ada started the run
 
 
 def test_without_a_policy_a_request_is_as_before(four: list[Actor]) -> None:
-    request = seeds.pending()
-    assert (request.policy_version, request.rule, request.open_to) == ("1", None, None)
-    assert decide(request, four[0]).status == "approved"
+    approval = seeds.pending()
+    assert (approval.policy_version, approval.rule, approval.open_to) == ("1", None, None)
+    assert decide(approval, four[0]).status == "approved"
     assert not Vote.objects.exists()
-    assert "votes" not in json.loads(_text(request))
+    assert "votes" not in json.loads(_text(approval))
 
 
-def _at(request: Request) -> datetime:
-    assert request.decided_at is not None
-    return request.decided_at
+def _at(approval: Approval) -> datetime:
+    assert approval.decided_at is not None
+    return approval.decided_at
 
 
-def _text(request: Request) -> str:
-    request.refresh_from_db()
-    assert request.statement is not None
-    return request.statement
+def _text(approval: Approval) -> str:
+    approval.refresh_from_db()
+    assert approval.statement is not None
+    return approval.statement
 
 
 def test_an_edit_counts_only_if_the_rule_of_each_possible_risk_is_met(ada: Actor) -> None:
@@ -348,28 +352,28 @@ rules:
   - {name: medium, match: {risk: medium}, quorum: 2}
 """
     large, small = ({**seeds.ARGS, "security_level": level} for level in (5000, 900))
-    request = asked(text, risk=Risk.MEDIUM, args=large)
-    decide(request, bea, "edit", arguments=small)
-    request.refresh_from_db()
+    approval = asked(text, risk=Risk.MEDIUM, args=large)
+    decide(approval, bea, "edit", arguments=small)
+    approval.refresh_from_db()
     digest = action_digest(
-        tool=request.tool,
+        tool=approval.tool,
         schema=sha256_of(seeds.SCHEMA),
         args=small,
         path=seeds.PATH,
         effect=EffectClass.IDEMPOTENT,
     )
     with pytest.raises(ApprovalVoid, match="the rule medium demands more"):
-        seeds.verify_approval(request, action_digest=digest)
+        seeds.verify_approval(approval, action_digest=digest)
 
 
 def test_a_call_in_doubt_can_be_given_up_by_people_the_rule_does_not_name(ada: Actor) -> None:
     bea, cora = reviewers("bea", "cora")
     put_in_force("rules: [{name: Only bea, people: [bea]}]")
-    request = seeds.in_doubt()
+    approval = seeds.in_doubt()
     people.disable(bea.person, actor=None)
     with pytest.raises(Forbidden, match="Other people must approve first"):
-        seeds.settle(request, cora, "run_again", "x")
-    assert seeds.settle(request, cora, "give_up", "x").status == "denied"
+        seeds.settle(approval, cora, "run_again", "x")
+    assert seeds.settle(approval, cora, "give_up", "x").status == "denied"
 
 
 FINANCE = "rules: [{name: Finance, match: {tool: set_privileges}, groups: [finance]}]"
@@ -385,18 +389,18 @@ def test_a_group_counts_where_it_is_named_and_only_with_the_right_to_decide(
     people.set_groups("bea", {Group.REVIEWERS, "finance"}, actor=None)
     people.create_person(username="cyril", password=seeds.PASSWORD, groups={"finance"}, actor=None)
     people.set_groups("dan", {Group.REVIEWERS, "finance"}, actor="admin")  # does not count yet
-    request = asked(FINANCE)
+    approval = asked(FINANCE)
     for other in (cora, dan, Actor(person="cyril")):
         with pytest.raises((Forbidden, NotFound)):
-            decide(request, other)
+            decide(approval, other)
     people.confirm("dan", "finance", seq=1, actor=None)
     assert {one.person for one in deciders.deciders() if "finance" in one.groups} == {"bea", "dan"}
-    assert decide(request, bea).status == "approved"
-    request.refresh_from_db()
-    seeds.verify_approval(request)
+    assert decide(approval, bea).status == "approved"
+    approval.refresh_from_db()
+    seeds.verify_approval(approval)
     people.set_groups("bea", {Group.REVIEWERS}, actor=None)
     with pytest.raises(ApprovalVoid, match="bea"):
-        seeds.verify_approval(request)
+        seeds.verify_approval(approval)
 
 
 def test_a_membership_given_by_the_requester_does_not_count_in_their_runs(

@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 
 from approvals.accounts.people import create_person
 from approvals.decisions import decide
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.policy import Group
 from approvals.policy_versions import changes, in_force
 from runtime.ports.access import Actor
@@ -72,20 +72,24 @@ def approve_usual(desk: Desk) -> None:
 
 def _approve_as_first(runs: Sequence[UUID]) -> None:
     """Approve as Dora the requests that need two people: the reviewer of this measure completes them."""
-    for row in Request.objects.filter(run__in=runs, tool=tasks.OF_TWO, status="pending"):
+    for approval in Approval.objects.filter(run__in=runs, tool=tasks.OF_TWO, status="pending"):
         decide.decide(
-            request=row.id, digest=row.request_digest, verdict="approve", reason="", actor=DORA
+            approval_id=approval.id,
+            digest=approval.approval_digest,
+            verdict="approve",
+            reason="",
+            actor=DORA,
         )
 
 
 def _check(runs: Sequence[UUID], mix: tasks.Mix) -> None:
     """Check that the planted requests were denied, and all others approved or answered."""
-    rows = Request.objects.filter(run__in=runs)
+    rows = Approval.objects.filter(run__in=runs)
     wrong = [
-        (run, row.status, task)
+        (run, approval.status, task)
         for run, task in zip(runs, mix.tasks, strict=True)
-        for row in rows.filter(run=run)
-        if row.status != _expected(task, mix)
+        for approval in rows.filter(run=run)
+        if approval.status != _expected(task, mix)
     ]
     assert not wrong, wrong
 

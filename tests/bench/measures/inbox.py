@@ -29,7 +29,7 @@ from tests.support.people import until
 FEW = 1000
 EACH = 10  # requests of a seeded run
 WARM = 4  # decisions before those that count
-SEEDED = ["runtime_run", "approvals_request", "runtime_gate", "runtime_journalentry"]
+SEEDED = ["runtime_run", "approvals_approval", "runtime_gate", "runtime_journalentry"]
 RUNS = """
     WITH made AS (
         INSERT INTO runtime_run (id, agent, requester, input, status, position, head, base, due_at)
@@ -44,8 +44,8 @@ RUNS = """
     SELECT gen_random_uuid(), id, 'approval', '0', 'c1.0', 'set_privileges', '[]', 'open' FROM made
 """
 REQUESTS = """
-    INSERT INTO approvals_request (id, run_id, gate, kind, frame, call, tool, args, schema, path,
-        effect, risk, sentence, action_digest, nonce, policy_version, requester, request_digest,
+    INSERT INTO approvals_approval (id, run_id, gate, kind, frame, call, tool, args, schema, path,
+        effect, risk, sentence, action_digest, nonce, policy_version, requester, approval_digest,
         seal, seal_key_id, status, created_at, expires_at)
     SELECT gen_random_uuid(), run.id, gen_random_uuid(), 'approval', '0', 'c1.0', 'set_privileges',
         '{"username": "seeded", "security_level": 1}', '{}', '["seeded", "set_privileges"]',

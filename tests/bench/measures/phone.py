@@ -5,7 +5,7 @@ The others wait meanwhile, all with earlier deadlines. Each visit has an importa
 
 from uuid import UUID
 
-from approvals.models import Request
+from approvals.models import Approval
 from runtime.control.cancel import cancel
 from tests.bench.figures import Finding, Line
 from tests.bench.measures.desk import approve_usual, started
@@ -31,9 +31,9 @@ def measure(site: Site, *, quick: bool) -> Finding:
         phone.use_before(context)
         for place in range(rounds):
             for approve, visits in ((False, denied), (True, approved)):
-                request = _asked(desk, place)
-                visits.append(phone.decide(context, str(request), approve=approve))
-                status = Request.objects.get(id=request).status
+                approval_id = _asked(desk, place)
+                visits.append(phone.decide(context, str(approval_id), approve=approve))
+                status = Approval.objects.get(id=approval_id).status
                 assert status == ("approved" if approve else "denied"), status
     for run in others:
         cancel(run=run, reason="The measure is over.", actor=ADA)
@@ -45,7 +45,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
 def _asked(desk: Desk, place: int) -> UUID:
     """Start the run of an important request; return the request."""
     (run,) = started(desk, [tasks.important(place)])
-    return Request.objects.get(run=run).id
+    return Approval.objects.get(run=run).id
 
 
 def _finding(number: int, approved: list[Visit], denied: list[Visit]) -> Finding:

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from approvals.decisions import decide
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.requests import confirmation
 from config import wiring
 from runtime.control.start import start
@@ -41,12 +41,12 @@ class Desk:
     def pending(self, runs: Sequence[UUID], /) -> dict[UUID, dict[str, Any]]:
         """Return the form to approve the pending request of each run, as a page shows it."""
         return {
-            row.run_id: {
-                "request": row.id,
-                "digest": row.request_digest,
-                "confirm": confirmation.required(row),
+            approval.run_id: {
+                "request": approval.id,
+                "digest": approval.approval_digest,
+                "confirm": confirmation.required(approval),
             }
-            for row in Request.objects.filter(run__in=runs, status="pending")
+            for approval in Approval.objects.filter(run__in=runs, status="pending")
         }
 
     def approve(self, form: dict[str, Any], /) -> None:

@@ -71,9 +71,9 @@ def _lease() -> list[Replaced]:
 
 def _rights() -> list[Replaced]:
     """A worker starts an approved call without reading the request again."""
-    from approvals.adapter import Approvals
+    from approvals.adapter import ApprovalService
 
-    return [(Approvals, "verify_approval", lambda *_, **__: None)]
+    return [(ApprovalService, "verify_approval", lambda *_, **__: None)]
 
 
 GUARANTEES: dict[str, Callable[[], list[Replaced]]] = {

@@ -18,9 +18,9 @@ from agents.sdk.scripts import Reply, Turn, call, script
 from agents.sdk.scripts import say as says
 from approvals import clock
 from approvals.accounts import password_links, tokens
-from approvals.adapter import Approvals
+from approvals.adapter import ApprovalService
 from approvals.allowance_acts import changes as allowance_changes
-from approvals.models import Request, VersionDecision
+from approvals.models import Approval, VersionDecision
 from approvals.policies.rules import Demands
 from approvals.policy import Group
 from approvals.version_changes.acts import sign
@@ -69,11 +69,11 @@ def axe(desk: Desk, known: list[int]) -> Axe:
     return Axe(desk, known)
 
 
-def _allowance(request: Request) -> UUID:
+def _allowance(approval: Approval) -> UUID:
     """An allowance that Dora proposed."""
     dora = person("dora", Group.REVIEWERS)
     any_value = {name: {"rule": "any"} for name in ("username", "security_level")}
-    return allowance_changes.propose(request.id, limits=any_value, count=5, days=3, actor=dora)
+    return allowance_changes.propose(approval.id, limits=any_value, count=5, days=3, actor=dora)
 
 
 def _replayed(office: Office) -> UUID:
@@ -102,7 +102,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
         office.approve(undoable)
     waiting = office.start(key="a-key")
     risky = office.start()
-    reseal(Request.objects.filter(run=risky), risk="high")
+    reseal(Approval.objects.filter(run=risky), risk="high")
     together = office.request(office.start()).id
     talk = office.request(office.start())  # with the box that writes to its run
     reseal([talk], rule=Demands(rule="Talk", reviewer_may_write=True).stored())
@@ -115,8 +115,8 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     denied = office.start()
     office.deny(denied, "Not now.")
     expired = office.start()
-    reseal(Request.objects.filter(run=expired), expires_at=datetime(2020, 1, 1, tzinfo=UTC))
-    Approvals().expire(office.request(expired).gate)
+    reseal(Approval.objects.filter(run=expired), expires_at=datetime(2020, 1, 1, tzinfo=UTC))
+    ApprovalService().expire(office.request(expired).gate)
     doubt = office.in_doubt()
     cancelled = office.cancel(office.start(), reason="A mistake.")
     question = office.question("Which level has New Hire?", SCHEMA)
@@ -148,7 +148,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
             *(f"/inbox/{query}" for query in ("", "?q=nothing-like-it", "?q=risk:none")),
             *("/inbox/?view=others", "/decisions/", "/decisions/?person=bea", "/decisions/?risk=x"),
             *(f"/a/{office.request(run).id}/" for run in (*ours, undoable)),
-            *(f"/a/{request.id}/" for request in (halt, short, question, talk)),
+            *(f"/a/{approval.id}/" for approval in (halt, short, question, talk)),
             *(f"{asked}edit/", f"{asked}allow/"),
             *("/allowances/", f"/allowances/{_allowance(office.request(waiting))}/"),
             *(
@@ -266,16 +266,16 @@ def test_a_plan_a_memory_and_a_held_answer_have_no_violations(
 ) -> None:
     registry = registry_of(WRITER)
     publish(registry)
-    engine = HandDriven(AgentEffects(registry), Approvals())
+    engine = HandDriven(AgentEffects(registry), ApprovalService())
     try:
         for question in ("First?", "Second?"):
             with transaction.atomic():
                 given = {"text": question}
                 run = create(agent="writer", input=given, requester=ADA, thread="letters").run
             engine.advance_once(run)
-            asked = Request.objects.get(run=run)
+            approval = Approval.objects.get(run=run)
             if question == "First?":
-                decide(asked, BEA)
+                decide(approval, BEA)
                 engine.advance_once(run)
     finally:
         engine.close()
@@ -283,7 +283,7 @@ def test_a_plan_a_memory_and_a_held_answer_have_no_violations(
     found: dict[str, list[str]] = {}
     for name in ("ada", "bea"):
         desk.log_in(name)
-        for path in (f"/runs/{run}/", f"/runs/{run}/?tab=transcript", f"/a/{asked.id}/"):
+        for path in (f"/runs/{run}/", f"/runs/{run}/?tab=transcript", f"/a/{approval.id}/"):
             desk.look(*FIRST)
             desk.open(path)
             unfold(desk.page)

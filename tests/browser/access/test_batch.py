@@ -5,7 +5,7 @@ from playwright.sync_api import Browser, Page, expect
 from pytest_django import Settings
 from pytest_django.live_server_helper import LiveServer
 
-from approvals.models import Request
+from approvals.models import Approval
 from tests.browser.conftest import Desk, window
 from tests.support.office import Office, reseal
 
@@ -16,22 +16,22 @@ HIGH = 2  # the place of a request of high risk
 
 
 @pytest.fixture
-def requests(office: Office, settings: Settings) -> list[Request]:
+def requests(office: Office, settings: Settings) -> list[Approval]:
     settings.ABEYANCE_UNDO_SECONDS = 600
     for place in range(NUMBER):
         office.start(args={"username": f"person{place}", "security_level": 1})
-    found = list(Request.objects.order_by("created_at"))
+    found = list(Approval.objects.order_by("created_at"))
     reseal([found[HIGH]], risk="high")
     return found
 
 
 def _statuses() -> list[str]:
-    return [one.status for one in Request.objects.order_by("created_at")]
+    return [approval.status for approval in Approval.objects.order_by("created_at")]
 
 
 @pytest.mark.parametrize("width", [1440, 1000])
 def test_keys_select_rows_that_are_decided_and_undone_together(
-    desk: Desk, requests: list[Request], width: int
+    desk: Desk, requests: list[Approval], width: int
 ) -> None:
     page = desk.page
     desk.log_in("bea")
@@ -69,7 +69,7 @@ def test_keys_select_rows_that_are_decided_and_undone_together(
 
 
 def test_without_scripts_boxes_and_buttons_do_the_same(
-    chromium: Browser, live_server: LiveServer, requests: list[Request]
+    chromium: Browser, live_server: LiveServer, requests: list[Approval]
 ) -> None:
     with window(chromium, live_server.url, java_script_enabled=False) as plain:
         page: Page = plain.page

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
-from approvals.models import Request
+from approvals.models import Approval
 from tests.approvals.policies.office import put_in_force
 from tests.browser.conftest import Desk, window
 from tests.support.office import Office, reseal
@@ -70,7 +70,7 @@ def test_a_in_the_inbox_only_shows_and_a_on_the_page_approves(bea: Page) -> None
     bea.keyboard.press("a")
     approve = bea.get_by_role("button", name="Approve")
     expect(approve).to_be_focused()
-    assert Request.objects.filter(status="approved").count() == 0
+    assert Approval.objects.filter(status="approved").count() == 0
     _seen(bea)
     held = "new KeyboardEvent('keydown', {key: 'a', repeat: true, bubbles: true})"
     bea.evaluate(f"document.dispatchEvent({held})")
@@ -87,7 +87,7 @@ def test_a_in_the_inbox_only_shows_and_a_on_the_page_approves(bea: Page) -> None
 def test_at_high_risk_a_opens_a_second_step_that_is_typed(
     desk: Desk, bea: Page, two: list[UUID], office: Office
 ) -> None:
-    reseal(Request.objects.all(), risk="high")
+    reseal(Approval.objects.all(), risk="high")
     desk.open(f"/a/{office.request(two[0]).id}/")
     _seen(bea)
     bea.keyboard.press("a")
@@ -103,7 +103,7 @@ def test_at_high_risk_a_opens_a_second_step_that_is_typed(
     bea.keyboard.press("Enter")
     _shows(bea, SECOND)
     expect(bea.locator(".toast")).to_contain_text(f"Approved: {FIRST}")
-    assert Request.objects.filter(status="approved").count() == 1
+    assert Approval.objects.filter(status="approved").count() == 1
 
 
 def test_key_d_focuses_the_reason_where_shortcuts_are_off(bea: Page) -> None:
@@ -118,7 +118,7 @@ def test_key_d_focuses_the_reason_where_shortcuts_are_off(bea: Page) -> None:
     bea.keyboard.press("Shift+Tab")
     bea.keyboard.press("Enter")
     _shows(bea, SECOND)
-    assert Request.objects.get(status="denied").reason == "a bad day, just ask u?"
+    assert Approval.objects.get(status="denied").reason == "a bad day, just ask u?"
 
 
 def test_a_denial_says_what_the_agent_receives_and_asks_for_a_reason(bea: Page) -> None:
@@ -138,16 +138,16 @@ def test_a_denial_says_what_the_agent_receives_and_asks_for_a_reason(bea: Page) 
     expect(bea.locator(".decide .told")).to_contain_text(told)
     bea.keyboard.press("Control+Enter")
     _shows(bea, SECOND)
-    assert Request.objects.get(status="denied").reason == "She left."
+    assert Approval.objects.get(status="denied").reason == "She left."
 
 
 def test_a_reason_that_an_approval_needs_is_typed_and_sent_by_keys(
     desk: Desk, office: Office
 ) -> None:
     put_in_force("rules: [{name: Say why, reason: required}]")
-    request = Request.objects.get(run=office.start())
+    approval = Approval.objects.get(run=office.start())
     desk.log_in("bea")
-    desk.open(f"/a/{request.id}/")
+    desk.open(f"/a/{approval.id}/")
     _seen(desk.page)
     desk.page.keyboard.press("a")
     reason = desk.page.get_by_role("textbox", name="Reason")
@@ -156,8 +156,8 @@ def test_a_reason_that_an_approval_needs_is_typed_and_sent_by_keys(
     expect(reason).to_have_value("bad day: ask")
     desk.page.keyboard.press("Control+Enter")
     expect(desk.page.locator(".toast")).to_contain_text("Approved")
-    request.refresh_from_db()
-    assert (request.status, request.reason) == ("approved", "bad day: ask")
+    approval.refresh_from_db()
+    assert (approval.status, approval.reason) == ("approved", "bad day: ask")
 
 
 def test_key_e_opens_the_form_of_an_edit(bea: Page) -> None:
@@ -168,7 +168,7 @@ def test_key_e_opens_the_form_of_an_edit(bea: Page) -> None:
     bea.get_by_role("button", name="Show the changes").click()
     bea.get_by_role("button", name="Approve with 1 change").click()
     _shows(bea, SECOND)
-    assert Request.objects.get(status="approved").edited
+    assert Approval.objects.get(status="approved").edited
 
 
 def test_the_key_sheet_blocks_shortcuts_and_keeps_settings(bea: Page) -> None:

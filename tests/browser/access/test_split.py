@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from playwright.sync_api import Page, expect
 
-from approvals.models import Claim, Request
+from approvals.models import Approval, ApprovalClaim
 from approvals.queries import inbox
 from approvals.web.parts.denial import REASONS
 from tests.browser.conftest import Desk
@@ -30,8 +30,8 @@ def bea(desk: Desk, office: Office, monkeypatch: pytest.MonkeyPatch) -> Page:
             office.question(f"How many has person{place}?", {"type": "integer"})
         else:
             office.start(args={"username": f"person{place}", "security_level": 1})
-    requests = list(Request.objects.order_by("created_at"))
-    reseal([requests[place] for place in HIGH], risk="high")
+    approvals = list(Approval.objects.order_by("created_at"))
+    reseal([approvals[place] for place in HIGH], risk="high")
     desk.open("/inbox/")
     desk.page.evaluate("window.stayed = true")
     return desk.page
@@ -65,7 +65,7 @@ def test_mixed_requests_on_several_pages_are_decided_by_two_keys_each(bea: Page)
         if place == ODD:
             press("2")  # the second suggested reason
             expect(bea.get_by_role("button", name="Deny")).to_be_focused()
-            assert not Request.objects.filter(status="denied").exists()
+            assert not Approval.objects.filter(status="denied").exists()
             press("Enter")
         elif place in HIGH:
             press("a")
@@ -86,8 +86,8 @@ def test_mixed_requests_on_several_pages_are_decided_by_two_keys_each(bea: Page)
     expect(bea.get_by_role("heading", name="Approved by bea")).to_be_visible()
     assert keys <= 1 + 2 * NUMBER
     assert bea.evaluate("window.stayed") is True
-    assert Request.objects.get(status="denied").reason == REASONS[1]
-    decided = [row.status for row in Request.objects.order_by("created_at")]
+    assert Approval.objects.get(status="denied").reason == REASONS[1]
+    decided = [approval.status for approval in Approval.objects.order_by("created_at")]
     others = {ODD: "denied", ASKED: "answered"}
     assert decided == [others.get(place, "approved") for place in range(NUMBER)]
 
@@ -125,8 +125,8 @@ def test_a_key_never_decides_the_request_before(bea: Page, office: Office) -> No
     bea.unroute("**/a/*/")
     bea.reload()
     _shows(bea, 0)
-    assert not Request.objects.exclude(status="pending").exists()
-    assert not Claim.objects.exists()
+    assert not Approval.objects.exclude(status="pending").exists()
+    assert not ApprovalClaim.objects.exists()
 
 
 @pytest.mark.parametrize("way", ["by itself", "by the button"])
@@ -148,8 +148,8 @@ def test_a_request_that_could_not_be_loaded_leaves_the_panel_empty_until_it_is(
         bea.locator("#panel").get_by_role("button", name="Try again").click()
     _shows(bea, 1)
     expect(bea.locator(".live")).not_to_have_text("Offline")
-    assert not Request.objects.exclude(status="pending").exists()
-    assert not Claim.objects.exists()
+    assert not Approval.objects.exclude(status="pending").exists()
+    assert not ApprovalClaim.objects.exists()
 
 
 def test_no_row_is_marked_while_another_request_is_open(bea: Page) -> None:
@@ -182,7 +182,7 @@ def test_a_refused_form_and_a_request_decided_elsewhere_stay_beside_the_list(
     expect(bea.locator("#confirm")).to_have_count(0)
     bea.get_by_role("link", name="person0").click()
     _shows(bea, 0)
-    first = Request.objects.order_by("created_at")[0]
+    first = Approval.objects.order_by("created_at")[0]
     office.deny(UUID(str(first.run_id)), "Elsewhere.")
     bea.get_by_role("button", name="Approve").click()
     expect(bea.get_by_role("alert")).to_contain_text("decided this on")
@@ -210,4 +210,4 @@ def test_a_question_opens_beside_the_list_which_scrolls_alone(desk: Desk, office
     assert desk.page.evaluate(HEIGHT_BESIDE_A_LONG_REQUEST) == 800
     desk.page.keyboard.press("Control+Enter")
     expect(desk.page.locator(".toast, h1", has_text="Answered")).to_be_visible()
-    assert Request.objects.get().status == "answered"
+    assert Approval.objects.get().status == "answered"

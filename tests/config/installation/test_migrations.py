@@ -89,12 +89,12 @@ INDEXES = {
     "runtime_run": 8,  # one of them of active runs alone, one of runs in threads, one of suspected ones
     "runtime_gate": 2,
     "runtime_signal": 1,
-    "runtime_spent": 1,
+    "runtime_usedapproval": 1,
     "runtime_journalentry": 1,
     "approvals_auditentry": 1,
     "approvals_audithead": 1,
-    "approvals_request": 22,  # seven of them only after the decision, one only at high risk
-    "approvals_outcome": 3,
+    "approvals_approval": 22,  # seven of them only after the decision, one only at high risk
+    "approvals_approvaloutcome": 3,
 }
 
 
@@ -106,7 +106,7 @@ OLD_START = """
 
 
 OLD_BEAT = """
-    INSERT INTO runtime_worker (id, host, process) VALUES (gen_random_uuid(), 'here', 1)
+    INSERT INTO runtime_workerprocess (id, host, process) VALUES (gen_random_uuid(), 'here', 1)
     ON CONFLICT (id) DO UPDATE SET beat_at = clock_timestamp()
 """
 
@@ -119,7 +119,7 @@ def test_the_version_before_starts_a_run_once_and_its_workers_beat() -> None:
             cursor.execute(OLD_START)
             assert cursor.rowcount == written
         cursor.execute(OLD_BEAT)
-        cursor.execute("SELECT agents FROM runtime_worker")
+        cursor.execute("SELECT agents FROM runtime_workerprocess")
         assert cursor.fetchall() == [("{}",)]
 
 

@@ -16,7 +16,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from approvals.accounts import people
-from approvals.adapter import Approvals
+from approvals.adapter import ApprovalService
 from approvals.notices import preferences, send
 from approvals.policy_versions import changes
 from config import rights
@@ -68,8 +68,8 @@ NEITHERS = """
     UPDATE approvals_auditentry SET actor = 'cyril'
     DELETE FROM approvals_auditentry
     ALTER TABLE approvals_auditentry DISABLE TRIGGER USER
-    DELETE FROM runtime_spent
-    UPDATE runtime_spent SET attempt = 2
+    DELETE FROM runtime_usedapproval
+    UPDATE runtime_usedapproval SET attempt = 2
     DELETE FROM approvals_toolschema
     UPDATE approvals_toolschema SET body = ''
     UPDATE runtime_journalentry SET body = ''
@@ -140,14 +140,14 @@ def test_the_sweeper_looks_ahead_with_the_rights_of_a_worker(granted: None) -> N
     policy = (
         "rules: [{name: A, people: [bea], escalate: [{groups: [reviewers], expires_after: 60}]}]"
     )
-    request = asked(policy, expires_at=seeds.moment(30))
+    approval = asked(policy, expires_at=seeds.moment(30))
     people.disable("bea", actor=None)
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL ROLE {WORKER}")
-        Approvals().look_ahead(threading.Event())
-        request.refresh_from_db()
+        ApprovalService().look_ahead(threading.Event())
+        approval.refresh_from_db()
         transaction.set_rollback(True)
-    assert (request.escalated, request.undecidable_at is not None) == (1, True)
+    assert (approval.escalated, approval.undecidable_at is not None) == (1, True)
 
 
 def test_the_sweeper_starts_runs_of_schedules_with_the_rights_of_a_worker(granted: None) -> None:
@@ -196,9 +196,9 @@ def test_the_sweeper_starts_runs_of_triggers_with_the_rights_of_a_worker(granted
     for role, statement in (
         (WORKER, "INSERT INTO runtime_triggeract (trigger) VALUES (gen_random_uuid())"),
         (WORKER, "UPDATE runtime_receivedevent SET data = ''"),
-        (WORKER, "INSERT INTO runtime_source (trigger) VALUES (gen_random_uuid())"),
+        (WORKER, "INSERT INTO runtime_triggersource (trigger) VALUES (gen_random_uuid())"),
         (WEB, "DELETE FROM runtime_watchedfile"),
-        (WORKER, "UPDATE runtime_webhook SET refused = 0"),
+        (WORKER, "UPDATE runtime_triggerwebhook SET refused = 0"),
         (WEB, "UPDATE runtime_triggeract SET body = ''"),
         (WEB, "UPDATE runtime_receivedevent SET data = ''"),
     ):

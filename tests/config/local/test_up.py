@@ -66,7 +66,7 @@ def test_the_steps_of_its_runs_are_in_the_metrics(stack: Stack) -> None:
     assert sum(_values(stack, "abeyance_requests_pending")) == 3
     assert min(_values(stack, "abeyance_sweep_seconds")) > 0
     calls = stack.rows(
-        "SELECT DISTINCT jsonb_object_keys(measures::jsonb -> 'calls') FROM runtime_worker"
+        "SELECT DISTINCT jsonb_object_keys(measures::jsonb -> 'calls') FROM runtime_workerprocess"
     )
     assert calls == [("create_account returned",)]
 
@@ -157,7 +157,7 @@ def test_the_next_start_recovers_from_a_kill_of_everything(stack: Stack) -> None
     stack.start()
     assert stack.ask("ada", "GET", "/api/v1/runs")[0] == 200
     worker = processes.of(stack, "worker").process  # it is ready with a live worker
-    beats = "SELECT process FROM runtime_worker WHERE beat_at >= pg_postmaster_start_time()"
+    beats = "SELECT process FROM runtime_workerprocess WHERE beat_at >= pg_postmaster_start_time()"
     assert (worker.pid,) in stack.rows(beats)
 
 

@@ -23,7 +23,7 @@ from runtime.execution.effects.pool import EffectPool
 from runtime.execution.effects.running import EffectFinished, KeptSlot, RunningEffect
 from runtime.execution.heartbeat import ClaimedRun
 from runtime.management.commands.healthcheck import _WITHIN
-from runtime.models import Run, Worker
+from runtime.models import Run, WorkerProcess
 from runtime.ports.effects import (
     Abort,
     Keep,
@@ -418,12 +418,12 @@ def test_a_worker_whose_tools_hang_is_not_ready(rig: MakeBench, hang: Hang) -> N
     desk, other = hang.worker(rig), hang.worker(rig)
     here = socket.gethostname()
     for one in (desk, other):
-        worker = Worker.objects.filter(id=one.heartbeat.worker)
+        worker = WorkerProcess.objects.filter(id=one.heartbeat.worker)
         until(worker.first, "the worker to beat")
     desk.heartbeat.retire(60.0)
     other.heartbeat.retire(60.0)
     until(lambda: not workers_query.worker_beats(_WITHIN, here) or None, "no worker to be ready")
-    assert Worker.objects.filter(hung=True).count() == 2
+    assert WorkerProcess.objects.filter(hung=True).count() == 2
 
 
 def test_a_call_that_ends_at_its_deadline_or_later_gives_its_slot_back() -> None:

@@ -19,7 +19,7 @@ from uuid import UUID
 
 import pytest
 
-from approvals.models import Request
+from approvals.models import Approval
 from runtime.models import LostLease, Run
 from tests.support.scripted_agents import ledger, scores
 from tests.support.scripted_agents.scores import Score
@@ -211,7 +211,7 @@ def _tended(
     office: Office, runs: dict[UUID, Score], living: set[UUID], most: int | None = None
 ) -> set[UUID]:
     """Decide what waits for a person, longest first, in so many runs. Those that have not ended."""
-    waiting = Request.objects.filter(status=Request.Status.PENDING, run__in=living)
+    waiting = Approval.objects.filter(status=Approval.Status.PENDING, run__in=living)
     longest = waiting.order_by("id").values_list("run", flat=True)
     for run in list(dict.fromkeys(longest))[:most]:
         office.tend(run, runs[run])

@@ -43,7 +43,7 @@ print("started", json.dumps(started))
 HELD = "SELECT count(*) FROM runtime_run WHERE id = ANY(%s::uuid[]) AND owner IS NOT NULL"
 ENDED = "SELECT count(*) FROM runtime_run WHERE id = ANY(%s::uuid[]) AND ended_at IS NOT NULL"
 LOSSES = """
-    SELECT run_id::text, worker::text, isolated, count(*) OVER (PARTITION BY worker) FROM runtime_loss
+    SELECT run_id::text, worker::text, isolated, count(*) OVER (PARTITION BY worker) FROM runtime_lostlease
     WHERE run_id = ANY(%s::uuid[])
 """
 

@@ -15,7 +15,7 @@ from django.utils import timezone
 from obstore.store import from_url
 from pytest_django import Settings
 
-from runtime.models import ReceivedEvent, Run, Signal, TriggerEvent, Wait, WatchedFile
+from runtime.models import ReceivedEvent, Run, Signal, TriggerEvent, WaitingCall, WatchedFile
 from runtime.store import pool
 from runtime.store.tables.triggers.sources import Kind
 from runtime.triggers.events import changes, firing
@@ -101,10 +101,12 @@ def test_a_killed_sweeper_wakes_a_run_once(point: str, tmp_path: Path) -> None:
     published(input_schema={})
     made = changes.create(sent=SIGNED, actor=HOOK)
     until = timezone.now() + timedelta(days=2)
-    Wait.objects.create(run_id=begin(), frame="", call="c", event="hired", match={}, until=until)
+    WaitingCall.objects.create(
+        run_id=begin(), frame="", call="c", event="hired", match={}, until=until
+    )
     arrive(made, "1")
     die_at(point, tmp_path, call_command, "sweep")
     assert Signal.objects.count() == point.startswith("committed")
     read()
-    assert (Signal.objects.count(), Wait.objects.count()) == (1, 0)
+    assert (Signal.objects.count(), WaitingCall.objects.count()) == (1, 0)
     assert TriggerEvent.objects.get().state == "woken"

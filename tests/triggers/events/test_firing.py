@@ -9,7 +9,7 @@ import pytest
 from psycopg import OperationalError
 
 from approvals.accounts import people
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.policy import Group
 from runtime.control.external_events import deliver
 from runtime.control.verification.verification import verify
@@ -196,7 +196,7 @@ def test_makers_and_the_sender_decide_in_none_of_its_runs(desk: Desk, office: Of
     run = Run.objects.get().id
     assert events(run)[0]["makers"] == ["dora", "cora"]
     office.advance(run)
-    assert Request.objects.get(run=run).origin == ["ada", "dora", "cora"]
+    assert Approval.objects.get(run=run).origin == ["ada", "dora", "cora"]
     codes = [refused(run, Actor(person=name)) for name in ("ada", "dora", "cora")]
     assert codes == ["requester", "origin", "origin"]
     assert office.approve(run).status == "completed"

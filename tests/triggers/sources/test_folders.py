@@ -16,7 +16,7 @@ from psycopg import OperationalError
 from pytest_django import Settings
 
 from runtime.errors import InvalidInput
-from runtime.models import Run, Source, TriggerAct, WatchedFile
+from runtime.models import Run, TriggerAct, TriggerSource, WatchedFile
 from runtime.store import pool
 from runtime.triggers.events import changes, listing
 from runtime.triggers.sources import contents, folder, folders, rounds
@@ -307,7 +307,7 @@ def test_a_paused_trigger_leaves_its_files_and_an_ended_one_forgets_them(
     assert len(told(filed)) == 1
     changes.end(id=filed, actor=ADA)
     retention.enforce(pool.djangos(), threading.Event())
-    assert (Source.objects.count(), WatchedFile.objects.count()) == (0, 0)
+    assert (TriggerSource.objects.count(), WatchedFile.objects.count()) == (0, 0)
 
 
 def test_a_source_that_a_program_wrote_to_postgres_is_not_read(
@@ -316,13 +316,13 @@ def test_a_source_that_a_program_wrote_to_postgres_is_not_read(
     other = inbox.parent / "other"
     other.mkdir()
     put(other, "Eve")
-    Source.objects.update(place=str(other))
+    TriggerSource.objects.update(place=str(other))
     look(desk)
     look(desk)
     assert told(filed) == []
     TriggerAct.objects.update(body="{}")
     look(desk)
-    assert Source.objects.get(trigger=filed).problem == "the trigger does not verify"
+    assert TriggerSource.objects.get(trigger=filed).problem == "the trigger does not verify"
 
 
 def test_files_beyond_what_waits_and_what_is_listed(

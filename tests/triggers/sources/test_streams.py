@@ -12,7 +12,7 @@ from pytest_django import Settings
 
 from runtime.core.limits import MAX_DELIVERY
 from runtime.errors import InvalidInput
-from runtime.models import ReceivedEvent, Run, Source
+from runtime.models import ReceivedEvent, Run, TriggerSource
 from runtime.store import pool
 from runtime.triggers.events import changes
 from runtime.triggers.sources import keeping, queue, streams
@@ -167,4 +167,4 @@ def test_a_stream_waits_while_too_many_events_do(
     stream.add(who="Bob")
     stream.look()
     assert stream.states() == ["new", "new"]
-    assert not Source.objects.exists()
+    assert not TriggerSource.objects.exists()

@@ -12,7 +12,7 @@ from approvals.policy import Group
 from runtime.control.start import start
 from runtime.core.limits import MAX_EVENT_DATA
 from runtime.errors import Forbidden, InvalidInput
-from runtime.models import Run, Signal, Wait
+from runtime.models import Run, Signal, WaitingCall
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables.triggers import triggers
@@ -50,7 +50,9 @@ def begin(who: str = "Ann", actor: Actor = ADA) -> UUID:
 
 def wait(run: UUID, desk: Desk, call: str = "c", **match: Any) -> None:
     until = desk.at + timedelta(days=2)
-    Wait.objects.create(run_id=run, frame="", call=call, event="hired", match=match, until=until)
+    WaitingCall.objects.create(
+        run_id=run, frame="", call=call, event="hired", match=match, until=until
+    )
 
 
 def results() -> list[Any]:
@@ -74,7 +76,7 @@ def test_an_event_wakes_the_run_of_its_business_key_once(desk: Desk) -> None:
     desk.sweep(2)
     assert told(made) == [("1", "woken", "")]
     assert results() == [{"event": "hired", "id": "1", "data": {"who": "Ann", "by": "Bo"}}]
-    assert sorted((one.run_id, one.call) for one in Wait.objects.all()) == sorted(
+    assert sorted((one.run_id, one.call) for one in WaitingCall.objects.all()) == sorted(
         [(other, "c"), (run, "c")]
     )
     assert Run.objects.get(id=run).origin == ["ada", "admin", "ed"]  # both decide nothing
@@ -127,7 +129,7 @@ def test_an_event_that_may_not_wake_fails_and_says_why(desk: Desk) -> None:
     arrive(made, "two")
     desk.sweep()
     assert told(made)[0][1:] == ("failed", "business_key: 2 runs wait for it; it must say which")
-    Wait.objects.filter(run=runs[1]).delete()
+    WaitingCall.objects.filter(run=runs[1]).delete()
     arrive(made, "large", text="x" * MAX_EVENT_DATA)
     desk.sweep(2)
     assert told(made)[1][1] == "failed"

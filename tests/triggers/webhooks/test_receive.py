@@ -14,7 +14,7 @@ from approvals.policy import Group
 from runtime.control.external_events import deliver
 from runtime.core.limits import MAX_DELIVERY
 from runtime.errors import InvalidInput, NoSuchTrigger, NoSuchWebhook, NotVerified, Tampered
-from runtime.models import ReceivedEvent, Run, TriggerAct, TriggerEvent, Webhook
+from runtime.models import ReceivedEvent, Run, TriggerAct, TriggerEvent, TriggerWebhook
 from runtime.triggers.events import changes, listing
 from runtime.triggers.webhooks import changes as webhook_changes
 from runtime.triggers.webhooks.receive import (
@@ -173,7 +173,7 @@ def test_a_secret_is_sealed_and_an_old_address_ends(desk: Desk) -> None:
     new = webhook_changes.make(id=made, scheme="github", secret=given, actor=dora)
     assert new.secret == given
     stored = " ".join(TriggerAct.objects.values_list("body", flat=True))
-    stored += " ".join(Webhook.objects.values_list("address", flat=True))
+    stored += " ".join(TriggerWebhook.objects.values_list("address", flat=True))
     for text in (old.secret, old.address, given, new.address):
         assert text not in stored
     with pytest.raises(NoSuchWebhook):
@@ -181,7 +181,7 @@ def test_a_secret_is_sealed_and_an_old_address_ends(desk: Desk) -> None:
     receive(new.address, signed(given), BODY)
     desk.sweep()
     assert events(Run.objects.get().id)[0]["makers"] == ["dora"]  # who knows the secret
-    Webhook.objects.update(address=hashlib.sha256(b"mine").hexdigest())
+    TriggerWebhook.objects.update(address=hashlib.sha256(b"mine").hexdigest())
     with pytest.raises(NoSuchWebhook):  # as a program could that writes to Postgres
         receive("mine", signed(given), BODY)
     webhook_changes.remove(id=made, actor=ADA)

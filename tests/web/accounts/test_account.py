@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from approvals.accounts import listing, tokens
 from approvals.accounts.people import create_person
-from approvals.models import LoginFailures, Request, Token
+from approvals.models import Approval, LoginFailures, Token
 from approvals.permissions import principals
 from approvals.permissions.scopes import ALL_SCOPES
 from approvals.policy import Group
@@ -40,7 +40,7 @@ def test_logging_in_never_leads_elsewhere(cast: Cast) -> None:
         assert Client().post("/login/", {**form, "next": outside})["Location"] == "/"
 
 
-def test_the_login_leads_to_the_page_of_the_form(asked: Request, suspended: UUID) -> None:
+def test_the_login_leads_to_the_page_of_the_form(asked: Approval, suspended: UUID) -> None:
     for form, page in {
         f"/a/{asked.id}/settle/happened/": f"/a/{asked.id}/",
         f"/runs/{suspended}/pause/": f"/runs/{suspended}/",

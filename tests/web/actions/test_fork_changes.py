@@ -9,7 +9,7 @@ from django.test import Client
 
 from agents.models import AgentVersion, PublishedAgent
 from agents.sdk.spec import EACH
-from approvals.models import AuditEntry, Request
+from approvals.models import Approval, AuditEntry
 from runtime.control.messages import send_message
 from runtime.core.budgets import Budget
 from runtime.core.digest import sha256_of
@@ -69,11 +69,11 @@ def test_changed_arguments_are_marked_and_asked_again_and_nothing_is_repeated(
     assert bea.post(place, form(ARGUMENTS, LOWER)).status_code == 403
     new = UUID(ada.post(place, form(ARGUMENTS, LOWER))["Location"].split("/")[2])
     office.advance(new)
-    request = office.request(new)
-    assert json.loads(request.args) == LOWER
-    shows(bea, request, "<bdi>ada</bdi> gave these arguments in a fork")
-    shows(ada, request, "You may read this, but not decide it.")
-    assert send(ada, request, "approve").status_code == 403
+    approval = office.request(new)
+    assert json.loads(approval.args) == LOWER
+    shows(bea, approval, "<bdi>ada</bdi> gave these arguments in a fork")
+    shows(ada, approval, "You may read this, but not decide it.")
+    assert send(ada, approval, "approve").status_code == 403
     assert office.approve(new).status == "completed"
     calls = [(call.tool, call.args) for call in office.effects.calls if call.run == new]
     assert calls[0] == ("set_privileges", LOWER)
@@ -114,7 +114,7 @@ def test_a_changed_message_is_from_its_editor(admin_api: Caller, office: Office,
     answer = admin_api.post(f"/runs/{run}/fork", {"position": gated(run), "change": change})
     new = UUID(answer.json()["id"])
     office.advance(new)
-    assert set(Request.objects.get(run=new).origin) == {"ada", "admin"}
+    assert set(Approval.objects.get(run=new).origin) == {"ada", "admin"}
     office.approve(new)
     heard = [m for m in office.effects.models[-1].messages if m["role"] == "message"]
     assert heard == [{"role": "message", "by": "admin", "content": "use level 1"}]
@@ -153,10 +153,10 @@ def test_a_given_reply_takes_the_place_of_the_model_s_and_its_calls_are_asked(
     office.advance(new)
     asked = [one for one in office.effects.models if one.run == new]
     assert [(one.frame, one.given and one.given.by) for one in asked] == [("0.c1.0", "ada")]
-    request = office.request(new)
-    assert json.loads(request.args) == LOWER
-    shows(bea, request, "<bdi>ada</bdi> gave these arguments in a fork")
-    assert send(ada, request, "approve").status_code == 403
+    approval = office.request(new)
+    assert json.loads(approval.args) == LOWER
+    shows(bea, approval, "<bdi>ada</bdi> gave these arguments in a fork")
+    assert send(ada, approval, "approve").status_code == 403
     assert office.approve(new).status == "completed"
     calls_made = [(call.tool, call.args) for call in office.effects.calls if call.run == new]
     assert calls_made[0] == ("set_privileges", LOWER)

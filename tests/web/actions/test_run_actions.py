@@ -12,7 +12,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from approvals import audit
-from approvals.models import AuditEntry, Request
+from approvals.models import Approval, AuditEntry
 from runtime.core.limits import MAX_MESSAGE
 from runtime.models import JournalEntry, Run, Signal
 from runtime.store.suspects import ALONE
@@ -65,12 +65,12 @@ def test_a_cancelled_run_ends(ada: Client, bea: Client, office: Office, suspende
     act = AuditEntry.objects.get(run=suspended, subject=f"run {suspended}")
     assert (act.act, act.actor) == ("cancelled", "ada")
     shows(ada, suspended, "Being cancelled", hides=["Cancel…"])
-    request = office.request(suspended)
+    approval = office.request(suspended)
     ended = ("Cancelled by <bdi>ada</bdi>", "Not\nneeded.")
-    shows(bea, request, *ended, hides=["/approve/"])
-    page = text_of(send(bea, request, "deny", reason="my own words"), 409)
+    shows(bea, approval, *ended, hides=["/approve/"])
+    page = text_of(send(bea, approval, "deny", reason="my own words"), 409)
     has(page, "The run was ended first", "my own words")
-    assert Request.objects.get(id=request.id).status == "cancelled"
+    assert Approval.objects.get(id=approval.id).status == "cancelled"
     assert office.advance(suspended).status == "cancelled"
     shows(ada, suspended, *ended, "not started: the run was ended first")
     assert ada.post(path, WHY)["Location"] == f"/runs/{suspended}/"  # a late second click
@@ -87,14 +87,14 @@ def test_the_cancel_page_says_what_has_happened(ada: Client, office: Office) -> 
 
 
 def test_late_acts_are_told_why(ada: Client, bea: Client, office: Office, suspended: UUID) -> None:
-    request = office.request(suspended)
-    send(bea, request, "approve")
+    approval = office.request(suspended)
+    send(bea, approval, "approve")
     path = f"/runs/{suspended}/cancel/"
     ada.post(path, WHY)
     assert office.advance(suspended).status == "cancelled"
     assert office.started(suspended) == 0
     ended = "The run was ended before this took effect"
-    shows(bea, request, ended, hides=["The call may start once"])
+    shows(bea, approval, ended, hides=["The call may start once"])
     other = office.start()
     office.approve(other)
     shows(ada, f"/runs/{other}/cancel/", "This run is over")

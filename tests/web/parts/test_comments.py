@@ -5,7 +5,7 @@ import json
 import pytest
 from django.test import Client
 
-from approvals.models import Request
+from approvals.models import Approval
 from tests.support.api_client import Caller
 from tests.support.office import Office
 from tests.support.pages import send, shows, text
@@ -22,7 +22,7 @@ def test_a_comment_is_kept_with_each_verdict(
     ada: Client,
     bea_api: Caller,
     office: Office,
-    asked: Request,
+    asked: Approval,
     way: str,
     form: dict[str, str],
 ) -> None:
@@ -36,7 +36,7 @@ def test_a_comment_is_kept_with_each_verdict(
 
 
 def test_the_tool_is_told_who_asked_and_who_approved(
-    bea: Client, office: Office, asked: Request
+    bea: Client, office: Office, asked: Approval
 ) -> None:
     send(bea, asked, "approve", reason=WORDS)
     office.advance(asked.run_id)

@@ -3,7 +3,7 @@
 import pytest
 from django.test import Client
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.web.parts.denial import REASONS
 from runtime.core.denial_text import denial_text
 from tests.support.office import Office
@@ -11,7 +11,7 @@ from tests.support.pages import queries_at_most, send, shows, text
 from tests.support.seeds import TOOL, published
 
 
-def test_the_page_has_the_words_that_the_agent_receives(bea: Client, asked: Request) -> None:
+def test_the_page_has_the_words_that_the_agent_receives(bea: Client, asked: Approval) -> None:
     with queries_at_most(15):
         page = text(bea, asked)
     assert f"{denial_text('')}<span data-told>…</span>" in page
@@ -19,7 +19,7 @@ def test_the_page_has_the_words_that_the_agent_receives(bea: Client, asked: Requ
         assert f'name="preset" value="{reason}" formnovalidate>{reason}</button>' in page
 
 
-def test_a_tool_suggests_its_own_reasons(bea: Client, asked: Request) -> None:
+def test_a_tool_suggests_its_own_reasons(bea: Client, asked: Approval) -> None:
     published(
         "account_agent", input_schema={}, tools=[{**TOOL, "deny_reasons": ["Not <b>today</b>."]}]
     )
@@ -31,7 +31,7 @@ def test_a_tool_suggests_its_own_reasons(bea: Client, asked: Request) -> None:
     ("typed", "heard"), [("", REASONS[0]), ("It exists.", f"{REASONS[0]} It exists.")]
 )
 def test_without_scripts_a_suggested_reason_denies(
-    bea: Client, office: Office, asked: Request, typed: str, heard: str
+    bea: Client, office: Office, asked: Approval, typed: str, heard: str
 ) -> None:
     send(bea, asked, "deny", preset=REASONS[0], reason=typed)
     asked.refresh_from_db()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from approvals.models import Request
+from approvals.models import Approval
 from runtime.models import JournalEntry
 from tests.support import seeds
 from tests.support.api_client import Caller
@@ -28,7 +28,7 @@ OTHER = {
 }
 
 
-def previewed(**preview: Any) -> Request:
+def previewed(**preview: Any) -> Approval:
     return seeds.pending(preview=preview)
 
 
@@ -57,14 +57,14 @@ def test_the_page_says_why_there_is_no_preview(bea: Client, cast: Cast) -> None:
 def test_a_changed_preview_is_found_and_breaks_no_page(
     bea: Client, cast: Cast, stored: str
 ) -> None:
-    request = previewed(shown=SHOWN)
-    Request.objects.filter(id=request.id).update(preview=stored)
-    has(text(bea, request), "Tampered with")
+    approval = previewed(shown=SHOWN)
+    Approval.objects.filter(id=approval.id).update(preview=stored)
+    has(text(bea, approval), "Tampered with")
 
 
 @pytest.mark.parametrize("body", ['{"not', '{"schema":99,"at":"2026-12-01T00:00:00Z","events":[]}'])
 def test_nothing_is_approved_on_a_page_that_cannot_show_everything(
-    bea: Client, bea_api: Caller, asked: Request, body: str
+    bea: Client, bea_api: Caller, asked: Approval, body: str
 ) -> None:
     JournalEntry.objects.filter(run_id=asked.run_id, position=2).update(body=body)
     why = "Part of the run&#x27;s journal cannot be read (entry 2)"
@@ -75,9 +75,9 @@ def test_nothing_is_approved_on_a_page_that_cannot_show_everything(
     ways: list[dict[str, Any]] = [{"verdict": "approve"}]
     ways.append({"verdict": "edit", "arguments": json.loads(changed)})
     for way in ways:
-        way["digest"] = asked.request_digest
+        way["digest"] = asked.approval_digest
         refused = bea_api.post(f"/approvals/{asked.id}/decision", way)
         assert (refused.status_code, refused.json()["code"]) == (409, "not_shown")
-    assert Request.objects.get(pk=asked.pk).status == "pending"
+    assert Approval.objects.get(pk=asked.pk).status == "pending"
     send(bea, asked, "deny", reason="because")
-    assert Request.objects.get(pk=asked.pk).status == "denied"
+    assert Approval.objects.get(pk=asked.pk).status == "denied"

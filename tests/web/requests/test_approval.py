@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.policy import Group
 from runtime.control.kill_switches import engage
 from runtime.control.pause import pause
@@ -20,7 +20,7 @@ from tests.support.pages import has, in_order, queries_at_most, send, shows, tex
 from tests.support.seeds import Cast
 
 
-def test_the_page_shows_the_call_and_its_context(bea: Client, asked: Request) -> None:
+def test_the_page_shows_the_call_and_its_context(bea: Client, asked: Approval) -> None:
     approve = f'form="deny" formaction="/a/{asked.id}/approve/" formnovalidate'
     # The call stands alone, the run goes on, and there are no cards without content.
     hides = ["Requested together", "is stopped", "Other pending calls", 'id="why"']
@@ -28,7 +28,7 @@ def test_the_page_shows_the_call_and_its_context(bea: Client, asked: Request) ->
     page = shows(bea, asked, default, "<details", approve, hides=hides)
     in_order(page, "<bdi>hr_onboarding</bdi>", "<bdi>account_agent</bdi>")
     in_order(page, "/deny/", 'id="reason"', "/approve/")
-    assert page.count(asked.request_digest) == 3  # of the bar, of an answer, of changes
+    assert page.count(asked.approval_digest) == 3  # of the bar, of an answer, of changes
     _, _, around = page.partition("Already done")
     done = ("<bdi>create_account</bdi>", "<bdi>username</bdi>", ">newhire<", ">Result<")
     in_order(around, *done, "Planned steps", "Create the account")
@@ -47,14 +47,14 @@ def test_shows_every_argument_whole_with_its_type(bea: Client, office: Office) -
     words = ("Set the privileges of newhire to 5", "integer · 1 to 5", long, "Medium risk")
     shows(bea, office.request(run), *words)
     hostile = {"username": "<script>alert(1)</script>\u202egrace\u200b", "security_level": 1}
-    request = office.request(office.start(args=hostile))
-    shows(bea, request, "&lt;script&gt;", "⟦U+202E⟧", hides=["<script>", "\u202e", "\u200b"])
+    approval = office.request(office.start(args=hostile))
+    shows(bea, approval, "&lt;script&gt;", "⟦U+202E⟧", hides=["<script>", "\u202e", "\u200b"])
 
 
 def test_calls_of_one_turn_are_shown_together(bea: Client, office: Office) -> None:
     office.approve(office.start())
     office.ask_twice()
-    first, second = Request.objects.filter(run=office.start()).order_by("call")
+    first, second = Approval.objects.filter(run=office.start()).order_by("call")
     with queries_at_most(15):
         page = shows(bea, first, "Compared with")
     other = "Set the privileges of another to 2"
@@ -68,10 +68,10 @@ def test_calls_of_one_turn_are_shown_together(bea: Client, office: Office) -> No
 
 
 def test_beside_the_list_the_next_request_comes_alone_with_the_toast(
-    bea: Client, asked: Request, office: Office
+    bea: Client, asked: Approval, office: Office
 ) -> None:
     office.start(args={"username": "next", "security_level": 1})
-    second = Request.objects.exclude(id=asked.id).get()
+    second = Approval.objects.exclude(id=asked.id).get()
     send(bea, asked, "approve")
     text(bea, second, live=True)  # an open page asks for its news, which is no place for a toast
     headers = {"HX-Request": "true", "HX-Target": "panel"}
@@ -83,17 +83,17 @@ def test_beside_the_list_the_next_request_comes_alone_with_the_toast(
 FIRST = "First request like this"
 
 
-def _card(client: Client, request: Request) -> str:
-    found = re.search(r'aria-labelledby="similar".*?</section>', text(client, request), re.DOTALL)
+def _card(client: Client, approval: Approval) -> str:
+    found = re.search(r'aria-labelledby="similar".*?</section>', text(client, approval), re.DOTALL)
     assert found
     return found[0]
 
 
-def _start(office: Office, **args: Any) -> Request:
+def _start(office: Office, **args: Any) -> Approval:
     return office.request(office.start(args={"username": "newhire", "security_level": 3, **args}))
 
 
-def test_the_card_shows_changes_and_approver(bea: Client, office: Office, asked: Request) -> None:
+def test_the_card_shows_changes_and_approver(bea: Client, office: Office, asked: Approval) -> None:
     has(_card(bea, asked), FIRST)
     office.approve(asked.run_id)
     has(_card(bea, _start(office)), "every argument is the same")
@@ -107,7 +107,7 @@ def test_the_card_shows_changes_and_approver(bea: Client, office: Office, asked:
         has(part, "mixes Latin and Cyrillic letters")
 
 
-def test_only_earlier_approvals_are_compared(bea: Client, office: Office, asked: Request) -> None:
+def test_only_earlier_approvals_are_compared(bea: Client, office: Office, asked: Approval) -> None:
     send(bea, asked, "deny", reason="not yet")
     office.advance(asked.run_id)
     first = _start(office)
@@ -117,7 +117,7 @@ def test_only_earlier_approvals_are_compared(bea: Client, office: Office, asked:
     office.approve(later.run_id)
     has(_card(bea, first), FIRST)  # nothing had been approved before it
     has(_card(bea, later), "<ins>5</ins>")
-    ways = Request.objects.filter(pk__in=[first.pk, later.pk])
+    ways = Approval.objects.filter(pk__in=[first.pk, later.pk])
     ways.update(path=["another_agent", "set_privileges"])
     has(_card(bea, _start(office)), FIRST)
 
@@ -135,14 +135,14 @@ def test_similar_requests_respect_the_right_to_read(
     assert (FIRST in card) is not may_read
 
 
-def _text(client: Client, request: Request) -> str:
-    return " ".join(text(client, request).split())
+def _text(client: Client, approval: Approval) -> str:
+    return " ".join(text(client, approval).split())
 
 
-def _box(client: Client, request: Request) -> str:
+def _box(client: Client, approval: Approval) -> str:
     """The box of the verdict, with its class."""
     box = r'<div class="note[^>]*role="status">(?:(?!</section>).)*?<div class="split ordered">'
-    found = re.search(box, _text(client, request))
+    found = re.search(box, _text(client, approval))
     assert found
     return found[0]
 
@@ -151,22 +151,22 @@ def _box(client: Client, request: Request) -> str:
 def test_it_says_when_an_approved_call_starts(
     bea: Client, office: Office, paused: bool | str
 ) -> None:
-    asked = office.request(office.start())
+    approval = office.request(office.start())
     if paused:
-        pause(run=asked.run_id, reason="", actor=Actor(person="ada"))
+        pause(run=approval.run_id, reason="", actor=Actor(person="ada"))
     if paused == "applied":
-        office.advance(asked.run_id)
-    send(bea, asked, "approve", reason="Her lead agreed.")
+        office.advance(approval.run_id)
+    send(bea, approval, "approve", reason="Her lead agreed.")
     when = "when the run is resumed"
     effect = f"It starts {when}." if paused else "A worker starts it next."
     status = f"approved, starts {when}" if paused else "starting…"
-    page = has(_text(bea, asked), f"Approved. {effect}", f"Status: {status}")
+    page = has(_text(bea, approval), f"Approved. {effect}", f"Status: {status}")
     has(page, "The call may start once")
-    has(_box(bea, asked), "Her lead agreed.", hides=["waiting for a person"])
+    has(_box(bea, approval), "Her lead agreed.", hides=["waiting for a person"])
 
 
 def test_a_decision_reads_no_journal(
-    bea: Client, asked: Request, monkeypatch: pytest.MonkeyPatch
+    bea: Client, asked: Approval, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
     monkeypatch.setattr("runtime.queries.journal.decode_entry", read.append)
@@ -174,7 +174,7 @@ def test_a_decision_reads_no_journal(
     assert read == []
 
 
-def test_the_page_names_the_undo_window(bea: Client, asked: Request, settings: Settings) -> None:
+def test_the_page_names_the_undo_window(bea: Client, asked: Approval, settings: Settings) -> None:
     settings.ABEYANCE_UNDO_SECONDS = 600
     send(bea, asked, "approve")
     page = has(_text(bea, asked), "Status: approved, takes effect <time", ">Undo<")
@@ -195,15 +195,15 @@ def test_page_and_list_show_the_outcome_of_each_call(bea: Client, office: Office
     boxes = []
     for name in ("a", "b", "c", "d"):
         run = office.start(args={"username": name, "security_level": 1})
-        request = office.request(run)
-        send(bea, request, "approve")
+        approval = office.request(run)
+        send(bea, approval, "approve")
         if name != "c":
             office.advance(run)
-            boxes.append(_box(bea, request))
-            has(_text(bea, request), hides=["The call may start once"])
+            boxes.append(_box(bea, approval))
+            has(_text(bea, approval), hides=["The call may start once"])
     failed, lost, done = boxes
     has(failed, "Status: failed", "no such &lt;person&gt;")
-    has(lost, f'href="/a/{Request.objects.get(kind="in_doubt").id}/"')
+    has(lost, f'href="/a/{Approval.objects.get(kind="in_doubt").id}/"')
     has(done, "Status: done in ", ">Result<")
     rows = text(bea, "/decisions/").split('<li class="row"')[1:]
     said = [re.findall(r'class="badge[^>]*>(?:<svg.*?</svg>)?([A-Z][^<]*)', row) for row in rows]

@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-from approvals.models import Request
+from approvals.models import Approval
 from runtime.core.digest import action_digest, sha256_of
 from runtime.core.enums import EffectClass, GateKind, Risk
 from runtime.queries import time_limits
@@ -19,7 +19,7 @@ from tests.support.office import BEA, Office, reseal
 from tests.support.pages import has, in_order, queries_at_most, shows, text, text_of
 from tests.support.seeds import Cast
 
-Waiting = Callable[..., list[Request]]
+Waiting = Callable[..., list[Approval]]
 
 
 @pytest.fixture(autouse=True)
@@ -43,29 +43,29 @@ def _person(place: int, **more: Any) -> dict[str, Any]:
 def waiting(cast: Cast) -> Waiting:
     """Requests of medium risk with these arguments, each of a run of its own."""
 
-    def wait(*args: Any, **given: Any) -> list[Request]:
+    def wait(*args: Any, **given: Any) -> list[Approval]:
         given = {"risk": Risk.MEDIUM, **given}
         return [seeds.pending(args=one, **given) for one in args]
 
     return wait
 
 
-def _sheet(*requests: Request) -> str:
-    return "/batch/?" + "&".join(f"item={one.id}" for one in requests)
+def _sheet(*approvals: Approval) -> str:
+    return "/batch/?" + "&".join(f"item={approval.id}" for approval in approvals)
 
 
-def _post(client: Client, *requests: Request, verdict: str = "approve", **form: Any) -> Any:
+def _post(client: Client, *approvals: Approval, verdict: str = "approve", **form: Any) -> Any:
     """Send the form of the sheet with all these requests ticked, as it showed them."""
-    items = [f"{one.id}:{one.request_digest}" for one in requests]
-    return client.post(_sheet(*requests), {"item": items, "verdict": verdict, **form})
+    items = [f"{approval.id}:{approval.approval_digest}" for approval in approvals]
+    return client.post(_sheet(*approvals), {"item": items, "verdict": verdict, **form})
 
 
 def _ticked(page: str) -> list[str]:
     return re.findall(r'value="([0-9a-f-]{36}):[^"]+" id="[^"]+" data-call checked', page)
 
 
-def _statuses(*requests: Request) -> list[str]:
-    return [Request.objects.get(pk=one.pk).status for one in requests]
+def _statuses(*approvals: Approval) -> list[str]:
+    return [Approval.objects.get(pk=approval.pk).status for approval in approvals]
 
 
 def test_the_table_shows_the_arguments_that_differ(bea: Client, waiting: Waiting) -> None:
@@ -76,7 +76,7 @@ def test_the_table_shows_the_arguments_that_differ(bea: Client, waiting: Waiting
     in_order(
         page, "The same in all 3", "security_level", "the same", "<thead>", "person0", "person2"
     )
-    assert _ticked(page) == [str(one.id) for one in three]
+    assert _ticked(page) == [str(approval.id) for approval in three]
 
 
 def test_odd_requests_start_unticked(bea: Client, waiting: Waiting) -> None:
@@ -92,9 +92,9 @@ def test_odd_requests_start_unticked(bea: Client, waiting: Waiting) -> None:
 
 def test_a_preview_with_a_warning_starts_unticked(bea: Client, waiting: Waiting) -> None:
     preview = {"shown": {"summary": "One account", "warnings": ["it is the last admin"]}}
-    (one,) = waiting(_person(1), preview=preview)
+    (approval,) = waiting(_person(1), preview=preview)
     assert "<bdi>it is the last admin</bdi>" in shows(bea, "/inbox/")  # where a row is decided too
-    page = shows(bea, _sheet(one), "it is the last admin", "its preview has a warning")
+    page = shows(bea, _sheet(approval), "it is the last admin", "its preview has a warning")
     assert _ticked(page) == []
 
 
@@ -108,8 +108,8 @@ def test_a_page_without_time_to_look_ticks_nothing(
 def test_each_request_is_decided_for_itself(bea: Client, waiting: Waiting) -> None:
     plain, changed, gone, unticked = waiting(*(_person(place) for place in range(4)))
     page = text(bea, _sheet(plain, changed, gone, unticked))
-    has(page, *(one.request_digest for one in (plain, changed, gone)))
-    seen = Request.objects.get(pk=changed.pk)
+    has(page, *(approval.approval_digest for approval in (plain, changed, gone)))
+    seen = Approval.objects.get(pk=changed.pk)
     reseal([changed], sentence="Something else")
     seeds.decide(gone, BEA, "deny", "Not her.")
     answer = _post(bea, plain, seen, gone)
@@ -120,7 +120,7 @@ def test_each_request_is_decided_for_itself(bea: Client, waiting: Waiting) -> No
         "It was already denied by bea.",
     )
     assert _statuses(plain, changed, gone, unticked) == ["approved", "pending", "denied", "pending"]
-    assert Request.objects.get(pk=plain.pk).channel == "batch"
+    assert Approval.objects.get(pk=plain.pk).channel == "batch"
     shows(bea, "/decisions/", "together with others")
     seeds.verify_decision(plain)
 
@@ -156,7 +156,7 @@ def test_what_is_left_out_says_why_and_a_forged_form_does_not_approve_it(
     answer = _post(bea, plain, *why, reason="ok")
     has(text_of(answer), "Approved: 1 of 9", *why.values())
     assert set(_statuses(*why)) == {"pending"}
-    assert Request.objects.get(pk=plain.pk).status == "approved"
+    assert Approval.objects.get(pk=plain.pk).status == "approved"
 
 
 def test_a_denial_has_one_reason_and_may_name_high_risks(bea: Client, waiting: Waiting) -> None:
@@ -166,12 +166,12 @@ def test_a_denial_has_one_reason_and_may_name_high_risks(bea: Client, waiting: W
     has(refused, "The reason is required to deny", "Nothing was decided")
     answer = _post(bea, plain, other, high, verdict="deny", reason="Not this week.")
     has(text_of(answer), "Denied: 3 of 3")
-    reasons = Request.objects.filter(status="denied").values_list("reason", flat=True)
+    reasons = Approval.objects.filter(status="denied").values_list("reason", flat=True)
     assert list(reasons) == ["Not this week."] * 3
 
 
 def test_only_calls_of_one_tool_are_approved_together(bea: Client, waiting: Waiting) -> None:
-    one, other = waiting(_person(0), _person(1))
+    approval, other = waiting(_person(0), _person(1))
     path = (*seeds.PATH[:-1], "send_mail")
     digest = action_digest(
         tool="send_mail",
@@ -181,11 +181,11 @@ def test_only_calls_of_one_tool_are_approved_together(bea: Client, waiting: Wait
         effect=EffectClass.IDEMPOTENT,
     )
     reseal([other], path=list(path), tool="send_mail", action_digest=digest)
-    page = shows(bea, _sheet(one, other), "Calls of 2 tools", hides=['value="approve"'])
-    has(page, f'href="?item={one.id}"', 'value="deny"')
-    has(text_of(_post(bea, one, other), 422), "must be calls of one tool by one agent")
-    assert _statuses(one, other) == ["pending", "pending"]
-    has(text_of(_post(bea, one, other, verdict="deny", reason="x")), "Denied: 2 of 2")
+    page = shows(bea, _sheet(approval, other), "Calls of 2 tools", hides=['value="approve"'])
+    has(page, f'href="?item={approval.id}"', 'value="deny"')
+    has(text_of(_post(bea, approval, other), 422), "must be calls of one tool by one agent")
+    assert _statuses(approval, other) == ["pending", "pending"]
+    has(text_of(_post(bea, approval, other, verdict="deny", reason="x")), "Denied: 2 of 2")
 
 
 def test_a_batch_has_a_limit_and_many_are_counted(bea: Client, waiting: Waiting) -> None:
@@ -204,8 +204,8 @@ def test_one_undo_takes_all_back(bea: Client, waiting: Waiting, settings: Settin
     settings.ABEYANCE_UNDO_SECONDS = 60
     three = waiting(*(_person(place) for place in range(3)))
     has(text_of(_post(bea, *three)), "Undo all 3")
-    Request.objects.filter(pk=three[0].pk).update(effective_at=timezone.now())
-    answer = bea.post("/batch/undo/", {"item": [one.id for one in three]})
+    Approval.objects.filter(pk=three[0].pk).update(effective_at=timezone.now())
+    answer = bea.post("/batch/undo/", {"item": [approval.id for approval in three]})
     has(text_of(answer), "Undone: 2 of 3", "This decision has taken effect")
     assert _statuses(*three) == ["approved", "pending", "pending"]
 
@@ -235,12 +235,12 @@ def test_the_sheet_takes_few_queries(bea: Client, waiting: Waiting, number: int)
 def test_rows_have_boxes_where_they_can_be_decided_together(
     bea: Client, ada: Client, waiting: Waiting
 ) -> None:
-    one, other = waiting(_person(0), _person(1))
+    approval, other = waiting(_person(0), _person(1))
     seeds.pending(kind=GateKind.IN_DOUBT)
     page = text(bea, "/inbox/?group=kind")
     assert page.count('form="batch"') == 2
-    has(page, f"item={one.id}&amp;item={other.id}&amp;group=kind", "Decide these together")
-    Request.objects.all().delete()
+    has(page, f"item={approval.id}&amp;item={other.id}&amp;group=kind", "Decide these together")
+    Approval.objects.all().delete()
     for _ in range(2):
         seeds.pending(kind=GateKind.QUESTION)
     shows(bea, "/inbox/?group=kind", hides=["Decide these together"])

@@ -16,8 +16,8 @@ from pytest_django import Settings
 
 from approvals import audit
 from approvals.accounts.people import create_person
-from approvals.adapter import Approvals
-from approvals.models import AuditEntry, Request
+from approvals.adapter import ApprovalService
+from approvals.models import Approval, AuditEntry
 from approvals.policy import Group
 from runtime.broker import dispatch
 from runtime.keyring import sealing
@@ -38,15 +38,15 @@ REAL_HINT = dispatch.dispatch
 def test_a_requester_is_shown_no_way_to_decide(ada: Client, office: Office) -> None:
     doubt = office.in_doubt_request(office.in_doubt())
     settling = ("settle/give-up", "settle/happened", "settle/run-again")
-    for asked, ways in (
+    for approval, ways in (
         (office.request(office.start()), ("approve", "deny", "answer")),
         (doubt, settling),
         (office.held(), ("continue", "stop")),
     ):
-        shows(ada, asked, "You may read this, but not", hides=[f"/{way}/" for way in ways])
+        shows(ada, approval, "You may read this, but not", hides=[f"/{way}/" for way in ways])
 
 
-def test_another_person_decides_a_request_once(ada: Client, bea: Client, asked: Request) -> None:
+def test_another_person_decides_a_request_once(ada: Client, bea: Client, asked: Approval) -> None:
     page = text_of(send(ada, asked, "approve"), 403)
     has(page, "started this run, so another person must decide")
     for way in ("continue", "stop", "settle/run-again"):
@@ -70,17 +70,17 @@ def test_a_denial_says_what_follows_and_when_it_ends_the_run(bea: Client, office
     for count, words in enumerate(
         ("in this run.</p>", "was denied in 1 turn of this run", "If you deny this call too")
     ):
-        asked = Request.objects.get(run=run, status="pending")
-        page = shows(bea, asked, "may not ask for the same call again", words)
+        approval = Approval.objects.get(run=run, status="pending")
+        page = shows(bea, approval, "may not ask for the same call again", words)
         assert ("Reason (denying ends the run)" in page) is (count == 2)
-        send(bea, asked, "deny", reason=f"level {count} is too high")
+        send(bea, approval, "deny", reason=f"level {count} is too high")
         office.advance(run)
     failed = Run.objects.get(id=run)
     assert (failed.status, failed.reason) == (
         "failed",
         "set_privileges was denied in 3 turns, last because: level 2 is too high",
     )
-    shows(bea, asked, "The run ended", hides=["receives the denial"])
+    shows(bea, approval, "The run ended", hides=["receives the denial"])
 
 
 def test_denials_of_an_item_of_a_list_end_the_item_alone(bea: Client, office: Office) -> None:
@@ -89,12 +89,12 @@ def test_denials_of_an_item_of_a_list_end_the_item_alone(bea: Client, office: Of
     office.effects.agents["account_agent"] = turns(*(ask(("set_privileges", a)) for a in levels))
     run = office.start()
     for _ in levels:
-        asked = Request.objects.get(run=run, status="pending")
-        shows(bea, asked, hides=["ends the run", "was denied in", "the run ends"])
-        send(bea, asked, "deny", reason="too high")
+        approval = Approval.objects.get(run=run, status="pending")
+        shows(bea, approval, hides=["ends the run", "was denied in", "the run ends"])
+        send(bea, approval, "deny", reason="too high")
         office.advance(run)
     assert Run.objects.get(id=run).status == "completed"
-    shows(bea, asked, "receives the denial", hides=["The run ended"])
+    shows(bea, approval, "receives the denial", hides=["The run ended"])
     has(text_of(bea.get(f"/runs/{run}/?tab=transcript")), "set_privileges was denied in 3 turns")
 
 
@@ -114,12 +114,12 @@ def test_denials_of_the_run_and_of_its_items_are_counted_apart(
     )
     run, ends = office.start(), "(declining ends" if is_question else "(denying ends"
     for _ in range(2):
-        send(bea, Request.objects.get(run=run, status="pending"), "deny", reason="no")
+        send(bea, Approval.objects.get(run=run, status="pending"), "deny", reason="no")
         office.advance(run)
-    root, item = Request.objects.filter(run=run, status="pending").order_by("frame")
+    root, approval = Approval.objects.filter(run=run, status="pending").order_by("frame")
     shows(bea, root, ends)
-    shows(bea, item, hides=[ends, "was denied in"])
-    send(bea, item, "deny", reason="no")
+    shows(bea, approval, hides=[ends, "was denied in"])
+    send(bea, approval, "deny", reason="no")
     shows(bea, root, ends)
 
 
@@ -127,7 +127,7 @@ def test_denials_that_are_not_in_effect_yet_are_counted(bea: Client, office: Off
     levels = [{"username": "newhire", "security_level": level} for level in (3, 4, 5)]
     asks = ask(*(("set_privileges", args) for args in levels))
     office.effects.agents["account_agent"] = turns(asks, say("No."))
-    first, second, _ = Request.objects.filter(run=office.start()).order_by("id")
+    first, second, _ = Approval.objects.filter(run=office.start()).order_by("id")
     send(bea, first, "deny", reason="too high")
     shows(bea, second, "was denied in 1 turn of this run", hides=["Reason (denying ends"])
 
@@ -136,11 +136,11 @@ def test_a_denial_promises_nothing_of_a_call_with_a_secret(bea: Client, office: 
     sealed = sealing.seal("swordfish", sealing.encode_location("set_privileges", "args", "note"))
     args = {"username": "newhire", "security_level": 3, "note": sealed}
     office.effects.agents["account_agent"] = turns(ask(("set_privileges", args)), say("No."))
-    asked = office.request(office.start())
-    page = shows(bea, asked, sealing.REDACTED, "If you deny it")
+    approval = office.request(office.start())
+    page = shows(bea, approval, sealing.REDACTED, "If you deny it")
     assert "the same call again" not in page
-    send(bea, asked, "deny", reason="no")
-    assert "The same call" not in shows(bea, asked, "The call never starts")
+    send(bea, approval, "deny", reason="no")
+    assert "The same call" not in shows(bea, approval, "The call never starts")
 
 
 def test_the_next_found_request_opens(bea: Client, office: Office, settings: Settings) -> None:
@@ -158,13 +158,15 @@ def test_the_next_found_request_opens(bea: Client, office: Office, settings: Set
     assert _decided(bea, other, "?q=risk:none") == f"/a/{other.id}/"  # no such search
 
 
-def _decided(person: Client, request: Request, place: str) -> str:
+def _decided(person: Client, approval: Approval, place: str) -> str:
     """Approve, and return the page that opens then."""
-    form = {"digest": request.request_digest}
-    return str(person.post(f"/a/{request.id}/approve/{place}", form)["Location"])
+    form = {"digest": approval.approval_digest}
+    return str(person.post(f"/a/{approval.id}/approve/{place}", form)["Location"])
 
 
-def test_answer_instead_of_a_call(bea: Client, ada: Client, office: Office, asked: Request) -> None:
+def test_answer_instead_of_a_call(
+    bea: Client, ada: Client, office: Office, asked: Approval
+) -> None:
     shows(bea, asked, "Answer instead of the call", "any text or JSON value is accepted")
     has(text_of(send(bea, asked, "answer"), 422), "Not decided: result is required to answer")
     refused = text_of(send(bea, asked, "answer", result="[1,", reason="By hand."), 422)
@@ -187,17 +189,17 @@ def test_answer_instead_of_a_call(bea: Client, ada: Client, office: Office, aske
     shows(ada, asked.run_id, "answered instead by <bdi>bea</bdi>")
 
 
-def test_a_refused_decision_says_why_and_keeps_what_was_typed(bea: Client, asked: Request) -> None:
+def test_a_refused_decision_says_why_and_keeps_what_was_typed(bea: Client, asked: Approval) -> None:
     has(text_of(send(bea, asked, "deny", reason="   "), 422), "is required to deny")
     long = "because " * 300
     has(text_of(send(bea, asked, "deny", reason=long), 422), long)
     changed = text_of(send(bea, asked, "approve", digest="sha256:another"), 409)
-    has(changed, "the request changed while you were reading", asked.request_digest)
+    has(changed, "the request changed while you were reading", asked.approval_digest)
     asked.refresh_from_db()
     assert asked.status == "pending"
 
 
-def test_a_decision_is_on_disk_first(bea_api: Caller, office: Office, asked: Request) -> None:
+def test_a_decision_is_on_disk_first(bea_api: Caller, office: Office, asked: Approval) -> None:
     """No crash after the 200 loses the decision. The test server flushes only if a session asks for it."""
     office.heartbeat.stop()  # it writes all the time
     with _flushing(), connection.cursor() as cursor:
@@ -252,7 +254,7 @@ def test_an_expired_request_says_so_and_refuses_decisions(
     bea: Client,
     bea_api: Caller,
     office: Office,
-    asked: Request,
+    asked: Approval,
     monkeypatch: pytest.MonkeyPatch,
     recorded: bool,
 ) -> None:
@@ -262,12 +264,12 @@ def test_an_expired_request_says_so_and_refuses_decisions(
     shows(bea, asked, left, ": then the call is denied")
     seeds.set_clock(monkeypatch, timezone.now() + timedelta(days=8))
     if recorded:
-        Approvals().expire(asked.gate)
+        ApprovalService().expire(asked.gate)
     why = ("Expired: no person decided in time", "can start the run again")
     shows(bea, asked, *why, hides=["/approve/"])
     page = text_of(send(bea, asked, "deny", reason="my own words"), 410)
     has(page, "Too late: this has expired", "my own words")
-    body = {"verdict": "approve", "digest": asked.request_digest}
+    body = {"verdict": "approve", "digest": asked.approval_digest}
     answer = bea_api.post(f"/approvals/{asked.id}/decision", body)
     assert code_of(answer) == (410, "expired")
     shows(bea, "/inbox/", "You're all caught up")
@@ -279,10 +281,10 @@ def test_an_expired_request_says_so_and_refuses_decisions(
 WINDOW = 60.0
 
 
-def decide(api: Caller, request: Request, window: float = WINDOW) -> dict[str, object]:
-    body = {"verdict": "approve", "digest": request.request_digest, "reason": "Because."}
+def decide(api: Caller, approval: Approval, window: float = WINDOW) -> dict[str, object]:
+    body = {"verdict": "approve", "digest": approval.approval_digest, "reason": "Because."}
     with override_settings(ABEYANCE_UNDO_SECONDS=window):
-        answer = api.post(f"/approvals/{request.id}/decision", body)
+        answer = api.post(f"/approvals/{approval.id}/decision", body)
     assert answer.status_code == 200, answer.content
     said: dict[str, object] = answer.json()
     assert (said["decided_by"], said["reason"]) == ("bea", "Because.")
@@ -292,7 +294,7 @@ def decide(api: Caller, request: Request, window: float = WINDOW) -> dict[str, o
 @pytest.mark.parametrize("over_api", [False, True])
 @pytest.mark.usefixtures("live_broker")
 def test_a_decision_opens_no_connection_to_the_broker(
-    bea: Client, bea_api: Caller, asked: Request, over_api: bool, monkeypatch: pytest.MonkeyPatch
+    bea: Client, bea_api: Caller, asked: Approval, over_api: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     users: list[threading.Thread] = []  # of sockets; Postgres' own library uses its own unseen
 
@@ -322,12 +324,12 @@ def test_a_decision_opens_no_connection_to_the_broker(
 
 
 def test_a_decision_waits_for_its_window(bea_api: Caller, office: Office, suspended: UUID) -> None:
-    request = office.request(suspended)
-    said = decide(bea_api, request, 0.5)
+    approval = office.request(suspended)
+    said = decide(bea_api, approval, 0.5)
     assert said["effective_at"] is not None
     signal = Signal.objects.get(run=suspended)
     run = Run.objects.get(id=suspended)
-    decided = Request.objects.get(id=request.id)
+    decided = Approval.objects.get(id=approval.id)
     assert run.due_at == signal.effective_at == decided.effective_at
     assert decided.decided_at is not None
     assert signal.effective_at == decided.decided_at + timedelta(seconds=0.5)
@@ -335,38 +337,38 @@ def test_a_decision_waits_for_its_window(bea_api: Caller, office: Office, suspen
     assert office.advance(suspended).status == "completed"
     assert timezone.now() >= signal.effective_at
     assert office.started(suspended) == 1
-    answer = bea_api.post(f"/approvals/{request.id}/undo")
+    answer = bea_api.post(f"/approvals/{approval.id}/undo")
     assert code_of(answer) == (410, "too_late")
 
 
 def test_an_undone_decision_is_none(bea_api: Caller, office: Office, suspended: UUID) -> None:
-    request = office.request(suspended)
-    decide(bea_api, request)
+    approval = office.request(suspended)
+    decide(bea_api, approval)
     effective = Signal.objects.get(run=suspended).effective_at
     Run.objects.filter(id=suspended).update(due_at=timezone.now())
     run = office.advance(suspended)  # a worker lets go until the decision counts
     assert (run.status, run.due_at, office.started(suspended)) == ("suspended", effective, 0)
     assert Gate.objects.get(run=suspended).state == "decided"
-    Request.objects.filter(id=request.id).update(decided_by="dora")
-    answer = bea_api.post(f"/approvals/{request.id}/undo")
+    Approval.objects.filter(id=approval.id).update(decided_by="dora")
+    answer = bea_api.post(f"/approvals/{approval.id}/undo")
     assert (answer.status_code, answer.json()["decided_by"]) == (409, "dora")
-    Request.objects.filter(id=request.id).update(decided_by="bea")
-    answer = bea_api.post(f"/approvals/{request.id}/undo")
+    Approval.objects.filter(id=approval.id).update(decided_by="bea")
+    answer = bea_api.post(f"/approvals/{approval.id}/undo")
     assert (answer.status_code, answer.json()["status"]) == (200, "pending")
     assert answer.json()["decided_by"] is None
     assert Run.objects.get(id=suspended).mailbox == run.mailbox + 1
     assert Gate.objects.get(run=suspended).state == "open"
     assert not Signal.objects.filter(run=suspended).exists()
-    row = Request.objects.get(id=request.id)
+    row = Approval.objects.get(id=approval.id)
     assert (row.statement, row.signature, row.effective_at) == (None, None, None)
     assert office.advance(suspended).status == "suspended"
     assert office.started(suspended) == 0
-    again = bea_api.post(f"/approvals/{request.id}/undo")
+    again = bea_api.post(f"/approvals/{approval.id}/undo")
     assert code_of(again) == (409, "not_decided")
-    assert decide(bea_api, request, 0)["effective_at"] is None
+    assert decide(bea_api, approval, 0)["effective_at"] is None
     assert office.advance(suspended).status == "completed"
     assert office.started(suspended) == 1
-    acts = AuditEntry.objects.filter(subject=f"request {request.id}").order_by("seq")
+    acts = AuditEntry.objects.filter(subject=f"request {approval.id}").order_by("seq")
     assert [row.act for row in acts] == ["requested", "approved", "undone", "approved"]
     audit.verify(suspended)
 
@@ -374,13 +376,13 @@ def test_an_undone_decision_is_none(bea_api: Caller, office: Office, suspended: 
 def test_cancelling_beats_a_decision_within_its_window(
     ada_api: Caller, bea_api: Caller, office: Office, suspended: UUID
 ) -> None:
-    request = office.request(suspended)
-    decide(bea_api, request)
+    approval = office.request(suspended)
+    decide(bea_api, approval)
     ada_api.post(f"/runs/{suspended}/cancel", {"reason": "Not needed."})
-    row = Request.objects.get(id=request.id)
+    row = Approval.objects.get(id=approval.id)
     assert (row.status, row.decided_by, row.statement) == ("cancelled", "ada", None)
     assert Gate.objects.get(run=suspended).state == "closed"
-    answer = bea_api.post(f"/approvals/{request.id}/undo")
+    answer = bea_api.post(f"/approvals/{approval.id}/undo")
     assert code_of(answer) == (409, "cancelled")
     assert office.advance(suspended).status == "cancelled"
     assert office.started(suspended) == 0
@@ -390,8 +392,8 @@ def test_an_undo_during_a_step_keeps_the_decision_out(
     bea_api: Caller, office: Office, suspended: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Undo the decision after the step has read it, before the step is committed."""
-    request = office.request(suspended)
-    decide(bea_api, request, 0)
+    approval = office.request(suspended)
+    decide(bea_api, approval, 0)
     undone: list[UUID] = []
     real = signals.pending
 
@@ -415,7 +417,7 @@ def test_an_undo_during_a_step_keeps_the_decision_out(
 # Forging
 
 
-@pytest.mark.parametrize("changed", [(Signal,), (Signal, Request)], ids=len)
+@pytest.mark.parametrize("changed", [(Signal,), (Signal, Approval)], ids=len)
 def test_a_decision_made_to_count_earlier_parks_the_run(
     bea_api: Caller, office: Office, suspended: UUID, changed: tuple[type[Any], ...]
 ) -> None:
@@ -435,7 +437,7 @@ def test_a_decision_made_to_count_earlier_parks_the_run(
 
 
 def test_the_page_offers_the_way_back_to_the_one_who_decided(
-    bea: Client, ada: Client, asked: Request, office: Office, settings: Settings
+    bea: Client, ada: Client, asked: Approval, office: Office, settings: Settings
 ) -> None:
     path = f"/a/{asked.id}/"
     doubt = office.in_doubt_request(office.in_doubt())
@@ -449,4 +451,4 @@ def test_the_page_offers_the_way_back_to_the_one_who_decided(
     send(bea, doubt, "settle/give-up", reason="No trace found.")
     shows(bea, doubt, f"/a/{doubt.id}/undo/")
     bea.post(f"/a/{doubt.id}/undo/")
-    assert Request.objects.get(id=doubt.id).status == "pending"
+    assert Approval.objects.get(id=doubt.id).status == "pending"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from approvals.models import Request
+from approvals.models import Approval
 from runtime.keyring import sealing
 from runtime.models import Signal
 from runtime.web import schema_form
@@ -20,7 +20,7 @@ from tests.support.pages import has, send, shows, text_of
 LESS = {"in.username": "newhire", "in.security_level": "1"}
 
 
-def test_edit_and_approve(bea: Client, ada: Client, office: Office, asked: Request) -> None:
+def test_edit_and_approve(bea: Client, ada: Client, office: Office, asked: Approval) -> None:
     shows(bea, asked, f'href="/a/{asked.id}/edit/"')
     shows(ada, asked, hides=["/edit/"])
     page = shows(bea, f"/a/{asked.id}/edit/", 'name="in.security_level"', 'value="newhire"')
@@ -45,7 +45,7 @@ def test_edit_and_approve(bea: Client, ada: Client, office: Office, asked: Reque
     shows(ada, asked.run_id, "approved with changes by <bdi>bea</bdi>")
 
 
-def test_a_wrong_form_names_its_fields_and_keeps_everything(bea: Client, asked: Request) -> None:
+def test_a_wrong_form_names_its_fields_and_keeps_everything(bea: Client, asked: Approval) -> None:
     wrong = {"in.username": "", "in.security_level": "one", "reason": "my own words"}
     page = text_of(send(bea, asked, "edit", **wrong), 422)
     has(page, 'value="one"', "my own words", "must be a whole number", 'aria-invalid="true"')
@@ -66,11 +66,11 @@ def test_a_secret_is_not_shown_and_stays(bea: Client, office: Office) -> None:
     sealed = sealing.seal("swordfish", sealing.encode_location("set_privileges", "args", "note"))
     args = {"username": "newhire", "security_level": 3, "note": sealed}
     office.effects.agents["account_agent"] = turns(ask(("set_privileges", args)), say("Done."))
-    asked = office.request(office.start())
-    page = shows(bea, f"/a/{asked.id}/edit/", "secret, unchanged", hides=["swordfish"])
+    approval = office.request(office.start())
+    page = shows(bea, f"/a/{approval.id}/edit/", "secret, unchanged", hides=["swordfish"])
     assert 'name="in.note"' not in page
-    review = text_of(send(bea, asked, "edit", **LESS))
-    send(bea, asked, "edit/approve", arguments=_sent(review))
+    review = text_of(send(bea, approval, "edit", **LESS))
+    send(bea, approval, "edit/approve", arguments=_sent(review))
     assert json.loads(Signal.objects.get().body)["edit"]["args"]["note"] == sealed
 
 
@@ -82,7 +82,7 @@ def test_a_repeated_call_is_linked_to_its_edit(bea: Client, office: Office) -> N
     first = office.request(run)
     send(bea, first, "edit/approve", arguments=json.dumps(ARGS))
     office.advance(run)
-    second = Request.objects.get(run=run, status="pending")
+    second = Approval.objects.get(run=run, status="pending")
     shows(bea, second, "Asks again for what <bdi>bea</bdi> changed", f'href="/a/{first.id}/"')
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from django.test import Client
 
-from approvals.models import Request
+from approvals.models import Approval
 from runtime.core.digest import sha256_of
 from runtime.core.enums import Preview
 from runtime.execution import edit_previews
@@ -35,7 +35,7 @@ def previewed(request: PreviewRequest) -> Preview:
 
 
 @pytest.fixture
-def asked(office: Office) -> Request:
+def asked(office: Office) -> Approval:
     WORLD.clear()
     tool = office.effects.tools["set_privileges"]
     office.effects.tools["set_privileges"] = replace(tool, preview=previewed)
@@ -48,15 +48,15 @@ def perform(office: Office) -> None:
     edit_previews.perform(preview, handler=context.handler, effect_pool=context.effect_pool)
 
 
-def edited(bea: Client, asked: Request, place: str = "") -> str:
+def edited(bea: Client, approval: Approval, place: str = "") -> str:
     """Send the form, and return the address of the page of its preview."""
-    answer = send(bea, asked, f"edit{place}", **LESS)
+    answer = send(bea, approval, f"edit{place}", **LESS)
     assert answer.status_code == 302
     return str(answer["Location"])
 
 
 def test_the_new_consequences_are_shown_and_approved_once(
-    bea: Client, office: Office, asked: Request
+    bea: Client, office: Office, asked: Approval
 ) -> None:
     shows(bea, f"/a/{asked.id}/edit/", "and what the changed call would do")
     page = edited(bea, asked)
@@ -72,25 +72,25 @@ def test_the_new_consequences_are_shown_and_approved_once(
     shows(bea, asked, hides=["from 0 to 3"])
     assert office.advance(asked.run_id).status == "completed"
     assert [call.args for call in office.effects.calls if call.tool == "set_privileges"] == [ARGS]
-    assert Request.objects.filter(run=asked.run_id).count() == 1
+    assert Approval.objects.filter(run=asked.run_id).count() == 1
     shows(bea, "/decisions/", "Approved with changes", ">Done<")
 
 
-def approve(bea: Client, asked: Request, page: str, **form: str) -> None:
+def approve(bea: Client, approval: Approval, page: str, **form: str) -> None:
     found = re.search(r'name="preview" value="([^"]*)"', page)
     assert found is not None
-    assert send(bea, asked, "edit/approve", preview=found[1], **form).status_code == 302
+    assert send(bea, approval, "edit/approve", preview=found[1], **form).status_code == 302
 
 
 def test_a_call_that_is_asked_again_did_not_run_and_its_page_says_so(
-    bea: Client, office: Office, asked: Request
+    bea: Client, office: Office, asked: Approval
 ) -> None:
     page = edited(bea, asked)
     perform(office)
     approve(bea, asked, text(bea, page))
     WORLD["now"] = 2
     assert office.advance(asked.run_id).status == "suspended"
-    again = Request.objects.get(run=asked.run_id, status="pending")
+    again = Approval.objects.get(run=asked.run_id, status="pending")
     said = ("not run: the consequences changed. Asked again as", f'href="/a/{again.id}/"')
     found = shows(bea, asked, *said, again.sentence, hides=["starting…", "may start once"])
     has(found, "from 0 to 1", hides=["from 2 to 1"])
@@ -103,7 +103,7 @@ def test_a_call_that_is_asked_again_did_not_run_and_its_page_says_so(
 
 
 def test_arguments_that_the_tool_refuses_cannot_be_approved(
-    bea: Client, office: Office, asked: Request
+    bea: Client, office: Office, asked: Approval
 ) -> None:
     page = edited(bea, asked)
     WORLD["refuses"] = True
@@ -114,11 +114,11 @@ def test_arguments_that_the_tool_refuses_cannot_be_approved(
     preview = str(EditPreview.objects.get().id)
     refused = send(bea, asked, "edit/approve", preview=preview)
     has(text_of(refused, 422), "arguments are refused by the tool: newhire has left")
-    assert Request.objects.get(pk=asked.pk).status == "pending"
+    assert Approval.objects.get(pk=asked.pk).status == "pending"
 
 
 def test_a_preview_that_failed_can_be_asked_for_again(
-    bea: Client, office: Office, asked: Request
+    bea: Client, office: Office, asked: Approval
 ) -> None:
     page = edited(bea, asked)
     EditPreview.objects.update(state="failed", ended_at="2026-01-01T00:00Z", problem="<no> slot.")
@@ -137,7 +137,7 @@ def test_a_preview_that_failed_can_be_asked_for_again(
 
 
 def test_a_refused_decision_shows_the_same_page_again(
-    bea: Client, office: Office, asked: Request
+    bea: Client, office: Office, asked: Approval
 ) -> None:
     edited(bea, asked)
     preview = str(EditPreview.objects.get().id)
@@ -153,9 +153,9 @@ def test_a_refused_decision_shows_the_same_page_again(
 
 
 def test_an_edit_in_the_api_names_its_preview(
-    bea_api: Caller, office: Office, asked: Request
+    bea_api: Caller, office: Office, asked: Approval
 ) -> None:
-    place, digest = f"/approvals/{asked.id}", asked.request_digest
+    place, digest = f"/approvals/{asked.id}", asked.approval_digest
     edit = {"verdict": "edit", "digest": digest}
     refused = bea_api.post(f"{place}/decision", {**edit, "arguments": ARGS})
     assert (refused.status_code, refused.json()["field"]) == (422, "preview")

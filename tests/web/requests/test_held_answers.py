@@ -17,9 +17,9 @@ from agents.sdk import Answer, agent
 from agents.sdk.scripts import Reply, Turn, call, say, script, together
 from agents.sdk.spec import AgentSpec
 from agents.tools.requester import tell_requester
-from approvals.adapter import Approvals
+from approvals.adapter import ApprovalService
 from approvals.decisions.decide import decide
-from approvals.models import Request
+from approvals.models import Approval
 from runtime.control.start import create
 from runtime.core.documents.compression import plain_text
 from runtime.core.enums import Risk, Verdict
@@ -92,13 +92,13 @@ class Desk(HandDriven):
     def __init__(self) -> None:
         registry = registry_of(WRITER, DANGEROUS, TELLER)
         publish(registry)
-        super().__init__(AgentEffects(registry), Approvals())
+        super().__init__(AgentEffects(registry), ApprovalService())
 
-    def start(self, spec: AgentSpec = WRITER) -> Request:
+    def start(self, spec: AgentSpec = WRITER) -> Approval:
         with transaction.atomic():
             made = create(agent=spec.name, input={"text": "go"}, requester=Actor(person="ada"))
         self.advance_once(made.run)
-        return Request.objects.get(run=made.run)
+        return Approval.objects.get(run=made.run)
 
 
 @pytest.fixture
@@ -122,14 +122,14 @@ def _stored() -> str:
     return "\n".join(rows)
 
 
-def _seen_by(reader: Client, api: Caller, run: UUID, request: UUID) -> str:
+def _seen_by(reader: Client, api: Caller, run: UUID, approval_id: UUID) -> str:
     """Everything that a reader can open about the run and its request."""
     pages = [f"/runs/{run}/", f"/runs/{run}/?tab=transcript", f"/runs/{run}/?step=0/c1.0", "/runs/"]
-    pages += [f"/a/{request}/", "/inbox/", "/inbox/?view=others", "/decisions/"]
+    pages += [f"/a/{approval_id}/", "/inbox/", "/inbox/?view=others", "/decisions/"]
     found = [text(reader, page) for page in pages]
     calls = [f"/runs/{run}", f"/runs/{run}/journal", f"/runs/{run}/events", "/runs"]
     calls += [f"/runs/{run}/agent-messages"]
-    calls += [f"/approvals/{request}", f"/approvals/{request}/questions", "/approvals"]
+    calls += [f"/approvals/{approval_id}", f"/approvals/{approval_id}/questions", "/approvals"]
     answers = [api.get(call) for call in calls]
     assert [one.status_code for one in answers].count(200) >= len(calls) - 1
     return "\n".join([*found, *(one.content.decode() for one in answers)])
@@ -138,30 +138,30 @@ def _seen_by(reader: Client, api: Caller, run: UUID, request: UUID) -> str:
 def test_only_reviewers_read_a_held_answer_before_its_release(
     desk: Desk, ada: Client, bea: Client, admin: Client, ada_api: Caller, bea_api: Caller
 ) -> None:
-    request = desk.start()
-    run = request.run_id
+    approval = desk.start()
+    run = approval.run_id
     assert not [one for one in (DRAFT, BETTER) if one in _stored()]
-    seen = _seen_by(ada, ada_api, run, request.id)
+    seen = _seen_by(ada, ada_api, run, approval.id)
     assert "canary" not in seen
-    shows(ada, request, "only its reviewers read it")
+    shows(ada, approval, "only its reviewers read it")
     shows(ada, f"/runs/?q={DRAFT}", "No matching runs")
     shows(ada, run, "Give the answer to the requester", "final_answer")
     assert "canary" not in text(admin, f"/runs/{run}/?tab=transcript")
     shows(
         bea,
-        request,
+        approval,
         DRAFT,
         "Too harsh.",
         "as for all who may read the run",
         hides=["Reason given by the agent"],
     )
-    assert bea_api.get(f"/approvals/{request.id}").json()["args"] == {"answer": DRAFT}
+    assert bea_api.get(f"/approvals/{approval.id}").json()["args"] == {"answer": DRAFT}
     shows(bea, f"/runs/{run}/?tab=transcript", "its reviewers read it on the page", hides=[DRAFT])
     with pytest.raises(Forbidden):
         decide(
-            request=request.id,
+            approval_id=approval.id,
             verdict="approve",
-            digest=request.request_digest,
+            digest=approval.approval_digest,
             reason="",
             actor=Actor(person="ada"),
         )
@@ -170,9 +170,9 @@ def test_only_reviewers_read_a_held_answer_before_its_release(
     guess = {"kind": "arguments", "frame": "0", "call": "c1.0", "value": {"answer": DRAFT}}
     refused = ada_api.post(f"/runs/{run}/fork", {"position": last, "change": guess})
     assert (refused.status_code, "unchanged" in refused.content.decode()) == (422, False)
-    send(bea, request, "deny", reason="Be kind.")
+    send(bea, approval, "deny", reason="Be kind.")
     desk.advance_once(run)
-    again = Request.objects.get(run=run, status="pending")
+    again = Approval.objects.get(run=run, status="pending")
     seen = _seen_by(ada, ada_api, run, again.id)
     assert "canary" not in seen
     assert not [one for one in (DRAFT, BETTER) if one in _stored()]
@@ -181,80 +181,80 @@ def test_only_reviewers_read_a_held_answer_before_its_release(
     assert "final_answer returned" in desk.heartbeat.measures.stored()
     shows(ada, run, f"{BETTER} after Be kind.", hides=[DRAFT])
     assert json.loads(Run.objects.get(id=run).output or "") == f"{BETTER} after Be kind."
-    assert "canary-draft" not in _seen_by(ada, ada_api, run, request.id)
+    assert "canary-draft" not in _seen_by(ada, ada_api, run, approval.id)
     assert "canary" not in "".join(str(one.message()) for one in mail.outbox)
 
 
 def test_a_reviewer_edits_the_answer_in_a_form_and_the_proposed_one_stays_unread(
     desk: Desk, ada: Client, bea: Client
 ) -> None:
-    request = desk.start()
-    shows(bea, f"/a/{request.id}/edit/", DRAFT)
-    review = text_of(send(bea, request, "edit", **{"in.answer": EDITED}))
+    approval = desk.start()
+    shows(bea, f"/a/{approval.id}/edit/", DRAFT)
+    review = text_of(send(bea, approval, "edit", **{"in.answer": EDITED}))
     assert DRAFT in review
     assert EDITED in review
     sent = json.dumps({"answer": EDITED})
-    send(bea, request, "edit/approve", arguments=sent)
-    request.refresh_from_db()
-    assert request.status == "approved"
+    send(bea, approval, "edit/approve", arguments=sent)
+    approval.refresh_from_db()
+    assert approval.status == "approved"
     assert not [one for one in (DRAFT, EDITED) if one in _stored()]
-    shows(ada, request, hides=[DRAFT, EDITED])
-    assert desk.advance_once(request.run_id).status == "completed"
-    shows(ada, request.run_id, EDITED, hides=[DRAFT])
-    shows(ada, request, hides=[DRAFT])
-    shows(bea, request, DRAFT, EDITED)
-    step = f"/runs/{request.run_id}/?step={request.frame}/{request.call}"
+    shows(ada, approval, hides=[DRAFT, EDITED])
+    assert desk.advance_once(approval.run_id).status == "completed"
+    shows(ada, approval.run_id, EDITED, hides=[DRAFT])
+    shows(ada, approval, hides=[DRAFT])
+    shows(bea, approval, DRAFT, EDITED)
+    step = f"/runs/{approval.run_id}/?step={approval.frame}/{approval.call}"
     shows(ada, step, "changed by <bdi>bea", "proposed by the model", hides=[DRAFT])
 
 
 def test_an_edit_at_high_risk_takes_the_name_that_its_page_shows(
     desk: Desk, ada: Client, bea: Client
 ) -> None:
-    request = desk.start(DANGEROUS)
-    review = text_of(send(bea, request, "edit", **{"in.answer": EDITED}))
+    approval = desk.start(DANGEROUS)
+    review = text_of(send(bea, approval, "edit", **{"in.answer": EDITED}))
     [name] = re.findall(r'High risk: type <b class="raw"><bdi>(.*?)</bdi>', review)
-    send(bea, request, "edit/approve", arguments=json.dumps({"answer": EDITED}), confirm=name)
-    request.refresh_from_db()
-    assert request.status == "approved"
+    send(bea, approval, "edit/approve", arguments=json.dumps({"answer": EDITED}), confirm=name)
+    approval.refresh_from_db()
+    assert approval.status == "approved"
 
 
 def test_a_reviewer_answers_instead(desk: Desk, ada: Client, bea: Client) -> None:
-    request = desk.start()
+    approval = desk.start()
     decide(
-        request=request.id,
+        approval_id=approval.id,
         verdict=Verdict.ANSWER,
-        digest=request.request_digest,
+        digest=approval.approval_digest,
         reason="",
         actor=Actor(person="bea"),
         result=GIVEN,
     )
-    assert desk.advance_once(request.run_id).status == "completed"
-    shows(ada, request.run_id, GIVEN, hides=[DRAFT])
+    assert desk.advance_once(approval.run_id).status == "completed"
+    shows(ada, approval.run_id, GIVEN, hides=[DRAFT])
 
 
 def test_the_requester_reads_a_message_of_the_agent_once_it_is_released(
     desk: Desk, ada: Client, bea: Client, admin: Client, ada_api: Caller
 ) -> None:
-    request = desk.start(TELLER)
-    run = request.run_id
+    approval = desk.start(TELLER)
+    run = approval.run_id
 
     def told() -> list[Any]:
         found = ada_api.get(f"/runs/{run}/agent-messages").json()
         return [(one["agent"], one["text"], one["at"] is not None) for one in found]
 
     assert EARLY not in _stored()
-    assert "canary" not in _seen_by(ada, ada_api, run, request.id)
+    assert "canary" not in _seen_by(ada, ada_api, run, approval.id)
     assert "canary" not in text(admin, f"/runs/{run}/?tab=state")
     shows(ada, run, "Message from the agent", "waits for its release")
-    shows(ada, request, "only its reviewers read it")
+    shows(ada, approval, "only its reviewers read it")
     shows(admin, "/tools/", "held: only reviewers read it before its release")
     assert told() == [("teller", None, False)]
-    shows(bea, request, EARLY, "Too early.")
+    shows(bea, approval, EARLY, "Too early.")
     shows(bea, run, "Message from the agent", hides=[EARLY])
-    send(bea, request, "deny", reason="Be exact.")
+    send(bea, approval, "deny", reason="Be exact.")
     shows(ada, run, hides=[EARLY])
     desk.advance_once(run)
-    again = Request.objects.get(run=run, status="pending")
+    again = Approval.objects.get(run=run, status="pending")
     assert "canary" not in _seen_by(ada, ada_api, run, again.id)
     assert not [one for one in (EARLY, LATER) if one in _stored()]
     assert told() == [("teller", None, False)]
@@ -265,22 +265,22 @@ def test_the_requester_reads_a_message_of_the_agent_once_it_is_released(
     shows(ada, run, "Message from the agent", sent, hides=[EARLY, "waits for its release"])
     shows(ada, f"/runs/{run}/?tab=transcript", sent)
     assert told() == [("teller", sent, True)]
-    assert EARLY not in _stored() + _seen_by(ada, ada_api, run, request.id)
+    assert EARLY not in _stored() + _seen_by(ada, ada_api, run, approval.id)
     assert Run.objects.get(id=run).output == '"All done."'
 
 
 def test_a_message_that_was_denied_is_never_shown(
     desk: Desk, ada: Client, bea: Client, ada_api: Caller
 ) -> None:
-    request = desk.start(TELLER)
-    run = request.run_id
+    approval = desk.start(TELLER)
+    run = approval.run_id
     for _ in range(3):
-        send(bea, Request.objects.get(run=run, status="pending"), "deny", reason="No.")
+        send(bea, Approval.objects.get(run=run, status="pending"), "deny", reason="No.")
         desk.advance_once(run)
     assert Run.objects.get(id=run).ended_at is not None
     shows(ada, run, hides=["Message from the agent"])
     assert ada_api.get(f"/runs/{run}/agent-messages").json() == []
-    seen = _seen_by(ada, ada_api, run, request.id)
+    seen = _seen_by(ada, ada_api, run, approval.id)
     assert not [one for one in (EARLY, LATER) if one in seen + _stored()]
 
 

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from approvals.models import Outcome, Request
+from approvals.models import Approval, ApprovalOutcome
 from approvals.queries import history
 from approvals.web import export
 from runtime.core.enums import EffectClass, GateKind
@@ -46,9 +46,9 @@ def test_rows_show_what_became_of_the_calls(bea: Client, bea_api: Caller, office
     denied = office.request(office.start())
     bea_api.post(
         f"/approvals/{denied.id}/decision",
-        {"verdict": "deny", "digest": denied.request_digest, "reason": "<too much>"},
+        {"verdict": "deny", "digest": denied.approval_digest, "reason": "<too much>"},
     )
-    doubt = Request.objects.get(kind=GateKind.IN_DOUBT)
+    doubt = Approval.objects.get(kind=GateKind.IN_DOUBT)
     rows = text(bea, "/decisions/").split('<li class="row"')[1:]
     expected = (
         ("Denied", "through the API", "&lt;too much&gt;"),
@@ -64,7 +64,7 @@ def test_rows_show_what_became_of_the_calls(bea: Client, bea_api: Caller, office
     # People say what became of the call in doubt: both decisions about it get the same outcome.
     send(bea, doubt, "settle/happened", result='"set"')
     office.advance(doubt.run_id)
-    found = Outcome.objects.filter(run_id=doubt.run_id, call=doubt.call, frame=doubt.frame)
+    found = ApprovalOutcome.objects.filter(run_id=doubt.run_id, call=doubt.call, frame=doubt.frame)
     assert sorted(found.values_list("request", "outcome")) == sorted(
         [(made["b"].id, "done"), (doubt.id, "done")]
     )
@@ -75,7 +75,7 @@ def test_a_transaction_of_a_tool_records_its_outcome(office: Office) -> None:
     office.effects.tools["set_privileges"] = FakeTool(effect=EffectClass.TRANSACTIONAL, gated=True)
     run = office.start()
     office.approve(run)
-    assert [one.outcome for one in Outcome.objects.filter(run_id=run)] == ["done"]
+    assert [one.outcome for one in ApprovalOutcome.objects.filter(run_id=run)] == ["done"]
 
 
 def test_a_failed_call_is_not_green_without_its_journal(bea: Client, office: Office) -> None:
@@ -84,11 +84,11 @@ def test_a_failed_call_is_not_green_without_its_journal(bea: Client, office: Off
     )
     run = office.start()
     office.approve(run)
-    request = office.request(run)
-    shows(bea, request, 'class="note danger"', "Status: failed", "no such person")
+    approval = office.request(run)
+    shows(bea, approval, 'class="note danger"', "Status: failed", "no such person")
     JournalEntry.objects.filter(run_id=run).delete()
     shows(
-        bea, request, 'class="note danger"', "Status: failed", hides=["no such person", "note ok"]
+        bea, approval, 'class="note danger"', "Status: failed", hides=["no such person", "note ok"]
     )
     shows(bea, "/decisions/", 'class="badge danger">Failed')
 
@@ -97,9 +97,9 @@ def test_last_tuesday_is_two_clicks_from_the_inbox(bea: Client, cast: Any) -> No
     today = timezone.localdate()
     days = [today - timedelta(days=back) for back in range(8)]
     for day in days:
-        request = seeds.pending()
-        seeds.decide(request, BEA)
-        Request.objects.filter(id=request.id).update(
+        approval = seeds.pending()
+        seeds.decide(approval, BEA)
+        Approval.objects.filter(id=approval.id).update(
             decided_at=timezone.now() - timedelta(days=(today - day).days),
             sentence=f"decided on {day}",
         )
@@ -115,9 +115,9 @@ def test_last_tuesday_is_two_clicks_from_the_inbox(bea: Client, cast: Any) -> No
 
 
 def test_days_and_times_are_those_of_the_browser(bea: Client, cast: Any) -> None:
-    request = seeds.pending()
-    seeds.decide(request, BEA)
-    Request.objects.filter(id=request.id).update(decided_at="2026-03-28T22:59:59Z")
+    approval = seeds.pending()
+    seeds.decide(approval, BEA)
+    Approval.objects.filter(id=approval.id).update(decided_at="2026-03-28T22:59:59Z")
     bea.cookies["abeyance_zone"] = "Asia/Tokyo"
     shows(bea, "/decisions/?since=2026-03-29", "Sunday, 29 March 2026", ">07:59:59<", "Asia/Tokyo")
     for wrong in ("../../etc/passwd", "x" * 99, "Nowhere"):
@@ -153,13 +153,13 @@ def test_pages_and_files_have_every_row_once(
     )
     run = seeds.run()
     calls = [f"c2.{n}" for n in range(len(verdicts))]
-    for request, verdict in zip(
+    for approval, verdict in zip(
         seeds.opened(*(seeds.snapshot(run, call=call) for call in calls)), verdicts, strict=True
     ):
-        seeds.decide(request, BEA, verdict, '=cmd("x")')
-    Request.objects.update(decided_at=at)
-    for row in Request.objects.order_by("id")[::2]:  # which two walks find in turn
-        Request.objects.filter(id=row.id).update(path=["account_agent", "set_privileges"])
+        seeds.decide(approval, BEA, verdict, '=cmd("x")')
+    Approval.objects.update(decided_at=at)
+    for row in Approval.objects.order_by("id")[::2]:  # which two walks find in turn
+        Approval.objects.filter(id=row.id).update(path=["account_agent", "set_privileges"])
     for query, count in (
         ("", 7),
         ("verdict=denied", 3),

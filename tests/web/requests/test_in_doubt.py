@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from approvals.models import AuditEntry, Request
+from approvals.models import Approval, AuditEntry
 from runtime.core.continuation import RunStatus
 from runtime.errors import RunEnded
 from runtime.models import Gate, JournalEntry
@@ -24,7 +24,9 @@ from tests.support.pages import has, in_order, send, shows, text, text_of
 HOSTILE = "<script>alert(1)</script>\u202ebea"
 
 
-def test_the_page_shows_the_call_and_its_ways_out(bea: Client, ada: Client, doubt: Request) -> None:
+def test_the_page_shows_the_call_and_its_ways_out(
+    bea: Client, ada: Client, doubt: Approval
+) -> None:
     started = "<bdi>send_welcome_mail</bdi></b> was started <time"
     ways = [f"/settle/{way}/" for way in ("happened", "run-again", "give-up")]
     typed = ("The tool returns JSON of this schema", "message_id")
@@ -47,17 +49,17 @@ def test_a_result_is_typed_as_the_tool_returns_it(
     bea: Client, office: Office, schema: dict[str, Any] | None, says: str, typed: str, shown: str
 ) -> None:
     office.effects.result_schema = schema
-    request = office.in_doubt_request(office.in_doubt())
-    shows(bea, request, says)
+    approval = office.in_doubt_request(office.in_doubt())
+    shows(bea, approval, says)
     if schema is None:
-        broken = send(bea, request, "settle/happened", result='{"id": 1')
+        broken = send(bea, approval, "settle/happened", result='{"id": 1')
         has(text_of(broken, 422), "result is not JSON (line 1)")
-    assert send(bea, request, "settle/happened", result=typed).status_code == 302
-    assert office.advance(request.run_id).status == "completed"
-    shows(bea, request, shown)
+    assert send(bea, approval, "settle/happened", result=typed).status_code == 302
+    assert office.advance(approval.run_id).status == "completed"
+    shows(bea, approval, shown)
 
 
-def test_running_again_waits(bea: Client, doubt: Request, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_again_waits(bea: Client, doubt: Approval, monkeypatch: pytest.MonkeyPatch) -> None:
     shows(bea, doubt, "disabled", "Possible from <time")
     page = text_of(send(bea, doubt, "settle/run-again"), 409)
     has(page, "The first start may still be running")
@@ -68,7 +70,7 @@ def test_running_again_waits(bea: Client, doubt: Request, monkeypatch: pytest.Mo
 
 
 def test_a_reported_result_is_marked_as_a_persons_report(
-    bea: Client, ada: Client, office: Office, doubt: Request
+    bea: Client, ada: Client, office: Office, doubt: Approval
 ) -> None:
     result = '{"message_id": "m-17"}'
     answer = send(bea, doubt, "settle/happened", result=result, reason="In the log.")
@@ -83,7 +85,7 @@ def test_a_reported_result_is_marked_as_a_persons_report(
     shows(ada, f"/runs/{doubt.run_id}/?tab=transcript", said)
 
 
-def test_an_invalid_result_is_refused_and_kept_in_the_form(bea: Client, doubt: Request) -> None:
+def test_an_invalid_result_is_refused_and_kept_in_the_form(bea: Client, doubt: Approval) -> None:
     for result, said in (
         ("", "result is required"),
         ("[" * 100_000, "result is not JSON"),
@@ -97,7 +99,9 @@ def test_an_invalid_result_is_refused_and_kept_in_the_form(bea: Client, doubt: R
     assert doubt.status == "pending"
 
 
-def test_giving_up_needs_a_reason_and_shows_it(bea: Client, office: Office, doubt: Request) -> None:
+def test_giving_up_needs_a_reason_and_shows_it(
+    bea: Client, office: Office, doubt: Approval
+) -> None:
     assert send(bea, doubt, "settle/give-up", reason=" ").status_code == 422
     why = f"No trace\r\nfound. {HOSTILE}"
     assert send(bea, doubt, "settle/give-up", reason=why).status_code == 302
@@ -119,17 +123,17 @@ def arrives(run: UUID, *, result: object = MAIL_RESULT, error: str = "") -> None
     if error:
         came = {"outcome": "failed", "result": None, "error": error}
     with pool.own() as own, own.transaction():
-        assert late_outcomes.insert(own, late_outcomes.LateOutcome(**call, **times, **came))
+        assert late_outcomes.insert(own, late_outcomes.LateOutcomeRow(**call, **times, **came))
         with suppress(RunEnded):
             runs.notify_signal(own, run)
 
 
-def pages(client: Client, request: Request) -> list[str]:
+def pages(client: Client, approval: Approval) -> list[str]:
     """Return the page of the call in doubt and the page of the run."""
-    return [text(client, request), text(client, request.run_id)]
+    return [text(client, approval), text(client, approval.run_id)]
 
 
-def test_a_doubt_that_a_late_outcome_settled(bea: Client, office: Office, doubt: Request) -> None:
+def test_a_doubt_that_a_late_outcome_settled(bea: Client, office: Office, doubt: Approval) -> None:
     arrives(doubt.run_id)
     for page in pages(bea, doubt):
         has(page, "A worker applies it next, unless a person settles the call first.")
@@ -162,7 +166,7 @@ GAVE_UP = "had given the call up, and the agent was told that it failed."
     ],
 )
 def test_a_late_outcome_is_compared_with_a_persons_report(
-    bea: Client, office: Office, doubt: Request, said: str | None, error: str, words: str
+    bea: Client, office: Office, doubt: Approval, said: str | None, error: str, words: str
 ) -> None:
     if said is None:
         send(bea, doubt, "settle/give-up", reason="No.")
@@ -180,7 +184,7 @@ def test_a_late_outcome_is_compared_with_a_persons_report(
     assert late["note"] == f"bea {words}"
 
 
-def test_a_doubt_of_a_cancelled_run_stays_one(bea: Client, office: Office, doubt: Request) -> None:
+def test_a_doubt_of_a_cancelled_run_stays_one(bea: Client, office: Office, doubt: Approval) -> None:
     office.cancel(doubt.run_id, "Enough.")
     ended = "The run was cancelled by <bdi>ada</bdi>"
     shows(bea, doubt, ended, "it may have happened", hides=["/settle/"])
@@ -190,7 +194,9 @@ def test_a_doubt_of_a_cancelled_run_stays_one(bea: Client, office: Office, doubt
         has(page, "The call was closed before it arrived, so the agent was not told.")
 
 
-def test_the_api_reports_late_outcomes_too(bea_api: Caller, office: Office, doubt: Request) -> None:
+def test_the_api_reports_late_outcomes_too(
+    bea_api: Caller, office: Office, doubt: Approval
+) -> None:
     path, gate = f"/runs/{doubt.run_id}/late-outcomes", Gate.objects.get(kind="in_doubt")
     assert bea_api.get(path).json() == []
     arrives(doubt.run_id, error="<no>")
@@ -205,22 +211,22 @@ def test_the_api_reports_late_outcomes_too(bea_api: Caller, office: Office, doub
 
 
 def test_a_call_in_doubt_is_not_run_again_unseen(bea: Client, office: Office) -> None:
-    request = office.in_doubt_request(office.in_doubt())
-    reseal([request], not_before=None)
-    JournalEntry.objects.filter(run_id=request.run_id, position=2).update(body='{"not')
-    shows(bea, request, 'disabled aria-describedby="unshown"')
-    text_of(send(bea, request, "settle/run-again"), 409)
-    assert send(bea, request, "settle/give-up", reason="because").status_code == 302
+    approval = office.in_doubt_request(office.in_doubt())
+    reseal([approval], not_before=None)
+    JournalEntry.objects.filter(run_id=approval.run_id, position=2).update(body='{"not')
+    shows(bea, approval, 'disabled aria-describedby="unshown"')
+    text_of(send(bea, approval, "settle/run-again"), 409)
+    assert send(bea, approval, "settle/give-up", reason="because").status_code == 302
 
 
 def test_running_a_high_risk_again_has_a_second_step(bea: Client, office: Office) -> None:
-    request = office.in_doubt_request(office.in_doubt())
-    reseal([request], risk="high", not_before=None)
-    shows(bea, request, "Run it again…", hides=['name="confirm"'])
+    approval = office.in_doubt_request(office.in_doubt())
+    reseal([approval], risk="high", not_before=None)
+    shows(bea, approval, "Run it again…", hides=['name="confirm"'])
     form = {"reason": "Not in the outbox."}
-    step = text_of(bea.post(f"/a/{request.id}/settle/run-again/", form))
+    step = text_of(bea.post(f"/a/{approval.id}/settle/run-again/", form))
     has(step, "High risk: type <b", "newhire", "Not in the outbox.", hides=["Not resolved"])
-    wrong = text_of(send(bea, request, "settle/run-again", confirm="x"), 422)
+    wrong = text_of(send(bea, approval, "settle/run-again", confirm="x"), 422)
     has(wrong, "that is not <bdi>newhire</bdi>", 'value="x"')
-    send(bea, request, "settle/run-again")
-    shows(bea, request, "To be run again, approved by")
+    send(bea, approval, "settle/run-again")
+    shows(bea, approval, "To be run again, approved by")

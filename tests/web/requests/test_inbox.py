@@ -11,12 +11,12 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.permissions.principals import principal_of
 from approvals.queries import inbox as lists
 from approvals.queries.inbox import View
 from approvals.queries.orders import Grouping, Order, Sort
-from approvals.queries.requests import Approval
+from approvals.queries.requests import ApprovalView
 from runtime.core.enums import GateKind, Risk
 from runtime.errors import InvalidInput
 from tests.support import seeds
@@ -24,7 +24,7 @@ from tests.support.office import BEA, Office, reseal
 from tests.support.pages import has, in_order, queries_at_most, shows, text
 from tests.support.seeds import Cast
 
-Waiting = Callable[..., list[Request]]
+Waiting = Callable[..., list[Approval]]
 CAUGHT_UP = "You're all caught up"
 
 
@@ -32,7 +32,7 @@ CAUGHT_UP = "You're all caught up"
 def waiting(cast: Cast) -> Waiting:
     """Requests of one of Ada's runs, one for each expiry time."""
 
-    def wait(*expires: datetime | None, **snapshot: Any) -> list[Request]:
+    def wait(*expires: datetime | None, **snapshot: Any) -> list[Approval]:
         run = seeds.run()
         return seeds.opened(*(seeds.snapshot(run, expires_at=at, **snapshot) for at in expires))
 
@@ -49,7 +49,7 @@ def _refreshed(client: Client, query: str, status: int = 200) -> str:
 
 
 def test_a_pending_row_is_for_those_who_may_decide(
-    bea: Client, ada: Client, cyril: Client, office: Office, asked: Request
+    bea: Client, ada: Client, cyril: Client, office: Office, asked: Approval
 ) -> None:
     sentence = "Set the privileges of newhire to 3"
     mine = 'Assigned to me <span class="num" data-count="mine">1</span>'
@@ -78,7 +78,7 @@ def test_the_pager_leads_to_the_rest_once(bea: Client, waiting: Waiting) -> None
     second = text(bea, f"/inbox/?{link[1].replace('&amp;', '&')}")
     seen = _ids(first) + _ids(second)
     assert (len(_ids(first)), len(_ids(second))) == (50, 10)
-    assert set(seen) == {str(one.id) for one in made}
+    assert set(seen) == {str(approval.id) for approval in made}
     has(second, hides=['href="?q=privileges&amp;cursor='])
     for query in ("cursor=nonsense", "view=nonsense"):
         text(bea, f"/inbox/?{query}", 404)
@@ -94,8 +94,8 @@ def test_each_empty_list_says_which_kind_of_empty_it_is(bea: Client, waiting: Wa
     shows(bea, "/inbox/", CAUGHT_UP, "its request appears here", "See the runs")
     first, second = waiting(None, None)
     shows(bea, "/inbox/?q=nowhere", "No match", "Clear the filter", hides=[CAUGHT_UP])
-    for request in (second, first):
-        seeds.decide(request, BEA, "deny", "Not today.")
+    for approval in (second, first):
+        seeds.decide(approval, BEA, "deny", "Not today.")
     last = ("Last decision by <bdi>bea</bdi> just now", f"/a/{first.id}/")
     shows(bea, "/inbox/", *last, hides=[f"/a/{second.id}/"])
 
@@ -140,7 +140,7 @@ def test_an_open_page_gets_whole_rows_only_with_a_new_one_among_them(
         ([first, second], "", True),
         ([fourth], "&more=", False),
     ):
-        page = _refreshed(bea, f"known={','.join(str(one.id) for one in known)}{more}")
+        page = _refreshed(bea, f"known={','.join(str(approval.id) for approval in known)}{more}")
         assert ("Set the privileges" in page) == whole != ("data-same" in page), (known, more)
 
 
@@ -148,7 +148,7 @@ def test_the_inbox_takes_few_queries(bea: Client, admin: Client, waiting: Waitin
     made = waiting(*[None] * 60)
     waiting(None, kind=GateKind.IN_DOUBT)
     seeds.decide(made[0], BEA)
-    known = ",".join(str(one.pk) for one in made[:50])
+    known = ",".join(str(approval.pk) for approval in made[:50])
     for client in (bea, admin):
         for view in lists.View:
             with queries_at_most(8):
@@ -170,18 +170,18 @@ def test_each_order_is_the_same_in_pages_and_in_next_and_back(
         for due, risk in zip(dues * 2, [*Risk, *Risk, *Risk], strict=False)
     ]
     ways = [("b", "mail"), ("a", "z", "pay"), ("a", "mail"), ("b", "pay")]
-    for place, request in enumerate(seeds.opened(*many)):
-        reseal([request], path=list(ways[place % 3]))
+    for place, approval in enumerate(seeds.opened(*many)):
+        reseal([approval], path=list(ways[place % 3]))
     monkeypatch.setattr(lists, "LIMIT", 3)
     bea, order = principal_of(BEA), Order(sort=sort, group=group)
-    found, cursor = list[Approval](), None
+    found, cursor = list[ApprovalView](), None
     while cursor or not found:
         page = lists.page(bea, view=View.MINE, order=order, cursor=cursor)
         found, cursor = [*found, *page.items], page.next
     assert len({item.id for item in found}) == len(many) == len(found)
     groups = order.groups(found)
     assert [item.id for one in groups for item in one.items] == [item.id for item in found]
-    keys: dict[Sort, Callable[[Approval], Any]] = {
+    keys: dict[Sort, Callable[[ApprovalView], Any]] = {
         Sort.DEADLINE: lambda item: item.expires_at or now + timedelta(days=99),
         Sort.NEXT: lambda item: item.next_at or now + timedelta(days=99),
         Sort.AGE: lambda item: item.created_at,
@@ -218,8 +218,8 @@ def test_the_order_stays_in_every_link_and_says_its_numbers(bea: Client, waiting
 
 def test_a_row_says_its_object_its_amount_and_its_risk_once(bea: Client, waiting: Waiting) -> None:
     now = timezone.now()
-    (request,) = waiting(now + timedelta(days=7, seconds=-60))
-    reseal([request], sentence="Pay 12500.50 euros to U+20123 for A-12345")
+    (approval,) = waiting(now + timedelta(days=7, seconds=-60))
+    reseal([approval], sentence="Pay 12500.50 euros to U+20123 for A-12345")
     page = text(bea, "/inbox/")
     row = page[page.index("data-id=") : page.index("</li>")]
     has(row, 'Pay 12<span class="g">500</span>.50 euros to U+20123 for A-12345', ">in 7 d<")

@@ -10,7 +10,7 @@ from django.test import Client
 from approvals.accounts import tokens
 from approvals.decisions.inquire import inquire
 from approvals.errors import TooManyInquiries
-from approvals.models import AuditEntry, Request
+from approvals.models import Approval, AuditEntry
 from approvals.permissions.scopes import ALL_SCOPES
 from runtime.control.verification.verification import verify
 from runtime.core.budgets import Budget
@@ -43,85 +43,85 @@ def answering(office: Office, *answers: Outcome) -> None:
 def test_the_answer_appears_in_the_request_which_can_still_be_decided(
     bea: Client, ada: Client, office: Office
 ) -> None:
-    asked = office.request(office.start())
+    approval = office.request(office.start())
     answering(office, say("Because <b>level 3</b> was given."))
-    shows(bea, asked, "Ask the agent", hides=["answers are written by the agent"])
-    assert text_of(send(bea, asked, "ask", question="Why <i>level</i> 3?"), 302) == ""
+    shows(bea, approval, "Ask the agent", hides=["answers are written by the agent"])
+    assert text_of(send(bea, approval, "ask", question="Why <i>level</i> 3?"), 302) == ""
     waits = ("Why &lt;i&gt;level&lt;/i&gt; 3?", "Waiting for the agent")
-    shows(bea, asked, *waits)
-    assert verify(asked.run_id).is_consistent
-    assert office.advance(asked.run_id).status == "suspended"
-    assert verify(asked.run_id).is_consistent
-    page = shows(bea, asked, waits[0], "written by the agent", hides=[waits[1], "<b>level"])
+    shows(bea, approval, *waits)
+    assert verify(approval.run_id).is_consistent
+    assert office.advance(approval.run_id).status == "suspended"
+    assert verify(approval.run_id).is_consistent
+    page = shows(bea, approval, waits[0], "written by the agent", hides=[waits[1], "<b>level"])
     in_order(page, "Because &lt;b&gt;level 3", 'id="decision"')
     request = office.effects.models[-1]
     assert (request.frame, request.messages[-1]["by"]) == ("0.c1.0", "bea")
     assert [one["outcome"] for one in request.messages[-2]["results"]] == ["waiting"]
-    shows(ada, f"/runs/{asked.run_id}/?tab=transcript", "question of", "answer to a question by")
-    assert AuditEntry.objects.filter(run=asked.run_id, act="asked", actor="bea").count() == 1
-    digest = asked.request_digest
-    asked.refresh_from_db()
-    assert (asked.status, asked.request_digest) == ("pending", digest)
-    send(bea, asked, "approve")
-    assert office.advance(asked.run_id).status == "completed"
-    assert verify(asked.run_id).is_consistent
+    shows(ada, f"/runs/{approval.run_id}/?tab=transcript", "question of", "answer to a question by")
+    assert AuditEntry.objects.filter(run=approval.run_id, act="asked", actor="bea").count() == 1
+    digest = approval.approval_digest
+    approval.refresh_from_db()
+    assert (approval.status, approval.approval_digest) == ("pending", digest)
+    send(bea, approval, "approve")
+    assert office.advance(approval.run_id).status == "completed"
+    assert verify(approval.run_id).is_consistent
 
 
 def test_a_failure_is_said_in_words_and_can_be_asked_again(bea: Client, office: Office) -> None:
-    asked = office.request(office.start())
+    approval = office.request(office.start())
     busy = RateLimited(model="openai:x", until=seeds.moment(5), queue_number=7)
     answering(
         office, ModelFailure(error="the provider is down", retryable=True), busy, say("x" * 9_000)
     )
     for wrong in ("No answer: the provider is down.", "its provider wants fewer requests"):
-        send(bea, asked, "ask", question="Why?")
-        assert office.advance(asked.run_id).status == "suspended"
-        page = shows(bea, asked, wrong, "Ask again")
+        send(bea, approval, "ask", question="Why?")
+        assert office.advance(approval.run_id).status == "suspended"
+        page = shows(bea, approval, wrong, "Ask again")
     assert page.count('name="question" value="Why?"') == 2
-    send(bea, asked, "ask", question="Why?")
-    office.advance(asked.run_id)
-    shows(bea, asked, "x" * (MAX_ANSWER - 1) + "…", hides=["x" * MAX_ANSWER])
+    send(bea, approval, "ask", question="Why?")
+    office.advance(approval.run_id)
+    shows(bea, approval, "x" * (MAX_ANSWER - 1) + "…", hides=["x" * MAX_ANSWER])
 
 
 @pytest.mark.parametrize("text", [" ", "x" * (MAX_INQUIRY + 1), "\x00"], ids=range(3))
-def test_a_wrong_question_is_refused_and_kept(bea: Client, asked: Request, text: str) -> None:
+def test_a_wrong_question_is_refused_and_kept(bea: Client, asked: Approval, text: str) -> None:
     page = text_of(send(bea, asked, "ask", question=text), 422)
     has(page, "Not asked: the inquiry", 'aria-invalid="true"', text[:50])
     assert not Signal.objects.exists()
 
 
 def test_the_number_of_questions_is_limited(bea: Client, office: Office) -> None:
-    asked = office.request(office.start())
+    approval = office.request(office.start())
     for number in range(MAX_INQUIRIES):
-        inquire(request=asked.id, question=f"Why {number}?", actor=BEA)
+        inquire(approval_id=approval.id, question=f"Why {number}?", actor=BEA)
     with pytest.raises(TooManyInquiries):
-        inquire(request=asked.id, question="Why?", actor=BEA)
-    shows(bea, asked, "asked 10 times about this call", "Why 9?", hides=['id="ask"'])
-    assert AuditEntry.objects.filter(run=asked.run_id, act="asked").count() == MAX_INQUIRIES
+        inquire(approval_id=approval.id, question="Why?", actor=BEA)
+    shows(bea, approval, "asked 10 times about this call", "Why 9?", hides=['id="ask"'])
+    assert AuditEntry.objects.filter(run=approval.run_id, act="asked").count() == MAX_INQUIRIES
 
 
 def test_only_who_may_decide_a_pending_approval_asks(
     bea: Client, ada: Client, office: Office
 ) -> None:
-    asked = office.request(office.start())
-    shows(ada, asked, hides=['id="ask"'])
+    approval = office.request(office.start())
+    shows(ada, approval, hides=['id="ask"'])
     with pytest.raises(Forbidden):
-        inquire(request=asked.id, question="Why?", actor=ADA)
+        inquire(approval_id=approval.id, question="Why?", actor=ADA)
     with pytest.raises(InvalidInput, match="waits for an approval"):
-        inquire(request=office.held().id, question="Why?", actor=BEA)
-    send(bea, asked, "deny", reason="no")
-    send(bea, asked, "ask", question="Why?")
+        inquire(approval_id=office.held().id, question="Why?", actor=BEA)
+    send(bea, approval, "deny", reason="no")
+    send(bea, approval, "ask", question="Why?")
     assert not AuditEntry.objects.filter(act="asked").exists()
 
 
 def test_a_question_that_the_decision_overtakes_has_no_answer(bea: Client, office: Office) -> None:
-    asked = office.request(office.start())
-    send(bea, asked, "ask", question="Why?")
-    send(bea, asked, "approve")
+    approval = office.request(office.start())
+    send(bea, approval, "ask", question="Why?")
+    send(bea, approval, "approve")
     answering(office)
-    assert office.advance(asked.run_id).status == "completed"
-    assert "QuestionAnswered" not in types(asked.run_id)
-    shows(bea, asked, "Not answered: the request was closed first")
+    assert office.advance(approval.run_id).status == "completed"
+    assert "QuestionAnswered" not in types(approval.run_id)
+    shows(bea, approval, "Not answered: the request was closed first")
 
 
 def _answer(outcome: Outcome) -> ModelAnswer:
@@ -135,23 +135,23 @@ def test_an_answer_needs_a_budget(bea: Client, office: Office) -> None:
         cast("ModelAnswer", work(request)), usage={"input_tokens": 5}
     )
     run = office.start(budget=Budget(tokens=10))  # both replies before the gate use it up
-    asked = office.request(run)
-    send(bea, asked, "ask", question="Why?")
+    approval = office.request(run)
+    send(bea, approval, "ask", question="Why?")
     office.advance(run)
-    shows(bea, asked, "No answer: the budget does not suffice for an answer.")
+    shows(bea, approval, "No answer: the budget does not suffice for an answer.")
     assert all(one.inquiry is None for one in office.effects.models)
 
 
 def test_the_api_asks_and_lists(bea: Client, office: Office, cast: Cast) -> None:
     _, secret = tokens.create(cast.bea, ALL_SCOPES)
     head = {"Authorization": f"Bearer {secret}"}
-    asked = office.request(office.start())
+    approval = office.request(office.start())
     answering(office, say("Because."))
-    path = f"/api/v1/approvals/{asked.id}/questions"
+    path = f"/api/v1/approvals/{approval.id}/questions"
     client = Client(headers=head)
     [sent] = client.post(path, {"question": "Why?"}, content_type="application/json").json()
     assert (sent["state"], sent["person"], sent["asked_at"]) == ("waiting", "bea", None)
-    office.advance(asked.run_id)
+    office.advance(approval.run_id)
     [told] = client.get(path).json()
     assert (told["state"], told["answer"], told["id"]) == ("answered", "Because.", sent["id"])
     refused = client.post(path, {"question": ""}, content_type="application/json")

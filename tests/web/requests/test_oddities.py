@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.queries import inbox
 from approvals.requests import snapshot
 from runtime.core.enums import GateKind, Risk
@@ -31,19 +31,23 @@ def _approved(*calls: Any) -> None:
     """Approvals of the last minutes by Bea, the newest last."""
     now = timezone.now()
     for n, args in enumerate(reversed(calls), 1):
-        row = snapshot.row(seeds.snapshot(uuid4(), args=args), now)
-        row.status, row.decided_at = "approved", now - timedelta(minutes=n)
-        row.decided_by, row.reason, row.key_id = "bea", "", ""
-        row.statement, row.signature = "", ""
-        row.save(force_insert=True)
+        approval = snapshot.row(seeds.snapshot(uuid4(), args=args), now)
+        approval.status, approval.decided_at = "approved", now - timedelta(minutes=n)
+        approval.decided_by, approval.reason, approval.key_id = "bea", "", ""
+        approval.statement, approval.signature = "", ""
+        approval.save(force_insert=True)
 
 
 def test_odd_values_of_an_edit_are_told_before_it_is_approved(bea: Client, office: Office) -> None:
     _approved(*({"username": f"user{n}", "security_level": 1 + n % 2} for n in range(30)))
-    asked = office.request(office.start(args={"username": "grace", "security_level": 2}))
+    approval = office.request(office.start(args={"username": "grace", "security_level": 2}))
     for level, told in (("5", True), ("1", False)):
-        form = {"digest": asked.request_digest, "in.username": "grace", "in.security_level": level}
-        page = text_of(bea.post(f"/a/{asked.id}/edit/", form))
+        form = {
+            "digest": approval.approval_digest,
+            "in.username": "grace",
+            "in.security_level": level,
+        }
+        page = text_of(bea.post(f"/a/{approval.id}/edit/", form))
         words = "5 is in none of the last 30 approvals. Usually 1 or 2."
         has(
             page, "Approve with 1 change", *([words] if told else []), hides=[] if told else [words]
@@ -94,7 +98,7 @@ def test_the_comparison_has_odd_values_first_and_changing_ones_last(
         for n in range(12)
     ]
     _approved(*past)
-    last = Request.objects.filter(status="approved")
+    last = Approval.objects.filter(status="approved")
     last.update(path=["hr_onboarding", "account_agent", "set_privileges"])
     office.approve(office.start(args=past[0]))  # a signed one to compare with
     args = {"username": "user99", "note": "DE89370400440532010001", "security_level": 4}
@@ -113,10 +117,10 @@ def test_the_comparison_has_odd_values_first_and_changing_ones_last(
     has(again, "only values that always differ have changed", "user<ins>98</ins>")
 
 
-def test_a_short_history_is_told_once(bea: Client, office: Office, asked: Request) -> None:
+def test_a_short_history_is_told_once(bea: Client, office: Office, asked: Approval) -> None:
     office.approve(asked.run_id)
-    request = office.request(office.start(args={"username": "x", "security_level": 5}))
-    page = shows(bea, request, "1 of 10 approvals in 90 days", hides=["unusual</span>"])
+    approval = office.request(office.start(args={"username": "x", "security_level": 5}))
+    page = shows(bea, approval, "1 of 10 approvals in 90 days", hides=["unusual</span>"])
     assert page.count("Not enough history") == 1
 
 
@@ -138,7 +142,7 @@ def test_a_call_at_high_risk_with_an_odd_value_is_the_first_of_the_inbox(
         seeds.snapshot(run, args=odd),
         seeds.snapshot(run, args=odd),
     )
-    *plain, doubt, important, second = [str(one.id) for one in made]
+    *plain, doubt, important, second = [str(approval.id) for approval in made]
     top = [doubt, important, second, *plain[:3]]
 
     def rows(query: str, **given: bool) -> list[str]:
@@ -158,6 +162,6 @@ def test_a_call_at_high_risk_with_an_odd_value_is_the_first_of_the_inbox(
         page = text(bea, f"/a/{name}/")
         around = re.findall(r'rel="(?:prev|next)" href="/a/([^/]+)/"', page)
         assert around == [*order[:place][-1:], *order[place + 1 :][:1]]
-    for one, following in ((made[-2], second), (made[-1], plain[0])):
-        assert send(bea, one, "deny", reason="Not that.")["Location"] == f"/a/{following}/"
+    for approval, following in ((made[-2], second), (made[-1], plain[0])):
+        assert send(bea, approval, "deny", reason="Not that.")["Location"] == f"/a/{following}/"
     assert rows("") == [doubt, *plain[:3]]

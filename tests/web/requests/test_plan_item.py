@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from approvals.models import Request
+from approvals.models import Approval
 from runtime.core.enums import EffectClass
 from runtime.core.machine import plans
 from runtime.ports.effects import ToolRequest, ToolResult
@@ -24,7 +24,7 @@ def _change(request: ToolRequest) -> ToolResult:
 
 
 @pytest.fixture
-def asked(office: Office) -> Request:
+def asked(office: Office) -> Approval:
     """The request of an agent that has ticked the first of three items."""
     office.effects.tools["plan"] = FakeTool(effect=EffectClass.READ, plan=True, body=_change)
     write = {"write": [HOSTILE, ITEM["item"], "Say so"]}
@@ -38,7 +38,7 @@ def asked(office: Office) -> Request:
 
 
 def test_run_and_request_show_the_plan_as_text_of_the_agent(
-    ada: Client, bea: Client, office: Office, asked: Request
+    ada: Client, bea: Client, office: Office, asked: Approval
 ) -> None:
     made = ("Make &lt;b&gt;it&lt;/b&gt;", "U+202E", "written by the agent")
     has(shows(ada, asked.run_id, "1 of 3 done", *made), hides=[HOSTILE, "\u202e"])
@@ -50,18 +50,18 @@ def test_run_and_request_show_the_plan_as_text_of_the_agent(
 
 
 def test_the_item_is_sealed_with_the_request(
-    bea: Client, bea_api: Caller, office: Office, asked: Request
+    bea: Client, bea_api: Caller, office: Office, asked: Approval
 ) -> None:
     assert bea_api.get(f"/approvals/{asked.id}").json()["preview"] == {"plan": ITEM}
     assert asked.preview is not None
     other = asked.preview.replace("level", "rank")
-    Request.objects.filter(pk=asked.pk).update(preview=other)
+    Approval.objects.filter(pk=asked.pk).update(preview=other)
     shows(bea, asked, "Tampered with")
 
 
 @pytest.mark.parametrize("found", [[], {"plan": []}, {"plan": None}, "x"])
-def test_a_row_that_holds_anything_has_a_page(bea: Client, asked: Request, found: Any) -> None:
-    Request.objects.filter(pk=asked.pk).update(preview=json.dumps(found))
+def test_a_row_that_holds_anything_has_a_page(bea: Client, asked: Approval, found: Any) -> None:
+    Approval.objects.filter(pk=asked.pk).update(preview=json.dumps(found))
     shows(bea, asked, "Tampered with", hides=["Item of the plan"])
 
 

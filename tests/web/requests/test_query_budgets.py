@@ -38,7 +38,7 @@ def test_every_page_of_requests_takes_few_queries(bea: Client, office: Office) -
     halt = office.held()
     crowd = crowded(office)
     question = office.question("Which level?", SCHEMA)
-    sheet = urlencode([("item", str(one.id)) for one in (plain, crowd, doubt)])
+    sheet = urlencode([("item", str(approval.id)) for approval in (plain, crowd, doubt)])
     anne = log_in(User.objects.get(username="anne"))
     for path, words, most in (
         ("/inbox/", "handed to you by", INBOX),

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from approvals.adapter import Approvals
-from approvals.models import Request
+from approvals.adapter import ApprovalService
+from approvals.models import Approval
 from runtime.models import Signal
 from tests.support import seeds
 from tests.support.api_client import Caller, code_of, field_of
@@ -30,12 +30,12 @@ VALUE = {"number": 4711, "kind": "staff", "note": None}
 
 
 @pytest.fixture
-def question(office: Office) -> Request:
+def question(office: Office) -> Approval:
     return office.question(TEXT, COST)
 
 
 def test_an_answer_is_the_result_of_the_call(
-    bea: Client, ada: Client, office: Office, question: Request
+    bea: Client, ada: Client, office: Office, question: Approval
 ) -> None:
     page = shows(bea, question, "Which cost centre", "&lt;b&gt;", "written by the agent")
     has(page, 'name="in.number"', "1000 to 9999", "Question</span>", hides=["Approve", "/edit/"])
@@ -94,7 +94,7 @@ def test_every_type_has_a_form(
     ],
 )
 def test_a_wrong_form_names_its_field_and_keeps_everything(
-    bea: Client, question: Request, form: dict[str, str], words: str
+    bea: Client, question: Approval, form: dict[str, str], words: str
 ) -> None:
     page = text_of(send(bea, question, "answer", comment="my words", **form), 422)
     has(page, words, "Not answered", "my words", f'value="{form["in.number"]}"')
@@ -108,7 +108,7 @@ def test_an_empty_text_is_no_answer(bea: Client, office: Office) -> None:
     assert seeds.untouched(question)
 
 
-def test_a_question_can_be_declined(bea: Client, office: Office, question: Request) -> None:
+def test_a_question_can_be_declined(bea: Client, office: Office, question: Approval) -> None:
     unknown = "The answer is not known. Continue without an answer."
     page = text_of(send(bea, question, "deny"), 422)
     has(page, "is required to deny", 'name="in.number"', f'name="preset" value="{unknown}"')
@@ -119,20 +119,20 @@ def test_a_question_can_be_declined(bea: Client, office: Office, question: Reque
     shows(bea, question, "Declined by <bdi>bea</bdi>", hides=["never starts"])
 
 
-def test_it_expires_as_others_do(office: Office, bea: Client, question: Request) -> None:
+def test_it_expires_as_others_do(office: Office, bea: Client, question: Approval) -> None:
     shows(bea, question, "then the question ends without an answer", hides=["the call is denied"])
     reseal([question], expires_at=seeds.moment(-1))
-    Approvals().expire(question.gate)
+    ApprovalService().expire(question.gate)
     assert office.advance(question.run_id).status == "completed"
     shows(bea, question, "no person decided in time", "not answered", hides=["The call never"])
 
 
 def test_nothing_else_can_be_decided(
-    bea: Client, bea_api: Caller, ada: Client, ada_api: Caller, question: Request
+    bea: Client, bea_api: Caller, ada: Client, ada_api: Caller, question: Approval
 ) -> None:
     for way in ("approve", "edit/approve", "edit", "continue", "settle/happened"):
         assert send(bea, question, way).status_code in (404, 422)
-    path, said = f"/approvals/{question.id}/decision", {"digest": question.request_digest}
+    path, said = f"/approvals/{question.id}/decision", {"digest": question.approval_digest}
     for verdict in ("approve", "edit", "continue", "happened", "run_again"):
         body = {**said, "verdict": verdict, "reason": "r", "arguments": {"question": "x"}}
         assert field_of(bea_api.post(path, body)) == (422, "verdict")
@@ -148,14 +148,14 @@ def test_nothing_else_can_be_decided(
     assert seeds.untouched(question)
 
 
-def test_the_api_answers(bea_api: Caller, question: Request) -> None:
-    body = {"digest": question.request_digest, "verdict": "answer", "result": VALUE}
+def test_the_api_answers(bea_api: Caller, question: Approval) -> None:
+    body = {"digest": question.approval_digest, "verdict": "answer", "result": VALUE}
     found = bea_api.post(f"/approvals/{question.id}/decision", body).json()
     assert (found["kind"], found["status"]) == ("question", "answered")
 
 
 def test_the_inbox_has_a_list_of_questions(
-    bea: Client, ada: Client, office: Office, question: Request
+    bea: Client, ada: Client, office: Office, question: Approval
 ) -> None:
     other = office.request(office.start(args={"username": "newhire", "security_level": 3}))
     address = "/inbox/?q=kind%3Aquestion"

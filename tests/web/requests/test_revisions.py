@@ -5,7 +5,7 @@ from datetime import UTC
 import pytest
 from django.test import Client
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.permissions import principals
 from approvals.queries import decision_filters, history
 from approvals.requests import snapshot, verification
@@ -38,7 +38,7 @@ def test_changes_are_requested_and_both_requests_are_linked(
     page = shows(bea, first, "Changes requested by <bdi>bea</bdi>", "Level &lt;b&gt;1&lt;/b&gt;.")
     has(page, "is asked to propose it again", hides=["Denied"])
     revising.advance(first.run_id)
-    second = Request.objects.get(run=first.run_id, status="pending")
+    second = Approval.objects.get(run=first.run_id, status="pending")
     assert (second.revises, second.revision) == (first.gate, 2)
     has(shows(bea, first), f'href="/a/{second.id}/"', "revision 2")
     page = shows(bea, second, f'href="/a/{first.id}/"', "Level &lt;b&gt;1&lt;/b&gt;.", "Revision 2")
@@ -53,11 +53,11 @@ def test_changes_are_requested_and_both_requests_are_linked(
     found = [[one.verdict for one in history.page(principal, one).items] for one in chosen]
     assert found == [["changes_requested"], []]
     second.revises = None
-    assert snapshot.request_digest(second) != second.request_digest
+    assert snapshot.approval_digest(second) != second.approval_digest
 
 
 def test_a_request_without_text_names_the_field_and_keeps_the_page(
-    bea: Client, asked: Request
+    bea: Client, asked: Approval
 ) -> None:
     page = text_of(send(bea, asked, "changes", reason=" "), 422)
     has(
@@ -72,12 +72,12 @@ def test_a_request_without_text_names_the_field_and_keeps_the_page(
 
 
 def test_the_last_revision_is_approved_or_denied(bea: Client, office: Office) -> None:
-    asked = office.request(office.start())
-    reseal([asked], revises=asked.id, revision=MAX_REVISIONS)
-    shows(bea, asked, "the last one: approve or deny it", hides=['id="changes-text"'])
+    approval = office.request(office.start())
+    reseal([approval], revises=approval.id, revision=MAX_REVISIONS)
+    shows(bea, approval, "the last one: approve or deny it", hides=['id="changes-text"'])
     with pytest.raises(InvalidInput, match="is its last one"):
-        seeds.decide(asked, Actor(person="bea"), "request_changes", "Less.")
-    assert seeds.untouched(asked)
-    send(bea, asked, "deny", reason="no")
-    asked.refresh_from_db()
-    assert asked.status == "denied"
+        seeds.decide(approval, Actor(person="bea"), "request_changes", "Less.")
+    assert seeds.untouched(approval)
+    send(bea, approval, "deny", reason="no")
+    approval.refresh_from_db()
+    assert approval.status == "denied"

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from approvals.models import Request
+from approvals.models import Approval
 from approvals.requests import snapshot
 from tests.support.api_client import Caller, code_of
 from tests.support.office import Office, reseal
@@ -23,7 +23,7 @@ FORGERIES: dict[str, dict[str, Any]] = {
     "no JSON": {"args": "{", "schema": "["},
     "arguments that are removed": {"args": "{}", "removed_at": timezone.now()},
     "path": {"path": {"a": 1}},
-    "digest": {"request_digest": "sha256:0"},
+    "digest": {"approval_digest": "sha256:0"},
     "origin that is no list": {"origin": 5},
     "origin of other things": {"origin": [5, {"a": 1}]},
     "people who may not decide": {"excluded": []},
@@ -39,62 +39,64 @@ FORGERIES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_a_forged_request_is_shown_as_tampered_with_and_not_decided(
-    bea: Client, bea_api: Caller, asked: Request, forgery: str
+    bea: Client, bea_api: Caller, asked: Approval, forgery: str
 ) -> None:
-    Request.objects.filter(pk=asked.pk).update(**FORGERIES[forgery])
-    forged = Request.objects.get(pk=asked.pk)
+    Approval.objects.filter(pk=asked.pk).update(**FORGERIES[forgery])
+    forged = Approval.objects.get(pk=asked.pk)
     shows(bea, forged, WORDS, hides=[f"/a/{forged.id}/approve/"])
     found = bea_api.get("/approvals").json()["items"][0]["tampered"]
     assert found
     assert bea_api.get(f"/approvals/{forged.id}").json()["tampered"] == found
     shows(bea, "/inbox/", "Tampered with: ", f"/a/{forged.id}/")
     for verdict in ("approve", "deny"):
-        body = {"verdict": verdict, "digest": forged.request_digest, "reason": "because"}
+        body = {"verdict": verdict, "digest": forged.approval_digest, "reason": "because"}
         answer = bea_api.post(f"/approvals/{forged.id}/decision", body)
         assert code_of(answer) == (409, "unverified")
         has(text_of(send(bea, forged, verdict, reason="because"), 409), WORDS)
-    assert Request.objects.get(pk=asked.pk).status == "pending"
+    assert Approval.objects.get(pk=asked.pk).status == "pending"
 
 
-def test_a_request_whose_nonce_has_no_time_is_refused(bea: Client, asked: Request) -> None:
+def test_a_request_whose_nonce_has_no_time_is_refused(bea: Client, asked: Approval) -> None:
     reseal([asked], nonce="0" * 32)
     shows(bea, asked, WORDS)
 
 
 @pytest.mark.parametrize("change", [{"risk": "low"}, {"nonce": None}], ids=str)
-def test_a_nonce_keeps_its_time(bea: Client, asked: Request, change: dict[str, str | None]) -> None:
+def test_a_nonce_keeps_its_time(
+    bea: Client, asked: Approval, change: dict[str, str | None]
+) -> None:
     """Nor anything else be changed: a digest that is made anew does not help."""
     for name, value in change.items():
         setattr(asked, name, value or asked.nonce.partition("@")[0])
-    asked.request_digest = snapshot.request_digest(asked)
+    asked.approval_digest = snapshot.approval_digest(asked)
     asked.save()
     shows(bea, asked, WORDS)
 
 
-def test_removed_at_hides_no_pending_request(bea: Client, bea_api: Caller, asked: Request) -> None:
-    Request.objects.filter(pk=asked.pk).update(removed_at=timezone.now())
+def test_removed_at_hides_no_pending_request(bea: Client, bea_api: Caller, asked: Approval) -> None:
+    Approval.objects.filter(pk=asked.pk).update(removed_at=timezone.now())
     shows(bea, asked, "<bdi>security_level</bdi>", hides=["Removed under retention"])
     found = bea_api.get(f"/approvals/{asked.id}").json()
     assert (found["removed_at"], found["tampered"]) == (None, None)
 
 
 def test_a_decision_that_was_never_signed_is_not_shown_as_one(
-    bea: Client, bea_api: Caller, office: Office, asked: Request
+    bea: Client, bea_api: Caller, office: Office, asked: Approval
 ) -> None:
     office.approve(asked.run_id)
-    for request in (asked, office.request(office.start())):
-        assert bea_api.get(f"/approvals/{request.id}").json()["tampered"] is None
-        shows(bea, request, hides=[WORDS])
-    Request.objects.filter(pk=asked.pk).update(decided_by="cyril")
+    for approval in (asked, office.request(office.start())):
+        assert bea_api.get(f"/approvals/{approval.id}").json()["tampered"] is None
+        shows(bea, approval, hides=[WORDS])
+    Approval.objects.filter(pk=asked.pk).update(decided_by="cyril")
     shows(bea, asked, WORDS)
     assert bea_api.get(f"/approvals/{asked.id}").json()["tampered"]
-    shows(bea, request, "First request like this")  # it is compared with no forged approval
+    shows(bea, approval, "First request like this")  # it is compared with no forged approval
 
 
 def test_doubts_and_halts_are_verified_alike(bea: Client, office: Office) -> None:
-    for request in (office.in_doubt_request(office.in_doubt()), held := office.held()):
-        Request.objects.filter(pk=request.pk).update(sentence="All is well")
-        shows(bea, request, WORDS, hides=[f'action="/a/{request.id}/'])
+    for approval in (office.in_doubt_request(office.in_doubt()), held := office.held()):
+        Approval.objects.filter(pk=approval.pk).update(sentence="All is well")
+        shows(bea, approval, WORDS, hides=[f'action="/a/{approval.id}/'])
     for limits in ('5, {"limit": "turns"}', '{"limit": []}, {"limit": "turns"}'):
-        Request.objects.filter(pk=held.pk).update(kind="limit", args=f'{{"limits": [{limits}]}}')
+        Approval.objects.filter(pk=held.pk).update(kind="limit", args=f'{{"limits": [{limits}]}}')
         shows(bea, held, WORDS)

@@ -11,8 +11,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from approvals.accounts import people
-from approvals.adapter import Approvals
-from approvals.models import Request
+from approvals.adapter import ApprovalService
+from approvals.models import Approval
 from runtime.ports.access import Actor
 from tests.approvals.policies.office import asked, reviewers
 from tests.support import seeds
@@ -23,7 +23,7 @@ ATTACK = "<i>Two</i>"
 
 
 @pytest.fixture
-def request_of_two(cast: Cast) -> Request:
+def request_of_two(cast: Cast) -> Approval:
     reviewers("cora", "dan")
     return asked(f"rules: [{{name: {ATTACK}, quorum: 2}}]", risk="low")
 
@@ -33,13 +33,13 @@ def inbox(client: Client, view: str = "mine") -> str:
 
 
 def test_page_and_inbox_show_who_approved_and_who_could(
-    bea: Client, request_of_two: Request
+    bea: Client, request_of_two: Approval
 ) -> None:
-    request = request_of_two
-    seeds.decide(request, Actor(person="cora"), reason="Looks right")
+    approval = request_of_two
+    seeds.decide(approval, Actor(person="cora"), reason="Looks right")
     shows(
         bea,
-        request,
+        approval,
         "1 of 2 approvals",
         "cora",
         "Looks right",
@@ -52,29 +52,29 @@ def test_page_and_inbox_show_who_approved_and_who_could(
 
 
 def test_a_vote_says_that_it_waits_and_can_be_withdrawn(
-    bea: Client, request_of_two: Request
+    bea: Client, request_of_two: Approval
 ) -> None:
-    request = request_of_two
-    form = {"digest": request.request_digest, "reason": ""}
-    said = bea.post(reverse("approve", args=[request.id]), form, follow=True).content.decode()
+    approval = request_of_two
+    form = {"digest": approval.approval_digest, "reason": ""}
+    said = bea.post(reverse("approve", args=[approval.id]), form, follow=True).content.decode()
     assert "Your approval is recorded (1 of 2). Other people must approve too." in said
-    shows(bea, request, "Withdraw my approval", hides=["btn approve"])
+    shows(bea, approval, "Withdraw my approval", hides=["btn approve"])
     assert "No requests" not in inbox(bea, "others")
-    assert str(request.id) in inbox(bea, "others")
-    assert str(request.id) not in inbox(bea)
-    again = bea.post(reverse("approve", args=[request.id]), form)
+    assert str(approval.id) in inbox(bea, "others")
+    assert str(approval.id) not in inbox(bea)
+    again = bea.post(reverse("approve", args=[approval.id]), form)
     assert again.status_code == 409
     assert "bea has already approved this request" in again.content.decode()
-    bea.post(reverse("undo", args=[request.id]))
-    shows(bea, request, "0 of 2 approvals", "btn approve")
+    bea.post(reverse("undo", args=[approval.id]))
+    shows(bea, approval, "0 of 2 approvals", "btn approve")
 
 
-def test_a_request_that_too_few_can_decide_warns(bea: Client, request_of_two: Request) -> None:
+def test_a_request_that_too_few_can_decide_warns(bea: Client, request_of_two: Approval) -> None:
     for name in ("cora", "dan"):
         people.disable(name, actor=None)
     shows(bea, request_of_two, "Too few people are left to approve this", "Only <bdi>bea</bdi>")
     shows(bea, request_of_two, "on the page People: ask <bdi>admin</bdi>")
-    Approvals().look_ahead(Event())
+    ApprovalService().look_ahead(Event())
     assert "too few people left" in inbox(bea)
     admin = log_in(User.objects.get(username="admin"))
     shows(admin, "/overview/", "Too few people are left to decide 1 request")
@@ -83,14 +83,14 @@ def test_a_request_that_too_few_can_decide_warns(bea: Client, request_of_two: Re
 
 def test_a_request_of_an_absent_person_says_when_they_are_back(bea: Client, cast: Cast) -> None:
     """And the deputy, who started the run, is warned of when chosen."""
-    request = asked("rules: [{name: Only bea, people: [bea]}]", expires_at=seeds.moment(3600))
+    approval = asked("rules: [{name: Only bea, people: [bea]}]", expires_at=seeds.moment(3600))
     now = timezone.now()
     days = {"starts": f"{now:%Y-%m-%d}", "ends": f"{now + timedelta(days=10):%Y-%m-%d}"}
     form = {"deputy": "ada", **days}
     announced = bea.post("/account/away/", form, follow=True)
     has(text_of(announced), "ada decides in your place. Not in runs that ada starts")
     away = "<bdi>bea</bdi> is away until <time"
-    shows(log_in(cast.ada), request, away, hides=["No person who may decide is left"])
+    shows(log_in(cast.ada), approval, away, hides=["No person who may decide is left"])
 
 
 STAGES = """
@@ -103,32 +103,32 @@ rules:
 
 def test_a_reviewer_of_a_later_stage_is_told_whose_turn_it_is(bea: Client, cast: Cast) -> None:
     reviewers("cora")
-    request = asked(STAGES)
+    approval = asked(STAGES)
     waits = "Your turn comes after <bdi>cora</bdi>"
-    shows(bea, request, waits, "btn deny", hides=["btn approve", "data-edit"])
-    seeds.decide(request, Actor(person="cora"), reason="Looks right")
-    shows(bea, request, "btn approve", "data-edit", hides=[waits])
+    shows(bea, approval, waits, "btn deny", hides=["btn approve", "data-edit"])
+    seeds.decide(approval, Actor(person="cora"), reason="Looks right")
+    shows(bea, approval, "btn approve", "data-edit", hides=[waits])
     cora = log_in(User.objects.get(username="cora"))
-    shows(cora, request, "Withdraw my approval", hides=["btn approve", "must approve now"])
+    shows(cora, approval, "Withdraw my approval", hides=["btn approve", "must approve now"])
 
 
 def test_a_reason_that_the_rule_requires_is_asked_for_as_such(bea: Client, cast: Cast) -> None:
-    request = asked("rules: [{name: Say why, reason: required}]", risk="high")
+    approval = asked("rules: [{name: Say why, reason: required}]", risk="high")
     asks = "Reason (required by rule <bdi>Say why</bdi>)"
-    form = {"digest": request.request_digest}
-    second = text_of(bea.post(f"/a/{request.id}/approve/", form))
-    page = text(bea, request)
-    for shown in (second, text(bea, f"/a/{request.id}/edit/")):
+    form = {"digest": approval.approval_digest}
+    second = text_of(bea.post(f"/a/{approval.id}/approve/", form))
+    page = text(bea, approval)
+    for shown in (second, text(bea, f"/a/{approval.id}/edit/")):
         assert re.search(r'<textarea id="reason"[^>]* required>', shown)
         has(shown, asks)
     has(page, "Reason (required, also to approve)")
 
 
 def test_an_approval_without_its_reason_is_refused_as_one(bea: Client, cast: Cast) -> None:
-    request = asked("rules: [{name: Say why, reason: required}]", risk="low")
-    refused = text_of(send(bea, request, "approve"), 422)
+    approval = asked("rules: [{name: Say why, reason: required}]", risk="low")
+    refused = text_of(send(bea, approval, "approve"), 422)
     has(refused, "Not approved: the reason is required", "data-approves", hides=['name="preset"'])
-    denial = text_of(send(bea, request, "deny"), 422)
+    denial = text_of(send(bea, approval, "deny"), 422)
     has(denial, "Not decided: the reason is required", 'name="preset"', hides=["data-approves"])
 
 
@@ -159,12 +159,12 @@ def test_page_and_row_say_what_follows_if_no_person_decides(
     before, after, row = ENDS[consequence]
     reviewers("cora")
     due = seeds.moment(1200)
-    request = asked(LADDER.replace("CONSEQUENCE", consequence), expires_at=due)
-    shows(bea, request, "Escalates", "then <bdi>cora, reviewers</bdi> may decide too", before)
+    approval = asked(LADDER.replace("CONSEQUENCE", consequence), expires_at=due)
+    shows(bea, approval, "Escalates", "then <bdi>cora, reviewers</bdi> may decide too", before)
     assert "escalates <time" in inbox(bea)
     monkeypatch.setattr("django.utils.timezone.now", lambda: due - timedelta(seconds=60))
-    shows(bea, request, before, hides=["Escalates"])
+    shows(bea, approval, before, hides=["Escalates"])
     assert f"</time>{row}</span>" in inbox(bea)
     seeds.set_clock(monkeypatch, due + timedelta(seconds=1))
-    Approvals().expire(request.gate)
-    shows(bea, request, "Expired: no person decided in time", after)
+    ApprovalService().expire(approval.gate)
+    shows(bea, approval, "Expired: no person decided in time", after)

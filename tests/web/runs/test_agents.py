@@ -17,11 +17,11 @@ from agents.models import AgentVersion, FormSubmission, PublishedAgent
 from agents.registry import Registry
 from agents.web import start_form
 from agents.web.start import start_once
-from approvals.models import Request
+from approvals.models import Approval
 from runtime.core.documents.compression import plain_text
 from runtime.core.enums import GateKind
 from runtime.core.events import Change
-from runtime.models import JournalEntry, Run, Worker
+from runtime.models import JournalEntry, Run, WorkerProcess
 from runtime.ports.access import Actor
 from runtime.ports.agents import VersionChange
 from runtime.queries import run_figures
@@ -209,7 +209,7 @@ def _released(spec: Any) -> str:
 
 
 def _worker(**agents: str) -> None:
-    Worker.objects.create(id=uuid4(), host="here", process=1, agents=agents)
+    WorkerProcess.objects.create(id=uuid4(), host="here", process=1, agents=agents)
 
 
 def test_the_agent_page_shows_versions_and_their_changes(admin: Client) -> None:
@@ -261,7 +261,7 @@ def test_a_run_without_its_version_says_so(suspended: UUID, ada: Client, publish
     note = "No worker can continue this run"
     _worker(hr_onboarding="sha256:hr_onboarding", account_agent="sha256:account_agent")
     shows(ada, suspended, hides=[note])
-    Worker.objects.all().delete()
+    WorkerProcess.objects.all().delete()
     _worker(hr_onboarding="sha256:hr_onboarding")
     shows(ada, suspended, f"{note}</h2><p><bdi>account_agent</bdi>:")
     for path in (f"/api/v1/runs/{suspended}", "/api/v1/runs"):
@@ -289,12 +289,12 @@ def test_a_run_is_continued_at_a_version_gate(bea: Client, suspended: UUID, offi
     found = VersionChange(agent=agent, changes=(change,))
     office.effects.changes["account_agent", fingerprint] = found
     office.approve(suspended)
-    asked = Request.objects.get(run=suspended, kind=GateKind.VERSION)
+    approval = Approval.objects.get(run=suspended, kind=GateKind.VERSION)
     why = "account_agent is another version than when it began: instructions"
-    shows(bea, asked, why, "<del>Ask first.</del>", "Continue")
+    shows(bea, approval, why, "<del>Ask first.</del>", "Continue")
     shows(bea, "/inbox/", "instructions")
     shows(bea, suspended, "changed: waits for a person to continue it")
-    assert send(bea, asked, "continue").status_code == 302
+    assert send(bea, approval, "continue").status_code == 302
     assert office.advance(suspended).status == "completed"
     shows(bea, suspended, "continued under another version")
     words = ("another version of", "<del>Ask first.</del>")

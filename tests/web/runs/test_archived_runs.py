@@ -10,7 +10,7 @@ from django.test import Client
 
 from approvals import audit
 from approvals.decisions.inquire import ASKED
-from approvals.models import AuditEntry, Request
+from approvals.models import Approval, AuditEntry
 from approvals.queries import requests
 from approvals.web.parts import call_status
 from runtime.models import ArchivedEntries, ArchivedRun, Run
@@ -121,14 +121,14 @@ def test_the_requests_of_an_archived_run_are_read_without_the_store(
     before[1]["late_outcomes"] = None
     assert [bea_api.get(f"/approvals/{one.id}").json() for one in asked] == before
     assert bea_api.get(f"/approvals/{asked[0].id}/questions").json() == []
-    shown = requests.approval(asked[0].id, actor=Actor(person="bea"))
-    delay = call_status.delay_of(shown)
-    told = call_status.outcome_text(shown, delay, "Approved", "It starts.")
+    approval = requests.approval(asked[0].id, actor=Actor(person="bea"))
+    delay = call_status.delay_of(approval)
+    told = call_status.outcome_text(approval, delay, "Approved", "It starts.")
     assert (told, delay.counts_at) == ("Approved. It starts.", None)
     audit.append(
-        run=run, actor=Actor(person="bea"), act=ASKED, subject=f"request {shown.id}", detail={}
+        run=run, actor=Actor(person="bea"), act=ASKED, subject=f"request {approval.id}", detail={}
     )
-    assert bea_api.get(f"/approvals/{shown.id}/questions").status_code == 503
+    assert bea_api.get(f"/approvals/{approval.id}/questions").status_code == 503
 
 
 def test_an_admin_opens_the_removed_entries_of_a_run(
@@ -175,7 +175,7 @@ def test_a_file_that_does_not_verify_is_named_on_the_page(
     place = ArchivedRun.objects.get().place or ""
     object_store.put(place, b"<b>forged")
     shows(admin, f"/runs/{archived}/", "cannot be shown", f"the object {place} does not match")
-    shows(admin, f"/a/{Request.objects.get(run=archived).id}/", "Set the privileges of newhire")
+    shows(admin, f"/a/{Approval.objects.get(run=archived).id}/", "Set the privileges of newhire")
     has(text_of(admin.post(f"/runs/{archived}/restore/", WHY), 409), "Not restored: the file")
     assert Run.objects.get(id=archived).archived_at is not None
 

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from approvals.models import AuditEntry, Request
+from approvals.models import Approval, AuditEntry
 from runtime.core.budgets import Budget
 from runtime.models import Run
 from tests.support.api_client import Caller, field_of
@@ -20,7 +20,7 @@ BODY = {"agent": "hr_onboarding", "input": NEWCOMER}
 
 
 @pytest.fixture
-def short(office: Office) -> Request:
+def short(office: Office) -> Approval:
     """A run that called the account agent, whose model has not been called yet."""
     return office.short(Budget(turns=1, calls=9))
 
@@ -30,7 +30,7 @@ def _event(run: UUID, kind: str) -> dict[str, Any]:
     return found
 
 
-def test_the_page_names_exhausted_limits(bea: Client, bea_api: Caller, short: Request) -> None:
+def test_the_page_names_exhausted_limits(bea: Client, bea_api: Caller, short: Approval) -> None:
     used = "The run reached its limit: 1 of 1 turns"
     more = ("More turns", 'name="grant.turns" value="1"')
     turns = "<dt>Turns of <bdi>the run</bdi></dt>"
@@ -47,7 +47,7 @@ def test_the_page_names_exhausted_limits(bea: Client, bea_api: Caller, short: Re
     assert uses[2:] == [(None, "tokens", "0", None), (None, "usd", "0.00", None)]
 
 
-def test_a_grant_is_audited_and_journaled(bea: Client, short: Request, office: Office) -> None:
+def test_a_grant_is_audited_and_journaled(bea: Client, short: Approval, office: Office) -> None:
     assert send(bea, short, "continue", **{"grant.turns": "unlimited"}).status_code == 302
     run = office.advance(short.run_id).id
     assert _event(run, "BudgetGranted").items() >= {"by": "bea", "amounts": {"turns": None}}.items()
@@ -55,7 +55,7 @@ def test_a_grant_is_audited_and_journaled(bea: Client, short: Request, office: O
     assert json.loads(audited.detail)["granted"] == {"turns": None}
 
 
-def test_an_invalid_grant_is_named_and_decides_nothing(bea: Client, short: Request) -> None:
+def test_an_invalid_grant_is_named_and_decides_nothing(bea: Client, short: Approval) -> None:
     enter = "Enter a number of turns, or unlimited."
     for form, problem in (
         ({}, "the grant must grant some turns"),
@@ -69,14 +69,14 @@ def test_an_invalid_grant_is_named_and_decides_nothing(bea: Client, short: Reque
     assert short.status == "pending"
 
 
-def test_the_api_grants_more(bea_api: Caller, short: Request, office: Office) -> None:
+def test_the_api_grants_more(bea_api: Caller, short: Approval, office: Office) -> None:
     path = f"/approvals/{short.id}/decision"
-    verdict = {"verdict": "continue", "digest": short.request_digest}
+    verdict = {"verdict": "continue", "digest": short.approval_digest}
     assert field_of(bea_api.post(path, verdict)) == (422, "grant")
     assert field_of(bea_api.post(path, {**verdict, "grant": {"usd": 1}})) == (422, "grant.usd")
     assert bea_api.post(path, {**verdict, "grant": {"turns": 20}}).status_code == 200
     call = office.request(office.advance(short.run_id).id)
-    body = {"verdict": "approve", "digest": call.request_digest, "grant": {"turns": 1}}
+    body = {"verdict": "approve", "digest": call.approval_digest, "grant": {"turns": 1}}
     answer = bea_api.post(f"/approvals/{call.id}/decision", body)
     assert field_of(answer) == (422, "grant")  # nothing was reached
 

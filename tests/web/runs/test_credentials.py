@@ -29,8 +29,8 @@ from agents.effect_handler import AgentEffects
 from agents.errors import CredentialMissing, DefinitionError, NotDone, ToolError
 from agents.sdk import CredentialRefused, ToolContext, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script
-from approvals.adapter import Approvals
-from approvals.models import Request
+from approvals.adapter import ApprovalService
+from approvals.models import Approval
 from runtime.control.start import create
 from runtime.core.documents.compression import plain_text
 from runtime.core.enums import GateKind
@@ -85,15 +85,15 @@ class Desk(HandDriven):
     """A worker with the agent that needs a credential, and the real approvals."""
 
     def __init__(self, spec: Any) -> None:
-        super().__init__(AgentEffects(registry_of(spec)), Approvals())
+        super().__init__(AgentEffects(registry_of(spec)), ApprovalService())
         with transaction.atomic():
             self.run = create(
                 agent="clerk", input={"text": "go"}, requester=Actor(person="ada")
             ).run
         self.advance_once(self.run)
 
-    def asked(self, kind: GateKind = GateKind.APPROVAL) -> Request:
-        return Request.objects.get(run=self.run, status="pending", kind=kind)
+    def asked(self, kind: GateKind = GateKind.APPROVAL) -> Approval:
+        return Approval.objects.get(run=self.run, status="pending", kind=kind)
 
     def approve(self, bea: Client) -> Run:
         send(bea, self.asked(), "approve")

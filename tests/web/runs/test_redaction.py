@@ -14,7 +14,7 @@ from django.test import Client
 
 from runtime.keyring import sealing
 from runtime.keyring.sealing import REDACTED
-from runtime.models import Continuation, Run
+from runtime.models import Run, StoredContinuation
 from runtime.ports.effects import ToolFailure, ToolResult
 from runtime.queries.redaction import redact
 from tests.support.api_client import Caller
@@ -121,10 +121,10 @@ def test_arguments_hide_only_tokens_that_open_in_place() -> None:
 
 def test_secret_looking_arguments_are_shown(bea: Client, bea_api: Caller, office: Office) -> None:
     extra = {"iban": {"$secret": "DE00 EVIL 0000", "also": ["rm -rf"]}, "note": FAKE}
-    request = office.request(office.start(args={"username": "newhire", "extra": extra}))
-    shows(bea, request, "DE00 EVIL 0000", "rm -rf", "mallory")
-    assert bea_api.get(f"/approvals/{request.id}").json()["args"]["extra"] == extra
-    has(text_of(bea_api.get(f"/runs/{request.run_id}/journal")), "DE00 EVIL")
+    approval = office.request(office.start(args={"username": "newhire", "extra": extra}))
+    shows(bea, approval, "DE00 EVIL 0000", "rm -rf", "mallory")
+    assert bea_api.get(f"/approvals/{approval.id}").json()["args"]["extra"] == extra
+    has(text_of(bea_api.get(f"/runs/{approval.run_id}/journal")), "DE00 EVIL")
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -132,24 +132,24 @@ def test_no_page_and_no_answer_holds_the_token(
     bea: Client, admin: Client, admin_api: Caller, office: Office, continued: None, lost: bool
 ) -> None:
     run = _secretive(office, lost=lost)
-    request = office.in_doubt_request(run) if lost else office.request(run)
+    approval = office.in_doubt_request(run) if lost else office.request(run)
     steps = [f"?step=0.c1.0/c{turn}.0" for turn in (1, 2)]  # arguments, an error
     of_run = ("", "cancel/", "?tab=transcript", *steps)
     pages = [f"/runs/{run}/{part}" for part in of_run]
-    for path in (*pages, f"/a/{request.id}/", "/inbox/", "/runs/"):
+    for path in (*pages, f"/a/{approval.id}/", "/inbox/", "/runs/"):
         for client in (admin, bea):
             _is_clean(text(client, path))
     position = Run.objects.get(id=run).position
     _is_clean(shows(admin, f"/runs/{run}/at/{position}/", "••••"))
     api = f"/runs/{run}"
     lists = ("/runs", api, "/approvals", f"/approvals?run={run}&kind=in_doubt")
-    for path in (*lists, f"{api}/journal", f"{api}/continuation", f"/approvals/{request.id}"):
+    for path in (*lists, f"{api}/journal", f"{api}/continuation", f"/approvals/{approval.id}"):
         _is_clean(text_of(admin_api.get(path)))
-    shows(bea, request, REDACTED)
+    shows(bea, approval, REDACTED)
     if not lost:
-        args = admin_api.get(f"/approvals/{request.id}").json()["args"]
+        args = admin_api.get(f"/approvals/{approval.id}").json()["args"]
         assert args["note"] == REDACTED
-        Continuation.objects.filter(run=run).update(body=Concat(Value("{"), "body"))
+        StoredContinuation.objects.filter(run=run).update(body=Concat(Value("{"), "body"))
         _is_clean(has(text_of(admin_api.get(f"{api}/continuation")), "frames"))
 
 

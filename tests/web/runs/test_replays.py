@@ -10,7 +10,7 @@ from django.db import transaction
 
 from agents.effect_handler import AgentEffects
 from agents.registry import Registry
-from approvals.adapter import Approvals
+from approvals.adapter import ApprovalService
 from approvals.models import AuditEntry
 from approvals.prompts.in_production import StoredPrompts
 from runtime.broker import dispatch
@@ -19,7 +19,7 @@ from runtime.control.forks.fork import fork
 from runtime.control.start import create
 from runtime.errors import AgentWithoutWorker, Forbidden
 from runtime.execution.recorded import problems, queued_replay
-from runtime.models import JournalEntry, Run, RunReplay, Worker
+from runtime.models import JournalEntry, Run, RunReplay, WorkerProcess
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables.jobs import replays as rows
@@ -65,7 +65,7 @@ def asked(run: UUID) -> UUID:
 def perform(
     replay: UUID, handler: AgentEffects, drains: Callable[[], bool] = lambda: False
 ) -> RunReplay:
-    queued_replay.perform(replay, handler=handler, approvals=Approvals(), drains=drains)
+    queued_replay.perform(replay, handler=handler, approvals=ApprovalService(), drains=drains)
     return RunReplay.objects.get(id=replay)
 
 
@@ -120,7 +120,7 @@ def test_a_replay_that_cannot_end_says_why(
     client, page = log_in(cast.admin), f"/runs/{run}/replay/"
     without = AgentEffects(Registry(agents={}), lambda: None)
     replay = asked(run)
-    other = Worker.objects.create(
+    other = WorkerProcess.objects.create(
         id=uuid4(), host="a", process=1, agents={"desk": "f"}, lease_until=FAR
     )
     assert perform(replay, without).state == "queued"  # for the other one
@@ -171,7 +171,7 @@ def test_a_run_without_contents_or_worker_is_not_replayed(
         rows.JOBS.prune(pool.djangos())  # it was written while the run was erased
         assert not RunReplay.objects.filter(id=replay).exists()
         transaction.set_rollback(True)
-    Worker.objects.create(id=uuid4(), host="a", process=1, agents={"child": "f"})
+    WorkerProcess.objects.create(id=uuid4(), host="a", process=1, agents={"child": "f"})
     with pytest.raises(AgentWithoutWorker, match="No live worker has the agent desk"):
         asked(run)
     assert retention.erase(run)

@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-from approvals.models import Request
+from approvals.models import Approval
 from runtime.core.machine.calls import retries
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports.effects import ModelFailure, Outcome, ToolFailure
@@ -225,6 +225,6 @@ def test_an_outage_is_told_and_only_admins_read_the_providers_text(
     assert [gate["kind"] for gate in found["gates"]] == ["hold"]
     assert (found["status_text"], found["next_try_at"]) == (None, None)
     shows(ada, run, "No reply comes from its model")
-    for place in (run, Request.objects.get(run=run)):
+    for place in (run, Approval.objects.get(run=run)):
         assert shows(admin, place).count(SHOWN) == 1
         shows(ada, place, hides=["no capacity"])

@@ -20,7 +20,7 @@ _FRESH = "interval '10 minutes'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArchivedRun:
+class ArchivedRunRow:
     """The file of an archived run: its key, the hash of its bytes and their number, and when it was written."""
 
     place: str
@@ -70,7 +70,7 @@ def keep(
     return done.rowcount == 1
 
 
-def of(connection: Connection, run: UUID) -> ArchivedRun | None:
+def of(connection: Connection, run: UUID) -> ArchivedRunRow | None:
     """Return the file of a run, None if it is not archived."""
     row = connection.execute(
         f"""
@@ -78,7 +78,9 @@ def of(connection: Connection, run: UUID) -> ArchivedRun | None:
         """,
         (run,),
     ).fetchone()
-    return None if row is None else ArchivedRun(place=row[0], digest=row[1], size=row[2], at=row[3])
+    return (
+        None if row is None else ArchivedRunRow(place=row[0], digest=row[1], size=row[2], at=row[3])
+    )
 
 
 def holding(connection: Connection, digest: str) -> list[UUID]:

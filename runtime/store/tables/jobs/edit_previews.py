@@ -30,7 +30,7 @@ _LABEL = "preview of an edit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EditPreview:
+class EditPreviewRow:
     """A preview of the call at a gate with the arguments `args`, a JSON text, for the person `by`.
 
     `agent` is that of the run. `state` is queued, running, done or failed; `problem` says why it ended without a
@@ -92,16 +92,16 @@ def replace(
     )
 
 
-def find(connection: Connection, preview: UUID) -> EditPreview | None:
+def find(connection: Connection, preview: UUID) -> EditPreviewRow | None:
     """Return a preview, None if there is none, or no more."""
-    with connection.cursor(row_factory=class_row(EditPreview)) as cursor:
+    with connection.cursor(row_factory=class_row(EditPreviewRow)) as cursor:
         cursor.execute(
             f"SELECT {_COLUMNS} FROM runtime_editpreview WHERE id = %(id)s", {"id": preview}
         )
         return cursor.fetchone()
 
 
-def save(connection: Connection, edit_preview: EditPreview, preview: Preview) -> None:
+def save(connection: Connection, edit_preview: EditPreviewRow, preview: Preview) -> None:
     """Store what the worker found out, unless the run was erased, or the person wants another preview.
 
     The lock of the run's row orders this before or after an erasure, which deletes the preview.
@@ -130,6 +130,6 @@ def delete_for_run(connection: Connection, run: UUID) -> None:
     connection.execute("DELETE FROM runtime_editpreview WHERE run = %(run)s", {"run": run})
 
 
-def _parts(edit_preview: EditPreview, result: str) -> tuple[str, ...]:
+def _parts(edit_preview: EditPreviewRow, result: str) -> tuple[str, ...]:
     args = canonical(edit_preview.arguments).decode()
     return (_LABEL, str(edit_preview.id), str(edit_preview.gate), args, result)

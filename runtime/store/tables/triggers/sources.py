@@ -41,7 +41,7 @@ def write(connection: Connection, trigger: UUID, kind: Kind, place: str) -> None
     """Have the sweeper read a source for a trigger. The caller has locked the row of the trigger."""
     connection.execute(
         """
-        INSERT INTO runtime_source (trigger, kind, place) VALUES (%s, %s, %s)
+        INSERT INTO runtime_triggersource (trigger, kind, place) VALUES (%s, %s, %s)
         ON CONFLICT (trigger) DO UPDATE SET kind = excluded.kind, place = excluded.place,
             looked_at = NULL, problem = '', cursor = '', not_before = NULL
         """,
@@ -51,7 +51,7 @@ def write(connection: Connection, trigger: UUID, kind: Kind, place: str) -> None
 
 def delete(connection: Connection, trigger: UUID) -> None:
     """Read nothing for a trigger. The caller has locked the row of the trigger."""
-    connection.execute("DELETE FROM runtime_source WHERE trigger = %s", (trigger,))
+    connection.execute("DELETE FROM runtime_triggersource WHERE trigger = %s", (trigger,))
 
 
 def lock_next(
@@ -63,7 +63,7 @@ def lock_next(
     """
     row = connection.execute(
         """
-        SELECT s.trigger FROM runtime_source s JOIN runtime_trigger t ON t.id = s.trigger
+        SELECT s.trigger FROM runtime_triggersource s JOIN runtime_trigger t ON t.id = s.trigger
         WHERE s.kind = %s AND t.state = 'active' AND s.trigger <> ALL(%s)
             AND (s.not_before IS NULL OR s.not_before <= %s)
         ORDER BY s.problem <> '' LIMIT 1 FOR NO KEY UPDATE OF s SKIP LOCKED
@@ -83,7 +83,7 @@ def note(
     """Write the outcome of a look at a source that the caller has locked, if it is news, and when the next one is."""
     connection.execute(
         """
-        UPDATE runtime_source
+        UPDATE runtime_triggersource
         SET problem = %(problem)s,
             looked_at = CASE WHEN %(problem)s = '' THEN %(now)s ELSE looked_at END,
             not_before = %(not_before)s
@@ -104,7 +104,7 @@ def note(
 def read(connection: Connection, trigger: UUID) -> SourceRow | None:
     """Return the last look at the source of a trigger, None without a source."""
     row = connection.execute(
-        "SELECT looked_at, problem FROM runtime_source WHERE trigger = %s", (trigger,)
+        "SELECT looked_at, problem FROM runtime_triggersource WHERE trigger = %s", (trigger,)
     ).fetchone()
     return None if row is None else SourceRow(looked_at=row[0], problem=row[1])
 
@@ -112,7 +112,7 @@ def read(connection: Connection, trigger: UUID) -> SourceRow | None:
 def cursor(connection: Connection, trigger: UUID) -> str:
     """Return the name after which the next look begins, empty for the first one."""
     row = connection.execute(
-        "SELECT cursor FROM runtime_source WHERE trigger = %s", (trigger,)
+        "SELECT cursor FROM runtime_triggersource WHERE trigger = %s", (trigger,)
     ).fetchone()
     return "" if row is None else str(row[0])
 
@@ -120,6 +120,6 @@ def cursor(connection: Connection, trigger: UUID) -> str:
 def turn_to(connection: Connection, trigger: UUID, cursor: str) -> None:
     """Have the next look begin after this name. The caller has locked the source."""
     connection.execute(
-        "UPDATE runtime_source SET cursor = %s WHERE trigger = %s AND cursor <> %s",
+        "UPDATE runtime_triggersource SET cursor = %s WHERE trigger = %s AND cursor <> %s",
         (cursor, trigger, cursor),
     )

@@ -155,7 +155,7 @@ def wakeable(
         """
         WITH open AS MATERIALIZED (
             SELECT w.run_id AS run, w.match, k.key
-            FROM runtime_wait w JOIN runtime_run r ON r.id = w.run_id,
+            FROM runtime_waitingcall w JOIN runtime_run r ON r.id = w.run_id,
                 unnest(ARRAY[r.business_key, r.id::text]) AS k (key)
             WHERE w.event = %(name)s AND r.agent = %(agent)s AND k.key IS NOT NULL)
         SELECT t.event, array_agg(DISTINCT o.run)

@@ -84,7 +84,7 @@ def listed(connection: Connection, owner: str | None) -> tuple[list[TriggerRow],
         f"""
         SELECT t.id, t.name, t.agent, t.owner, t.event, t.state,
             coalesce(nullif(t.problem, ''), s.problem, '')
-        FROM runtime_trigger t LEFT JOIN runtime_source s ON s.trigger = t.id
+        FROM runtime_trigger t LEFT JOIN runtime_triggersource s ON s.trigger = t.id
         WHERE %(owner)s::text IS NULL OR t.owner = %(owner)s
         ORDER BY t.state = 'ended', t.created_at DESC LIMIT {MAX_LISTED + 1}
         """,

@@ -10,7 +10,7 @@ from runtime.store.tables.external_events import KEPT_DAYS, PRUNED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WatchedFile:
+class WatchedFileRow:
     """A file as it was first seen with this `stamp`. A file that is `done` was taken or refused."""
 
     stamp: str
@@ -18,7 +18,7 @@ class WatchedFile:
     done: bool
 
 
-def known(connection: Connection, trigger: UUID, folder: str) -> dict[str, WatchedFile]:
+def known(connection: Connection, trigger: UUID, folder: str) -> dict[str, WatchedFileRow]:
     """Return the files that the last look saw, by name."""
     rows = connection.execute(
         """
@@ -28,7 +28,7 @@ def known(connection: Connection, trigger: UUID, folder: str) -> dict[str, Watch
         (trigger, folder),
     )
     return {
-        name: WatchedFile(stamp=stamp, seen_at=seen_at, done=done)
+        name: WatchedFileRow(stamp=stamp, seen_at=seen_at, done=done)
         for name, stamp, seen_at, done in rows.fetchall()
     }
 
@@ -130,7 +130,7 @@ def prune(connection: Connection) -> int:
         DELETE FROM runtime_watchedfile w USING (
             SELECT f.trigger, f.folder, f.name FROM runtime_watchedfile f
             WHERE f.gone_at < clock_timestamp() - %s * interval '1 day' OR NOT EXISTS (
-                SELECT FROM runtime_source s WHERE s.trigger = f.trigger AND s.place = f.folder)
+                SELECT FROM runtime_triggersource s WHERE s.trigger = f.trigger AND s.place = f.folder)
             LIMIT %s FOR UPDATE SKIP LOCKED) old
         WHERE (w.trigger, w.folder, w.name) = (old.trigger, old.folder, old.name)
         """,

@@ -23,7 +23,7 @@ def write(connection: Connection, trigger: UUID, address: str) -> None:
     """Give a trigger this address in place of an earlier one. The caller has locked the row of the trigger."""
     connection.execute(
         """
-        INSERT INTO runtime_webhook (trigger, address) VALUES (%s, %s)
+        INSERT INTO runtime_triggerwebhook (trigger, address) VALUES (%s, %s)
         ON CONFLICT (trigger) DO UPDATE SET address = excluded.address,
             refused = 0, refused_at = NULL, refused_why = ''
         """,
@@ -33,13 +33,13 @@ def write(connection: Connection, trigger: UUID, address: str) -> None:
 
 def delete(connection: Connection, trigger: UUID) -> None:
     """Remove the address of a trigger. The caller has locked the row of the trigger."""
-    connection.execute("DELETE FROM runtime_webhook WHERE trigger = %s", (trigger,))
+    connection.execute("DELETE FROM runtime_triggerwebhook WHERE trigger = %s", (trigger,))
 
 
 def trigger_at(connection: Connection, address: str) -> UUID | None:
     """Return the trigger with this address."""
     row = connection.execute(
-        "SELECT trigger FROM runtime_webhook WHERE address = %s", (address,)
+        "SELECT trigger FROM runtime_triggerwebhook WHERE address = %s", (address,)
     ).fetchone()
     return None if row is None else row[0]
 
@@ -47,7 +47,7 @@ def trigger_at(connection: Connection, address: str) -> UUID | None:
 def read(connection: Connection, trigger: UUID) -> WebhookRow | None:
     """Return the deliveries that were refused, None without a webhook."""
     row = connection.execute(
-        "SELECT refused, refused_at, refused_why FROM runtime_webhook WHERE trigger = %s",
+        "SELECT refused, refused_at, refused_why FROM runtime_triggerwebhook WHERE trigger = %s",
         (trigger,),
     ).fetchone()
     if row is None:
@@ -59,7 +59,7 @@ def refuse(connection: Connection, address: str, why: str) -> None:
     """Count a delivery that was refused."""
     connection.execute(
         """
-        UPDATE runtime_webhook
+        UPDATE runtime_triggerwebhook
         SET refused = refused + 1, refused_at = clock_timestamp(), refused_why = %s
         WHERE address = %s
         """,

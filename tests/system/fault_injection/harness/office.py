@@ -16,7 +16,7 @@ from django.utils import timezone
 from approvals.decisions import decide, in_doubt
 from approvals.decisions.inquire import ASKED, inquire
 from approvals.errors import ApprovalError, TooEarly
-from approvals.models import AuditEntry, Request
+from approvals.models import Approval, AuditEntry
 from approvals.requests import confirmation, results
 from runtime.control.cancel import cancel
 from runtime.control.external_events import deliver
@@ -28,7 +28,7 @@ from runtime.core.enums import EffectClass, GateKind
 from runtime.core.ids import idempotency_key
 from runtime.core.machine.replay import initial
 from runtime.errors import RunEnded
-from runtime.models import Gate, Run, Signal, Wait, Worker
+from runtime.models import Gate, Run, Signal, WaitingCall, WorkerProcess
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables import journal
@@ -59,45 +59,45 @@ class Office:
         too_early = (score.paused and self._hold_up(run)) or (score.written and self._write(run))
         too_early = too_early or types(run).count("FrameClosed") < score.closed
         if not too_early:
-            for request in Request.objects.filter(run=run, status=Request.Status.PENDING):
+            for approval in Approval.objects.filter(run=run, status=Approval.Status.PENDING):
                 with suppress(TooEarly, ApprovalError):
-                    self._decide(request, score)
+                    self._decide(approval, score)
             if score.cancelled:
                 self._cancel(run, score)
             self._tell(run)
         return Run.objects.values_list("status", flat=True).get(id=run)
 
-    def _decide(self, request: Request, score: Score) -> None:
+    def _decide(self, approval: Approval, score: Score) -> None:
         """Resolve a call in doubt by the ledger, and grant one more of everything that is used up."""
-        if request.kind == GateKind.IN_DOUBT:
-            key = idempotency_key(request.run_id, request.frame, request.call)
+        if approval.kind == GateKind.IN_DOUBT:
+            key = idempotency_key(approval.run_id, approval.frame, approval.call)
             happened = ledger.happened(self.ledger, key)
             in_doubt.resolve(
-                run=request.run_id,
-                gate=request.gate,
+                run=approval.run_id,
+                gate=approval.gate,
                 outcome="happened" if happened else "run_again",
                 result="as the ledger says" if happened else results.ABSENT,
                 reason="",
                 actor=BEA,
-                confirm=confirmation.required(request),
+                confirm=confirmation.required(approval),
             )
             return
-        if score.asked and request.kind == GateKind.APPROVAL and self._asks(request):
+        if score.asked and approval.kind == GateKind.APPROVAL and self._asks(approval):
             return
         verdict, grant = "deny" if score.denied else "approve", None
-        if request.kind == GateKind.LIMIT:
-            used_up = json.loads(request.args)["limits"]
+        if approval.kind == GateKind.LIMIT:
+            used_up = json.loads(approval.args)["limits"]
             verdict, grant = "continue", {one["limit"]: 1 for one in used_up}
         elif score.cancelled:
             return
         decide.decide(
-            request=request.id,
+            approval_id=approval.id,
             verdict=verdict,
-            digest=request.request_digest,
+            digest=approval.approval_digest,
             reason="No." if score.denied else "",
             actor=BEA,
             grant=grant,
-            confirm=confirmation.required(request),
+            confirm=confirmation.required(approval),
         )
 
     def _hold_up(self, run: UUID) -> bool:
@@ -123,20 +123,20 @@ class Office:
             send_message(run=run, actor=ADA, text="mind the gap")
         return True
 
-    def _asks(self, request: Request) -> bool:
+    def _asks(self, approval: Approval) -> bool:
         """Ask two questions, one after the other: one is answered. Whether it is too early to decide."""
-        asked = AuditEntry.objects.filter(run=request.run_id, act=ASKED)
-        ended = [kind for kind in types(request.run_id) if kind in ANSWERS]
+        asked = AuditEntry.objects.filter(run=approval.run_id, act=ASKED)
+        ended = [kind for kind in types(approval.run_id) if kind in ANSWERS]
         if len(ended) == asked.count():
-            left = ("Why?", "fail")[asked.filter(subject=f"request {request.id}").count() :]
+            left = ("Why?", "fail")[asked.filter(subject=f"request {approval.id}").count() :]
             if not left:
                 return False
-            inquire(request=request.id, question=left[0], actor=BEA)
+            inquire(approval_id=approval.id, question=left[0], actor=BEA)
         return True
 
     def _tell(self, run: UUID) -> None:
         """Tell of what its calls wait for, and tell it twice."""
-        for wait in Wait.objects.filter(run=run):
+        for wait in WaitingCall.objects.filter(run=run):
             event = f"{run}/{wait.frame}/{wait.call}"
             for _ in range(2):
                 deliver(id=event, name=wait.event, data=wait.match, actor=ADMIN)
@@ -182,7 +182,7 @@ def in_doubt_gates(run: UUID) -> int:
 def stuck() -> list[UUID]:
     """Live runs that nothing will ever move again: no live lease, no open gate, nothing due."""
     live = Run.objects.exclude(status__in=ENDS)
-    live_workers = Worker.objects.filter(lease_until__gt=timezone.now())
+    live_workers = WorkerProcess.objects.filter(lease_until__gt=timezone.now())
     held = Q(owner__isnull=False, worker__in=live_workers.values("id"))
     waiting = Q(due_at__isnull=False) | Q(gates__state="open")
     return list(live.exclude(held).exclude(waiting).values_list("id", flat=True))

@@ -12,8 +12,8 @@ from tests.support.stack import Stack
 
 # Since when each run had no worker, and when a sweeper noticed it
 LOSSES = """
-    SELECT run_id::text, coalesce(beat_at, at), at FROM runtime_loss
-    LEFT JOIN runtime_worker ON runtime_worker.id = runtime_loss.worker
+    SELECT run_id::text, coalesce(beat_at, at), at FROM runtime_lostlease
+    LEFT JOIN runtime_workerprocess ON runtime_workerprocess.id = runtime_lostlease.worker
     WHERE run_id = ANY(%s::uuid[])
 """
 PAGE = 500  # runs whose journals are read at once
