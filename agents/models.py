@@ -46,9 +46,6 @@ class RateLimit(models.Model):
     issued = models.BigIntegerField()  # the last queue number issued
     hit_at = models.DateTimeField()
 
-    class Meta:
-        db_table = "agents_ratelimit"
-
 
 class FormSubmission(models.Model):
     """A form that started a run. The page contains its number, so that submitting it twice starts one run."""
@@ -57,6 +54,3 @@ class FormSubmission(models.Model):
     person = models.TextField()
     run = models.UUIDField(null=True)
     sent_at = models.DateTimeField(db_default=Now())
-
-    class Meta:
-        db_table = "agents_formsubmission"

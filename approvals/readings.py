@@ -107,14 +107,14 @@ def record(approval: ApprovalView, found: Measured | None, actor: Actor, *, edit
         channel="page",
         edits=edits,
     )
-    kept = ("request", "person", "undone")
+    kept = ("approval", "person", "undone")
     fields = [one.name for one in ReviewTime._meta.concrete_fields if not one.primary_key]  # noqa: SLF001 - its documented API
     try:
         with transaction.atomic():
             ReviewTime.objects.bulk_create(
                 [row],
                 update_conflicts=True,
-                unique_fields=["request", "person"],
+                unique_fields=["approval", "person"],
                 update_fields=[name for name in fields if name not in kept],
             )
     except DatabaseError as exc:

@@ -98,7 +98,6 @@ class JournalEntry(models.Model):
 
     class Meta:
         managed = False  # partitioned by range of run_id; made in SQL by the first migration
-        db_table = "runtime_journalentry"
 
 
 class Pruning(models.Model):
@@ -135,9 +134,6 @@ class CompactionBase(models.Model):
     key_id = models.TextField()
     at = models.DateTimeField(db_default=Now())
 
-    class Meta:
-        db_table = "runtime_compactionbase"
-
 
 class StoredBlob(models.Model):
     """A blob: a result too big for an entry. `digest` is the hash of its exact bytes.
@@ -154,7 +150,6 @@ class StoredBlob(models.Model):
     is_summary = models.BooleanField(db_default=False)  # of what `source` remembers
 
     class Meta:
-        db_table = "runtime_storedblob"
         indexes = [
             models.Index(
                 fields=["source"],
@@ -203,10 +198,7 @@ class BlobReference(models.Model):
 
     pk = models.CompositePrimaryKey("run_id", "blob_id")
     run = models.ForeignKey(Run, on_delete=models.PROTECT, db_index=False)
-    content = models.ForeignKey(StoredBlob, on_delete=models.PROTECT)
-
-    class Meta:
-        db_table = "runtime_blobreference"
+    blob = models.ForeignKey(StoredBlob, on_delete=models.PROTECT)
 
 
 class Gate(models.Model):
@@ -309,7 +301,6 @@ class ExternalEvent(models.Model):
     at = models.DateTimeField(db_default=Now())
 
     class Meta:
-        db_table = "runtime_externalevent"
         indexes = [models.Index(fields=["at"], name="external_event_at")]
 
 
@@ -326,7 +317,6 @@ class KillSwitch(models.Model):
     lifted_at = models.DateTimeField(null=True)
 
     class Meta:
-        db_table = "runtime_killswitch"
         constraints = [
             models.UniqueConstraint(
                 fields=["agent"],
@@ -337,7 +327,7 @@ class KillSwitch(models.Model):
 
 
 class SweeperLoop(models.Model):
-    """A loop of the sweeper, and when it last completed in any sweeper."""
+    """One of the sweeper's loops, and when it last completed in any sweeper."""
 
     name = models.TextField(primary_key=True)
     done_at = models.DateTimeField()
@@ -356,7 +346,6 @@ class LostLease(models.Model):
     at = models.DateTimeField(db_default=Now())
 
     class Meta:
-        db_table = "runtime_lostlease"
         indexes = [models.Index(fields=["worker"], name="lost_lease_worker")]
 
 

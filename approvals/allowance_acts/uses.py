@@ -56,7 +56,7 @@ _HELD = (
 )
 _USE = """
     SELECT clock_timestamp(), EXISTS (SELECT FROM approvals_allowanceact WHERE act = 'used'
-        AND allowance = %(allowance)s AND seq = %(seq)s AND request = %(request)s AND run = %(run)s
+        AND allowance = %(allowance)s AND seq = %(seq)s AND approval = %(approval)s AND run = %(run)s
         AND frame = %(frame)s AND call = %(call)s)
 """
 
@@ -254,7 +254,7 @@ def _check_use(connection: Connection, approval: Approval) -> datetime:
         {
             "allowance": approval.allowance,
             "seq": (approval.allowance_use or 0) + FIRST_USE - 1,
-            "request": approval.id,
+            "approval": approval.id,
             "run": approval.run_id,
             "frame": approval.frame,
             "call": approval.call,

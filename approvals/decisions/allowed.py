@@ -10,10 +10,10 @@ CHANNEL = "allowance"
 _BEFORE_USES = 2  # acts: the proposal and the confirmation
 
 _USED = """
-    INSERT INTO approvals_allowanceact (allowance, seq, act, at, run, frame, call, request)
-    SELECT u.allowance, u.seq, 'used', u.at, run.id, u.frame, u.call, u.request
+    INSERT INTO approvals_allowanceact (allowance, seq, act, at, run, frame, call, approval)
+    SELECT u.allowance, u.seq, 'used', u.at, run.id, u.frame, u.call, u.approval
     FROM run, json_to_recordset(%(uses)s::json) AS u (
-        allowance uuid, seq int, at timestamptz, frame text, call text, request uuid)
+        allowance uuid, seq int, at timestamptz, frame text, call text, approval uuid)
 """
 
 
@@ -44,7 +44,7 @@ def used(approvals: Sequence[Approval]) -> tuple[Part, ...]:
             "at": approval.created_at,
             "frame": approval.frame,
             "call": approval.call,
-            "request": approval.id,
+            "approval": approval.id,
         }
         for approval in approvals
         if approval.allowance is not None and approval.allowance_use is not None

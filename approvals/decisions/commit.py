@@ -39,7 +39,7 @@ _LOAD: Final = f"""
         SELECT seq, hash FROM approvals_auditentry WHERE run_id = r.run_id ORDER BY seq DESC LIMIT 1
     ) last ON true
 """
-_BY_ID: Final = f"{_LOAD} WHERE r.id = %(request)s"
+_BY_ID: Final = f"{_LOAD} WHERE r.id = %(approval)s"
 _BY_GATE: Final = f"{_LOAD} WHERE r.run_id = %(run)s AND r.gate = %(gate)s"
 
 # `status || ''` keeps Postgres from using the index of pending requests, which it would have to read completely.
@@ -75,7 +75,7 @@ class Loaded:
 
 def load(approval_id: UUID, actor: Actor) -> Loaded | None:
     """Read the request with this id, None if there is none."""
-    return _load(_BY_ID, {"request": approval_id}, actor)
+    return _load(_BY_ID, {"approval": approval_id}, actor)
 
 
 def load_at_gate(run: UUID, gate: UUID, actor: Actor) -> Loaded | None:

@@ -36,7 +36,7 @@ _COLUMNS = tuple(field.attname for field in Approval._meta.concrete_fields)  # n
 _REQUESTED = f"""
     INSERT INTO approvals_approval ({", ".join(_COLUMNS)})
     SELECT {", ".join(f"r.{name}" for name in _COLUMNS)}
-    FROM run, json_populate_recordset(NULL::approvals_approval, %(requests)s::json) r
+    FROM run, json_populate_recordset(NULL::approvals_approval, %(approvals)s::json) r
 """
 
 
@@ -89,7 +89,7 @@ def build(
         Part(
             name="requested",
             sql=_REQUESTED,
-            parameters={"requests": json.dumps(rows, default=str)},
+            parameters={"approvals": json.dumps(rows, default=str)},
         ),
         schemas.stored(
             sorted({text for shown in snapshots for text in snapshot.schema_texts(shown)})

@@ -18,7 +18,8 @@ _RECORD = """
         LATERAL (
             SELECT id, run_id, decided_at FROM approvals_approval WHERE gate = e.gate AND run_id = run.id
             UNION
-            SELECT d.id, d.run_id, d.decided_at FROM approvals_approvaloutcome o JOIN approvals_approval d ON d.id = o.approval_id
+            SELECT d.id, d.run_id, d.decided_at
+            FROM approvals_approvaloutcome o JOIN approvals_approval d ON d.id = o.approval_id
             WHERE o.run_id = run.id AND o.outcome = 'in_doubt' AND o.frame = e.frame AND o.call = e.call
         ) AS r
     WHERE r.decided_at IS NOT NULL

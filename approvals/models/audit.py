@@ -6,7 +6,7 @@ from runtime.models import Run
 
 
 class AuditEntry(models.Model):
-    """An act on a run or request, chained per run by MACs. A trigger refuses to change or delete a row.
+    """An act on a run or approval, chained per run by MACs. A trigger refuses to change or delete a row.
 
     Its `id` has no index: a row is found by run and `seq`.
     """

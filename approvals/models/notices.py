@@ -1,11 +1,11 @@
-"""Defines the tables of mail about requests that wait: who wants it, and who was mailed about which request."""
+"""Defines the tables of mail about approvals that wait: who wants it, and who was mailed about which approval."""
 
 from django.conf import settings
 from django.db import models
 
 
 class MailPreference(models.Model):
-    """The wish of a person to be mailed: `about` requests that wait for them, and about their own `runs`.
+    """The wish of a person to be mailed: `about` approvals that wait for them, and about their own `runs`.
 
     Without a row they get no mail.
     """
@@ -33,9 +33,9 @@ class MailPreference(models.Model):
 
 
 class SentMail(models.Model):
-    """A request or an ended run about which a person was mailed, to mail them once. Deleted after 90 days."""
+    """A mail to a person about an approval or an ended run, so that each is mailed once. Deleted after 90 days."""
 
-    about = models.UUIDField()  # or a run
+    about = models.UUIDField()  # an approval or a run
     person = models.TextField()
     at = models.DateTimeField(db_index=True)
 

@@ -1,4 +1,4 @@
-"""Defines the table of how people read the requests that they decided."""
+"""Defines the table of how long people read the approvals that they decided."""
 
 from django.db import models
 
@@ -6,9 +6,9 @@ from approvals.models.requests import Approval
 
 
 class ReviewTime(models.Model):
-    """How one person read a request before their decision or vote, as their browser measured it.
+    """How one person read an approval before their decision or vote, as their browser measured it.
 
-    Nothing depends on these values: the browser may send any. Retention deletes the row with the request's arguments.
+    Nothing depends on these values: the browser may send any. Retention deletes the row with the approval's arguments.
     `sections` names each section of the page, with whether it came into view. `considered` is computed when it is
     stored. After an undo `decided_at` is empty until the person decides again.
     """
@@ -19,7 +19,7 @@ class ReviewTime(models.Model):
     opened_at = models.DateTimeField()
     decided_at = models.DateTimeField(null=True)
     visible_ms = models.IntegerField()  # while the tab was in front
-    reading_ms = models.IntegerField()  # that the request's words take
+    reading_ms = models.IntegerField()  # that the approval's words take
     sections = models.JSONField()
     considered = models.BooleanField()
     channel = models.TextField()

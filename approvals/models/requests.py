@@ -1,11 +1,11 @@
-"""Defines the tables of requests, of their votes and of the outcomes of their calls."""
+"""Defines the tables of approvals, of their votes and of the outcomes of their calls."""
 
 from django.db import models
 
 from runtime.core.enums import GateKind, Risk
 from runtime.models import Run
 
-# The agent of the run, and the one that proposed the call, of the path from the root agent to the tool. A request of
+# The agent of the run, and the one that proposed the call, of the path from the root agent to the tool. An approval of
 # a frame itself has no tool: its path ends with the agent.
 ROOT_AGENT = models.Func(
     models.F("path"), template="(%(expressions)s ->> 0)", output_field=models.TextField()
@@ -13,7 +13,7 @@ ROOT_AGENT = models.Func(
 ASKING_AGENT = models.Func(
     models.F("path"),
     models.F("tool"),
-    arg_joiner=" ->> CASE WHEN ",  # Django compares the order with that of migration 0021
+    arg_joiner=" ->> CASE WHEN ",  # Django compares the order with that of the migration
     template="(%(expressions)s = '' THEN -1 ELSE -2 END)",
     output_field=models.TextField(),
 )
@@ -23,8 +23,8 @@ class Approval(models.Model):
     """A gate as reviewers see it: a snapshot of the call, and its decision.
 
     `args`, `schema`, `result_schema` and `statement` are JSON as text, because jsonb rewrites numbers and drops
-    repeated keys. `schema` is the digest of a ToolSchema. `statement` is a
-    decision as the web process signed it, without digest and id of the request; expiry and cancellation are not signed.
+    repeated keys. `schema` is the digest of a ToolSchema. `statement` is a decision as the web process signed it,
+    without digest and id of the approval; expiry and cancellation are not signed.
     """
 
     class Status(models.TextChoices):
@@ -87,7 +87,7 @@ class Approval(models.Model):
     open_to = models.JSONField(null=True)  # who may vote now, as `Stage.keys`, for lists
     # Who may decide at some time, as `Stage.keys`, and so may read; None is every reviewer of the risk.
     readers = models.JSONField(null=True)
-    revises = models.UUIDField(null=True)  # the gate of the request that it revises
+    revises = models.UUIDField(null=True)  # the gate of the approval that it revises
     revision = models.SmallIntegerField(db_default=1)  # the first proposal is 1
     allowance = models.UUIDField(null=True)  # that passed the call; covered by the MAC
     allowance_use = models.IntegerField(null=True)  # the number of this use, from 1
@@ -222,7 +222,7 @@ class Approval(models.Model):
 
 
 class ApprovalOutcome(models.Model):
-    """The outcome of the call of a decided request, written with the journal entry at `position`.
+    """The outcome of the call of a decided approval, written with the journal entry at `position`.
 
     Lists filter by it. It repeats the journal, and no check reads it.
     """
@@ -239,7 +239,7 @@ class ApprovalOutcome(models.Model):
     call = models.TextField()
     outcome = models.TextField()  # a CallOutcome
     position = models.BigIntegerField()
-    decided_at = models.DateTimeField()  # of the request, for the order of lists
+    decided_at = models.DateTimeField()  # of the approval, for the order of lists
 
     class Meta:
         indexes = [
@@ -256,7 +256,7 @@ class ApprovalOutcome(models.Model):
 
 
 class Vote(models.Model):
-    """One person's approval of a request that needs several, signed as a decision is.
+    """One person's vote for an approval that needs several, signed as a decision is.
 
     Withdrawing a vote deletes it; the audit keeps both acts, and a signed vote names how often its person withdrew.
     """

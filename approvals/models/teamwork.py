@@ -1,4 +1,4 @@
-"""Defines the tables of what people do beside deciding a request: comments, claims, hand-overs and open pages."""
+"""Defines the tables of what people do besides deciding an approval: comments, claims, hand-overs and open pages."""
 
 from uuid import uuid4
 
@@ -8,7 +8,7 @@ from approvals.models.requests import Approval
 
 
 class Comment(models.Model):
-    """A person's comment on a request, signed. It is never changed, never sent to the agent, and ends by retention."""
+    """A person's comment on an approval, signed. Never changed, never sent to the agent; retention deletes it."""
 
     id = models.UUIDField(primary_key=True, default=uuid4)
     approval = models.ForeignKey(Approval, on_delete=models.PROTECT, related_name="comments")
@@ -20,7 +20,7 @@ class Comment(models.Model):
 
 
 class ApprovalClaim(models.Model):
-    """The person who looks at a request until `until`. Other people may still decide it: this gives no right."""
+    """The person who looks at an approval until `until`. Other people may still decide it: this gives no right."""
 
     approval = models.OneToOneField(
         Approval, on_delete=models.PROTECT, primary_key=True, related_name="claim"
@@ -31,7 +31,7 @@ class ApprovalClaim(models.Model):
 
 
 class Handover(models.Model):
-    """The last hand-over of a request to a person, signed, until it is decided or given back. No right."""
+    """The last hand-over of an approval to a person, signed, until it is decided or given back. No right."""
 
     approval = models.OneToOneField(
         Approval, on_delete=models.PROTECT, primary_key=True, related_name="handover"
@@ -48,7 +48,7 @@ class Handover(models.Model):
 
 
 class ApprovalViewer(models.Model):
-    """A person who has the page of a request open, as the page last said. Old rows are deleted."""
+    """A person who has the page of an approval open, as the page last said. Old rows are deleted."""
 
     approval = models.ForeignKey(Approval, on_delete=models.PROTECT, related_name="viewers")
     person = models.TextField()

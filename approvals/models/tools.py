@@ -4,7 +4,7 @@ from django.db import models
 
 
 class ToolSchema(models.Model):
-    """The schema of a tool, to which requests refer by its digest. Web and workers may not change or delete it."""
+    """The schema of a tool, to which approvals refer by its digest. Web and workers may not change or delete it."""
 
     digest = models.TextField(primary_key=True)
     body = models.TextField()

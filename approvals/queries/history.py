@@ -211,8 +211,8 @@ def _page(found: Collection[Approval], end: _Place | None, limit: int) -> Histor
     ordered = sorted(found, key=_place, reverse=True)
     known = [approval for approval in ordered if end is None or _place(approval) >= end]
     shown = known[:limit]
-    votes_by_request = _read_votes(approval.id for approval in shown if approval.rule is not None)
-    items = tuple(_decision(approval, votes_by_request.get(approval.id)) for approval in shown)
+    votes_by_approval = _read_votes(approval.id for approval in shown if approval.rule is not None)
+    items = tuple(_decision(approval, votes_by_approval.get(approval.id)) for approval in shown)
     if len(known) > limit:
         last = _place(known[limit - 1])
         return HistoryPage(items=items, next=cursors.encoded(*last), until=None)
@@ -235,7 +235,7 @@ def _walks(principal: Principal | None, chosen: DecisionFilter) -> tuple[_Walk, 
     if chosen.outcome:
         alone = _Walk(where=Q(outcome=chosen.outcome), model=ApprovalOutcome, id="approval_id")
         where = Q(outcome__outcome=chosen.outcome)
-        at, last = "outcome__decided_at", "outcome__request_id"
+        at, last = "outcome__decided_at", "outcome__approval_id"
         return (_Walk(where=where, at=at, id=last, filter=_is_person(chosen.person), alone=alone),)
     if chosen.person:
         # The indexes of deciders, of absent people, and of requests with votes.

@@ -27,7 +27,7 @@ LASTS: Final = timedelta(minutes=10)
 _CLAIM = """
     INSERT INTO approvals_approvalclaim AS c (approval_id, person, at, until)
     SELECT r.id, %(person)s, clock_timestamp(), clock_timestamp() + %(lasts)s
-    FROM approvals_approval r WHERE r.id = %(request)s AND r.status = 'pending'
+    FROM approvals_approval r WHERE r.id = %(approval)s AND r.status = 'pending'
     ON CONFLICT (approval_id) DO UPDATE SET person = excluded.person, until = excluded.until,
         at = CASE WHEN c.person = excluded.person AND c.until > excluded.at THEN c.at ELSE excluded.at END
     WHERE c.until <= excluded.at OR c.person = excluded.person OR c.person = %(giver)s
@@ -75,7 +75,7 @@ def decidable(approval_id: UUID, actor: Actor) -> Approval:
 def write(approval: Approval, person: str, giver: str = "") -> datetime:
     """Let `person` hold the claim, also in place of `giver`. Raises AlreadyClaimed if another person holds it."""
     given: dict[str, Any] = {
-        "request": approval.id,
+        "approval": approval.id,
         "person": person,
         "giver": giver,
         "lasts": LASTS,

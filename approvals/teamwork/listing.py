@@ -20,17 +20,18 @@ _MARKS = """
         h.key_id,
         (SELECT count(*) FROM approvals_comment m WHERE m.approval_id = r.id)
     FROM approvals_approval r
-        LEFT JOIN approvals_approvalclaim c ON c.approval_id = r.id AND c.until > clock_timestamp() AND r.status = 'pending'
+        LEFT JOIN approvals_approvalclaim c
+            ON c.approval_id = r.id AND c.until > clock_timestamp() AND r.status = 'pending'
         LEFT JOIN approvals_handover h ON h.approval_id = r.id AND r.status = 'pending'
-    WHERE r.id = ANY(%(requests)s)
+    WHERE r.id = ANY(%(approvals)s)
 """
 _VIEWERS = """
-    SELECT person FROM approvals_approvalviewer WHERE approval_id = %(request)s AND person <> %(person)s
+    SELECT person FROM approvals_approvalviewer WHERE approval_id = %(approval)s AND person <> %(person)s
         AND at > clock_timestamp() - %(open_for)s ORDER BY person LIMIT %(most)s
 """
 _COMMENTS = """
     SELECT json_agg(json_build_array(m.id, m.person, m.text, m.at, m.signature, m.key_id) ORDER BY m.at, m.id)::text
-    FROM approvals_comment m WHERE m.approval_id = %(request)s
+    FROM approvals_comment m WHERE m.approval_id = %(approval)s
 """
 
 
@@ -74,7 +75,7 @@ def marks(approval_ids: Collection[UUID]) -> Mapping[UUID, Mark]:
     if not approval_ids:
         return {}
     with connection.cursor() as cursor:
-        cursor.execute(_MARKS, {"requests": list(approval_ids)})
+        cursor.execute(_MARKS, {"approvals": list(approval_ids)})
         found = {row[0]: _mark(*row) for row in cursor.fetchall()}
     return {request: mark for request, mark in found.items() if mark != Mark()}
 
@@ -82,8 +83,8 @@ def marks(approval_ids: Collection[UUID]) -> Mapping[UUID, Mark]:
 def of(approval_id: UUID, person: str) -> Teamwork:
     """Return the teamwork on a request, for this reader, in one query."""
     given: dict[str, Any] = {
-        "requests": [approval_id],
-        "request": approval_id,
+        "approvals": [approval_id],
+        "approval": approval_id,
         "person": person,
         "open_for": OPEN_FOR,
         "most": MAX_VIEWERS,

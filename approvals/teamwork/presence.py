@@ -12,7 +12,7 @@ from runtime.ports.access import Actor
 _FORGOTTEN: Final = timedelta(hours=1)
 
 _SEEN = """
-    INSERT INTO approvals_approvalviewer (approval_id, person, at) VALUES (%(request)s, %(person)s, clock_timestamp())
+    INSERT INTO approvals_approvalviewer (approval_id, person, at) VALUES (%(approval)s, %(person)s, clock_timestamp())
     ON CONFLICT (approval_id, person) DO UPDATE SET at = excluded.at
 """
 _FORGET = """
@@ -26,6 +26,6 @@ def seen(*, approval_id: UUID, actor: Actor) -> requests.ApprovalView:
     """Record that the actor has the request open now, and return the request. Raises NotFound."""
     approval = requests.approval(approval_id, actor=actor)
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(_SEEN, {"request": approval_id, "person": actor.person})
+        cursor.execute(_SEEN, {"approval": approval_id, "person": actor.person})
         cursor.execute(_FORGET, {"age": str(_FORGOTTEN)})
     return approval

@@ -18,7 +18,7 @@ def erase(*, run: UUID, at: datetime, head: str) -> None:
     audit.lock_runs(run)
     readings.erase(run)
     for texts in (Comment, Handover):
-        texts.objects.filter(request__run=run).delete()
+        texts.objects.filter(approval__run=run).delete()
     approvals = Approval.objects.filter(run=run, removed_at=None)
     approvals.filter(edited__isnull=False).update(edited="{}")
     approvals.update(

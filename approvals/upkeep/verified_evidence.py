@@ -62,7 +62,7 @@ class _Reader:
     def __init__(self, *, rows: Mapping[str, Any], run: UUID, keys: PublicKeys) -> None:
         self.subject = "the requests"
         self._rows, self._run, self._keys = rows, run, keys
-        self._requests: dict[UUID, Approval] = {}
+        self._approvals: dict[UUID, Approval] = {}
         self._said: dict[UUID, Statement] = {}
         self._counts: dict[str, int] = {}
 
@@ -72,9 +72,9 @@ class _Reader:
         for row in self._rows["approvals_approval"]:
             self.subject = f"request {row['id']}"
             approval = stored_rows.from_json(row)
-            if approval.run_id != self._run or approval.gate in self._requests:
+            if approval.run_id != self._run or approval.gate in self._approvals:
                 raise NotConfirmed("it belongs to another run, or its gate has two requests")
-            self._requests[approval.gate] = approval
+            self._approvals[approval.gate] = approval
             self._read(approval)
             self._count("requests")
         for event in decided:
@@ -142,7 +142,7 @@ class _Reader:
 
     def _compare(self, event: GateDecided, contents: Mapping[str, str]) -> None:
         """Raise NotConfirmed unless the decision in the journal is that of its request."""
-        approval = self._requests.get(event.gate)
+        approval = self._approvals.get(event.gate)
         if approval is None:
             raise NotConfirmed("it has no request")
         result = event.result if event.stored is None else json.loads(contents[event.stored.digest])

@@ -1,7 +1,7 @@
 """Claims and releases runs, and has the statements by which a worker writes the row of its run. `runs` has the others.
 
-A worker process has one lease, its row in `runtime_workerprocess`, and renews it. A run names the process that has it, its
-epoch, and an owner token that is new with each claim. The worker's writes require epoch, owner and position, so the
+A worker process has one lease, its row in `runtime_workerprocess`, and renews it. A run names the process that has it,
+its epoch, and an owner token that is new with each claim. The worker's writes require epoch, owner and position, so the
 writes of a replaced worker find no row. They do not require the lease: a worker that was not replaced may record the
 result it holds.
 Only the statement that loads a due run without an owner (`store.loading`) claims it. Only the sweeper releases a run

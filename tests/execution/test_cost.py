@@ -118,7 +118,7 @@ def begin(agent: str, given: Any) -> UUID:
 def form_of(run: UUID) -> dict[str, Any]:
     """Return what approves the request of a run."""
     approval = Approval.objects.get(run=run)
-    form = {"request": approval.id, "verdict": "approve", "digest": approval.approval_digest}
+    form = {"approval_id": approval.id, "verdict": "approve", "digest": approval.approval_digest}
     return form | {"reason": "", "confirm": confirmation.required(approval), "actor": BEA}
 
 

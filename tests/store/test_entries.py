@@ -46,7 +46,7 @@ def test_a_large_result_is_stored_once_beside_the_journal(desk: Rig, continued: 
     assert len(StoredContinuation.objects.get(run=run).body) < 10_000
     stored = StoredBlob.objects.get()
     assert stored.digest == digest_of(stored.body)
-    uses = set(BlobReference.objects.values_list("run", "content"))
+    uses = set(BlobReference.objects.values_list("run", "blob"))
     assert uses == {(run, stored.digest), (other, stored.digest)}
     assert desk.heard() == {"call": "c1.0", "tool": "read", "outcome": "returned", "content": BIG}
     assert desk.answer(run).status == "completed"

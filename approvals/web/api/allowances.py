@@ -72,6 +72,11 @@ class UseOut(Schema):
     request: UUID | None
     sentence: str
 
+    @staticmethod
+    def resolve_request(use: listing.Use) -> UUID | None:
+        """Return the id of the approval."""
+        return use.approval_id
+
 
 class AllowanceDetailOut(AllowanceOut):
     """An allowance with its newest uses."""

@@ -42,6 +42,11 @@ class LeftOut(Schema):
     request: UUID
     reason: str
 
+    @staticmethod
+    def resolve_request(left: decide.Left) -> UUID:
+        """Return the id of the approval."""
+        return left.approval_id
+
 
 class ContinuedOut(Schema):
     """The number of runs that continue, and those that still wait."""

@@ -23,7 +23,8 @@ OPEN = """
 CLOSE = """
     DELETE FROM runtime_waitingcall
     USING run, unnest(%(w_ended_frames)s::text[], %(w_ended_calls)s::text[]) AS o(frame, call)
-    WHERE runtime_waitingcall.run_id = run.id AND runtime_waitingcall.frame = o.frame AND runtime_waitingcall.call = o.call
+    WHERE runtime_waitingcall.run_id = run.id AND runtime_waitingcall.frame = o.frame
+        AND runtime_waitingcall.call = o.call
 """
 
 

@@ -263,7 +263,7 @@ def test_rows_are_only_added(office: Office, first: Approval) -> None:
         "DELETE FROM approvals_allowanceact",
     ):
         with (
-            pytest.raises(DatabaseError, match="are added"),
+            pytest.raises(DatabaseError, match="append-only"),
             transaction.atomic(),
             connection.cursor() as cursor,
         ):

@@ -42,7 +42,7 @@ class Desk:
         """Return the form to approve the pending request of each run, as a page shows it."""
         return {
             approval.run_id: {
-                "request": approval.id,
+                "approval_id": approval.id,
                 "digest": approval.approval_digest,
                 "confirm": confirmation.required(approval),
             }

@@ -65,7 +65,7 @@ def test_rows_show_what_became_of_the_calls(bea: Client, bea_api: Caller, office
     send(bea, doubt, "settle/happened", result='"set"')
     office.advance(doubt.run_id)
     found = ApprovalOutcome.objects.filter(run_id=doubt.run_id, call=doubt.call, frame=doubt.frame)
-    assert sorted(found.values_list("request", "outcome")) == sorted(
+    assert sorted(found.values_list("approval", "outcome")) == sorted(
         [(made["b"].id, "done"), (doubt.id, "done")]
     )
     shows(bea, "/decisions/?outcome=in_doubt", "No decisions")
