@@ -24,12 +24,9 @@ TABLES = {
     "runtime_usedapproval": (ADD, ADD),
     "runtime_lateoutcome": (READ, "SELECT, INSERT, DELETE"),  # as above
     "runtime_storedpartialreply": (NOTHING, ALL),
-    "runtime_schedule": (KEEP, KEEP),
-    "runtime_scheduleact": (ADD, READ),  # people change schedules; the sweeper starts their runs
-    "runtime_scheduletime": (KEEP, KEEP),
     "runtime_trigger": (KEEP, KEEP),
-    "runtime_triggeract": (ADD, READ),  # as above
-    "runtime_triggerevent": (KEEP, ALL),  # the sweeper starts their runs and deletes old events
+    "runtime_triggeract": (ADD, READ),  # people change triggers; the sweeper starts their runs
+    "runtime_occurrence": (KEEP, ALL),  # the sweeper deletes old events
     "runtime_receivedevent": (ADD, "SELECT, INSERT, DELETE"),  # the sweeper reads sources
     "runtime_triggerwebhook": (ALL, READ),
     "runtime_triggersource": (ALL, "SELECT, UPDATE"),

@@ -364,75 +364,6 @@ class WorkerProcess(models.Model):
     measures = models.JSONField(db_default={})  # its counts since it started
 
 
-class Schedule(models.Model):
-    """A schedule, with its next time. Its newest act says which runs it starts."""
-
-    id = models.UUIDField(primary_key=True)
-    name = models.TextField()
-    agent = models.TextField()
-    owner = models.TextField()
-    state = models.TextField(db_default="active")  # active, paused or ended
-    problem = models.TextField(db_default="")  # why it starts nothing although it is active
-    next_at = models.DateTimeField(null=True)  # the first time that was not handled
-    due_at = models.DateTimeField(null=True)  # when the sweeper looks at it
-    created_at = models.DateTimeField(db_default=Now())
-
-    class Meta:
-        indexes = [
-            models.Index(
-                fields=["due_at"], name="schedule_due", condition=models.Q(due_at__isnull=False)
-            ),
-            models.Index(fields=["owner"], name="schedule_owner"),
-        ]
-
-
-class ScheduleAct(models.Model):
-    """An act of a person on a schedule, with the schedule after it, under a MAC. It is never changed or deleted."""
-
-    pk = models.CompositePrimaryKey("schedule", "seq")
-    schedule = models.UUIDField()
-    seq = models.IntegerField()
-    act = models.TextField()
-    by = models.TextField(null=True)  # None is the command line
-    token = models.TextField(null=True)  # the API token that was used
-    at = models.DateTimeField()
-    body = models.TextField()
-    mac = models.TextField()
-    key_id = models.TextField()
-
-
-class ScheduleTime(models.Model):
-    """One time of a schedule, and what became of it. There is one row for a time, so no time starts two runs."""
-
-    pk = models.CompositePrimaryKey("schedule", "at")
-    schedule = models.UUIDField()
-    at = models.DateTimeField()
-    kind = models.TextField()
-    state = models.TextField()
-    run = models.UUIDField(null=True)
-    reason = models.TextField(db_default="")
-    by = models.TextField(null=True)  # the person of a manual time or a back-fill
-    token = models.TextField(null=True)
-    made_at = models.DateTimeField(db_default=Now())
-
-    class Meta:
-        indexes = [
-            models.Index(
-                fields=["schedule"],
-                name="schedule_time_open",
-                condition=models.Q(state__in=["waiting", "started"]),
-            ),
-            models.Index(
-                fields=["run"], name="schedule_time_run", condition=models.Q(run__isnull=False)
-            ),
-            models.Index(
-                fields=["schedule", "-at"],
-                name="schedule_time_failed",
-                condition=models.Q(state="failed"),
-            ),
-        ]
-
-
 class ReceivedEvent(models.Model):
     """An event as it was received, under a MAC. `key` has the id of its ExternalEvent, or of a delivery."""
 
@@ -454,21 +385,26 @@ class ReceivedEvent(models.Model):
 
 
 class Trigger(models.Model):
-    """A trigger: events of this name start runs. Its newest act says which."""
+    """What starts runs without a person: times or events. Its newest act says which runs."""
 
     id = models.UUIDField(primary_key=True)
+    kind = models.TextField()
     name = models.TextField()
     agent = models.TextField()
     owner = models.TextField()
-    event = models.TextField()
+    event = models.TextField(db_default="")  # the name of its events
     state = models.TextField(db_default="active")  # active, paused or ended
     problem = models.TextField(db_default="")  # why it starts nothing although it is active
-    due_at = models.DateTimeField(null=True)  # when the sweeper looks at events that wait
+    next_at = models.DateTimeField(null=True)  # the first time that was not handled
+    due_at = models.DateTimeField(null=True)  # when the sweeper looks at it
     not_before = models.DateTimeField(null=True)  # after an error
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:
         indexes = [
+            models.Index(
+                fields=["due_at"], name="trigger_due", condition=models.Q(due_at__isnull=False)
+            ),
             models.Index(
                 fields=["event"], name="trigger_event", condition=models.Q(state="active")
             ),
@@ -483,7 +419,7 @@ class TriggerAct(models.Model):
     trigger = models.UUIDField()
     seq = models.IntegerField()
     act = models.TextField()
-    by = models.TextField(null=True)
+    by = models.TextField()
     token = models.TextField(null=True)  # the API token that was used
     at = models.DateTimeField()
     body = models.TextField()
@@ -491,40 +427,50 @@ class TriggerAct(models.Model):
     key_id = models.TextField()
 
 
-class TriggerEvent(models.Model):
-    """One event of a trigger, and what became of it. There is one row for both, so no event starts two runs."""
+class Occurrence(models.Model):
+    """A time or an event of a trigger, and its outcome. There is one row for each, so it starts at most one run."""
 
-    pk = models.CompositePrimaryKey("trigger", "event")
+    pk = models.CompositePrimaryKey("trigger", "number")
     trigger = models.UUIDField()
-    event = models.BigIntegerField()  # the seq of the ReceivedEvent
+    number = (
+        models.BigIntegerField()
+    )  # microseconds of a time since 1970, or the seq of the ReceivedEvent
+    kind = models.TextField()
     at = models.DateTimeField()
-    state = models.TextField(db_default="new")
+    state = models.TextField()
     key = models.TextField(db_default="")
     run = models.UUIDField(null=True)
     started_at = models.DateTimeField(null=True)
     reason = models.TextField(db_default="")
+    by = models.TextField(null=True)  # the person of a manual time or a back-fill
+    token = models.TextField(null=True)
 
     class Meta:
         indexes = [
             models.Index(
-                fields=["trigger", "event"],
-                name="trigger_event_open",
+                fields=["trigger", "number"],
+                name="occurrence_open",
                 condition=models.Q(state__in=["new", "waiting"]),
             ),
             models.Index(
                 fields=["trigger", "key"],
-                name="trigger_event_runs",
+                name="occurrence_running",
                 condition=models.Q(state="started"),
             ),
             models.Index(
                 fields=["trigger", "started_at"],
-                name="trigger_event_started",
+                name="occurrence_started",
                 condition=models.Q(started_at__isnull=False),
             ),
             models.Index(
-                fields=["run"], name="trigger_event_run", condition=models.Q(run__isnull=False)
+                fields=["trigger", "-number"],
+                name="occurrence_failed",
+                condition=models.Q(state="failed"),
             ),
-            models.Index(fields=["at"], name="trigger_event_at"),
+            models.Index(
+                fields=["run"], name="occurrence_run", condition=models.Q(run__isnull=False)
+            ),
+            models.Index(fields=["at"], name="occurrence_at", condition=models.Q(kind="event")),
         ]
 
 

@@ -22,7 +22,7 @@ from runtime.store import runs
 from runtime.store.pool import Connection
 from runtime.store.tables import external_events, signals, waits
 from runtime.store.tables.external_events import ExternalEventRow
-from runtime.store.tables.triggers import received_events, trigger_events
+from runtime.store.tables.triggers import occurrences, received_events
 from runtime.store.tables.waits import EventWait
 
 SCOPE = "events:send"
@@ -146,7 +146,7 @@ def _deliver(
         by=actor.person,
         token=actor.token,
     )
-    offered = 0 if number is None else trigger_events.offer(connection, number, name)
+    offered = 0 if number is None else occurrences.offer(connection, number, name)
     return Delivered(
         event=external_events.read(connection, key),
         new=True,

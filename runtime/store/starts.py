@@ -43,18 +43,16 @@ def write(connection: Connection, row: dict[str, Any], first: SignedEntry) -> bo
     return done is not None
 
 
-def started_by(connection: Connection, run: UUID) -> tuple[str, UUID] | None:
-    """Return `schedule` or `trigger` and the id of the one that started a run, None if a person did."""
+def trigger_of(connection: Connection, run: UUID) -> UUID | None:
+    """Return the trigger that started a run, None if a person did."""
     row = connection.execute(
         """
-        (SELECT 'schedule', schedule FROM runtime_scheduletime WHERE run = %(run)s)
-        UNION ALL
-        (SELECT 'trigger', trigger FROM runtime_triggerevent WHERE run = %(run)s
-            ORDER BY event LIMIT 1)
+        SELECT trigger FROM runtime_occurrence WHERE run = %s AND state <> 'woken'
+        ORDER BY kind = 'event', number LIMIT 1
         """,
-        {"run": run},
+        (run,),
     ).fetchone()
-    return None if row is None else (row[0], row[1])
+    return None if row is None else row[0]
 
 
 @cache

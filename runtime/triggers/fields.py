@@ -1,4 +1,4 @@
-"""Checks single fields that a person sends for a schedule or a trigger. Each raises InvalidInput naming the field."""
+"""Checks single fields that a person sends for a trigger. Each raises InvalidInput naming the field."""
 
 from enum import StrEnum
 from typing import TypeVar
@@ -7,17 +7,17 @@ from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
 from runtime.errors import InvalidInput
 
-MAX_NAME = 100  # characters of the name of a schedule or a trigger
+MAX_NAME = 100  # characters
 
 E = TypeVar("E", bound=StrEnum)
 
 
 def name(value: object) -> str:
     """Return a name without the blanks around it."""
-    found = text(value, "name").strip()
-    if not 1 <= len(found) <= MAX_NAME:
+    stripped = text(value, "name").strip()
+    if not 1 <= len(stripped) <= MAX_NAME:
         raise InvalidInput("name", f"must have 1 to {MAX_NAME} characters")
-    return found
+    return stripped
 
 
 def text(value: object, field: str) -> str:
@@ -50,9 +50,9 @@ def choice(value: object, field: str, kind: type[E]) -> E:
         raise InvalidInput(field, f"must be one of {', '.join(kind)}") from exc
 
 
-def whole(value: object, field: str, least: int, most: int, unit: str = "") -> int:
+def whole_number(value: object, field: str, least: int, most: int, unit: str = "") -> int:
     """Return a whole number in this range."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        of = f" of {unit}" if unit else ""
-        raise InvalidInput(field, f"must be a whole number{of} from {least} to {most}")
+        unit = f" of {unit}" if unit else ""
+        raise InvalidInput(field, f"must be a whole number{unit} from {least} to {most}")
     return value

@@ -1,8 +1,8 @@
-"""What people read about schedules: the list, and one schedule with its next times, its history and its acts."""
+"""What people read about triggers: the list, one with its times or events and its acts, and what started a run."""
 
 import json
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 from uuid import UUID
@@ -10,26 +10,30 @@ from uuid import UUID
 from runtime.errors import KeyMissing, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.store import pool
+from runtime.queries.processes.workers import LATE_SECONDS
+from runtime.store import pool, starts
 from runtime.store.pool import Connection
-from runtime.store.tables.triggers import schedule_times, schedules
-from runtime.store.tables.triggers.schedule_times import TimeRow
-from runtime.store.tables.triggers.schedules import ScheduleRow
-from runtime.triggers import changes, rights, schedule
-from runtime.triggers.definition import Definition
-from runtime.triggers.schedule import Status
+from runtime.store.tables.triggers import acts, occurrences, sources, triggers, webhooks
+from runtime.store.tables.triggers.acts import StoredAct
+from runtime.store.tables.triggers.occurrences import OccurrenceRow
+from runtime.store.tables.triggers.triggers import Kind, TriggerRow
+from runtime.triggers.changes import may_read, read_row
+from runtime.triggers.event_definition import EventDefinition
+from runtime.triggers.schedule_definition import ScheduleDefinition
+from runtime.triggers.sources.registry import SOURCES
+from runtime.triggers.trigger import SignedTrigger, Status, parse_act
 
 NEXT = 5  # times that are shown ahead
-HISTORY = 50  # past times on a page
+HISTORY = 50  # times or events on a page
 ACTS = 20  # acts on a page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastAct:
-    """An act of a person. `detail` is the range of a back-fill, or the time of a manual run."""
+    """An act of a person. `detail` is the range of a back-fill, the time of a manual run, or the event of a retry."""
 
     act: str
-    by: str | None
+    by: str
     at: datetime
     detail: dict[str, str | int]
 
@@ -45,93 +49,175 @@ class PastAct:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleView:
-    """One schedule for a reader.
+class WebhookView:
+    """The webhook of a trigger, without its address and secret, and the deliveries that were refused."""
 
-    `history` has at most HISTORY times, the newest first; `more` is where the earlier ones begin, None without any.
+    scheme: str
+    header: str
+    refused: int
+    refused_at: datetime | None
+    refused_why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceView:
+    """What a trigger reads, the last look at it that succeeded, and why a later one did not. `late` if none did."""
+
+    kind: str
+    place: str
+    looked_at: datetime | None
+    problem: str
+    late: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerView:
+    """One trigger for a reader. `problem` says why it starts nothing although it is active.
+
+    `history` has at most HISTORY times or events, the newest first; `more` says that there are earlier ones.
+    `next_times` and `last_failure` are those of a schedule.
     """
 
     id: UUID
-    status: str
+    state: str
+    problem: str
     owner: str
     makers: tuple[str, ...]
-    definition: Definition
+    definition: Any
     next_times: tuple[datetime, ...]
-    history: tuple[TimeRow, ...]
-    more: datetime | None
-    last_failure: TimeRow | None
+    history: tuple[OccurrenceRow, ...]
+    more: bool
+    last_failure: OccurrenceRow | None
     acts: tuple[PastAct, ...]
     changeable: bool
+    webhook: WebhookView | None
+    source: SourceView | None
 
     @property
     def waiting(self) -> int:
         """The number of times in this part of the history that wait."""
-        return sum(one.state == "waiting" for one in self.history)
+        return sum(row.state == "waiting" for row in self.history)
 
 
-def rows(actor: Actor) -> tuple[list[ScheduleRow], bool]:
-    """List the schedules that the actor may read: their own, or all as an admin; say too if there are more.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StarterOfRun:
+    """The trigger that started a run. `noun` says whether it is a schedule."""
+
+    noun: str
+    id: UUID
+    name: str
+
+
+def read_list(kind: Kind, actor: Actor) -> tuple[list[TriggerRow], bool]:
+    """List the triggers that the actor may read: their own, or all as an admin; say too if there are more.
 
     Raise Forbidden.
     """
-    owner = rights.owner_shown(actor)
+    access = wiring.access()
+    access.require(actor, "runs:read")
+    owner = None if access.reads_continuations(actor) else actor.person
     with pool.in_transaction() as connection:
-        found, cut = schedules.listed(connection, owner)
+        rows, cut = triggers.newest(connection, kind, owner)
     # The next time of a paused one is that when it was paused.
-    shown = [one if one.state == Status.ACTIVE else replace(one, next_at=None) for one in found]
-    return shown, cut
+    return [row if row.state == Status.ACTIVE else replace(row, next_at=None) for row in rows], cut
 
 
-def one(id: UUID, actor: Actor, before: datetime | None = None) -> ScheduleView:
-    """Read a schedule, with its history before a time. Raise Forbidden, NoSuchSchedule, Tampered, KeyMissing."""
+def read_one(kind: Kind, id: UUID, actor: Actor, before: int | None = None) -> TriggerView:
+    """Read a trigger, with its history before one of its times or events.
+
+    Raise Forbidden, NoSuchSchedule or NoSuchTrigger, Tampered, KeyMissing.
+    """
     wiring.access().require(actor, "runs:read")
     with pool.in_transaction() as connection:
-        row = changes.readable(connection, id, actor)
-        return _view(connection, row, before, changeable=rights.may_change(row.owner, actor))
+        row = read_row(connection, kind, id, actor)
+        return _view(connection, row, before, may_change=wiring.access().may_fork(actor, row.owner))
+
+
+def starter_of_run(run: UUID, actor: Actor) -> StarterOfRun | None:
+    """Return the trigger that started a run, None if a person did or the actor may not read it."""
+    with pool.in_transaction() as connection:
+        trigger = starts.trigger_of(connection, run)
+        row = None if trigger is None else triggers.read(connection, trigger)
+    if row is None or not may_read(row.owner, actor):
+        return None
+    return StarterOfRun(noun=row.kind.noun, id=row.id, name=row.name)
 
 
 def input_schema(agent: str) -> dict[str, Any] | None:
     """Return the JSON Schema of an agent's input, None if there is no such agent."""
-    wanted = wiring.catalogue().schema(agent)
+    expression = wiring.catalogue().schema(agent)
     with pool.in_transaction() as connection:
-        row = connection.execute(f"SELECT {wanted.sql}", wanted.parameters).fetchone()
+        row = connection.execute(f"SELECT {expression.sql}", expression.parameters).fetchone()
     assert row is not None  # a SELECT without FROM has one row
-    found: dict[str, Any] | None = None if row[0] is None else json.loads(row[0])
-    return found
+    schema: dict[str, Any] | None = None if row[0] is None else json.loads(row[0])
+    return schema
 
 
-def problem_of(exc: Tampered | KeyMissing) -> str:
-    """Say to a reader why a schedule cannot be shown."""
+def describe_problem(exc: Tampered | KeyMissing) -> str:
+    """Say to a reader why a trigger cannot be shown."""
     return f"{exc}. It starts nothing."
 
 
 def _view(
-    connection: Connection, row: ScheduleRow, before: datetime | None, *, changeable: bool
-) -> ScheduleView:
-    kept = schedules.acts(connection, row.id, ACTS)
-    found = schedule.of_act(row, kept[0].body)
-    times = schedule_times.newest(connection, row.id, HISTORY + 1, before)
-    shown = times[:HISTORY]
-    coming = tuple[datetime, ...]()
-    if row.next_at is not None and found.status is Status.ACTIVE:
-        later = found.definition.calendar.after(row.next_at)
-        coming = (row.next_at, *islice(later, NEXT - 1))
-    return ScheduleView(
+    connection: Connection, row: TriggerRow, before: int | None, *, may_change: bool
+) -> TriggerView:
+    stored_acts = acts.newest(connection, row, ACTS)
+    trigger = parse_act(row, stored_acts[0].body)
+    history = occurrences.newest(connection, row.id, HISTORY + 1, before)
+    is_schedule = row.kind is Kind.SCHEDULE
+    return TriggerView(
         id=row.id,
-        status=row.state,
-        owner=found.owner,
-        makers=found.makers,
-        definition=found.definition,
-        next_times=coming,
-        history=tuple(shown),
-        more=shown[-1].at if len(times) > HISTORY else None,
-        last_failure=schedule_times.last_failure(connection, row.id),
-        acts=tuple(
-            PastAct(
-                act=one.act, by=one.by, at=one.at, detail=json.loads(one.body).get("detail", {})
-            )
-            for one in kept
-        ),
-        # One whose last time has passed can get another end.
-        changeable=changeable and found.status is not Status.ENDED,
+        state=row.state,
+        problem=row.problem,
+        owner=trigger.owner,
+        makers=trigger.makers,
+        definition=trigger.definition,
+        next_times=_next_times(trigger) if is_schedule else (),
+        history=tuple(history[:HISTORY]),
+        more=len(history) > HISTORY,
+        last_failure=occurrences.last_failure(connection, row.id) if is_schedule else None,
+        acts=tuple(map(_past_act, stored_acts)),
+        # A schedule whose last time has passed can get another end.
+        changeable=may_change and trigger.status is not Status.ENDED,
+        webhook=_webhook(connection, trigger),
+        source=None if is_schedule else _source(connection, row.id, trigger.definition),
+    )
+
+
+def _past_act(act: StoredAct) -> PastAct:
+    return PastAct(act=act.act, by=act.by, at=act.at, detail=json.loads(act.body).get("detail", {}))
+
+
+def _next_times(schedule: SignedTrigger[ScheduleDefinition]) -> tuple[datetime, ...]:
+    next_at = schedule.row.next_at
+    if next_at is None or schedule.status is not Status.ACTIVE:
+        return ()
+    return next_at, *islice(schedule.definition.calendar.after(next_at), NEXT - 1)
+
+
+def _webhook(connection: Connection, trigger: SignedTrigger[Any]) -> WebhookView | None:
+    if trigger.webhook is None:
+        return None
+    row = webhooks.read(connection, trigger.id)
+    return WebhookView(
+        scheme=trigger.webhook.scheme,
+        header=trigger.webhook.header,
+        refused=0 if row is None else row.refused,
+        refused_at=None if row is None else row.refused_at,
+        refused_why="" if row is None else row.refused_why,
+    )
+
+
+def _source(connection: Connection, id: UUID, definition: EventDefinition) -> SourceView | None:
+    row, source = sources.read(connection, id), SOURCES.get(definition.source)
+    if row is None or source is None:
+        return None
+    late = timedelta(seconds=LATE_SECONDS[source.loop])
+    now = pool.now(connection)
+    return SourceView(
+        kind=source.kind,
+        place=definition.place,
+        looked_at=row.looked_at,
+        problem=row.problem,
+        late=row.looked_at is not None and now - row.looked_at > late,
     )

@@ -30,7 +30,7 @@ from runtime.store.tables import (
 )
 from runtime.store.tables.archive import archived_entries, archived_runs
 from runtime.store.tables.jobs import edit_previews, prompt_trials, replays
-from runtime.store.tables.triggers import received_events, trigger_events, watched_files
+from runtime.store.tables.triggers import occurrences, received_events, watched_files
 from runtime.store.workers import FORGET
 from runtime.upkeep import old_runs
 from runtime.upkeep.retention_rules import Rule
@@ -41,7 +41,7 @@ COLLECTED = 1_000  # blobs that one statement deletes
 
 _PRUNED = (
     external_events.prune,
-    trigger_events.prune,
+    occurrences.prune,
     received_events.prune,
     watched_files.prune,
 )

@@ -21,6 +21,7 @@ from runtime.queries import time_limits
 from runtime.queries.lookalikes import MAX_CHARACTERS, describe
 from runtime.queries.spans.span import Span
 from runtime.queries.spans.states import SpanKind, SpanResult
+from runtime.triggers.sources.registry import SOURCES
 
 register = template.Library()
 
@@ -302,6 +303,15 @@ def row_icon(row: Span) -> str:
 def kind_words(row: Span) -> str:
     """Return the kind of a timeline row in words."""
     return _KINDS[row.kind][1]
+
+
+@register.filter
+def source_word(source: str | None) -> str:
+    """Return the word for an event of this source, empty if a person sent it."""
+    kind, colon, _ = (source or "").partition(":")
+    if kind == "webhook" and colon:
+        return "by webhook"
+    return SOURCES[kind].item if kind in SOURCES and colon else ""
 
 
 @register.simple_tag

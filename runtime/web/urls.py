@@ -1,7 +1,8 @@
 """The URLs of the pages of runs and of the health endpoints."""
 
-from django.urls import path
+from django.urls import URLPattern, path
 
+from runtime.store.tables.triggers.triggers import Kind
 from runtime.web.health import healthz, readyz
 from runtime.web.installable import manifest, offline, worker
 from runtime.web.manual import manual
@@ -18,17 +19,29 @@ from runtime.web.pages.retry import release, retry
 from runtime.web.pages.run import at, run
 from runtime.web.pages.runs import compare_chosen, runs
 from runtime.web.pages.runs_download import download
-from runtime.web.pages.triggers.schedule_form import change, new
-from runtime.web.pages.triggers.schedules import backfill, end, run_now, schedule, schedules
-from runtime.web.pages.triggers.schedules import pause as pause_schedule
-from runtime.web.pages.triggers.schedules import resume as resume_schedule
-from runtime.web.pages.triggers.trigger_form import change as change_trigger
-from runtime.web.pages.triggers.trigger_form import new as new_trigger
-from runtime.web.pages.triggers.triggers import end as end_trigger
-from runtime.web.pages.triggers.triggers import make_webhook, remove_webhook, trigger, triggers
-from runtime.web.pages.triggers.triggers import pause as pause_trigger
-from runtime.web.pages.triggers.triggers import resume as resume_trigger
-from runtime.web.pages.triggers.triggers import retry as retry_event
+from runtime.web.pages.triggers import forms, pages
+
+
+def _trigger_paths(kind: Kind) -> list[URLPattern]:
+    """Return the addresses that schedules and triggers both have."""
+    noun, section, options = kind.noun, f"{kind.noun}s", {"kind": kind}
+    changes = [
+        path(
+            f"{section}/<uuid:id>/{act}/",
+            pages.change_state,
+            {**options, "act": act},
+            name=f"{act}_{noun}",
+        )
+        for act in pages.CHANGES
+    ]
+    return [
+        path(f"{section}/", pages.list_page, options, name=section),
+        path(f"{section}/new/", forms.new, options, name=f"new_{noun}"),
+        path(f"{section}/<uuid:id>/", pages.trigger_page, options, name=noun),
+        path(f"{section}/<uuid:id>/change/", forms.change, options, name=f"change_{noun}"),
+        *changes,
+    ]
+
 
 urlpatterns = [
     path("runs/", runs, name="runs"),
@@ -56,25 +69,13 @@ urlpatterns = [
     path("runs/<uuid:run>/resume/", resume, name="resume"),
     path("manual/", manual, name="manual"),
     path("manual/<path:page>/", manual, name="manual_page"),
-    path("schedules/", schedules, name="schedules"),
-    path("schedules/new/", new, name="new_schedule"),
-    path("schedules/<uuid:id>/", schedule, name="schedule"),
-    path("schedules/<uuid:id>/change/", change, name="change_schedule"),
-    path("schedules/<uuid:id>/pause/", pause_schedule, name="pause_schedule"),
-    path("schedules/<uuid:id>/resume/", resume_schedule, name="resume_schedule"),
-    path("schedules/<uuid:id>/end/", end, name="end_schedule"),
-    path("schedules/<uuid:id>/run-now/", run_now, name="run_now"),
-    path("schedules/<uuid:id>/backfill/", backfill, name="backfill"),
-    path("triggers/", triggers, name="triggers"),
-    path("triggers/new/", new_trigger, name="new_trigger"),
-    path("triggers/<uuid:id>/", trigger, name="trigger"),
-    path("triggers/<uuid:id>/change/", change_trigger, name="change_trigger"),
-    path("triggers/<uuid:id>/pause/", pause_trigger, name="pause_trigger"),
-    path("triggers/<uuid:id>/resume/", resume_trigger, name="resume_trigger"),
-    path("triggers/<uuid:id>/end/", end_trigger, name="end_trigger"),
-    path("triggers/<uuid:id>/events/<int:number>/retry/", retry_event, name="retry_event"),
-    path("triggers/<uuid:id>/webhook/", make_webhook, name="make_webhook"),
-    path("triggers/<uuid:id>/webhook/remove/", remove_webhook, name="remove_webhook"),
+    *_trigger_paths(Kind.SCHEDULE),
+    path("schedules/<uuid:id>/run-now/", pages.run_now, name="run_now"),
+    path("schedules/<uuid:id>/backfill/", pages.backfill, name="backfill"),
+    *_trigger_paths(Kind.EVENT),
+    path("triggers/<uuid:id>/events/<int:number>/retry/", pages.retry_event, name="retry_event"),
+    path("triggers/<uuid:id>/webhook/", pages.make_webhook, name="make_webhook"),
+    path("triggers/<uuid:id>/webhook/remove/", pages.remove_webhook, name="remove_webhook"),
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
     path("manifest.webmanifest", manifest, name="manifest"),

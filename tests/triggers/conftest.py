@@ -8,9 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from runtime.models import Run, ScheduleTime
+from runtime.models import Occurrence, Run
 from runtime.ports.access import Actor
 from runtime.store import pool
+from runtime.store.tables.triggers.triggers import Kind
 from runtime.triggers import changes, firing, listing
 from tests.support.engine import ADA
 from tests.support.seeds import Cast, object_of, published
@@ -33,17 +34,17 @@ class Clock:
     at: datetime = NOON - timedelta(minutes=30)
 
     def make(self, actor: Actor = ADA, **said: Any) -> UUID:
-        return changes.create(sent={**SAID, **said}, actor=actor)
+        return changes.create(Kind.SCHEDULE, sent={**SAID, **said}, actor=actor)
 
     def sweep(self, at: datetime | None = None) -> None:
         """Handle each schedule that is due at this time."""
         self.at = at or self.at
         with pool.own() as own:
-            firing.fire_due(own, threading.Event())
+            firing.fire_schedules(own, threading.Event())
 
     def end(self, schedule: UUID, status: str = "completed") -> None:
         """End the runs of a schedule."""
-        runs = ScheduleTime.objects.filter(schedule=schedule, run__isnull=False).values("run")
+        runs = Occurrence.objects.filter(trigger=schedule, run__isnull=False).values("run")
         Run.objects.filter(id__in=runs, ended_at=None).update(
             status=status, ended_at=self.at, due_at=None
         )
@@ -59,7 +60,7 @@ def clock(by_hand: None, cast: Cast, monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def told(schedule: UUID) -> list[tuple[str, str, str]]:
     """The times of a schedule, the oldest first: the hour from noon on, its state, and the reason."""
-    shown = listing.one(schedule, Actor(person="admin"))
+    shown = listing.read_one(Kind.SCHEDULE, schedule, Actor(person="admin"))
     return [
         (f"{(one.at - NOON) / HOUR:g}", one.state, one.reason) for one in reversed(shown.history)
     ]

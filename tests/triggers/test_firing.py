@@ -21,11 +21,12 @@ from runtime.errors import (
     ScheduleEnded,
     Tampered,
 )
-from runtime.models import Run, Schedule, ScheduleAct, ScheduleTime
+from runtime.models import Occurrence, Run, Trigger, TriggerAct
 from runtime.ports.access import Actor
 from runtime.store import pool
-from runtime.store.tables.triggers import schedule_times
-from runtime.triggers import changes, firing, listing, plan
+from runtime.store.tables.triggers import occurrences
+from runtime.store.tables.triggers.triggers import Kind
+from runtime.triggers import changes, due_times, firing, listing, manual_times
 from tests.support import seeds
 from tests.support.engine import ADA, events
 from tests.support.office import BEA, Office, refused
@@ -48,8 +49,8 @@ def test_a_time_starts_one_run_of_its_owner(clock: Clock) -> None:
     assert json.loads(run.input) == {"day": "2026-05-01", "note": "for 2026-05-01T14:00:00+02:00"}
     assert run.thread == "talk"
     assert (run.due_at is not None, verify(run.id).is_consistent) == (True, True)
-    shown = listing.one(made, ADA)
-    assert (shown.history[0].run, shown.status) == (run.id, "active")
+    shown = listing.read_one(Kind.SCHEDULE, made, ADA)
+    assert (shown.history[0].run, shown.state) == (run.id, "active")
     assert shown.next_times == tuple(NOON + n * HOUR for n in range(1, 6))
 
 
@@ -61,7 +62,7 @@ def test_two_sweepers_at_once_start_each_time_once(clock: Clock) -> None:
     def sweep() -> None:
         barrier.wait()
         with pool.own() as own:
-            firing.fire_due(own, threading.Event())
+            firing.fire_schedules(own, threading.Event())
 
     together([sweep] * 2)
     assert {tuple(state for _, state, _ in told(one)) for one in made} == {("started",) * 3}
@@ -74,7 +75,9 @@ def test_a_clock_that_jumps_back_repeats_nothing(clock: Clock) -> None:
         clock.sweep(at)
     clock.end(made)
     other = {**SAID, "input": {"day": "today"}}
-    changes.change(id=made, sent=other, actor=ADA)  # so that noon is the next time again
+    changes.change(
+        Kind.SCHEDULE, id=made, sent=other, actor=ADA
+    )  # so that noon is the next time again
     clock.sweep(NOON)
     assert (told(made), Run.objects.count()) == ([("0", "completed", "")], 1)
 
@@ -88,11 +91,11 @@ def test_missed_and_overlapping_times_are_in_the_history(clock: Clock) -> None:
         ("2", "started", ""),
     ]
     clock.sweep(NOON + 3 * HOUR)
-    assert told(made)[-1] == ("3", "skipped", plan.OVERLAPS)
+    assert told(made)[-1] == ("3", "skipped", due_times.OVERLAPS)
     clock.end(made, "failed")
     clock.sweep(NOON + 4 * HOUR)
     assert told(made)[-1] == ("4", "started", "")
-    failure = listing.one(made, ADA).last_failure
+    failure = listing.read_one(Kind.SCHEDULE, made, ADA).last_failure
     assert failure is not None
     assert (failure.at, failure.state) == (NOON + 2 * HOUR, "failed")
 
@@ -103,10 +106,16 @@ def test_the_last_failure_is_found_without_the_whole_history(clock: Clock) -> No
     clock.end(made, "failed")
     clock.sweep(NOON + HOUR)
     rows = (
-        ScheduleTime(schedule=made, at=NOON + n * HOUR, kind="scheduled", state="completed")
+        Occurrence(
+            trigger=made,
+            number=occurrences.number_of(NOON + n * HOUR),
+            at=NOON + n * HOUR,
+            kind="scheduled",
+            state="completed",
+        )
         for n in range(2, 5_000)
     )
-    ScheduleTime.objects.bulk_create(rows)
+    Occurrence.objects.bulk_create(rows)
     blocks = list[int]()
 
     class Explaining:
@@ -118,8 +127,8 @@ def test_the_last_failure_is_found_without_the_whole_history(clock: Clock) -> No
             blocks.append(top["Shared Hit Blocks"] + top["Shared Read Blocks"])
             return pool.djangos().execute(sql, parameters)
 
-    pool.djangos().execute("ANALYZE runtime_scheduletime")
-    found = schedule_times.last_failure(cast("Any", Explaining()), made)
+    pool.djangos().execute("ANALYZE runtime_occurrence")
+    found = occurrences.last_failure(cast("Any", Explaining()), made)
     assert found is not None
     assert found.at == NOON
     assert max(blocks) < 20
@@ -130,10 +139,12 @@ def test_those_who_made_it_decide_in_none_of_its_runs(clock: Clock, office: Offi
     for name in ("dora", "cora"):
         seeds.person(name, Group.ADMINS, Group.REVIEWERS)
     made = clock.make()
-    changes.change(id=made, sent={**SAID, "name": "Changed"}, actor=Actor(person="dora"))
+    changes.change(
+        Kind.SCHEDULE, id=made, sent={**SAID, "name": "Changed"}, actor=Actor(person="dora")
+    )
     clock.sweep(NOON)
     clock.at += timedelta(seconds=1)
-    run = changes.run_now(id=made, actor=Actor(person="cora"))
+    run = manual_times.run_now(id=made, actor=Actor(person="cora"))
     assert sorted(Run.objects.get(id=run).origin) == ["ada", "cora", "dora"]
     assert events(run)[0]["makers"] == ["dora", "cora"]
     office.advance(run)
@@ -164,26 +175,28 @@ def test_an_owner_without_the_right_starts_nothing(clock: Clock) -> None:
 def test_a_row_that_was_changed_in_postgres_starts_nothing(clock: Clock) -> None:
     """A schedule of another person's would be a way around four eyes."""
     made = clock.make()
-    act = ScheduleAct.objects.get()
-    ScheduleAct.objects.update(body=act.body.replace('"ada"', '"bea"'))
+    act = TriggerAct.objects.get()
+    TriggerAct.objects.update(body=act.body.replace('"ada"', '"bea"'))
     clock.sweep(NOON)
     again = clock.at + firing.AFTER_ERROR
-    assert (Run.objects.count(), Schedule.objects.get().due_at) == (0, again)
-    assert "does not verify" in Schedule.objects.get().problem
-    ScheduleAct.objects.update(body=act.body)
-    Schedule.objects.update(owner="bea", due_at=clock.at)  # who may start no runs either
+    assert (Run.objects.count(), Trigger.objects.get().due_at) == (0, again)
+    assert "does not verify" in Trigger.objects.get().problem
+    TriggerAct.objects.update(body=act.body)
+    Trigger.objects.update(
+        owner="bea", due_at=clock.at, not_before=None
+    )  # who may start no runs either
     people.set_groups("bea", [Group.REQUESTERS], actor="admin")
     clock.sweep()
-    assert (Run.objects.count(), Schedule.objects.get().due_at) == (0, again)
+    assert (Run.objects.count(), Trigger.objects.get().due_at) == (0, again)
     with pytest.raises(Tampered, match="is not the signed one"):
-        changes.change(id=made, sent={**SAID, "input": {"day": "hers"}}, actor=BEA)
+        changes.change(Kind.SCHEDULE, id=made, sent={**SAID, "input": {"day": "hers"}}, actor=BEA)
     with pytest.raises(Tampered, match="is not the signed one"):
-        listing.one(made, BEA)
-    Schedule.objects.update(owner="ada", due_at=clock.at)
+        listing.read_one(Kind.SCHEDULE, made, BEA)
+    Trigger.objects.update(owner="ada", due_at=clock.at, not_before=None)
     clock.sweep()
     assert Run.objects.get().requester == "ada"
     assert told(made)[-1][1] == "started"
-    assert Schedule.objects.get().problem == ""
+    assert Trigger.objects.get().problem == ""
 
 
 def test_an_error_in_one_schedule_keeps_no_other_waiting(
@@ -192,10 +205,10 @@ def test_an_error_in_one_schedule_keeps_no_other_waiting(
     bad, good = clock.make(), clock.make(name="good")
     handle = firing.handle
 
-    def fail(connection: Any, row: Any, now: Any) -> None:
+    def fail(connection: Any, row: Any, now: Any) -> bool:
         if row.id == bad:
             connection.execute("SELECT 1 / 0")  # ends the transaction around it
-        handle(connection, row, now)
+        return handle(connection, row, now)
 
     monkeypatch.setattr(firing, "handle", fail)
     clock.sweep(NOON)
@@ -211,25 +224,25 @@ def test_an_error_in_one_schedule_keeps_no_other_waiting(
 def test_pause_resume_and_end(clock: Clock) -> None:
     made = clock.make(overlap="queue")
     clock.at = NOON  # due, and no sweeper has looked yet
-    changes.pause(id=made, actor=ADA)
+    changes.pause(Kind.SCHEDULE, id=made, actor=ADA)
     assert told(made) == [("0", "started", "")]
     clock.sweep(NOON + 2.5 * HOUR)
-    assert listing.one(made, ADA).next_times == ()
-    assert [one.next_at for one in listing.rows(ADA)[0]] == [None]
-    changes.resume(id=made, actor=ADMIN)
+    assert listing.read_one(Kind.SCHEDULE, made, ADA).next_times == ()
+    assert [one.next_at for one in listing.read_list(Kind.SCHEDULE, ADA)[0]] == [None]
+    changes.resume(Kind.SCHEDULE, id=made, actor=ADMIN)
     clock.sweep(NOON + 3 * HOUR)
     assert told(made)[1:] == [("3", "waiting", "")]
-    changes.end(id=made, actor=ADA)
+    changes.end(Kind.SCHEDULE, id=made, actor=ADA)
     clock.end(made)
     clock.sweep(NOON + 9 * HOUR)
     assert told(made)[1:] == [("3", "skipped", "the schedule was ended")]
-    shown = listing.one(made, ADA)
-    assert (shown.status, shown.next_times, shown.changeable) == ("ended", (), False)
+    shown = listing.read_one(Kind.SCHEDULE, made, ADA)
+    assert (shown.state, shown.next_times, shown.changeable) == ("ended", (), False)
     assert shown.makers == ("ada", "admin")  # who resumed it
     acts = [(one.act, one.by) for one in shown.acts]
     assert acts == [("ended", "ada"), ("resumed", "admin"), ("paused", "ada"), ("made", "ada")]
     with pytest.raises(ScheduleEnded):
-        changes.run_now(id=made, actor=ADA)
+        manual_times.run_now(id=made, actor=ADA)
 
 
 def test_a_change_loses_no_time_that_came(clock: Clock) -> None:
@@ -238,8 +251,8 @@ def test_a_change_loses_no_time_that_came(clock: Clock) -> None:
     kept, paused = clock.make(**said), clock.make(**said)
     clock.sweep(NOON)
     assert (told(kept), told(paused)) == ([], [])
-    changes.change(id=kept, sent={**SAID, **said, "name": "Changed"}, actor=ADA)
-    changes.pause(id=paused, actor=ADA)
+    changes.change(Kind.SCHEDULE, id=kept, sent={**SAID, **said, "name": "Changed"}, actor=ADA)
+    changes.pause(Kind.SCHEDULE, id=paused, actor=ADA)
     clock.sweep(NOON + HOUR)
     assert told(kept)[0] == ("0", "started", "")
     assert told(paused) == [("0", "skipped", "the schedule was changed")]
@@ -249,23 +262,23 @@ def test_the_last_time_ends_it(clock: Clock) -> None:
     made = clock.make(ends_at="2026-05-01T14:30")
     clock.sweep(NOON)
     clock.sweep(NOON + 5 * HOUR)
-    shown = listing.one(made, ADA)
-    assert (told(made), shown.status) == ([("0", "started", "")], "ended")
+    shown = listing.read_one(Kind.SCHEDULE, made, ADA)
+    assert (told(made), shown.state) == ([("0", "started", "")], "ended")
     assert shown.changeable
-    changes.change(id=made, sent=SAID, actor=ADA)
-    assert listing.one(made, ADA).next_times[0] == NOON + 6 * HOUR
+    changes.change(Kind.SCHEDULE, id=made, sent=SAID, actor=ADA)
+    assert listing.read_one(Kind.SCHEDULE, made, ADA).next_times[0] == NOON + 6 * HOUR
 
 
 def test_a_manual_run_is_started_once_for_its_click(clock: Clock) -> None:
     made = clock.make()
     clock.sweep(NOON)
-    changes.pause(id=made, actor=ADA)
+    changes.pause(Kind.SCHEDULE, id=made, actor=ADA)
     clicked = (NOON + timedelta(microseconds=17)).isoformat()
-    runs = {changes.run_now(id=made, actor=ADA, at=clicked) for _ in range(2)}
+    runs = {manual_times.run_now(id=made, actor=ADA, at=clicked) for _ in range(2)}
     assert len(runs) == 1
     assert [state for _, state, _ in told(made)] == ["started", "started"]
     with pytest.raises(InvalidInput, match="is not today"):
-        changes.run_now(id=made, actor=ADA, at="2026-04-01T00:00:00Z")
+        manual_times.run_now(id=made, actor=ADA, at="2026-04-01T00:00:00Z")
 
 
 def test_a_back_fill_starts_the_times_of_its_range_one_by_one(clock: Clock) -> None:
@@ -274,7 +287,7 @@ def test_a_back_fill_starts_the_times_of_its_range_one_by_one(clock: Clock) -> N
     clock.sweep(NOON + HOUR)
     clock.end(made)
     day = {"first": "2026-05-01T12:00", "until": "2026-05-01T15:00"}  # 10 to 13 in UTC
-    assert changes.backfill(id=made, **day, actor=ADA) == 2
+    assert manual_times.backfill(id=made, **day, actor=ADA) == 2
     clock.sweep(clock.at + timedelta(seconds=2))
     assert [state for _, state, _ in told(made)] == ["started", "waiting", "completed", "skipped"]
     clock.end(made)
@@ -282,7 +295,7 @@ def test_a_back_fill_starts_the_times_of_its_range_one_by_one(clock: Clock) -> N
     assert [state for _, state, _ in told(made)] == ["completed", "started", "completed", "skipped"]
     assert json.loads(Run.objects.get(business_key__contains="T11").input)["day"] == "2026-05-01"
     with pytest.raises(InvalidInput, match="gives no time that the schedule has not had"):
-        changes.backfill(id=made, **day, actor=ADA)
+        manual_times.backfill(id=made, **day, actor=ADA)
 
 
 def test_who_back_fills_stays_in_the_origin(clock: Clock) -> None:
@@ -290,8 +303,8 @@ def test_who_back_fills_stays_in_the_origin(clock: Clock) -> None:
     dora = seeds.person("dora", Group.ADMINS)
     made = clock.make()
     eleven = "2026-05-01T11:00Z"
-    assert changes.backfill(id=made, first=eleven, until=eleven, actor=dora) == 1
-    run = changes.run_now(id=made, actor=ADA, at=eleven)
+    assert manual_times.backfill(id=made, first=eleven, until=eleven, actor=dora) == 1
+    run = manual_times.run_now(id=made, actor=ADA, at=eleven)
     assert Run.objects.get().origin == ["ada", "dora"]
     assert events(run)[0]["makers"] == ["dora"]
 
@@ -329,13 +342,13 @@ def test_a_wrong_field_is_named(clock: Clock, subtests: pytest.Subtests) -> None
             with pytest.raises(RequestError) as caught:
                 clock.make(**sent)
             assert f"{caught.value.field}: {caught.value.detail}" == why
-    assert not Schedule.objects.exists()
+    assert not Trigger.objects.exists()
 
 
 def test_a_back_fill_has_a_limit(clock: Clock) -> None:
     made = clock.make(cron="* * * * *")
     with pytest.raises(InvalidInput, match="gives more than 1000 times") as caught:
-        changes.backfill(id=made, first="2020-01-01", until="2026-05-01", actor=ADA)
+        manual_times.backfill(id=made, first="2020-01-01", until="2026-05-01", actor=ADA)
     assert caught.value.field == "until"
     for first, until, why in (
         ("2026-05-02", "2026-05-01", "must not be before"),
@@ -343,22 +356,22 @@ def test_a_back_fill_has_a_limit(clock: Clock) -> None:
         (None, "2026-05-02", "is required"),
     ):
         with pytest.raises(InvalidInput, match=why):
-            changes.backfill(id=made, first=first, until=until, actor=ADA)
-    assert not ScheduleTime.objects.exists()
+            manual_times.backfill(id=made, first=first, until=until, actor=ADA)
+    assert not Occurrence.objects.exists()
 
 
 def test_only_the_owner_and_admins_see_it(clock: Clock) -> None:
     made = clock.make()
     for actor in (BEA, Actor(person="cyril")):
         with pytest.raises(NoSuchSchedule):
-            listing.one(made, actor)
-        assert listing.rows(actor) == ([], False)
+            listing.read_one(Kind.SCHEDULE, made, actor)
+        assert listing.read_list(Kind.SCHEDULE, actor) == ([], False)
     other = seeds.person("otto", Group.REQUESTERS)
     with pytest.raises(NoSuchSchedule):
-        changes.pause(id=made, actor=other)
+        changes.pause(Kind.SCHEDULE, id=made, actor=other)
     with pytest.raises(NoSuchSchedule):
-        changes.create(sent=SAID, actor=other, form=made)
+        changes.create(Kind.SCHEDULE, sent=SAID, actor=other, form=made)
     with pytest.raises(Forbidden):
         clock.make(BEA)
-    assert [row.id for row in listing.rows(ADMIN)[0]] == [made]
-    assert listing.one(made, ADMIN).changeable
+    assert [row.id for row in listing.read_list(Kind.SCHEDULE, ADMIN)[0]] == [made]
+    assert listing.read_one(Kind.SCHEDULE, made, ADMIN).changeable

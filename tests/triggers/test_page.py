@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from config.env.environment import ROOT
-from runtime.models import Run, Schedule, ScheduleTime
+from runtime.models import Occurrence, Run, Trigger
 from tests.docs.pages import blocks
 from tests.support import commands
 from tests.support.api_client import Caller
@@ -37,18 +37,18 @@ def test_the_commands_on_the_page_run(hiring: None) -> None:
     lines = block.text.replace("\\\n", "").splitlines()
     assert len(lines) == 7
     for line in lines:
-        made = Schedule.objects.first()
+        made = Trigger.objects.first()
         words = shlex.split(re.sub(r"[0-9a-f]{8}-…", str(made and made.id), line))
         assert words[:2] == ["manage.py", "schedules"]
         out, error = commands.tried(*words[1:])
         assert (error, bool(out)) == ("", True), line
-    (made,) = Schedule.objects.all()
+    (made,) = Trigger.objects.all()
     assert (made.name, made.state) == ("Daily", "paused")
     shown, _ = commands.tried("schedules", "show", str(made.id), "--as", "ada")
     (by_hand,) = [line.split("\t") for line in shown.splitlines() if "started" in line]
     assert (by_hand[0], UUID(by_hand[3])) == ("past", Run.objects.get().id)
-    assert ScheduleTime.objects.filter(kind="backfill").count() == 13
-    assert ScheduleTime.objects.filter(kind="manual", state="started").count() == 1
+    assert Occurrence.objects.filter(kind="backfill").count() == 13
+    assert Occurrence.objects.filter(kind="manual", state="started").count() == 1
 
 
 def test_a_refused_command_says_why(hiring: None) -> None:

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.triggers import plan
+from runtime.triggers import due_times
 from runtime.triggers.calendar import delay
-from runtime.triggers.definition import Definition, Missed, Overlap
-from runtime.triggers.plan import Act, Busy
+from runtime.triggers.due_times import Busy, TimeAct
+from runtime.triggers.schedule_definition import Missed, Overlap, ScheduleDefinition
 
 ID = UUID(int=7)
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-HOURLY = Definition(
+HOURLY = ScheduleDefinition(
     name="hourly",
     agent="a",
     input={},
@@ -32,7 +32,7 @@ HOURLY = Definition(
 )
 CRONS = st.sampled_from(["* * * * *", "*/7 * * * *", "0 * * * *", "30 2 * * *"])
 BUSY = st.builds(
-    Busy, running=st.booleans(), own=st.booleans(), waiting=st.integers(0, plan.MAX_WAITING)
+    Busy, running=st.booleans(), own=st.booleans(), waiting=st.integers(0, due_times.MAX_WAITING)
 )
 
 
@@ -53,16 +53,16 @@ def test_each_time_is_in_one_plan_however_often_and_late_a_sweeper_looks(
     now, seen = NOON, list[datetime]()
     for seconds in looks:
         now += timedelta(seconds=seconds - 1000)  # the clock may also go back
-        found = plan.due(ID, one, next_at, now, busy)
-        times = [step.at for step in found.steps]
+        found = due_times.plan_due(ID, one, next_at, now, busy)
+        times = [step.at for step in found.times]
         assert all(at + delay(ID, at, jitter) <= now for at in times)
         planned = one.calendar.between(next_at, times[-1], 10**6) if times else []
-        assert times == planned[-plan.MAX_MISSED :]
-        starts = [step.at for step in found.steps if step.act is Act.START]
+        assert times == planned[-due_times.MAX_MISSED :]
+        starts = [step.at for step in found.times if step.act is TimeAct.START]
         if overlap is not Overlap.ALLOW:
             assert len(starts) <= (0 if busy.running else 1)
         ready = accumulate((at + delay(ID, at, jitter) for at in times), max)
-        late = [at for at, since in zip(times, ready, strict=True) if since < now - plan.LATE]
+        late = [at for at, since in zip(times, ready, strict=True) if since < now - due_times.LATE]
         if missed is not Missed.ALL:
             assert sum(at in late for at in starts) <= (missed is Missed.ONCE)
         seen += times
@@ -98,16 +98,16 @@ def test_what_due_times_do(
 ) -> None:
     one = replace(HOURLY, missed=missed, overlap=overlap)
     now = NOON + timedelta(minutes=minutes)
-    assert " ".join(step.act for step in plan.due(ID, one, NOON, now, busy).steps) == acts
+    assert " ".join(step.act for step in due_times.plan_due(ID, one, NOON, now, busy).times) == acts
 
 
 def test_a_year_of_missed_minutes_is_bounded() -> None:
     one = replace(HOURLY, cron="* * * * *", missed=Missed.ALL, overlap=Overlap.ALLOW)
-    found = plan.due(ID, one, NOON, NOON + timedelta(days=366), Busy())
-    assert len(found.steps) == plan.MAX_MISSED
+    found = due_times.plan_due(ID, one, NOON, NOON + timedelta(days=366), Busy())
+    assert len(found.times) == due_times.MAX_MISSED
     once = replace(one, missed=Missed.ONCE)
-    steps = plan.due(ID, once, NOON, NOON + timedelta(days=366), Busy()).steps
-    assert (steps[0].reason, steps[1].reason) == (plan.EARLIER, plan.MISSED)
+    steps = due_times.plan_due(ID, once, NOON, NOON + timedelta(days=366), Busy()).times
+    assert (steps[0].reason, steps[1].reason) == (due_times.EARLIER, due_times.MISSED)
 
 
 def test_jitter_delays_a_time_always_by_the_same() -> None:
@@ -115,11 +115,11 @@ def test_jitter_delays_a_time_always_by_the_same() -> None:
     assert len(delays) > 30
     assert max(delays) <= timedelta(seconds=600)
     one = replace(HOURLY, jitter=600)
-    due_at = plan.due_at(ID, one, NOON)
+    due_at = due_times.due_at(ID, one, NOON)
     assert due_at is not None
-    early = plan.due(ID, one, NOON, due_at - timedelta(seconds=1), Busy())
-    assert (early.steps, early.next_at) == ((), NOON)
-    assert plan.due(ID, one, NOON, due_at, Busy()).next_at == NOON + HOUR
+    early = due_times.plan_due(ID, one, NOON, due_at - timedelta(seconds=1), Busy())
+    assert (early.times, early.next_at) == ((), NOON)
+    assert due_times.plan_due(ID, one, NOON, due_at, Busy()).next_at == NOON + HOUR
 
 
 def test_jitter_longer_than_the_interval_misses_nothing() -> None:
@@ -127,8 +127,8 @@ def test_jitter_longer_than_the_interval_misses_nothing() -> None:
     one = replace(HOURLY, cron="* * * * *", jitter=600, missed=Missed.SKIP, overlap=Overlap.ALLOW)
     next_at, acts = NOON, []
     for seconds in range(3600):
-        found = plan.due(ID, one, next_at, NOON + timedelta(seconds=seconds), Busy())
+        found = due_times.plan_due(ID, one, next_at, NOON + timedelta(seconds=seconds), Busy())
         next_at = found.next_at or NOON
-        acts += [step.act for step in found.steps]
-    assert set(acts) == {Act.START}
+        acts += [step.act for step in found.times]
+    assert set(acts) == {TimeAct.START}
     assert len(acts) > 49

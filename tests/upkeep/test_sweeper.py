@@ -14,8 +14,8 @@ from django.test import Client
 from pytest_django import Settings
 
 from runtime.broker import dispatch
-from runtime.management.commands.sweep import BUCKETS, FOLDERS, SCHEDULES, STREAMS, TRIGGERS
-from runtime.models import Run, SweeperLoop
+from runtime.management.commands.sweep import LOOPS
+from runtime.models import SweeperLoop, Run
 from runtime.queries.processes import workers
 from runtime.queries.processes.workers import LATE_SECONDS
 from runtime.store import pool
@@ -35,9 +35,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @contextmanager
 def sweeping(stop: threading.Event) -> Iterator[None]:
-    thread = threading.Thread(
-        target=sweeper.run, args=[stop, SCHEDULES, TRIGGERS, FOLDERS, STREAMS, BUCKETS]
-    )
+    thread = threading.Thread(target=sweeper.run, args=[stop, *LOOPS])
     thread.start()
     try:
         yield

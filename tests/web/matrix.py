@@ -31,15 +31,15 @@ from runtime.control.archive.legal_hold import hold
 from runtime.control.external_events import deliver
 from runtime.control.transfer import export_run
 from runtime.core.enums import EffectClass
-from runtime.models import BlobReference, KillSwitch, Run, TriggerEvent
+from runtime.models import BlobReference, KillSwitch, Occurrence, Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
 from runtime.store import pool
 from runtime.store.tables.jobs import edit_previews, prompt_trials
 from runtime.store.tables.jobs.replays import JOBS
-from runtime.triggers import changes as schedule_changes
-from runtime.triggers.events import changes as trigger_changes
-from runtime.triggers.webhooks import changes as webhook_changes
+from runtime.store.tables.triggers.triggers import Kind
+from runtime.triggers import changes as trigger_changes
+from runtime.triggers import webhooks
 from runtime.upkeep import archiving
 from tests.support import seeds
 from tests.support.fake_ports import FakeTool
@@ -152,7 +152,7 @@ def places(
         "link": password_links.create("eva", actor="admin").plain,
         "stop": KillSwitch.objects.create(agent="hr_onboarding", reason="because").id,
         "view": saved_views.save("ada", "Urgent", {"q": "risk:high"}).id,
-        "schedule": schedule_changes.create(sent=SCHEDULE, actor=Actor(person="ada")),
+        "schedule": trigger_changes.create(Kind.SCHEDULE, sent=SCHEDULE, actor=Actor(person="ada")),
         **_skipped(),
         "policy": changes.propose("rules: []", actor=None),
         "allowance": allowance_changes.propose(
@@ -213,12 +213,12 @@ def _kept(office: Office) -> Places:
 
 def _skipped() -> Places:
     """A trigger of Ada's with a webhook, and an event that it skipped."""
-    made = trigger_changes.create(sent=TRIGGER, actor=Actor(person="ada"))
+    made = trigger_changes.create(Kind.EVENT, sent=TRIGGER, actor=Actor(person="ada"))
     deliver(id="e-0", name="hired", data={"country": "FR"}, actor=Actor(person="admin"))
-    TriggerEvent.objects.update(state="skipped")
+    Occurrence.objects.update(state="skipped")
     ada = Actor(person="ada")
-    hook = webhook_changes.make(id=made, scheme="header", header="X-Token", actor=ada)
-    event = TriggerEvent.objects.get().event
+    hook = webhooks.make(id=made, scheme="header", header="X-Token", actor=ada)
+    event = Occurrence.objects.get().number
     return {"trigger": made, "event": event, "hook": hook.address}
 
 

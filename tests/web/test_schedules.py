@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from runtime.models import Run, Schedule, ScheduleAct, ScheduleTime
+from runtime.models import Occurrence, Run, Trigger, TriggerAct
 from tests.support.api_client import Caller, field_of
 from tests.support.office import NEWCOMER, Office
 from tests.support.pages import has
@@ -56,7 +56,7 @@ def test_a_schedule_from_the_form_to_the_run_in_its_history(
         ada, place, "Every hour", "every hour", "No time has come yet", "Next times", "made by ada"
     )
     with sweeping(threading.Event()):
-        until(lambda: ScheduleTime.objects.filter(state="started").exists() or None, "its time")
+        until(lambda: Occurrence.objects.filter(state="started").exists() or None, "its time")
     run = Run.objects.get()
     page = ada.get(place).content.decode()
     assert f'href="/runs/{run.id}/"' in page
@@ -131,13 +131,13 @@ def test_a_refused_form_names_the_field_and_keeps_the_rest(
     body = answer.content.decode()
     assert "Kept &lt;b&gt;text&lt;/b&gt;" in body
     assert 'aria-invalid="true"' in body
-    assert not Schedule.objects.exists()
+    assert not Trigger.objects.exists()
 
 
 def test_an_agent_that_is_gone_and_a_row_that_does_not_verify(ada: Client, published: None) -> None:
     has(words(ada.get("/schedules/new/?agent=gone"), 404), "There is no agent named gone.")
     place = made(ada)
-    ScheduleAct.objects.update(act="paused")
+    TriggerAct.objects.update(act="paused")
     shows(ada, place, "This schedule cannot be shown", "does not verify", hides=("Run now",))
     shows(ada, f"{place}change/", "does not verify")
     has(words(ada.post(f"{place}end/")), "does not verify")

@@ -1,15 +1,15 @@
 """The pages of triggers: acts of people, and the answers to refused forms and wrong CloudEvents."""
 
 import json
-from types import ModuleType
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.test import Client
 
-from runtime.models import Schedule, Trigger, TriggerAct, TriggerEvent
-from runtime.store.tables.triggers import schedules, triggers
+from runtime.models import Occurrence, Trigger, TriggerAct
+from runtime.store.tables.triggers import triggers
+from runtime.store.tables.triggers.triggers import Kind
 from tests.support.api_client import Caller
 from tests.support.commands import tried
 from tests.support.office import NEWCOMER
@@ -40,27 +40,27 @@ def made(client: Client, **more: str) -> str:
     return str(answer["Location"])
 
 
-@pytest.mark.parametrize("table", [schedules, triggers])
+@pytest.mark.parametrize("kind", Kind)
 def test_a_list_that_is_cut_says_so(
     ada: Client,
     ada_api: Caller,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    table: ModuleType,
+    kind: Kind,
 ) -> None:
-    kind = table.__name__.rpartition(".")[2]
+    section = f"{kind.noun}s"
     for _ in range(2):
-        own = {"id": uuid4(), "name": "Old", "agent": "hr_onboarding", "owner": "ada"}
-        Schedule.objects.create(**own)
-        Trigger.objects.create(**own, event="e")
-    for most, said in ((2, ""), (1, f"Only 1 {kind} are listed.")):
-        monkeypatch.setattr(table, "MAX_LISTED", most)
-        page = text(ada, f"/{kind}/")
+        own = {"name": "Old", "agent": "hr_onboarding", "owner": "ada"}
+        for each in Kind:
+            Trigger.objects.create(id=uuid4(), kind=each, **own)
+    for most, said in ((2, ""), (1, f"Only 1 {section} are listed.")):
+        monkeypatch.setattr(triggers, "MAX_LISTED", most)
+        page = text(ada, f"/{section}/")
         assert ("are listed." in page, said in page) == (bool(said), True)
-        found = ada_api.get(f"/{kind}").json()
+        found = ada_api.get(f"/{section}").json()
         assert (len(found["items"]), found["cut"]) == (most, bool(said))
         capsys.readouterr()
-        tried(kind, "list", "--as", "ada")
+        tried(section, "list", "--as", "ada")
         assert capsys.readouterr().err.strip() == said
 
 
@@ -71,11 +71,11 @@ def test_acts_of_people_on_the_page(
     place = made(ada, form=form)
     assert made(ada, form=form) == place  # a form that is sent twice
     admin_api.post("/events", {"id": "h-2", "name": "employee.hired", "data": {}})
-    TriggerEvent.objects.update(state="failed", reason="filter: there is no security_level")
+    Occurrence.objects.update(state="failed", reason="filter: there is no security_level")
     shows(ada, place, "h-2", "not started", "there is no security_level", "Retry")
     tried = ada.post(f"{place}change/", {**SAID, "try": "1"})
     has(words(tried), "h-2", "does not fit")
-    number = TriggerEvent.objects.get().event
+    number = Occurrence.objects.get().number
     has(words(admin.post(f"{place}events/{number}/retry/", follow=True)), "new", "retried h-2 by")
     has(words(ada.post(f"{place}events/{number}/retry/"), 409), "Nothing was changed")
     has(words(admin.post(f"{place}pause/", follow=True)), "paused", "paused by admin")

@@ -2,22 +2,25 @@
 
 import signal
 import threading
+from functools import partial
 from typing import Any
 
 from django.core.management.base import BaseCommand
 
 from runtime.core.documents import codec
 from runtime.triggers import firing
-from runtime.triggers.events import firing as events_firing
-from runtime.triggers.sources import buckets, folders, streams
+from runtime.triggers.sources.reading import read_all
+from runtime.triggers.sources.registry import SOURCES
 from runtime.upkeep import startup, sweeper
 
-SCHEDULES = sweeper.Loop(name="schedules", duty=firing.fire_due, seconds=1.0)
-TRIGGERS = sweeper.Loop(name="triggers", duty=events_firing.fire_due, seconds=1.0)
-FOLDERS = sweeper.Loop(name="folders", duty=folders.look, seconds=1.0)
-STREAMS = sweeper.Loop(name="streams", duty=streams.look, seconds=1.0)
-# Each look is a request to the store, which counts them.
-BUCKETS = sweeper.Loop(name="buckets", duty=buckets.look, seconds=10.0)
+LOOPS = (
+    sweeper.Loop(name="schedules", duty=firing.fire_schedules, seconds=1.0),
+    sweeper.Loop(name="triggers", duty=firing.fire_events, seconds=1.0),
+    *(
+        sweeper.Loop(name=source.loop, duty=partial(read_all, source), seconds=source.seconds)
+        for source in SOURCES.values()
+    ),
+)
 
 
 class Command(BaseCommand):
@@ -34,4 +37,4 @@ class Command(BaseCommand):
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        sweeper.run(stop, SCHEDULES, TRIGGERS, FOLDERS, STREAMS, BUCKETS)
+        sweeper.run(stop, *LOOPS)

@@ -1,1 +1,1 @@
-"""Reads files of watched folders and entries of streams. Each becomes an event of its trigger."""
+"""Reads files of watched folders, entries of streams, and objects of buckets. Each becomes an event of its trigger."""

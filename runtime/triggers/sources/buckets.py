@@ -4,96 +4,120 @@ A store shows an object once it is whole. It is listed by its names: a cursor in
 for one page, and another sweeper continues. Objects of any size are events, since only small ones are read.
 """
 
-import threading
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from runtime.errors import InvalidInput
 from runtime.objects import listing
+from runtime.objects.by_address import SCHEMES
 from runtime.objects.listing import Listing, Object, Unlisted, Unread
 from runtime.store import failpoints, pool
 from runtime.store.pool import Connection
-from runtime.store.tables.triggers import sources, trigger_events, watched_files
-from runtime.store.tables.triggers.sources import Kind
-from runtime.triggers.events import places
-from runtime.triggers.events.definition import Definition
-from runtime.triggers.sources import contents, keeping, rounds
-from runtime.triggers.sources.contents import MAX_CONTENT
-from runtime.triggers.sources.keeping import MAX_OPEN, Refused
-from runtime.triggers.sources.rounds import Looked, Unreadable
+from runtime.store.tables.triggers import sources, watched_files
+from runtime.triggers.event_definition import MAX_PLACE, EventDefinition
+from runtime.triggers.sources import reading
+from runtime.triggers.sources.reading import MAX_CONTENT, Look, Refused, Source, Unreadable
 
 TAKEN = 50  # objects that one transaction takes
 AFTER_PROBLEM = timedelta(seconds=60)
 
 
-def look(_: Connection, stop: threading.Event) -> None:
-    """Look at each bucket."""
-    rounds.each(Kind.BUCKET, _look, stop)
+def _parse(text: str) -> str:
+    address = text.rstrip("/")
+    scheme, _, path = address.partition("://")
+    is_odd = {"", ".", ".."} & {*path.split("/")}
+    if f"{scheme}://" not in SCHEMES or is_odd or len(address) > MAX_PLACE:
+        raise InvalidInput(
+            "bucket",
+            f"must start with {' '.join(SCHEMES)}, without .. or //, of at most {MAX_PLACE} characters",
+        )
+    return address
 
 
-def _look(connection: Connection, id: UUID, one: Definition) -> Looked:
+def _allows(address: str) -> bool:
+    return any(address == root or address.startswith(f"{root}/") for root in SOURCE.allowed)
+
+
+def _look(connection: Connection, trigger: UUID, definition: EventDefinition) -> Look:
     """Take the next new objects of a bucket. Raise Unreadable."""
-    if not places.allows_bucket(one.bucket):
-        raise Unreadable(f"{places.BUCKETS} does not name the bucket")
-    if trigger_events.open_count(connection, id) >= MAX_OPEN:
-        return Looked()
-    after = sources.cursor(connection, id)
+    if reading.is_full(connection, trigger):
+        return Look()
+    bucket, after = definition.place, sources.cursor(connection, trigger)
     try:
-        store = listing.listing_at(one.bucket)
-        found = store.after(after)
+        store = listing.listing_at(bucket)
+        objects = store.after(after)
     except Unlisted as exc:
         raise Unreadable(f"the bucket cannot be read: {exc}", again=AFTER_PROBLEM) from exc
-    known = watched_files.stamps(connection, id, one.bucket, [each.name for each in found])
-    fresh = [each for each in found if known.get(each.name) != each.stamp]
-    taken = fresh[:TAKEN]
-    end = taken[-1].name if len(fresh) > TAKEN else ""
-    if not end and len(found) == store.max_objects:
-        end = found[-1].name
-    names = [each.name for each in found]
-    watched_files.miss_between(
-        connection, id, one.bucket, names, pool.now(connection), after=after, end=end
-    )
-    for each in taken:
+    names = [item.name for item in objects]
+    stamps = watched_files.stamps(connection, trigger, bucket, names)
+    fresh = [item for item in objects if stamps.get(item.name) != item.stamp]
+    taking = fresh[:TAKEN]
+    end = taking[-1].name if len(fresh) > TAKEN else ""
+    if not end and len(objects) == store.most:
+        end = objects[-1].name
+    now = pool.now(connection)
+    watched_files.miss_between(connection, trigger, bucket, names, now, after=after, end=end)
+    for item in taking:
         try:
-            _take(connection, id, one, store, each)
+            _take(connection, trigger, definition, store, item)
         except Unread as exc:
             # The next look begins where this one did.
-            return Looked(problem=f"{each.name} cannot be read: {exc}", again=AFTER_PROBLEM)
-    sources.turn_to(connection, id, end)
-    failpoints.hit("before", Kind.BUCKET.failpoint, 0)
-    return Looked(more=end != "")
+            return Look(problem=f"{item.name} cannot be read: {exc}", again=AFTER_PROBLEM)
+    sources.turn_to(connection, trigger, end)
+    failpoints.hit("before", SOURCE.failpoint, 0)
+    return Look(more=end != "")
 
 
-def _take(connection: Connection, id: UUID, one: Definition, store: Listing, found: Object) -> None:
-    """Make an event of an object, or record why it is none. One that has just changed is left to a later look.
+def _take(
+    connection: Connection,
+    trigger: UUID,
+    definition: EventDefinition,
+    store: Listing,
+    item: Object,
+) -> None:
+    """Make an event of an item, or record why it is not one. One that has just changed is left to a later look.
 
     Raise Unread if a later try may succeed.
     """
-    address = f"{one.bucket}/{found.name}"
-    kept: dict[str, Any] = {"source": f"bucket:{one.bucket}", "id": found.name}
-    kept["key"] = ["object", address, found.stamp]
-    data: dict[str, Any] = {
+    bucket = definition.place
+    address = f"{bucket}/{item.name}"
+    facts: dict[str, Any] = {
         "address": address,
-        "name": found.name,
-        "size": found.size,
-        "etag": found.stamp,
-        "changed_at": found.at.isoformat(),
+        "name": item.name,
+        "size": item.size,
+        "etag": item.stamp,
+        "changed_at": item.at.isoformat(),
     }
+    event: dict[str, Any] = {"id": item.name, "key": ["object", address, item.stamp]}
     try:
-        if found.size <= MAX_CONTENT:
-            content = store.read(found, MAX_CONTENT)
+        text: dict[str, Any] = {}
+        if item.size <= MAX_CONTENT:
+            content = store.read(item, MAX_CONTENT)
             if content is None:
                 return
-            data |= contents.told(found.name, contents.text_of(content))
-        keeping.keep(connection, id, one, **kept, data=data)
-    except Unread as exc:
-        if exc.passes:
+            text = reading.content_fields(item.name, reading.text_of(content))
+        reading.keep(connection, trigger, definition, **event, data={**facts, **text})
+    except (Unread, Refused) as exc:
+        if isinstance(exc, Unread) and exc.passes:
             raise
-        why = f"it cannot be read: {exc}"
-        keeping.refuse(connection, id, one, **kept, data={**data, "problem": why}, why=why)
-    except Refused as exc:
-        why = str(exc)
-        keeping.refuse(connection, id, one, **kept, data={**data, "problem": why}, why=why)
+        reason = f"it cannot be read: {exc}" if isinstance(exc, Unread) else str(exc)
+        reading.refuse(connection, trigger, definition, **event, data=facts, reason=reason)
     now = pool.now(connection)
-    watched_files.see(connection, id, one.bucket, {found.name: found.stamp}, now)
-    watched_files.take(connection, id, one.bucket, found.name, found.stamp)
+    watched_files.see(connection, trigger, bucket, {item.name: item.stamp}, now)
+    watched_files.take(connection, trigger, bucket, item.name, item.stamp)
+
+
+SOURCE = Source(
+    kind="bucket",
+    setting="ABEYANCE_WATCHED_BUCKETS",
+    below=", or below",
+    help="Each object below this address is an event of this trigger.",
+    help_below=", and addresses below",
+    item="object",
+    items="objects",
+    parse=_parse,
+    allows=_allows,
+    look=_look,
+    seconds=10.0,  # each look is a request to the store, which counts them
+)

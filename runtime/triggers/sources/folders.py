@@ -1,92 +1,243 @@
 """Watches folders: each file that is complete becomes an event of its trigger, once by its name and content.
 
 The sweeper lists a folder instead of being told by the system: that works on network disks too, and Postgres has the
-files that it saw, so another sweeper continues. A file is complete if two looks find it unchanged.
+files that it saw, so another sweeper continues. A file is complete if two looks find it unchanged. No symbolic link
+below an allowed folder is followed.
 """
 
 import errno
-import threading
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import PurePath
+from itertools import islice
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
+
+from runtime.core.digest import is_text
+from runtime.errors import InvalidInput
 from runtime.store import failpoints, pool
 from runtime.store.pool import Connection
-from runtime.store.tables.triggers import trigger_events, watched_files
-from runtime.store.tables.triggers.sources import Kind
-from runtime.triggers.events import places
-from runtime.triggers.events.definition import Definition
-from runtime.triggers.sources import contents, folder, keeping, rounds
-from runtime.triggers.sources.folder import MAX_LISTED, Changed, File
-from runtime.triggers.sources.keeping import MAX_OPEN, Refused
-from runtime.triggers.sources.rounds import Looked, Unreadable
+from runtime.store.tables.triggers import watched_files
+from runtime.triggers.event_definition import MAX_PLACE, EventDefinition
+from runtime.triggers.sources import reading
+from runtime.triggers.sources.reading import MAX_CONTENT, Look, Refused, Source, Unreadable
 
+MAX_LISTED = 10_000  # files of a folder that one look sees
+MAX_FILE = 64 * 1024 * 1024  # bytes
 SETTLED = timedelta(seconds=2)  # between the two looks
 TAKEN = 50  # files that one transaction takes
 
 LINKED = "a part of its path is a symbolic link, or no folder"
 CROWDED = f"more than {MAX_LISTED} files are there, so some are not seen: move those away that started their run"
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CHUNK = 1024 * 1024
+_UNFINISHED = (".part", ".tmp", ".crdownload", "~")
 
-def look(_: Connection, stop: threading.Event) -> None:
-    """Look at each watched folder."""
-    rounds.each(Kind.FOLDER, _look, stop)
+
+class Changed(Exception):
+    """The file changed or was deleted while it was read."""
 
 
-def _look(connection: Connection, id: UUID, one: Definition) -> Looked:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedFile:
+    """A file as it is listed. `stamp` changes when a program writes to it, replaces it or changes its rights."""
+
+    name: str
+    raw: str  # as the system has it
+    stamp: str
+    at: int  # its time of change, in nanoseconds
+    size: int
+    mode: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileContent:
+    """The hash of a file, and its text if that is small and UTF-8."""
+
+    digest: str
+    text: str | None
+
+
+def root_of(folder: str) -> Path | None:
+    """Return the allowed folder that holds this one, None without one."""
+    roots: tuple[Path, ...] = settings.ABEYANCE_WATCHED_FOLDERS
+    return next((root for root in roots if PurePath(folder).is_relative_to(root)), None)
+
+
+def _parse(text: str) -> str:
+    path = PurePosixPath(text)
+    if not path.is_absolute() or ".." in path.parts or len(text) > MAX_PLACE:
+        raise InvalidInput(
+            "folder", f"must be a path from / on, without .., of at most {MAX_PLACE} characters"
+        )
+    return str(path)
+
+
+def _look(connection: Connection, trigger: UUID, definition: EventDefinition) -> Look:
     """Take the files of a folder that are complete. Raise Unreadable."""
-    root = places.root_of(one.folder)
-    if root is None:
-        raise Unreadable(f"{places.FOLDERS} does not name the folder")
+    root = root_of(definition.place)
+    assert root is not None  # it is allowed
     try:
-        with folder.opened(one.folder, root) as descriptor:
-            return _taken(connection, id, one, descriptor)
+        with open_folder(definition.place, root) as descriptor:
+            return _take_complete(connection, trigger, definition, descriptor)
     except OSError as exc:
-        why = LINKED if exc.errno in (errno.ELOOP, errno.ENOTDIR) else exc.strerror
-        raise Unreadable(f"the folder cannot be read: {why}") from exc
+        reason = LINKED if exc.errno in (errno.ELOOP, errno.ENOTDIR) else exc.strerror
+        raise Unreadable(f"the folder cannot be read: {reason}") from exc
 
 
-def _taken(connection: Connection, id: UUID, one: Definition, descriptor: int) -> Looked:
-    now = pool.now(connection)
-    known = watched_files.known(connection, id, one.folder)
-    found = folder.listed(descriptor)
-    problem = CROWDED if len(found) > MAX_LISTED else ""
-    fresh, complete = list[File](), list[File]()
-    for file in found:
-        before = known.get(file.name)
+def _take_complete(
+    connection: Connection, trigger: UUID, definition: EventDefinition, descriptor: int
+) -> Look:
+    now, folder = pool.now(connection), definition.place
+    known_files = watched_files.known(connection, trigger, folder)
+    files = list_files(descriptor)
+    problem = CROWDED if len(files) > MAX_LISTED else ""
+    fresh, complete = list[ListedFile](), list[ListedFile]()
+    for file in files:
+        before = known_files.get(file.name)
         if before is None or before.stamp != file.stamp:
             fresh.append(file)
         elif not before.done and now - before.seen_at >= SETTLED:
             complete.append(file)
     stamps = {file.name: file.stamp for file in fresh}
-    watched_files.see(connection, id, one.folder, stamps, now)
-    gone = [*known.keys() - {file.name for file in found}]
-    watched_files.miss(connection, id, one.folder, gone, now)
-    if not complete or trigger_events.open_count(connection, id) >= MAX_OPEN:
-        return Looked(problem=problem)
+    watched_files.see(connection, trigger, folder, stamps, now)
+    missing = [*known_files.keys() - {file.name for file in files}]
+    watched_files.miss(connection, trigger, folder, missing, now)
+    if not complete or reading.is_full(connection, trigger):
+        return Look(problem=problem)
     for file in complete[:TAKEN]:
-        _take(connection, id, one, descriptor, file)
-    failpoints.hit("before", Kind.FOLDER.failpoint, 0)
-    return Looked(more=len(complete) > TAKEN, problem=problem)
+        _take(connection, trigger, definition, descriptor, file)
+    failpoints.hit("before", SOURCE.failpoint, 0)
+    return Look(more=len(complete) > TAKEN, problem=problem)
 
 
-def _take(connection: Connection, id: UUID, one: Definition, descriptor: int, file: File) -> None:
-    """Make an event of a file, or record why it is none. A file that has just changed is left to a later look."""
-    path = str(PurePath(one.folder) / file.name)
-    kept = {"source": f"folder:{one.folder}", "id": file.name}
-    facts: dict[str, Any] = {"path": path, "name": file.name, "size": file.size}
+def _take(
+    connection: Connection,
+    trigger: UUID,
+    definition: EventDefinition,
+    descriptor: int,
+    file: ListedFile,
+) -> None:
+    """Make an event of a file, or record why it is not one. A file that has just changed is left to a later look."""
+    folder = definition.place
+    path = str(PurePath(folder) / file.name)
+    data: dict[str, Any] = {"path": path, "name": file.name, "size": file.size}
     try:
-        content = folder.read(descriptor, file)
-        data = {**facts, "sha256": content.digest, **contents.told(file.name, content.text)}
+        content = read_file(descriptor, file)
+        text = reading.content_fields(file.name, content.text)
     except Changed:
         return
     except Refused as exc:
-        key, why = ["refused file", path, file.stamp], str(exc)
-        data = {**facts, "problem": why}
-        keeping.refuse(connection, id, one, **kept, key=key, data=data, why=why)
-        watched_files.take(connection, id, one.folder, file.name, "")
+        key = ["refused file", path, file.stamp]
+        reading.refuse(
+            connection, trigger, definition, id=file.name, key=key, data=data, reason=str(exc)
+        )
+        watched_files.take(connection, trigger, folder, file.name, "")
         return
-    if watched_files.take(connection, id, one.folder, file.name, content.digest):
+    if watched_files.take(connection, trigger, folder, file.name, content.digest):
         key = ["file", path, content.digest]
-        keeping.keep(connection, id, one, **kept, key=key, data=data)
+        data |= {"sha256": content.digest, **text}
+        reading.keep(connection, trigger, definition, id=file.name, key=key, data=data)
+
+
+@contextmanager
+def open_folder(folder: str, root: Path) -> Iterator[int]:
+    """Open a folder, which is `root` or below it. Raises OSError, also if a part of the path is a symbolic link."""
+    descriptor = os.open(root, _FOLDER)
+    try:
+        for name in PurePath(folder).relative_to(root).parts:
+            inner = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def list_files(descriptor: int) -> list[ListedFile]:
+    """List files, except folders and unfinished ones, the oldest first: MAX_LISTED, and one if there are more.
+
+    Raises OSError.
+    """
+    with os.scandir(descriptor) as entries:
+        finished = (entry for entry in entries if not _is_passed(entry))
+        files = [_file(entry) for entry in islice(finished, MAX_LISTED + 1)]
+    return sorted((file for file in files if file), key=lambda file: (file.at, file.name))
+
+
+def read_file(descriptor: int, file: ListedFile) -> FileContent:
+    """Read a file that was listed. Raise Refused, or Changed if it is another one now."""
+    if stat.S_ISLNK(file.mode):
+        raise Refused("it is a symbolic link")
+    if not stat.S_ISREG(file.mode):
+        raise Refused("it is no regular file")
+    if not is_text(file.raw):
+        raise Refused("its name is not UTF-8")
+    if file.size > MAX_FILE:
+        raise Refused(f"it has {file.size} bytes, at most {MAX_FILE}")
+    try:
+        inner = os.open(file.raw, _FILE, dir_fd=descriptor)
+    except FileNotFoundError as exc:
+        raise Changed from exc
+    except OSError as exc:
+        raise Refused(f"it cannot be read: {exc.strerror}") from exc
+    with os.fdopen(inner, "rb") as stream:
+        if _stamp(os.fstat(inner)) != file.stamp:
+            raise Changed
+        digest, text = hashlib.sha256(), b""
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+            text = chunk  # the whole of a small file
+        if _stamp(os.fstat(inner)) != file.stamp:
+            raise Changed
+    return FileContent(
+        digest=digest.hexdigest(),
+        text=reading.text_of(text) if file.size <= MAX_CONTENT else None,
+    )
+
+
+def _is_passed(entry: os.DirEntry[str]) -> bool:
+    unfinished = entry.name.startswith(".") or entry.name.endswith(_UNFINISHED)
+    return unfinished or entry.is_dir(follow_symlinks=False)
+
+
+def _file(entry: os.DirEntry[str]) -> ListedFile | None:
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except OSError:  # deleted since it was listed
+        return None
+    return ListedFile(
+        name=os.fsencode(entry.name).decode("utf-8", "backslashreplace"),
+        raw=entry.name,
+        stamp=_stamp(status),
+        at=status.st_mtime_ns,
+        size=status.st_size,
+        mode=status.st_mode,
+    )
+
+
+def _stamp(status: os.stat_result) -> str:
+    return f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
+
+
+SOURCE = Source(
+    kind="folder",
+    setting="ABEYANCE_WATCHED_FOLDERS",
+    below=", or a folder below",
+    help="Each complete file of this folder is an event of this trigger.",
+    help_below=", and folders below",
+    item="file",
+    items="files",
+    parse=_parse,
+    allows=lambda place: root_of(place) is not None,
+    look=_look,
+)

@@ -1,4 +1,4 @@
-"""Reads streams: each entry becomes an event of its trigger, once by its id.
+"""Reads streams of a Redis or Valkey server: each entry becomes an event of its trigger, once by its id.
 
 The server delivers an entry to the group of the trigger and keeps it as pending until it is acknowledged. That is after
 the commit of its event, so a sweeper that dies before leaves it to the next one, which claims it. After the commit, the
@@ -6,9 +6,9 @@ id is known: an entry that is delivered again is acknowledged and does nothing.
 """
 
 import logging
-import threading
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -20,54 +20,96 @@ from runtime.core.foreign_json import read_json
 from runtime.core.limits import MAX_DELIVERY, escape_text
 from runtime.store import failpoints
 from runtime.store.pool import Connection
-from runtime.store.tables.triggers import trigger_events
-from runtime.store.tables.triggers.sources import Kind
-from runtime.triggers.events import places
-from runtime.triggers.events.definition import Definition
-from runtime.triggers.sources import keeping, queue, rounds
-from runtime.triggers.sources.keeping import MAX_OPEN, Refused
-from runtime.triggers.sources.queue import Entry
-from runtime.triggers.sources.rounds import Looked, Unreadable
+from runtime.triggers.event_definition import EventDefinition
+from runtime.triggers.sources import reading
+from runtime.triggers.sources.reading import Look, Refused, Source, Unreadable
 
 log = logging.getLogger(__name__)
 
+GROUP = "abeyance"  # and the id of the trigger
+CONSUMER = "sweeper"
+TIMEOUT_SECONDS = 5.0
 TAKEN = 50  # entries that one transaction takes
 WHOLE = "data"  # a field that holds the data as JSON, if it is the only one
 
+_END = b"0-0"  # no pending entry comes after these
+_NO_GROUP = "NOGROUP"
+_NO_KEY = "requires the key to exist"
 
-def look(_: Connection, stop: threading.Event) -> None:
-    """Look at each stream."""
-    rounds.each(Kind.STREAM, _look, stop)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamEntry:
+    """An entry, with its fields as the server has them."""
+
+    id: str
+    fields: Mapping[bytes, bytes]
 
 
-def _look(connection: Connection, id: UUID, one: Definition) -> Looked:
-    """Take the next entries of a stream. Raise Unreadable."""
-    if one.stream not in places.streams():
-        raise Unreadable(f"{places.STREAMS} does not name the stream")
-    if trigger_events.open_count(connection, id) >= MAX_OPEN:
-        return Looked()
-    server, group = queue.client(settings.ABEYANCE_STREAMS_URL), f"{queue.GROUP}:{id}"
+@cache
+def connect(url: str) -> "redis.Redis":
+    """Return the client of a server, which connects when it is used."""
+    return redis.Redis.from_url(
+        url, socket_connect_timeout=TIMEOUT_SECONDS, socket_timeout=TIMEOUT_SECONDS, protocol=2
+    )
+
+
+def read_entries(server: "redis.Redis", stream: str, group: str, limit: int) -> list[StreamEntry]:
+    """Take the first entries that were delivered and not acknowledged, then new ones.
+
+    The caller has locked the source, so no other sweeper works on an entry that was delivered: its reader is gone.
+    Raises RedisError.
+    """
     try:
-        found = queue.entries(server, one.stream, group, TAKEN)
+        return _read_group(server, stream, group, limit)
+    except redis.ResponseError as exc:
+        if not str(exc).startswith(_NO_GROUP):
+            raise
+    try:
+        server.xgroup_create(stream, group, id="0")
+    except redis.ResponseError as exc:
+        if _NO_KEY in str(exc):
+            return []  # no program has written to it yet
+        raise
+    return _read_group(server, stream, group, limit)
+
+
+def acknowledge(server: "redis.Redis", stream: str, group: str, ids: Sequence[str]) -> None:
+    """Tell the server that these entries are kept in Postgres. Raises RedisError."""
+    server.xack(stream, group, *ids)
+
+
+def _look(connection: Connection, trigger: UUID, definition: EventDefinition) -> Look:
+    """Take the next entries of a stream. Raise Unreadable."""
+    if reading.is_full(connection, trigger):
+        return Look()
+    stream = definition.place
+    server, group = connect(settings.ABEYANCE_STREAMS_URL), f"{GROUP}:{trigger}"
+    try:
+        entries = read_entries(server, stream, group, TAKEN)
     except redis.RedisError as exc:
         raise Unreadable(f"the stream cannot be read: {exc}") from exc
-    if not found:
-        return Looked()
-    failpoints.hit("before", Kind.STREAM.failpoint, 0)
-    for entry in found:
-        _take(connection, id, one, entry)
-    after = partial(_acknowledge, server, one.stream, group, [entry.id for entry in found])
-    return Looked(more=len(found) == TAKEN, after=after)
+    if not entries:
+        return Look()
+    failpoints.hit("before", SOURCE.failpoint, 0)
+    for entry in entries:
+        _take(connection, trigger, definition, entry)
+    after = partial(_acknowledge, server, stream, group, [entry.id for entry in entries])
+    return Look(more=len(entries) == TAKEN, after=after)
 
 
-def _take(connection: Connection, id: UUID, one: Definition, entry: Entry) -> None:
-    """Make an event of an entry, or record why it is none."""
-    key = ["stream", one.stream, entry.id]
-    kept: dict[str, Any] = {"source": f"stream:{one.stream}", "id": entry.id, "key": key}
+def _take(
+    connection: Connection, trigger: UUID, definition: EventDefinition, entry: StreamEntry
+) -> None:
+    """Make an event of an entry, or record why it is not one."""
+    key = ["stream", definition.place, entry.id]
     try:
-        keeping.keep(connection, id, one, **kept, data=_data(entry.fields))
+        data = _data(entry.fields)
     except Refused as exc:
-        keeping.refuse(connection, id, one, **kept, data={"problem": str(exc)}, why=str(exc))
+        reading.refuse(
+            connection, trigger, definition, id=entry.id, key=key, data={}, reason=str(exc)
+        )
+    else:
+        reading.keep(connection, trigger, definition, id=entry.id, key=key, data=data)
 
 
 def _data(fields: Mapping[bytes, bytes]) -> dict[str, Any]:
@@ -94,8 +136,39 @@ def _data(fields: Mapping[bytes, bytes]) -> dict[str, Any]:
 def _acknowledge(server: "redis.Redis", stream: str, group: str, ids: list[str]) -> bool:
     """Acknowledge entries whose events are committed. Return False if the next look must do it."""
     try:
-        queue.acknowledge(server, stream, group, ids)
+        acknowledge(server, stream, group, ids)
     except redis.RedisError as exc:
         log.warning("Stream %s: not acknowledged, again at the next look: %s", stream, exc)
         return False
     return True
+
+
+def _read_group(server: "redis.Redis", stream: str, group: str, limit: int) -> list[StreamEntry]:
+    answer: Any = server.xautoclaim(stream, group, CONSUMER, min_idle_time=0, count=limit)
+    cursor, delivered, *_ = answer
+    entries = _parse_entries(delivered)
+    if cursor == _END and len(entries) < limit:
+        fresh: Any = server.xreadgroup(group, CONSUMER, {stream: ">"}, count=limit - len(entries))
+        entries += [entry for _, batch in fresh or () for entry in _parse_entries(batch)]
+    return entries
+
+
+def _parse_entries(batch: Sequence[Any]) -> list[StreamEntry]:
+    """Read entries of an answer, without those that were deleted."""
+    return [
+        StreamEntry(id=name.decode(), fields=fields) for name, fields in batch if fields is not None
+    ]
+
+
+SOURCE = Source(
+    kind="stream",
+    setting="ABEYANCE_STREAMS",
+    below="",
+    help="Each entry of this stream is an event of this trigger.",
+    help_below="",
+    item="entry",
+    items="entries",
+    parse=str,
+    allows=lambda place: place in settings.ABEYANCE_STREAMS,
+    look=_look,
+)

@@ -7,16 +7,18 @@ from uuid import UUID
 from ninja import Router, Schema, Status
 from pydantic import ConfigDict, WithJsonSchema
 
-from runtime.triggers import calendar, changes, listing
-from runtime.triggers.definition import Missed, Overlap
+from runtime.store.tables.triggers.occurrences import number_of
+from runtime.store.tables.triggers.triggers import Kind
+from runtime.triggers import calendar, changes, listing, manual_times
 from runtime.triggers.fields import MAX_NAME
-from runtime.triggers.listing import PastAct, ScheduleView
+from runtime.triggers.listing import TriggerView
+from runtime.triggers.schedule_definition import Missed, Overlap
+from runtime.web.api.triggers import ActOut, Words, collect_fields
 from runtime.web.requests import OPTIONAL_BODY, Authenticated, Body
 
 router = Router(tags=["schedules"])
 
 # Fields accept any value: the act itself names the wrong one.
-Words = Annotated[Any, WithJsonSchema({"type": "string"})]
 Moment = Annotated[Any, WithJsonSchema({"type": ["string", "null"], "format": "date-time"})]
 Seconds = Annotated[Any, WithJsonSchema({"type": "integer", "minimum": 0})]
 
@@ -87,15 +89,6 @@ class TimeOut(Schema):
     run_status: str | None
 
 
-class ActOut(Schema):
-    """An act of a person on the schedule."""
-
-    act: str
-    by: str | None
-    at: datetime
-    detail: dict[str, Any]
-
-
 class ScheduleItem(Schema):
     """A schedule in the list. `problem` says why it starts nothing although it is active."""
 
@@ -160,15 +153,15 @@ class BackfillOut(Schema):
 @router.get("/schedules", response=ScheduleList)
 def list_schedules(request: Authenticated) -> dict[str, Any]:
     """List the schedules that you may read."""
-    items, cut = listing.rows(request.auth)
+    items, cut = listing.read_list(Kind.SCHEDULE, request.auth)
     return {"items": items, "cut": cut}
 
 
 @router.post("/schedules", response={201: ScheduleOut})
 def make_schedule(request: Authenticated, body: ScheduleIn) -> Status[dict[str, Any]]:
     """Make a schedule. You own it: you are the requester of its runs, and decide in none of them."""
-    made = changes.create(sent=body.dict(), actor=request.auth)
-    return Status(201, _shown(request, made))
+    schedule = changes.create(Kind.SCHEDULE, sent=body.dict(), actor=request.auth)
+    return Status(201, _read(request, schedule))
 
 
 @router.get("/schedules/{uuid:schedule}", response=ScheduleOut)
@@ -176,35 +169,36 @@ def read_schedule(
     request: Authenticated, schedule: UUID, before: datetime | None = None
 ) -> dict[str, Any]:
     """Read one schedule, with its history before a time."""
-    return _fields(listing.one(schedule, request.auth, before))
+    number = None if before is None else number_of(before)
+    return _fields(listing.read_one(Kind.SCHEDULE, schedule, request.auth, number))
 
 
 @router.post("/schedules/{uuid:schedule}/change", response=ScheduleOut)
 def change_schedule(request: Authenticated, schedule: UUID, body: ScheduleIn) -> dict[str, Any]:
     """Replace the definition of a schedule. You become one of its makers."""
-    changes.change(id=schedule, sent=body.dict(), actor=request.auth)
-    return _shown(request, schedule)
+    changes.change(Kind.SCHEDULE, id=schedule, sent=body.dict(), actor=request.auth)
+    return _read(request, schedule)
 
 
 @router.post("/schedules/{uuid:schedule}/pause", response=ScheduleOut)
 def pause_schedule(request: Authenticated, schedule: UUID) -> dict[str, Any]:
     """Pause a schedule. Its times start no run until it is resumed."""
-    changes.pause(id=schedule, actor=request.auth)
-    return _shown(request, schedule)
+    changes.pause(Kind.SCHEDULE, id=schedule, actor=request.auth)
+    return _read(request, schedule)
 
 
 @router.post("/schedules/{uuid:schedule}/resume", response=ScheduleOut)
 def resume_schedule(request: Authenticated, schedule: UUID) -> dict[str, Any]:
     """Start runs again, from the next time on."""
-    changes.resume(id=schedule, actor=request.auth)
-    return _shown(request, schedule)
+    changes.resume(Kind.SCHEDULE, id=schedule, actor=request.auth)
+    return _read(request, schedule)
 
 
 @router.post("/schedules/{uuid:schedule}/end", response=ScheduleOut)
 def end_schedule(request: Authenticated, schedule: UUID) -> dict[str, Any]:
     """End a schedule for good. Its runs continue."""
-    changes.end(id=schedule, actor=request.auth)
-    return _shown(request, schedule)
+    changes.end(Kind.SCHEDULE, id=schedule, actor=request.auth)
+    return _read(request, schedule)
 
 
 @router.post("/schedules/{uuid:schedule}/run-now", response=RunNowOut)
@@ -213,7 +207,7 @@ def run_schedule_now(
 ) -> dict[str, Any]:
     """Start a run at once. It may run beside another one, and while the schedule is paused."""
     sent: RunNowIn | None = body
-    return {"run": changes.run_now(id=schedule, actor=request.auth, at=sent and sent.at)}
+    return {"run": manual_times.run_now(id=schedule, actor=request.auth, at=sent and sent.at)}
 
 
 @router.post("/schedules/{uuid:schedule}/backfill", response=BackfillOut)
@@ -222,44 +216,16 @@ def backfill_schedule(request: Authenticated, schedule: UUID, body: BackfillIn) 
 
     None starts while the schedule is paused.
     """
-    times = changes.backfill(id=schedule, first=body.first, until=body.until, actor=request.auth)
+    times = manual_times.backfill(
+        id=schedule, first=body.first, until=body.until, actor=request.auth
+    )
     return {"times": times}
 
 
-def _shown(request: Authenticated, schedule: UUID) -> dict[str, Any]:
-    return _fields(listing.one(schedule, request.auth))
+def _read(request: Authenticated, schedule: UUID) -> dict[str, Any]:
+    return _fields(listing.read_one(Kind.SCHEDULE, schedule, request.auth))
 
 
-def _fields(one: ScheduleView) -> dict[str, Any]:
-    said = one.definition
-    return {
-        "id": one.id,
-        "name": said.name,
-        "agent": said.agent,
-        "input": said.input,
-        "cron": said.cron,
-        "every": said.every,
-        "zone": said.zone,
-        "starts_at": said.starts_at,
-        "ends_at": said.ends_at,
-        "missed": str(said.missed),
-        "overlap": str(said.overlap),
-        "jitter": said.jitter,
-        "thread": said.thread,
-        "state": one.status,
-        "owner": one.owner,
-        "makers": list(one.makers),
-        "next_times": list(one.next_times),
-        "history": [_time(row) for row in one.history],
-        "more": one.more,
-        "last_failure": None if one.last_failure is None else _time(one.last_failure),
-        "acts": [_act(act) for act in one.acts],
-    }
-
-
-def _time(row: Any) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in TimeOut.model_fields}
-
-
-def _act(one: PastAct) -> dict[str, Any]:
-    return {"act": one.act, "by": one.by, "at": one.at, "detail": one.detail}
+def _fields(view: TriggerView) -> dict[str, Any]:
+    more = view.history[-1].at if view.more else None
+    return {**collect_fields(view, ScheduleOut), "more": more}

@@ -10,18 +10,19 @@ from ninja import Router, Schema, Status
 from pydantic import ConfigDict, WithJsonSchema
 
 from runtime.core.limits import MAX_EVENT_NAME
-from runtime.triggers.events import changes, listing
-from runtime.triggers.events.definition import (
+from runtime.store.tables.triggers.triggers import Kind
+from runtime.triggers import changes, listing, trials, webhooks
+from runtime.triggers.event_definition import (
     MAX_AT_ONCE,
     MAX_DEBOUNCE,
     MAX_RATE_SECONDS,
     Wakes,
 )
-from runtime.triggers.events.listing import TriggerView
 from runtime.triggers.fields import MAX_NAME
-from runtime.triggers.webhooks import changes as webhook_changes
-from runtime.triggers.webhooks.receive import Receipt, receive
-from runtime.triggers.webhooks.signatures import Scheme
+from runtime.triggers.listing import TriggerView
+from runtime.triggers.signatures import Scheme
+from runtime.triggers.sources.registry import SOURCES
+from runtime.triggers.webhooks import Receipt
 from runtime.web.requests import Authenticated, Body, raw_body
 
 router = Router(tags=["triggers"])
@@ -109,8 +110,8 @@ class TriggeredOut(Schema):
     run_status: str | None
 
 
-class TriggerActOut(Schema):
-    """An act of a person on the trigger."""
+class ActOut(Schema):
+    """An act of a person on the schedule or trigger."""
 
     act: str
     by: str | None
@@ -221,7 +222,7 @@ class TriggerOut(Schema):
     makers: list[str]
     history: list[TriggeredOut]
     more: int | None
-    acts: list[TriggerActOut]
+    acts: list[ActOut]
     webhook: WebhookOut | None
     source: SourceOut | None
 
@@ -247,22 +248,23 @@ class Trials(Schema):
 @router.get("/triggers", response=TriggerList)
 def list_triggers(request: Authenticated) -> dict[str, Any]:
     """List the triggers that you may read."""
-    items, cut = listing.rows(request.auth)
+    items, cut = listing.read_list(Kind.EVENT, request.auth)
     return {"items": items, "cut": cut}
 
 
 @router.post("/triggers", response={201: TriggerOut})
 def make_trigger(request: Authenticated, body: TriggerIn) -> Status[dict[str, Any]]:
     """Make a trigger. You own it: you are the requester of its runs, and decide in none of them."""
-    made = changes.create(sent=body.dict(), actor=request.auth)
-    return Status(201, _shown(request, made))
+    trigger = changes.create(Kind.EVENT, sent=body.dict(), actor=request.auth)
+    return Status(201, _read(request, trigger))
 
 
 @router.post("/triggers/try", response=Trials)
 def try_trigger(request: Authenticated, body: TrialIn) -> dict[str, Any]:
     """Try a trigger on a sample. Nothing is started or kept."""
     sent = body.dict()
-    return {"items": listing.tried(sent, request.auth, sample=sent.pop("sample"))}
+    sample = sent.pop("sample")
+    return {"items": trials.try_definition(sent, request.auth, sample=sample)}
 
 
 @router.get("/triggers/{uuid:trigger}", response=TriggerOut)
@@ -270,14 +272,14 @@ def read_trigger(
     request: Authenticated, trigger: UUID, before: int | None = None
 ) -> dict[str, Any]:
     """Read one trigger, with its events before one."""
-    return _fields(listing.one(trigger, request.auth, before))
+    return _fields(listing.read_one(Kind.EVENT, trigger, request.auth, before))
 
 
 @router.post("/triggers/{uuid:trigger}/change", response=TriggerOut)
 def change_trigger(request: Authenticated, trigger: UUID, body: TriggerIn) -> dict[str, Any]:
     """Replace the definition of a trigger. You become one of its makers."""
-    changes.change(id=trigger, sent=body.dict(), actor=request.auth)
-    return _shown(request, trigger)
+    changes.change(Kind.EVENT, id=trigger, sent=body.dict(), actor=request.auth)
+    return _read(request, trigger)
 
 
 @router.post("/triggers/{uuid:trigger}/try", response=Trials)
@@ -285,49 +287,49 @@ def try_change(request: Authenticated, trigger: UUID, body: TrialIn) -> dict[str
     """Try a changed trigger on a sample and on its newest events. Nothing is started or kept."""
     sent = body.dict()
     sample = sent.pop("sample")
-    return {"items": listing.tried(sent, request.auth, sample=sample, id=trigger)}
+    return {"items": trials.try_definition(sent, request.auth, sample=sample, id=trigger)}
 
 
 @router.post("/triggers/{uuid:trigger}/pause", response=TriggerOut)
 def pause_trigger(request: Authenticated, trigger: UUID) -> dict[str, Any]:
     """Pause a trigger. It gets no events, and those that wait start nothing until it is resumed."""
-    changes.pause(id=trigger, actor=request.auth)
-    return _shown(request, trigger)
+    changes.pause(Kind.EVENT, id=trigger, actor=request.auth)
+    return _read(request, trigger)
 
 
 @router.post("/triggers/{uuid:trigger}/resume", response=TriggerOut)
 def resume_trigger(request: Authenticated, trigger: UUID) -> dict[str, Any]:
     """Start runs again, from the next event on, and of the events that wait."""
-    changes.resume(id=trigger, actor=request.auth)
-    return _shown(request, trigger)
+    changes.resume(Kind.EVENT, id=trigger, actor=request.auth)
+    return _read(request, trigger)
 
 
 @router.post("/triggers/{uuid:trigger}/end", response=TriggerOut)
 def end_trigger(request: Authenticated, trigger: UUID) -> dict[str, Any]:
     """End a trigger for good. Its runs continue."""
-    changes.end(id=trigger, actor=request.auth)
-    return _shown(request, trigger)
+    changes.end(Kind.EVENT, id=trigger, actor=request.auth)
+    return _read(request, trigger)
 
 
 @router.post("/triggers/{uuid:trigger}/events/{int:number}/retry", response=TriggerOut)
 def retry_event(request: Authenticated, trigger: UUID, number: int) -> dict[str, Any]:
     """Handle an event again that started no run. You become one of the makers."""
     changes.retry(id=trigger, number=number, actor=request.auth)
-    return _shown(request, trigger)
+    return _read(request, trigger)
 
 
 @router.post("/triggers/{uuid:trigger}/webhook", response=NewWebhookOut)
 def make_webhook(request: Authenticated, trigger: UUID, body: WebhookIn) -> dict[str, Any]:
     """Give a trigger a webhook, or another address and secret. They are in this answer only."""
-    made = webhook_changes.make(id=trigger, actor=request.auth, **body.dict())
-    return {"path": reverse("api:deliver", args=[made.address]), "secret": made.secret}
+    webhook = webhooks.make(id=trigger, actor=request.auth, **body.dict())
+    return {"path": reverse("api:deliver", args=[webhook.address]), "secret": webhook.secret}
 
 
 @router.post("/triggers/{uuid:trigger}/webhook/remove", response=TriggerOut)
 def remove_webhook(request: Authenticated, trigger: UUID) -> dict[str, Any]:
     """Remove the webhook of a trigger. Its address then answers 404."""
-    webhook_changes.remove(id=trigger, actor=request.auth)
-    return _shown(request, trigger)
+    webhooks.remove(id=trigger, actor=request.auth)
+    return _read(request, trigger)
 
 
 @router.post(
@@ -342,31 +344,26 @@ def deliver(request: HttpRequest, address: str) -> Status[Receipt]:
 
     The signature of the body is its authentication; no token is needed.
     """
-    found = receive(address, request.headers, request.body)
-    return Status(202 if found.new else 200, found)
+    receipt = webhooks.receive(address, request.headers, request.body)
+    return Status(202 if receipt.new else 200, receipt)
 
 
-def _shown(request: Authenticated, trigger: UUID) -> dict[str, Any]:
-    return _fields(listing.one(trigger, request.auth))
-
-
-def _fields(one: TriggerView) -> dict[str, Any]:
-    said = one.definition
-    own = (
-        "id",
-        "status",
-        "problem",
-        "owner",
-        "makers",
-        "history",
-        "more",
-        "acts",
-        "webhook",
-        "source",
-    )
+def collect_fields(view: TriggerView, schema: type[Schema]) -> dict[str, Any]:
+    """Return the values of these fields: those of the view, or else those of its definition."""
     return {
-        **{name: getattr(said, name) for name in TriggerOut.model_fields if hasattr(said, name)},
-        **{name: getattr(one, name) for name in own},
-        "state": one.status,
-        "makers": list(one.makers),
+        name: getattr(view if hasattr(view, name) else view.definition, name, None)
+        for name in schema.model_fields
+    }
+
+
+def _read(request: Authenticated, trigger: UUID) -> dict[str, Any]:
+    return _fields(listing.read_one(Kind.EVENT, trigger, request.auth))
+
+
+def _fields(view: TriggerView) -> dict[str, Any]:
+    definition = view.definition
+    return {
+        **collect_fields(view, TriggerOut),
+        **{kind: definition.place if kind == definition.source else "" for kind in SOURCES},
+        "more": view.history[-1].number if view.more else None,
     }

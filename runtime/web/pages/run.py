@@ -24,7 +24,7 @@ from runtime.queries.run_page import History
 from runtime.queries.runs import PendingRequests, RunDetail
 from runtime.queries.spans.span import Span
 from runtime.queries.transcript.transcript import Transcript
-from runtime.triggers import starters
+from runtime.triggers import listing
 from runtime.web.pages import query_params
 from runtime.web.requests import actor_of, admins_only
 
@@ -54,7 +54,7 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         "crashes": crash_evidence.crashes(run),
         "late": late_outcomes.of_run(run, history.transcript),
         "budget_usage": history.usage,
-        "starter": starters.of_run(run, actor),
+        "starter": listing.starter_of_run(run, actor),
         "memory": threads.memory_of(history.memory),
         "is_admin": is_admin,
         "archive_problem": problem,

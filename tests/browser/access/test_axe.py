@@ -29,13 +29,13 @@ from runtime.control.archive.legal_hold import hold
 from runtime.control.external_events import deliver
 from runtime.control.start import create
 from runtime.core.budgets import Budget
-from runtime.models import Run, TriggerEvent
+from runtime.models import Occurrence, Run
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables.jobs.replays import JOBS, save
-from runtime.triggers import changes as schedule_changes
-from runtime.triggers.events import changes as trigger_changes
-from runtime.triggers.webhooks import changes as webhook_changes
+from runtime.store.tables.triggers.triggers import Kind
+from runtime.triggers import changes as trigger_changes
+from runtime.triggers import manual_times, webhooks
 from runtime.upkeep import archiving
 from tests.browser.access.axe import FIRST, Axe
 from tests.browser.conftest import Desk, unfold
@@ -130,13 +130,13 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     tokens.create(cast.bea, ["runs:read"], name="reports", days=7)
     link = password_links.create("cyril", actor=None)
     said = {"name": "Hourly", "agent": "hr_onboarding", "cron": "0 * * * *", "input": ARGS}
-    scheduled = schedule_changes.create(sent=said, actor=Actor(person="ada"))
-    schedule_changes.run_now(id=scheduled, actor=Actor(person="ada"))
+    scheduled = trigger_changes.create(Kind.SCHEDULE, sent=said, actor=Actor(person="ada"))
+    manual_times.run_now(id=scheduled, actor=Actor(person="ada"))
     on = {"name": "Hires", "agent": "hr_onboarding", "event": "hired", "mapping": ARGS}
-    trigger = trigger_changes.create(sent=on, actor=Actor(person="ada"))
+    trigger = trigger_changes.create(Kind.EVENT, sent=on, actor=Actor(person="ada"))
     deliver(id="e-1", name="hired", data={}, actor=Actor(person="admin"))
-    webhook_changes.make(id=trigger, scheme="github", actor=Actor(person="ada"))
-    TriggerEvent.objects.update(state="failed", reason="input.level: is missing")
+    webhooks.make(id=trigger, scheme="github", actor=Actor(person="ada"))
+    Occurrence.objects.update(state="failed", reason="input.level: is missing")
     pair = {"agent": "hr_onboarding", "before": "sha256:a", "after": "sha256:b"}
     sign(VersionDecision(**pair, by="admin", reason="Fine.", count=2, at=clock.now()))
     ours = [waiting, done, denied, expired, doubt, cancelled]

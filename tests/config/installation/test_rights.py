@@ -22,16 +22,12 @@ from approvals.policy_versions import changes
 from config import rights
 from runtime.control.external_events import deliver
 from runtime.errors import NotVerified
-from runtime.models import Run, Schedule
+from runtime.models import Run, Trigger
 from runtime.store import pool
-from runtime.store.tables.triggers import schedules, triggers
-from runtime.store.tables.triggers.schedules import ScheduleRow
-from runtime.triggers import changes as schedule_changes
-from runtime.triggers import firing
-from runtime.triggers.events import changes as trigger_changes
-from runtime.triggers.events import firing as trigger_firing
-from runtime.triggers.webhooks import changes as webhook_changes
-from runtime.triggers.webhooks.receive import receive
+from runtime.store.tables.triggers import triggers
+from runtime.store.tables.triggers.triggers import Kind, TriggerRow
+from runtime.triggers import changes as trigger_changes
+from runtime.triggers import firing, manual_times, webhooks
 from runtime.upkeep import due_runs, partitions, retention
 from tests.approvals.policies.office import asked
 from tests.support import seeds
@@ -156,20 +152,13 @@ def test_the_sweeper_starts_runs_of_schedules_with_the_rights_of_a_worker(grante
     said = {"name": "Hourly", "agent": "hr_onboarding", "every": 60, "overlap": "allow"}
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL ROLE {WEB}")
-        made = schedule_changes.create(sent=said, actor=ada)
-        schedule_changes.run_now(id=made, actor=ada)
-    Schedule.objects.update(next_at=F("created_at"), due_at=F("created_at"))
+        made = trigger_changes.create(Kind.SCHEDULE, sent=said, actor=ada)
+        manual_times.run_now(id=made, actor=ada)
+    Trigger.objects.update(next_at=F("created_at"), due_at=F("created_at"))
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL ROLE {WORKER}")
         firing.handle(pool.djangos(), _locked(made), timezone.now() + timedelta(hours=1))
     assert Run.objects.count() == 2
-    for role, statement in (
-        (WORKER, "INSERT INTO runtime_scheduleact (schedule) VALUES (gen_random_uuid())"),
-        (WORKER, "UPDATE runtime_scheduleact SET body = ''"),
-        (WEB, "UPDATE runtime_scheduleact SET body = ''"),
-        (WEB, "DELETE FROM runtime_scheduleact"),
-    ):
-        assert not may(role, statement)
 
 
 def test_the_sweeper_starts_runs_of_triggers_with_the_rights_of_a_worker(granted: None) -> None:
@@ -178,23 +167,26 @@ def test_the_sweeper_starts_runs_of_triggers_with_the_rights_of_a_worker(granted
     said = {"name": "Hires", "agent": "hr_onboarding", "event": "hired", "debounce": 1}
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL ROLE {WEB}")
-        made = trigger_changes.create(sent=said, actor=ada)
-        hook = webhook_changes.make(id=made, scheme="header", header="x-token", actor=ada)
+        made = trigger_changes.create(Kind.EVENT, sent=said, actor=ada)
+        hook = webhooks.make(id=made, scheme="header", header="x-token", actor=ada)
         for number in ("e-1", "e-2"):
             deliver(id=number, name="hired", data={}, actor=admin)
-        receive(hook.address, {"x-token": hook.secret}, b"{}")
+        webhooks.receive(hook.address, {"x-token": hook.secret}, b"{}")
         with pytest.raises(NotVerified):
-            receive(hook.address, {}, b"{}")
+            webhooks.receive(hook.address, {}, b"{}")
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL ROLE {WORKER}")
         for seconds in (0, 5):
             now = timezone.now() + timedelta(seconds=seconds)
-            row = triggers.lock_due(pool.djangos(), now, [])
+            row = triggers.lock_due(pool.djangos(), Kind.EVENT, now, [])
             assert row is not None
-            trigger_firing.handle(pool.djangos(), row, now)
+            firing.handle(pool.djangos(), row, now)
     assert Run.objects.count() == 1
     for role, statement in (
         (WORKER, "INSERT INTO runtime_triggeract (trigger) VALUES (gen_random_uuid())"),
+        (WORKER, "UPDATE runtime_triggeract SET body = ''"),
+        (WEB, "DELETE FROM runtime_triggeract"),
+        (WEB, "DELETE FROM runtime_occurrence"),
         (WORKER, "UPDATE runtime_receivedevent SET data = ''"),
         (WORKER, "INSERT INTO runtime_triggersource (trigger) VALUES (gen_random_uuid())"),
         (WEB, "DELETE FROM runtime_watchedfile"),
@@ -205,8 +197,8 @@ def test_the_sweeper_starts_runs_of_triggers_with_the_rights_of_a_worker(granted
         assert not may(role, statement)
 
 
-def _locked(schedule: UUID) -> ScheduleRow:
-    row = schedules.lock(pool.djangos(), schedule)
+def _locked(schedule: UUID) -> TriggerRow:
+    row = triggers.lock(pool.djangos(), schedule)
     assert row is not None
     return row
 

@@ -15,11 +15,12 @@ from django.utils import timezone
 from obstore.store import from_url
 from pytest_django import Settings
 
-from runtime.models import ReceivedEvent, Run, Signal, TriggerEvent, WaitingCall, WatchedFile
+from runtime.models import Occurrence, ReceivedEvent, Run, Signal, WaitingCall, WatchedFile
 from runtime.store import pool
-from runtime.store.tables.triggers.sources import Kind
-from runtime.triggers.events import changes, firing
-from runtime.triggers.sources import buckets, folders, streams
+from runtime.store.tables.triggers.triggers import Kind
+from runtime.triggers import changes, firing
+from runtime.triggers.sources.reading import read_all
+from runtime.triggers.sources.registry import SOURCES
 from tests.support.engine import ADA
 from tests.support.seeds import published
 from tests.system.fault_injection.harness import points
@@ -35,10 +36,9 @@ SAID = {"name": "Read", "agent": "hr_onboarding", "event": "read"}
 def read() -> None:
     """Read each source and start runs, as a sweeper does."""
     with pool.own() as own:
-        folders.look(own, threading.Event())
-        streams.look(own, threading.Event())
-        buckets.look(own, threading.Event())
-        firing.fire_due(own, threading.Event())
+        for source in SOURCES.values():
+            read_all(source, own, threading.Event())
+        firing.fire_events(own, threading.Event())
 
 
 def sweep(env: dict[str, str]) -> None:
@@ -50,11 +50,11 @@ def sweep(env: dict[str, str]) -> None:
 def filled(kind: str, tmp_path: Path, url: str, bucket: str) -> dict[str, str]:
     """Fill a folder, a stream or a bucket with three events, and return what a trigger says for it."""
     texts = [json.dumps({"n": n}) for n in range(3)]
-    if kind == Kind.BUCKET:
+    if kind == "bucket":
         for n, text in enumerate(texts):
             from_url(bucket, client_options={"allow_http": True}).put(f"{n}.json", text.encode())
         return {"bucket": bucket, "mapping": "{{data.json}}"}
-    if kind == Kind.STREAM:
+    if kind == "stream":
         with redis.Redis.from_url(url) as server:
             for text in texts:
                 server.xadd(tmp_path.name, {"data": text})
@@ -70,7 +70,7 @@ def test_a_killed_reader_loses_and_doubles_nothing(
     point: str, live_broker: str, bucket: str, tmp_path: Path, settings: Settings
 ) -> None:
     published(input_schema={})
-    kind = next(kind for kind in Kind if kind.failpoint in point)
+    kind = next(kind for kind, source in SOURCES.items() if source.failpoint in point)
     name = f"s-{uuid4()}"
     place = tmp_path / name
     place.mkdir()
@@ -82,8 +82,8 @@ def test_a_killed_reader_loses_and_doubles_nothing(
     }
     for setting, value in allowed.items():
         setattr(settings, setting, value)
-    changes.create(sent={**SAID, **filled(kind, place, live_broker, bucket)}, actor=ADA)
-    if kind == Kind.FOLDER:
+    changes.create(Kind.EVENT, sent={**SAID, **filled(kind, place, live_broker, bucket)}, actor=ADA)
+    if kind == "folder":
         read()
         WatchedFile.objects.update(seen_at=F("seen_at") - timedelta(minutes=1))
     env = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
@@ -91,7 +91,7 @@ def test_a_killed_reader_loses_and_doubles_nothing(
     assert ReceivedEvent.objects.count() == 3 * point.startswith("committed")
     read()
     assert sorted(json.loads(run.input)["n"] for run in Run.objects.all()) == [0, 1, 2]
-    if kind == Kind.STREAM:
+    if kind == "stream":
         with redis.Redis.from_url(live_broker) as server:
             assert [group["pending"] for group in server.xinfo_groups(name)] == [0]
 
@@ -99,7 +99,7 @@ def test_a_killed_reader_loses_and_doubles_nothing(
 @pytest.mark.parametrize("point", sorted(points.TRIGGERS))
 def test_a_killed_sweeper_wakes_a_run_once(point: str, tmp_path: Path) -> None:
     published(input_schema={})
-    made = changes.create(sent=SIGNED, actor=HOOK)
+    made = changes.create(Kind.EVENT, sent=SIGNED, actor=HOOK)
     until = timezone.now() + timedelta(days=2)
     WaitingCall.objects.create(
         run_id=begin(), frame="", call="c", event="hired", match={}, until=until
@@ -109,4 +109,4 @@ def test_a_killed_sweeper_wakes_a_run_once(point: str, tmp_path: Path) -> None:
     assert Signal.objects.count() == point.startswith("committed")
     read()
     assert (Signal.objects.count(), WaitingCall.objects.count()) == (1, 0)
-    assert TriggerEvent.objects.get().state == "woken"
+    assert Occurrence.objects.get().state == "woken"

@@ -6,7 +6,6 @@ Each time, event and delivery starts one run.
 import threading
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from django.core.management import call_command
@@ -14,14 +13,12 @@ from django.utils import timezone
 
 from runtime.control.external_events import deliver
 from runtime.control.verification.verification import verify
-from runtime.models import Run, Schedule, ScheduleTime, TriggerEvent
+from runtime.models import Occurrence, Run, Trigger
 from runtime.ports.access import Actor
 from runtime.store import pool
-from runtime.triggers import changes as schedule_changes
-from runtime.triggers import firing as schedule_firing
-from runtime.triggers.events import changes, firing
-from runtime.triggers.webhooks import changes as webhook_changes
-from runtime.triggers.webhooks.receive import REPEATED, receive
+from runtime.store.tables.triggers.triggers import Kind
+from runtime.triggers import changes, firing, webhooks
+from runtime.triggers.webhooks import REPEATED, receive
 from tests.support.engine import ADA
 from tests.support.seeds import Cast, published
 from tests.system.fault_injection.harness import points
@@ -37,10 +34,10 @@ def _agent(cast: Cast) -> None:
     published(input_schema={})
 
 
-def fire(kind: Any) -> None:
+def fire(kind: Kind) -> None:
     """Start the due runs, as the next sweeper does."""
     with pool.own() as own:
-        kind.fire_due(own, threading.Event())
+        firing.fire_due(kind, own, threading.Event())
     assert all(verify(run).is_consistent for run in Run.objects.values_list("id", flat=True))
 
 
@@ -49,13 +46,13 @@ def test_a_killed_sweeper_loses_and_doubles_no_time(point: str, tmp_path: Path) 
     first = timezone.now().replace(microsecond=0) - timedelta(hours=2.5)
     said = {"name": "Hourly", "agent": "hr_onboarding", "every": 3600, "overlap": "allow"}
     said |= {"missed": "all", "starts_at": first.isoformat()}
-    made = schedule_changes.create(sent=said, actor=ADA)
+    made = changes.create(Kind.SCHEDULE, sent=said, actor=ADA)
     # As after an outage of two hours and a half
-    Schedule.objects.update(next_at=first, due_at=first)
+    Trigger.objects.update(next_at=first, due_at=first)
     die_at(point, tmp_path, call_command, "sweep")
     assert Run.objects.count() == (3 if point.startswith("committed") else 0)
-    fire(schedule_firing)
-    times = ScheduleTime.objects.filter(schedule=made, state="started").order_by("at")
+    fire(Kind.SCHEDULE)
+    times = Occurrence.objects.filter(trigger=made, state="started").order_by("at")
     assert [row.at for row in times] == [first + timedelta(hours=n) for n in range(3)]
     assert set(Run.objects.values_list("id", flat=True)) == {row.run for row in times}
     assert Run.objects.count() == 3
@@ -63,14 +60,14 @@ def test_a_killed_sweeper_loses_and_doubles_no_time(point: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("point", sorted(points.TRIGGERS))
 def test_a_killed_sweeper_loses_and_doubles_no_event(point: str, tmp_path: Path) -> None:
-    made = changes.create(sent=SAID, actor=ADA)
+    made = changes.create(Kind.EVENT, sent=SAID, actor=ADA)
     for n in range(3):
         deliver(id=f"e{n}", name="hired", data={"n": n}, actor=Actor(person="admin"))
     die_at(point, tmp_path, call_command, "sweep")
     assert Run.objects.count() == (3 if point.startswith("committed") else 0)
-    fire(firing)
+    fire(Kind.EVENT)
     runs = Run.objects.order_by("id").values_list("id", flat=True)
-    events = TriggerEvent.objects.filter(trigger=made, state="started").order_by("event")
+    events = Occurrence.objects.filter(trigger=made, state="started").order_by("number")
     assert list(events.values_list("run", flat=True)) == list(runs)
     assert len(runs) == 3
 
@@ -78,11 +75,11 @@ def test_a_killed_sweeper_loses_and_doubles_no_event(point: str, tmp_path: Path)
 @pytest.mark.parametrize("point", sorted(points.DELIVERIES))
 def test_a_killed_receiver_loses_and_doubles_no_delivery(point: str, tmp_path: Path) -> None:
     """The sender has no answer, so it sends the delivery again."""
-    made = changes.create(sent=SAID, actor=ADA)
-    hook = webhook_changes.make(id=made, scheme="header", header="x-token", actor=ADA)
+    made = changes.create(Kind.EVENT, sent=SAID, actor=ADA)
+    hook = webhooks.make(id=made, scheme="header", header="x-token", actor=ADA)
     delivery = (hook.address, {"x-token": hook.secret}, b'{"n": 1}')
     die_at(point, tmp_path, receive, *delivery)
-    assert TriggerEvent.objects.count() == point.startswith("committed")
+    assert Occurrence.objects.count() == point.startswith("committed")
     assert receive(*delivery).skipped == ("" if point.startswith("written") else REPEATED)
-    fire(firing)
+    fire(Kind.EVENT)
     assert Run.objects.count() == 1

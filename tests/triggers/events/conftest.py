@@ -9,10 +9,11 @@ from uuid import UUID
 import pytest
 
 from runtime.control.external_events import deliver
-from runtime.models import Run, TriggerEvent
+from runtime.models import Occurrence, Run
 from runtime.ports.access import Actor
 from runtime.store import pool
-from runtime.triggers.events import changes, firing, listing
+from runtime.store.tables.triggers.triggers import Kind
+from runtime.triggers import changes, firing, listing
 from tests.support.engine import ADA
 from tests.support.seeds import Cast, object_of, published
 
@@ -43,7 +44,7 @@ class Desk:
     sent: int = field(default=0)
 
     def make(self, actor: Actor = ADA, **said: Any) -> UUID:
-        return changes.create(sent={**SAID, **said}, actor=actor)
+        return changes.create(Kind.EVENT, sent={**SAID, **said}, actor=actor)
 
     def send(self, id: str = "", actor: Actor = HOOK, **data: Any) -> int:
         """Send an event; return how many triggers were offered it."""
@@ -55,11 +56,11 @@ class Desk:
         """Handle each trigger with something to do, this much later."""
         self.at += timedelta(seconds=seconds)
         with pool.own() as own:
-            firing.fire_due(own, threading.Event())
+            firing.fire_events(own, threading.Event())
 
     def end(self, status: str = "completed", **which: Any) -> None:
         """End runs of triggers, or those of some events."""
-        runs = TriggerEvent.objects.filter(run__isnull=False, **which).values("run")
+        runs = Occurrence.objects.filter(run__isnull=False, **which).values("run")
         Run.objects.filter(id__in=runs, ended_at=None).update(
             status=status, ended_at=self.at, due_at=None
         )
@@ -76,5 +77,5 @@ def desk(by_hand: None, cast: Cast, monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 def told(trigger: UUID) -> list[tuple[str, str, str]]:
     """The events of a trigger, the oldest first: id, state and reason."""
-    shown = listing.one(trigger, Actor(person="admin"))
-    return [(one.id, one.state, one.reason) for one in reversed(shown.history)]
+    shown = listing.read_one(Kind.EVENT, trigger, Actor(person="admin"))
+    return [(str(one.id), one.state, one.reason) for one in reversed(shown.history)]

@@ -23,15 +23,16 @@ from runtime.errors import (
     Tampered,
     TriggerEnded,
 )
-from runtime.models import ReceivedEvent, Run, Trigger, TriggerAct, TriggerEvent
+from runtime.models import Occurrence, ReceivedEvent, Run, Trigger, TriggerAct
 from runtime.ports.access import Actor
 from runtime.store import pool
-from runtime.store.tables.triggers import received_events, trigger_events
-from runtime.triggers.events import changes, firing, listing
-from runtime.triggers.webhooks import changes as webhooks
-from runtime.triggers.webhooks.receive import receive
+from runtime.store.tables.triggers import occurrences, received_events
+from runtime.store.tables.triggers.triggers import Kind
+from runtime.triggers import changes, events, firing, listing, trials, webhooks
+from runtime.triggers.webhooks import receive
 from tests.support import seeds
-from tests.support.engine import ADA, events
+from tests.support.engine import ADA
+from tests.support.engine import events as events_of
 from tests.support.office import BEA, Office, refused
 from tests.support.threads import together
 from tests.triggers.events.conftest import DATA, HOOK, NOON, SAID, Desk, told
@@ -47,7 +48,7 @@ def test_an_event_starts_one_run_of_the_owner_on_the_mapped_input(desk: Desk) ->
     assert desk.send("e1") == 0  # the same event again
     desk.sweep()
     desk.sweep(5)
-    assert told(made) == [("e1", "started", ""), ("e2", "skipped", firing.FILTERED)]
+    assert told(made) == [("e1", "started", ""), ("e2", "skipped", events.FILTERED)]
     assert told(other) == []
     run = Run.objects.get()
     assert (run.agent, run.requester, run.status) == ("hr_onboarding", "ada", "queued")
@@ -82,7 +83,7 @@ def test_two_sweepers_at_once_start_each_event_once(desk: Desk) -> None:
     def sweep() -> None:
         barrier.wait()
         with pool.own() as own:
-            firing.fire_due(own, threading.Event())
+            firing.fire_events(own, threading.Event())
 
     together([sweep] * 2)
     assert {tuple(state for _, state, _ in told(one)) for one in made} == {("started",) * 4}
@@ -104,7 +105,7 @@ def test_events_of_one_key_start_in_order_and_those_of_others_beside_them(desk: 
 
 
 def test_many_keys_that_are_full_hide_no_other(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(firing, "STARTS", 1)
+    monkeypatch.setattr(events, "STARTS", 1)
     made = desk.make(at_once_per_key=1)
     for team in [f"{n}" for n in range(11)] * 2 + ["z"]:
         desk.send(team=team)
@@ -157,7 +158,7 @@ def test_a_business_key_starts_one_run(desk: Desk) -> None:
     used = "This business key was already used for another input."
     assert told(made) == [
         ("e1", "started", ""),
-        ("e2", "started", firing.FOUND),
+        ("e2", "started", events.SAME_KEY),
         ("e3", "failed", used),
     ]
     assert Run.objects.get().business_key == "hire Hire"
@@ -172,16 +173,20 @@ def test_a_mapping_that_does_not_fit_names_the_field_and_can_be_retried(desk: De
         ("e1", "failed", "input.level: must be of type integer"),
         ("e2", "failed", "mapping.full_name: there is no first"),
     ]
-    changes.change(id=made, sent={**SAID, "mapping": {"full_name": "x", "level": 1}}, actor=ADMIN)
-    first = TriggerEvent.objects.order_by("event")[0].event
+    changes.change(
+        Kind.EVENT, id=made, sent={**SAID, "mapping": {"full_name": "x", "level": 1}}, actor=ADMIN
+    )
+    first = Occurrence.objects.order_by("number")[0].number
     changes.retry(id=made, number=first, actor=ADMIN)
     desk.sweep()
     assert told(made)[0][1:] == ("started", "")
-    assert events(Run.objects.get().id)[0]["makers"] == ["admin"]
+    assert events_of(Run.objects.get().id)[0]["makers"] == ["admin"]
     for number in (first, first + 7, 2**70):
         with pytest.raises(NotRetried):
             changes.retry(id=made, number=number, actor=ADA)
-    before = [len(listing.one(made, ADA, at).history) for at in (first, 2**70, -(2**70))]
+    before = [
+        len(listing.read_one(Kind.EVENT, made, ADA, at).history) for at in (first, 2**70, -(2**70))
+    ]
     assert before == [0, 2, 0]
 
 
@@ -190,11 +195,13 @@ def test_makers_and_the_sender_decide_in_none_of_its_runs(desk: Desk, office: Of
     for name in ("dora", "cora"):
         seeds.person(name, Group.ADMINS, Group.REVIEWERS)
     made = desk.make()
-    changes.change(id=made, sent={**SAID, "name": "Changed"}, actor=Actor(person="dora"))
+    changes.change(
+        Kind.EVENT, id=made, sent={**SAID, "name": "Changed"}, actor=Actor(person="dora")
+    )
     desk.send(actor=Actor(person="cora"))
     desk.sweep()
     run = Run.objects.get().id
-    assert events(run)[0]["makers"] == ["dora", "cora"]
+    assert events_of(run)[0]["makers"] == ["dora", "cora"]
     office.advance(run)
     assert Approval.objects.get(run=run).origin == ["ada", "dora", "cora"]
     codes = [refused(run, Actor(person=name)) for name in ("ada", "dora", "cora")]
@@ -217,7 +224,7 @@ def test_rows_that_were_changed_in_postgres_start_nothing(desk: Desk) -> None:
         desk.sweep()
         assert why in Trigger.objects.get().problem
         with pytest.raises(Tampered, match=why):
-            listing.one(made, ADMIN)
+            listing.read_one(Kind.EVENT, made, ADMIN)
     Trigger.objects.update(owner="ada")
     desk.sweep()
     assert Trigger.objects.get().problem  # until the next look
@@ -242,7 +249,9 @@ def test_an_event_that_a_program_gave_to_another_trigger_starts_nothing(
     same = desk.make(name="same name")  # was made later, and takes no delivery of another's webhook
     hooked, sent = ReceivedEvent.objects.order_by("seq").values_list("seq", flat=True)
     for made, number in ((left, sent), (same, hooked)):
-        TriggerEvent.objects.create(trigger=made, event=number, at=NOON, state=state, key="a")
+        Occurrence.objects.create(
+            trigger=made, number=number, at=NOON, kind="event", state=state, key="a"
+        )
     Trigger.objects.update(due_at=NOON)
     desk.sweep()
     for made in (left, same):
@@ -257,8 +266,10 @@ def test_an_event_of_an_earlier_name_is_handled_again(desk: Desk) -> None:
     desk.send(level="high")
     desk.sweep()
     mapped = {"full_name": "x", "level": 1}
-    changes.change(id=made, sent={**SAID, "event": "joined", "mapping": mapped}, actor=ADA)
-    changes.retry(id=made, number=TriggerEvent.objects.get().event, actor=ADA)
+    changes.change(
+        Kind.EVENT, id=made, sent={**SAID, "event": "joined", "mapping": mapped}, actor=ADA
+    )
+    changes.retry(id=made, number=Occurrence.objects.get().number, actor=ADA)
     desk.sweep()
     assert told(made) == [("e1", "started", "")]
 
@@ -301,21 +312,21 @@ def test_pause_resume_and_end(desk: Desk) -> None:
     for _ in range(2):
         desk.send()
     desk.sweep()
-    changes.pause(id=made, actor=ADA)
+    changes.pause(Kind.EVENT, id=made, actor=ADA)
     assert desk.send() == 0
     desk.end()
     desk.sweep(2)
     assert [state for _, state, _ in told(made)] == ["completed", "waiting"]
-    changes.resume(id=made, actor=ADMIN)
+    changes.resume(Kind.EVENT, id=made, actor=ADMIN)
     desk.send()
     desk.sweep(2)
-    changes.end(id=made, actor=ADA)
-    assert told(made)[1:] == [("e2", "started", ""), ("e4", "skipped", changes.ENDED)]
-    shown = listing.one(made, ADA)
-    assert (shown.status, shown.makers, shown.changeable) == ("ended", ("ada", "admin"), False)
+    changes.end(Kind.EVENT, id=made, actor=ADA)
+    assert told(made)[1:] == [("e2", "started", ""), ("e4", "skipped", "the trigger was ended")]
+    shown = listing.read_one(Kind.EVENT, made, ADA)
+    assert (shown.state, shown.makers, shown.changeable) == ("ended", ("ada", "admin"), False)
     assert [one.act for one in shown.acts] == ["ended", "resumed", "paused", "made"]
     with pytest.raises(TriggerEnded):
-        changes.resume(id=made, actor=ADA)
+        changes.resume(Kind.EVENT, id=made, actor=ADA)
 
 
 def test_old_events_are_deleted_unless_one_waits(desk: Desk) -> None:
@@ -323,10 +334,10 @@ def test_old_events_are_deleted_unless_one_waits(desk: Desk) -> None:
     for _ in range(2):
         desk.send()
     desk.sweep()
-    for model in (TriggerEvent, ReceivedEvent):
+    for model in (Occurrence, ReceivedEvent):
         model.objects.update(at="2020-01-01T00:00Z")
     with pool.own() as own:
-        assert (trigger_events.prune(own), received_events.prune(own)) == (1, 1)
+        assert (occurrences.prune(own), received_events.prune(own)) == (1, 1)
     assert told(made) == [("e2", "waiting", "")]
 
 
@@ -334,16 +345,16 @@ def test_a_trial_says_what_would_be_started_and_starts_nothing(desk: Desk) -> No
     made = desk.make()
     desk.send(level="two")
     sample = {**DATA, "country": "FR"}
-    tried = listing.tried(SAID, ADA, sample=sample, id=made)
+    tried = trials.try_definition(SAID, ADA, sample=sample, id=made)
     assert [(one.event, one.passes, one.problem) for one in tried] == [
         ("sample", False, ""),
         ("e1", True, "input.level: must be of type integer"),
     ]
-    (one,) = listing.tried({**SAID, "filter": ""}, ADA, sample={"id": "x", "data": DATA})
+    (one,) = trials.try_definition({**SAID, "filter": ""}, ADA, sample={"id": "x", "data": DATA})
     assert (one.event, one.key, one.input) == ("x", "a", {"full_name": "New Hire", "level": 2})
     assert one.data == DATA
     with pytest.raises(NoSuchTrigger):
-        listing.tried(SAID, seeds.person("otto", Group.REQUESTERS), id=made)
+        trials.try_definition(SAID, seeds.person("otto", Group.REQUESTERS), id=made)
     assert (Run.objects.count(), TriggerAct.objects.count()) == (0, 1)
 
 
@@ -391,15 +402,15 @@ def test_only_the_owner_and_admins_see_it(desk: Desk) -> None:
     made = desk.make()
     otto = seeds.person("otto", Group.REQUESTERS)
     with pytest.raises(NoSuchTrigger):
-        changes.create(sent=SAID, actor=otto, form=made)
+        changes.create(Kind.EVENT, sent=SAID, actor=otto, form=made)
     for actor in (BEA, Actor(person="cyril"), otto):
         with pytest.raises(NoSuchTrigger):
-            listing.one(made, actor)
-        assert listing.rows(actor) == ([], False)
+            listing.read_one(Kind.EVENT, made, actor)
+        assert listing.read_list(Kind.EVENT, actor) == ([], False)
         with pytest.raises((NoSuchTrigger, Forbidden)):
-            changes.pause(id=made, actor=actor)
+            changes.pause(Kind.EVENT, id=made, actor=actor)
     with pytest.raises(Forbidden):
         desk.make(BEA)
-    assert [row.id for row in listing.rows(ADMIN)[0]] == [made]
+    assert [row.id for row in listing.read_list(Kind.EVENT, ADMIN)[0]] == [made]
     with pytest.raises(InvalidInput, match="must be an object"):
-        listing.tried(SAID, ADA, sample=[])
+        trials.try_definition(SAID, ADA, sample=[])

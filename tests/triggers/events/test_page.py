@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from config.env.environment import ROOT
-from runtime.models import Run, Trigger, TriggerEvent
+from runtime.models import Occurrence, Run, Trigger
 from runtime.store import pool
-from runtime.triggers.events import firing
+from runtime.triggers import firing
 from tests.docs.pages import blocks
 from tests.support import commands
 from tests.support.api_client import Caller
@@ -33,7 +33,7 @@ def test_the_event_on_the_page_starts_a_run_by_the_trigger_on_the_page(
     assert Caller(cast.ada).post("/triggers", trigger).status_code == 201
     assert Caller(cast.admin).post("/events", event).json()["triggers"] == 1
     with pool.own() as own:
-        firing.fire_due(own, threading.Event())
+        firing.fire_events(own, threading.Event())
     run = Run.objects.get()
     assert (run.business_key, json.loads(run.input)["full_name"]) == ("hire newhire", "New Hire")
 
@@ -51,7 +51,7 @@ def test_the_webhook_on_the_page_is_made_and_gets_the_delivery_on_the_page(
     assert f"{next(iter(token))}: …" in curl.text
     path = given["path"].removeprefix("/api/v1")
     assert api.send(path, delivery, headers=token).status_code == 202
-    assert TriggerEvent.objects.count() == 1
+    assert Occurrence.objects.count() == 1
 
 
 def test_the_commands_on_the_page_run(hiring: None, cast: Cast, tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ from runtime.models import ReceivedEvent, Run, WatchedFile
 from runtime.objects import listing
 from runtime.objects.listing import Listing, Unread
 from runtime.store import pool
-from runtime.triggers.events import changes
-from runtime.triggers.sources import buckets
+from runtime.store.tables.triggers.triggers import Kind
+from runtime.triggers import changes
+from runtime.triggers.sources import buckets, reading
 from tests.support.engine import ADA
 from tests.triggers.events.conftest import Desk, told
 from tests.triggers.sources.test_folders import FILED, source
@@ -39,7 +40,7 @@ class Bucket:
     def look(self, seconds: float = 0) -> None:
         self.desk.at += timedelta(seconds=seconds)
         with pool.own() as own:
-            buckets.look(own, threading.Event())
+            reading.read_all(buckets.SOURCE, own, threading.Event())
         self.desk.sweep()
 
 
@@ -85,7 +86,9 @@ def test_the_data_of_an_object_and_one_of_a_gigabyte(
     kind: str, filled: Bucket, tmp_path: Path
 ) -> None:
     said = {**FILED, "mapping": {"full_name": "{{data}}", "level": 1}}
-    changes.change(id=filled.trigger, sent={**said, "bucket": filled.address}, actor=ADA)
+    changes.change(
+        Kind.EVENT, id=filled.trigger, sent={**said, "bucket": filled.address}, actor=ADA
+    )
     if kind == "folder":
         with (tmp_path / "in" / "a.json").open("wb") as made:
             made.truncate(1024**3)
@@ -118,7 +121,7 @@ def test_a_large_bucket_is_listed_page_by_page(
     filled.look()
     assert [name for name, *_ in told(filled.trigger)][5:] == ["00.json"]
     assert WatchedFile.objects.filter(gone_at=None).count() == 5
-    monkeypatch.setattr(buckets, "MAX_OPEN", 0)
+    monkeypatch.setattr(reading, "MAX_OPEN", 0)
     filled.put("Dan", "5.json")
     filled.look()
     assert len(told(filled.trigger)) == 6

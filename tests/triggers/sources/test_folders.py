@@ -18,10 +18,11 @@ from pytest_django import Settings
 from runtime.errors import InvalidInput
 from runtime.models import Run, TriggerAct, TriggerSource, WatchedFile
 from runtime.store import pool
-from runtime.triggers.events import changes, listing
-from runtime.triggers.sources import contents, folder, folders, rounds
-from runtime.triggers.sources.folder import Changed
-from runtime.triggers.sources.keeping import Refused
+from runtime.store.tables.triggers.triggers import Kind
+from runtime.triggers import changes, listing, trials
+from runtime.triggers.sources import folders, reading
+from runtime.triggers.sources.folders import Changed
+from runtime.triggers.sources.reading import Refused
 from runtime.upkeep import retention
 from tests.support.engine import ADA
 from tests.triggers.events.conftest import SAID, Desk, told
@@ -46,7 +47,7 @@ def look(desk: Desk, seconds: float = 3) -> None:
     """Look at each folder, this much later."""
     desk.at += timedelta(seconds=seconds)
     with pool.own() as own:
-        folders.look(own, threading.Event())
+        reading.read_all(folders.SOURCE, own, threading.Event())
 
 
 def put(inbox: Path, who: str, name: str = "a.json") -> Path:
@@ -57,7 +58,7 @@ def put(inbox: Path, who: str, name: str = "a.json") -> Path:
 
 
 def source(id: UUID) -> listing.SourceView:
-    found = listing.one(id, ADA).source
+    found = listing.read_one(Kind.EVENT, id, ADA).source
     assert found is not None
     return found
 
@@ -96,11 +97,11 @@ def test_the_data_of_a_file(desk: Desk, inbox: Path) -> None:
     said = {**FILED, "mapping": {"full_name": "{{data}}", "level": 1}}
     made = desk.make(**said, folder=str(inbox))
     (inbox / "a.txt").write_text("Grüße")
-    (inbox / "big.txt").write_text("x" * (contents.MAX_CONTENT + 1))
+    (inbox / "big.txt").write_text("x" * (reading.MAX_CONTENT + 1))
     (inbox / "raw.bin").write_bytes(b"\xff\x00")
     look(desk)
     look(desk)
-    [trial, *others] = reversed(listing.tried(said, ADA, id=made))
+    [trial, *others] = reversed(trials.try_definition(said, ADA, id=made))
     assert trial.input["full_name"] == {
         "path": f"{inbox}/a.txt",
         "name": "a.txt",
@@ -183,37 +184,37 @@ def test_a_file_that_changes_or_goes_is_left_to_a_later_look(
         return opened[-1]
 
     monkeypatch.setattr(os, "open", record)
-    with folder.opened(str(inbox), inbox.parent) as descriptor:
-        (file,) = folder.listed(descriptor)
+    with folders.open_folder(str(inbox), inbox.parent) as descriptor:
+        (file,) = folders.list_files(descriptor)
         made.write_text("{}")
         with pytest.raises(Changed):  # since it was listed
-            folder.read(descriptor, file)
-        (file,) = folder.listed(descriptor)
+            folders.read_file(descriptor, file)
+        (file,) = folders.list_files(descriptor)
         with monkeypatch.context() as patch:
             patch.setattr(hashlib, "sha256", lambda: made.write_text("[1]") and sha256())
             with pytest.raises(Changed):  # while it is read
-                folder.read(descriptor, file)
+                folders.read_file(descriptor, file)
         made.unlink()
         with pytest.raises(Changed):
-            folder.read(descriptor, file)
+            folders.read_file(descriptor, file)
         for name, why in ((b"\xff.json", "its name is not UTF-8"), (b"link", "it is a symbolic")):
             one = inbox / os.fsdecode(name)
             one.symlink_to(inbox) if name == b"link" else one.touch()
-            (file,) = folder.listed(descriptor)
+            (file,) = folders.list_files(descriptor)
             with pytest.raises(Refused, match=why):
-                folder.read(descriptor, file)
+                folders.read_file(descriptor, file)
             one.unlink()
         for n in range(3):
             put(inbox, "Ann", f"{n}.json")
-        monkeypatch.setattr(folder, "MAX_LISTED", 1)
-        assert len(folder.listed(descriptor)) == 2
-        monkeypatch.setattr(folder, "_is_passed", lambda entry: (inbox / entry.name).unlink())
-        assert folder.listed(descriptor) == []
+        monkeypatch.setattr(folders, "MAX_LISTED", 1)
+        assert len(folders.list_files(descriptor)) == 2
+        monkeypatch.setattr(folders, "_is_passed", lambda entry: (inbox / entry.name).unlink())
+        assert folders.list_files(descriptor) == []
     for each in opened:
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(each)
-    assert contents.told("A.JSON", contents.text_of(b"1")) == {"json": 1}
-    assert contents.told("a.json", contents.text_of(b"\0")) == {}
+    assert reading.content_fields("A.JSON", reading.text_of(b"1")) == {"json": 1}
+    assert reading.content_fields("a.json", reading.text_of(b"\0")) == {}
 
 
 def test_unfinished_files_and_folders_are_passed(desk: Desk, filed: UUID, inbox: Path) -> None:
@@ -252,7 +253,7 @@ def test_a_folder_that_cannot_be_read_says_why_on_the_page(
     inbox.rename(outside)
     look(desk)
     assert source(filed).problem == "the folder cannot be read: No such file or directory"
-    assert listing.rows(ADA)[0][0].problem == source(filed).problem
+    assert listing.read_list(Kind.EVENT, ADA)[0][0].problem == source(filed).problem
     inbox.symlink_to(outside)
     look(desk)
     assert source(filed).problem.endswith("a part of its path is a symbolic link, or no folder")
@@ -271,24 +272,24 @@ def test_a_folder_that_cannot_be_read_says_why_on_the_page(
 def test_an_error_at_one_source_keeps_no_other_waiting(
     desk: Desk, filed: UUID, inbox: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, taken = desk.make(**{**FILED, "folder": str(inbox)}), folders._taken
+    other, taken = desk.make(**{**FILED, "folder": str(inbox)}), folders._take_complete
 
     def fail(connection: Any, id: UUID, *rest: Any) -> Any:
         if id == filed:
             connection.execute("SELECT 1 / 0")  # ends the transaction around it
         return taken(connection, id, *rest)
 
-    monkeypatch.setattr(folders, "_taken", fail)
+    monkeypatch.setattr(folders, "_take_complete", fail)
     made = put(inbox, "Ann")
     for _ in range(2):
         look(desk)
     made.unlink()
     look(desk)
     desk.sweep()
-    assert (source(filed).problem, told(filed)) == (rounds.UNKNOWN, [])
+    assert (source(filed).problem, told(filed)) == (reading.UNKNOWN, [])
     assert (source(other).problem, told(other)) == ("", [("a.json", "started", "")])
     assert WatchedFile.objects.get().gone_at is not None
-    monkeypatch.setattr(folders, "_taken", Mock(side_effect=OperationalError("gone")))
+    monkeypatch.setattr(folders, "_take_complete", Mock(side_effect=OperationalError("gone")))
     with pytest.raises(OperationalError):  # the loop tries again
         look(desk)
 
@@ -296,16 +297,16 @@ def test_an_error_at_one_source_keeps_no_other_waiting(
 def test_a_paused_trigger_leaves_its_files_and_an_ended_one_forgets_them(
     desk: Desk, filed: UUID, inbox: Path
 ) -> None:
-    changes.pause(id=filed, actor=ADA)
+    changes.pause(Kind.EVENT, id=filed, actor=ADA)
     put(inbox, "Ann")
     look(desk)
     look(desk)
     assert told(filed) == []
-    changes.resume(id=filed, actor=ADA)
+    changes.resume(Kind.EVENT, id=filed, actor=ADA)
     look(desk)
     look(desk)
     assert len(told(filed)) == 1
-    changes.end(id=filed, actor=ADA)
+    changes.end(Kind.EVENT, id=filed, actor=ADA)
     retention.enforce(pool.djangos(), threading.Event())
     assert (TriggerSource.objects.count(), WatchedFile.objects.count()) == (0, 0)
 
@@ -336,7 +337,7 @@ def test_files_beyond_what_waits_and_what_is_listed(
     look(desk)
     assert source(filed).problem.startswith("more than 10000 files are there")
     assert len(told(filed)) == 3  # one transaction each
-    monkeypatch.setattr(folders, "MAX_OPEN", 0)
+    monkeypatch.setattr(reading, "MAX_OPEN", 0)
     put(inbox, "Dan", "d.json")
     look(desk)
     look(desk)

@@ -14,8 +14,9 @@ from runtime.core.limits import MAX_DELIVERY
 from runtime.errors import InvalidInput
 from runtime.models import ReceivedEvent, Run, TriggerSource
 from runtime.store import pool
-from runtime.triggers.events import changes
-from runtime.triggers.sources import keeping, queue, streams
+from runtime.store.tables.triggers.triggers import Kind
+from runtime.triggers import changes
+from runtime.triggers.sources import reading, streams
 from tests.support.engine import ADA
 from tests.triggers.events.conftest import SAID, Desk, told
 from tests.triggers.sources.test_folders import source
@@ -29,7 +30,7 @@ class Stream:
 
     def __init__(self, server: "redis.Redis", name: str, trigger: UUID) -> None:
         self.server, self.name, self.trigger = server, name, trigger
-        self.group = f"{queue.GROUP}:{trigger}"
+        self.group = f"{streams.GROUP}:{trigger}"
 
     def add(self, **fields: Any) -> str:
         entry: Any = fields
@@ -38,7 +39,7 @@ class Stream:
 
     def look(self) -> None:
         with pool.own() as own:
-            streams.look(own, threading.Event())
+            reading.read_all(streams.SOURCE, own, threading.Event())
 
     def pending(self) -> int:
         found: Any = self.server.xpending(self.name, self.group)
@@ -84,12 +85,12 @@ def test_an_entry_whose_reader_died_is_claimed(
     stream.look()
     for who in ("Ann", "Bob", "Cid"):
         stream.add(who=who)
-    queue.entries(stream.server, stream.name, stream.group, 2)  # it died before the commit
+    streams.read_entries(stream.server, stream.name, stream.group, 2)  # it died before the commit
     gone = stream.add(who="Dan")
-    queue.entries(stream.server, stream.name, stream.group, 4)
+    streams.read_entries(stream.server, stream.name, stream.group, 4)
     stream.server.xdel(stream.name, gone)
     with monkeypatch.context() as patch:
-        patch.setattr(queue, "acknowledge", _died)
+        patch.setattr(streams, "acknowledge", _died)
         stream.look()
     stream.look()
     desk.sweep()
@@ -151,19 +152,19 @@ def test_a_stream_that_cannot_be_read_says_why(
 def test_a_stream_waits_while_too_many_events_do(
     desk: Desk, stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "MAX_OPEN", 0)
+    monkeypatch.setattr(reading, "MAX_OPEN", 0)
     stream.add(who="Ann")
     stream.look()
     assert not ReceivedEvent.objects.exists()
-    monkeypatch.setattr(streams, "MAX_OPEN", 1)
+    monkeypatch.setattr(reading, "MAX_OPEN", 1)
     stream.look()
     stream.add(who="Cay")
     stream.look()
     assert stream.states() == ["new"]  # no sweeper has looked at it
-    monkeypatch.setattr(streams, "MAX_OPEN", keeping.MAX_OPEN)
+    monkeypatch.setattr(reading, "MAX_OPEN", 2)
     stream.look()
     assert stream.states() == ["new", "new"]
-    changes.change(id=stream.trigger, sent=STREAMED, actor=ADA)
+    changes.change(Kind.EVENT, id=stream.trigger, sent=STREAMED, actor=ADA)
     stream.add(who="Bob")
     stream.look()
     assert stream.states() == ["new", "new"]

@@ -14,6 +14,7 @@ from pytest_django import Settings
 from runtime.models import Run, WatchedFile
 from runtime.store import pool
 from runtime.triggers.sources import buckets, folders, streams
+from runtime.triggers.sources.reading import read_all
 from tests.support.threads import together
 from tests.triggers.events.conftest import SAID, Desk, told
 
@@ -62,7 +63,7 @@ def test_two_sweepers_at_once_make_one_event_of_each(
         for _ in range(4):
             start.wait(30)
             with pool.own() as own:
-                reader.look(own, threading.Event())
+                read_all(reader.SOURCE, own, threading.Event())
             desk.sweep(2)
 
     together([sweep] * 2)

@@ -16,8 +16,9 @@ from runtime.models import Run, Signal, WaitingCall
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables.triggers import triggers
-from runtime.triggers.events import changes, trigger, waking
-from runtime.triggers.sources import keeping
+from runtime.store.tables.triggers.triggers import Kind
+from runtime.triggers import changes, trigger, waking
+from runtime.triggers.sources import reading
 from tests.support.engine import ADA
 from tests.support.threads import together
 from tests.triggers.events.conftest import HOOK, SAID, Desk, told
@@ -37,9 +38,9 @@ def arrive(made: UUID, id: str, **data: Any) -> None:
     with pool.in_transaction() as connection:
         row = triggers.read(connection, made)
         assert row is not None
-        one = trigger.current(connection, row).definition
+        one = trigger.read_signed(connection, row).definition
         kept = {"source": f"webhook:{made}", "id": id, "key": ["webhook", id]}
-        keeping.keep(connection, made, one, **kept, data={"who": "Ann", **data})  # type: ignore[arg-type]
+        reading.keep(connection, made, one, **kept, data={"who": "Ann", **data})  # type: ignore[arg-type]
 
 
 def begin(who: str = "Ann", actor: Actor = ADA) -> UUID:
@@ -62,7 +63,7 @@ def results() -> list[Any]:
 def test_an_event_wakes_the_run_of_its_business_key_once(desk: Desk) -> None:
     people.create_person(username="ed", password=None, groups=[Group.ADMINS])
     made = desk.make(actor=HOOK, **SIGNED)
-    changes.change(id=made, sent=SIGNED, actor=Actor(person="ed"))
+    changes.change(Kind.EVENT, id=made, sent=SIGNED, actor=Actor(person="ed"))
     run, other = begin(), begin("Bob")
     arrive(made, "1", by="Bo")
     desk.sweep()
@@ -150,7 +151,7 @@ def test_a_trigger_that_wakes_needs_the_right_and_a_business_key(desk: Desk) -> 
         desk.make(**SIGNED)
     made = desk.make(**{**SIGNED, "wakes": ""})
     with pytest.raises(Forbidden):
-        changes.change(id=made, sent=SIGNED, actor=ADA)
+        changes.change(Kind.EVENT, id=made, sent=SIGNED, actor=ADA)
     for field, value in {
         "wakes": "all",
         "business_key": "",

@@ -14,10 +14,10 @@ from approvals.policy import Group
 from runtime.control.external_events import deliver
 from runtime.core.limits import MAX_DELIVERY
 from runtime.errors import InvalidInput, NoSuchTrigger, NoSuchWebhook, NotVerified, Tampered
-from runtime.models import ReceivedEvent, Run, TriggerAct, TriggerEvent, TriggerWebhook
-from runtime.triggers.events import changes, listing
-from runtime.triggers.webhooks import changes as webhook_changes
-from runtime.triggers.webhooks.receive import (
+from runtime.models import Occurrence, ReceivedEvent, Run, TriggerAct, TriggerWebhook
+from runtime.store.tables.triggers.triggers import Kind
+from runtime.triggers import changes, listing, webhooks
+from runtime.triggers.webhooks import (
     PAUSED,
     REPEAT_SECONDS,
     REPEATED,
@@ -41,7 +41,7 @@ def signed(secret: str, body: bytes = BODY) -> dict[str, str]:
 
 def test_a_delivery_starts_one_run_of_the_owner(desk: Desk) -> None:
     made, other = desk.make(), desk.make(name="Same event")
-    hook = webhook_changes.make(id=made, scheme="github", actor=ADA)
+    hook = webhooks.make(id=made, scheme="github", actor=ADA)
     first = receive(hook.address, signed(hook.secret), BODY)
     again = receive(hook.address, {**signed(hook.secret), "x-github-delivery": "other"}, BODY)
     assert ((first.new, again.new), again.id) == ((True, False), first.id)
@@ -55,8 +55,8 @@ def test_a_delivery_starts_one_run_of_the_owner(desk: Desk) -> None:
 
 def test_no_sent_event_keeps_a_delivery_out(desk: Desk) -> None:
     made = desk.make(name="Hook")
-    hook = webhook_changes.make(id=made, scheme="github", actor=ADA)
-    changes.change(id=made, sent={**SAID, "event": "hooked"}, actor=ADA)
+    hook = webhooks.make(id=made, scheme="github", actor=ADA)
+    changes.change(Kind.EVENT, id=made, sent={**SAID, "event": "hooked"}, actor=ADA)
     key = f"sha256:{hashlib.sha256(BODY).hexdigest()}"
     for source, name in ((f"webhook:{made}", key), ("", json.dumps(["webhook", str(made), key]))):
         deliver(id=name, source=source, name="hired", data={}, actor=HOOK)
@@ -67,16 +67,16 @@ def test_no_sent_event_keeps_a_delivery_out(desk: Desk) -> None:
 
 def test_what_does_not_verify_is_counted_and_starts_nothing(desk: Desk) -> None:
     made = desk.make()
-    hook = webhook_changes.make(id=made, scheme="github", actor=ADA)
+    hook = webhooks.make(id=made, scheme="github", actor=ADA)
     for headers in ({}, signed("another secret")):
         with pytest.raises(NotVerified):
             receive(hook.address, headers, BODY)
     with pytest.raises(NoSuchWebhook):
         receive("x" * 32, signed(hook.secret), BODY)
-    shown = listing.one(made, ADA).webhook
+    shown = listing.read_one(Kind.EVENT, made, ADA).webhook
     assert shown is not None
     assert (shown.refused, shown.refused_why) == (2, "its signature does not verify")
-    assert not TriggerEvent.objects.exists()
+    assert not Occurrence.objects.exists()
 
 
 @pytest.mark.parametrize(
@@ -97,15 +97,15 @@ def test_the_id_of_a_delivery_is_one_that_the_signature_covers(
     body: dict[str, Any],
     id: str,
 ) -> None:
-    monkeypatch.setattr("runtime.triggers.webhooks.receive.verify", lambda *_: None)
-    hook = webhook_changes.make(id=desk.make(), scheme=scheme, header="x-token", actor=ADA)
+    monkeypatch.setattr("runtime.triggers.webhooks.verify", lambda *_: None)
+    hook = webhooks.make(id=desk.make(), scheme=scheme, header="x-token", actor=ADA)
     assert receive(hook.address, headers, json.dumps(body).encode()).id == id
 
 
 def test_an_equal_body_without_an_id_is_the_same_delivery_for_minutes(desk: Desk) -> None:
     """Its event says so, and is kept for a retry."""
     trigger = desk.make()
-    hook = webhook_changes.make(id=trigger, scheme="header", header="x-token", actor=ADA)
+    hook = webhooks.make(id=trigger, scheme="header", header="x-token", actor=ADA)
     answers = []
     for seconds in (REPEAT_SECONDS // 2, REPEAT_SECONDS - 1, 1, REPEAT_SECONDS - 1):
         desk.at += timedelta(seconds=seconds)
@@ -117,21 +117,21 @@ def test_an_equal_body_without_an_id_is_the_same_delivery_for_minutes(desk: Desk
     desk.sweep()
     assert [event[1:] for event in told(trigger)] == [("started", ""), ("skipped", REPEATED)] * 2
     changes.retry(
-        id=trigger, number=TriggerEvent.objects.filter(reason=REPEATED)[0].event, actor=ADA
+        id=trigger, number=Occurrence.objects.filter(reason=REPEATED)[0].number, actor=ADA
     )
     desk.sweep()
     assert [state for _, state, _ in told(trigger)].count("started") == 3
 
 
 def test_a_number_that_no_journal_keeps_costs_no_delivery(desk: Desk) -> None:
-    hook = webhook_changes.make(id=desk.make(), scheme="header", header="x-token", actor=ADA)
+    hook = webhooks.make(id=desk.make(), scheme="header", header="x-token", actor=ADA)
     assert receive(hook.address, {"x-token": hook.secret}, b'{"id": 2868860079149422351}').new
     assert json.loads(ReceivedEvent.objects.get().data) == {"id": "2868860079149422351"}
 
 
 def test_the_payload_of_a_form_is_read(desk: Desk) -> None:
     trigger = desk.make()
-    hook = webhook_changes.make(id=trigger, scheme="github", actor=ADA)
+    hook = webhooks.make(id=trigger, scheme="github", actor=ADA)
     body = urlencode({"payload": BODY.decode()}).encode()
     form = {"content-type": "application/x-www-form-urlencoded; charset=utf-8"}
     assert receive(hook.address, signed(hook.secret, body) | form, body).new
@@ -145,8 +145,8 @@ def test_the_payload_of_a_form_is_read(desk: Desk) -> None:
 def test_slack_checks_the_address_without_an_event(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runtime.triggers.webhooks.receive.verify", lambda *_: None)
-    hook = webhook_changes.make(id=desk.make(), scheme="slack", actor=ADA)
+    monkeypatch.setattr("runtime.triggers.webhooks.verify", lambda *_: None)
+    hook = webhooks.make(id=desk.make(), scheme="slack", actor=ADA)
     body = b'{"type": "url_verification", "challenge": "c-1"}'
     assert receive(hook.address, {}, body) == Receipt(id="", new=False, challenge="c-1")
     assert not ReceivedEvent.objects.exists()
@@ -154,13 +154,13 @@ def test_slack_checks_the_address_without_an_event(
 
 def test_a_paused_trigger_keeps_deliveries_for_a_retry(desk: Desk) -> None:
     made = desk.make()
-    hook = webhook_changes.make(id=made, scheme="github", actor=ADA)
-    changes.pause(id=made, actor=ADA)
+    hook = webhooks.make(id=made, scheme="github", actor=ADA)
+    changes.pause(Kind.EVENT, id=made, actor=ADA)
     assert receive(hook.address, signed(hook.secret), BODY).new
-    changes.resume(id=made, actor=ADA)
+    changes.resume(Kind.EVENT, id=made, actor=ADA)
     desk.sweep()
     assert told(made)[0][1:] == ("skipped", PAUSED)
-    changes.retry(id=made, number=TriggerEvent.objects.get().event, actor=ADA)
+    changes.retry(id=made, number=Occurrence.objects.get().number, actor=ADA)
     desk.sweep()
     assert told(made)[0][1:] == ("started", "")
 
@@ -168,9 +168,9 @@ def test_a_paused_trigger_keeps_deliveries_for_a_retry(desk: Desk) -> None:
 def test_a_secret_is_sealed_and_an_old_address_ends(desk: Desk) -> None:
     made = desk.make()
     dora = seeds.person("dora", Group.ADMINS, Group.REVIEWERS)
-    old = webhook_changes.make(id=made, scheme="github", actor=ADA)
+    old = webhooks.make(id=made, scheme="github", actor=ADA)
     given = "a secret of the other system"
-    new = webhook_changes.make(id=made, scheme="github", secret=given, actor=dora)
+    new = webhooks.make(id=made, scheme="github", secret=given, actor=dora)
     assert new.secret == given
     stored = " ".join(TriggerAct.objects.values_list("body", flat=True))
     stored += " ".join(TriggerWebhook.objects.values_list("address", flat=True))
@@ -184,16 +184,16 @@ def test_a_secret_is_sealed_and_an_old_address_ends(desk: Desk) -> None:
     TriggerWebhook.objects.update(address=hashlib.sha256(b"mine").hexdigest())
     with pytest.raises(NoSuchWebhook):  # as a program could that writes to Postgres
         receive("mine", signed(given), BODY)
-    webhook_changes.remove(id=made, actor=ADA)
+    webhooks.remove(id=made, actor=ADA)
     with pytest.raises(NoSuchWebhook):
         receive(new.address, signed(given), BODY)
-    assert [one.act for one in listing.one(made, ADA).acts][:2] == [
+    assert [one.act for one in listing.read_one(Kind.EVENT, made, ADA).acts][:2] == [
         "webhook removed",
         "webhook made",
     ]
     TriggerAct.objects.update(act="made")
     with pytest.raises(Tampered):
-        webhook_changes.make(id=made, scheme="github", actor=ADA)
+        webhooks.make(id=made, scheme="github", actor=ADA)
 
 
 def test_a_wrong_field_is_named(desk: Desk, subtests: pytest.Subtests) -> None:
@@ -206,12 +206,12 @@ def test_a_wrong_field_is_named(desk: Desk, subtests: pytest.Subtests) -> None:
         ({"scheme": "standard", "secret": "x" * 20}, "secret: must be whsec_ and base64"),
     ):
         with subtests.test(why), pytest.raises(InvalidInput) as caught:
-            webhook_changes.make(id=made, actor=ADA, **sent)
+            webhooks.make(id=made, actor=ADA, **sent)
         assert f"{caught.value.field}: {caught.value.detail}".startswith(why)
     with pytest.raises(NoSuchTrigger):
-        webhook_changes.make(id=made, scheme="github", actor=seeds.person("otto", Group.REQUESTERS))
+        webhooks.make(id=made, scheme="github", actor=seeds.person("otto", Group.REQUESTERS))
     with pytest.raises(Exception, match="runs:start"):
-        webhook_changes.make(id=made, scheme="github", actor=BEA)
+        webhooks.make(id=made, scheme="github", actor=BEA)
 
 
 def test_the_address_answers_without_a_token(

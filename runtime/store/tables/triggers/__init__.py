@@ -1,1 +1,1 @@
-"""The tables of schedules, triggers, their times and events, webhooks, and sources."""
+"""The tables of triggers, the acts of people on them, their occurrences, received events, webhooks, and sources."""

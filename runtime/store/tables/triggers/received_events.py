@@ -1,4 +1,4 @@
-"""Stores events as they were received, under a MAC, for triggers: a program that only writes to Postgres forges none.
+"""Stores events as they were received, under a MAC, for triggers: a program that only writes to Postgres forges nevent.
 
 The sender of an event is in the origin of the runs that it starts, so the MAC covers the name too.
 """
@@ -19,7 +19,7 @@ _FIELDS = "e.key, e.source, e.event_id, e.name, e.subject, e.data, e.by, e.at, e
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Received:
+class VerifiedEvent:
     """An event. `source` and `subject` are empty without one, `by` is None for a webhook; `data` is JSON."""
 
     key: str
@@ -57,7 +57,7 @@ def insert(
     token: str | None,
 ) -> int | None:
     """Sign and keep an event. Return its number, or None if an event with this key is kept."""
-    one = Received(
+    event = VerifiedEvent(
         key=key,
         source=source,
         id=id,
@@ -67,7 +67,7 @@ def insert(
         by=by,
         at=pool.now(connection),
     )
-    seal = macs.seal(purposes.JOURNAL, *_parts(one))
+    seal = macs.seal(purposes.JOURNAL, *_parts(event))
     row = connection.execute(
         """
         INSERT INTO runtime_receivedevent
@@ -75,7 +75,7 @@ def insert(
         VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (key) DO NOTHING
         RETURNING seq
         """,
-        (key, source, id, name, subject, one.data, by, token, one.at, seal.mac, seal.key_id),
+        (key, source, id, name, subject, event.data, by, token, event.at, seal.mac, seal.key_id),
     ).fetchone()
     return None if row is None else int(row[0])
 
@@ -88,7 +88,7 @@ def is_kept(connection: Connection, keys: list[str], since: datetime) -> bool:
     return row is not None
 
 
-def read(connection: Connection, number: int) -> Received:
+def read(connection: Connection, number: int) -> VerifiedEvent:
     """Read an event. Raises Tampered, KeyMissing."""
     row = connection.execute(
         f"SELECT {_FIELDS} FROM runtime_receivedevent e WHERE e.seq = %s", (number,)
@@ -97,10 +97,10 @@ def read(connection: Connection, number: int) -> Received:
         raise Tampered("the event is gone")
     *fields, mac, key_id = row
     names = ("key", "source", "id", "name", "subject", "data", "by", "at")
-    one = Received(**dict(zip(names, fields, strict=True)))
-    if not macs.verify(purposes.JOURNAL, Seal(mac=mac, key_id=key_id), *_parts(one)):
+    event = VerifiedEvent(**dict(zip(names, fields, strict=True)))
+    if not macs.verify(purposes.JOURNAL, Seal(mac=mac, key_id=key_id), *_parts(event)):
         raise Tampered("the event does not verify")
-    return one
+    return event
 
 
 def prune(connection: Connection) -> int:
@@ -110,16 +110,16 @@ def prune(connection: Connection) -> int:
         DELETE FROM runtime_receivedevent WHERE seq = ANY(ARRAY(
             SELECT e.seq FROM runtime_receivedevent e
             WHERE e.at < clock_timestamp() - %s * interval '1 day' AND NOT EXISTS (
-                SELECT FROM runtime_triggerevent t
-                WHERE t.event = e.seq AND t.state IN ('new', 'waiting'))
+                SELECT FROM runtime_occurrence o
+                WHERE o.number = e.seq AND o.kind = 'event' AND o.state IN ('new', 'waiting'))
             ORDER BY e.at LIMIT %s))
         """,
         (KEPT_DAYS, PRUNED),
     ).rowcount
 
 
-def _parts(one: Received) -> tuple[str, ...]:
+def _parts(event: VerifiedEvent) -> tuple[str, ...]:
     """Return the MAC's parts. An entry's parts begin with a run's id, so neither passes for the other."""
-    at = one.at.astimezone(UTC).isoformat()
-    named = (one.key, one.source, one.id, one.name, one.subject)
-    return ("event", *named, "webhook" if one.by is None else f"by {one.by}", at, one.data)
+    at = event.at.astimezone(UTC).isoformat()
+    named = (event.key, event.source, event.id, event.name, event.subject)
+    return ("event", *named, "webhook" if event.by is None else f"by {event.by}", at, event.data)

@@ -3,30 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 from uuid import UUID
 
 from runtime.store.pool import Connection
 
 NOTED = timedelta(seconds=3)  # between two writes of the time of a look that found nothing to say
-
-
-class Kind(StrEnum):
-    """What a trigger reads."""
-
-    FOLDER = "folder"
-    STREAM = "stream"
-    BUCKET = "bucket"
-
-    @property
-    def loop(self) -> str:
-        """The name of the loop of the sweeper that reads it."""
-        return f"{self}s"
-
-    @property
-    def failpoint(self) -> str:
-        """The kind of its failpoints."""
-        return f"{self.title()}Read"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +18,7 @@ class SourceRow:
     problem: str
 
 
-def write(connection: Connection, trigger: UUID, kind: Kind, place: str) -> None:
+def write(connection: Connection, trigger: UUID, kind: str, place: str) -> None:
     """Have the sweeper read a source for a trigger. The caller has locked the row of the trigger."""
     connection.execute(
         """
@@ -55,7 +36,7 @@ def delete(connection: Connection, trigger: UUID) -> None:
 
 
 def lock_next(
-    connection: Connection, kind: Kind, passed: Sequence[UUID], now: datetime
+    connection: Connection, kind: str, passed: Sequence[UUID], now: datetime
 ) -> UUID | None:
     """Lock a source of an active trigger, unless another transaction has it; without those `passed`.
 

@@ -1,129 +1,143 @@
-"""Stores triggers: their row, and the signed acts of people, of which the newest says which runs start."""
+"""Stores triggers: a row each, by which a sweeper finds the due ones. The newest signed act says which runs start."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
 from runtime.store.pool import Connection
-from runtime.store.tables.triggers.signed_acts import SignedActs, StoredAct
 
 MAX_LISTED = 500
 
-_ROW = "t.id, t.name, t.agent, t.owner, t.event, t.state, t.problem"
-_ACTS = SignedActs(table="runtime_triggeract", of="trigger")
+_NAMES = ("id", "kind", "name", "agent", "owner", "event", "state", "next_at", "due_at", "problem")
+_ROW = ", ".join(f"t.{name}" for name in _NAMES)
+_DUE = """
+    t.kind = %(kind)s AND t.id <> ALL(%(passed)s) AND (t.not_before IS NULL OR t.not_before <= %(now)s)
+    AND (t.due_at <= %(now)s OR t.state = 'active' AND EXISTS (
+        SELECT FROM runtime_occurrence o WHERE o.trigger = t.id AND o.state = 'new'))
+"""
+
+
+class Kind(StrEnum):
+    """What starts the runs of a trigger."""
+
+    SCHEDULE = "schedule"  # its times
+    EVENT = "event"  # events that people send, deliveries to its webhook, and what its source holds
+
+    @property
+    def noun(self) -> str:
+        """What people call such a trigger."""
+        return "schedule" if self is Kind.SCHEDULE else "trigger"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerRow:
-    """The row of a trigger."""
+    """The row of a trigger. `event` is empty for a schedule.
+
+    `next_at` is the first time of a schedule that was not handled. A sweeper looks at the trigger at `due_at`.
+    """
 
     id: UUID
+    kind: Kind
     name: str
     agent: str
     owner: str
     event: str
     state: str
+    next_at: datetime | None
+    due_at: datetime | None
     problem: str
 
 
 def insert(
-    connection: Connection, trigger: UUID, *, name: str, agent: str, owner: str, event: str
+    connection: Connection,
+    trigger: UUID,
+    *,
+    kind: Kind,
+    owner: str,
+    name: str,
+    agent: str,
+    event: str,
 ) -> bool:
     """Add a trigger. Return False if there is one with this id."""
-    done = connection.execute(
+    inserted = connection.execute(
         """
-        INSERT INTO runtime_trigger (id, name, agent, owner, event) VALUES (%s, %s, %s, %s, %s)
-        ON CONFLICT DO NOTHING
+        INSERT INTO runtime_trigger (id, kind, owner, name, agent, event)
+        VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
         """,
-        (trigger, name, agent, owner, event),
+        (trigger, kind, owner, name, agent, event),
     )
-    return done.rowcount == 1
+    return inserted.rowcount == 1
 
 
 def write(connection: Connection, trigger: UUID, **columns: Any) -> None:
     """Change columns of a row that the caller has locked."""
-    places = ", ".join(f"{name} = %({name})s" for name in columns)
+    assignments = ", ".join(f"{name} = %({name})s" for name in columns)
     connection.execute(
-        f"UPDATE runtime_trigger SET {places} WHERE id = %(id)s", {**columns, "id": trigger}
+        f"UPDATE runtime_trigger SET {assignments} WHERE id = %(id)s", {**columns, "id": trigger}
     )
-
-
-def lock(connection: Connection, trigger: UUID) -> TriggerRow | None:
-    """Lock a trigger until the transaction ends, and return it."""
-    return _one(
-        connection.execute(
-            f"SELECT {_ROW} FROM runtime_trigger t WHERE t.id = %s FOR NO KEY UPDATE", (trigger,)
-        ).fetchone()
-    )
-
-
-def lock_due(connection: Connection, now: datetime, passed: list[UUID]) -> TriggerRow | None:
-    """Lock a trigger with new events or one that is due, unless another transaction has it; without those `passed`."""
-    return _one(
-        connection.execute(
-            f"""
-            SELECT {_ROW} FROM runtime_trigger t
-            WHERE t.state = 'active' AND t.id <> ALL(%(passed)s)
-                AND (t.not_before IS NULL OR t.not_before <= %(now)s)
-                AND (t.due_at <= %(now)s OR EXISTS (
-                    SELECT FROM runtime_triggerevent e WHERE e.trigger = t.id AND e.state = 'new'))
-            LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
-            """,
-            {"now": now, "passed": passed},
-        ).fetchone()
-    )
-
-
-def listed(connection: Connection, owner: str | None) -> tuple[list[TriggerRow], bool]:
-    """List the newest triggers, or those of one owner: live ones first, with the problems of their sources.
-
-    Say too whether there are more than MAX_LISTED.
-    """
-    found = connection.execute(
-        f"""
-        SELECT t.id, t.name, t.agent, t.owner, t.event, t.state,
-            coalesce(nullif(t.problem, ''), s.problem, '')
-        FROM runtime_trigger t LEFT JOIN runtime_triggersource s ON s.trigger = t.id
-        WHERE %(owner)s::text IS NULL OR t.owner = %(owner)s
-        ORDER BY t.state = 'ended', t.created_at DESC LIMIT {MAX_LISTED + 1}
-        """,
-        {"owner": owner},
-    ).fetchall()
-    return [_row(row) for row in found[:MAX_LISTED]], len(found) > MAX_LISTED
 
 
 def read(connection: Connection, trigger: UUID) -> TriggerRow | None:
     """Read a trigger without locking it."""
-    return _one(
-        connection.execute(
-            f"SELECT {_ROW} FROM runtime_trigger t WHERE t.id = %s", (trigger,)
-        ).fetchone()
+    return _row(connection, "t.id = %(id)s", {"id": trigger})
+
+
+def lock(connection: Connection, trigger: UUID) -> TriggerRow | None:
+    """Lock a trigger until the transaction ends, and return it."""
+    return _row(connection, "t.id = %(id)s FOR NO KEY UPDATE", {"id": trigger})
+
+
+def lock_due(
+    connection: Connection, kind: Kind, now: datetime, passed: Sequence[UUID]
+) -> TriggerRow | None:
+    """Lock a trigger with new events, or the one that is due longest, unless another transaction has it.
+
+    Those `passed` are left out.
+    """
+    return _row(
+        connection,
+        f"{_DUE} ORDER BY t.due_at LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED",
+        {"kind": kind, "now": now, "passed": list(passed)},
     )
 
 
-def add_act(
-    connection: Connection,
-    trigger: UUID,
-    *,
-    act: str,
-    by: str | None,
-    token: str | None,
-    body: str,
-) -> None:
-    """Sign and add an act. The caller has locked the row of the trigger."""
-    _ACTS.add(connection, trigger, act=act, by=by, token=token, body=body)
+def any_due(connection: Connection, kind: Kind, now: datetime) -> bool:
+    """Tell whether a trigger of this kind is due or has new events."""
+    row = connection.execute(
+        f"SELECT EXISTS (SELECT FROM runtime_trigger t WHERE {_DUE})",
+        {"kind": kind, "now": now, "passed": []},
+    ).fetchone()
+    assert row is not None  # a SELECT without FROM has one row
+    return bool(row[0])
 
 
-def acts(connection: Connection, trigger: UUID, most: int) -> list[StoredAct]:
-    """Read the newest acts, the newest first. Raises Tampered, KeyMissing."""
-    return _ACTS.newest(connection, trigger, most)
+def newest(connection: Connection, kind: Kind, owner: str | None) -> tuple[list[TriggerRow], bool]:
+    """List the newest triggers, or those of one owner, with the problems of their sources.
+
+    Live ones come first, by their next time. Say too whether there are more than MAX_LISTED.
+    """
+    rows = connection.execute(
+        f"""
+        SELECT {_ROW.removesuffix("t.problem")} coalesce(nullif(t.problem, ''), s.problem, '')
+        FROM runtime_trigger t LEFT JOIN runtime_triggersource s ON s.trigger = t.id
+        WHERE t.kind = %(kind)s AND (%(owner)s::text IS NULL OR t.owner = %(owner)s)
+        ORDER BY t.state = 'ended', t.next_at NULLS LAST, t.created_at DESC LIMIT {MAX_LISTED + 1}
+        """,
+        {"kind": kind, "owner": owner},
+    ).fetchall()
+    return [_trigger_row(row) for row in rows[:MAX_LISTED]], len(rows) > MAX_LISTED
 
 
-def _one(row: Any) -> TriggerRow | None:
-    return None if row is None else _row(row)
+def _row(connection: Connection, condition: str, parameters: dict[str, Any]) -> TriggerRow | None:
+    row = connection.execute(
+        f"SELECT {_ROW} FROM runtime_trigger t WHERE {condition}", parameters
+    ).fetchone()
+    return None if row is None else _trigger_row(row)
 
 
-def _row(row: Any) -> TriggerRow:
-    names = ("id", "name", "agent", "owner", "event", "state", "problem")
-    return TriggerRow(**dict(zip(names, row, strict=True)))
+def _trigger_row(row: Any) -> TriggerRow:
+    columns = dict(zip(_NAMES, row, strict=True))
+    return TriggerRow(**{**columns, "kind": Kind(columns["kind"])})

@@ -10,7 +10,7 @@ from runtime.store.tables.external_events import KEPT_DAYS, PRUNED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WatchedFileRow:
+class SeenFile:
     """A file as it was first seen with this `stamp`. A file that is `done` was taken or refused."""
 
     stamp: str
@@ -18,7 +18,7 @@ class WatchedFileRow:
     done: bool
 
 
-def known(connection: Connection, trigger: UUID, folder: str) -> dict[str, WatchedFileRow]:
+def known(connection: Connection, trigger: UUID, folder: str) -> dict[str, SeenFile]:
     """Return the files that the last look saw, by name."""
     rows = connection.execute(
         """
@@ -28,7 +28,7 @@ def known(connection: Connection, trigger: UUID, folder: str) -> dict[str, Watch
         (trigger, folder),
     )
     return {
-        name: WatchedFileRow(stamp=stamp, seen_at=seen_at, done=done)
+        name: SeenFile(stamp=stamp, seen_at=seen_at, done=done)
         for name, stamp, seen_at, done in rows.fetchall()
     }
 

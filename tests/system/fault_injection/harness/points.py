@@ -7,23 +7,24 @@ from itertools import product
 
 from runtime.core.enums import EffectClass
 from runtime.core.events import EVENT_TYPES
-from runtime.store.tables.triggers.sources import Kind
-from runtime.triggers import firing
-from runtime.triggers.events import firing as events_firing
-from runtime.triggers.webhooks import receive
+from runtime.triggers import events, times, webhooks
+from runtime.triggers.sources.registry import SOURCES as SOURCES_OF_TRIGGERS
 
 DEPTHS = (0, 1, 2)
 COMMIT = ("before", "written", "committed")
 EFFECT = ("starting", "performed")
 OF_ITEMS = (":FrameOpened:2", ":FrameClosed:2")  # frames of items, which run beside each other
 # Of a sweeper that starts the runs of a schedule: see test_triggers.py.
-SCHEDULES = {f"{moment}:{firing.KIND}:0" for moment in COMMIT}
+SCHEDULES = {f"{moment}:{times.FAILPOINT}:0" for moment in COMMIT}
 # Of a sweeper that starts the runs of a trigger: see test_triggers.py.
-TRIGGERS = {f"{moment}:{events_firing.KIND}:0" for moment in COMMIT}
+TRIGGERS = {f"{moment}:{events.FAILPOINT}:0" for moment in COMMIT}
 # Of a web process that receives a delivery: see test_triggers.py.
-DELIVERIES = {f"{moment}:{receive.KIND}:0" for moment in ("written", "committed")}
+DELIVERIES = {f"{moment}:{webhooks.FAILPOINT}:0" for moment in ("written", "committed")}
 # Of a sweeper that reads the source of a trigger: see test_sources.py.
-SOURCES = {f"{moment}:{kind.failpoint}:0" for moment, kind in product(COMMIT, Kind)}
+SOURCES = {
+    f"{moment}:{source.failpoint}:0"
+    for moment, source in product(COMMIT, SOURCES_OF_TRIGGERS.values())
+}
 # Of a sweeper that archives a run: see test_archive.py.
 ARCHIVE = {f"{moment}:archive:0" for moment in ("reserved", "written", "deleted", "archived")}
 

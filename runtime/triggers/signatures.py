@@ -31,7 +31,7 @@ class Scheme(StrEnum):
     HEADER = "header"  # the secret itself, in a header of any name
 
 
-class Refused(Exception):
+class InvalidSignature(Exception):
     """A delivery that does not verify; the message says why."""
 
 
@@ -50,60 +50,62 @@ def verify(
     body: bytes,
     now: datetime,
 ) -> None:
-    """Raise Refused unless the sender of these headers and this body knows the secret, at this time.
+    """Raise InvalidSignature unless the sender of these headers and this body knows the secret, at this time.
 
     `header` is the name of the header that holds the secret itself, for that scheme.
     """
     if scheme is Scheme.HEADER:
         _match([headers.get(header, "")], secret)
         return
-    signed, given, digest = _parts(scheme, headers, now)
+    signed, signatures, encoding = _signed_parts(scheme, headers, now)
     mac = hmac.digest(key_of(scheme, secret), signed + body, hashlib.sha256)
-    _match(given, base64.b64encode(mac).decode() if digest == "base64" else mac.hex())
+    _match(signatures, base64.b64encode(mac).decode() if encoding == "base64" else mac.hex())
 
 
-def _parts(
+def _signed_parts(
     scheme: Scheme, headers: Mapping[str, str], now: datetime
 ) -> tuple[bytes, list[str], str]:
     """Return the signed bytes before the body, the signatures that were sent, and how these are written."""
     match scheme:
         case Scheme.GITHUB:
-            return b"", list(_named(headers.get("x-hub-signature-256", ""), "sha256=")), "hex"
+            return b"", list(_values_of(headers.get("x-hub-signature-256", ""), "sha256=")), "hex"
         case Scheme.STRIPE:
             sent = headers.get("stripe-signature", "")
-            at = _fresh(next(_named(sent, "t="), ""), now)
-            return f"{at}.".encode(), list(_named(sent, "v1=")), "hex"
+            at = _fresh(next(_values_of(sent, "t="), ""), now)
+            return f"{at}.".encode(), list(_values_of(sent, "v1=")), "hex"
         case Scheme.SLACK:
             at = _fresh(headers.get("x-slack-request-timestamp", ""), now)
             sent = headers.get("x-slack-signature", "")
-            return f"v0:{at}:".encode(), list(_named(sent, "v0=")), "hex"
+            return f"v0:{at}:".encode(), list(_values_of(sent, "v0=")), "hex"
         case _:
             at = _fresh(headers.get("webhook-timestamp", ""), now)
             sent = headers.get("webhook-signature", "").replace(",", "=").replace(" ", ",")
             signed = f"{headers.get('webhook-id', '')}.{at}."
-            return _bytes(signed), list(_named(sent, "v1=")), "base64"
+            return _bytes(signed), list(_values_of(sent, "v1=")), "base64"
 
 
-def _named(header: str, name: str) -> Iterator[str]:
+def _values_of(header: str, name: str) -> Iterator[str]:
     """Return the values of this name in a list with commas, the first ones."""
-    for part in header.split(",")[: MAX_SIGNATURES + 1]:
-        if part.strip().startswith(name):
-            yield part.strip().removeprefix(name)
+    for text in header.split(",")[: MAX_SIGNATURES + 1]:
+        if text.strip().startswith(name):
+            yield text.strip().removeprefix(name)
 
 
 def _fresh(text: str, now: datetime) -> str:
-    """Return the time of a signature as it was sent. Raise Refused outside the window."""
+    """Return the time of a signature as it was sent. Raise InvalidSignature outside the window."""
     if not (text.isascii() and text.isdigit() and len(text) < 12):
-        raise Refused("it has no time")
+        raise InvalidSignature("it has no time")
     if abs(now.timestamp() - int(text)) > WINDOW:
-        raise Refused(f"its time is more than {WINDOW} s away from now")
+        raise InvalidSignature(f"its time is more than {WINDOW} s away from now")
     return text
 
 
-def _match(given: list[str], expected: str) -> None:
-    """Raise Refused unless one of the texts is the expected one, in a time that tells nothing about it."""
-    if not any(hmac.compare_digest(_bytes(one), _bytes(expected)) for one in given):
-        raise Refused("its signature does not verify" if any(given) else "it has no signature")
+def _match(signatures: list[str], expected: str) -> None:
+    """Compare in constant time. Raise InvalidSignature if none is the expected one."""
+    if not any(hmac.compare_digest(_bytes(text), _bytes(expected)) for text in signatures):
+        raise InvalidSignature(
+            "its signature does not verify" if any(signatures) else "it has no signature"
+        )
 
 
 def _bytes(text: str) -> bytes:
@@ -111,9 +113,9 @@ def _bytes(text: str) -> bytes:
 
 
 def is_key(scheme: Scheme, secret: str) -> bool:
-    """Tell whether a secret that a person gives can be one."""
+    """Tell whether a secret that a person gives can be a key."""
     try:
-        found = key_of(scheme, secret)
+        key = key_of(scheme, secret)
     except (ValueError, binascii.Error):
         return False
-    return len(found) >= MIN_SECRET and len(secret) <= MAX_SECRET and secret.isprintable()
+    return len(key) >= MIN_SECRET and len(secret) <= MAX_SECRET and secret.isprintable()

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -18,7 +18,7 @@ MAX_ZONE = 64  # characters of the name of a time zone
 LAST_YEAR = 2200
 
 _UNIT = {"minutes": 60, "hours": 3600, "days": 86400}
-_PLACE = re.compile(r"\{\{ *(time|date) *\}\}")
+_TIME_FIELD = re.compile(r"\{\{ *(time|date) *\}\}")
 
 
 class Missed(StrEnum):
@@ -38,7 +38,7 @@ class Overlap(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
+class ScheduleDefinition:
     """One schedule: when it starts which agent on which input. `every` and `jitter` are seconds."""
 
     name: str
@@ -81,92 +81,81 @@ class Definition:
     def input_at(self, at: datetime) -> Any:
         """Return the input of the run of this time: `{{time}}` and `{{date}}` in its texts become the time."""
         local = at.astimezone(ZoneInfo(self.zone))
-        return _filled(self.input, {"time": local.isoformat(), "date": local.date().isoformat()})
+        return _fill(self.input, {"time": local.isoformat(), "date": local.date().isoformat()})
+
+    def to_text(self) -> str:
+        """Write the definition as JSON, for its MAC."""
+        ends_at = None if self.ends_at is None else self.ends_at.astimezone(UTC).isoformat()
+        times = {"starts_at": self.starts_at.astimezone(UTC).isoformat(), "ends_at": ends_at}
+        return json.dumps({**asdict(self), **times}, ensure_ascii=False, sort_keys=True)
 
 
-def to_text(one: Definition) -> str:
-    """Write a definition as JSON, for its MAC."""
-    fields = {
-        "name": one.name,
-        "agent": one.agent,
-        "input": one.input,
-        "cron": one.cron,
-        "every": one.every,
-        "zone": one.zone,
-        "starts_at": one.starts_at.astimezone(UTC).isoformat(),
-        "ends_at": None if one.ends_at is None else one.ends_at.astimezone(UTC).isoformat(),
-        "missed": one.missed,
-        "overlap": one.overlap,
-        "jitter": one.jitter,
-        "thread": one.thread,
-    }
-    return json.dumps(fields, ensure_ascii=False, sort_keys=True)
-
-
-def from_text(text: str) -> Definition:
+def from_text(text: str) -> ScheduleDefinition:
     """Read a definition that `to_text` wrote."""
-    found = json.loads(text)
-    ends = found["ends_at"]
-    return Definition(
+    document = json.loads(text)
+    ends_at = document["ends_at"]
+    return ScheduleDefinition(
         **{
-            **found,
-            "starts_at": datetime.fromisoformat(found["starts_at"]),
-            "ends_at": None if ends is None else datetime.fromisoformat(ends),
-            "missed": Missed(found["missed"]),
-            "overlap": Overlap(found["overlap"]),
+            **document,
+            "starts_at": datetime.fromisoformat(document["starts_at"]),
+            "ends_at": None if ends_at is None else datetime.fromisoformat(ends_at),
+            "missed": Missed(document["missed"]),
+            "overlap": Overlap(document["overlap"]),
         }
     )
 
 
-def read(sent: Mapping[str, object], now: datetime) -> Definition:
+def read(sent: Mapping[str, object], now: datetime) -> ScheduleDefinition:
     """Return the definition that a person sent, without checking the input against its agent.
 
     Raise InvalidInput naming the field.
     """
     zone = _zone(sent.get("zone", "UTC"))
     cron, every = _rhythm(sent.get("cron") or "", sent.get("every"))
-    starts = _moment(sent.get("starts_at"), "starts_at", zone)
-    ends = _moment(sent.get("ends_at"), "ends_at", zone)
-    if starts is None:
-        starts = now if every is None else now + timedelta(seconds=every)
-    starts = starts.replace(microsecond=0)
-    if ends is not None and ends <= starts:
+    starts_at = _optional_time(sent.get("starts_at"), "starts_at", zone)
+    ends_at = _optional_time(sent.get("ends_at"), "ends_at", zone)
+    if starts_at is None:
+        starts_at = now if every is None else now + timedelta(seconds=every)
+    starts_at = starts_at.replace(microsecond=0)
+    if ends_at is not None and ends_at <= starts_at:
         raise InvalidInput("ends_at", "must be after the start")
-    if ends is not None and ends <= now:
+    if ends_at is not None and ends_at <= now:
         raise InvalidInput("ends_at", "is in the past")
     if cron:
         try:
-            calendar.check_cron(cron, zone, max(starts, now))
+            calendar.check_cron(cron, zone, max(starts_at, now))
         except NeverComes as exc:
             raise InvalidInput("cron", str(exc)) from exc
-    found = Definition(
+    definition = ScheduleDefinition(
         name=fields.name(sent.get("name")),
         agent=fields.text(sent.get("agent"), "agent"),
         input=fields.json(sent.get("input", {}), "input"),
         cron=cron,
         every=every,
         zone=zone,
-        starts_at=starts,
-        ends_at=ends,
+        starts_at=starts_at,
+        ends_at=ends_at,
         missed=fields.choice(sent.get("missed", Missed.ONCE), "missed", Missed),
         overlap=fields.choice(sent.get("overlap", Overlap.SKIP), "overlap", Overlap),
-        jitter=fields.whole(sent.get("jitter", 0), "jitter", 0, calendar.MAX_JITTER, "seconds"),
+        jitter=fields.whole_number(
+            sent.get("jitter", 0), "jitter", 0, calendar.MAX_JITTER, "seconds"
+        ),
         thread=_thread(sent),
     )
-    if found.calendar.first_after(now) is None:
+    if definition.calendar.first_after(now) is None:
         raise InvalidInput("ends_at", "is before the first time")
-    return found
+    return definition
 
 
-def moment(value: object, field: str, zone: str, *, whole: bool = True) -> datetime:
-    """Return the time in ISO 8601, of a `whole` second; without an offset it is a time in the zone.
+def read_time(value: object, field: str, zone: str, *, in_seconds: bool = True) -> datetime:
+    """Return the time in ISO 8601, in whole seconds unless `in_seconds` is false; without an offset one in the zone.
 
     Raise InvalidInput.
     """
-    found = _moment(value, field, zone)
-    if found is None:
+    time = _optional_time(value, field, zone)
+    if time is None:
         raise InvalidInput(field, "is required")
-    return found.replace(microsecond=0) if whole else found
+    return time.replace(microsecond=0) if in_seconds else time
 
 
 def _thread(sent: Mapping[str, object]) -> str:
@@ -176,14 +165,14 @@ def _thread(sent: Mapping[str, object]) -> str:
     return text
 
 
-def _filled(value: Any, words: Mapping[str, str]) -> Any:
+def _fill(value: Any, words: Mapping[str, str]) -> Any:
     match value:
         case str():
-            return _PLACE.sub(lambda found: words[found[1]], value)
+            return _TIME_FIELD.sub(lambda match: words[match[1]], value)
         case list():
-            return [_filled(one, words) for one in value]
+            return [_fill(part, words) for part in value]
         case dict():
-            return {name: _filled(one, words) for name, one in value.items()}
+            return {name: _fill(part, words) for name, part in value.items()}
         case _:
             return value
 
@@ -192,11 +181,13 @@ def _rhythm(cron: object, every: object) -> tuple[str, int | None]:
     if every is not None:
         if cron:
             raise InvalidInput("every", "cannot be given together with cron")
-        return "", fields.whole(every, "every", calendar.MIN_EVERY, calendar.MAX_EVERY, "seconds")
-    found = " ".join(fields.text(cron, "cron").split()).upper()
-    if not found:
+        return "", fields.whole_number(
+            every, "every", calendar.MIN_EVERY, calendar.MAX_EVERY, "seconds"
+        )
+    expression = " ".join(fields.text(cron, "cron").split()).upper()
+    if not expression:
         raise InvalidInput("cron", "is required, or an interval")
-    return found, None
+    return expression, None
 
 
 def _zone(value: object) -> str:
@@ -209,15 +200,15 @@ def _zone(value: object) -> str:
     raise InvalidInput("zone", "must be a time zone such as Europe/Berlin")
 
 
-def _moment(value: object, field: str, zone: str) -> datetime | None:
+def _optional_time(value: object, field: str, zone: str) -> datetime | None:
     if value is None or value == "":
         return None
     try:
-        found = datetime.fromisoformat(fields.text(value, field).strip())
-        found = found if found.tzinfo is not None else found.replace(tzinfo=ZoneInfo(zone))
-        found = found.astimezone(UTC)
+        time = datetime.fromisoformat(fields.text(value, field).strip())
+        time = time if time.tzinfo is not None else time.replace(tzinfo=ZoneInfo(zone))
+        time = time.astimezone(UTC)
     except (ValueError, OverflowError) as exc:
         raise InvalidInput(field, "must be a time such as 2026-11-24T09:00") from exc
-    if not 2000 <= found.year <= LAST_YEAR:
+    if not 2000 <= time.year <= LAST_YEAR:
         raise InvalidInput(field, f"must be between 2000 and {LAST_YEAR}")
-    return found
+    return time

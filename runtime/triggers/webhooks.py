@@ -1,4 +1,6 @@
-"""Receives a delivery: finds its trigger by the address, verifies the signature, and keeps the event once by its id.
+"""Webhooks of triggers: people make and remove them; a delivery is verified, and becomes an event once by its id.
+
+The address is stored as its hash, and the secret is sealed: both are shown once, to the person who makes them.
 
 The id is covered by the signature, so a delivery that is sent again, by anyone, starts no second run: it is
 `webhook-id` of Standard Webhooks, `id` or `event_id` in the body of Stripe and Slack, otherwise the hash of the body.
@@ -6,10 +8,12 @@ GitHub signs nothing but the body, so its hash is known for as long as any id. O
 anew: there it is the same delivery only for as long as a sender repeats one or a signature is valid.
 """
 
+import base64
 import hashlib
 import json
+import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs
@@ -21,20 +25,32 @@ from runtime.core.foreign_json import read_json
 from runtime.core.limits import MAX_DELIVERY, MAX_EVENT_NAME
 from runtime.errors import DeliveryTooLarge, InvalidInput, NoSuchWebhook, NotVerified
 from runtime.keyring import sealing
+from runtime.ports.access import Actor
 from runtime.store import failpoints, pool
 from runtime.store.pool import Connection
-from runtime.store.tables.triggers import received_events, trigger_events, triggers, webhooks
-from runtime.store.tables.triggers.trigger_events import State
-from runtime.triggers.events import trigger
-from runtime.triggers.events.trigger import CurrentTrigger, Webhook
-from runtime.triggers.schedule import Status
-from runtime.triggers.webhooks.signatures import WINDOW, Refused, Scheme, verify
+from runtime.store.tables.triggers import occurrences, received_events, triggers, webhooks
+from runtime.store.tables.triggers.occurrences import State
+from runtime.store.tables.triggers.triggers import Kind
+from runtime.triggers import changes, fields, trigger
+from runtime.triggers.event_definition import EventDefinition
+from runtime.triggers.signatures import (
+    MAX_SECRET,
+    MIN_SECRET,
+    PREFIX,
+    WINDOW,
+    InvalidSignature,
+    Scheme,
+    is_key,
+    verify,
+)
+from runtime.triggers.trigger import SealedWebhook, SignedTrigger, Status
 
+MAX_HEADER = 60  # characters of the name of a header
 REPEAT_SECONDS = 2 * WINDOW  # a signature may be from the future, and is then valid for as long
 PAUSED = "the trigger was paused"
 REPEATED = f"the same body came in the last {REPEAT_SECONDS // 60} minutes"
 FORM = "application/x-www-form-urlencoded"
-KIND = "DeliveryReceived"  # of the failpoints
+FAILPOINT = "DeliveryReceived"
 
 _IDS = {Scheme.STRIPE: "id", Scheme.SLACK: "event_id"}
 
@@ -52,22 +68,61 @@ class Receipt:
     skipped: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewWebhook:
+    """The last part of the address and the secret, which are shown now and never again."""
+
+    address: str
+    secret: str
+
+
+def make(
+    *, id: UUID, scheme: object, header: object = "", secret: object = "", actor: Actor
+) -> NewWebhook:
+    """Give a trigger a webhook, or another address and secret. Without a secret one is made.
+
+    Raise as changes.change does, or InvalidInput naming the field.
+    """
+    with changes.lock(Kind.EVENT, id, actor) as locked:
+        kind = fields.choice(scheme, "scheme", Scheme)
+        plain = _secret(kind, fields.text(secret or "", "secret").strip())
+        address = secrets.token_urlsafe(24)
+        webhook = SealedWebhook(
+            address=digest_of(address),
+            scheme=kind,
+            header=_header(kind, fields.text(header or "", "header").strip()),
+            secret=sealing.seal(plain, sealing_label(id)),
+        )
+        webhooks.write(locked.connection, id, webhook.address)
+        changes.record(locked, "webhook made", actor, webhook=webhook)
+    return NewWebhook(address=address, secret=plain)
+
+
+def remove(*, id: UUID, actor: Actor) -> None:
+    """Remove the webhook of a trigger. Raise as changes.change does."""
+    with changes.lock(Kind.EVENT, id, actor) as locked:
+        webhooks.delete(locked.connection, id)
+        makers = (*locked.trigger.makers, actor.person)
+        after = replace(locked.trigger, webhook=None, makers=makers)
+        trigger.record(locked.connection, after, "webhook removed", actor)
+
+
 def receive(address: str, headers: Mapping[str, str], body: bytes) -> Receipt:
     """Keep a delivery as an event of its trigger alone.
 
-    Raise NoSuchWebhook, DeliveryTooLarge, NotVerified, Tampered, KeyMissing, or InvalidInput naming the wrong place.
+    Raise NoSuchWebhook, DeliveryTooLarge, NotVerified, Tampered, KeyMissing, or InvalidInput naming the wrong field.
     """
     if len(body) > MAX_DELIVERY:
         raise DeliveryTooLarge
     try:
         with atomic() as connection:
-            found = _receive(connection, address, headers, body)
+            receipt = _receive(connection, address, headers, body)
     except NotVerified as refused:
         with atomic() as connection:
             webhooks.refuse(connection, digest_of(address), str(refused.__cause__))
         raise
-    failpoints.hit("committed", KIND, 0)
-    return found
+    failpoints.hit("committed", FAILPOINT, 0)
+    return receipt
 
 
 def digest_of(address: str) -> str:
@@ -75,29 +130,30 @@ def digest_of(address: str) -> str:
     return hashlib.sha256(address.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def place_of(id: UUID) -> bytes:
-    """Return the place to which the secret of a webhook is sealed."""
-    return sealing.encode_location("webhook", str(id))
+def sealing_label(id: UUID) -> bytes:
+    """Return the label under which the secret of a webhook is sealed."""
+    return sealing.place("webhook", str(id))
 
 
 def _receive(
     connection: Connection, address: str, headers: Mapping[str, str], body: bytes
 ) -> Receipt:
-    place, one, hook = _found(connection, address)
-    secret = sealing.unseal(hook.secret, place_of(place))
-    scheme = Scheme(hook.scheme)
+    receiver, webhook = _trigger_at(connection, address)
+    secret = sealing.unseal(webhook.secret, sealing_label(receiver.id))
+    scheme = Scheme(webhook.scheme)
     at = pool.now(connection)
     try:
-        verify(scheme, secret, hook.header, headers, body, at)
-    except Refused as exc:
+        verify(scheme, secret, webhook.header, headers, body, at)
+    except InvalidSignature as exc:
         raise NotVerified from exc
     data = _data(headers, body)
     if scheme is Scheme.SLACK and data.get("type") == "url_verification":
         return Receipt(id="", new=False, challenge=str(data.get("challenge", "")))
     sent_id = _id(scheme, headers, data)
     delivery = sent_id or f"sha256:{hashlib.sha256(body).hexdigest()}"
-    skipped = PAUSED if one.status is Status.PAUSED else ""
-    key: tuple[str, ...] = ("webhook", str(place), delivery)  # no event that a person sends has it
+    skipped = PAUSED if receiver.status is Status.PAUSED else ""
+    # No event that a person sends has this key.
+    key: tuple[str, ...] = ("webhook", str(receiver.id), delivery)
     if not sent_id and scheme is not Scheme.GITHUB:
         slot = _free_slot(connection, key, at)
         skipped = skipped if slot else REPEATED
@@ -105,19 +161,19 @@ def _receive(
     number = received_events.insert(
         connection,
         key=json.dumps(key),
-        source=f"webhook:{place}",
+        source=f"webhook:{receiver.id}",
         id=delivery,
-        name=one.definition.event,
+        name=receiver.definition.event,
         subject=headers.get("x-github-event", "") if scheme is Scheme.GITHUB else "",
         data=data,
         by=None,
         token=None,
     )
     if number is not None:
-        trigger_events.add(connection, place, number)
+        occurrences.add_event(connection, receiver.id, number)
         if skipped:
-            trigger_events.write(connection, place, number, state=State.SKIPPED, reason=skipped)
-    failpoints.hit("written", KIND, 0)
+            occurrences.write(connection, receiver.id, number, state=State.SKIPPED, reason=skipped)
+    failpoints.hit("written", FAILPOINT, 0)
     return Receipt(id=delivery, new=number is not None, skipped=skipped)
 
 
@@ -132,17 +188,41 @@ def _free_slot(connection: Connection, key: tuple[str, ...], at: datetime) -> st
     return "" if received_events.is_kept(connection, keys, since) else str(slot)
 
 
-def _found(connection: Connection, address: str) -> tuple[UUID, CurrentTrigger, Webhook]:
+def _trigger_at(
+    connection: Connection, address: str
+) -> tuple[SignedTrigger[EventDefinition], SealedWebhook]:
     """Return the trigger of an address and its webhook, as the newest act says."""
     digest = digest_of(address)
-    place = webhooks.trigger_at(connection, digest)
-    row = None if place is None else triggers.read(connection, place)
+    trigger_id = webhooks.trigger_at(connection, digest)
+    row = None if trigger_id is None else triggers.read(connection, trigger_id)
     if row is None:
         raise NoSuchWebhook
-    one = trigger.current(connection, row)
-    if one.webhook is None or one.webhook.address != digest or one.status is Status.ENDED:
+    receiver = trigger.read_signed(connection, row)
+    webhook = receiver.webhook
+    if webhook is None or webhook.address != digest or receiver.status is Status.ENDED:
         raise NoSuchWebhook
-    return row.id, one, one.webhook
+    return receiver, webhook
+
+
+def _secret(kind: Scheme, secret: str) -> str:
+    if not secret:
+        if kind is Scheme.STANDARD:
+            return PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+        return secrets.token_urlsafe(32)
+    if not is_key(kind, secret):
+        shape = f"{PREFIX} and base64" if kind is Scheme.STANDARD else "text"
+        raise InvalidInput("secret", f"must be {shape} of {MIN_SECRET} to {MAX_SECRET} characters")
+    return secret
+
+
+def _header(kind: Scheme, name: str) -> str:
+    if kind is not Scheme.HEADER:
+        return ""
+    if not (name.isascii() and name.replace("-", "").isalnum() and len(name) <= MAX_HEADER):
+        raise InvalidInput(
+            "header", f"must have 1 to {MAX_HEADER} letters, digits and hyphens, such as X-Token"
+        )
+    return name
 
 
 def _data(headers: Mapping[str, str], body: bytes) -> dict[str, Any]:

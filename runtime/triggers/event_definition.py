@@ -4,21 +4,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from pathlib import PurePosixPath
 from typing import Any
 
 from runtime.core.digest import sha256_of
 from runtime.core.limits import MAX_EVENT_NAME
 from runtime.errors import InvalidInput
-from runtime.objects.by_address import SCHEMES
-from runtime.triggers import fields
-from runtime.triggers.events import mapping
+from runtime.triggers import fields, mapping
 
 MAX_AT_ONCE = 1_000
 MAX_DEBOUNCE = 3_600  # seconds
 MAX_RATE_SECONDS = 86_400
 MAX_PLACE = 500  # characters of the path of a folder, or the address of a bucket
-SOURCES = ("folder", "stream", "bucket")
 SHOWN_ID = 60  # characters of an event's id in the business key of its run
 
 
@@ -31,13 +27,13 @@ class Wakes(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
+class EventDefinition:
     """One trigger: which events start which agent on which input, and how many at once.
 
     `filter`, `key`, `business_key` and `thread` are expressions in CEL, empty without one. The limits are None without
-    one. `rate` runs start in `rate_seconds` at most. `debounce` is in seconds, 0 without one. Files of `folder`,
-    entries of `stream` or objects of `bucket` are events of this trigger; they are empty without one. With `wakes`,
-    the business key, or the id of a run, says which run of the agent waits for an event.
+    one. `rate` runs start in `rate_seconds` at most. `debounce` is in seconds, 0 without one. What the `source` holds
+    at `place` are events of this trigger too; both are empty without one. With `wakes`, the business key, or the id of
+    a run, says which run of the agent waits for an event.
     """
 
     name: str
@@ -52,9 +48,8 @@ class Definition:
     debounce: int
     rate: int | None
     rate_seconds: int
-    folder: str = ""
-    stream: str = ""
-    bucket: str = ""
+    source: str = ""
+    place: str = ""
     wakes: str = Wakes.NONE
     thread: str = ""
 
@@ -77,18 +72,17 @@ class Definition:
         """Return the thread of the run of an event, None without one. Raise InvalidInput naming `thread`."""
         return mapping.text_of(self.thread, facts, "thread") if self.thread else None
 
+    def to_text(self) -> str:
+        """Write the definition as JSON, for its MAC."""
+        return json.dumps(asdict(self), ensure_ascii=False, sort_keys=True)
 
-def to_text(one: Definition) -> str:
-    """Write a definition as JSON, for its MAC."""
-    return json.dumps(asdict(one), ensure_ascii=False, sort_keys=True)
 
-
-def from_text(text: str) -> Definition:
+def from_text(text: str) -> EventDefinition:
     """Read a definition that `to_text` wrote."""
-    return Definition(**json.loads(text))
+    return EventDefinition(**json.loads(text))
 
 
-def read(sent: Mapping[str, object]) -> Definition:
+def read(sent: Mapping[str, object], source: str, place: str) -> EventDefinition:
     """Return the definition that a person sent, without checking the mapping against its agent.
 
     Raise InvalidInput naming the field.
@@ -96,15 +90,15 @@ def read(sent: Mapping[str, object]) -> Definition:
     event = fields.text(sent.get("event"), "event").strip()
     if not 1 <= len(event) <= MAX_EVENT_NAME:
         raise InvalidInput("event", f"must have 1 to {MAX_EVENT_NAME} characters")
-    given = sent.get("mapping", {})
-    mapping.check(given)
+    mapped = sent.get("mapping", {})
+    mapping.check(mapped)
     rate = _limit(sent, "rate")
-    found = Definition(
+    definition = EventDefinition(
         name=fields.name(sent.get("name")),
         agent=fields.text(sent.get("agent"), "agent"),
         event=event,
         filter=_expression(sent, "filter"),
-        mapping=given,
+        mapping=mapped,
         key=_expression(sent, "key"),
         business_key=_expression(sent, "business_key"),
         at_once=_limit(sent, "at_once"),
@@ -112,20 +106,16 @@ def read(sent: Mapping[str, object]) -> Definition:
         debounce=_seconds(sent, "debounce", 0, MAX_DEBOUNCE, 0),
         rate=rate,
         rate_seconds=_seconds(sent, "rate_seconds", 1, MAX_RATE_SECONDS, 60),
-        folder=_folder(sent),
-        stream=fields.text(sent.get("stream") or "", "stream").strip(),
-        bucket=_bucket(sent),
+        source=source,
+        place=place,
         wakes=_wakes(sent),
         thread=_expression(sent, "thread"),
     )
-    if found.wakes:
-        _require_correlation(found)
-    if found.at_once_per_key is not None and not found.key:
+    if definition.wakes:
+        _require_correlation(definition)
+    if definition.at_once_per_key is not None and not definition.key:
         raise InvalidInput("at_once_per_key", "needs a key")
-    given = [name for name in SOURCES if getattr(found, name)]
-    if len(given) > 1:
-        raise InvalidInput(given[1], f"is not for a trigger with a {given[0]}")
-    return found
+    return definition
 
 
 def _wakes(sent: Mapping[str, object]) -> Wakes:
@@ -135,13 +125,13 @@ def _wakes(sent: Mapping[str, object]) -> Wakes:
         raise InvalidInput("wakes", f"must be {Wakes.FIRST}, {Wakes.ONLY} or empty") from exc
 
 
-def _require_correlation(one: Definition) -> None:
+def _require_correlation(definition: EventDefinition) -> None:
     """Raise InvalidInput unless the business key alone says which run an event is for, at once."""
-    if not one.business_key:
+    if not definition.business_key:
         raise InvalidInput("business_key", "must say which run an event wakes")
-    if one.key:
+    if definition.key:
         raise InvalidInput("key", "must be empty: the business key says which run an event wakes")
-    if one.debounce:
+    if definition.debounce:
         raise InvalidInput("debounce", "must be 0 for a trigger that wakes runs")
 
 
@@ -152,37 +142,11 @@ def _expression(sent: Mapping[str, object], field: str) -> str:
     return text
 
 
-def _folder(sent: Mapping[str, object]) -> str:
-    text = fields.text(sent.get("folder") or "", "folder").strip()
-    if not text:
-        return ""
-    path = PurePosixPath(text)
-    if not path.is_absolute() or ".." in path.parts or len(text) > MAX_PLACE:
-        raise InvalidInput(
-            "folder", f"must be a path from / on, without .., of at most {MAX_PLACE} characters"
-        )
-    return str(path)
-
-
-def _bucket(sent: Mapping[str, object]) -> str:
-    text = fields.text(sent.get("bucket") or "", "bucket").strip().rstrip("/")
-    if not text:
-        return ""
-    scheme, _, path = text.partition("://")
-    parts = path.split("/")
-    if f"{scheme}://" not in SCHEMES or {"", ".", ".."} & {*parts} or len(text) > MAX_PLACE:
-        raise InvalidInput(
-            "bucket",
-            f"must start with {' '.join(SCHEMES)}, without .. or //, of at most {MAX_PLACE} characters",
-        )
-    return text
-
-
 def _limit(sent: Mapping[str, object], field: str) -> int | None:
-    given = sent.get(field)
-    return None if given is None else fields.whole(given, field, 1, MAX_AT_ONCE)
+    value = sent.get(field)
+    return None if value is None else fields.whole_number(value, field, 1, MAX_AT_ONCE)
 
 
 def _seconds(sent: Mapping[str, object], field: str, least: int, most: int, default: int) -> int:
-    given = sent.get(field)
-    return default if given is None else fields.whole(given, field, least, most, "seconds")
+    value = sent.get(field)
+    return default if value is None else fields.whole_number(value, field, least, most, "seconds")

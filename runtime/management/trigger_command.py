@@ -1,0 +1,122 @@
+"""What the commands of schedules and triggers share: their acts, the rights of a person, and refusals."""
+
+import json
+from argparse import RawDescriptionHelpFormatter
+from typing import Any
+from uuid import UUID
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from runtime.errors import InvalidInput, RequestError, RuntimeFault
+from runtime.ports.access import Actor
+from runtime.store.tables.triggers.triggers import Kind, TriggerRow
+from runtime.triggers import changes, listing
+from runtime.triggers.listing import TriggerView
+
+CHANGES = {"pause": changes.pause, "resume": changes.resume, "end": changes.end}
+
+
+class TriggerCommand(BaseCommand):
+    """Makes, lists and changes triggers of one kind."""
+
+    kind: Kind
+    examples: str
+    shows: str  # what `show` writes
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.formatter_class = RawDescriptionHelpFormatter
+        parser.epilog = self.examples
+        noun = self.kind.noun
+        acts = parser.add_subparsers(dest="act", required=True, metavar="ACT")
+        self.add_act(acts, "list", f"list the {noun}s that the person may read")
+        self.add_act(acts, "show", f"show its {self.shows}", of_one=True)
+        self.add_definition(self.add_act(acts, "add", f"make a {noun} that the person owns"))
+        change = self.add_act(acts, "change", "replace all that it says", of_one=True)
+        self.add_definition(change)
+        for act in CHANGES:
+            self.add_act(acts, act, f"{act} a {noun}", of_one=True)
+        self.add_own_acts(acts)
+
+    def add_act(self, acts: Any, name: str, text: str, *, of_one: bool = False) -> CommandParser:
+        """Add an act of a person, on one schedule or trigger or in general."""
+        parser: CommandParser = acts.add_parser(name, help=text)
+        if of_one:
+            parser.add_argument("id", metavar="ID")
+        parser.add_argument(
+            "--as",
+            dest="actor",
+            required=True,
+            metavar="NAME",
+            help="who does it, with their rights",
+        )
+        return parser
+
+    def add_definition(self, parser: CommandParser) -> None:
+        """Add the arguments of a definition."""
+        raise NotImplementedError
+
+    def add_own_acts(self, acts: Any) -> None:
+        """Add the acts that only this kind has."""
+        raise NotImplementedError
+
+    def read_definition(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Return the definition in these options."""
+        raise NotImplementedError
+
+    def columns_of(self, row: TriggerRow) -> tuple[str, ...]:
+        """Return what `list` writes of a row after its id and state."""
+        raise NotImplementedError
+
+    def show(self, view: TriggerView) -> None:
+        """Write one schedule or trigger."""
+        raise NotImplementedError
+
+    def act(self, act: str, id: UUID, actor: Actor, options: dict[str, Any]) -> str:
+        """Carry out an act that only this kind has, and return what to write."""
+        raise NotImplementedError
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            self._act(options["act"], Actor(person=options["actor"]), options)
+        except InvalidInput as problem:
+            raise CommandError(problem.all_of_it) from problem
+        except (RequestError, RuntimeFault) as problem:
+            raise CommandError(str(problem)) from problem
+
+    def _act(self, act: str, actor: Actor, options: dict[str, Any]) -> None:
+        match act:
+            case "list":
+                rows, cut = listing.read_list(self.kind, actor)
+                for row in rows:
+                    words = (str(row.id), row.problem or row.state, *self.columns_of(row))
+                    self.stdout.write("\t".join(words))
+                if cut:
+                    self.stderr.write(f"Only {len(rows)} {self.kind.noun}s are listed.")
+            case "add":
+                sent = self.read_definition(options)
+                self.stdout.write(f"Made: {changes.create(self.kind, sent=sent, actor=actor)}")
+            case "show":
+                self.show(listing.read_one(self.kind, self._id(options), actor))
+            case "change":
+                sent = self.read_definition(options)
+                changes.change(self.kind, id=self._id(options), sent=sent, actor=actor)
+                self.stdout.write("Done: change")
+            case "pause" | "resume" | "end":
+                CHANGES[act](self.kind, id=self._id(options), actor=actor)
+                self.stdout.write(f"Done: {act}")
+            case _:
+                self.stdout.write(self.act(act, self._id(options), actor, options))
+
+    def _id(self, options: dict[str, Any]) -> UUID:
+        try:
+            return UUID(options["id"])
+        except ValueError as exc:
+            raise CommandError(f"{options['id']!r} is no id of a {self.kind.noun}") from exc
+
+
+def read_json(text: str, label: str) -> Any:
+    """Return the JSON of an argument. Raise CommandError."""
+    try:
+        return json.loads(text)
+    except ValueError as exc:
+        raise CommandError(f"{label} is not JSON: {exc}") from exc

@@ -1,0 +1,202 @@
+"""Starts the runs of triggers by their events.
+
+The transaction that receives an event writes a new row for each trigger. The transaction that locks a trigger judges
+its new events, and starts the runs of those whose turn it is. So each event is handled once.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from runtime.control import external_events
+from runtime.control.start import start
+from runtime.core.errors import NotJson
+from runtime.core.machine.origin import merged
+from runtime.errors import InvalidInput, RequestError, Tampered
+from runtime.ports import wiring
+from runtime.ports.access import Actor
+from runtime.store.pool import Connection
+from runtime.store.tables.triggers import occurrences, sources, triggers
+from runtime.store.tables.triggers.occurrences import State, WaitingEvent
+from runtime.triggers import event_definition, event_queue, mapping, waking
+from runtime.triggers.event_definition import EventDefinition, Wakes
+from runtime.triggers.event_queue import EventPlan
+from runtime.triggers.sources.registry import read_place
+from runtime.triggers.trigger import SignedTrigger, Status, read_event
+
+log = logging.getLogger(__name__)
+
+EventTrigger = SignedTrigger[EventDefinition]
+
+JUDGED = 200  # new events that one transaction judges
+STARTS = 50  # runs that one transaction starts
+MAX_WAITING = 10_000  # events of one trigger that wait
+FAILPOINT = "EventFired"
+
+FILTERED = "the filter does not hold"
+SAME_KEY = "a run with this business key was there"
+FULL = f"{MAX_WAITING} events waited already"
+
+
+def check(sent: Mapping[str, object], actor: Actor, now: datetime) -> EventDefinition:
+    """Return the definition of a person who may send events, if the trigger wakes runs.
+
+    Raise Forbidden, UnknownAgent, or InvalidInput naming the field.
+    """
+    definition = check_mapping(sent)
+    if definition.wakes:
+        wiring.access().require(actor, external_events.SCOPE)
+    return definition
+
+
+def check_mapping(sent: Mapping[str, object]) -> EventDefinition:
+    """Return the definition, with a mapping that fits the agent's input as far as it does not depend on the event.
+
+    Raise UnknownAgent, or InvalidInput naming the field.
+    """
+    definition = event_definition.read(sent, *read_place(sent))
+    if definition.wakes == Wakes.ONLY:
+        return definition
+    try:
+        wiring.catalogue().check_input(definition.agent, definition.mapping)
+    except InvalidInput as exc:
+        problems = [_in_mapping(problem) for problem in (exc, *exc.others)]
+        wrong = [
+            problem
+            for problem in problems
+            if not mapping.is_open(definition.mapping, problem.field)
+        ]
+        if wrong:
+            raise InvalidInput(wrong[0].field, wrong[0].detail, wrong[1:]) from exc
+    return definition
+
+
+def handle(connection: Connection, trigger: EventTrigger, now: datetime) -> bool:
+    """Filter new events of a locked trigger, and start runs. Return whether there is more. Raises KeyMissing."""
+    if trigger.status is not Status.ACTIVE:
+        triggers.write(connection, trigger.id, state=trigger.status, due_at=None, problem="")
+        return False
+    numbers = occurrences.new_events(connection, trigger.id, JUDGED)
+    room = MAX_WAITING
+    if numbers:
+        room -= occurrences.count(connection, trigger.id, State.WAITING)
+    for number in numbers:
+        room -= _judge(connection, trigger, number, room=room)
+    more = len(numbers) == JUDGED
+    if trigger.definition.wakes:
+        more |= waking.wake_all(connection, trigger, now)
+    plan = _plan(connection, trigger, now)
+    for event in plan.start[:STARTS]:
+        _try_to_start(connection, trigger, event, now)
+    more |= len(plan.start) >= STARTS
+    due_at = now if plan.start else plan.next_at
+    triggers.write(connection, trigger.id, due_at=due_at, not_before=None, problem="")
+    return more
+
+
+def catch_up(connection: Connection, trigger: EventTrigger, now: datetime) -> None:
+    """Leave the events that came before a change to the sweeper."""
+
+
+def apply_act(
+    connection: Connection, before: EventTrigger | None, after: EventTrigger, now: datetime
+) -> None:
+    """Have the sweeper look at the trigger, and read the source of a new definition from now on."""
+    due_at = now if after.status is Status.ACTIVE else None
+    triggers.write(
+        connection, after.id, state=after.status, due_at=due_at, not_before=None, problem=""
+    )
+    definition = after.definition
+    if after.status is Status.ENDED or not definition.source:
+        sources.delete(connection, after.id)
+    elif before is None or before.definition is not definition:
+        sources.write(connection, after.id, definition.source, definition.place)
+
+
+def _judge(connection: Connection, trigger: EventTrigger, number: int, *, room: int) -> bool:
+    """Apply the filter to a new event, and find its key. Return whether it waits now."""
+
+    def write(state: State, **columns: str) -> bool:
+        occurrences.write(connection, trigger.id, number, state=state, **columns)
+        return state is State.WAITING
+
+    definition = trigger.definition
+    try:
+        event = read_event(connection, trigger, number)
+        if definition.wakes and event.by is not None:
+            return write(State.SKIPPED, reason=waking.SENT)
+        facts = event.facts
+        if not mapping.passes(definition.filter, facts):
+            return write(State.SKIPPED, reason=FILTERED)
+        key = definition.key_of(facts)
+    except (InvalidInput, Tampered) as exc:
+        return write(State.FAILED, reason=_reason(exc))
+    return write(State.WAITING, key=key) if room > 0 else write(State.SKIPPED, reason=FULL)
+
+
+def _plan(connection: Connection, trigger: EventTrigger, now: datetime) -> EventPlan:
+    """Plan the events that wait, without those of keys that are full: many of them would hide all others."""
+    definition = trigger.definition
+    limit = definition.at_once_per_key
+    is_limited = definition.at_once is not None or limit is not None
+    running = occurrences.running_by_key(connection, trigger.id) if is_limited else {}
+    full = [key for key, count in running.items() if limit is not None and count >= limit]
+    if definition.wakes:
+        full += waking.keys_that_start_nothing(connection, trigger)
+        limit = 1  # the next event of its key is for this run
+    of_key = 0 if definition.debounce else limit or STARTS
+    plan = event_queue.plan_starts(
+        definition,
+        occurrences.waiting_events(connection, trigger.id, of_key, 10 * STARTS, full),
+        running,
+        occurrences.recent_starts(connection, trigger.id, definition.rate)
+        if definition.rate
+        else (),
+        now,
+    )
+    if full:
+        again = now + event_queue.AGAIN
+        return replace(plan, next_at=min(plan.next_at or again, again))
+    return plan
+
+
+def _try_to_start(
+    connection: Connection, trigger: EventTrigger, event: WaitingEvent, now: datetime
+) -> None:
+    """Start the run of an event, or write why it cannot be started."""
+    debounce = trigger.definition.debounce
+    if debounce:
+        reason = f"a later event of its key came within {debounce} s"
+        occurrences.skip_waiting(connection, trigger.id, reason, key=event.key, before=event.number)
+    try:
+        _start(connection, trigger, event.number, now)
+    except (RequestError, NotJson, Tampered) as exc:
+        reason = _reason(exc)
+        log.warning("Trigger %s: no run for event %s: %s", trigger.id, event.number, reason)
+        occurrences.write(connection, trigger.id, event.number, state=State.FAILED, reason=reason)
+
+
+def _start(connection: Connection, trigger: EventTrigger, number: int, now: datetime) -> None:
+    event = read_event(connection, trigger, number)
+    facts, definition = event.facts, trigger.definition
+    started = start(
+        agent=definition.agent,
+        input=mapping.applied(definition.mapping, facts),
+        business_key=definition.business_key_of(facts, f"{trigger.id} {event.key}"),
+        actor=Actor(person=trigger.owner),
+        makers=merged(trigger.makers, [event.by or ""]),
+        thread=definition.thread_of(facts),
+    )
+    columns = {"started_at": now} if started.created else {"reason": SAME_KEY}
+    occurrences.write(
+        connection, trigger.id, number, state=State.STARTED, run=started.run, **columns
+    )
+
+
+def _in_mapping(exc: InvalidInput) -> InvalidInput:
+    return InvalidInput(mapping.MAPPING + exc.field.removeprefix("input"), exc.detail)
+
+
+def _reason(exc: Exception) -> str:
+    return exc.all_of_it if isinstance(exc, InvalidInput) else str(exc)

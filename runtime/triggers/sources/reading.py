@@ -1,0 +1,237 @@
+"""Reads the places that triggers name. Any number of sweepers may do it at once.
+
+One transaction locks a source, reads it and writes the events of its trigger, each once by its key. A sweeper that dies
+before the commit leaves all of that to the next one. The loop of a source never waits for one that another sweeper
+reads.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from runtime.control.transaction import atomic
+from runtime.core.digest import is_text, sha256_of
+from runtime.core.errors import NotJson
+from runtime.core.foreign_json import read_json
+from runtime.errors import InvalidInput, KeyMissing, Tampered
+from runtime.store import failpoints, pool
+from runtime.store.pool import Connection
+from runtime.store.tables.triggers import occurrences, received_events, sources, triggers
+from runtime.store.tables.triggers.occurrences import State
+from runtime.triggers.event_definition import EventDefinition
+from runtime.triggers.trigger import Status, read_signed
+
+log = logging.getLogger(__name__)
+
+# Events of a trigger that have not started. The rest stays at its source until there are fewer, so that none is skipped
+# because too many wait.
+MAX_OPEN = 1_000
+MAX_CONTENT = 64 * 1024  # bytes of a text that is in the data of its event
+UNKNOWN = "it cannot be read; the log of the sweeper says why"
+
+
+class Refused(Exception):
+    """A file or an entry that is not an event; the message says why."""
+
+
+class Unreadable(Exception):
+    """A source cannot be read now; the message says why. `again` is the time until the next look."""
+
+    def __init__(self, reason: str, *, again: timedelta | None = None) -> None:
+        super().__init__(reason)
+        self.again = again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """The result of a look: whether there is `more` to read at once, and what to do `after` the commit.
+
+    `after` returns whether it could be done. `problem` says why the look does not read all of it; `again` is then the
+    time until the next one.
+    """
+
+    more: bool = False
+    problem: str = ""
+    again: timedelta | None = None
+    after: Callable[[], bool] = lambda: True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A kind of places that triggers read. `kind` is the field of a trigger that names the place.
+
+    `setting` names the allowed places. The sweeper calls `look` every `seconds`. The other texts are those of pages:
+    the name of an item, in the plural too.
+    """
+
+    kind: str
+    setting: str
+    below: str  # how a refusal says that places below are allowed, empty if they are not
+    help: str
+    help_below: str
+    item: str
+    items: str
+    parse: Callable[[str], str]  # returns the place that a person sent, or raises InvalidInput
+    allows: Callable[[str], bool]
+    look: Callable[[Connection, UUID, EventDefinition], Look]  # may raise Unreadable
+    seconds: float = 1.0
+
+    @property
+    def loop(self) -> str:
+        """The name of the loop of the sweeper that reads it."""
+        return f"{self.kind}s"
+
+    @property
+    def failpoint(self) -> str:
+        """The kind of its failpoints."""
+        return f"{self.kind.title()}Read"
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """The places that the administrator allows."""
+        return tuple(map(str, getattr(settings, self.setting)))
+
+    def check(self, text: str) -> str:
+        """Return the place that a person sent. Raise InvalidInput if the administrator does not allow it."""
+        place = self.parse(text)
+        if not self.allows(place):
+            allowed = " or ".join(self.allowed)
+            raise InvalidInput(
+                self.kind,
+                f"must be {allowed}{self.below}"
+                if allowed
+                else f"is not allowed: {self.setting} names none",
+            )
+        return place
+
+
+def read_all(source: Source, _: Connection, stop: threading.Event) -> None:
+    """Look at each place of this kind once, and in turns at those that have more."""
+    passed: list[UUID] = []
+    again: list[UUID] = []  # that have more, and had their turn
+    while not stop.is_set():
+        with atomic() as connection:
+            now = pool.now(connection)
+            trigger = sources.lock_next(connection, source.kind, passed + again, now)
+            if trigger is None:
+                if not again:
+                    return
+                again.clear()
+                continue
+            look = _look(connection, source, trigger)
+            now = pool.now(connection)
+            later = None if look.again is None else now + look.again
+            sources.note(connection, trigger, look.problem, now, later)
+            failpoints.hit("written", source.failpoint, 0)
+        failpoints.hit("committed", source.failpoint, 0)
+        (again if look.after() and look.more else passed).append(trigger)
+
+
+def is_full(connection: Connection, trigger: UUID) -> bool:
+    """Tell whether so many events of a trigger have not started that its source must wait."""
+    return occurrences.count(connection, trigger, State.NEW, State.WAITING) >= MAX_OPEN
+
+
+def keep(
+    connection: Connection,
+    trigger: UUID,
+    definition: EventDefinition,
+    *,
+    id: str,
+    key: list[str],
+    data: Any,
+    source: str = "",
+) -> int | None:
+    """Keep an event of the trigger. Return its number, or None if it is kept already."""
+    number = received_events.insert(
+        connection,
+        key=sha256_of([str(trigger), *key]),  # no event that a person sends has it
+        source=source or f"{definition.source}:{definition.place}",
+        id=id,
+        name=definition.event,
+        subject="",
+        data=data,
+        by=None,
+        token=None,
+    )
+    if number is not None:
+        occurrences.add_event(connection, trigger, number)
+    return number
+
+
+def refuse(
+    connection: Connection,
+    trigger: UUID,
+    definition: EventDefinition,
+    *,
+    id: str,
+    key: list[str],
+    data: dict[str, Any],
+    reason: str,
+) -> None:
+    """Record why this is not an event."""
+    data = {**data, "problem": reason}
+    number = keep(connection, trigger, definition, id=id, key=key, data=data)
+    if number is not None:
+        occurrences.write(connection, trigger, number, state=State.REFUSED, reason=reason)
+
+
+def text_of(content: bytes) -> str | None:
+    """Return the text of a small file or object, None for other content."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if is_text(text) else None
+
+
+def content_fields(name: str, text: str | None) -> dict[str, Any]:
+    """Return the text of a file, or the JSON of one whose name says so, for the data of its event. Raise Refused."""
+    if text is None:
+        return {}
+    if not name.lower().endswith(".json"):
+        return {"text": text}
+    try:
+        return {"json": read_json(text, "json")}
+    except NotJson as exc:
+        raise Refused(f"its {exc.where}: {exc.why}") from exc
+    except (ValueError, RecursionError) as exc:
+        raise Refused(f"it is no JSON: {exc}") from exc
+
+
+def _look(connection: Connection, source: Source, trigger: UUID) -> Look:
+    """Look at the place of a trigger. An error is its problem, unless it is one of Postgres that passes."""
+    try:
+        with atomic():
+            definition = _active_definition(connection, trigger)
+            if definition is None:
+                return Look()
+            if definition.source != source.kind or not source.allows(definition.place):
+                raise Unreadable(f"{source.setting} does not name the {source.kind}")
+            return source.look(connection, trigger, definition)
+    except Unreadable as exc:
+        return Look(problem=str(exc), again=exc.again)
+    except (Tampered, KeyMissing) as exc:
+        return Look(problem=str(exc))
+    except Exception as exc:
+        if pool.is_passing(exc):
+            raise
+        log.critical(
+            "Trigger %s: its %s cannot be read: %s", trigger, source.kind, exc, exc_info=exc
+        )
+        return Look(problem=UNKNOWN)
+
+
+def _active_definition(connection: Connection, id: UUID) -> EventDefinition | None:
+    """Return what the newest act says, None unless the trigger is active. Raises Tampered, KeyMissing."""
+    row = triggers.read(connection, id)
+    if row is None:
+        return None
+    trigger = read_signed(connection, row)
+    return trigger.definition if trigger.status is Status.ACTIVE else None

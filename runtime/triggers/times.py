@@ -1,0 +1,201 @@
+"""Starts the runs of schedules at their times.
+
+The transaction that locks a schedule decides about its due times, writes the row of each time, starts the runs, and
+sets the next time. So each time is handled once.
+"""
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from runtime.control.start import start
+from runtime.core.errors import NotJson
+from runtime.core.machine.origin import merged
+from runtime.errors import InvalidInput, RequestError
+from runtime.ports import wiring
+from runtime.ports.access import Actor
+from runtime.store.pool import Connection
+from runtime.store.tables.triggers import occurrences, triggers
+from runtime.store.tables.triggers.occurrences import OccurrenceKind, State
+from runtime.triggers import due_times, schedule_definition
+from runtime.triggers.due_times import Busy, DueTime, TimeAct
+from runtime.triggers.schedule_definition import Overlap, ScheduleDefinition
+from runtime.triggers.trigger import SignedTrigger, Status
+
+log = logging.getLogger(__name__)
+
+Schedule = SignedTrigger[ScheduleDefinition]
+
+AGAIN = timedelta(seconds=1)  # until the next look at times that wait
+STARTS = 20  # waiting times that start in one transaction, if they may overlap
+FAILPOINT = "ScheduleFired"
+CHANGED = "the schedule was changed"  # of a time that came before
+
+_STATES = {
+    TimeAct.START: State.WAITING,
+    TimeAct.WAIT: State.WAITING,
+    TimeAct.SKIP: State.SKIPPED,
+}
+
+
+def check(sent: Mapping[str, object], actor: Actor, now: datetime) -> ScheduleDefinition:
+    """Return the definition, with an input that the agent accepts. Raise UnknownAgent, or InvalidInput."""
+    definition = schedule_definition.read(sent, now)
+    first = definition.calendar.first_after(now)
+    assert first is not None  # `read` refuses a definition without times
+    wiring.catalogue().check_input(definition.agent, definition.input_at(first))
+    return definition
+
+
+def handle(connection: Connection, schedule: Schedule, now: datetime) -> bool:
+    """Start, queue or skip each due time of a locked schedule, and start times that waited."""
+    next_at = schedule.row.next_at
+    if schedule.status is Status.ACTIVE:
+        if next_at is not None:
+            next_at = _handle_due(connection, schedule, next_at, now)
+        _start_waiting(connection, schedule)
+    set_next(connection, schedule, next_at, now)
+    return False
+
+
+def catch_up(connection: Connection, schedule: Schedule, now: datetime) -> None:
+    """Handle the due times before a person changes the schedule."""
+    if schedule.row.due_at is not None and schedule.row.due_at <= now:
+        handle(connection, schedule, now)
+
+
+def apply_act(
+    connection: Connection, before: Schedule | None, after: Schedule, now: datetime
+) -> None:
+    """Set the next time after an act that made or changed the schedule."""
+    next_at = None if before is None else _first_due(connection, before, after, now)
+    set_next(connection, after, next_at or after.definition.calendar.first_after(now), now)
+
+
+def set_next(
+    connection: Connection, schedule: Schedule, next_at: datetime | None, now: datetime
+) -> None:
+    """Write the next time, when the sweeper looks again, and the status. The schedule verifies."""
+    due_at = due_times.due_at(schedule.id, schedule.definition, next_at)
+    if occurrences.open_times(connection, schedule.id).waiting:
+        due_at = min(due_at or now + AGAIN, now + AGAIN)
+    is_over = schedule.status is Status.ENDED or next_at is None
+    triggers.write(
+        connection,
+        schedule.id,
+        next_at=None if schedule.status is Status.ENDED else next_at,
+        due_at=due_at if schedule.status is Status.ACTIVE else None,
+        not_before=None,
+        problem="",
+        state=Status.ENDED if is_over else schedule.status,
+    )
+
+
+def read_next(connection: Connection, schedule: Schedule) -> datetime | None:
+    """Read the next time again: handling the due times may have moved it."""
+    row = triggers.read(connection, schedule.id)
+    assert row is not None  # it is locked
+    return row.next_at
+
+
+def start_run(
+    connection: Connection, schedule: Schedule, at: datetime, by: str | None = None
+) -> UUID:
+    """Start the run of a time, and write it to the row of the time. Raises as control.start.start.
+
+    `by` is the person of a manual time or a back-fill, who does not decide in the run either.
+    """
+    definition = schedule.definition
+    run = start(
+        agent=definition.agent,
+        input=definition.input_at(at),
+        # People see it as the title of the run.
+        business_key=f"{definition.name} {at.isoformat()} ({schedule.id.hex[-12:]})",
+        actor=Actor(person=schedule.owner),
+        makers=merged(schedule.makers, [by or ""]),
+        thread=definition.thread or None,
+    ).run
+    _write(connection, schedule, at, state=State.STARTED, run=run, reason="")
+    return run
+
+
+def _handle_due(
+    connection: Connection, schedule: Schedule, next_at: datetime, now: datetime
+) -> datetime | None:
+    """Handle the due times, and return the next one."""
+    open_times = occurrences.open_times(connection, schedule.id)
+    busy = Busy(
+        running=open_times.running > 0,
+        own=open_times.own_running > 0,
+        waiting=open_times.own_waiting,
+    )
+    due = due_times.plan_due(schedule.id, schedule.definition, next_at, now, busy)
+    for time in due.times:
+        _apply(connection, schedule, time)
+    return due.next_at
+
+
+def _apply(connection: Connection, schedule: Schedule, time: DueTime) -> None:
+    """Write the row of a due time, and start its run if the plan says so."""
+    added = occurrences.add_time(
+        connection,
+        schedule.id,
+        time.at,
+        kind=OccurrenceKind.SCHEDULED,
+        state=_STATES[time.act],
+        reason=time.reason,
+    )
+    if added and time.act is TimeAct.START:
+        _try_to_start(connection, schedule, time.at)
+
+
+def _start_waiting(connection: Connection, schedule: Schedule) -> None:
+    """Start the next time that waits if every run has ended, or several if they may overlap."""
+    may_overlap = schedule.definition.overlap is Overlap.ALLOW
+    open_times = occurrences.open_times(connection, schedule.id)
+    if not open_times.waiting or (open_times.running and not may_overlap):
+        return
+    limit = STARTS if may_overlap else 1
+    for time in occurrences.waiting_times(connection, schedule.id, limit):
+        _try_to_start(connection, schedule, time.at, time.by)
+
+
+def _try_to_start(
+    connection: Connection, schedule: Schedule, at: datetime, by: str | None = None
+) -> None:
+    """Start the run of a time, or write why it cannot be started."""
+    try:
+        start_run(connection, schedule, at, by)
+    except (RequestError, NotJson) as exc:
+        reason = exc.all_of_it if isinstance(exc, InvalidInput) else str(exc)
+        log.warning("Schedule %s: no run at %s: %s", schedule.id, at.isoformat(), reason)
+        _write(connection, schedule, at, state=State.FAILED, reason=reason)
+
+
+def _first_due(
+    connection: Connection, before: Schedule, after: Schedule, now: datetime
+) -> datetime | None:
+    """Return the first time that came and is not handled, for example for its jitter, and is still one after the act.
+
+    A time that came and is none any more is skipped.
+    """
+    next_at = read_next(connection, before)
+    if before.status is not Status.ACTIVE or next_at is None:
+        return None
+    for at in before.definition.calendar.newest(next_at, now, due_times.MAX_MISSED):
+        if after.status is Status.ACTIVE and after.definition.calendar.has(at):
+            return at
+        occurrences.add_time(
+            connection,
+            before.id,
+            at,
+            kind=OccurrenceKind.SCHEDULED,
+            state=State.SKIPPED,
+            reason=CHANGED,
+        )
+    return None
+
+
+def _write(connection: Connection, schedule: Schedule, at: datetime, **columns: object) -> None:
+    occurrences.write(connection, schedule.id, occurrences.number_of(at), **columns)

@@ -1,1 +1,0 @@
-"""Receives webhooks: deliveries of other systems to the address of a trigger, which become its events."""

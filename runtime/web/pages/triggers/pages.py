@@ -1,0 +1,168 @@
+"""The pages of schedules and triggers: the list, and one with its history and what people may do with it."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from runtime.errors import KeyMissing, NoSuchSchedule, NoSuchTrigger, RequestError, Tampered
+from runtime.ports import wiring
+from runtime.store.tables.triggers.triggers import Kind
+from runtime.triggers import changes, listing, manual_times, webhooks
+from runtime.triggers.changes import SCOPE
+from runtime.triggers.signatures import Scheme
+from runtime.web.requests import actor_of, visible_to
+from runtime.web.schema_fields import as_typed
+
+# Only people who may start runs have schedules and triggers.
+starters_only = visible_to(lambda actor: wiring.access().require(actor, SCOPE))
+
+CHANGES: Mapping[str, tuple[Callable[..., object], str]] = {
+    "pause": (changes.pause, "It is paused."),
+    "resume": (changes.resume, "It is resumed."),
+    "end": (changes.end, "It has ended."),
+}
+
+
+@require_safe
+@starters_only
+def list_page(request: HttpRequest, kind: Kind) -> HttpResponse:
+    """List the schedules or triggers that this person may read."""
+    rows, cut = listing.read_list(kind, actor_of(request))
+    context = {"section": f"{kind.noun}s", "noun": kind.noun, "triggers": rows, "cut": cut}
+    return render(request, "triggers/list.html", context)
+
+
+@require_safe
+@starters_only
+def trigger_page(request: HttpRequest, kind: Kind, id: UUID) -> HttpResponse:
+    """Show one schedule or trigger."""
+    return show(request, kind, id)
+
+
+@require_POST
+@starters_only
+def change_state(request: HttpRequest, kind: Kind, id: UUID, act: str) -> HttpResponse:
+    """Pause, resume or end a schedule or trigger."""
+    function, message = CHANGES[act]
+    return _act(request, kind, id, partial(function, kind), message)
+
+
+@require_POST
+@starters_only
+def run_now(request: HttpRequest, id: UUID) -> HttpResponse:
+    """Start a run at once; the same page starts one run, however often it is sent."""
+    act = partial(manual_times.run_now, at=request.POST.get("at") or None)
+    return _act(request, Kind.SCHEDULE, id, act, "A run was started.")
+
+
+@require_POST
+@starters_only
+def backfill(request: HttpRequest, id: UUID) -> HttpResponse:
+    """Start runs for past times."""
+    first, until = request.POST.get("first"), request.POST.get("until")
+    act = partial(manual_times.backfill, first=first, until=until)
+    message = "The past times of this range wait for their turn."
+    return _act(request, Kind.SCHEDULE, id, act, message)
+
+
+@require_POST
+@starters_only
+def retry_event(request: HttpRequest, id: UUID, number: int) -> HttpResponse:
+    """Handle an event again that started no run."""
+    act = partial(changes.retry, number=number)
+    return _act(request, Kind.EVENT, id, act, "The event is handled again.")
+
+
+@require_POST
+@starters_only
+def make_webhook(request: HttpRequest, id: UUID) -> HttpResponse:
+    """Give a trigger a webhook, and show its address and secret this once."""
+    sent: dict[str, Any] = {
+        name: request.POST.get(name, "") for name in ("scheme", "header", "secret")
+    }
+    return _act(request, Kind.EVENT, id, partial(webhooks.make, **sent), "")
+
+
+@require_POST
+@starters_only
+def remove_webhook(request: HttpRequest, id: UUID) -> HttpResponse:
+    """Remove the webhook of a trigger."""
+    return _act(request, Kind.EVENT, id, webhooks.remove, "The webhook is removed.")
+
+
+def show(
+    request: HttpRequest,
+    kind: Kind,
+    id: UUID,
+    problem: RequestError | None = None,
+    webhook: webhooks.NewWebhook | None = None,
+) -> HttpResponse:
+    """Show one schedule or trigger, with the problem of an act, or a webhook that was just made."""
+    unverified, view = "", None
+    try:
+        view = listing.read_one(kind, id, actor_of(request), _before(request))
+    except (NoSuchSchedule, NoSuchTrigger) as exc:
+        raise Http404 from exc
+    except (Tampered, KeyMissing) as exc:
+        unverified = listing.describe_problem(exc)
+    context = {
+        "section": f"{kind.noun}s",
+        "noun": kind.noun,
+        "trigger": view,
+        "unverified": unverified,
+        "problem": problem,
+        "sent": request.POST,
+        "paged": "before" in request.GET,
+        **_own_context(request, kind, view, webhook),
+    }
+    status = 200 if problem is None else problem.status
+    return render(request, f"triggers/{kind.noun}.html", context, status=status)
+
+
+def _own_context(
+    request: HttpRequest,
+    kind: Kind,
+    view: listing.TriggerView | None,
+    webhook: webhooks.NewWebhook | None,
+) -> dict[str, Any]:
+    if kind is Kind.SCHEDULE:
+        return {"at": timezone.now().isoformat(), "max_backfill": manual_times.MAX_BACKFILL}
+    path = webhook and reverse("api:deliver", args=[webhook.address])
+    return {
+        "mapping": view and as_typed("json", view.definition.mapping),
+        "retried": changes.RETRIED,
+        "made": webhook,
+        "address": path and request.build_absolute_uri(path),
+        "schemes": list(Scheme),
+    }
+
+
+def _act(
+    request: HttpRequest, kind: Kind, id: UUID, act: Callable[..., object], message: str
+) -> HttpResponse:
+    """Carry out an act and show the page with its message, or with the refusal, or with a new webhook."""
+    try:
+        result = act(id=id, actor=actor_of(request))
+    except (NoSuchSchedule, NoSuchTrigger) as exc:
+        raise Http404 from exc
+    except RequestError as refused:
+        return show(request, kind, id, refused)
+    except (Tampered, KeyMissing):
+        return show(request, kind, id)
+    if isinstance(result, webhooks.NewWebhook):
+        return show(request, kind, id, webhook=result)
+    messages.success(request, message)
+    return redirect(kind.noun, id)
+
+
+def _before(request: HttpRequest) -> int | None:
+    number = request.GET.get("before", "")
+    return int(number) if number.isascii() and number.isdigit() and len(number) < 19 else None
