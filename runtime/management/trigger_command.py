@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runtime.errors import InvalidInput, RequestError, RuntimeFault
 from runtime.ports.access import Actor
-from runtime.store.tables.triggers.triggers import Kind, TriggerRow
+from runtime.store.tables.triggers.triggers import TriggerKind, TriggerRow
 from runtime.triggers import changes, listing
 from runtime.triggers.listing import TriggerView
 
@@ -19,7 +19,7 @@ CHANGES = {"pause": changes.pause, "resume": changes.resume, "end": changes.end}
 class TriggerCommand(BaseCommand):
     """Makes, lists and changes triggers of one kind."""
 
-    kind: Kind
+    kind: TriggerKind
     examples: str
     shows: str  # what `show` writes
 

@@ -75,26 +75,26 @@ class Calendar:
         """Tell whether this is one of the times."""
         return self.first_after(at - _SECOND) == at
 
-    def newest(self, first: datetime, until: datetime, most: int) -> list[datetime]:
+    def newest(self, first: datetime, until: datetime, limit: int) -> list[datetime]:
         """Return the newest times from `first` to `until`, at most so many, the earliest first."""
         first = max(first, self.starts_at)
         until = until if self.ends_at is None else min(until, self.ends_at)
-        found = list[datetime]()
+        times = list[datetime]()
         for at in self._backward(until):
-            if at < first or len(found) == most:
+            if at < first or len(times) == limit:
                 break
-            if at <= until and at not in found[-1:]:
-                found.append(at)
-        return found[::-1]
+            if at <= until and at not in times[-1:]:
+                times.append(at)
+        return times[::-1]
 
-    def between(self, first: datetime, until: datetime, most: int) -> list[datetime]:
+    def between(self, first: datetime, until: datetime, limit: int) -> list[datetime]:
         """Return the times from `first` to `until`, at most so many, the earliest first."""
-        found = list[datetime]()
+        times = list[datetime]()
         for at in self.after(first - _SECOND):
-            if at > until or len(found) == most:
+            if at > until or len(times) == limit:
                 break
-            found += [at] if at >= first else []
-        return found
+            times += [at] if at >= first else []
+        return times
 
     def _forward(self, moment: datetime) -> Iterator[datetime]:
         """Yield times in order, some before the moment or twice."""
@@ -125,15 +125,15 @@ class Calendar:
         A local time that exists twice has a second moment, which comes after the first moments of the next local times.
         """
         zone, once = ZoneInfo(self.zone), _once_a_day(self.cron)
-        held = list[float]()
+        pending = list[float]()
         for time in local:
-            found = _moments_of(time, zone, once=once)
-            for at in found:
-                heappush(held, at.timestamp() * direction)
-            while held and found and held[0] <= min(at.timestamp() * direction for at in found):
-                yield datetime.fromtimestamp(heappop(held) * direction, UTC)
-        while held:
-            yield datetime.fromtimestamp(heappop(held) * direction, UTC)
+            stamps = [at.timestamp() * direction for at in _moments_of(time, zone, once=once)]
+            for stamp in stamps:
+                heappush(pending, stamp)
+            while pending and stamps and pending[0] <= min(stamps):
+                yield datetime.fromtimestamp(heappop(pending) * direction, UTC)
+        while pending:
+            yield datetime.fromtimestamp(heappop(pending) * direction, UTC)
 
 
 def check_cron(cron: str, zone: str, after: datetime) -> None:
@@ -146,7 +146,7 @@ def check_cron(cron: str, zone: str, after: datetime) -> None:
     try:
         CronSim(cron, _ANY_DAY)
     except CronSimError as exc:
-        raise NeverComes(_why(fields, str(exc))) from exc
+        raise NeverComes(_explain(fields, str(exc))) from exc
     calendar = Calendar(cron=cron, every=None, zone=zone, starts_at=after)
     if calendar.first_after(after) is None:
         raise NeverComes("never comes in the next 50 years")
@@ -160,10 +160,10 @@ def delay(schedule: UUID, at: datetime, jitter: int) -> timedelta:
     return timedelta(seconds=int.from_bytes(seed[:8], "big") % (jitter + 1))
 
 
-def _times(found: CronSim) -> Iterator[datetime]:
+def _times(cron: CronSim) -> Iterator[datetime]:
     """Yield the local times until the library finds none in 50 years, or reaches the first or last year."""
     try:
-        yield from found
+        yield from cron
     except (OverflowError, ValueError):
         return
 
@@ -189,9 +189,9 @@ def _exists(local: datetime, zone: ZoneInfo) -> bool:
     return local.replace(tzinfo=zone).astimezone(UTC).astimezone(zone).replace(tzinfo=None) == local
 
 
-def _why(fields: list[str], said: str) -> str:
+def _explain(fields: list[str], message: str) -> str:
     """Return the reason. The library calls a day that its month does not have a bad day."""
-    name = said.removeprefix("Bad ").replace("-", " ")
+    name = message.removeprefix("Bad ").replace("-", " ")
     wrong = f"has a wrong {name}: it is {_ALLOWED[name]}"
     if name != "day of month":
         return wrong

@@ -23,17 +23,20 @@ from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables.triggers import occurrences, triggers
-from runtime.store.tables.triggers.occurrences import State
-from runtime.store.tables.triggers.triggers import Kind, TriggerRow
+from runtime.store.tables.triggers.occurrences import OccurrenceState
+from runtime.store.tables.triggers.triggers import TriggerKind, TriggerRow
 from runtime.triggers import trigger
 from runtime.triggers.firing import STARTERS
-from runtime.triggers.trigger import SealedWebhook, SignedTrigger, Status
+from runtime.triggers.trigger import SealedWebhook, SignedTrigger, TriggerStatus
 
 SCOPE = "runs:start"
-RETRIED = (State.SKIPPED, State.FAILED)  # states of events that a person may retry
+RETRIED = (
+    OccurrenceState.SKIPPED,
+    OccurrenceState.FAILED,
+)  # states of events that a person may retry
 
-_MISSING = {Kind.SCHEDULE: NoSuchSchedule, Kind.EVENT: NoSuchTrigger}
-_ENDED = {Kind.SCHEDULE: ScheduleEnded, Kind.EVENT: TriggerEnded}
+_MISSING = {TriggerKind.SCHEDULE: NoSuchSchedule, TriggerKind.EVENT: NoSuchTrigger}
+_ENDED = {TriggerKind.SCHEDULE: ScheduleEnded, TriggerKind.EVENT: TriggerEnded}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +49,7 @@ class LockedTrigger:
 
 
 def create(
-    kind: Kind, *, sent: Mapping[str, object], actor: Actor, form: UUID | None = None
+    kind: TriggerKind, *, sent: Mapping[str, object], actor: Actor, form: UUID | None = None
 ) -> UUID:
     """Make a trigger that the actor owns, or return the one that the same `form` made.
 
@@ -64,7 +67,7 @@ def create(
         created = SignedTrigger(
             row=read_row(connection, kind, new_id, actor),
             makers=(actor.person,),
-            status=Status.ACTIVE,
+            status=TriggerStatus.ACTIVE,
             definition=definition,
         )
         trigger.record(connection, created, "made", actor)
@@ -72,7 +75,7 @@ def create(
     return new_id
 
 
-def change(kind: Kind, *, id: UUID, sent: Mapping[str, object], actor: Actor) -> None:
+def change(kind: TriggerKind, *, id: UUID, sent: Mapping[str, object], actor: Actor) -> None:
     """Replace the definition. Times and events that wait use the new one, but not its filter and key.
 
     Raise NoSuchSchedule or NoSuchTrigger, Forbidden, ScheduleEnded or TriggerEnded, UnknownAgent, or InvalidInput
@@ -84,37 +87,37 @@ def change(kind: Kind, *, id: UUID, sent: Mapping[str, object], actor: Actor) ->
         triggers.write(locked.connection, id, **_columns(definition))
 
 
-def pause(kind: Kind, *, id: UUID, actor: Actor) -> None:
+def pause(kind: TriggerKind, *, id: UUID, actor: Actor) -> None:
     """Pause a trigger: it gets no times and events, and starts no run until it is resumed. Raise as `change`."""
     with lock(kind, id, actor) as locked:
-        record(locked, "paused", actor, status=Status.PAUSED)
+        record(locked, "paused", actor, status=TriggerStatus.PAUSED)
 
 
-def resume(kind: Kind, *, id: UUID, actor: Actor) -> None:
+def resume(kind: TriggerKind, *, id: UUID, actor: Actor) -> None:
     """Start runs again, from the next time or event on, and of those that wait. Raise as `change`."""
     with lock(kind, id, actor) as locked:
-        record(locked, "resumed", actor, status=Status.ACTIVE)
+        record(locked, "resumed", actor, status=TriggerStatus.ACTIVE)
 
 
-def end(kind: Kind, *, id: UUID, actor: Actor) -> None:
+def end(kind: TriggerKind, *, id: UUID, actor: Actor) -> None:
     """End a trigger for good; what waits is skipped. Its runs continue. Raise as `change`."""
     with lock(kind, id, actor) as locked:
         reason = f"the {kind.noun} was ended"
         occurrences.skip_waiting(locked.connection, id, reason)
-        record(locked, "ended", actor, status=Status.ENDED)
+        record(locked, "ended", actor, status=TriggerStatus.ENDED)
 
 
 def retry(*, id: UUID, number: int, actor: Actor) -> None:
     """Handle an event again that started no run, by the current definition. Raise as `change`, or NotRetried."""
-    with lock(Kind.EVENT, id, actor) as locked:
+    with lock(TriggerKind.EVENT, id, actor) as locked:
         row = occurrences.read(locked.connection, id, number)
         if row is None or row.run is not None or row.state not in RETRIED:
             raise NotRetried
-        occurrences.write(locked.connection, id, number, state=State.NEW, reason="")
+        occurrences.write(locked.connection, id, number, state=OccurrenceState.NEW, reason="")
         record(locked, "retried", actor, detail={"event": row.id or ""})
 
 
-def read_row(connection: Connection, kind: Kind, id: UUID, actor: Actor) -> TriggerRow:
+def read_row(connection: Connection, kind: TriggerKind, id: UUID, actor: Actor) -> TriggerRow:
     """Return a trigger that the actor may read: their own, or any as an admin.
 
     Raise NoSuchSchedule or NoSuchTrigger.
@@ -123,7 +126,7 @@ def read_row(connection: Connection, kind: Kind, id: UUID, actor: Actor) -> Trig
 
 
 @contextmanager
-def lock(kind: Kind, id: UUID, actor: Actor) -> Iterator[LockedTrigger]:
+def lock(kind: TriggerKind, id: UUID, actor: Actor) -> Iterator[LockedTrigger]:
     """Lock a trigger that the actor may change: a person who may start runs and read the trigger.
 
     Raise NoSuchSchedule or NoSuchTrigger, Forbidden, ScheduleEnded or TriggerEnded, Tampered, KeyMissing.
@@ -132,7 +135,7 @@ def lock(kind: Kind, id: UUID, actor: Actor) -> Iterator[LockedTrigger]:
     with atomic() as connection:
         row = _require_readable(kind, triggers.lock(connection, id), actor)
         signed = trigger.read_signed(connection, row)
-        if signed.status is Status.ENDED:
+        if signed.status is TriggerStatus.ENDED:
             raise _ENDED[kind]
         now = pool.now(connection)
         STARTERS[kind].catch_up(connection, signed, now)
@@ -145,7 +148,7 @@ def record(
     actor: Actor,
     *,
     definition: Any = None,
-    status: Status | None = None,
+    status: TriggerStatus | None = None,
     webhook: SealedWebhook | None = None,
     detail: Mapping[str, str | int] | None = None,
 ) -> None:
@@ -162,7 +165,7 @@ def record(
     STARTERS[before.row.kind].apply_act(locked.connection, before, after, locked.now)
 
 
-def _require_readable(kind: Kind, row: TriggerRow | None, actor: Actor) -> TriggerRow:
+def _require_readable(kind: TriggerKind, row: TriggerRow | None, actor: Actor) -> TriggerRow:
     if row is None or row.kind is not kind or not may_read(row.owner, actor):
         raise _MISSING[kind]
     return row

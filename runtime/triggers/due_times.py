@@ -45,11 +45,11 @@ class DueTime:
 class Busy:
     """The runs of a schedule that have not ended, and its times that wait.
 
-    `own` says that one of the runs is of a time of the schedule, and not of a back-fill.
+    `own_running` says that one of the runs is of a time of the schedule, and not of a back-fill.
     """
 
     running: bool = False
-    own: bool = False
+    own_running: bool = False
     waiting: int = 0
 
 
@@ -104,7 +104,7 @@ def _plan(
         time = _take_turn(definition.overlap, at, busy, missed=missed)
         due.append(time)
         if time.act is TimeAct.START:
-            busy = replace(busy, running=True, own=True)
+            busy = replace(busy, running=True, own_running=True)
         elif time.act is TimeAct.WAIT:
             busy = replace(busy, waiting=busy.waiting + 1)
     return due
@@ -119,7 +119,7 @@ def _take_turn(rule: Overlap, at: datetime, busy: Busy, *, missed: bool) -> DueT
     """Return what a time does that is not skipped as missed. Missed times wait for each other."""
     if rule is Overlap.ALLOW or not (busy.running or busy.waiting):
         return DueTime(at=at, act=TimeAct.START)
-    if rule is Overlap.SKIP and not missed and (busy.own or busy.waiting):
+    if rule is Overlap.SKIP and not missed and (busy.own_running or busy.waiting):
         return DueTime(at=at, act=TimeAct.SKIP, reason=OVERLAPS)
     if busy.waiting >= MAX_WAITING:
         return DueTime(at=at, act=TimeAct.SKIP, reason=FULL)

@@ -14,7 +14,7 @@ from runtime.triggers import fields, mapping
 MAX_AT_ONCE = 1_000
 MAX_DEBOUNCE = 3_600  # seconds
 MAX_RATE_SECONDS = 86_400
-MAX_PLACE = 500  # characters of the path of a folder, or the address of a bucket
+MAX_LOCATION = 500  # characters of the path of a folder, or the address of a bucket
 SHOWN_ID = 60  # characters of an event's id in the business key of its run
 
 
@@ -32,8 +32,8 @@ class EventDefinition:
 
     `filter`, `key`, `business_key` and `thread` are expressions in CEL, empty without one. The limits are None without
     one. `rate` runs start in `rate_seconds` at most. `debounce` is in seconds, 0 without one. What the `source` holds
-    at `place` are events of this trigger too; both are empty without one. With `wakes`, the business key, or the id of
-    a run, says which run of the agent waits for an event.
+    at the `location` are events of this trigger too; both are empty without one. With `wakes`, the business key, or
+    the id of a run, says which run of the agent waits for an event.
     """
 
     name: str
@@ -49,7 +49,7 @@ class EventDefinition:
     rate: int | None
     rate_seconds: int
     source: str = ""
-    place: str = ""
+    location: str = ""
     wakes: str = Wakes.NONE
     thread: str = ""
 
@@ -82,7 +82,7 @@ def from_text(text: str) -> EventDefinition:
     return EventDefinition(**json.loads(text))
 
 
-def read(sent: Mapping[str, object], source: str, place: str) -> EventDefinition:
+def read(sent: Mapping[str, object], source: str, location: str) -> EventDefinition:
     """Return the definition that a person sent, without checking the mapping against its agent.
 
     Raise InvalidInput naming the field.
@@ -107,7 +107,7 @@ def read(sent: Mapping[str, object], source: str, place: str) -> EventDefinition
         rate=rate,
         rate_seconds=_seconds(sent, "rate_seconds", 1, MAX_RATE_SECONDS, 60),
         source=source,
-        place=place,
+        location=location,
         wakes=_wakes(sent),
         thread=_expression(sent, "thread"),
     )
@@ -147,6 +147,10 @@ def _limit(sent: Mapping[str, object], field: str) -> int | None:
     return None if value is None else fields.whole_number(value, field, 1, MAX_AT_ONCE)
 
 
-def _seconds(sent: Mapping[str, object], field: str, least: int, most: int, default: int) -> int:
+def _seconds(
+    sent: Mapping[str, object], field: str, least: int, greatest: int, default: int
+) -> int:
     value = sent.get(field)
-    return default if value is None else fields.whole_number(value, field, least, most, "seconds")
+    return (
+        default if value is None else fields.whole_number(value, field, least, greatest, "seconds")
+    )

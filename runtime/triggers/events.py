@@ -18,12 +18,12 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store.pool import Connection
 from runtime.store.tables.triggers import occurrences, sources, triggers
-from runtime.store.tables.triggers.occurrences import State, WaitingEvent
+from runtime.store.tables.triggers.occurrences import OccurrenceState, WaitingEvent
 from runtime.triggers import event_definition, event_queue, mapping, waking
 from runtime.triggers.event_definition import EventDefinition, Wakes
 from runtime.triggers.event_queue import EventPlan
-from runtime.triggers.sources.registry import read_place
-from runtime.triggers.trigger import SignedTrigger, Status, read_event
+from runtime.triggers.sources.registry import read_location
+from runtime.triggers.trigger import SignedTrigger, TriggerStatus, read_event
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ def check_mapping(sent: Mapping[str, object]) -> EventDefinition:
 
     Raise UnknownAgent, or InvalidInput naming the field.
     """
-    definition = event_definition.read(sent, *read_place(sent))
+    definition = event_definition.read(sent, *read_location(sent))
     if definition.wakes == Wakes.ONLY:
         return definition
     try:
@@ -74,25 +74,25 @@ def check_mapping(sent: Mapping[str, object]) -> EventDefinition:
 
 def handle(connection: Connection, trigger: EventTrigger, now: datetime) -> bool:
     """Filter new events of a locked trigger, and start runs. Return whether there is more. Raises KeyMissing."""
-    if trigger.status is not Status.ACTIVE:
+    if trigger.status is not TriggerStatus.ACTIVE:
         triggers.write(connection, trigger.id, state=trigger.status, due_at=None, problem="")
         return False
     numbers = occurrences.new_events(connection, trigger.id, JUDGED)
     room = MAX_WAITING
     if numbers:
-        room -= occurrences.count(connection, trigger.id, State.WAITING)
+        room -= occurrences.count(connection, trigger.id, OccurrenceState.WAITING)
     for number in numbers:
         room -= _judge(connection, trigger, number, room=room)
-    more = len(numbers) == JUDGED
+    has_more = len(numbers) == JUDGED
     if trigger.definition.wakes:
-        more |= waking.wake_all(connection, trigger, now)
+        has_more |= waking.wake_all(connection, trigger, now)
     plan = _plan(connection, trigger, now)
     for event in plan.start[:STARTS]:
         _try_to_start(connection, trigger, event, now)
-    more |= len(plan.start) >= STARTS
+    has_more |= len(plan.start) >= STARTS
     due_at = now if plan.start else plan.next_at
     triggers.write(connection, trigger.id, due_at=due_at, not_before=None, problem="")
-    return more
+    return has_more
 
 
 def catch_up(connection: Connection, trigger: EventTrigger, now: datetime) -> None:
@@ -103,36 +103,40 @@ def apply_act(
     connection: Connection, before: EventTrigger | None, after: EventTrigger, now: datetime
 ) -> None:
     """Have the sweeper look at the trigger, and read the source of a new definition from now on."""
-    due_at = now if after.status is Status.ACTIVE else None
+    due_at = now if after.status is TriggerStatus.ACTIVE else None
     triggers.write(
         connection, after.id, state=after.status, due_at=due_at, not_before=None, problem=""
     )
     definition = after.definition
-    if after.status is Status.ENDED or not definition.source:
+    if after.status is TriggerStatus.ENDED or not definition.source:
         sources.delete(connection, after.id)
     elif before is None or before.definition is not definition:
-        sources.write(connection, after.id, definition.source, definition.place)
+        sources.write(connection, after.id, definition.source, definition.location)
 
 
 def _judge(connection: Connection, trigger: EventTrigger, number: int, *, room: int) -> bool:
     """Apply the filter to a new event, and find its key. Return whether it waits now."""
 
-    def write(state: State, **columns: str) -> bool:
+    def write(state: OccurrenceState, **columns: str) -> bool:
         occurrences.write(connection, trigger.id, number, state=state, **columns)
-        return state is State.WAITING
+        return state is OccurrenceState.WAITING
 
     definition = trigger.definition
     try:
         event = read_event(connection, trigger, number)
         if definition.wakes and event.by is not None:
-            return write(State.SKIPPED, reason=waking.SENT)
+            return write(OccurrenceState.SKIPPED, reason=waking.SENT)
         facts = event.facts
         if not mapping.passes(definition.filter, facts):
-            return write(State.SKIPPED, reason=FILTERED)
+            return write(OccurrenceState.SKIPPED, reason=FILTERED)
         key = definition.key_of(facts)
     except (InvalidInput, Tampered) as exc:
-        return write(State.FAILED, reason=_reason(exc))
-    return write(State.WAITING, key=key) if room > 0 else write(State.SKIPPED, reason=FULL)
+        return write(OccurrenceState.FAILED, reason=_reason(exc))
+    return (
+        write(OccurrenceState.WAITING, key=key)
+        if room > 0
+        else write(OccurrenceState.SKIPPED, reason=FULL)
+    )
 
 
 def _plan(connection: Connection, trigger: EventTrigger, now: datetime) -> EventPlan:
@@ -174,7 +178,9 @@ def _try_to_start(
     except (RequestError, NotJson, Tampered) as exc:
         reason = _reason(exc)
         log.warning("Trigger %s: no run for event %s: %s", trigger.id, event.number, reason)
-        occurrences.write(connection, trigger.id, event.number, state=State.FAILED, reason=reason)
+        occurrences.write(
+            connection, trigger.id, event.number, state=OccurrenceState.FAILED, reason=reason
+        )
 
 
 def _start(connection: Connection, trigger: EventTrigger, number: int, now: datetime) -> None:
@@ -190,7 +196,7 @@ def _start(connection: Connection, trigger: EventTrigger, number: int, now: date
     )
     columns = {"started_at": now} if started.created else {"reason": SAME_KEY}
     occurrences.write(
-        connection, trigger.id, number, state=State.STARTED, run=started.run, **columns
+        connection, trigger.id, number, state=OccurrenceState.STARTED, run=started.run, **columns
     )
 
 

@@ -50,9 +50,9 @@ def choice(value: object, field: str, kind: type[E]) -> E:
         raise InvalidInput(field, f"must be one of {', '.join(kind)}") from exc
 
 
-def whole_number(value: object, field: str, least: int, most: int, unit: str = "") -> int:
+def whole_number(value: object, field: str, least: int, greatest: int, unit: str = "") -> int:
     """Return a whole number in this range."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= greatest:
         unit = f" of {unit}" if unit else ""
-        raise InvalidInput(field, f"must be a whole number{unit} from {least} to {most}")
+        raise InvalidInput(field, f"must be a whole number{unit} from {least} to {greatest}")
     return value

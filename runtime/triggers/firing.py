@@ -19,7 +19,7 @@ from runtime.ports.access import Actor
 from runtime.store import failpoints, pool
 from runtime.store.pool import Connection
 from runtime.store.tables.triggers import triggers
-from runtime.store.tables.triggers.triggers import Kind, TriggerRow
+from runtime.store.tables.triggers.triggers import TriggerKind, TriggerRow
 from runtime.triggers import events, times
 from runtime.triggers.trigger import SignedTrigger, read_signed
 
@@ -52,10 +52,10 @@ class Starter(Protocol):
         """Write when the sweeper looks at a trigger after an act, and its state. A new one has no `before`."""
 
 
-STARTERS: Mapping[Kind, Starter] = {Kind.SCHEDULE: times, Kind.EVENT: events}
+STARTERS: Mapping[TriggerKind, Starter] = {TriggerKind.SCHEDULE: times, TriggerKind.EVENT: events}
 
 
-def fire_due(kind: Kind, connection: Connection, stop: threading.Event) -> None:
+def fire_due(kind: TriggerKind, connection: Connection, stop: threading.Event) -> None:
     """Handle each trigger that is due, one transaction for each, and again while it has more."""
     if not triggers.any_due(connection, kind, pool.now(connection)):
         return
@@ -64,8 +64,8 @@ def fire_due(kind: Kind, connection: Connection, stop: threading.Event) -> None:
         pass
 
 
-fire_schedules = partial(fire_due, Kind.SCHEDULE)
-fire_events = partial(fire_due, Kind.EVENT)
+fire_schedules = partial(fire_due, TriggerKind.SCHEDULE)
+fire_events = partial(fire_due, TriggerKind.EVENT)
 
 
 def handle(connection: Connection, row: TriggerRow, now: datetime) -> bool:
@@ -78,12 +78,12 @@ def handle(connection: Connection, row: TriggerRow, now: datetime) -> bool:
         _postpone(connection, row, now, problem=str(exc))
         return False
     starter = STARTERS[row.kind]
-    more = starter.handle(connection, trigger, now)
+    has_more = starter.handle(connection, trigger, now)
     failpoints.hit("before", starter.FAILPOINT, 0)
-    return more
+    return has_more
 
 
-def _fire_next(kind: Kind, passed: list[UUID]) -> bool:
+def _fire_next(kind: TriggerKind, passed: list[UUID]) -> bool:
     """Handle a trigger that this round has not passed. Return False if there is none."""
     failpoint = STARTERS[kind].FAILPOINT
     with atomic() as connection:
@@ -93,14 +93,14 @@ def _fire_next(kind: Kind, passed: list[UUID]) -> bool:
             return False
         try:
             with atomic():
-                more = handle(connection, row, now)
+                has_more = handle(connection, row, now)
         except Exception as exc:
             if pool.is_passing(exc):
                 raise
             log.critical("Trigger %s: not handled, again in 60 s: %s", row.id, exc, exc_info=exc)
             _postpone(connection, row, now)
-            more = False
-        if not more:
+            has_more = False
+        if not has_more:
             passed.append(row.id)
         failpoints.hit("written", failpoint, 0)
     failpoints.hit("committed", failpoint, 0)

@@ -16,12 +16,12 @@ from runtime.store.pool import Connection
 from runtime.store.tables.triggers import acts, occurrences, sources, triggers, webhooks
 from runtime.store.tables.triggers.acts import StoredAct
 from runtime.store.tables.triggers.occurrences import OccurrenceRow
-from runtime.store.tables.triggers.triggers import Kind, TriggerRow
+from runtime.store.tables.triggers.triggers import TriggerKind, TriggerRow
 from runtime.triggers.changes import may_read, read_row
 from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.schedule_definition import ScheduleDefinition
 from runtime.triggers.sources.registry import SOURCES
-from runtime.triggers.trigger import SignedTrigger, Status, parse_act
+from runtime.triggers.trigger import SignedTrigger, TriggerStatus, parse_act
 
 NEXT = 5  # times that are shown ahead
 HISTORY = 50  # times or events on a page
@@ -74,7 +74,7 @@ class SourceView:
 class TriggerView:
     """One trigger for a reader. `problem` says why it starts nothing although it is active.
 
-    `history` has at most HISTORY times or events, the newest first; `more` says that there are earlier ones.
+    `history` has at most HISTORY times or events, the newest first; `has_more` says that there are earlier ones.
     `next_times` and `last_failure` are those of a schedule.
     """
 
@@ -86,7 +86,7 @@ class TriggerView:
     definition: Any
     next_times: tuple[datetime, ...]
     history: tuple[OccurrenceRow, ...]
-    more: bool
+    has_more: bool
     last_failure: OccurrenceRow | None
     acts: tuple[PastAct, ...]
     changeable: bool
@@ -108,7 +108,7 @@ class StarterOfRun:
     name: str
 
 
-def read_list(kind: Kind, actor: Actor) -> tuple[list[TriggerRow], bool]:
+def read_list(kind: TriggerKind, actor: Actor) -> tuple[list[TriggerRow], bool]:
     """List the triggers that the actor may read: their own, or all as an admin; say too if there are more.
 
     Raise Forbidden.
@@ -119,10 +119,12 @@ def read_list(kind: Kind, actor: Actor) -> tuple[list[TriggerRow], bool]:
     with pool.in_transaction() as connection:
         rows, cut = triggers.newest(connection, kind, owner)
     # The next time of a paused one is that when it was paused.
-    return [row if row.state == Status.ACTIVE else replace(row, next_at=None) for row in rows], cut
+    return [
+        row if row.state == TriggerStatus.ACTIVE else replace(row, next_at=None) for row in rows
+    ], cut
 
 
-def read_one(kind: Kind, id: UUID, actor: Actor, before: int | None = None) -> TriggerView:
+def read_one(kind: TriggerKind, id: UUID, actor: Actor, before: int | None = None) -> TriggerView:
     """Read a trigger, with its history before one of its times or events.
 
     Raise Forbidden, NoSuchSchedule or NoSuchTrigger, Tampered, KeyMissing.
@@ -164,7 +166,7 @@ def _view(
     stored_acts = acts.newest(connection, row, ACTS)
     trigger = parse_act(row, stored_acts[0].body)
     history = occurrences.newest(connection, row.id, HISTORY + 1, before)
-    is_schedule = row.kind is Kind.SCHEDULE
+    is_schedule = row.kind is TriggerKind.SCHEDULE
     return TriggerView(
         id=row.id,
         state=row.state,
@@ -174,11 +176,11 @@ def _view(
         definition=trigger.definition,
         next_times=_next_times(trigger) if is_schedule else (),
         history=tuple(history[:HISTORY]),
-        more=len(history) > HISTORY,
+        has_more=len(history) > HISTORY,
         last_failure=occurrences.last_failure(connection, row.id) if is_schedule else None,
         acts=tuple(map(_past_act, stored_acts)),
         # A schedule whose last time has passed can get another end.
-        changeable=may_change and trigger.status is not Status.ENDED,
+        changeable=may_change and trigger.status is not TriggerStatus.ENDED,
         webhook=_webhook(connection, trigger),
         source=None if is_schedule else _source(connection, row.id, trigger.definition),
     )
@@ -190,7 +192,7 @@ def _past_act(act: StoredAct) -> PastAct:
 
 def _next_times(schedule: SignedTrigger[ScheduleDefinition]) -> tuple[datetime, ...]:
     next_at = schedule.row.next_at
-    if next_at is None or schedule.status is not Status.ACTIVE:
+    if next_at is None or schedule.status is not TriggerStatus.ACTIVE:
         return ()
     return next_at, *islice(schedule.definition.calendar.after(next_at), NEXT - 1)
 
@@ -216,7 +218,7 @@ def _source(connection: Connection, id: UUID, definition: EventDefinition) -> So
     now = pool.now(connection)
     return SourceView(
         kind=source.kind,
-        place=definition.place,
+        place=definition.location,
         looked_at=row.looked_at,
         problem=row.problem,
         late=row.looked_at is not None and now - row.looked_at > late,

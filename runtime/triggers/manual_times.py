@@ -7,8 +7,8 @@ from uuid import UUID
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from runtime.store.tables.triggers import occurrences
-from runtime.store.tables.triggers.occurrences import OccurrenceKind, State
-from runtime.store.tables.triggers.triggers import Kind
+from runtime.store.tables.triggers.occurrences import OccurrenceKind, OccurrenceState
+from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import times, trigger
 from runtime.triggers.changes import LockedTrigger, lock
 from runtime.triggers.schedule_definition import read_time
@@ -22,7 +22,7 @@ def run_now(*, id: UUID, actor: Actor, at: object = None) -> UUID:
 
     The same time `at` starts one run. Raise as `change`, and as control.start.start for the owner.
     """
-    with lock(Kind.SCHEDULE, id, actor) as locked:
+    with lock(TriggerKind.SCHEDULE, id, actor) as locked:
         time = locked.now if at is None else read_time(at, "at", "UTC", in_seconds=False)
         if not locked.now - OLDEST_CLICK <= time <= locked.now + OLDEST_CLICK:
             raise InvalidInput("at", "is not today; load the page again")
@@ -40,7 +40,7 @@ def backfill(*, id: UUID, first: object, until: object, actor: Actor) -> int:
 
     They start one after another, unless runs may overlap. Raise as `change`.
     """
-    with lock(Kind.SCHEDULE, id, actor) as locked:
+    with lock(TriggerKind.SCHEDULE, id, actor) as locked:
         calendar, zone = locked.trigger.definition.calendar, locked.trigger.definition.zone
         begin = read_time(first, "first", zone)
         last = read_time(until, "until", zone)
@@ -75,7 +75,7 @@ def _add(locked: LockedTrigger, at: datetime, kind: OccurrenceKind, actor: Actor
         locked.trigger.id,
         at,
         kind=kind,
-        state=State.WAITING,
+        state=OccurrenceState.WAITING,
         by=actor.person,
         token=actor.token,
     )

@@ -23,7 +23,7 @@ MAPPING, FILTER = "mapping", "filter"  # the fields of its errors
 _LARGE = "data"
 # `data` may be any JSON.
 _SAMPLES = dict.fromkeys(("id", "source", "name", "subject", "time"), "text")
-_PLACE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 
 def check(mapping: Any) -> None:
@@ -34,11 +34,12 @@ def check(mapping: Any) -> None:
         raise InvalidInput(exc.where, exc.why) from exc
     if size_of(mapping) > MAX_INPUT:
         raise InvalidInput(MAPPING, f"is {size_of(mapping)} bytes of JSON; at most {MAX_INPUT}")
-    found = list(_expressions(mapping, MAPPING))
-    if len(found) > MAX_EXPRESSIONS:
-        raise InvalidInput(MAPPING, f"has {len(found)} expressions, at most {MAX_EXPRESSIONS}")
-    for where, text in found:
-        check_expression(text, where)
+    expressions_at = list(_expressions(mapping, MAPPING))
+    count = len(expressions_at)
+    if count > MAX_EXPRESSIONS:
+        raise InvalidInput(MAPPING, f"has {count} expressions, at most {MAX_EXPRESSIONS}")
+    for path, text in expressions_at:
+        check_expression(text, path)
 
 
 def check_expression(text: str, field: str) -> None:
@@ -69,19 +70,19 @@ def passes(condition: str, facts: Mapping[str, Any]) -> bool:
 
 def text_of(expression: str, facts: Mapping[str, Any], field: str) -> str:
     """Return the value of an expression as a key. Raise InvalidInput naming the field if it is a list, or empty."""
-    found = _value(expression, facts, field)
-    if found is None or isinstance(found, list | dict) or found == "":
+    value = _value(expression, facts, field)
+    if value is None or isinstance(value, list | dict) or value == "":
         raise InvalidInput(field, "is empty, a list or an object for this event")
-    text = _written(found)
+    text = _to_text(value)
     if len(text) > MAX_KEY:
         raise InvalidInput(field, f"has {len(text)} characters for this event, at most {MAX_KEY}")
     return text
 
 
 def is_open(mapping: Any, field: str) -> bool:
-    """Tell whether the value at a place such as `mapping.days[0]` depends on the event, in part or as a part."""
+    """Tell whether the value at a path such as `mapping.days[0]` depends on the event, in part or as a part."""
     return any(
-        _is_at(field, place) or _is_at(place, field) for place, _ in _expressions(mapping, MAPPING)
+        _is_at(field, path) or _is_at(path, field) for path, _ in _expressions(mapping, MAPPING)
     )
 
 
@@ -90,60 +91,60 @@ class _Applied:
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
         self._facts = facts
-        self._left = MAX_INPUT
+        self._remaining = MAX_INPUT
 
-    def of(self, part: Any, where: str) -> Any:
-        match part:
+    def of(self, value: Any, path: str) -> Any:
+        match value:
             case str():
-                return self._text(part, where)
+                return self._text(value, path)
             case list():
-                return [self.of(one, f"{where}[{n}]") for n, one in enumerate(part)]
+                return [self.of(item, f"{path}[{n}]") for n, item in enumerate(value)]
             case dict():
-                return {name: self.of(one, f"{where}.{name}") for name, one in part.items()}
+                return {name: self.of(item, f"{path}.{name}") for name, item in value.items()}
             case _:
-                return part
+                return value
 
-    def _text(self, text: str, where: str) -> Any:
-        alone = _PLACE.fullmatch(text)
-        if alone and len(_PLACE.findall(text)) == 1:
-            return self._value(alone[1], where)
-        return _PLACE.sub(lambda found: _written(self._value(found[1], where)), text)
+    def _text(self, text: str, path: str) -> Any:
+        alone = _EXPRESSION.fullmatch(text)
+        if alone and len(_EXPRESSION.findall(text)) == 1:
+            return self._value(alone[1], path)
+        return _EXPRESSION.sub(lambda match: _to_text(self._value(match[1], path)), text)
 
-    def _value(self, expression: str, where: str) -> Any:
-        found = _value(expression, self._facts, where)
-        self._left -= size_of(found)
-        if self._left < 0:
-            raise InvalidInput(where, f"makes an input of more than {MAX_INPUT} bytes")
-        return found
+    def _value(self, expression: str, path: str) -> Any:
+        value = _value(expression, self._facts, path)
+        self._remaining -= size_of(value)
+        if self._remaining < 0:
+            raise InvalidInput(path, f"makes an input of more than {MAX_INPUT} bytes")
+        return value
 
 
-def _value(expression: str, facts: Mapping[str, Any], where: str) -> Any:
+def _value(expression: str, facts: Mapping[str, Any], path: str) -> Any:
     try:
-        found = expressions.value(expression.strip(), facts, FACTS, _LARGE)
-        require_json(found, where)
+        value = expressions.value(expression.strip(), facts, FACTS, _LARGE)
+        require_json(value, path)
     except ExpressionError as exc:
-        raise InvalidInput(where, str(exc)) from exc
+        raise InvalidInput(path, str(exc)) from exc
     except NotJson as exc:
         raise InvalidInput(exc.where, exc.why) from exc
-    return found
+    return value
 
 
-def _is_at(field: str, place: str) -> bool:
-    return field == place or field.startswith((f"{place}.", f"{place}["))
+def _is_at(field: str, path: str) -> bool:
+    return field == path or field.startswith((f"{path}.", f"{path}["))
 
 
-def _written(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _expressions(part: Any, where: str) -> Iterator[tuple[str, str]]:
+def _expressions(value: Any, path: str) -> Iterator[tuple[str, str]]:
     """List the expressions of a mapping with their places."""
-    match part:
+    match value:
         case str():
-            yield from ((where, found.strip()) for found in _PLACE.findall(part))
+            yield from ((path, text.strip()) for text in _EXPRESSION.findall(value))
         case list():
-            for n, one in enumerate(part):
-                yield from _expressions(one, f"{where}[{n}]")
+            for n, item in enumerate(value):
+                yield from _expressions(item, f"{path}[{n}]")
         case dict():
-            for name, one in part.items():
-                yield from _expressions(one, f"{where}.{name}")
+            for name, item in value.items():
+                yield from _expressions(item, f"{path}.{name}")

@@ -17,11 +17,11 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store.pool import Connection
 from runtime.store.tables.triggers import occurrences, triggers
-from runtime.store.tables.triggers.occurrences import OccurrenceKind, State
+from runtime.store.tables.triggers.occurrences import OccurrenceKind, OccurrenceState
 from runtime.triggers import due_times, schedule_definition
 from runtime.triggers.due_times import Busy, DueTime, TimeAct
 from runtime.triggers.schedule_definition import Overlap, ScheduleDefinition
-from runtime.triggers.trigger import SignedTrigger, Status
+from runtime.triggers.trigger import SignedTrigger, TriggerStatus
 
 log = logging.getLogger(__name__)
 
@@ -33,9 +33,9 @@ FAILPOINT = "ScheduleFired"
 CHANGED = "the schedule was changed"  # of a time that came before
 
 _STATES = {
-    TimeAct.START: State.WAITING,
-    TimeAct.WAIT: State.WAITING,
-    TimeAct.SKIP: State.SKIPPED,
+    TimeAct.START: OccurrenceState.WAITING,
+    TimeAct.WAIT: OccurrenceState.WAITING,
+    TimeAct.SKIP: OccurrenceState.SKIPPED,
 }
 
 
@@ -51,7 +51,7 @@ def check(sent: Mapping[str, object], actor: Actor, now: datetime) -> ScheduleDe
 def handle(connection: Connection, schedule: Schedule, now: datetime) -> bool:
     """Start, queue or skip each due time of a locked schedule, and start times that waited."""
     next_at = schedule.row.next_at
-    if schedule.status is Status.ACTIVE:
+    if schedule.status is TriggerStatus.ACTIVE:
         if next_at is not None:
             next_at = _handle_due(connection, schedule, next_at, now)
         _start_waiting(connection, schedule)
@@ -80,15 +80,15 @@ def set_next(
     due_at = due_times.due_at(schedule.id, schedule.definition, next_at)
     if occurrences.open_times(connection, schedule.id).waiting:
         due_at = min(due_at or now + AGAIN, now + AGAIN)
-    is_over = schedule.status is Status.ENDED or next_at is None
+    is_over = schedule.status is TriggerStatus.ENDED or next_at is None
     triggers.write(
         connection,
         schedule.id,
-        next_at=None if schedule.status is Status.ENDED else next_at,
-        due_at=due_at if schedule.status is Status.ACTIVE else None,
+        next_at=None if schedule.status is TriggerStatus.ENDED else next_at,
+        due_at=due_at if schedule.status is TriggerStatus.ACTIVE else None,
         not_before=None,
         problem="",
-        state=Status.ENDED if is_over else schedule.status,
+        state=TriggerStatus.ENDED if is_over else schedule.status,
     )
 
 
@@ -116,7 +116,7 @@ def start_run(
         makers=merged(schedule.makers, [by or ""]),
         thread=definition.thread or None,
     ).run
-    _write(connection, schedule, at, state=State.STARTED, run=run, reason="")
+    _write(connection, schedule, at, state=OccurrenceState.STARTED, run=run, reason="")
     return run
 
 
@@ -127,7 +127,7 @@ def _handle_due(
     open_times = occurrences.open_times(connection, schedule.id)
     busy = Busy(
         running=open_times.running > 0,
-        own=open_times.own_running > 0,
+        own_running=open_times.own_running > 0,
         waiting=open_times.own_waiting,
     )
     due = due_times.plan_due(schedule.id, schedule.definition, next_at, now, busy)
@@ -170,7 +170,7 @@ def _try_to_start(
     except (RequestError, NotJson) as exc:
         reason = exc.all_of_it if isinstance(exc, InvalidInput) else str(exc)
         log.warning("Schedule %s: no run at %s: %s", schedule.id, at.isoformat(), reason)
-        _write(connection, schedule, at, state=State.FAILED, reason=reason)
+        _write(connection, schedule, at, state=OccurrenceState.FAILED, reason=reason)
 
 
 def _first_due(
@@ -181,17 +181,17 @@ def _first_due(
     A time that came and is none any more is skipped.
     """
     next_at = read_next(connection, before)
-    if before.status is not Status.ACTIVE or next_at is None:
+    if before.status is not TriggerStatus.ACTIVE or next_at is None:
         return None
     for at in before.definition.calendar.newest(next_at, now, due_times.MAX_MISSED):
-        if after.status is Status.ACTIVE and after.definition.calendar.has(at):
+        if after.status is TriggerStatus.ACTIVE and after.definition.calendar.has(at):
             return at
         occurrences.add_time(
             connection,
             before.id,
             at,
             kind=OccurrenceKind.SCHEDULED,
-            state=State.SKIPPED,
+            state=OccurrenceState.SKIPPED,
             reason=CHANGED,
         )
     return None

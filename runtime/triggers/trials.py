@@ -13,7 +13,7 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables.triggers import occurrences, received_events
-from runtime.store.tables.triggers.triggers import Kind
+from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import mapping
 from runtime.triggers.changes import SCOPE, read_row
 from runtime.triggers.event_definition import EventDefinition, Wakes
@@ -51,7 +51,7 @@ def try_definition(
     events = [] if sample is None else [_read_sample(sample, definition.event)]
     if id is not None:
         with pool.in_transaction() as connection:
-            read_row(connection, Kind.EVENT, id, actor)
+            read_row(connection, TriggerKind.EVENT, id, actor)
             for row in occurrences.newest(connection, id, RECORDED):
                 with suppress(Tampered):  # its row says so
                     events.append(received_events.read(connection, row.number).facts)

@@ -13,7 +13,7 @@ from runtime.ports.access import Actor
 from runtime.store.pool import Connection
 from runtime.store.tables.triggers import acts, received_events
 from runtime.store.tables.triggers.received_events import VerifiedEvent
-from runtime.store.tables.triggers.triggers import Kind, TriggerRow
+from runtime.store.tables.triggers.triggers import TriggerKind, TriggerRow
 from runtime.triggers import event_definition, schedule_definition
 from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.schedule_definition import ScheduleDefinition
@@ -23,12 +23,12 @@ EARLIER_ACTS = 100  # that are read for an event of an earlier definition
 Definition = TypeVar("Definition", bound=ScheduleDefinition | EventDefinition)
 
 _FROM_TEXT = {
-    Kind.SCHEDULE: schedule_definition.from_text,
-    Kind.EVENT: event_definition.from_text,
+    TriggerKind.SCHEDULE: schedule_definition.from_text,
+    TriggerKind.EVENT: event_definition.from_text,
 }
 
 
-class Status(StrEnum):
+class TriggerStatus(StrEnum):
     """Whether a trigger starts runs."""
 
     ACTIVE = "active"  # its times or events start runs
@@ -56,7 +56,7 @@ class SignedTrigger(Generic[Definition]):
 
     row: TriggerRow
     makers: tuple[str, ...]
-    status: Status
+    status: TriggerStatus
     definition: Definition
     webhook: SealedWebhook | None = None
 
@@ -82,7 +82,7 @@ def parse_act(row: TriggerRow, body: str) -> SignedTrigger[Any]:
     The owner in the row says who may read and change the trigger, and its event which events it is offered.
     """
     document = json.loads(body)
-    kind = Kind(document["kind"])
+    kind = TriggerKind(document["kind"])
     definition = _FROM_TEXT[kind](document["definition"])
     signed = (kind, document["owner"], getattr(definition, "event", ""))
     if signed != (row.kind, row.owner, row.event):
@@ -90,7 +90,7 @@ def parse_act(row: TriggerRow, body: str) -> SignedTrigger[Any]:
     return SignedTrigger(
         row=row,
         makers=tuple(document["makers"]),
-        status=Status(document["status"]),
+        status=TriggerStatus(document["status"]),
         definition=definition,
         webhook=SealedWebhook(**document["webhook"]) if "webhook" in document else None,
     )
@@ -141,5 +141,5 @@ def read_event(
 
 
 def _is_for(trigger: UUID, definition: EventDefinition, event: VerifiedEvent) -> bool:
-    own_sources = (f"webhook:{trigger}", f"{definition.source}:{definition.place}")
+    own_sources = (f"webhook:{trigger}", f"{definition.source}:{definition.location}")
     return event.name == definition.event and (event.by is not None or event.source in own_sources)

@@ -12,7 +12,7 @@ from runtime.control.external_events import wake
 from runtime.errors import InvalidInput, RequestError, Tampered
 from runtime.store.pool import Connection
 from runtime.store.tables.triggers import occurrences
-from runtime.store.tables.triggers.occurrences import State
+from runtime.store.tables.triggers.occurrences import OccurrenceState
 from runtime.triggers.event_definition import EventDefinition, Wakes
 from runtime.triggers.trigger import SignedTrigger, read_event
 
@@ -61,9 +61,11 @@ def _try_to_wake(
     except (RequestError, Tampered) as exc:
         reason = exc.all_of_it if isinstance(exc, InvalidInput) else str(exc)
         log.warning("Trigger %s: event %s wakes no run: %s", trigger.id, number, reason)
-        occurrences.write(connection, trigger.id, number, state=State.FAILED, reason=reason)
+        occurrences.write(
+            connection, trigger.id, number, state=OccurrenceState.FAILED, reason=reason
+        )
         return
-    occurrences.write(connection, trigger.id, number, state=State.WOKEN, run=runs[0])
+    occurrences.write(connection, trigger.id, number, state=OccurrenceState.WOKEN, run=runs[0])
 
 
 def _wake(

@@ -29,8 +29,8 @@ from runtime.ports.access import Actor
 from runtime.store import failpoints, pool
 from runtime.store.pool import Connection
 from runtime.store.tables.triggers import occurrences, received_events, triggers, webhooks
-from runtime.store.tables.triggers.occurrences import State
-from runtime.store.tables.triggers.triggers import Kind
+from runtime.store.tables.triggers.occurrences import OccurrenceState
+from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import changes, fields, trigger
 from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.signatures import (
@@ -43,7 +43,7 @@ from runtime.triggers.signatures import (
     is_key,
     verify,
 )
-from runtime.triggers.trigger import SealedWebhook, SignedTrigger, Status
+from runtime.triggers.trigger import SealedWebhook, SignedTrigger, TriggerStatus
 
 MAX_HEADER = 60  # characters of the name of a header
 REPEAT_SECONDS = 2 * WINDOW  # a signature may be from the future, and is then valid for as long
@@ -83,7 +83,7 @@ def make(
 
     Raise as changes.change does, or InvalidInput naming the field.
     """
-    with changes.lock(Kind.EVENT, id, actor) as locked:
+    with changes.lock(TriggerKind.EVENT, id, actor) as locked:
         kind = fields.choice(scheme, "scheme", Scheme)
         plain = _secret(kind, fields.text(secret or "", "secret").strip())
         address = secrets.token_urlsafe(24)
@@ -100,7 +100,7 @@ def make(
 
 def remove(*, id: UUID, actor: Actor) -> None:
     """Remove the webhook of a trigger. Raise as changes.change does."""
-    with changes.lock(Kind.EVENT, id, actor) as locked:
+    with changes.lock(TriggerKind.EVENT, id, actor) as locked:
         webhooks.delete(locked.connection, id)
         makers = (*locked.trigger.makers, actor.person)
         after = replace(locked.trigger, webhook=None, makers=makers)
@@ -151,7 +151,7 @@ def _receive(
         return Receipt(id="", new=False, challenge=str(data.get("challenge", "")))
     sent_id = _id(scheme, headers, data)
     delivery = sent_id or f"sha256:{hashlib.sha256(body).hexdigest()}"
-    skipped = PAUSED if receiver.status is Status.PAUSED else ""
+    skipped = PAUSED if receiver.status is TriggerStatus.PAUSED else ""
     # No event that a person sends has this key.
     key: tuple[str, ...] = ("webhook", str(receiver.id), delivery)
     if not sent_id and scheme is not Scheme.GITHUB:
@@ -172,7 +172,9 @@ def _receive(
     if number is not None:
         occurrences.add_event(connection, receiver.id, number)
         if skipped:
-            occurrences.write(connection, receiver.id, number, state=State.SKIPPED, reason=skipped)
+            occurrences.write(
+                connection, receiver.id, number, state=OccurrenceState.SKIPPED, reason=skipped
+            )
     failpoints.hit("written", FAILPOINT, 0)
     return Receipt(id=delivery, new=number is not None, skipped=skipped)
 
@@ -199,7 +201,7 @@ def _trigger_at(
         raise NoSuchWebhook
     receiver = trigger.read_signed(connection, row)
     webhook = receiver.webhook
-    if webhook is None or webhook.address != digest or receiver.status is Status.ENDED:
+    if webhook is None or webhook.address != digest or receiver.status is TriggerStatus.ENDED:
         raise NoSuchWebhook
     return receiver, webhook
 

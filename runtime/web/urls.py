@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, path
 
-from runtime.store.tables.triggers.triggers import Kind
+from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.web.health import healthz, readyz
 from runtime.web.installable import manifest, offline, worker
 from runtime.web.manual import manual
@@ -22,7 +22,7 @@ from runtime.web.pages.runs_download import download
 from runtime.web.pages.triggers import forms, pages
 
 
-def _trigger_paths(kind: Kind) -> list[URLPattern]:
+def _trigger_paths(kind: TriggerKind) -> list[URLPattern]:
     """Return the addresses that schedules and triggers both have."""
     noun, section, options = kind.noun, f"{kind.noun}s", {"kind": kind}
     changes = [
@@ -69,10 +69,10 @@ urlpatterns = [
     path("runs/<uuid:run>/resume/", resume, name="resume"),
     path("manual/", manual, name="manual"),
     path("manual/<path:page>/", manual, name="manual_page"),
-    *_trigger_paths(Kind.SCHEDULE),
+    *_trigger_paths(TriggerKind.SCHEDULE),
     path("schedules/<uuid:id>/run-now/", pages.run_now, name="run_now"),
     path("schedules/<uuid:id>/backfill/", pages.backfill, name="backfill"),
-    *_trigger_paths(Kind.EVENT),
+    *_trigger_paths(TriggerKind.EVENT),
     path("triggers/<uuid:id>/events/<int:number>/retry/", pages.retry_event, name="retry_event"),
     path("triggers/<uuid:id>/webhook/", pages.make_webhook, name="make_webhook"),
     path("triggers/<uuid:id>/webhook/remove/", pages.remove_webhook, name="remove_webhook"),

@@ -11,7 +11,7 @@ import pytest
 from runtime.models import Occurrence, Run
 from runtime.ports.access import Actor
 from runtime.store import pool
-from runtime.store.tables.triggers.triggers import Kind
+from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import changes, firing, listing
 from tests.support.engine import ADA
 from tests.support.seeds import Cast, object_of, published
@@ -34,7 +34,7 @@ class Clock:
     at: datetime = NOON - timedelta(minutes=30)
 
     def make(self, actor: Actor = ADA, **said: Any) -> UUID:
-        return changes.create(Kind.SCHEDULE, sent={**SAID, **said}, actor=actor)
+        return changes.create(TriggerKind.SCHEDULE, sent={**SAID, **said}, actor=actor)
 
     def sweep(self, at: datetime | None = None) -> None:
         """Handle each schedule that is due at this time."""
@@ -60,7 +60,7 @@ def clock(by_hand: None, cast: Cast, monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def told(schedule: UUID) -> list[tuple[str, str, str]]:
     """The times of a schedule, the oldest first: the hour from noon on, its state, and the reason."""
-    shown = listing.read_one(Kind.SCHEDULE, schedule, Actor(person="admin"))
+    shown = listing.read_one(TriggerKind.SCHEDULE, schedule, Actor(person="admin"))
     return [
         (f"{(one.at - NOON) / HOUR:g}", one.state, one.reason) for one in reversed(shown.history)
     ]

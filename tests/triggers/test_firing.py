@@ -25,7 +25,7 @@ from runtime.models import Occurrence, Run, Trigger, TriggerAct
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables.triggers import occurrences
-from runtime.store.tables.triggers.triggers import Kind
+from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import changes, due_times, firing, listing, manual_times
 from tests.support import seeds
 from tests.support.engine import ADA, events
@@ -49,7 +49,7 @@ def test_a_time_starts_one_run_of_its_owner(clock: Clock) -> None:
     assert json.loads(run.input) == {"day": "2026-05-01", "note": "for 2026-05-01T14:00:00+02:00"}
     assert run.thread == "talk"
     assert (run.due_at is not None, verify(run.id).is_consistent) == (True, True)
-    shown = listing.read_one(Kind.SCHEDULE, made, ADA)
+    shown = listing.read_one(TriggerKind.SCHEDULE, made, ADA)
     assert (shown.history[0].run, shown.state) == (run.id, "active")
     assert shown.next_times == tuple(NOON + n * HOUR for n in range(1, 6))
 
@@ -76,7 +76,7 @@ def test_a_clock_that_jumps_back_repeats_nothing(clock: Clock) -> None:
     clock.end(made)
     other = {**SAID, "input": {"day": "today"}}
     changes.change(
-        Kind.SCHEDULE, id=made, sent=other, actor=ADA
+        TriggerKind.SCHEDULE, id=made, sent=other, actor=ADA
     )  # so that noon is the next time again
     clock.sweep(NOON)
     assert (told(made), Run.objects.count()) == ([("0", "completed", "")], 1)
@@ -95,7 +95,7 @@ def test_missed_and_overlapping_times_are_in_the_history(clock: Clock) -> None:
     clock.end(made, "failed")
     clock.sweep(NOON + 4 * HOUR)
     assert told(made)[-1] == ("4", "started", "")
-    failure = listing.read_one(Kind.SCHEDULE, made, ADA).last_failure
+    failure = listing.read_one(TriggerKind.SCHEDULE, made, ADA).last_failure
     assert failure is not None
     assert (failure.at, failure.state) == (NOON + 2 * HOUR, "failed")
 
@@ -140,7 +140,7 @@ def test_those_who_made_it_decide_in_none_of_its_runs(clock: Clock, office: Offi
         seeds.person(name, Group.ADMINS, Group.REVIEWERS)
     made = clock.make()
     changes.change(
-        Kind.SCHEDULE, id=made, sent={**SAID, "name": "Changed"}, actor=Actor(person="dora")
+        TriggerKind.SCHEDULE, id=made, sent={**SAID, "name": "Changed"}, actor=Actor(person="dora")
     )
     clock.sweep(NOON)
     clock.at += timedelta(seconds=1)
@@ -189,9 +189,11 @@ def test_a_row_that_was_changed_in_postgres_starts_nothing(clock: Clock) -> None
     clock.sweep()
     assert (Run.objects.count(), Trigger.objects.get().due_at) == (0, again)
     with pytest.raises(Tampered, match="is not the signed one"):
-        changes.change(Kind.SCHEDULE, id=made, sent={**SAID, "input": {"day": "hers"}}, actor=BEA)
+        changes.change(
+            TriggerKind.SCHEDULE, id=made, sent={**SAID, "input": {"day": "hers"}}, actor=BEA
+        )
     with pytest.raises(Tampered, match="is not the signed one"):
-        listing.read_one(Kind.SCHEDULE, made, BEA)
+        listing.read_one(TriggerKind.SCHEDULE, made, BEA)
     Trigger.objects.update(owner="ada", due_at=clock.at, not_before=None)
     clock.sweep()
     assert Run.objects.get().requester == "ada"
@@ -224,19 +226,19 @@ def test_an_error_in_one_schedule_keeps_no_other_waiting(
 def test_pause_resume_and_end(clock: Clock) -> None:
     made = clock.make(overlap="queue")
     clock.at = NOON  # due, and no sweeper has looked yet
-    changes.pause(Kind.SCHEDULE, id=made, actor=ADA)
+    changes.pause(TriggerKind.SCHEDULE, id=made, actor=ADA)
     assert told(made) == [("0", "started", "")]
     clock.sweep(NOON + 2.5 * HOUR)
-    assert listing.read_one(Kind.SCHEDULE, made, ADA).next_times == ()
-    assert [one.next_at for one in listing.read_list(Kind.SCHEDULE, ADA)[0]] == [None]
-    changes.resume(Kind.SCHEDULE, id=made, actor=ADMIN)
+    assert listing.read_one(TriggerKind.SCHEDULE, made, ADA).next_times == ()
+    assert [one.next_at for one in listing.read_list(TriggerKind.SCHEDULE, ADA)[0]] == [None]
+    changes.resume(TriggerKind.SCHEDULE, id=made, actor=ADMIN)
     clock.sweep(NOON + 3 * HOUR)
     assert told(made)[1:] == [("3", "waiting", "")]
-    changes.end(Kind.SCHEDULE, id=made, actor=ADA)
+    changes.end(TriggerKind.SCHEDULE, id=made, actor=ADA)
     clock.end(made)
     clock.sweep(NOON + 9 * HOUR)
     assert told(made)[1:] == [("3", "skipped", "the schedule was ended")]
-    shown = listing.read_one(Kind.SCHEDULE, made, ADA)
+    shown = listing.read_one(TriggerKind.SCHEDULE, made, ADA)
     assert (shown.state, shown.next_times, shown.changeable) == ("ended", (), False)
     assert shown.makers == ("ada", "admin")  # who resumed it
     acts = [(one.act, one.by) for one in shown.acts]
@@ -251,8 +253,10 @@ def test_a_change_loses_no_time_that_came(clock: Clock) -> None:
     kept, paused = clock.make(**said), clock.make(**said)
     clock.sweep(NOON)
     assert (told(kept), told(paused)) == ([], [])
-    changes.change(Kind.SCHEDULE, id=kept, sent={**SAID, **said, "name": "Changed"}, actor=ADA)
-    changes.pause(Kind.SCHEDULE, id=paused, actor=ADA)
+    changes.change(
+        TriggerKind.SCHEDULE, id=kept, sent={**SAID, **said, "name": "Changed"}, actor=ADA
+    )
+    changes.pause(TriggerKind.SCHEDULE, id=paused, actor=ADA)
     clock.sweep(NOON + HOUR)
     assert told(kept)[0] == ("0", "started", "")
     assert told(paused) == [("0", "skipped", "the schedule was changed")]
@@ -262,17 +266,17 @@ def test_the_last_time_ends_it(clock: Clock) -> None:
     made = clock.make(ends_at="2026-05-01T14:30")
     clock.sweep(NOON)
     clock.sweep(NOON + 5 * HOUR)
-    shown = listing.read_one(Kind.SCHEDULE, made, ADA)
+    shown = listing.read_one(TriggerKind.SCHEDULE, made, ADA)
     assert (told(made), shown.state) == ([("0", "started", "")], "ended")
     assert shown.changeable
-    changes.change(Kind.SCHEDULE, id=made, sent=SAID, actor=ADA)
-    assert listing.read_one(Kind.SCHEDULE, made, ADA).next_times[0] == NOON + 6 * HOUR
+    changes.change(TriggerKind.SCHEDULE, id=made, sent=SAID, actor=ADA)
+    assert listing.read_one(TriggerKind.SCHEDULE, made, ADA).next_times[0] == NOON + 6 * HOUR
 
 
 def test_a_manual_run_is_started_once_for_its_click(clock: Clock) -> None:
     made = clock.make()
     clock.sweep(NOON)
-    changes.pause(Kind.SCHEDULE, id=made, actor=ADA)
+    changes.pause(TriggerKind.SCHEDULE, id=made, actor=ADA)
     clicked = (NOON + timedelta(microseconds=17)).isoformat()
     runs = {manual_times.run_now(id=made, actor=ADA, at=clicked) for _ in range(2)}
     assert len(runs) == 1
@@ -364,14 +368,14 @@ def test_only_the_owner_and_admins_see_it(clock: Clock) -> None:
     made = clock.make()
     for actor in (BEA, Actor(person="cyril")):
         with pytest.raises(NoSuchSchedule):
-            listing.read_one(Kind.SCHEDULE, made, actor)
-        assert listing.read_list(Kind.SCHEDULE, actor) == ([], False)
+            listing.read_one(TriggerKind.SCHEDULE, made, actor)
+        assert listing.read_list(TriggerKind.SCHEDULE, actor) == ([], False)
     other = seeds.person("otto", Group.REQUESTERS)
     with pytest.raises(NoSuchSchedule):
-        changes.pause(Kind.SCHEDULE, id=made, actor=other)
+        changes.pause(TriggerKind.SCHEDULE, id=made, actor=other)
     with pytest.raises(NoSuchSchedule):
-        changes.create(Kind.SCHEDULE, sent=SAID, actor=other, form=made)
+        changes.create(TriggerKind.SCHEDULE, sent=SAID, actor=other, form=made)
     with pytest.raises(Forbidden):
         clock.make(BEA)
-    assert [row.id for row in listing.read_list(Kind.SCHEDULE, ADMIN)[0]] == [made]
-    assert listing.read_one(Kind.SCHEDULE, made, ADMIN).changeable
+    assert [row.id for row in listing.read_list(TriggerKind.SCHEDULE, ADMIN)[0]] == [made]
+    assert listing.read_one(TriggerKind.SCHEDULE, made, ADMIN).changeable

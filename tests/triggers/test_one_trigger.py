@@ -6,7 +6,7 @@ import pytest
 
 from runtime.errors import NoSuchSchedule, NoSuchTrigger, Tampered
 from runtime.models import Occurrence, Run, Trigger
-from runtime.store.tables.triggers.triggers import Kind
+from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import changes, listing
 from tests.support.engine import ADA
 from tests.triggers.conftest import NOON, SAID, Clock
@@ -15,13 +15,13 @@ from tests.triggers.conftest import NOON, SAID, Clock
 def test_neither_is_found_as_the_other(clock: Clock) -> None:
     made = clock.make()
     with pytest.raises(NoSuchTrigger):
-        changes.pause(Kind.EVENT, id=made, actor=ADA)
-    assert listing.read_list(Kind.EVENT, ADA) == ([], False)
-    Trigger.objects.update(kind=Kind.EVENT)  # as a program could that writes to it
+        changes.pause(TriggerKind.EVENT, id=made, actor=ADA)
+    assert listing.read_list(TriggerKind.EVENT, ADA) == ([], False)
+    Trigger.objects.update(kind=TriggerKind.EVENT)  # as a program could that writes to it
     with pytest.raises(NoSuchSchedule):
-        changes.change(Kind.SCHEDULE, id=made, sent=SAID, actor=ADA)
+        changes.change(TriggerKind.SCHEDULE, id=made, sent=SAID, actor=ADA)
     with pytest.raises(Tampered, match="is not the signed one"):
-        changes.pause(Kind.EVENT, id=made, actor=ADA)
+        changes.pause(TriggerKind.EVENT, id=made, actor=ADA)
 
 
 def test_what_started_a_run_is_not_what_woke_it(clock: Clock) -> None:

@@ -32,7 +32,10 @@ HOURLY = ScheduleDefinition(
 )
 CRONS = st.sampled_from(["* * * * *", "*/7 * * * *", "0 * * * *", "30 2 * * *"])
 BUSY = st.builds(
-    Busy, running=st.booleans(), own=st.booleans(), waiting=st.integers(0, due_times.MAX_WAITING)
+    Busy,
+    running=st.booleans(),
+    own_running=st.booleans(),
+    waiting=st.integers(0, due_times.MAX_WAITING),
 )
 
 
@@ -85,12 +88,12 @@ def test_each_time_is_in_one_plan_however_often_and_late_a_sweeper_looks(
         (Missed.SKIP, Overlap.SKIP, 210, Busy(), "skip skip skip skip"),
         (Missed.ONCE, Overlap.SKIP, 210, Busy(), "skip skip skip start"),
         # One is due while an earlier run goes on: its own, or one of a back-fill
-        (Missed.ONCE, Overlap.SKIP, 0, Busy(running=True, own=True), "skip"),
+        (Missed.ONCE, Overlap.SKIP, 0, Busy(running=True, own_running=True), "skip"),
         (Missed.ONCE, Overlap.SKIP, 0, Busy(running=True), "wait"),
         (Missed.ONCE, Overlap.SKIP, 0, Busy(waiting=1), "skip"),
-        (Missed.ONCE, Overlap.QUEUE, 0, Busy(running=True, own=True, waiting=99), "wait"),
-        (Missed.ONCE, Overlap.QUEUE, 0, Busy(running=True, own=True, waiting=100), "skip"),
-        (Missed.ONCE, Overlap.ALLOW, 0, Busy(running=True, own=True, waiting=100), "start"),
+        (Missed.ONCE, Overlap.QUEUE, 0, Busy(running=True, own_running=True, waiting=99), "wait"),
+        (Missed.ONCE, Overlap.QUEUE, 0, Busy(running=True, own_running=True, waiting=100), "skip"),
+        (Missed.ONCE, Overlap.ALLOW, 0, Busy(running=True, own_running=True, waiting=100), "start"),
     ],
 )
 def test_what_due_times_do(

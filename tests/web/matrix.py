@@ -37,7 +37,7 @@ from runtime.ports.effects import ToolResult
 from runtime.store import pool
 from runtime.store.tables.jobs import edit_previews, prompt_trials
 from runtime.store.tables.jobs.replays import JOBS
-from runtime.store.tables.triggers.triggers import Kind
+from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import changes as trigger_changes
 from runtime.triggers import webhooks
 from runtime.upkeep import archiving
@@ -152,7 +152,9 @@ def places(
         "link": password_links.create("eva", actor="admin").plain,
         "stop": KillSwitch.objects.create(agent="hr_onboarding", reason="because").id,
         "view": saved_views.save("ada", "Urgent", {"q": "risk:high"}).id,
-        "schedule": trigger_changes.create(Kind.SCHEDULE, sent=SCHEDULE, actor=Actor(person="ada")),
+        "schedule": trigger_changes.create(
+            TriggerKind.SCHEDULE, sent=SCHEDULE, actor=Actor(person="ada")
+        ),
         **_skipped(),
         "policy": changes.propose("rules: []", actor=None),
         "allowance": allowance_changes.propose(
@@ -213,7 +215,7 @@ def _kept(office: Office) -> Places:
 
 def _skipped() -> Places:
     """A trigger of Ada's with a webhook, and an event that it skipped."""
-    made = trigger_changes.create(Kind.EVENT, sent=TRIGGER, actor=Actor(person="ada"))
+    made = trigger_changes.create(TriggerKind.EVENT, sent=TRIGGER, actor=Actor(person="ada"))
     deliver(id="e-0", name="hired", data={"country": "FR"}, actor=Actor(person="admin"))
     Occurrence.objects.update(state="skipped")
     ada = Actor(person="ada")

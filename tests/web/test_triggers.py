@@ -9,7 +9,7 @@ from django.test import Client
 
 from runtime.models import Occurrence, Trigger, TriggerAct
 from runtime.store.tables.triggers import triggers
-from runtime.store.tables.triggers.triggers import Kind
+from runtime.store.tables.triggers.triggers import TriggerKind
 from tests.support.api_client import Caller
 from tests.support.commands import tried
 from tests.support.office import NEWCOMER
@@ -40,18 +40,18 @@ def made(client: Client, **more: str) -> str:
     return str(answer["Location"])
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", TriggerKind)
 def test_a_list_that_is_cut_says_so(
     ada: Client,
     ada_api: Caller,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    kind: Kind,
+    kind: TriggerKind,
 ) -> None:
     section = f"{kind.noun}s"
     for _ in range(2):
         own = {"name": "Old", "agent": "hr_onboarding", "owner": "ada"}
-        for each in Kind:
+        for each in TriggerKind:
             Trigger.objects.create(id=uuid4(), kind=each, **own)
     for most, said in ((2, ""), (1, f"Only 1 {section} are listed.")):
         monkeypatch.setattr(triggers, "MAX_LISTED", most)

@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 from runtime.management.trigger_command import TriggerCommand, read_json
 from runtime.ports.access import Actor
 from runtime.store.tables.triggers.occurrences import OccurrenceRow
-from runtime.store.tables.triggers.triggers import Kind, TriggerRow
+from runtime.store.tables.triggers.triggers import TriggerKind, TriggerRow
 from runtime.triggers import manual_times
 from runtime.triggers.listing import TriggerView
 from runtime.triggers.schedule_definition import Missed, Overlap
@@ -23,7 +23,7 @@ class Command(TriggerCommand):
     """Makes, lists and changes schedules."""
 
     help = "Work on schedules with the rights of a person."
-    kind = Kind.SCHEDULE
+    kind = TriggerKind.SCHEDULE
     shows = "next and past times, with their runs"
     examples = """\
   schedules list --as ada

@@ -10,7 +10,7 @@ from django.urls import reverse
 from runtime.core.invisible import on_one_line
 from runtime.management.trigger_command import TriggerCommand, read_json
 from runtime.ports.access import Actor
-from runtime.store.tables.triggers.triggers import Kind, TriggerRow
+from runtime.store.tables.triggers.triggers import TriggerKind, TriggerRow
 from runtime.triggers import changes, webhooks
 from runtime.triggers.listing import TriggerView
 from runtime.triggers.signatures import Scheme
@@ -20,7 +20,7 @@ class Command(TriggerCommand):
     """Makes, lists and changes triggers."""
 
     help = "Work on triggers, their events and webhooks with the rights of a person."
-    kind = Kind.EVENT
+    kind = TriggerKind.EVENT
     shows = "source, its webhook and its newest events"
     examples = """\
   triggers list --as ada

@@ -15,9 +15,15 @@ from runtime.objects.listing import Listing, Object, Unlisted, Unread
 from runtime.store import failpoints, pool
 from runtime.store.pool import Connection
 from runtime.store.tables.triggers import sources, watched_files
-from runtime.triggers.event_definition import MAX_PLACE, EventDefinition
+from runtime.triggers.event_definition import MAX_LOCATION, EventDefinition
 from runtime.triggers.sources import reading
-from runtime.triggers.sources.reading import MAX_CONTENT, Look, Refused, Source, Unreadable
+from runtime.triggers.sources.reading import (
+    MAX_CONTENT,
+    Look,
+    NotAnEvent,
+    SourceUnreadable,
+    WatchedSource,
+)
 
 TAKEN = 50  # objects that one transaction takes
 AFTER_PROBLEM = timedelta(seconds=60)
@@ -27,10 +33,10 @@ def _parse(text: str) -> str:
     address = text.rstrip("/")
     scheme, _, path = address.partition("://")
     is_odd = {"", ".", ".."} & {*path.split("/")}
-    if f"{scheme}://" not in SCHEMES or is_odd or len(address) > MAX_PLACE:
+    if f"{scheme}://" not in SCHEMES or is_odd or len(address) > MAX_LOCATION:
         raise InvalidInput(
             "bucket",
-            f"must start with {' '.join(SCHEMES)}, without .. or //, of at most {MAX_PLACE} characters",
+            f"must start with {' '.join(SCHEMES)}, without .. or //, of at most {MAX_LOCATION} characters",
         )
     return address
 
@@ -40,15 +46,15 @@ def _allows(address: str) -> bool:
 
 
 def _look(connection: Connection, trigger: UUID, definition: EventDefinition) -> Look:
-    """Take the next new objects of a bucket. Raise Unreadable."""
+    """Take the next new objects of a bucket. Raise SourceUnreadable."""
     if reading.is_full(connection, trigger):
         return Look()
-    bucket, after = definition.place, sources.cursor(connection, trigger)
+    bucket, after = definition.location, sources.cursor(connection, trigger)
     try:
         store = listing.listing_at(bucket)
         objects = store.after(after)
     except Unlisted as exc:
-        raise Unreadable(f"the bucket cannot be read: {exc}", again=AFTER_PROBLEM) from exc
+        raise SourceUnreadable(f"the bucket cannot be read: {exc}", again=AFTER_PROBLEM) from exc
     names = [item.name for item in objects]
     stamps = watched_files.stamps(connection, trigger, bucket, names)
     fresh = [item for item in objects if stamps.get(item.name) != item.stamp]
@@ -66,7 +72,7 @@ def _look(connection: Connection, trigger: UUID, definition: EventDefinition) ->
             return Look(problem=f"{item.name} cannot be read: {exc}", again=AFTER_PROBLEM)
     sources.turn_to(connection, trigger, end)
     failpoints.hit("before", SOURCE.failpoint, 0)
-    return Look(more=end != "")
+    return Look(has_more=end != "")
 
 
 def _take(
@@ -80,7 +86,7 @@ def _take(
 
     Raise Unread if a later try may succeed.
     """
-    bucket = definition.place
+    bucket = definition.location
     address = f"{bucket}/{item.name}"
     facts: dict[str, Any] = {
         "address": address,
@@ -98,7 +104,7 @@ def _take(
                 return
             text = reading.content_fields(item.name, reading.text_of(content))
         reading.keep(connection, trigger, definition, **event, data={**facts, **text})
-    except (Unread, Refused) as exc:
+    except (Unread, NotAnEvent) as exc:
         if isinstance(exc, Unread) and exc.passes:
             raise
         reason = f"it cannot be read: {exc}" if isinstance(exc, Unread) else str(exc)
@@ -108,7 +114,7 @@ def _take(
     watched_files.take(connection, trigger, bucket, item.name, item.stamp)
 
 
-SOURCE = Source(
+SOURCE = WatchedSource(
     kind="bucket",
     setting="ABEYANCE_WATCHED_BUCKETS",
     below=", or below",

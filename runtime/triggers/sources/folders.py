@@ -25,9 +25,15 @@ from runtime.errors import InvalidInput
 from runtime.store import failpoints, pool
 from runtime.store.pool import Connection
 from runtime.store.tables.triggers import watched_files
-from runtime.triggers.event_definition import MAX_PLACE, EventDefinition
+from runtime.triggers.event_definition import MAX_LOCATION, EventDefinition
 from runtime.triggers.sources import reading
-from runtime.triggers.sources.reading import MAX_CONTENT, Look, Refused, Source, Unreadable
+from runtime.triggers.sources.reading import (
+    MAX_CONTENT,
+    Look,
+    NotAnEvent,
+    SourceUnreadable,
+    WatchedSource,
+)
 
 MAX_LISTED = 10_000  # files of a folder that one look sees
 MAX_FILE = 64 * 1024 * 1024  # bytes
@@ -43,7 +49,7 @@ _CHUNK = 1024 * 1024
 _UNFINISHED = (".part", ".tmp", ".crdownload", "~")
 
 
-class Changed(Exception):
+class FileChanged(Exception):
     """The file changed or was deleted while it was read."""
 
 
@@ -75,29 +81,29 @@ def root_of(folder: str) -> Path | None:
 
 def _parse(text: str) -> str:
     path = PurePosixPath(text)
-    if not path.is_absolute() or ".." in path.parts or len(text) > MAX_PLACE:
+    if not path.is_absolute() or ".." in path.parts or len(text) > MAX_LOCATION:
         raise InvalidInput(
-            "folder", f"must be a path from / on, without .., of at most {MAX_PLACE} characters"
+            "folder", f"must be a path from / on, without .., of at most {MAX_LOCATION} characters"
         )
     return str(path)
 
 
 def _look(connection: Connection, trigger: UUID, definition: EventDefinition) -> Look:
-    """Take the files of a folder that are complete. Raise Unreadable."""
-    root = root_of(definition.place)
+    """Take the files of a folder that are complete. Raise SourceUnreadable."""
+    root = root_of(definition.location)
     assert root is not None  # it is allowed
     try:
-        with open_folder(definition.place, root) as descriptor:
+        with open_folder(definition.location, root) as descriptor:
             return _take_complete(connection, trigger, definition, descriptor)
     except OSError as exc:
         reason = LINKED if exc.errno in (errno.ELOOP, errno.ENOTDIR) else exc.strerror
-        raise Unreadable(f"the folder cannot be read: {reason}") from exc
+        raise SourceUnreadable(f"the folder cannot be read: {reason}") from exc
 
 
 def _take_complete(
     connection: Connection, trigger: UUID, definition: EventDefinition, descriptor: int
 ) -> Look:
-    now, folder = pool.now(connection), definition.place
+    now, folder = pool.now(connection), definition.location
     known_files = watched_files.known(connection, trigger, folder)
     files = list_files(descriptor)
     problem = CROWDED if len(files) > MAX_LISTED else ""
@@ -117,7 +123,7 @@ def _take_complete(
     for file in complete[:TAKEN]:
         _take(connection, trigger, definition, descriptor, file)
     failpoints.hit("before", SOURCE.failpoint, 0)
-    return Look(more=len(complete) > TAKEN, problem=problem)
+    return Look(has_more=len(complete) > TAKEN, problem=problem)
 
 
 def _take(
@@ -128,15 +134,15 @@ def _take(
     file: ListedFile,
 ) -> None:
     """Make an event of a file, or record why it is not one. A file that has just changed is left to a later look."""
-    folder = definition.place
+    folder = definition.location
     path = str(PurePath(folder) / file.name)
     data: dict[str, Any] = {"path": path, "name": file.name, "size": file.size}
     try:
         content = read_file(descriptor, file)
         text = reading.content_fields(file.name, content.text)
-    except Changed:
+    except FileChanged:
         return
-    except Refused as exc:
+    except NotAnEvent as exc:
         key = ["refused file", path, file.stamp]
         reading.refuse(
             connection, trigger, definition, id=file.name, key=key, data=data, reason=str(exc)
@@ -175,30 +181,30 @@ def list_files(descriptor: int) -> list[ListedFile]:
 
 
 def read_file(descriptor: int, file: ListedFile) -> FileContent:
-    """Read a file that was listed. Raise Refused, or Changed if it is another one now."""
+    """Read a file that was listed. Raise NotAnEvent, or FileChanged if it is another one now."""
     if stat.S_ISLNK(file.mode):
-        raise Refused("it is a symbolic link")
+        raise NotAnEvent("it is a symbolic link")
     if not stat.S_ISREG(file.mode):
-        raise Refused("it is no regular file")
+        raise NotAnEvent("it is no regular file")
     if not is_text(file.raw):
-        raise Refused("its name is not UTF-8")
+        raise NotAnEvent("its name is not UTF-8")
     if file.size > MAX_FILE:
-        raise Refused(f"it has {file.size} bytes, at most {MAX_FILE}")
+        raise NotAnEvent(f"it has {file.size} bytes, at most {MAX_FILE}")
     try:
         inner = os.open(file.raw, _FILE, dir_fd=descriptor)
     except FileNotFoundError as exc:
-        raise Changed from exc
+        raise FileChanged from exc
     except OSError as exc:
-        raise Refused(f"it cannot be read: {exc.strerror}") from exc
+        raise NotAnEvent(f"it cannot be read: {exc.strerror}") from exc
     with os.fdopen(inner, "rb") as stream:
         if _stamp(os.fstat(inner)) != file.stamp:
-            raise Changed
+            raise FileChanged
         digest, text = hashlib.sha256(), b""
         while chunk := stream.read(_CHUNK):
             digest.update(chunk)
             text = chunk  # the whole of a small file
         if _stamp(os.fstat(inner)) != file.stamp:
-            raise Changed
+            raise FileChanged
     return FileContent(
         digest=digest.hexdigest(),
         text=reading.text_of(text) if file.size <= MAX_CONTENT else None,
@@ -229,7 +235,7 @@ def _stamp(status: os.stat_result) -> str:
     return f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
 
 
-SOURCE = Source(
+SOURCE = WatchedSource(
     kind="folder",
     setting="ABEYANCE_WATCHED_FOLDERS",
     below=", or a folder below",
@@ -238,6 +244,6 @@ SOURCE = Source(
     item="file",
     items="files",
     parse=_parse,
-    allows=lambda place: root_of(place) is not None,
+    allows=lambda folder: root_of(folder) is not None,
     look=_look,
 )

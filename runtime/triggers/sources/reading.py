@@ -1,4 +1,4 @@
-"""Reads the places that triggers name. Any number of sweepers may do it at once.
+"""Reads the sources that triggers name. Any number of sweepers may do it at once.
 
 One transaction locks a source, reads it and writes the events of its trigger, each once by its key. A sweeper that dies
 before the commit leaves all of that to the next one. The loop of a source never waits for one that another sweeper
@@ -23,9 +23,9 @@ from runtime.errors import InvalidInput, KeyMissing, Tampered
 from runtime.store import failpoints, pool
 from runtime.store.pool import Connection
 from runtime.store.tables.triggers import occurrences, received_events, sources, triggers
-from runtime.store.tables.triggers.occurrences import State
+from runtime.store.tables.triggers.occurrences import OccurrenceState
 from runtime.triggers.event_definition import EventDefinition
-from runtime.triggers.trigger import Status, read_signed
+from runtime.triggers.trigger import TriggerStatus, read_signed
 
 log = logging.getLogger(__name__)
 
@@ -36,11 +36,11 @@ MAX_CONTENT = 64 * 1024  # bytes of a text that is in the data of its event
 UNKNOWN = "it cannot be read; the log of the sweeper says why"
 
 
-class Refused(Exception):
+class NotAnEvent(Exception):
     """A file or an entry that is not an event; the message says why."""
 
 
-class Unreadable(Exception):
+class SourceUnreadable(Exception):
     """A source cannot be read now; the message says why. `again` is the time until the next look."""
 
     def __init__(self, reason: str, *, again: timedelta | None = None) -> None:
@@ -50,23 +50,23 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """The result of a look: whether there is `more` to read at once, and what to do `after` the commit.
+    """The result of a look: whether it `has_more` to read at once, and what to do `after` the commit.
 
     `after` returns whether it could be done. `problem` says why the look does not read all of it; `again` is then the
     time until the next one.
     """
 
-    more: bool = False
+    has_more: bool = False
     problem: str = ""
     again: timedelta | None = None
     after: Callable[[], bool] = lambda: True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """A kind of places that triggers read. `kind` is the field of a trigger that names the place.
+class WatchedSource:
+    """A kind of locations that triggers read. `kind` is the field of a trigger that names the location.
 
-    `setting` names the allowed places. The sweeper calls `look` every `seconds`. The other texts are those of pages:
+    `setting` names the allowed ones. The sweeper calls `look` every `seconds`. The other texts are those of pages:
     the name of an item, in the plural too.
     """
 
@@ -77,9 +77,9 @@ class Source:
     help_below: str
     item: str
     items: str
-    parse: Callable[[str], str]  # returns the place that a person sent, or raises InvalidInput
+    parse: Callable[[str], str]  # returns the location that a person sent, or raises InvalidInput
     allows: Callable[[str], bool]
-    look: Callable[[Connection, UUID, EventDefinition], Look]  # may raise Unreadable
+    look: Callable[[Connection, UUID, EventDefinition], Look]  # may raise SourceUnreadable
     seconds: float = 1.0
 
     @property
@@ -94,13 +94,13 @@ class Source:
 
     @property
     def allowed(self) -> tuple[str, ...]:
-        """The places that the administrator allows."""
+        """The locations that the administrator allows."""
         return tuple(map(str, getattr(settings, self.setting)))
 
     def check(self, text: str) -> str:
-        """Return the place that a person sent. Raise InvalidInput if the administrator does not allow it."""
-        place = self.parse(text)
-        if not self.allows(place):
+        """Return the location that a person sent. Raise InvalidInput if the administrator does not allow it."""
+        location = self.parse(text)
+        if not self.allows(location):
             allowed = " or ".join(self.allowed)
             raise InvalidInput(
                 self.kind,
@@ -108,11 +108,11 @@ class Source:
                 if allowed
                 else f"is not allowed: {self.setting} names none",
             )
-        return place
+        return location
 
 
-def read_all(source: Source, _: Connection, stop: threading.Event) -> None:
-    """Look at each place of this kind once, and in turns at those that have more."""
+def read_all(source: WatchedSource, _: Connection, stop: threading.Event) -> None:
+    """Look at each location of this kind once, and in turns at those that have more."""
     passed: list[UUID] = []
     again: list[UUID] = []  # that have more, and had their turn
     while not stop.is_set():
@@ -130,12 +130,15 @@ def read_all(source: Source, _: Connection, stop: threading.Event) -> None:
             sources.note(connection, trigger, look.problem, now, later)
             failpoints.hit("written", source.failpoint, 0)
         failpoints.hit("committed", source.failpoint, 0)
-        (again if look.after() and look.more else passed).append(trigger)
+        (again if look.after() and look.has_more else passed).append(trigger)
 
 
 def is_full(connection: Connection, trigger: UUID) -> bool:
     """Tell whether so many events of a trigger have not started that its source must wait."""
-    return occurrences.count(connection, trigger, State.NEW, State.WAITING) >= MAX_OPEN
+    return (
+        occurrences.count(connection, trigger, OccurrenceState.NEW, OccurrenceState.WAITING)
+        >= MAX_OPEN
+    )
 
 
 def keep(
@@ -152,7 +155,7 @@ def keep(
     number = received_events.insert(
         connection,
         key=sha256_of([str(trigger), *key]),  # no event that a person sends has it
-        source=source or f"{definition.source}:{definition.place}",
+        source=source or f"{definition.source}:{definition.location}",
         id=id,
         name=definition.event,
         subject="",
@@ -179,7 +182,7 @@ def refuse(
     data = {**data, "problem": reason}
     number = keep(connection, trigger, definition, id=id, key=key, data=data)
     if number is not None:
-        occurrences.write(connection, trigger, number, state=State.REFUSED, reason=reason)
+        occurrences.write(connection, trigger, number, state=OccurrenceState.REFUSED, reason=reason)
 
 
 def text_of(content: bytes) -> str | None:
@@ -192,7 +195,7 @@ def text_of(content: bytes) -> str | None:
 
 
 def content_fields(name: str, text: str | None) -> dict[str, Any]:
-    """Return the text of a file, or the JSON of one whose name says so, for the data of its event. Raise Refused."""
+    """Return the text of a file, or the JSON of one whose name says so, for the data of its event. Raise NotAnEvent."""
     if text is None:
         return {}
     if not name.lower().endswith(".json"):
@@ -200,22 +203,22 @@ def content_fields(name: str, text: str | None) -> dict[str, Any]:
     try:
         return {"json": read_json(text, "json")}
     except NotJson as exc:
-        raise Refused(f"its {exc.where}: {exc.why}") from exc
+        raise NotAnEvent(f"its {exc.where}: {exc.why}") from exc
     except (ValueError, RecursionError) as exc:
-        raise Refused(f"it is no JSON: {exc}") from exc
+        raise NotAnEvent(f"it is no JSON: {exc}") from exc
 
 
-def _look(connection: Connection, source: Source, trigger: UUID) -> Look:
-    """Look at the place of a trigger. An error is its problem, unless it is one of Postgres that passes."""
+def _look(connection: Connection, source: WatchedSource, trigger: UUID) -> Look:
+    """Look at the location of a trigger. An error is its problem, unless it is one of Postgres that passes."""
     try:
         with atomic():
             definition = _active_definition(connection, trigger)
             if definition is None:
                 return Look()
-            if definition.source != source.kind or not source.allows(definition.place):
-                raise Unreadable(f"{source.setting} does not name the {source.kind}")
+            if definition.source != source.kind or not source.allows(definition.location):
+                raise SourceUnreadable(f"{source.setting} does not name the {source.kind}")
             return source.look(connection, trigger, definition)
-    except Unreadable as exc:
+    except SourceUnreadable as exc:
         return Look(problem=str(exc), again=exc.again)
     except (Tampered, KeyMissing) as exc:
         return Look(problem=str(exc))
@@ -234,4 +237,4 @@ def _active_definition(connection: Connection, id: UUID) -> EventDefinition | No
     if row is None:
         return None
     trigger = read_signed(connection, row)
-    return trigger.definition if trigger.status is Status.ACTIVE else None
+    return trigger.definition if trigger.status is TriggerStatus.ACTIVE else None

@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from runtime.errors import InvalidInput
 from runtime.triggers import fields
 from runtime.triggers.sources import buckets, folders, streams
-from runtime.triggers.sources.reading import Source
+from runtime.triggers.sources.reading import WatchedSource
 
-SOURCES: Mapping[str, Source] = {
+SOURCES: Mapping[str, WatchedSource] = {
     source.kind: source for source in (folders.SOURCE, streams.SOURCE, buckets.SOURCE)
 }
 
 
-def read_place(sent: Mapping[str, object]) -> tuple[str, str]:
-    """Return the source and the place of a definition that a person sent, both empty without one.
+def read_location(sent: Mapping[str, object]) -> tuple[str, str]:
+    """Return the source and the location of a definition that a person sent, both empty without one.
 
     Raise InvalidInput naming the field.
     """

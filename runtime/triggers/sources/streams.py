@@ -22,7 +22,7 @@ from runtime.store import failpoints
 from runtime.store.pool import Connection
 from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.sources import reading
-from runtime.triggers.sources.reading import Look, Refused, Source, Unreadable
+from runtime.triggers.sources.reading import Look, NotAnEvent, SourceUnreadable, WatchedSource
 
 log = logging.getLogger(__name__)
 
@@ -79,32 +79,32 @@ def acknowledge(server: "redis.Redis", stream: str, group: str, ids: Sequence[st
 
 
 def _look(connection: Connection, trigger: UUID, definition: EventDefinition) -> Look:
-    """Take the next entries of a stream. Raise Unreadable."""
+    """Take the next entries of a stream. Raise SourceUnreadable."""
     if reading.is_full(connection, trigger):
         return Look()
-    stream = definition.place
+    stream = definition.location
     server, group = connect(settings.ABEYANCE_STREAMS_URL), f"{GROUP}:{trigger}"
     try:
         entries = read_entries(server, stream, group, TAKEN)
     except redis.RedisError as exc:
-        raise Unreadable(f"the stream cannot be read: {exc}") from exc
+        raise SourceUnreadable(f"the stream cannot be read: {exc}") from exc
     if not entries:
         return Look()
     failpoints.hit("before", SOURCE.failpoint, 0)
     for entry in entries:
         _take(connection, trigger, definition, entry)
     after = partial(_acknowledge, server, stream, group, [entry.id for entry in entries])
-    return Look(more=len(entries) == TAKEN, after=after)
+    return Look(has_more=len(entries) == TAKEN, after=after)
 
 
 def _take(
     connection: Connection, trigger: UUID, definition: EventDefinition, entry: StreamEntry
 ) -> None:
     """Make an event of an entry, or record why it is not one."""
-    key = ["stream", definition.place, entry.id]
+    key = ["stream", definition.location, entry.id]
     try:
         data = _data(entry.fields)
-    except Refused as exc:
+    except NotAnEvent as exc:
         reading.refuse(
             connection, trigger, definition, id=entry.id, key=key, data={}, reason=str(exc)
         )
@@ -113,23 +113,23 @@ def _take(
 
 
 def _data(fields: Mapping[bytes, bytes]) -> dict[str, Any]:
-    """Return the fields as texts, or the object that the one field `data` holds. Raise Refused."""
+    """Return the fields as texts, or the object that the one field `data` holds. Raise NotAnEvent."""
     size = sum(len(name) + len(value) for name, value in fields.items())
     if size > MAX_DELIVERY:
-        raise Refused(f"it has {size} bytes, at most {MAX_DELIVERY}")
+        raise NotAnEvent(f"it has {size} bytes, at most {MAX_DELIVERY}")
     try:
         texts = {escape_text(name.decode()): value.decode() for name, value in fields.items()}
         if [*texts] != [WHOLE]:
             return {name: escape_text(text) for name, text in texts.items()}
         data = read_json(texts[WHOLE], WHOLE)
     except UnicodeDecodeError as exc:
-        raise Refused("it is not UTF-8") from exc
+        raise NotAnEvent("it is not UTF-8") from exc
     except NotJson as exc:
-        raise Refused(f"its {exc.where}: {exc.why}") from exc
+        raise NotAnEvent(f"its {exc.where}: {exc.why}") from exc
     except (ValueError, RecursionError) as exc:
-        raise Refused(f"its data is no JSON: {exc}") from exc
+        raise NotAnEvent(f"its data is no JSON: {exc}") from exc
     if not isinstance(data, dict):
-        raise Refused("its data is no object")
+        raise NotAnEvent("its data is no object")
     return data
 
 
@@ -160,7 +160,7 @@ def _parse_entries(batch: Sequence[Any]) -> list[StreamEntry]:
     ]
 
 
-SOURCE = Source(
+SOURCE = WatchedSource(
     kind="stream",
     setting="ABEYANCE_STREAMS",
     below="",
@@ -169,6 +169,6 @@ SOURCE = Source(
     item="entry",
     items="entries",
     parse=str,
-    allows=lambda place: place in settings.ABEYANCE_STREAMS,
+    allows=lambda stream: stream in settings.ABEYANCE_STREAMS,
     look=_look,
 )

@@ -8,7 +8,7 @@ from ninja import Router, Schema, Status
 from pydantic import ConfigDict, WithJsonSchema
 
 from runtime.store.tables.triggers.occurrences import number_of
-from runtime.store.tables.triggers.triggers import Kind
+from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import calendar, changes, listing, manual_times
 from runtime.triggers.fields import MAX_NAME
 from runtime.triggers.listing import TriggerView
@@ -153,14 +153,14 @@ class BackfillOut(Schema):
 @router.get("/schedules", response=ScheduleList)
 def list_schedules(request: Authenticated) -> dict[str, Any]:
     """List the schedules that you may read."""
-    items, cut = listing.read_list(Kind.SCHEDULE, request.auth)
+    items, cut = listing.read_list(TriggerKind.SCHEDULE, request.auth)
     return {"items": items, "cut": cut}
 
 
 @router.post("/schedules", response={201: ScheduleOut})
 def make_schedule(request: Authenticated, body: ScheduleIn) -> Status[dict[str, Any]]:
     """Make a schedule. You own it: you are the requester of its runs, and decide in none of them."""
-    schedule = changes.create(Kind.SCHEDULE, sent=body.dict(), actor=request.auth)
+    schedule = changes.create(TriggerKind.SCHEDULE, sent=body.dict(), actor=request.auth)
     return Status(201, _read(request, schedule))
 
 
@@ -170,34 +170,34 @@ def read_schedule(
 ) -> dict[str, Any]:
     """Read one schedule, with its history before a time."""
     number = None if before is None else number_of(before)
-    return _fields(listing.read_one(Kind.SCHEDULE, schedule, request.auth, number))
+    return _fields(listing.read_one(TriggerKind.SCHEDULE, schedule, request.auth, number))
 
 
 @router.post("/schedules/{uuid:schedule}/change", response=ScheduleOut)
 def change_schedule(request: Authenticated, schedule: UUID, body: ScheduleIn) -> dict[str, Any]:
     """Replace the definition of a schedule. You become one of its makers."""
-    changes.change(Kind.SCHEDULE, id=schedule, sent=body.dict(), actor=request.auth)
+    changes.change(TriggerKind.SCHEDULE, id=schedule, sent=body.dict(), actor=request.auth)
     return _read(request, schedule)
 
 
 @router.post("/schedules/{uuid:schedule}/pause", response=ScheduleOut)
 def pause_schedule(request: Authenticated, schedule: UUID) -> dict[str, Any]:
     """Pause a schedule. Its times start no run until it is resumed."""
-    changes.pause(Kind.SCHEDULE, id=schedule, actor=request.auth)
+    changes.pause(TriggerKind.SCHEDULE, id=schedule, actor=request.auth)
     return _read(request, schedule)
 
 
 @router.post("/schedules/{uuid:schedule}/resume", response=ScheduleOut)
 def resume_schedule(request: Authenticated, schedule: UUID) -> dict[str, Any]:
     """Start runs again, from the next time on."""
-    changes.resume(Kind.SCHEDULE, id=schedule, actor=request.auth)
+    changes.resume(TriggerKind.SCHEDULE, id=schedule, actor=request.auth)
     return _read(request, schedule)
 
 
 @router.post("/schedules/{uuid:schedule}/end", response=ScheduleOut)
 def end_schedule(request: Authenticated, schedule: UUID) -> dict[str, Any]:
     """End a schedule for good. Its runs continue."""
-    changes.end(Kind.SCHEDULE, id=schedule, actor=request.auth)
+    changes.end(TriggerKind.SCHEDULE, id=schedule, actor=request.auth)
     return _read(request, schedule)
 
 
@@ -223,9 +223,9 @@ def backfill_schedule(request: Authenticated, schedule: UUID, body: BackfillIn) 
 
 
 def _read(request: Authenticated, schedule: UUID) -> dict[str, Any]:
-    return _fields(listing.read_one(Kind.SCHEDULE, schedule, request.auth))
+    return _fields(listing.read_one(TriggerKind.SCHEDULE, schedule, request.auth))
 
 
 def _fields(view: TriggerView) -> dict[str, Any]:
-    more = view.history[-1].at if view.more else None
-    return {**collect_fields(view, ScheduleOut), "more": more}
+    next_before = view.history[-1].at if view.has_more else None
+    return {**collect_fields(view, ScheduleOut), "more": next_before}

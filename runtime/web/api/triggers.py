@@ -10,7 +10,7 @@ from ninja import Router, Schema, Status
 from pydantic import ConfigDict, WithJsonSchema
 
 from runtime.core.limits import MAX_EVENT_NAME
-from runtime.store.tables.triggers.triggers import Kind
+from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import changes, listing, trials, webhooks
 from runtime.triggers.event_definition import (
     MAX_AT_ONCE,
@@ -227,7 +227,7 @@ class TriggerOut(Schema):
     source: SourceOut | None
 
 
-class TrialOut(Schema):
+class EventTrialOut(Schema):
     """The result of a trial for one event and its data; `problem` names the wrong place and says why."""
 
     event: str
@@ -239,27 +239,27 @@ class TrialOut(Schema):
     problem: str
 
 
-class Trials(Schema):
+class EventTrials(Schema):
     """One result for each event: the sample first, then the newest ones of the trigger."""
 
-    items: list[TrialOut]
+    items: list[EventTrialOut]
 
 
 @router.get("/triggers", response=TriggerList)
 def list_triggers(request: Authenticated) -> dict[str, Any]:
     """List the triggers that you may read."""
-    items, cut = listing.read_list(Kind.EVENT, request.auth)
+    items, cut = listing.read_list(TriggerKind.EVENT, request.auth)
     return {"items": items, "cut": cut}
 
 
 @router.post("/triggers", response={201: TriggerOut})
 def make_trigger(request: Authenticated, body: TriggerIn) -> Status[dict[str, Any]]:
     """Make a trigger. You own it: you are the requester of its runs, and decide in none of them."""
-    trigger = changes.create(Kind.EVENT, sent=body.dict(), actor=request.auth)
+    trigger = changes.create(TriggerKind.EVENT, sent=body.dict(), actor=request.auth)
     return Status(201, _read(request, trigger))
 
 
-@router.post("/triggers/try", response=Trials)
+@router.post("/triggers/try", response=EventTrials)
 def try_trigger(request: Authenticated, body: TrialIn) -> dict[str, Any]:
     """Try a trigger on a sample. Nothing is started or kept."""
     sent = body.dict()
@@ -272,17 +272,17 @@ def read_trigger(
     request: Authenticated, trigger: UUID, before: int | None = None
 ) -> dict[str, Any]:
     """Read one trigger, with its events before one."""
-    return _fields(listing.read_one(Kind.EVENT, trigger, request.auth, before))
+    return _fields(listing.read_one(TriggerKind.EVENT, trigger, request.auth, before))
 
 
 @router.post("/triggers/{uuid:trigger}/change", response=TriggerOut)
 def change_trigger(request: Authenticated, trigger: UUID, body: TriggerIn) -> dict[str, Any]:
     """Replace the definition of a trigger. You become one of its makers."""
-    changes.change(Kind.EVENT, id=trigger, sent=body.dict(), actor=request.auth)
+    changes.change(TriggerKind.EVENT, id=trigger, sent=body.dict(), actor=request.auth)
     return _read(request, trigger)
 
 
-@router.post("/triggers/{uuid:trigger}/try", response=Trials)
+@router.post("/triggers/{uuid:trigger}/try", response=EventTrials)
 def try_change(request: Authenticated, trigger: UUID, body: TrialIn) -> dict[str, Any]:
     """Try a changed trigger on a sample and on its newest events. Nothing is started or kept."""
     sent = body.dict()
@@ -293,21 +293,21 @@ def try_change(request: Authenticated, trigger: UUID, body: TrialIn) -> dict[str
 @router.post("/triggers/{uuid:trigger}/pause", response=TriggerOut)
 def pause_trigger(request: Authenticated, trigger: UUID) -> dict[str, Any]:
     """Pause a trigger. It gets no events, and those that wait start nothing until it is resumed."""
-    changes.pause(Kind.EVENT, id=trigger, actor=request.auth)
+    changes.pause(TriggerKind.EVENT, id=trigger, actor=request.auth)
     return _read(request, trigger)
 
 
 @router.post("/triggers/{uuid:trigger}/resume", response=TriggerOut)
 def resume_trigger(request: Authenticated, trigger: UUID) -> dict[str, Any]:
     """Start runs again, from the next event on, and of the events that wait."""
-    changes.resume(Kind.EVENT, id=trigger, actor=request.auth)
+    changes.resume(TriggerKind.EVENT, id=trigger, actor=request.auth)
     return _read(request, trigger)
 
 
 @router.post("/triggers/{uuid:trigger}/end", response=TriggerOut)
 def end_trigger(request: Authenticated, trigger: UUID) -> dict[str, Any]:
     """End a trigger for good. Its runs continue."""
-    changes.end(Kind.EVENT, id=trigger, actor=request.auth)
+    changes.end(TriggerKind.EVENT, id=trigger, actor=request.auth)
     return _read(request, trigger)
 
 
@@ -357,13 +357,13 @@ def collect_fields(view: TriggerView, schema: type[Schema]) -> dict[str, Any]:
 
 
 def _read(request: Authenticated, trigger: UUID) -> dict[str, Any]:
-    return _fields(listing.read_one(Kind.EVENT, trigger, request.auth))
+    return _fields(listing.read_one(TriggerKind.EVENT, trigger, request.auth))
 
 
 def _fields(view: TriggerView) -> dict[str, Any]:
     definition = view.definition
     return {
         **collect_fields(view, TriggerOut),
-        **{kind: definition.place if kind == definition.source else "" for kind in SOURCES},
-        "more": view.history[-1].number if view.more else None,
+        **{kind: definition.location if kind == definition.source else "" for kind in SOURCES},
+        "more": view.history[-1].number if view.has_more else None,
     }

@@ -33,7 +33,7 @@ from runtime.models import Occurrence, Run
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables.jobs.replays import JOBS, save
-from runtime.store.tables.triggers.triggers import Kind
+from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import changes as trigger_changes
 from runtime.triggers import manual_times, webhooks
 from runtime.upkeep import archiving
@@ -130,10 +130,10 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     tokens.create(cast.bea, ["runs:read"], name="reports", days=7)
     link = password_links.create("cyril", actor=None)
     said = {"name": "Hourly", "agent": "hr_onboarding", "cron": "0 * * * *", "input": ARGS}
-    scheduled = trigger_changes.create(Kind.SCHEDULE, sent=said, actor=Actor(person="ada"))
+    scheduled = trigger_changes.create(TriggerKind.SCHEDULE, sent=said, actor=Actor(person="ada"))
     manual_times.run_now(id=scheduled, actor=Actor(person="ada"))
     on = {"name": "Hires", "agent": "hr_onboarding", "event": "hired", "mapping": ARGS}
-    trigger = trigger_changes.create(Kind.EVENT, sent=on, actor=Actor(person="ada"))
+    trigger = trigger_changes.create(TriggerKind.EVENT, sent=on, actor=Actor(person="ada"))
     deliver(id="e-1", name="hired", data={}, actor=Actor(person="admin"))
     webhooks.make(id=trigger, scheme="github", actor=Actor(person="ada"))
     Occurrence.objects.update(state="failed", reason="input.level: is missing")

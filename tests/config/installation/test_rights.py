@@ -25,7 +25,7 @@ from runtime.errors import NotVerified
 from runtime.models import Run, Trigger
 from runtime.store import pool
 from runtime.store.tables.triggers import triggers
-from runtime.store.tables.triggers.triggers import Kind, TriggerRow
+from runtime.store.tables.triggers.triggers import TriggerKind, TriggerRow
 from runtime.triggers import changes as trigger_changes
 from runtime.triggers import firing, manual_times, webhooks
 from runtime.upkeep import due_runs, partitions, retention
@@ -152,7 +152,7 @@ def test_the_sweeper_starts_runs_of_schedules_with_the_rights_of_a_worker(grante
     said = {"name": "Hourly", "agent": "hr_onboarding", "every": 60, "overlap": "allow"}
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL ROLE {WEB}")
-        made = trigger_changes.create(Kind.SCHEDULE, sent=said, actor=ada)
+        made = trigger_changes.create(TriggerKind.SCHEDULE, sent=said, actor=ada)
         manual_times.run_now(id=made, actor=ada)
     Trigger.objects.update(next_at=F("created_at"), due_at=F("created_at"))
     with transaction.atomic(), connection.cursor() as cursor:
@@ -167,7 +167,7 @@ def test_the_sweeper_starts_runs_of_triggers_with_the_rights_of_a_worker(granted
     said = {"name": "Hires", "agent": "hr_onboarding", "event": "hired", "debounce": 1}
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL ROLE {WEB}")
-        made = trigger_changes.create(Kind.EVENT, sent=said, actor=ada)
+        made = trigger_changes.create(TriggerKind.EVENT, sent=said, actor=ada)
         hook = webhooks.make(id=made, scheme="header", header="x-token", actor=ada)
         for number in ("e-1", "e-2"):
             deliver(id=number, name="hired", data={}, actor=admin)
@@ -178,7 +178,7 @@ def test_the_sweeper_starts_runs_of_triggers_with_the_rights_of_a_worker(granted
         cursor.execute(f"SET LOCAL ROLE {WORKER}")
         for seconds in (0, 5):
             now = timezone.now() + timedelta(seconds=seconds)
-            row = triggers.lock_due(pool.djangos(), Kind.EVENT, now, [])
+            row = triggers.lock_due(pool.djangos(), TriggerKind.EVENT, now, [])
             assert row is not None
             firing.handle(pool.djangos(), row, now)
     assert Run.objects.count() == 1

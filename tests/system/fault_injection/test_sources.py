@@ -17,7 +17,7 @@ from pytest_django import Settings
 
 from runtime.models import Occurrence, ReceivedEvent, Run, Signal, WaitingCall, WatchedFile
 from runtime.store import pool
-from runtime.store.tables.triggers.triggers import Kind
+from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import changes, firing
 from runtime.triggers.sources.reading import read_all
 from runtime.triggers.sources.registry import SOURCES
@@ -82,7 +82,9 @@ def test_a_killed_reader_loses_and_doubles_nothing(
     }
     for setting, value in allowed.items():
         setattr(settings, setting, value)
-    changes.create(Kind.EVENT, sent={**SAID, **filled(kind, place, live_broker, bucket)}, actor=ADA)
+    changes.create(
+        TriggerKind.EVENT, sent={**SAID, **filled(kind, place, live_broker, bucket)}, actor=ADA
+    )
     if kind == "folder":
         read()
         WatchedFile.objects.update(seen_at=F("seen_at") - timedelta(minutes=1))
@@ -99,7 +101,7 @@ def test_a_killed_reader_loses_and_doubles_nothing(
 @pytest.mark.parametrize("point", sorted(points.TRIGGERS))
 def test_a_killed_sweeper_wakes_a_run_once(point: str, tmp_path: Path) -> None:
     published(input_schema={})
-    made = changes.create(Kind.EVENT, sent=SIGNED, actor=HOOK)
+    made = changes.create(TriggerKind.EVENT, sent=SIGNED, actor=HOOK)
     until = timezone.now() + timedelta(days=2)
     WaitingCall.objects.create(
         run_id=begin(), frame="", call="c", event="hired", match={}, until=until

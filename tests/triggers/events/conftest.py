@@ -12,7 +12,7 @@ from runtime.control.external_events import deliver
 from runtime.models import Occurrence, Run
 from runtime.ports.access import Actor
 from runtime.store import pool
-from runtime.store.tables.triggers.triggers import Kind
+from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import changes, firing, listing
 from tests.support.engine import ADA
 from tests.support.seeds import Cast, object_of, published
@@ -44,7 +44,7 @@ class Desk:
     sent: int = field(default=0)
 
     def make(self, actor: Actor = ADA, **said: Any) -> UUID:
-        return changes.create(Kind.EVENT, sent={**SAID, **said}, actor=actor)
+        return changes.create(TriggerKind.EVENT, sent={**SAID, **said}, actor=actor)
 
     def send(self, id: str = "", actor: Actor = HOOK, **data: Any) -> int:
         """Send an event; return how many triggers were offered it."""
@@ -77,5 +77,5 @@ def desk(by_hand: None, cast: Cast, monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 def told(trigger: UUID) -> list[tuple[str, str, str]]:
     """The events of a trigger, the oldest first: id, state and reason."""
-    shown = listing.read_one(Kind.EVENT, trigger, Actor(person="admin"))
+    shown = listing.read_one(TriggerKind.EVENT, trigger, Actor(person="admin"))
     return [(str(one.id), one.state, one.reason) for one in reversed(shown.history)]

@@ -27,7 +27,7 @@ from runtime.models import Occurrence, ReceivedEvent, Run, Trigger, TriggerAct
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables.triggers import occurrences, received_events
-from runtime.store.tables.triggers.triggers import Kind
+from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import changes, events, firing, listing, trials, webhooks
 from runtime.triggers.webhooks import receive
 from tests.support import seeds
@@ -174,7 +174,10 @@ def test_a_mapping_that_does_not_fit_names_the_field_and_can_be_retried(desk: De
         ("e2", "failed", "mapping.full_name: there is no first"),
     ]
     changes.change(
-        Kind.EVENT, id=made, sent={**SAID, "mapping": {"full_name": "x", "level": 1}}, actor=ADMIN
+        TriggerKind.EVENT,
+        id=made,
+        sent={**SAID, "mapping": {"full_name": "x", "level": 1}},
+        actor=ADMIN,
     )
     first = Occurrence.objects.order_by("number")[0].number
     changes.retry(id=made, number=first, actor=ADMIN)
@@ -185,7 +188,8 @@ def test_a_mapping_that_does_not_fit_names_the_field_and_can_be_retried(desk: De
         with pytest.raises(NotRetried):
             changes.retry(id=made, number=number, actor=ADA)
     before = [
-        len(listing.read_one(Kind.EVENT, made, ADA, at).history) for at in (first, 2**70, -(2**70))
+        len(listing.read_one(TriggerKind.EVENT, made, ADA, at).history)
+        for at in (first, 2**70, -(2**70))
     ]
     assert before == [0, 2, 0]
 
@@ -196,7 +200,7 @@ def test_makers_and_the_sender_decide_in_none_of_its_runs(desk: Desk, office: Of
         seeds.person(name, Group.ADMINS, Group.REVIEWERS)
     made = desk.make()
     changes.change(
-        Kind.EVENT, id=made, sent={**SAID, "name": "Changed"}, actor=Actor(person="dora")
+        TriggerKind.EVENT, id=made, sent={**SAID, "name": "Changed"}, actor=Actor(person="dora")
     )
     desk.send(actor=Actor(person="cora"))
     desk.sweep()
@@ -224,7 +228,7 @@ def test_rows_that_were_changed_in_postgres_start_nothing(desk: Desk) -> None:
         desk.sweep()
         assert why in Trigger.objects.get().problem
         with pytest.raises(Tampered, match=why):
-            listing.read_one(Kind.EVENT, made, ADMIN)
+            listing.read_one(TriggerKind.EVENT, made, ADMIN)
     Trigger.objects.update(owner="ada")
     desk.sweep()
     assert Trigger.objects.get().problem  # until the next look
@@ -267,7 +271,7 @@ def test_an_event_of_an_earlier_name_is_handled_again(desk: Desk) -> None:
     desk.sweep()
     mapped = {"full_name": "x", "level": 1}
     changes.change(
-        Kind.EVENT, id=made, sent={**SAID, "event": "joined", "mapping": mapped}, actor=ADA
+        TriggerKind.EVENT, id=made, sent={**SAID, "event": "joined", "mapping": mapped}, actor=ADA
     )
     changes.retry(id=made, number=Occurrence.objects.get().number, actor=ADA)
     desk.sweep()
@@ -312,21 +316,21 @@ def test_pause_resume_and_end(desk: Desk) -> None:
     for _ in range(2):
         desk.send()
     desk.sweep()
-    changes.pause(Kind.EVENT, id=made, actor=ADA)
+    changes.pause(TriggerKind.EVENT, id=made, actor=ADA)
     assert desk.send() == 0
     desk.end()
     desk.sweep(2)
     assert [state for _, state, _ in told(made)] == ["completed", "waiting"]
-    changes.resume(Kind.EVENT, id=made, actor=ADMIN)
+    changes.resume(TriggerKind.EVENT, id=made, actor=ADMIN)
     desk.send()
     desk.sweep(2)
-    changes.end(Kind.EVENT, id=made, actor=ADA)
+    changes.end(TriggerKind.EVENT, id=made, actor=ADA)
     assert told(made)[1:] == [("e2", "started", ""), ("e4", "skipped", "the trigger was ended")]
-    shown = listing.read_one(Kind.EVENT, made, ADA)
+    shown = listing.read_one(TriggerKind.EVENT, made, ADA)
     assert (shown.state, shown.makers, shown.changeable) == ("ended", ("ada", "admin"), False)
     assert [one.act for one in shown.acts] == ["ended", "resumed", "paused", "made"]
     with pytest.raises(TriggerEnded):
-        changes.resume(Kind.EVENT, id=made, actor=ADA)
+        changes.resume(TriggerKind.EVENT, id=made, actor=ADA)
 
 
 def test_old_events_are_deleted_unless_one_waits(desk: Desk) -> None:
@@ -402,15 +406,15 @@ def test_only_the_owner_and_admins_see_it(desk: Desk) -> None:
     made = desk.make()
     otto = seeds.person("otto", Group.REQUESTERS)
     with pytest.raises(NoSuchTrigger):
-        changes.create(Kind.EVENT, sent=SAID, actor=otto, form=made)
+        changes.create(TriggerKind.EVENT, sent=SAID, actor=otto, form=made)
     for actor in (BEA, Actor(person="cyril"), otto):
         with pytest.raises(NoSuchTrigger):
-            listing.read_one(Kind.EVENT, made, actor)
-        assert listing.read_list(Kind.EVENT, actor) == ([], False)
+            listing.read_one(TriggerKind.EVENT, made, actor)
+        assert listing.read_list(TriggerKind.EVENT, actor) == ([], False)
         with pytest.raises((NoSuchTrigger, Forbidden)):
-            changes.pause(Kind.EVENT, id=made, actor=actor)
+            changes.pause(TriggerKind.EVENT, id=made, actor=actor)
     with pytest.raises(Forbidden):
         desk.make(BEA)
-    assert [row.id for row in listing.read_list(Kind.EVENT, ADMIN)[0]] == [made]
+    assert [row.id for row in listing.read_list(TriggerKind.EVENT, ADMIN)[0]] == [made]
     with pytest.raises(InvalidInput, match="must be an object"):
         trials.try_definition(SAID, ADA, sample=[])

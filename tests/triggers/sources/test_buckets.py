@@ -17,7 +17,7 @@ from runtime.models import ReceivedEvent, Run, WatchedFile
 from runtime.objects import listing
 from runtime.objects.listing import Listing, Unread
 from runtime.store import pool
-from runtime.store.tables.triggers.triggers import Kind
+from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import changes
 from runtime.triggers.sources import buckets, reading
 from tests.support.engine import ADA
@@ -87,7 +87,7 @@ def test_the_data_of_an_object_and_one_of_a_gigabyte(
 ) -> None:
     said = {**FILED, "mapping": {"full_name": "{{data}}", "level": 1}}
     changes.change(
-        Kind.EVENT, id=filled.trigger, sent={**said, "bucket": filled.address}, actor=ADA
+        TriggerKind.EVENT, id=filled.trigger, sent={**said, "bucket": filled.address}, actor=ADA
     )
     if kind == "folder":
         with (tmp_path / "in" / "a.json").open("wb") as made:

@@ -18,11 +18,11 @@ from pytest_django import Settings
 from runtime.errors import InvalidInput
 from runtime.models import Run, TriggerAct, TriggerSource, WatchedFile
 from runtime.store import pool
-from runtime.store.tables.triggers.triggers import Kind
+from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import changes, listing, trials
 from runtime.triggers.sources import folders, reading
-from runtime.triggers.sources.folders import Changed
-from runtime.triggers.sources.reading import Refused
+from runtime.triggers.sources.folders import FileChanged
+from runtime.triggers.sources.reading import NotAnEvent
 from runtime.upkeep import retention
 from tests.support.engine import ADA
 from tests.triggers.events.conftest import SAID, Desk, told
@@ -58,7 +58,7 @@ def put(inbox: Path, who: str, name: str = "a.json") -> Path:
 
 
 def source(id: UUID) -> listing.SourceView:
-    found = listing.read_one(Kind.EVENT, id, ADA).source
+    found = listing.read_one(TriggerKind.EVENT, id, ADA).source
     assert found is not None
     return found
 
@@ -187,21 +187,21 @@ def test_a_file_that_changes_or_goes_is_left_to_a_later_look(
     with folders.open_folder(str(inbox), inbox.parent) as descriptor:
         (file,) = folders.list_files(descriptor)
         made.write_text("{}")
-        with pytest.raises(Changed):  # since it was listed
+        with pytest.raises(FileChanged):  # since it was listed
             folders.read_file(descriptor, file)
         (file,) = folders.list_files(descriptor)
         with monkeypatch.context() as patch:
             patch.setattr(hashlib, "sha256", lambda: made.write_text("[1]") and sha256())
-            with pytest.raises(Changed):  # while it is read
+            with pytest.raises(FileChanged):  # while it is read
                 folders.read_file(descriptor, file)
         made.unlink()
-        with pytest.raises(Changed):
+        with pytest.raises(FileChanged):
             folders.read_file(descriptor, file)
         for name, why in ((b"\xff.json", "its name is not UTF-8"), (b"link", "it is a symbolic")):
             one = inbox / os.fsdecode(name)
             one.symlink_to(inbox) if name == b"link" else one.touch()
             (file,) = folders.list_files(descriptor)
-            with pytest.raises(Refused, match=why):
+            with pytest.raises(NotAnEvent, match=why):
                 folders.read_file(descriptor, file)
             one.unlink()
         for n in range(3):
@@ -253,7 +253,7 @@ def test_a_folder_that_cannot_be_read_says_why_on_the_page(
     inbox.rename(outside)
     look(desk)
     assert source(filed).problem == "the folder cannot be read: No such file or directory"
-    assert listing.read_list(Kind.EVENT, ADA)[0][0].problem == source(filed).problem
+    assert listing.read_list(TriggerKind.EVENT, ADA)[0][0].problem == source(filed).problem
     inbox.symlink_to(outside)
     look(desk)
     assert source(filed).problem.endswith("a part of its path is a symbolic link, or no folder")
@@ -297,16 +297,16 @@ def test_an_error_at_one_source_keeps_no_other_waiting(
 def test_a_paused_trigger_leaves_its_files_and_an_ended_one_forgets_them(
     desk: Desk, filed: UUID, inbox: Path
 ) -> None:
-    changes.pause(Kind.EVENT, id=filed, actor=ADA)
+    changes.pause(TriggerKind.EVENT, id=filed, actor=ADA)
     put(inbox, "Ann")
     look(desk)
     look(desk)
     assert told(filed) == []
-    changes.resume(Kind.EVENT, id=filed, actor=ADA)
+    changes.resume(TriggerKind.EVENT, id=filed, actor=ADA)
     look(desk)
     look(desk)
     assert len(told(filed)) == 1
-    changes.end(Kind.EVENT, id=filed, actor=ADA)
+    changes.end(TriggerKind.EVENT, id=filed, actor=ADA)
     retention.enforce(pool.djangos(), threading.Event())
     assert (TriggerSource.objects.count(), WatchedFile.objects.count()) == (0, 0)
 

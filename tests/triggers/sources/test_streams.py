@@ -14,7 +14,7 @@ from runtime.core.limits import MAX_DELIVERY
 from runtime.errors import InvalidInput
 from runtime.models import ReceivedEvent, Run, TriggerSource
 from runtime.store import pool
-from runtime.store.tables.triggers.triggers import Kind
+from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import changes
 from runtime.triggers.sources import reading, streams
 from tests.support.engine import ADA
@@ -164,7 +164,7 @@ def test_a_stream_waits_while_too_many_events_do(
     monkeypatch.setattr(reading, "MAX_OPEN", 2)
     stream.look()
     assert stream.states() == ["new", "new"]
-    changes.change(Kind.EVENT, id=stream.trigger, sent=STREAMED, actor=ADA)
+    changes.change(TriggerKind.EVENT, id=stream.trigger, sent=STREAMED, actor=ADA)
     stream.add(who="Bob")
     stream.look()
     assert stream.states() == ["new", "new"]

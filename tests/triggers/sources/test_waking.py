@@ -16,7 +16,7 @@ from runtime.models import Run, Signal, WaitingCall
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables.triggers import triggers
-from runtime.store.tables.triggers.triggers import Kind
+from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import changes, trigger, waking
 from runtime.triggers.sources import reading
 from tests.support.engine import ADA
@@ -63,7 +63,7 @@ def results() -> list[Any]:
 def test_an_event_wakes_the_run_of_its_business_key_once(desk: Desk) -> None:
     people.create_person(username="ed", password=None, groups=[Group.ADMINS])
     made = desk.make(actor=HOOK, **SIGNED)
-    changes.change(Kind.EVENT, id=made, sent=SIGNED, actor=Actor(person="ed"))
+    changes.change(TriggerKind.EVENT, id=made, sent=SIGNED, actor=Actor(person="ed"))
     run, other = begin(), begin("Bob")
     arrive(made, "1", by="Bo")
     desk.sweep()
@@ -151,7 +151,7 @@ def test_a_trigger_that_wakes_needs_the_right_and_a_business_key(desk: Desk) -> 
         desk.make(**SIGNED)
     made = desk.make(**{**SIGNED, "wakes": ""})
     with pytest.raises(Forbidden):
-        changes.change(Kind.EVENT, id=made, sent=SIGNED, actor=ADA)
+        changes.change(TriggerKind.EVENT, id=made, sent=SIGNED, actor=ADA)
     for field, value in {
         "wakes": "all",
         "business_key": "",

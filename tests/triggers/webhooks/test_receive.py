@@ -15,7 +15,7 @@ from runtime.control.external_events import deliver
 from runtime.core.limits import MAX_DELIVERY
 from runtime.errors import InvalidInput, NoSuchTrigger, NoSuchWebhook, NotVerified, Tampered
 from runtime.models import Occurrence, ReceivedEvent, Run, TriggerAct, TriggerWebhook
-from runtime.store.tables.triggers.triggers import Kind
+from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import changes, listing, webhooks
 from runtime.triggers.webhooks import (
     PAUSED,
@@ -56,7 +56,7 @@ def test_a_delivery_starts_one_run_of_the_owner(desk: Desk) -> None:
 def test_no_sent_event_keeps_a_delivery_out(desk: Desk) -> None:
     made = desk.make(name="Hook")
     hook = webhooks.make(id=made, scheme="github", actor=ADA)
-    changes.change(Kind.EVENT, id=made, sent={**SAID, "event": "hooked"}, actor=ADA)
+    changes.change(TriggerKind.EVENT, id=made, sent={**SAID, "event": "hooked"}, actor=ADA)
     key = f"sha256:{hashlib.sha256(BODY).hexdigest()}"
     for source, name in ((f"webhook:{made}", key), ("", json.dumps(["webhook", str(made), key]))):
         deliver(id=name, source=source, name="hired", data={}, actor=HOOK)
@@ -73,7 +73,7 @@ def test_what_does_not_verify_is_counted_and_starts_nothing(desk: Desk) -> None:
             receive(hook.address, headers, BODY)
     with pytest.raises(NoSuchWebhook):
         receive("x" * 32, signed(hook.secret), BODY)
-    shown = listing.read_one(Kind.EVENT, made, ADA).webhook
+    shown = listing.read_one(TriggerKind.EVENT, made, ADA).webhook
     assert shown is not None
     assert (shown.refused, shown.refused_why) == (2, "its signature does not verify")
     assert not Occurrence.objects.exists()
@@ -155,9 +155,9 @@ def test_slack_checks_the_address_without_an_event(
 def test_a_paused_trigger_keeps_deliveries_for_a_retry(desk: Desk) -> None:
     made = desk.make()
     hook = webhooks.make(id=made, scheme="github", actor=ADA)
-    changes.pause(Kind.EVENT, id=made, actor=ADA)
+    changes.pause(TriggerKind.EVENT, id=made, actor=ADA)
     assert receive(hook.address, signed(hook.secret), BODY).new
-    changes.resume(Kind.EVENT, id=made, actor=ADA)
+    changes.resume(TriggerKind.EVENT, id=made, actor=ADA)
     desk.sweep()
     assert told(made)[0][1:] == ("skipped", PAUSED)
     changes.retry(id=made, number=Occurrence.objects.get().number, actor=ADA)
@@ -187,7 +187,7 @@ def test_a_secret_is_sealed_and_an_old_address_ends(desk: Desk) -> None:
     webhooks.remove(id=made, actor=ADA)
     with pytest.raises(NoSuchWebhook):
         receive(new.address, signed(given), BODY)
-    assert [one.act for one in listing.read_one(Kind.EVENT, made, ADA).acts][:2] == [
+    assert [one.act for one in listing.read_one(TriggerKind.EVENT, made, ADA).acts][:2] == [
         "webhook removed",
         "webhook made",
     ]

@@ -48,7 +48,7 @@ class OccurrenceKind(StrEnum):
     EVENT = "event"  # an event was received
 
 
-class State(StrEnum):
+class OccurrenceState(StrEnum):
     """The state of an occurrence. Once its run has ended, it is the status of the run."""
 
     NEW = "new"  # an event that no sweeper has looked at
@@ -111,7 +111,7 @@ def add_time(
     at: datetime,
     *,
     kind: OccurrenceKind,
-    state: State,
+    state: OccurrenceState,
     reason: str = "",
     by: str | None = None,
     token: str | None = None,
@@ -249,7 +249,7 @@ def waiting_events(
     ]
 
 
-def count(connection: Connection, trigger: UUID, *states: State) -> int:
+def count(connection: Connection, trigger: UUID, *states: OccurrenceState) -> int:
     """Count the occurrences in one of these states."""
     row = connection.execute(
         "SELECT count(*) FROM runtime_occurrence WHERE trigger = %s AND state = ANY(%s)",

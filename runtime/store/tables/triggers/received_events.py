@@ -121,5 +121,5 @@ def prune(connection: Connection) -> int:
 def _parts(event: VerifiedEvent) -> tuple[str, ...]:
     """Return the MAC's parts. An entry's parts begin with a run's id, so neither passes for the other."""
     at = event.at.astimezone(UTC).isoformat()
-    named = (event.key, event.source, event.id, event.name, event.subject)
-    return ("event", *named, "webhook" if event.by is None else f"by {event.by}", at, event.data)
+    texts = (event.key, event.source, event.id, event.name, event.subject)
+    return ("event", *texts, "webhook" if event.by is None else f"by {event.by}", at, event.data)

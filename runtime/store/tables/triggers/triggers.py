@@ -20,7 +20,7 @@ _DUE = """
 """
 
 
-class Kind(StrEnum):
+class TriggerKind(StrEnum):
     """What starts the runs of a trigger."""
 
     SCHEDULE = "schedule"  # its times
@@ -29,7 +29,7 @@ class Kind(StrEnum):
     @property
     def noun(self) -> str:
         """What people call such a trigger."""
-        return "schedule" if self is Kind.SCHEDULE else "trigger"
+        return "schedule" if self is TriggerKind.SCHEDULE else "trigger"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class TriggerRow:
     """
 
     id: UUID
-    kind: Kind
+    kind: TriggerKind
     name: str
     agent: str
     owner: str
@@ -55,7 +55,7 @@ def insert(
     connection: Connection,
     trigger: UUID,
     *,
-    kind: Kind,
+    kind: TriggerKind,
     owner: str,
     name: str,
     agent: str,
@@ -91,7 +91,7 @@ def lock(connection: Connection, trigger: UUID) -> TriggerRow | None:
 
 
 def lock_due(
-    connection: Connection, kind: Kind, now: datetime, passed: Sequence[UUID]
+    connection: Connection, kind: TriggerKind, now: datetime, passed: Sequence[UUID]
 ) -> TriggerRow | None:
     """Lock a trigger with new events, or the one that is due longest, unless another transaction has it.
 
@@ -104,7 +104,7 @@ def lock_due(
     )
 
 
-def any_due(connection: Connection, kind: Kind, now: datetime) -> bool:
+def any_due(connection: Connection, kind: TriggerKind, now: datetime) -> bool:
     """Tell whether a trigger of this kind is due or has new events."""
     row = connection.execute(
         f"SELECT EXISTS (SELECT FROM runtime_trigger t WHERE {_DUE})",
@@ -114,7 +114,9 @@ def any_due(connection: Connection, kind: Kind, now: datetime) -> bool:
     return bool(row[0])
 
 
-def newest(connection: Connection, kind: Kind, owner: str | None) -> tuple[list[TriggerRow], bool]:
+def newest(
+    connection: Connection, kind: TriggerKind, owner: str | None
+) -> tuple[list[TriggerRow], bool]:
     """List the newest triggers, or those of one owner, with the problems of their sources.
 
     Live ones come first, by their next time. Say too whether there are more than MAX_LISTED.
@@ -140,4 +142,4 @@ def _row(connection: Connection, condition: str, parameters: dict[str, Any]) -> 
 
 def _trigger_row(row: Any) -> TriggerRow:
     columns = dict(zip(_NAMES, row, strict=True))
-    return TriggerRow(**{**columns, "kind": Kind(columns["kind"])})
+    return TriggerRow(**{**columns, "kind": TriggerKind(columns["kind"])})

@@ -55,7 +55,7 @@ def read(connection: Connection, trigger: UUID) -> WebhookRow | None:
     return WebhookRow(refused=row[0], refused_at=row[1], refused_why=row[2])
 
 
-def refuse(connection: Connection, address: str, why: str) -> None:
+def refuse(connection: Connection, address: str, reason: str) -> None:
     """Count a delivery that was refused."""
     connection.execute(
         """
@@ -63,5 +63,5 @@ def refuse(connection: Connection, address: str, why: str) -> None:
         SET refused = refused + 1, refused_at = clock_timestamp(), refused_why = %s
         WHERE address = %s
         """,
-        (why, address),
+        (reason, address),
     )

@@ -38,7 +38,7 @@ def fill(definition: EventDefinition, schema: Mapping[str, Any]) -> FormState:
         **{name: getattr(definition, name) for name in TEXTS},
         **{name: "" if number is None else str(number) for name, number in numbers.items()},
         "mapping": as_typed("json", definition.mapping),
-        definition.source: definition.place,
+        definition.source: definition.location,
     }
     return FormState(agent=definition.agent, texts=texts, options=OPTIONS)
 

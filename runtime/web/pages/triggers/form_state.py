@@ -5,7 +5,7 @@ from typing import Any
 
 from runtime.errors import RequestError
 from runtime.triggers.fields import MAX_NAME
-from runtime.triggers.sources.reading import Source
+from runtime.triggers.sources.reading import WatchedSource
 from runtime.triggers.sources.registry import SOURCES
 from runtime.triggers.trials import EventTrial
 from runtime.web.schema_form import Field
@@ -31,7 +31,7 @@ class FormState:
     max_name: int = MAX_NAME
 
     @property
-    def sources(self) -> list[tuple[Source, str, str]]:
+    def sources(self) -> list[tuple[WatchedSource, str, str]]:
         """Each source, with the text and the problem of its field."""
         return [
             (source, self.texts.get(kind, ""), self.problems.get(kind, ""))

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_http_methods
 
 from runtime.errors import KeyMissing, NoSuchSchedule, NoSuchTrigger, RequestError, Tampered
 from runtime.ports import wiring
-from runtime.store.tables.triggers.triggers import Kind
+from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import changes, listing, trials
 from runtime.web.pages.triggers import event_form, schedule_form
 from runtime.web.pages.triggers.form_state import FormState
@@ -36,12 +36,15 @@ class TriggerForm(Protocol):
         """Write a refusal to its fields, if it names some."""
 
 
-FORMS: Mapping[Kind, TriggerForm] = {Kind.SCHEDULE: schedule_form, Kind.EVENT: event_form}
+FORMS: Mapping[TriggerKind, TriggerForm] = {
+    TriggerKind.SCHEDULE: schedule_form,
+    TriggerKind.EVENT: event_form,
+}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @starters_only
-def new(request: HttpRequest, kind: Kind) -> HttpResponse:
+def new(request: HttpRequest, kind: TriggerKind) -> HttpResponse:
     """Choose an agent, then fill in, try or send the form."""
     agent = request.POST.get("agent") or request.GET.get("agent") or ""
     schema = listing.input_schema(agent)
@@ -54,7 +57,7 @@ def new(request: HttpRequest, kind: Kind) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @starters_only
-def change(request: HttpRequest, kind: Kind, id: UUID) -> HttpResponse:
+def change(request: HttpRequest, kind: TriggerKind, id: UUID) -> HttpResponse:
     """Show what a schedule or trigger says, try another definition, or change it."""
     try:
         definition = listing.read_one(kind, id, actor_of(request)).definition
@@ -70,14 +73,14 @@ def change(request: HttpRequest, kind: Kind, id: UUID) -> HttpResponse:
 
 
 def _submit(
-    request: HttpRequest, kind: Kind, form: FormState, id: UUID | None = None
+    request: HttpRequest, kind: TriggerKind, form: FormState, id: UUID | None = None
 ) -> HttpResponse:
     """Try, make or change what the form says; or show the form again, with each problem at its field."""
     if form.problems:
         return _page(request, kind, form, id, status=422)
     actor = actor_of(request)
     try:
-        if kind is Kind.EVENT and "try" in request.POST:
+        if kind is TriggerKind.EVENT and "try" in request.POST:
             form.trials = trials.try_definition(form.sent, actor, sample=form.sample, id=id)
             return _page(request, kind, form, id)
         if id is None:
@@ -95,7 +98,7 @@ def _submit(
     return redirect(kind.noun, id)
 
 
-def _choose_agent(request: HttpRequest, kind: Kind, unknown: str) -> HttpResponse:
+def _choose_agent(request: HttpRequest, kind: TriggerKind, unknown: str) -> HttpResponse:
     """Show the agents; `unknown` is a name that none of them has, or empty."""
     context = {
         "section": f"{kind.noun}s",
@@ -115,7 +118,12 @@ def _number(request: HttpRequest) -> UUID:
 
 
 def _page(
-    request: HttpRequest, kind: Kind, form: FormState, id: UUID | None = None, *, status: int = 200
+    request: HttpRequest,
+    kind: TriggerKind,
+    form: FormState,
+    id: UUID | None = None,
+    *,
+    status: int = 200,
 ) -> HttpResponse:
     context = {
         "section": f"{kind.noun}s",

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from runtime.errors import KeyMissing, NoSuchSchedule, NoSuchTrigger, RequestError, Tampered
 from runtime.ports import wiring
-from runtime.store.tables.triggers.triggers import Kind
+from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import changes, listing, manual_times, webhooks
 from runtime.triggers.changes import SCOPE
 from runtime.triggers.signatures import Scheme
@@ -33,7 +33,7 @@ CHANGES: Mapping[str, tuple[Callable[..., object], str]] = {
 
 @require_safe
 @starters_only
-def list_page(request: HttpRequest, kind: Kind) -> HttpResponse:
+def list_page(request: HttpRequest, kind: TriggerKind) -> HttpResponse:
     """List the schedules or triggers that this person may read."""
     rows, cut = listing.read_list(kind, actor_of(request))
     context = {"section": f"{kind.noun}s", "noun": kind.noun, "triggers": rows, "cut": cut}
@@ -42,14 +42,14 @@ def list_page(request: HttpRequest, kind: Kind) -> HttpResponse:
 
 @require_safe
 @starters_only
-def trigger_page(request: HttpRequest, kind: Kind, id: UUID) -> HttpResponse:
+def trigger_page(request: HttpRequest, kind: TriggerKind, id: UUID) -> HttpResponse:
     """Show one schedule or trigger."""
     return show(request, kind, id)
 
 
 @require_POST
 @starters_only
-def change_state(request: HttpRequest, kind: Kind, id: UUID, act: str) -> HttpResponse:
+def change_state(request: HttpRequest, kind: TriggerKind, id: UUID, act: str) -> HttpResponse:
     """Pause, resume or end a schedule or trigger."""
     function, message = CHANGES[act]
     return _act(request, kind, id, partial(function, kind), message)
@@ -60,7 +60,7 @@ def change_state(request: HttpRequest, kind: Kind, id: UUID, act: str) -> HttpRe
 def run_now(request: HttpRequest, id: UUID) -> HttpResponse:
     """Start a run at once; the same page starts one run, however often it is sent."""
     act = partial(manual_times.run_now, at=request.POST.get("at") or None)
-    return _act(request, Kind.SCHEDULE, id, act, "A run was started.")
+    return _act(request, TriggerKind.SCHEDULE, id, act, "A run was started.")
 
 
 @require_POST
@@ -70,7 +70,7 @@ def backfill(request: HttpRequest, id: UUID) -> HttpResponse:
     first, until = request.POST.get("first"), request.POST.get("until")
     act = partial(manual_times.backfill, first=first, until=until)
     message = "The past times of this range wait for their turn."
-    return _act(request, Kind.SCHEDULE, id, act, message)
+    return _act(request, TriggerKind.SCHEDULE, id, act, message)
 
 
 @require_POST
@@ -78,7 +78,7 @@ def backfill(request: HttpRequest, id: UUID) -> HttpResponse:
 def retry_event(request: HttpRequest, id: UUID, number: int) -> HttpResponse:
     """Handle an event again that started no run."""
     act = partial(changes.retry, number=number)
-    return _act(request, Kind.EVENT, id, act, "The event is handled again.")
+    return _act(request, TriggerKind.EVENT, id, act, "The event is handled again.")
 
 
 @require_POST
@@ -88,19 +88,19 @@ def make_webhook(request: HttpRequest, id: UUID) -> HttpResponse:
     sent: dict[str, Any] = {
         name: request.POST.get(name, "") for name in ("scheme", "header", "secret")
     }
-    return _act(request, Kind.EVENT, id, partial(webhooks.make, **sent), "")
+    return _act(request, TriggerKind.EVENT, id, partial(webhooks.make, **sent), "")
 
 
 @require_POST
 @starters_only
 def remove_webhook(request: HttpRequest, id: UUID) -> HttpResponse:
     """Remove the webhook of a trigger."""
-    return _act(request, Kind.EVENT, id, webhooks.remove, "The webhook is removed.")
+    return _act(request, TriggerKind.EVENT, id, webhooks.remove, "The webhook is removed.")
 
 
 def show(
     request: HttpRequest,
-    kind: Kind,
+    kind: TriggerKind,
     id: UUID,
     problem: RequestError | None = None,
     webhook: webhooks.NewWebhook | None = None,
@@ -129,11 +129,11 @@ def show(
 
 def _own_context(
     request: HttpRequest,
-    kind: Kind,
+    kind: TriggerKind,
     view: listing.TriggerView | None,
     webhook: webhooks.NewWebhook | None,
 ) -> dict[str, Any]:
-    if kind is Kind.SCHEDULE:
+    if kind is TriggerKind.SCHEDULE:
         return {"at": timezone.now().isoformat(), "max_backfill": manual_times.MAX_BACKFILL}
     path = webhook and reverse("api:deliver", args=[webhook.address])
     return {
@@ -146,7 +146,7 @@ def _own_context(
 
 
 def _act(
-    request: HttpRequest, kind: Kind, id: UUID, act: Callable[..., object], message: str
+    request: HttpRequest, kind: TriggerKind, id: UUID, act: Callable[..., object], message: str
 ) -> HttpResponse:
     """Carry out an act and show the page with its message, or with the refusal, or with a new webhook."""
     try:
