@@ -16,7 +16,7 @@ from psycopg import OperationalError
 from pytest_django import Settings
 
 from runtime.errors import InvalidInput
-from runtime.models import Run, TriggerAct, TriggerSource, WatchedFile
+from runtime.models import Run, TriggerSource, Trigger, TriggerAct, WatchedFile
 from runtime.store import pool
 from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import changes, listing, trials
@@ -298,6 +298,7 @@ def test_a_paused_trigger_leaves_its_files_and_an_ended_one_forgets_them(
     desk: Desk, filed: UUID, inbox: Path
 ) -> None:
     changes.pause(TriggerKind.EVENT, id=filed, actor=ADA)
+    Trigger.objects.update(state="active")  # as a program could that writes to it
     put(inbox, "Ann")
     look(desk)
     look(desk)
