@@ -132,7 +132,7 @@ def digest_of(address: str) -> str:
 
 def sealing_label(id: UUID) -> bytes:
     """Return the label under which the secret of a webhook is sealed."""
-    return sealing.place("webhook", str(id))
+    return sealing.encode_location("webhook", str(id))
 
 
 def _receive(

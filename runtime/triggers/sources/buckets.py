@@ -60,7 +60,7 @@ def _look(connection: Connection, trigger: UUID, definition: EventDefinition) ->
     fresh = [item for item in objects if stamps.get(item.name) != item.stamp]
     taking = fresh[:TAKEN]
     end = taking[-1].name if len(fresh) > TAKEN else ""
-    if not end and len(objects) == store.most:
+    if not end and len(objects) == store.max_objects:
         end = objects[-1].name
     now = pool.now(connection)
     watched_files.miss_between(connection, trigger, bucket, names, now, after=after, end=end)
