@@ -726,105 +726,6 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
-            name="Schedule",
-            fields=[
-                ("id", models.UUIDField(primary_key=True, serialize=False)),
-                ("name", models.TextField()),
-                ("agent", models.TextField()),
-                ("owner", models.TextField()),
-                ("state", models.TextField(db_default="active")),
-                ("problem", models.TextField(db_default="")),
-                ("next_at", models.DateTimeField(null=True)),
-                ("due_at", models.DateTimeField(null=True)),
-                (
-                    "created_at",
-                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
-                ),
-            ],
-            options={
-                "indexes": [
-                    models.Index(
-                        condition=models.Q(("due_at__isnull", False)),
-                        fields=["due_at"],
-                        name="schedule_due",
-                    ),
-                    models.Index(fields=["owner"], name="schedule_owner"),
-                ],
-            },
-        ),
-        migrations.CreateModel(
-            name="ScheduleAct",
-            fields=[
-                (
-                    "pk",
-                    models.CompositePrimaryKey(
-                        "schedule",
-                        "seq",
-                        blank=True,
-                        editable=False,
-                        primary_key=True,
-                        serialize=False,
-                    ),
-                ),
-                ("schedule", models.UUIDField()),
-                ("seq", models.IntegerField()),
-                ("act", models.TextField()),
-                ("by", models.TextField(null=True)),
-                ("token", models.TextField(null=True)),
-                ("at", models.DateTimeField()),
-                ("body", models.TextField()),
-                ("mac", models.TextField()),
-                ("key_id", models.TextField()),
-            ],
-        ),
-        migrations.CreateModel(
-            name="ScheduleTime",
-            fields=[
-                (
-                    "pk",
-                    models.CompositePrimaryKey(
-                        "schedule",
-                        "at",
-                        blank=True,
-                        editable=False,
-                        primary_key=True,
-                        serialize=False,
-                    ),
-                ),
-                ("schedule", models.UUIDField()),
-                ("at", models.DateTimeField()),
-                ("kind", models.TextField()),
-                ("state", models.TextField()),
-                ("run", models.UUIDField(null=True)),
-                ("reason", models.TextField(db_default="")),
-                ("by", models.TextField(null=True)),
-                ("token", models.TextField(null=True)),
-                (
-                    "made_at",
-                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
-                ),
-            ],
-            options={
-                "indexes": [
-                    models.Index(
-                        condition=models.Q(("state__in", ["waiting", "started"])),
-                        fields=["schedule"],
-                        name="schedule_time_open",
-                    ),
-                    models.Index(
-                        condition=models.Q(("run__isnull", False)),
-                        fields=["run"],
-                        name="schedule_time_run",
-                    ),
-                    models.Index(
-                        condition=models.Q(("state", "failed")),
-                        fields=["schedule", "-at"],
-                        name="schedule_time_failed",
-                    ),
-                ],
-            },
-        ),
-        migrations.CreateModel(
             name="ReceivedEvent",
             fields=[
                 ("seq", models.BigAutoField(primary_key=True, serialize=False)),
@@ -848,12 +749,14 @@ class Migration(migrations.Migration):
             name="Trigger",
             fields=[
                 ("id", models.UUIDField(primary_key=True, serialize=False)),
+                ("kind", models.TextField()),
                 ("name", models.TextField()),
                 ("agent", models.TextField()),
                 ("owner", models.TextField()),
-                ("event", models.TextField()),
+                ("event", models.TextField(db_default="")),
                 ("state", models.TextField(db_default="active")),
                 ("problem", models.TextField(db_default="")),
+                ("next_at", models.DateTimeField(null=True)),
                 ("due_at", models.DateTimeField(null=True)),
                 ("not_before", models.DateTimeField(null=True)),
                 (
@@ -863,6 +766,11 @@ class Migration(migrations.Migration):
             ],
             options={
                 "indexes": [
+                    models.Index(
+                        condition=models.Q(("due_at__isnull", False)),
+                        fields=["due_at"],
+                        name="trigger_due",
+                    ),
                     models.Index(
                         condition=models.Q(("state", "active")),
                         fields=["event"],
@@ -889,7 +797,7 @@ class Migration(migrations.Migration):
                 ("trigger", models.UUIDField()),
                 ("seq", models.IntegerField()),
                 ("act", models.TextField()),
-                ("by", models.TextField(null=True)),
+                ("by", models.TextField()),
                 ("token", models.TextField(null=True)),
                 ("at", models.DateTimeField()),
                 ("body", models.TextField()),
@@ -898,13 +806,13 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
-            name="TriggerEvent",
+            name="Occurrence",
             fields=[
                 (
                     "pk",
                     models.CompositePrimaryKey(
                         "trigger",
-                        "event",
+                        "number",
                         blank=True,
                         editable=False,
                         primary_key=True,
@@ -912,37 +820,47 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("trigger", models.UUIDField()),
-                ("event", models.BigIntegerField()),
+                ("number", models.BigIntegerField()),
+                ("kind", models.TextField()),
                 ("at", models.DateTimeField()),
-                ("state", models.TextField(db_default="new")),
+                ("state", models.TextField()),
                 ("key", models.TextField(db_default="")),
                 ("run", models.UUIDField(null=True)),
                 ("started_at", models.DateTimeField(null=True)),
                 ("reason", models.TextField(db_default="")),
+                ("by", models.TextField(null=True)),
+                ("token", models.TextField(null=True)),
             ],
             options={
                 "indexes": [
                     models.Index(
                         condition=models.Q(("state__in", ["new", "waiting"])),
-                        fields=["trigger", "event"],
-                        name="trigger_event_open",
+                        fields=["trigger", "number"],
+                        name="occurrence_open",
                     ),
                     models.Index(
                         condition=models.Q(("state", "started")),
                         fields=["trigger", "key"],
-                        name="trigger_event_runs",
+                        name="occurrence_running",
                     ),
                     models.Index(
                         condition=models.Q(("started_at__isnull", False)),
                         fields=["trigger", "started_at"],
-                        name="trigger_event_started",
+                        name="occurrence_started",
+                    ),
+                    models.Index(
+                        condition=models.Q(("state", "failed")),
+                        fields=["trigger", "-number"],
+                        name="occurrence_failed",
                     ),
                     models.Index(
                         condition=models.Q(("run__isnull", False)),
                         fields=["run"],
-                        name="trigger_event_run",
+                        name="occurrence_run",
                     ),
-                    models.Index(fields=["at"], name="trigger_event_at"),
+                    models.Index(
+                        condition=models.Q(("kind", "event")), fields=["at"], name="occurrence_at"
+                    ),
                 ],
             },
         ),

@@ -15,7 +15,7 @@ from pytest_django import Settings
 
 from runtime.broker import dispatch
 from runtime.management.commands.sweep import LOOPS
-from runtime.models import SweeperLoop, Run
+from runtime.models import Run, SweeperLoop
 from runtime.queries.processes import workers
 from runtime.queries.processes.workers import LATE_SECONDS
 from runtime.store import pool

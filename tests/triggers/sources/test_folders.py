@@ -16,7 +16,7 @@ from psycopg import OperationalError
 from pytest_django import Settings
 
 from runtime.errors import InvalidInput
-from runtime.models import Run, TriggerSource, Trigger, TriggerAct, WatchedFile
+from runtime.models import Run, Trigger, TriggerAct, TriggerSource, WatchedFile
 from runtime.store import pool
 from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import changes, listing, trials
