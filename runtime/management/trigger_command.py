@@ -111,7 +111,7 @@ class TriggerCommand(BaseCommand):
         try:
             return UUID(options["id"])
         except ValueError as exc:
-            raise CommandError(f"{options['id']!r} is no id of a {self.kind.noun}") from exc
+            raise CommandError(f"{options['id']!r} is not the id of a {self.kind.noun}") from exc
 
 
 def read_json(text: str, label: str) -> Any:

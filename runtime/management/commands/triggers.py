@@ -47,7 +47,7 @@ class Command(TriggerCommand):
     def read_definition(self, options: dict[str, Any]) -> dict[str, Any]:
         definition = read_json(options["definition"], "the definition")
         if not isinstance(definition, dict):
-            raise CommandError("the definition is no JSON object")
+            raise CommandError("the definition is not a JSON object")
         return definition
 
     def columns_of(self, row: TriggerRow) -> tuple[str, ...]:
