@@ -6,8 +6,9 @@ from threading import Event
 from typing import Any
 from uuid import UUID
 
-from runtime.core.enums import APPROVING, RISKS, Decision, Risk
+from runtime.core.enums import RISKS, Decision, Risk
 from runtime.core.events import AllowanceUse
+from runtime.core.verdicts import STARTS_CALL
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
 from runtime.ports.approvals import (
@@ -88,7 +89,7 @@ class ApprovalStub:
         if decision is not None:
             self.verify_decision(gate=gate, decision=decision)
         recorded, snapshot = self.decisions.get(gate), self.snapshots[gate]
-        if recorded is None or recorded.verdict not in APPROVING:
+        if recorded is None or recorded.verdict not in STARTS_CALL:
             raise NotConfirmed("this action was not approved")
         if action_digest != (recorded.edit.digest if recorded.edit else snapshot.action_digest):
             raise NotConfirmed("another action was approved")

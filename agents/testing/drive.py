@@ -16,13 +16,7 @@ from runtime.core.budgets import NO_LIMITS
 from runtime.core.continuation import Phase, status_of
 from runtime.core.documents import budget_text
 from runtime.core.documents.codec import decode_entry
-from runtime.core.enums import (
-    VERDICTS,
-    Decision,
-    Edit,
-    GateKind,
-    Verdict,
-)
+from runtime.core.enums import Decision, Edit, GateKind, Verdict
 from runtime.core.events import (
     AgentChanged,
     Event,
@@ -32,6 +26,7 @@ from runtime.core.events import (
     WaitStarted,
 )
 from runtime.core.ids import ROOT
+from runtime.core.verdicts import VERDICTS, VERDICTS_AT
 from runtime.ports.approvals import ReviewSnapshot
 
 REQUESTER, DECIDER = "ada", "bea"
@@ -279,12 +274,11 @@ class Flow:
         edit: Edit | None = None,
     ) -> Self:
         gate = self._gate(tool)
-        possible = VERDICTS[gate.kind]
+        possible = VERDICTS_AT[gate.kind]
         assert verdict in possible, f"at this gate one can say {', '.join(possible)}"
-        needs_reason = verdict in (Verdict.DENY, Verdict.REQUEST_CHANGES)
-        assert reason or not needs_reason, f"to {verdict} needs a reason"
-        gives_result = verdict in (Verdict.HAPPENED, Verdict.ANSWER)
-        if gives_result and gate.result_schema is not None:
+        rule = VERDICTS[verdict]
+        assert reason or not (gate.call and rule.needs_reason), f"to {verdict} needs a reason"
+        if rule.carries == "result" and gate.result_schema is not None:
             inputs.check(gate.result_schema, result, root="result")
         if gate.kind is GateKind.IN_DOUBT and gate.not_before is not None:
             self._worker.clock = max(self.clock, gate.not_before)

@@ -15,14 +15,15 @@ from approvals.errors import NotFound, NotTogether
 from approvals.queries import requests
 from approvals.queries.requests import ApprovalView
 from runtime.control.access import validate_text
-from runtime.core.enums import FRAME_GATES, GateKind, Verdict
+from runtime.core.enums import GateKind, Verdict
 from runtime.core.limits import MAX_REASON
+from runtime.core.verdicts import GATES, VERDICTS
 from runtime.errors import InvalidInput, RequestError
 from runtime.ports.access import Actor
 
 MAX_ITEMS = 50
 COUNTED_ABOVE = 20  # items: above it, the reviewer repeats their number
-VERDICTS = (Verdict.APPROVE, Verdict.DENY)
+IN_BATCH = (Verdict.APPROVE, Verdict.DENY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +44,8 @@ def left_out(approval: ApprovalView, verdict: Verdict) -> RequestError | None:
         return NotTogether("It has expired.")
     if approval.denial is not None:
         return approval.denial
-    if approval.kind == GateKind.IN_DOUBT:
-        return NotTogether("Its outcome is unknown, so it is resolved on its own page.")
-    if approval.kind in FRAME_GATES:
-        return NotTogether("An agent was stopped here. Decide on its own page how it continues.")
-    if approval.kind == GateKind.QUESTION:
-        return NotTogether("An agent asks here. Answer on its own page.")
+    if alone := GATES[GateKind(approval.kind)].alone:
+        return NotTogether(alone)
     return _not_approved(approval) if verdict is Verdict.APPROVE else None
 
 
@@ -121,11 +118,12 @@ def _checked(
     items: Mapping[UUID, object], verdict: object, reason: object, count: object
 ) -> tuple[Verdict, str]:
     """Return verdict and reason. Raises InvalidInput."""
-    if verdict not in VERDICTS:
-        raise InvalidInput("verdict", f"must be one of {', '.join(VERDICTS)}")
+    if verdict not in IN_BATCH:
+        raise InvalidInput("verdict", f"must be one of {', '.join(IN_BATCH)}")
     chosen = Verdict(str(verdict))
     _check_number(items)
-    needed = "is required to deny" if chosen is Verdict.DENY else ""
+    rule = VERDICTS[chosen]
+    needed = f"is required to {rule.verb}" if rule.needs_reason else ""
     said = validate_text("reason", "" if reason is None else reason, MAX_REASON, required=needed)
     if len(items) > COUNTED_ABOVE and str(count).strip() != str(len(items)):
         raise InvalidInput(

@@ -31,20 +31,14 @@ from approvals.queries import requests
 from approvals.requests import confirmation, verification
 from runtime.control.access import validate_text
 from runtime.core.continuation import MAX_REVISIONS
-from runtime.core.enums import APPROVING, VERDICTS, Decision, Edit, GateKind, Verdict
+from runtime.core.enums import Decision, Edit, GateKind, Verdict
 from runtime.core.limits import MAX_REASON
+from runtime.core.verdicts import STARTS_CALL, VERDICTS, VERDICTS_AT
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 
 # The decided request; or an error with which something is committed: the expiry, or the deletion of void votes.
 Outcome = requests.ApprovalView | Expired | AlreadyVoted | Forbidden
-
-_NEEDS_REASON = {
-    Verdict.DENY: "deny",
-    Verdict.REQUEST_CHANGES: "request changes",
-    Verdict.GIVE_UP: "give up",
-    Verdict.STOP: "stop the run",
-}
 
 
 def open_request(looked: commit.Loaded | None) -> commit.Loaded:
@@ -120,7 +114,7 @@ def check_digest(approval: Approval, digest: object) -> None:
 
 def check_shown(looked: commit.Loaded, verdict: Verdict) -> None:
     """Raise NotShown before a call starts whose run has entries that no page can show."""
-    if verdict in APPROVING and looked.unreadable:
+    if verdict in STARTS_CALL and looked.unreadable:
         raise NotShown(unshown(looked.unreadable))
 
 
@@ -141,7 +135,7 @@ def check_confirmed(
     """Raise InvalidInput unless a person who starts a call at high risk repeats the name of its object."""
     if given is not None and not isinstance(given, str):
         raise InvalidInput("confirm", "must be text")
-    if verdict not in APPROVING:
+    if verdict not in STARTS_CALL:
         return
     name = confirmation.required(approval, None if edited is None else edited.args)
     if name is None or confirmation.matches(given or "", name):
@@ -156,8 +150,9 @@ def verdict(value: object, field: str, kind: GateKind, approval: Approval) -> Ve
     if approval.kind != kind:
         door = "settled at its gate" if approval.kind == GateKind.IN_DOUBT else "decided as it is"
         raise InvalidInput(field, f"is not for this request, which is {door}")
-    if value not in list(VERDICTS[kind]):
-        raise InvalidInput(field, f"must be one of {', '.join(VERDICTS[kind])}")
+    possible = VERDICTS_AT[kind]
+    if value not in possible:
+        raise InvalidInput(field, f"must be one of {', '.join(possible)}")
     return Verdict(str(value))
 
 
@@ -171,7 +166,8 @@ def check_revisable(approval: Approval, verdict: Verdict) -> None:
 
 def reason(given: object, verdict: Verdict, approval: Approval) -> str:
     """Return the reason unchanged: model and audit get exactly this text. Raises InvalidInput."""
-    needed = f"is required to {_NEEDS_REASON[verdict]}" if verdict in _NEEDS_REASON else ""
+    rule = VERDICTS[verdict]
+    needed = f"is required to {rule.verb}" if rule.needs_reason else ""
     if votes.needs_reason(approval, verdict):
         needed = "is required by the policy"
     return validate_text("reason", "" if given is None else given, MAX_REASON, required=needed)

@@ -20,6 +20,7 @@ from approvals.permissions import principals
 from approvals.requests import snapshot, statements, votes
 from runtime.control.settle import settle
 from runtime.core.enums import Decision, Verdict
+from runtime.core.verdicts import VERDICTS
 from runtime.errors import GateNotOpen
 from runtime.ports.access import Actor
 from runtime.ports.approvals import Part
@@ -89,7 +90,7 @@ def close(looked: Loaded, decision: Decision, actor: Actor, counted: Sequence[st
     `counted` are the digests of the votes that it counts.
     """
     approval = looked.approval
-    approval.status = statements.STATUS[decision.verdict]
+    approval.status = VERDICTS[decision.verdict].status
     approval.decided_by, approval.decided_at, approval.reason = (
         decision.by,
         looked.at,

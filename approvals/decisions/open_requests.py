@@ -17,8 +17,9 @@ from approvals.policies.judge import without_policy
 from approvals.policy_versions import facts, in_force
 from approvals.policy_versions.acts import PolicyBroken
 from approvals.requests import schemas, snapshot
-from runtime.core.enums import FRAME_GATES, GateKind
+from runtime.core.enums import GateKind
 from runtime.core.machine.origin import merged
+from runtime.core.verdicts import FRAME_GATES
 from runtime.ports.approvals import Part, ReviewSnapshot
 from runtime.store import pool
 from runtime.store.pool import Connection

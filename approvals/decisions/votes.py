@@ -21,9 +21,10 @@ from approvals.permissions.scopes import Scope
 from approvals.policies import escalation, tally
 from approvals.policies.rules import Demands, Stage
 from approvals.requests import votes
-from approvals.requests.votes import STARTS, VOID, VOTED, WITHDRAWN, Cast
+from approvals.requests.votes import VOID, VOTED, WITHDRAWN, Cast
 from runtime.control.transaction import notify
 from runtime.core.enums import Decision, Verdict
+from runtime.core.verdicts import STARTS_CALL_UNCHANGED
 from runtime.errors import Forbidden, GateNotOpen, InvalidInput
 from runtime.ports.access import Actor
 from runtime.ports.approvals import NotConfirmed
@@ -31,13 +32,13 @@ from runtime.ports.approvals import NotConfirmed
 
 def are_needed(approval: Approval, decision: Decision) -> bool:
     """Tell whether this decision is a vote: it lets the call start, and the policy has a rule for the request."""
-    return approval.rule is not None and decision.verdict in STARTS
+    return approval.rule is not None and decision.verdict in STARTS_CALL_UNCHANGED
 
 
 def needs_reason(approval: Approval, verdict: Verdict) -> bool:
     """Tell whether the policy requires a reason for this verdict."""
     demands = votes.demands(approval)
-    return demands is not None and demands.reason and verdict in STARTS
+    return demands is not None and demands.reason and verdict in STARTS_CALL_UNCHANGED
 
 
 def undo_seconds(approval: Approval) -> float | None:

@@ -19,9 +19,10 @@ from approvals.policies.escalation import NextStep
 from approvals.policies.rules import Demands, OnExpiry, demands_of
 from approvals.queries import cursors
 from approvals.requests import confirmation, schemas, statements, verification, writers
-from runtime.core.enums import BEFORE_CALL, GateKind
+from runtime.core.enums import GateKind
 from runtime.core.ids import turn_of
 from runtime.core.machine.origin import merged
+from runtime.core.verdicts import BEFORE_CALL
 from runtime.errors import Forbidden, InvalidInput
 from runtime.keyring import held, sealing
 from runtime.ports.access import Actor

@@ -15,9 +15,10 @@ from approvals.policies.rules import Demands
 from approvals.requests import schemas
 from runtime.core.digest import action_digest as digest_of_action
 from runtime.core.digest import sha256_of
-from runtime.core.enums import BEFORE_CALL, EffectClass, GateKind
+from runtime.core.enums import EffectClass, GateKind
 from runtime.core.errors import NotJson
 from runtime.core.ids import RANDOM_BITS, by_time
+from runtime.core.verdicts import BEFORE_CALL
 from runtime.keyring import macs, purposes
 from runtime.ports.approvals import NotConfirmed, ReviewSnapshot
 

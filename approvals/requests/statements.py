@@ -7,7 +7,7 @@ nor change a statement. The signature is Ed25519 (RFC 8032) over canonical JSON 
 
 import json
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -15,28 +15,11 @@ from uuid import UUID
 
 from approvals.models import Approval
 from runtime.core.digest import canonical, sha256_of
-from runtime.core.enums import (
-    VERDICTS,
-    Decision,
-    GateKind,
-    Verdict,
-)
+from runtime.core.enums import Decision, GateKind, Verdict
+from runtime.core.verdicts import VERDICTS, VERDICTS_AT
 from runtime.keyring import purposes, signatures
 from runtime.keyring.signatures import Verifies
 from runtime.ports.approvals import NotConfirmed
-
-STATUS: Mapping[Verdict, Approval.Status] = {
-    Verdict.APPROVE: Approval.Status.APPROVED,
-    Verdict.RUN_AGAIN: Approval.Status.APPROVED,
-    Verdict.DENY: Approval.Status.DENIED,
-    Verdict.REQUEST_CHANGES: Approval.Status.DENIED,
-    Verdict.GIVE_UP: Approval.Status.DENIED,
-    Verdict.ANSWER: Approval.Status.ANSWERED,
-    Verdict.EDIT: Approval.Status.APPROVED,
-    Verdict.HAPPENED: Approval.Status.ANSWERED,
-    Verdict.CONTINUE: Approval.Status.APPROVED,
-    Verdict.STOP: Approval.Status.DENIED,
-}
 
 # Only the statement of such a request contains this: within its other values the quotation marks are escaped.
 CHANGES_REQUESTED = f'"verdict":"{Verdict.REQUEST_CHANGES}"'
@@ -129,12 +112,12 @@ def read(approval: Approval, verifies: Verifies = signatures.verify_signature) -
         ("reason", said.reason, approval.reason),
         ("time", said.at, approval.decided_at),
         ("effective time", said.effective_at, approval.effective_at),
-        ("status", STATUS[said.verdict], approval.status),
+        ("status", VERDICTS[said.verdict].status, approval.status),
     )
     for name, signed, written in stored:
         if signed != written:
             raise NotConfirmed(f"the stored {name} differs from the signed one")
-    if said.verdict not in VERDICTS[GateKind(approval.kind)]:
+    if said.verdict not in VERDICTS_AT[GateKind(approval.kind)]:
         raise NotConfirmed(f"a gate of kind {approval.kind} has no verdict {said.verdict}")
     return said
 
@@ -151,7 +134,7 @@ def result_digest(decision: Decision) -> str | None:
     """
     if decision.edit is not None:
         return decision.edit.digest
-    has_result = decision.verdict in (Verdict.HAPPENED, Verdict.ANSWER)
+    has_result = VERDICTS[decision.verdict].carries == "result"
     nothing = decision.result is None and not has_result
     return None if nothing else sha256_of(decision.result)
 

@@ -17,12 +17,12 @@ from approvals.policies.rules import Demands, demands_of
 from approvals.requests.statements import Statement
 from runtime.core.digest import canonical, sha256_of
 from runtime.core.enums import Verdict
+from runtime.core.verdicts import STARTS_CALL_UNCHANGED
 from runtime.keyring import purposes, signatures
 from runtime.keyring.signatures import Verifies
 from runtime.ports.approvals import NotConfirmed
 
 # The verdicts that let a call start: only these need votes. One person denies, answers or gives up.
-STARTS = (Verdict.APPROVE, Verdict.RUN_AGAIN)
 VOTED, WITHDRAWN, VOID = "voted", "vote withdrawn", "vote void"
 
 
@@ -130,7 +130,7 @@ def check_counted(approval: Approval, said: Statement, votes: Sequence[Cast]) ->
     Without this, one signed statement would be enough under every policy.
     """
     needed = demands(approval)
-    if needed is None or said.verdict not in STARTS:
+    if needed is None or said.verdict not in STARTS_CALL_UNCHANGED:
         return ()
     named = [vote for vote in votes if vote.digest in said.votes]
     counted = {vote.person: vote.stage for vote in named if vote.at <= said.at}

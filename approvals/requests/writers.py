@@ -12,8 +12,8 @@ from django.db.models import QuerySet
 
 from approvals.models import Approval
 from approvals.policies.rules import Demands, demands_of
-from runtime.core.enums import BEFORE_CALL
 from runtime.core.machine.origin import merged
+from runtime.core.verdicts import BEFORE_CALL
 
 
 def may_write(approval: Approval) -> bool:

@@ -20,6 +20,7 @@ from runtime.core.call_options import (
     CompactionOptions,
     ModelOptions,
 )
+from runtime.core.call_states import CallState
 from runtime.core.digest import same
 from runtime.core.enums import GateKind, Preview
 from runtime.core.errors import UnknownSubject
@@ -84,27 +85,6 @@ class FrameState(StrEnum):
     ANSWERED = "answered"  # to be closed with its answer
     FAILED = "failed"  # to be closed with its error
     CLOSED = "closed"  # finished; it leaves the continuation
-
-
-class CallState(StrEnum):
-    """The states of a call, from its proposal to its result."""
-
-    PROPOSED = "proposed"  # the model proposed it; not yet checked
-    ADMITTED = "admitted"  # it may start
-    GATED = "gated"  # a person must approve it first
-    REFUSED = "refused"  # it cannot be made: unknown tool, or invalid arguments
-    DENIED = "denied"  # a person denied it, or its approval expired
-    STARTED = "started"  # an attempt is under way, or was when its worker died
-    RETRYING = "retrying"  # an attempt ended without a result; another one follows
-    WAITING = "waiting"  # it only waits for a time or an external event
-    DELEGATED = "delegated"  # a child frame works on it
-    RETURNED = "returned"  # it has a result
-    FAILED = "failed"  # it has an error
-    UNKNOWN = "unknown"  # in doubt: its outcome was lost
-    CLOSED = "closed"  # the run ended, or its gate was closed, before it had a result
-
-
-SETTLED = frozenset({CallState.REFUSED, CallState.DENIED, CallState.RETURNED, CallState.FAILED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

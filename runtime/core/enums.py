@@ -52,7 +52,7 @@ class GateKind(StrEnum):
 
 
 class Verdict(StrEnum):
-    """The decision that settles a gate; which ones are possible depends on its kind."""
+    """The decision that settles a gate. `verdicts` lists where each is possible, and what follows."""
 
     APPROVE = "approve"  # the call may start, once
     DENY = "deny"  # the call never starts, and its model receives the reason
@@ -65,32 +65,6 @@ class Verdict(StrEnum):
     GIVE_UP = "give_up"  # the call counts as failed
     CONTINUE = "continue"  # the frame continues
     STOP = "stop"  # the run ends
-
-
-# The verdicts that people may give at each kind of gate. `expire` comes from the clock only.
-VERDICTS: dict[GateKind, tuple[Verdict, ...]] = {
-    GateKind.APPROVAL: (
-        Verdict.APPROVE,
-        Verdict.DENY,
-        Verdict.REQUEST_CHANGES,
-        Verdict.ANSWER,
-        Verdict.EDIT,
-    ),
-    GateKind.QUESTION: (Verdict.ANSWER, Verdict.DENY),
-    GateKind.IN_DOUBT: (Verdict.HAPPENED, Verdict.RUN_AGAIN, Verdict.GIVE_UP),
-    GateKind.HOLD: (Verdict.CONTINUE, Verdict.STOP),
-    GateKind.LIMIT: (Verdict.CONTINUE, Verdict.STOP),
-    GateKind.VERSION: (Verdict.CONTINUE, Verdict.STOP),
-}
-
-# After these verdicts a call may start.
-APPROVING = frozenset({Verdict.APPROVE, Verdict.EDIT, Verdict.RUN_AGAIN})
-
-# These open before their call could start.
-BEFORE_CALL = frozenset({GateKind.APPROVAL, GateKind.QUESTION})
-
-# These are gates of a frame; the other kinds belong to a call.
-FRAME_GATES = frozenset({GateKind.HOLD, GateKind.LIMIT, GateKind.VERSION})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

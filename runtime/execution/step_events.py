@@ -21,6 +21,7 @@ from runtime.core.events import (
 )
 from runtime.core.ids import ROOT
 from runtime.core.limits import plain
+from runtime.core.verdicts import VERDICTS
 from runtime.errors import InvalidInput
 from runtime.ports.agents import AgentInfo
 from runtime.ports.prompts import Instructions
@@ -135,7 +136,7 @@ def decided(now: Continuation, pending: Pending, signal: GateDecidedSignal) -> G
         by=signal.decision.by,
         reason=signal.decision.reason,
         result=signal.decision.result,
-        stands=signal.decision.verdict in (Verdict.DENY, Verdict.REQUEST_CHANGES),
+        stands=VERDICTS[signal.decision.verdict].is_remembered,
         edit=signal.decision.edit,
         answer=signal.decision.verdict is Verdict.ANSWER and terms is not None and terms.answers,
     )

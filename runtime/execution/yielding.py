@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from runtime.core.continuation import CallState, Continuation, FrameState
+from runtime.core.call_states import CallState
+from runtime.core.continuation import Continuation, FrameState
 from runtime.core.machine.planning import plan
 from runtime.execution.heartbeat import ClaimedRun, Drain
 from runtime.store import leases

@@ -9,7 +9,8 @@ from uuid import UUID
 
 from runtime.core import events as e
 from runtime.core.documents.blobs import digest_of
-from runtime.core.enums import VERDICTS, GateKind, Verdict
+from runtime.core.enums import GateKind, Verdict
+from runtime.core.verdicts import VERDICTS
 from runtime.errors import KeyMissing
 from runtime.queries.journal import JournalLine, read
 from runtime.queries.redaction import redact
@@ -81,7 +82,7 @@ class _JournalState:
                 self.arrived.add((event.frame, event.call, event.attempt))
             case e.GateClosed():
                 self.closed.add(self._now(event))
-            case e.GateDecided() if event.verdict in VERDICTS[GateKind.IN_DOUBT]:
+            case e.GateDecided() if GateKind.IN_DOUBT in VERDICTS[event.verdict].gates:
                 self.decided[self._now(event)] = event
             case e.Completed() | e.Failed() | e.Cancelled() | e.Exported():
                 self.over = True

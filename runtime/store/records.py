@@ -12,8 +12,9 @@ from uuid import UUID
 from django.conf import settings
 
 from runtime.core.call_options import CallOptions
+from runtime.core.call_states import CallState
 from runtime.core.commands import AnswerInquiry, CallModel, StartTool
-from runtime.core.continuation import CallState, Continuation, Pending
+from runtime.core.continuation import Continuation, Pending
 from runtime.core.documents.blobs import Blob, extract_blob
 from runtime.core.enums import GateKind, Verdict
 from runtime.core.events import (

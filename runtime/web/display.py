@@ -14,7 +14,8 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from runtime.core.continuation import CallState, RunStatus
+from runtime.core.call_states import CallState
+from runtime.core.continuation import RunStatus
 from runtime.core.events import BlobRef
 from runtime.core.invisible import code, name, shows
 from runtime.queries import time_limits

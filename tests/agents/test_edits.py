@@ -12,7 +12,8 @@ from agents.sdk import tool
 from agents.sdk.scripts import Turn, together
 from agents.testing import Flow, call, drive, say
 from agents.testing.approvals import ApprovalStub
-from runtime.core.continuation import CallState, Continuation
+from runtime.core.call_states import CallState
+from runtime.core.continuation import Continuation
 from runtime.core.documents.codec import decode_entry
 from runtime.core.enums import Risk
 from runtime.core.events import CallRefused, GateOpened, Retried

@@ -15,7 +15,7 @@ from agents.sdk import NotDone, Preview, PreviewChange, RetryPolicy, ToolContext
 from agents.sdk.spec import AgentSpec
 from agents.testing import Flow, call, drive, say, together
 from agents.testing.worker import BEGINNING
-from runtime.core.continuation import CallState
+from runtime.core.call_states import CallState
 from runtime.core.digest import action_digest, sha256_of
 from runtime.core.enums import Decision, Edit, Verdict
 from runtime.core.enums import Preview as EarlierPreview

@@ -24,8 +24,10 @@ from approvals.policy import Group  # noqa: E402
 from config.api import api  # noqa: E402
 from runtime.core import enums  # noqa: E402
 from runtime.core.budgets import Limit  # noqa: E402
-from runtime.core.continuation import CallState, FrameState, RunStatus  # noqa: E402
+from runtime.core.call_states import CallState  # noqa: E402
+from runtime.core.continuation import FrameState, RunStatus  # noqa: E402
 from runtime.core.events import EVENT_TYPES  # noqa: E402
+from runtime.core.verdicts import VERDICTS_AT  # noqa: E402
 from runtime.errors import RequestError  # noqa: E402
 from tests.docs import layers_picture  # noqa: E402
 
@@ -139,9 +141,7 @@ def _members(members: type[StrEnum]) -> list[Row]:
 
 def _gates() -> list[Row]:
     said = _comments(enums.GateKind)
-    return [
-        (f"`{kind}`", ", ".join(enums.VERDICTS[kind]), said[kind.name]) for kind in enums.GateKind
-    ]
+    return [(f"`{kind}`", ", ".join(VERDICTS_AT[kind]), said[kind.name]) for kind in enums.GateKind]
 
 
 def _comments(members: type[StrEnum]) -> dict[str, str]:

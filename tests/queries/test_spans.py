@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from runtime.core.continuation import SETTLED, Call, CallState, Edited
+from runtime.core.call_states import SETTLED, CallState
+from runtime.core.continuation import Call, Edited
 from runtime.core.enums import Verdict
 from runtime.core.events import Forked
 from runtime.core.machine.forks import state_of

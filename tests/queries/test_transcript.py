@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from runtime.core.continuation import CallState
+from runtime.core.call_states import CallState
 from runtime.core.documents.codec import encode_entry
 from runtime.core.enums import EffectClass, GateKind, Verdict
 from runtime.core.events import (

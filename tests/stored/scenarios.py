@@ -17,7 +17,8 @@ from agents.testing.worker import BEGINNING, Worker
 from agents.tools.questions import ask_person
 from agents.tools.timers import wait_for
 from runtime.control.edit import edit, is_previewed
-from runtime.core.continuation import CallState, Continuation, GivenReply
+from runtime.core.call_states import CallState
+from runtime.core.continuation import Continuation, GivenReply
 from runtime.core.documents import codec, compression
 from runtime.core.documents.conversations import Conversations
 from runtime.core.enums import Decision, FailureCause, Verdict

@@ -18,9 +18,10 @@ from agents.testing.worker import Worker
 from runtime.core.continuation import Continuation, Pending
 from runtime.core.documents import codec, compression, upcasters
 from runtime.core.documents.upcasters import UPCASTERS, Document
-from runtime.core.enums import FRAME_GATES, Decision, GateKind, Verdict
+from runtime.core.enums import Decision, GateKind, Verdict
 from runtime.core.errors import NewerSchema, Unreadable
 from runtime.core.machine.replay import initial, recover, step
+from runtime.core.verdicts import FRAME_GATES
 from runtime.queries.journal import unreadable_sql
 from runtime.store.tables.signals import ResumeSignal
 from tests.stored.scenarios import PICTURE, SCENES, written

@@ -16,6 +16,7 @@ import pytest
 
 from runtime.core import budgets, continuation, limits
 from runtime.core.budgets import Limit
+from runtime.core.call_states import CallState
 from runtime.core.commands import AnswerInquiry
 from runtime.core.documents import budget_text, codec, export_file
 from runtime.core.documents.blobs import blob_refs
@@ -41,7 +42,7 @@ WORDS: dict[type[StrEnum], str] = {
     continuation.RunStatus: "queued running waiting suspended paused cancelling completed failed"
     " cancelled exported quarantined",
     continuation.FrameState: "asking retrying acting answered failed closed",
-    continuation.CallState: "proposed admitted gated refused denied started retrying delegated"
+    CallState: "proposed admitted gated refused denied started retrying delegated"
     " returned failed unknown closed",
     EffectClass: "read idempotent transactional write",
     Risk: "low medium high",

@@ -22,7 +22,8 @@ from approvals.requests.votes import Cast
 from approvals.web import zone as zones
 from approvals.web.api.ids import id_of
 from runtime.core.documents.budget_text import NAMES
-from runtime.core.enums import VERDICTS, GateKind
+from runtime.core.enums import GateKind
+from runtime.core.verdicts import VERDICTS_AT
 from runtime.errors import ObjectStoreDown
 from runtime.ports.approvals import CallOutcome
 from runtime.queries import late_outcomes
@@ -220,8 +221,8 @@ class DecisionPage(Schema):
 
 
 _DECIDED = (
-    *VERDICTS[GateKind.APPROVAL],
-    *VERDICTS[GateKind.HOLD],
+    *VERDICTS_AT[GateKind.APPROVAL],
+    *VERDICTS_AT[GateKind.HOLD],
 )  # a limit and a version as a hold
 
 
@@ -272,7 +273,7 @@ class SettlementIn(Body):
 
     model_config = with_example(outcome="happened", result={"message_id": "1"}, reason="")
 
-    outcome: Annotated[Any, WithJsonSchema({"enum": [*VERDICTS[GateKind.IN_DOUBT]]})] = None
+    outcome: Annotated[Any, WithJsonSchema({"enum": [*VERDICTS_AT[GateKind.IN_DOUBT]]})] = None
     result: Any = None
     reason: Reason = ""
     confirm: Annotated[Any, WithJsonSchema({"type": ["string", "null"]})] = None

@@ -9,15 +9,15 @@ from approvals import clock
 from approvals.permissions.principals import Principal
 from approvals.queries import history, requests
 from runtime.control import kill_switches
-from runtime.core.continuation import CallState
-from runtime.core.enums import FRAME_GATES, GateKind
+from runtime.core.call_states import NOT_STARTED, CallState
+from runtime.core.enums import GateKind
+from runtime.core.verdicts import FRAME_GATES
 from runtime.queries import runs
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.span import Span
 from runtime.queries.spans.states import SpanKind
 from runtime.web.display import duration
 
-_NOT_STARTED = (CallState.GATED, CallState.ADMITTED, CallState.PROPOSED)
 _CSS_CLASSES = {
     CallState.FAILED: "danger",
     CallState.REFUSED: "danger",
@@ -82,7 +82,7 @@ def aftermath(
         label=_label(approval, status, call, told=open_request is None),
         moment=call.waits_until,
         counts_at=_counts_at(approval),
-        may_start=status == "approved" and call.state in _NOT_STARTED,
+        may_start=status == "approved" and call.state in NOT_STARTED,
         error=call.note
         if call.state in _CSS_CLASSES and call.state is not CallState.CLOSED
         else "",
@@ -162,7 +162,7 @@ def _label(approval: requests.ApprovalView, status: str, call: CallRecord, *, to
     if approval.kind == GateKind.IN_DOUBT and call.state is CallState.UNKNOWN and told:
         when = _when(approval, held="a worker applies it", free="a worker applies it next")
         return f"recorded, {when}"
-    if call.state not in _NOT_STARTED:
+    if call.state not in NOT_STARTED:
         return _ended(call)
     if status != "approved":
         return "not started; the decision is recorded"

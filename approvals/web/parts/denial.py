@@ -6,7 +6,8 @@ from typing import Any, Final
 from django.http import HttpRequest
 
 from approvals.queries.requests import ApprovalView, Beside
-from runtime.core.continuation import MAX_DENIALS, CallState
+from runtime.core.call_states import CallState
+from runtime.core.continuation import MAX_DENIALS
 from runtime.core.denial_text import changes_text, denial_text
 from runtime.core.enums import GateKind
 from runtime.core.ids import turn_key

@@ -21,21 +21,12 @@ from approvals.web.request import edit, frame_gate, in_doubt, inquiries, questio
 from approvals.web.request.decision_form import Problem, handle_decision
 from approvals.web.request.request_page import answer, page_context
 from runtime.core.continuation import MAX_DENIALS
-from runtime.core.enums import FRAME_GATES, GateKind, Verdict
+from runtime.core.enums import GateKind, Verdict
+from runtime.core.verdicts import FRAME_GATES
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from runtime.queries import time_limits
 from runtime.web.requests import form_text
-
-_SAID = {
-    Verdict.APPROVE: ("Approved", "A worker starts it next."),
-    Verdict.DENY: ("Denied", "The call never starts."),
-    Verdict.REQUEST_CHANGES: (
-        "Changes requested",
-        "The call never starts, and the agent is asked to propose it again.",
-    ),
-    Verdict.ANSWER: ("Answered", "The call is not made, and the agent gets your result."),
-}
 
 
 @require_safe
@@ -110,7 +101,6 @@ def _decide(
             confirm=second_step.given(request),
         ),
         page=question.page if is_question else _page,
-        said=question.DECLINED if is_question else _SAID[verdict],
     )
 
 

@@ -24,7 +24,8 @@ from approvals.requests.argument_changes import changes, describe
 from approvals.web import place as places
 from approvals.web.parts import call_status, reading
 from approvals.web.request.request_page import already_closed, to_page
-from runtime.core.enums import Risk, Verdict
+from runtime.core.enums import GateKind, Risk, Verdict
+from runtime.core.verdicts import words_at
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 from runtime.web.display import plain_visible
@@ -44,12 +45,10 @@ def handle_decision(
     *,
     act: Callable[[Actor], requests.ApprovalView],
     page: Callable[[HttpRequest, requests.ApprovalView, Actor, Problem], HttpResponse],
-    said: tuple[str, str],
 ) -> HttpResponse:
     """Handle a decision, then show the next request of the inbox, or this one if there is no other.
 
-    `act` records the decision and returns the request, `page` shows the form again with the problem. `said` holds the
-    words for the decision and for its effect if the run is neither paused nor stopped.
+    `act` records the decision and returns the request, `page` shows the form again with the problem.
     """
     actor = principals.actor_of(request.user)
     try:
@@ -68,16 +67,16 @@ def handle_decision(
         return page(request, requests.approval(approval, actor=actor), actor, exc)
     reading.record(request, decided, actor)
     following = _following(request, decided, actor)
+    title, effect = words_at(GateKind(decided.kind), verdict).toast
     if decided.status == "pending":  # the policy demands more people
-        said = (
-            f"Your approval is recorded ({len(decided.voted)} of {decided.quorum})",
-            "Other people must approve too.",
-        )
-    what = f"{said[0]}: {_describe(decided)}" if following else said[0]
+        title = f"Your approval is recorded ({len(decided.voted)} of {decided.quorum})"
+        effect = "Other people must approve too."
+    if following:
+        title = f"{title}: {_describe(decided)}"
     delay = call_status.delay_of(decided)
     messages.success(
         request,
-        call_status.outcome_text(decided, delay, what, said[1]),
+        call_status.outcome_text(decided, delay, title, effect),
         extra_tags=_links(decided, delay, linked=bool(following)),
     )
     return to_page(request, following or approval)

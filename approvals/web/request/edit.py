@@ -48,7 +48,6 @@ from runtime.store.tables.jobs.edit_previews import EditPreviewRow
 from runtime.web import schema_form
 from runtime.web.requests import form_text
 
-_SAID = ("Approved with changes", "A worker starts it next, with your arguments.")
 _TEMPLATE = "approvals/edit.html"
 
 
@@ -128,7 +127,6 @@ def approve_edit(request: HttpRequest, approval: UUID) -> HttpResponse:
             preview=request.POST.get("preview"),
         ),
         page=_again,
-        said=_SAID,
     )
 
 

@@ -12,17 +12,13 @@ from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.web.request.decision_form import Problem, handle_decision
 from approvals.web.request.request_page import answer, page_context
-from runtime.core.enums import FRAME_GATES, GateKind, Verdict
+from runtime.core.enums import GateKind, Verdict
 from runtime.core.events import Change
+from runtime.core.verdicts import FRAME_GATES
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from runtime.queries.version_diff import Difference, differences
 from runtime.web.requests import form_text
-
-_SAID = {
-    Verdict.CONTINUE: ("Recorded", "A worker continues the run next."),
-    Verdict.STOP: ("Recorded", "A worker ends the run next."),
-}
 
 
 @require_POST
@@ -86,5 +82,4 @@ def _decide(request: HttpRequest, approval: UUID, verdict: Verdict) -> HttpRespo
             grant=budget_grants.read(request.POST) or None if verdict is Verdict.CONTINUE else None,
         ),
         page=page,
-        said=_SAID[verdict],
     )

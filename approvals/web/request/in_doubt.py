@@ -85,5 +85,4 @@ def _settle(request: HttpRequest, approval: UUID, outcome: Verdict) -> HttpRespo
             confirm=second_step.given(request),
         ),
         page=partial(page, outcome=outcome),
-        said=("Resolved", "A worker continues the run next."),
     )

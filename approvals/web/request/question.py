@@ -17,9 +17,6 @@ from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from runtime.web.requests import form_text
 
-DECLINED = ("Declined", "The agent gets your reason.")
-_ANSWERED = ("Answered", "The agent gets your answer.")
-
 
 def page(
     request: HttpRequest,
@@ -76,9 +73,7 @@ def answer(request: HttpRequest, approval: requests.ApprovalView) -> HttpRespons
             result=value,
         )
 
-    return handle_decision(
-        request, approval.id, Verdict.ANSWER, act=act, page=again, said=_ANSWERED
-    )
+    return handle_decision(request, approval.id, Verdict.ANSWER, act=act, page=again)
 
 
 def _question(approval: requests.ApprovalView) -> Any:

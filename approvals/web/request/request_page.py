@@ -18,16 +18,16 @@ from approvals.errors import AlreadyDecided, Cancelled, Expired
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
 from approvals.queries import requests, votes
-from approvals.requests import statements
 from approvals.web import place as places
 from approvals.web.parts import agent_update, teamwork
 from approvals.web.parts.arguments import Argument, arguments, fields
 from approvals.web.parts.call_status import aftermath
 from approvals.web.parts.reading import panel as reading_panel
-from runtime.core.continuation import CallState
+from runtime.core.call_states import CallState
 from runtime.core.enums import Verdict
 from runtime.core.ids import turn_of
 from runtime.core.limits import MAX_MESSAGE, MAX_REASON
+from runtime.core.verdicts import VERDICTS
 from runtime.errors import RequestError
 from runtime.keyring.sealing import REDACTED
 from runtime.queries.inquiries import unreceived
@@ -39,19 +39,6 @@ from runtime.web.requests import form_text
 
 # Errors of a decision that came after another decision, a cancellation or the deadline.
 AlreadyClosed = AlreadyDecided | Cancelled | Expired
-
-_VERBS: dict[Verdict, str] = {
-    Verdict.APPROVE: "approve it",
-    Verdict.DENY: "deny it",
-    Verdict.REQUEST_CHANGES: "request changes to it",
-    Verdict.ANSWER: "answer it",
-    Verdict.EDIT: "approve it with changes",
-    Verdict.HAPPENED: "resolve it",
-    Verdict.RUN_AGAIN: "let it run again",
-    Verdict.GIVE_UP: "give it up",
-    Verdict.CONTINUE: "continue it",
-    Verdict.STOP: "stop the run",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,13 +139,13 @@ def already_closed(
 ) -> HttpResponse:
     """Redirect a double click to the result of the first. Tell any other person who decided first."""
     mine = approval.decided_by == request.user.get_username()
-    if mine and approval.status == statements.STATUS[verdict]:
+    if mine and approval.status == VERDICTS[verdict].status:
         return to_page(request, approval.id)
     context = {
         "section": "inbox",
         "approval": approval,
         "status": _status(approval),
-        "verb": _VERBS[verdict],
+        "verb": VERDICTS[verdict].verb,
         "reason": form_text(request.POST, "reason"),
         "result": form_text(request.POST, "result"),
     }

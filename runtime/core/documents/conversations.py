@@ -19,7 +19,8 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from runtime.core.call_options import CallOptions
-from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Edited, Frame
+from runtime.core.call_states import SETTLED, CallState
+from runtime.core.continuation import Call, Continuation, Edited, Frame
 from runtime.core.documents.compression import plain_text
 from runtime.core.documents.upcasters import SCHEMA, upcast
 from runtime.core.errors import CoreError

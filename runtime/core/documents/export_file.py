@@ -22,7 +22,8 @@ from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
 
-from runtime.core.continuation import CallState, Continuation, Phase
+from runtime.core.call_states import CallState
+from runtime.core.continuation import Continuation, Phase
 from runtime.core.digest import sha256_of
 from runtime.core.documents import codec
 from runtime.core.documents.blobs import blob_refs, digest_of

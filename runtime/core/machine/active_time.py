@@ -7,7 +7,8 @@ and stops the clock.
 
 from datetime import datetime, timedelta
 
-from runtime.core.continuation import CallState, Continuation, Wait
+from runtime.core.call_states import CallState
+from runtime.core.continuation import Continuation, Wait
 from runtime.core.enums import GateKind
 from runtime.core.fast_replace import replace
 from runtime.core.machine.planning import plan

@@ -6,7 +6,8 @@ are repeated only after a person's decision.
 
 import dataclasses
 
-from runtime.core.continuation import SETTLED, Call, Continuation
+from runtime.core.call_states import SETTLED
+from runtime.core.continuation import Call, Continuation
 from runtime.core.enums import EffectClass
 from runtime.core.errors import IllegalTransition
 from runtime.core.events import AgentChanged

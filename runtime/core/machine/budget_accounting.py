@@ -24,6 +24,7 @@ from runtime.core.budgets import (
     Spent,
     tokens_of,
 )
+from runtime.core.call_states import CallState
 from runtime.core.commands import (
     AnswerInquiry,
     CallModel,
@@ -31,7 +32,7 @@ from runtime.core.commands import (
     OpenFrame,
     StartTool,
 )
-from runtime.core.continuation import CallState, Continuation, Frame, Phase
+from runtime.core.continuation import Continuation, Frame, Phase
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import (
     AnswerDropped,

@@ -7,15 +7,8 @@ arguments that its model proposed. If an attempt at it may have had its effect, 
 
 import dataclasses
 
-from runtime.core.continuation import (
-    Call,
-    CallState,
-    Continuation,
-    Denial,
-    Frame,
-    FrameState,
-    Phase,
-)
+from runtime.core.call_states import CallState
+from runtime.core.continuation import Call, Continuation, Denial, Frame, FrameState, Phase
 from runtime.core.events import Retried
 from runtime.core.fast_replace import replace
 from runtime.core.machine.calls.edits import unedited

@@ -8,7 +8,8 @@ from typing import Any, assert_never
 
 from pydantic import TypeAdapter, ValidationError
 
-from runtime.core.continuation import Call, CallState, Continuation, Frame, Phase
+from runtime.core.call_states import CallState
+from runtime.core.continuation import Call, Continuation, Frame, Phase
 from runtime.core.effect_classes import RULES
 from runtime.core.errors import IllegalTransition, Unreadable
 from runtime.core.events import Exported, Forked, Imported, TravelEvent

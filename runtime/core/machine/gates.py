@@ -5,12 +5,13 @@ effects finish, and their outcomes are recorded.
 """
 
 from runtime.core.continuation import Continuation, Frame
-from runtime.core.enums import FRAME_GATES, GateKind, Verdict
+from runtime.core.enums import GateKind, Verdict
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import GateClosed, GateDecided, GateOpened
 from runtime.core.fast_replace import replace
 from runtime.core.machine import pending
 from runtime.core.machine.transitions import FRAMES, next_state
+from runtime.core.verdicts import FRAME_GATES
 
 
 def is_frame_gate(event: GateOpened | GateDecided | GateClosed) -> bool:

@@ -6,6 +6,7 @@ No earlier plan is kept. The worker records outcomes as events, and the next sta
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
+from runtime.core.call_states import SETTLED, CallState
 from runtime.core.commands import (
     AnswerInquiry,
     CallModel,
@@ -22,9 +23,7 @@ from runtime.core.commands import (
 )
 from runtime.core.continuation import (
     MAX_REFUSALS,
-    SETTLED,
     Call,
-    CallState,
     Continuation,
     Denial,
     Frame,

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from runtime.core.continuation import SETTLED, Call, Frame, PlanItem
+from runtime.core.call_states import SETTLED
+from runtime.core.continuation import Call, Frame, PlanItem
 from runtime.core.fast_replace import replace
 from runtime.core.limits import KEPT_INLINE, MAX_PLAN_ITEM, MAX_PLAN_ITEMS
 

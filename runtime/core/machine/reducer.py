@@ -9,16 +9,8 @@ leaves the given one unchanged.
 from typing import Any, assert_never
 
 from runtime.core.budgets import added
-from runtime.core.continuation import (
-    SETTLED,
-    Call,
-    Continuation,
-    CutReply,
-    Frame,
-    Outage,
-    Pause,
-    Phase,
-)
+from runtime.core.call_states import SETTLED
+from runtime.core.continuation import Call, Continuation, CutReply, Frame, Outage, Pause, Phase
 from runtime.core.enums import GateKind, Verdict
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import (

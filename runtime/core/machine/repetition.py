@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
-from runtime.core.continuation import MAX_SAME_REPLIES, Call, CallState, Continuation, Frame
+from runtime.core.call_states import CallState
+from runtime.core.continuation import MAX_SAME_REPLIES, Call, Continuation, Frame
 from runtime.core.machine.messages import undelivered_to
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from runtime.core.continuation import CallState, Continuation
+from runtime.core.call_states import CallState
+from runtime.core.continuation import Continuation
 from runtime.core.events import Event, OutcomeUnknown, RetryScheduled
 from runtime.core.fast_replace import replace
 from runtime.core.machine.active_time import advance_clock

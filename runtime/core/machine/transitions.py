@@ -6,9 +6,10 @@ A trigger is the event's type. If the next state depends on a verdict or outcome
 from enum import StrEnum
 from typing import TypeVar
 
-from runtime.core.continuation import CallState, FrameState, Pace, Phase
-from runtime.core.enums import FRAME_GATES, Verdict
+from runtime.core.call_states import CallState
+from runtime.core.continuation import FrameState, Pace, Phase
 from runtime.core.errors import IllegalTransition
+from runtime.core.verdicts import BEFORE_CALL, FRAME_GATES, VERDICTS
 
 S = TypeVar("S", bound=StrEnum)
 
@@ -60,8 +61,7 @@ FRAMES |= {
     if state is not FrameState.CLOSED
     for trigger in (
         *(f"GateOpened:{kind}" for kind in sorted(FRAME_GATES)),
-        f"GateDecided:{Verdict.CONTINUE}",
-        f"GateDecided:{Verdict.STOP}",
+        *(f"GateDecided:{verdict}" for verdict, rule in VERDICTS.items() if not rule.call_becomes),
         "GateClosed",
     )
 }
@@ -77,12 +77,6 @@ CALLS: dict[tuple[CallState, str], CallState] = {
     (CallState.PROPOSED, "CallRefused"): CallState.REFUSED,
     (CallState.PROPOSED, "GateOpened:approval"): CallState.GATED,
     (CallState.PROPOSED, "GateOpened:question"): CallState.GATED,
-    (CallState.GATED, "GateDecided:approve"): CallState.ADMITTED,
-    (CallState.GATED, "GateDecided:deny"): CallState.DENIED,
-    (CallState.GATED, "GateDecided:request_changes"): CallState.DENIED,
-    (CallState.GATED, "GateDecided:expire"): CallState.DENIED,
-    (CallState.GATED, "GateDecided:answer"): CallState.RETURNED,
-    (CallState.GATED, "GateDecided:edit"): CallState.ADMITTED,
     (CallState.GATED, "GateClosed"): CallState.CLOSED,
     # The call has changed since its approval: people are asked again.
     (CallState.ADMITTED, "GateOpened:approval"): CallState.GATED,
@@ -108,15 +102,22 @@ CALLS: dict[tuple[CallState, str], CallState] = {
     (CallState.UNKNOWN, "GateOpened:in_doubt"): CallState.UNKNOWN,
     (CallState.UNKNOWN, "OutcomeArrived:returned"): CallState.RETURNED,
     (CallState.UNKNOWN, "OutcomeArrived:failed"): CallState.FAILED,
-    (CallState.UNKNOWN, "GateDecided:happened"): CallState.RETURNED,
-    (CallState.UNKNOWN, "GateDecided:run_again"): CallState.ADMITTED,
-    (CallState.UNKNOWN, "GateDecided:give_up"): CallState.FAILED,
     (CallState.UNKNOWN, "GateClosed"): CallState.CLOSED,
     # The failed run is tried again: the call is checked again, or is in doubt if an attempt may have had its effect.
     (CallState.CLOSED, "Retried"): CallState.PROPOSED,
     (CallState.CLOSED, "Retried:in_doubt"): CallState.UNKNOWN,
     (CallState.DELEGATED, "FrameClosed:answered"): CallState.RETURNED,
     (CallState.DELEGATED, "FrameClosed:failed"): CallState.FAILED,
+}
+
+# A decision settles the gate of a call that has not started, or of one in doubt.
+CALLS |= {
+    (
+        CallState.GATED if rule.gates & BEFORE_CALL else CallState.UNKNOWN,
+        f"GateDecided:{verdict}",
+    ): rule.call_becomes
+    for verdict, rule in VERDICTS.items()
+    if rule.call_becomes
 }
 
 

@@ -5,16 +5,13 @@ from collections.abc import Callable, Collection, Sequence
 from uuid import UUID
 
 from runtime.core.continuation import Continuation
-from runtime.core.enums import Verdict
 from runtime.core.events import AllowanceUse, CallAdmitted, GateOpened
+from runtime.core.verdicts import STARTS_CALL_UNCHANGED
 from runtime.execution.admission.admit import Admission
 from runtime.execution.admission.earlier_decisions import needs_recheck
 from runtime.execution.admission.gates import AdmissionResult
 from runtime.store.records import PreviewCall
 from runtime.store.tables.signals import GateDecidedSignal
-
-# The decisions after which a call may start at once.
-STARTING = frozenset({Verdict.APPROVE, Verdict.RUN_AGAIN})
 
 
 class CallChecks:
@@ -37,7 +34,7 @@ class CallChecks:
 
         Return whether it is an expiry with which the run fails.
         """
-        if signal.decision.verdict in STARTING:
+        if signal.decision.verdict in STARTS_CALL_UNCHANGED:
             self._unverified[signal.gate] = signal
             return False
         return self._admission.verify_decision(signal)

@@ -8,17 +8,16 @@ from uuid import UUID
 
 from runtime.core.continuation import Call, Continuation, Frame, Outage
 from runtime.core.digest import action_digest, sha256_of
-from runtime.core.enums import EffectClass, GateKind, Risk
+from runtime.core.enums import EffectClass, GateKind
 from runtime.core.events import CallAdmitted, CallRefused, GateOpened
 from runtime.core.ids import RANDOM_BITS, by_time
 from runtime.core.limits import plain
 from runtime.core.machine import plans, repetition
 from runtime.core.machine.calls.revisions import revision_of
 from runtime.core.machine.origin import steered_by
+from runtime.core.verdicts import GATES
 from runtime.ports.agents import CallInfo
 from runtime.ports.approvals import Allowed, ReviewSnapshot
-
-_RISKS = {GateKind.HOLD: Risk.MEDIUM, GateKind.LIMIT: Risk.MEDIUM, GateKind.VERSION: Risk.HIGH}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +61,8 @@ def open_frame_gate(
         at=at,
         version=version,
     )
-    path = now.path(frame)
+    path, risk = now.path(frame), GATES[kind].risk
+    assert risk is not None  # that of a call is its own
     digest = action_digest(
         tool="", schema=sha256_of({}), args=args, path=path, effect=EffectClass.READ
     )
@@ -77,7 +77,7 @@ def open_frame_gate(
         schema={},
         path=path,
         effect=EffectClass.READ,
-        risk=_RISKS[kind],
+        risk=risk,
         sentence=reason,
         action_digest=digest,
         requester=now.requester,

@@ -13,8 +13,9 @@ from functools import singledispatchmethod
 from typing import Any
 from uuid import UUID
 
+from runtime.core.call_states import CallState
 from runtime.core.commands import CallModel
-from runtime.core.continuation import CallState, Continuation
+from runtime.core.continuation import Continuation
 from runtime.core.documents.blobs import Blob, InlinedMessages, value_of
 from runtime.core.enums import EffectClass, GateKind
 from runtime.core.errors import NotJson

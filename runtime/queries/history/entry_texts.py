@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 
 from runtime.core import events as e
-from runtime.core.enums import Verdict
-from runtime.queries import labels
+from runtime.core.verdicts import GATES, words_at
 from runtime.queries.journal import JournalLine
 from runtime.queries.redaction import redact
 from runtime.queries.transcript.transcript import Transcript
@@ -87,11 +86,9 @@ def paths_of(transcript: Transcript) -> Paths:
 def _words(event: e.Event) -> str:
     match event:
         case e.GateOpened():
-            return labels.OPEN_GATES[event.kind]
-        case e.GateDecided(verdict=Verdict.EXPIRE):
-            return labels.VERDICTS[event.verdict]
+            return GATES[event.kind].open
         case e.GateDecided():
-            return f"{labels.VERDICTS[event.verdict]} {redact(event.by)}"
+            return f"{words_at(None, event.verdict).past} {redact(event.by)}".rstrip()
         case e.ModelReplied() if event.given_by:
             return f"reply given by {redact(event.given_by)} in the place of the model"
         case e.FrameClosed():

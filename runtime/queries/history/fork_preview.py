@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime.core.continuation import CallState, Continuation
+from runtime.core.call_states import CallState
+from runtime.core.continuation import Continuation
 from runtime.core.events import BlobRef, Event, ForkChange, ModelReplied, ToolStarted
 from runtime.core.machine.calls.fork_changes import (
     BEFORE_REPLY,

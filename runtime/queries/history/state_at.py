@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime.core.continuation import CallState, Continuation, Pending
+from runtime.core.call_states import CallState
+from runtime.core.continuation import Continuation, Pending
 from runtime.core.documents import codec
 from runtime.queries.history.entry_texts import paths_of, texts_of
 from runtime.queries.history.state_diff import StateChange, changes_of

@@ -7,37 +7,20 @@ from typing import Any, assert_never
 
 from runtime.core import events as e
 from runtime.core.call_options import CallOptions
-from runtime.core.continuation import SETTLED, CallState
+from runtime.core.call_states import CALL_STATES, ENDED, SETTLED, CallState, Effect
 from runtime.core.effect_classes import RULES
 from runtime.core.enums import EffectClass, GateKind, Verdict
 from runtime.core.ids import depth_of
-from runtime.queries import labels
+from runtime.core.verdicts import STARTS_CALL, VERDICTS, words_at
 from runtime.queries.redaction import redact
 from runtime.queries.spans.span import GateFacts, Span
 from runtime.queries.spans.states import SpanKind, SpanState
 
-# Final states, and states in which the call may have had its effect.
-_OVER = SETTLED | {CallState.CLOSED}
-_MAY_HAVE_HAPPENED = frozenset({CallState.STARTED, CallState.RETURNED, CallState.UNKNOWN})
-# States in which it may have had its effect only if it was tried: people may be asked between two attempts.
-_MAY_HAVE_BEEN_TRIED = frozenset(
-    {CallState.CLOSED, CallState.RETRYING, CallState.GATED, CallState.DENIED}
-)
-_NOT_BEGUN = {
+# The span in place of one that a call does not have.
+_PLACEHOLDERS = {
     **dict.fromkeys(SETTLED, SpanState.RECORDED),
     CallState.ADMITTED: SpanState.TO_START,
     CallState.CLOSED: SpanState.NOT_STARTED,
-}
-_AFTER = {
-    Verdict.APPROVE: CallState.ADMITTED,
-    Verdict.DENY: CallState.DENIED,
-    Verdict.REQUEST_CHANGES: CallState.DENIED,
-    Verdict.EXPIRE: CallState.DENIED,
-    Verdict.ANSWER: CallState.RETURNED,
-    Verdict.EDIT: CallState.ADMITTED,
-    Verdict.HAPPENED: CallState.RETURNED,
-    Verdict.RUN_AGAIN: CallState.ADMITTED,
-    Verdict.GIVE_UP: CallState.FAILED,
 }
 
 
@@ -89,7 +72,7 @@ class CallRecord:
     def label(self) -> str:
         """The state in words; `moment` or a name may follow."""
         match self.state, self.verdict:
-            case CallState.ADMITTED, Verdict.APPROVE | Verdict.EDIT | Verdict.RUN_AGAIN:
+            case CallState.ADMITTED, verdict if verdict in STARTS_CALL:
                 return "approved, about to start"
             case CallState.DENIED, Verdict.REQUEST_CHANGES:
                 return "to be changed, never started"
@@ -112,7 +95,7 @@ class CallRecord:
             case CallState.WAITING, _ if self.until:
                 return "waits for an event until" if self.note else "waits until"
             case _:
-                return labels.CALLS[self.state]
+                return CALL_STATES[self.state].label
 
     @property
     def proposed_by(self) -> str:
@@ -140,7 +123,7 @@ class CallRecord:
         """The label of the last decision; the name of the reviewer follows, if there is one."""
         if self.verdict is Verdict.ANSWER and not self.decided_by:
             return "answered by the policy, because no person decided in time"
-        return "" if self.verdict is None else labels.verdict_text(self.verdict, self.gate_kind)
+        return "" if self.verdict is None else words_at(self.gate_kind, self.verdict).past
 
     @property
     def gate_kind(self) -> GateKind | None:
@@ -150,22 +133,25 @@ class CallRecord:
     @property
     def is_settled(self) -> bool:
         """Whether the call is in a final state."""
-        return self.state in _OVER
+        return self.state in ENDED
 
     @property
     def has_side_effects(self) -> bool:
         """Tell whether the call changed the outside world, or may have. Cancelling the run does not undo that."""
         if self.child is not None or (self.effect and not RULES[self.effect].has_side_effects):
             return False
-        if self.verdict is Verdict.ANSWER or self.state in _MAY_HAVE_BEEN_TRIED:
+        effect = CALL_STATES[self.state].effect
+        if self.verdict is Verdict.ANSWER or effect is Effect.IF_TRIED:
             return self.attempt > 0
-        return self.state in _MAY_HAVE_HAPPENED
+        return effect is Effect.POSSIBLE
 
     def shown(self) -> list[Span]:
         """Return the spans, or one placeholder for a call that has not started."""
         if self.spans or self.child:
             return self.spans
-        return [self._span(SpanKind.TOOL, None, _NOT_BEGUN.get(self.state, SpanState.NOT_CHECKED))]
+        return [
+            self._span(SpanKind.TOOL, None, _PLACEHOLDERS.get(self.state, SpanState.NOT_CHECKED))
+        ]
 
     def become(self, state: CallState, note: str = "", *, until: datetime | None = None) -> None:
         """Set the state of the call."""
@@ -188,8 +174,9 @@ class CallRecord:
     def decided(self, event: e.GateDecided, at: datetime, gate: GateFacts | None) -> None:
         """End a gate with its decision."""
         self.verdict, self.decided_by, self.note = event.verdict, event.by, redact(event.reason)
-        self.state = _AFTER[event.verdict]
-        if event.verdict in (Verdict.HAPPENED, Verdict.ANSWER):
+        rule = VERDICTS[event.verdict]
+        self.state = rule.call_becomes or self.state
+        if rule.carries == "result":
             self.result = redact(event.stored or event.result)
         if event.edit is not None:
             self.proposed = self.proposed if self.edited_by else self.args

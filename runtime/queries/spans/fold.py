@@ -14,16 +14,18 @@ from typing import Any, assert_never
 from uuid import UUID
 
 from runtime.core import events as e
-from runtime.core.continuation import MAX_DEPTH, CallState, Continuation, Denial, Undelivered
-from runtime.core.enums import GateKind, Verdict
+from runtime.core.call_states import CALL_STATES, CallState
+from runtime.core.continuation import MAX_DEPTH, Continuation, Denial, Undelivered
+from runtime.core.enums import GateKind
 from runtime.core.errors import CoreError
 from runtime.core.ids import ROOT, call_id, child_frame, depth_of
 from runtime.core.machine.calls.revisions import denial_of
 from runtime.core.machine.failed_runs import uncounted
 from runtime.core.machine.forks import state_of
+from runtime.core.verdicts import VERDICTS, words_at
 from runtime.queries import time_limits
 from runtime.queries.journal import Beginning, JournalLine, Remaining
-from runtime.queries.labels import MessageKind, decision_text
+from runtime.queries.labels import MessageKind
 from runtime.queries.redaction import redact
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.forked import Utterance, changed_text, copied, open_gates
@@ -35,16 +37,7 @@ from runtime.queries.version_diff import differences
 
 MIN_WAIT_SHOWN = timedelta(seconds=1)  # shorter waits for a worker have no span
 
-_NOT_BEGUN = frozenset(
-    {
-        CallState.PROPOSED,
-        CallState.ADMITTED,
-        CallState.GATED,
-        CallState.RETRYING,
-        CallState.WAITING,
-    }
-)
-_TO_COME = _NOT_BEGUN | {CallState.DELEGATED}
+_TO_COME = frozenset(state for state, rule in CALL_STATES.items() if rule.is_to_come)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,7 +247,7 @@ class Fold:
         for frame in self.frames.values():
             frame.reopen()
             for call in frame.calls:
-                if call.state in _NOT_BEGUN:
+                if call.state in _TO_COME and call.state is not CallState.DELEGATED:
                     call.become(CallState.PROPOSED)
                     call.verdict = None
 
@@ -443,7 +436,7 @@ class Fold:
                     apart = any(one.is_item for one in above)
                     denial = denial_of(call.tool, call.id, event, apart=apart)
                     self.denials[call.digest] = denial
-                if event.verdict in (Verdict.HAPPENED, Verdict.ANSWER):
+                if VERDICTS[event.verdict].carries == "result":
                     self._add_message(frame, "result", call.tool, call.result, reported_by=event.by)
             case e.GateClosed():
                 call.gate_closed(event, self._at)
@@ -511,7 +504,7 @@ class Fold:
     def _add_decision(
         self, frame: FrameRecord, event: e.GateDecided, what: str, kind: GateKind | None = None
     ) -> None:
-        said = f"{decision_text(event.verdict, kind)} {what}{_because(event.reason)}"
+        said = f"{words_at(kind, event.verdict).title} {what}{_because(event.reason)}"
         self._add_message(frame, "decision", _decider(event), said)
 
     def _decide_on_run(self, by: str, what: str) -> None:

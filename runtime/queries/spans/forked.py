@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from runtime.core.continuation import SETTLED, Call, CallState, Continuation, Frame, FrameState
+from runtime.core.call_states import SETTLED, CallState
+from runtime.core.continuation import Call, Continuation, Frame, FrameState
 from runtime.core.enums import Verdict
 from runtime.core.errors import UnknownSubject
 from runtime.core.events import ForkChange, GateOpened

@@ -7,7 +7,8 @@ from typing import Any
 from uuid import UUID
 
 from runtime.core import events as e
-from runtime.core.continuation import SETTLED, CallState, PlanItem
+from runtime.core.call_states import SETTLED, WAITS_FOR_PERSON, CallState
+from runtime.core.continuation import PlanItem
 from runtime.core.enums import Verdict
 from runtime.core.ids import depth_of
 from runtime.core.machine import plans
@@ -17,7 +18,6 @@ from runtime.queries.spans.span import GateFacts, Span, Usage
 from runtime.queries.spans.states import SpanKind, SpanState
 
 # Calls in these states wait, and their labels need no time after them.
-_WAITING = frozenset({CallState.GATED, CallState.UNKNOWN})
 _WITHOUT_REPLY = {"lost": SpanState.WORKER_LOST, "message": SpanState.CUT_OFF}
 
 
@@ -137,7 +137,7 @@ class FrameRecord:
         child = self.children.get(call.id) if call is not None else None
         if child is not None:
             return child.waiting
-        return call.label if call is not None and call.state in _WAITING else ""
+        return call.label if call is not None and call.state in WAITS_FOR_PERSON else ""
 
     @property
     def _waits_for(self) -> CallRecord | None:

@@ -6,14 +6,9 @@ from uuid import UUID
 
 from runtime.core import events as e
 from runtime.core.enums import GateKind, Verdict
-from runtime.queries import labels
+from runtime.core.verdicts import GATES, VERDICTS, words_at
 from runtime.queries.redaction import redact
 from runtime.queries.spans.states import SpanKind, SpanResult, SpanState
-
-_DISAGREES = frozenset(
-    {Verdict.DENY, Verdict.REQUEST_CHANGES, Verdict.EXPIRE, Verdict.GIVE_UP, Verdict.STOP}
-)
-
 
 TOOLS_NAMED = 3  # in the label of a model call
 
@@ -94,11 +89,11 @@ class Span:
             case SpanState.AT_WORK if self.waiting:
                 return self.waiting
             case SpanState.GATE_OPEN if self.gate_kind:
-                return labels.OPEN_GATES[self.gate_kind]
+                return GATES[self.gate_kind].open
             case SpanState.GATE_CLOSED:
-                return labels.CLOSED_GATES[self.gate_kind or GateKind.APPROVAL]
+                return GATES[self.gate_kind or GateKind.APPROVAL].closed
             case SpanState.AGREED | SpanState.DISAGREED if self.verdict:
-                return labels.verdict_text(self.verdict, self.gate_kind)
+                return words_at(self.gate_kind, self.verdict).past
             case _:
                 return self.state.label
 
@@ -152,7 +147,11 @@ class Span:
     def gate_decided(self, event: e.GateDecided, at: datetime, facts: GateFacts | None) -> None:
         """End the gate with the decision, at the time when the person made it."""
         self.end = (facts.decided_at if facts else None) or at
-        self.state = SpanState.DISAGREED if event.verdict in _DISAGREES else SpanState.AGREED
+        self.state = (
+            SpanState.AGREED
+            if VERDICTS[event.verdict].status in ("approved", "answered")
+            else SpanState.DISAGREED
+        )
         self.by, self.verdict, self.reason = event.by, event.verdict, redact(event.reason)
 
     def gate_closed(self, event: e.GateClosed, at: datetime) -> None:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
-from runtime.core.continuation import CallState, Denial
+from runtime.core.call_states import CallState
+from runtime.core.continuation import Denial
 from runtime.core.events import PinnedPrompt
 from runtime.errors import ObjectStoreDown
 from runtime.queries.journal import Beginning, Remaining, remaining

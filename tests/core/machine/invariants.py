@@ -5,15 +5,16 @@ import itertools
 import pytest
 
 from runtime.core import events
+from runtime.core.call_states import SETTLED, CallState
 from runtime.core.commands import CancelRun, CheckCall, Command
-from runtime.core.continuation import SETTLED, CallState, FrameState, Phase
+from runtime.core.continuation import FrameState, Phase
 from runtime.core.documents import codec
-from runtime.core.enums import APPROVING
 from runtime.core.errors import CoreError
 from runtime.core.machine.gates import is_blocked_by_gate
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import Entry, fold
+from runtime.core.verdicts import STARTS_CALL
 from tests.core.machine.events import AT
 from tests.core.machine.walks import Walk
 
@@ -49,7 +50,7 @@ def a_write_is_started_once_per_approval(walk: Walk) -> int:
     allowed = {
         event.gate
         for event in walk.history
-        if isinstance(event, events.GateDecided) and event.verdict in APPROVING
+        if isinstance(event, events.GateDecided) and event.verdict in STARTS_CALL
     }
     in_doubt: set[tuple[str, str]] = set()
     for before, event in zip(walk.states, walk.history, strict=False):

@@ -7,8 +7,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from runtime.core import events
+from runtime.core.call_states import CallState
 from runtime.core.commands import CallModel, CheckCall
-from runtime.core.continuation import CallState, Continuation, Edited, GivenReply, Phase
+from runtime.core.continuation import Continuation, Edited, GivenReply, Phase
 from runtime.core.documents import codec
 from runtime.core.enums import Edit, EffectClass, GateKind, Verdict
 from runtime.core.events import Event, ForkChange, Proposal

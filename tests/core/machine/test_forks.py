@@ -7,8 +7,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from runtime.core import events
+from runtime.core.call_states import CallState
 from runtime.core.commands import CheckCall, OpenInDoubt
-from runtime.core.continuation import Call, CallState, Continuation, Phase
+from runtime.core.continuation import Call, Continuation, Phase
 from runtime.core.enums import EffectClass, GateKind, Verdict
 from runtime.core.errors import IllegalTransition, Unreadable
 from runtime.core.events import Event

@@ -6,8 +6,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from runtime.core.call_states import CallState
 from runtime.core.commands import StartTool
-from runtime.core.continuation import CallState, Continuation, PlanItem
+from runtime.core.continuation import Continuation, PlanItem
 from runtime.core.documents import codec
 from runtime.core.events import CallAdmitted, Compacted, Event, Forked, ToolReturned, ToolStarted
 from runtime.core.limits import MAX_PLAN_ITEM, MAX_PLAN_ITEMS

@@ -7,9 +7,10 @@ from uuid import UUID
 import pytest
 
 from runtime.core import events
+from runtime.core.call_states import CallState
 from runtime.core.commands import CallModel, EndRun
-from runtime.core.continuation import Call, CallState, Continuation, FrameState, Phase, Undelivered
-from runtime.core.enums import FRAME_GATES, EffectClass, GateKind, Verdict
+from runtime.core.continuation import Call, Continuation, FrameState, Phase, Undelivered
+from runtime.core.enums import EffectClass, GateKind, Verdict
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import Event
 from runtime.core.machine.forks import forked
@@ -19,6 +20,7 @@ from runtime.core.machine.origin import steered_by
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import fold, initial
+from runtime.core.verdicts import FRAME_GATES
 from tests.core.machine.events import (
     AT,
     STARTED,

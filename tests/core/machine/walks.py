@@ -9,18 +9,10 @@ from uuid import UUID
 from runtime.core import commands, events
 from runtime.core.budgets import Limit
 from runtime.core.call_options import CallOptions, CompactionOptions
+from runtime.core.call_states import CallState
 from runtime.core.commands import Command
-from runtime.core.continuation import Call, CallState, Continuation, FrameState, Phase
-from runtime.core.enums import (
-    BEFORE_CALL,
-    FRAME_GATES,
-    VERDICTS,
-    Edit,
-    EffectClass,
-    GateKind,
-    Preview,
-    Verdict,
-)
+from runtime.core.continuation import Call, Continuation, FrameState, Phase
+from runtime.core.enums import Edit, EffectClass, GateKind, Preview, Verdict
 from runtime.core.events import Event, GateOpened
 from runtime.core.ids import ROOT, depth_of
 from runtime.core.machine.calls.retries import (
@@ -35,6 +27,7 @@ from runtime.core.machine.pending import of_call
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import initial, recover
+from runtime.core.verdicts import BEFORE_CALL, FRAME_GATES, VERDICTS_AT
 from tests.core.machine.events import AT, begun, opened, options
 
 MAX_EVENTS = 400
@@ -129,7 +122,7 @@ class Walk:
                 )
             )
             for pending in self.now.pending
-            for verdict in (*VERDICTS[pending.kind], Verdict.EXPIRE)
+            for verdict in (*VERDICTS_AT[pending.kind], Verdict.EXPIRE)
             if pending.kind in BEFORE_CALL or verdict is not Verdict.EXPIRE
             if verdict is not Verdict.EDIT
         ]

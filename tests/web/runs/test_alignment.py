@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runtime.core.continuation import CallState
+from runtime.core.call_states import CallState
 from runtime.core.events import Change
 from runtime.ports import wiring
 from runtime.queries.history import alignment

@@ -9,15 +9,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
-from runtime.core.continuation import (
-    Call,
-    CallState,
-    Continuation,
-    Edited,
-    Frame,
-    FrameState,
-    Undelivered,
-)
+from runtime.core.call_states import CallState
+from runtime.core.continuation import Call, Continuation, Edited, Frame, FrameState, Undelivered
 from runtime.core.events import Event, ForkChange, ModelReplied
 from runtime.core.fast_replace import replace
 from runtime.core.machine.calls.results import result_of

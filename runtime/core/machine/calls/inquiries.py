@@ -8,7 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from runtime.core.budgets import added
-from runtime.core.continuation import SETTLED, Continuation, Frame, Inquiry, Phase
+from runtime.core.call_states import SETTLED
+from runtime.core.continuation import Continuation, Frame, Inquiry, Phase
 from runtime.core.errors import IllegalTransition, UnknownSubject
 from runtime.core.events import AnswerDropped, InquiryEvent, QuestionAnswered, QuestionAsked
 from runtime.core.fast_replace import replace

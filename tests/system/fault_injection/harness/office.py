@@ -23,7 +23,8 @@ from runtime.control.external_events import deliver
 from runtime.control.messages import send_message
 from runtime.control.pause import pause, resume
 from runtime.control.start import create
-from runtime.core.continuation import CallState, Continuation
+from runtime.core.call_states import CallState
+from runtime.core.continuation import Continuation
 from runtime.core.enums import EffectClass, GateKind
 from runtime.core.ids import idempotency_key
 from runtime.core.machine.replay import initial
