@@ -12,7 +12,7 @@ from runtime.core.continuation import Continuation
 from runtime.core.documents.budget_text import name_of, to_text, unit_of
 from runtime.core.ids import depth_of
 from runtime.core.machine.active_time import active_seconds
-from runtime.queries.journal import Remaining, latest, remaining
+from runtime.queries.journal import latest, remaining
 
 _ALWAYS = (Limit.TURNS, Limit.CALLS, Limit.TOKENS, Limit.MICROS)
 
@@ -37,12 +37,12 @@ class BudgetUsage:
 
 def usage(run: UUID) -> tuple[BudgetUsage, ...]:
     """Return the usage of a run, its own first. The caller has checked that the run may be read."""
-    return usage_of(remaining(run))
+    journal = remaining(run)
+    return usage_of(latest(journal.start, journal.lines))
 
 
-def usage_of(journal: Remaining) -> tuple[BudgetUsage, ...]:
-    """Fold the lines up to the first one that cannot be read or folded. Return nothing if that is the first one."""
-    now = latest(journal.start, journal.lines)
+def usage_of(now: Continuation) -> tuple[BudgetUsage, ...]:
+    """Return the usage of a run in this state. Return nothing if none of its entries can be read or folded."""
     return tuple(_uses(now, timezone.now())) if now.position else ()
 
 

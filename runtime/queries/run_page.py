@@ -26,7 +26,7 @@ _SAID = frozenset({"text", "call"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """A run's journal, read once and folded for each purpose."""
+    """A run's journal, read and folded once."""
 
     transcript: Transcript
     timeline: Timeline
@@ -72,12 +72,12 @@ def history(run: RunDetail, *, whole: bool = False) -> History:
     The caller has checked that the actor may read it, and is an admin for `whole`.
     """
     journal = remaining(run.id)
-    told = fold(journal, gates=_gates(run.id), start=run.created_at, whole=whole)
+    trace = fold(journal, gates=_gates(run.id), start=run.created_at, whole=whole)
     return History(
-        transcript=transcript_of(told),
-        timeline=timeline_of(told, until=_until(run, journal.lines)),
-        usage=usage_of(journal),
-        memory=told.memory,
+        transcript=transcript_of(trace),
+        timeline=timeline_of(trace, until=_until(run, journal.lines)),
+        usage=usage_of(trace.now),
+        memory=trace.memory,
     )
 
 

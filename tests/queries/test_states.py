@@ -11,7 +11,7 @@ from runtime.core.events import Event
 from runtime.core.machine.replay import Entry
 from runtime.queries.budget_usage import usage_of
 from runtime.queries.history import state_at
-from runtime.queries.journal import JournalLine, Remaining
+from runtime.queries.journal import JournalLine, Remaining, latest
 from tests.core.machine.events import AT, begun, opened
 from tests.core.machine.test_compaction import turn
 
@@ -33,7 +33,11 @@ WHOLE = Remaining(run=RUN, lines=LINES)
 
 
 @pytest.mark.parametrize(
-    "shown", [lambda: usage_of(WHOLE), lambda: state_at.state_after(RUN, len(LINES))]
+    "shown",
+    [
+        lambda: usage_of(latest(WHOLE.start, WHOLE.lines)),
+        lambda: state_at.state_after(RUN, len(LINES)),
+    ],
 )
 def test_not_all_states_of_a_long_run_are_in_memory_at_once(
     shown: Callable[[], object], monkeypatch: pytest.MonkeyPatch

@@ -64,7 +64,8 @@ class ForkView:
     `repeated` are calls with side effects that the original started after the entry; `inherited` are earlier ones,
     whose results the fork keeps. `reopened` are the open calls. `changes` are the values that the forker may change.
     `before_reply` is the nearest entry before a reply of a model that this one records, 0 for none: there the reply can
-    be changed. `removed` says since when the entry is gone, None for one that the run still has.
+    be changed. `removed` says since when the entry is gone, None for one that the run still has. From the first of the
+    `unreadable` entries on no call is known.
     """
 
     position: int
@@ -81,6 +82,7 @@ class ForkView:
     changes: tuple[ChangeableValue, ...]
     before_reply: int
     removed: Beginning | None = None
+    unreadable: tuple[int, ...] = ()
 
 
 def preview(run: UUID, position: int) -> ForkView | None:
@@ -116,6 +118,7 @@ def preview(run: UUID, position: int) -> ForkView | None:
         changes=_changes(then, lines) if then and position in places else (),
         before_reply=_before_reply(reached, entry.events, position) if entry else 0,
         removed=journal.beginning if is_removed else None,
+        unreadable=transcript.unreadable,
     )
 
 

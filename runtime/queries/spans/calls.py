@@ -3,15 +3,16 @@
 import json
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, assert_never
+from typing import Any
+from uuid import UUID
 
 from runtime.core import events as e
-from runtime.core.call_options import CallOptions
 from runtime.core.call_states import CALL_STATES, ENDED, SETTLED, CallState, Effect
+from runtime.core.continuation import Call
 from runtime.core.effect_classes import RULES
 from runtime.core.enums import EffectClass, GateKind, Verdict
 from runtime.core.ids import depth_of
-from runtime.core.verdicts import STARTS_CALL, VERDICTS, words_at
+from runtime.core.verdicts import STARTS_CALL, words_at
 from runtime.queries.redaction import redact
 from runtime.queries.spans.span import GateFacts, Span
 from runtime.queries.spans.states import SpanKind, SpanState
@@ -22,51 +23,140 @@ _PLACEHOLDERS = {
     CallState.ADMITTED: SpanState.TO_START,
     CallState.CLOSED: SpanState.NOT_STARTED,
 }
+_WITHOUT_RESULT = SETTLED - {CallState.RETURNED}
 
 
 @dataclass(slots=True, kw_only=True)
 class CallRecord:
-    """One call, changed only by the fold. `note` is the reason or error of its state, `child` the frame working on it.
+    """One call of `frame`, with what its state `call` does not have. Only the trace changes it.
 
-    `verdict` is its last decision, `decided_by` the reviewer, empty for an expiry. `attempt` and `started_at` belong to
-    its last start, `until` is the time of the next attempt. `lost` says that its outcome is unknown, or was before a
-    person resolved it; `late` that a late outcome settled it. `digest` is the action digest that people were
-    last asked about. `edited_by` is the person who changed its arguments, empty if none did; then `proposed` has
-    those of the model, and `replaced` the digest of the action before. With `keeps_plan` its result is the plan of its
-    frame, with `tells` it is a message to the requester. `changed_by` is the person who replaced its result in a fork.
-    `given` are the arguments that a person gave in a fork, `given_by` that person. With `is_given` they are those of a
-    reply in the place of the model's, and still its own.
+    `child` is the frame working on it. `verdict` is its last decision, `decided_by` the reviewer, empty for an expiry.
+    `lost` says that its outcome is unknown, or was before a person resolved it; `late` that a late outcome settled it.
+    `replaced` is the digest of the action before a person changed its arguments. `is_over` says that its run has ended.
+    `remark` is the reason or error of its state, if the state has none.
     """
 
-    id: str
+    call: Call
     frame: str
     agent: str
-    tool: str
-    args: Any
-    state: CallState = CallState.PROPOSED
-    note: str = ""
-    effect: EffectClass | None = None
+    remark: str = ""
     verdict: Verdict | None = None
     decided_by: str = ""
-    attempt: int = 0
-    started_at: datetime | None = None
-    until: datetime | None = None
     lost: bool = False
     late: bool = False
-    digest: str = ""
-    keeps_plan: bool = False
-    changed_by: str = ""
-    edited_by: str = ""
-    proposed: Any = None
-    given: Any = None
-    given_by: str = ""
-    is_given: bool = False
     replaced: str = ""
-    result: Any = None
     child: str | None = None
-    answers: bool = False
-    tells: bool = False
+    is_over: bool = False
     spans: list[Span] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        """The id of the call in its frame."""
+        return self.call.id
+
+    @property
+    def tool(self) -> str:
+        """The name of the tool."""
+        return self.call.tool
+
+    @property
+    def state(self) -> CallState:
+        """The state. A call that had not finished when its run ended is closed."""
+        is_closed = self.is_over and CALL_STATES[self.call.state].is_to_come
+        return CallState.CLOSED if is_closed else self.call.state
+
+    @property
+    def args(self) -> Any:
+        """The arguments: those of the last person who changed them, if one did."""
+        return redact(self.call.args)
+
+    @property
+    def proposed(self) -> Any:
+        """The arguments of the model, of a call that `edited_by` changed."""
+        return redact(self.call.edited.proposed) if self.call.edited else None
+
+    @property
+    def edited_by(self) -> str:
+        """The person who last changed or gave the arguments, empty if none did."""
+        return self.call.edited.by if self.call.edited else ""
+
+    @property
+    def is_given(self) -> bool:
+        """Whether a person gave the arguments with a whole reply, in a fork."""
+        return self.call.edited is not None and self.call.edited.of_reply(self.call.args)
+
+    @property
+    def proposed_by(self) -> str:
+        """The person who gave the `proposed` arguments in a fork, empty if a model did."""
+        edited = self.call.edited
+        if edited is None:
+            return ""
+        if edited.in_fork:
+            return edited.by if self.is_given else ""
+        return edited.given_by if edited.proposed == edited.given else ""
+
+    @property
+    def changed_by(self) -> str:
+        """The person who replaced the result in a fork, empty if none did."""
+        return self.call.changed_by or ""
+
+    @property
+    def result(self) -> Any:
+        """The result, None without one."""
+        return redact(self.raw_result)
+
+    @property
+    def raw_result(self) -> Any:
+        """The result with its secrets."""
+        is_returned = self.call.state is CallState.RETURNED
+        return self.call.stored or self.call.result if is_returned else None
+
+    @property
+    def note(self) -> str:
+        """The reason or error of the state."""
+        if self.call.state in _WITHOUT_RESULT:
+            return str(redact(str(self.call.result or "")))
+        return self.remark
+
+    @property
+    def effect(self) -> EffectClass | None:
+        """The effect class; None before the call was checked."""
+        return self.call.terms.effect if self.call.terms else None
+
+    @property
+    def digest(self) -> str:
+        """The action digest, empty before the call was checked."""
+        return self.call.terms.digest if self.call.terms else ""
+
+    @property
+    def keeps_plan(self) -> bool:
+        """Whether its result is the plan of its frame."""
+        return self.call.terms is not None and self.call.terms.plan
+
+    @property
+    def tells(self) -> bool:
+        """Whether it is a message to the requester."""
+        return self.call.terms is not None and self.call.terms.tells
+
+    @property
+    def attempt(self) -> int:
+        """The number of its last attempt."""
+        return self.call.attempt
+
+    @property
+    def started_at(self) -> datetime | None:
+        """The time of its last attempt."""
+        return self.call.started_at
+
+    @property
+    def until(self) -> datetime | None:
+        """The time of the next attempt, or the end of its wait."""
+        return self.call.until
+
+    @property
+    def was_tried(self) -> bool:
+        """Whether it was ever started: an imported run counts its attempts anew."""
+        return self.attempt > 0 or any(span.attempt for span in self.spans)
 
     @property
     def label(self) -> str:
@@ -84,7 +174,7 @@ class CallRecord:
                 return "ended with the run"
             case CallState.CLOSED, _ if self.lost:
                 return "in doubt: the run was ended before a person resolved the call"
-            case CallState.CLOSED, _ if self.attempt:
+            case CallState.CLOSED, _ if self.was_tried:
                 return "not tried again: the run was ended first"
             case CallState.RETURNED, _ if self.late:
                 return "done, by its late outcome"
@@ -96,22 +186,6 @@ class CallRecord:
                 return "waits for an event until" if self.note else "waits until"
             case _:
                 return CALL_STATES[self.state].label
-
-    @property
-    def proposed_by(self) -> str:
-        """The person who gave the `proposed` arguments in a fork, empty if a model did."""
-        return self.given_by if self.proposed == self.given else ""
-
-    def give(self, by: str) -> None:
-        """Mark a call of a reply that this person gave in a fork."""
-        self.edited_by = self.given_by = by
-        self.proposed = self.given = self.args
-        self.is_given = True
-
-    def admitted(self, terms: CallOptions) -> None:
-        """Admit the call."""
-        self.state, self.effect, self.keeps_plan = CallState.ADMITTED, terms.effect, terms.plan
-        self.answers, self.tells = terms.answers, terms.tells
 
     @property
     def waits_until(self) -> datetime | None:
@@ -142,10 +216,10 @@ class CallRecord:
             return False
         effect = CALL_STATES[self.state].effect
         if self.verdict is Verdict.ANSWER or effect is Effect.IF_TRIED:
-            return self.attempt > 0
+            return self.was_tried
         return effect is Effect.POSSIBLE
 
-    def shown(self) -> list[Span]:
+    def spans_to_show(self) -> list[Span]:
         """Return the spans, or one placeholder for a call that has not started."""
         if self.spans or self.child:
             return self.spans
@@ -153,139 +227,90 @@ class CallRecord:
             self._span(SpanKind.TOOL, None, _PLACEHOLDERS.get(self.state, SpanState.NOT_CHECKED))
         ]
 
-    def become(self, state: CallState, note: str = "", *, until: datetime | None = None) -> None:
-        """Set the state of the call."""
-        self.state, self.note, self.until = state, redact(note), until
-
-    def gated(
-        self, event: e.GateOpened, at: datetime, position: int, gate: GateFacts | None
-    ) -> None:
-        """Open a gate of the call."""
-        if event.terms is not None:
-            self.effect, self.digest = event.terms.effect, event.terms.digest
-            self.keeps_plan, self.answers = event.terms.plan, event.terms.answers
-            self.tells = event.terms.tells
-        if event.kind is GateKind.IN_DOUBT:
-            self.state = CallState.UNKNOWN
-        else:  # for the first time, or again because the approved action changed
-            self.state, self.note, self.decided_by, self.verdict = CallState.GATED, "", "", None
-        self._add(SpanKind.PERSON, at, SpanState.GATE_OPEN).gate_opened(event, position, gate)
-
-    def decided(self, event: e.GateDecided, at: datetime, gate: GateFacts | None) -> None:
-        """End a gate with its decision."""
-        self.verdict, self.decided_by, self.note = event.verdict, event.by, redact(event.reason)
-        rule = VERDICTS[event.verdict]
-        self.state = rule.call_becomes or self.state
-        if rule.carries == "result":
-            self.result = redact(event.stored or event.result)
-        if event.edit is not None:
-            self.proposed = self.proposed if self.edited_by else self.args
-            self.args, self.edited_by, self.is_given = redact(event.edit.args), event.by, False
-            self.replaced, self.digest = self.digest, event.edit.digest
-        for span in self._of_gate(event.gate):
-            span.gate_decided(event, at, gate)
-
-    def gate_closed(self, event: e.GateClosed, at: datetime) -> None:
-        """Close a gate that has no decision."""
-        self.state, self.note = CallState.CLOSED, redact(event.reason)
-        for span in self._of_gate(event.gate):
-            span.gate_closed(event, at)
-
-    def started(self, event: e.ToolStarted) -> None:
-        """Begin an attempt."""
-        self.become(CallState.STARTED)
-        self.attempt, self.started_at = event.attempt, event.at
-        self._add(SpanKind.TOOL, event.at, SpanState.STARTED).attempt = event.attempt
-
-    def returned(self, event: e.ToolReturned, at: datetime) -> None:
-        """End the attempt with the call's result."""
-        self.state, self.result = CallState.RETURNED, redact(event.stored or event.result)
-        self._end_last(SpanKind.TOOL, at, SpanState.DONE)
-
-    def refused(self, event: e.CallRefused, at: datetime) -> None:
-        """Record that the call cannot be made."""
-        self.state, self.note = CallState.REFUSED, redact(event.reason)
-        span = self._add(SpanKind.TOOL, at, SpanState.STARTED)
-        span.finish(at, SpanState.REFUSED, error=event.reason)
-
-    def failed(self, event: e.ToolFailed, at: datetime) -> None:
-        """End the attempt with the call's error."""
-        self.state, self.note = CallState.FAILED, redact(event.error)
-        self._end_last(SpanKind.TOOL, at, SpanState.FAILED, event.error)
-
-    def in_doubt(self, event: e.OutcomeUnknown, at: datetime) -> None:
-        """End the attempt without a known outcome."""
-        self.state, self.note, self.lost = CallState.UNKNOWN, redact(event.error), True
-        self._end_last(SpanKind.TOOL, at, SpanState.OUTCOME_LOST, event.error)
-
-    def arrived(self, event: e.OutcomeArrived, at: datetime) -> None:
-        """Settle the call with its late outcome."""
-        done = event.outcome == "returned"
-        self.state = CallState.RETURNED if done else CallState.FAILED
-        self.note, self.late = redact(event.error), True
-        if done:
-            self.note, self.result = "", redact(event.stored or event.result)
-        asked = self._of_gate(event.gate) if event.gate else []
-        for span in asked or [self._add(SpanKind.TOOL, at, SpanState.STARTED)]:
-            late = SpanState.LATE_DONE if done else SpanState.LATE_FAILED
-            span.finish(at, late, error=event.error)
-
-    def retries(self, event: e.RetryScheduled, at: datetime) -> None:
-        """End an attempt without a result, and begin the wait for the next one."""
-        self.become(CallState.RETRYING, event.error, until=event.until)
-        lost = event.cause == "lost"
-        state = SpanState.WORKER_LOST if lost else SpanState.FAILED_ONCE
-        self._end_last(SpanKind.TOOL, at, state, event.error)
-        if event.until is not None and event.until > at:
-            self._add(SpanKind.WAIT, at, SpanState.BACKING_OFF).until = event.until
-
-    def waits(self, event: e.WaitStarted, at: datetime) -> None:
-        """Begin a wait for a time or an event."""
-        self.become(CallState.WAITING, _awaited(event), until=event.until)
-        state = SpanState.AWAITS_EVENT if event.event else SpanState.AWAITS_TIME
-        span = self._add(SpanKind.AWAIT, at, state)
-        span.until, span.reason = event.until, _awaited(event)
-
-    def waited(self, event: e.WaitEnded, at: datetime) -> None:
-        """End a wait."""
-        self.until = None
-        match event.outcome:
-            case "again":
-                self._end_last(SpanKind.WAIT, at, SpanState.BACKED_OFF)
-            case "arrived" | "timed_out":
-                self.state, self.note = CallState.RETURNED, ""
-                self.result = redact(event.result)
-                came = event.outcome == "arrived"
-                state = SpanState.EVENT_CAME if came else SpanState.TIME_CAME
-                self._end_last(SpanKind.AWAIT, at, state)
-            case "refused":
-                self.state, self.note = CallState.FAILED, redact(str(event.result))
-                span = self._add(SpanKind.AWAIT, at, SpanState.AWAITS_TIME)
-                span.finish(at, SpanState.NOTHING_TO_AWAIT, error=str(event.result))
-            case "closed":
-                self.state = CallState.CLOSED
-                self._end_last(SpanKind.AWAIT, at, SpanState.WITH_RUN)
+    def add_event(self, event: e.CallEvent | e.WaitEvent, at: datetime) -> None:
+        """Add what an event tells about the call, besides the opening of a gate."""
+        match event:
+            case e.ToolStarted():
+                self.remark = ""
+                self._add(SpanKind.TOOL, event.at, SpanState.STARTED).attempt = event.attempt
+            case e.ToolReturned():
+                self._end_last(SpanKind.TOOL, at, SpanState.DONE)
+            case e.CallRefused():
+                span = self._add(SpanKind.TOOL, at, SpanState.STARTED)
+                span.finish(at, SpanState.REFUSED, error=event.reason)
+            case e.ToolFailed():
+                self._end_last(SpanKind.TOOL, at, SpanState.FAILED, event.error)
+            case e.OutcomeUnknown():
+                self.remark, self.lost = redact(event.error), True
+                self._end_last(SpanKind.TOOL, at, SpanState.OUTCOME_LOST, event.error)
+            case e.OutcomeArrived():
+                self._settle_late(event, at)
+            case e.RetryScheduled():
+                self._schedule_retry(event, at)
+            case e.WaitStarted():
+                self.remark = _awaited(event)
+                state = SpanState.AWAITS_EVENT if event.event else SpanState.AWAITS_TIME
+                span = self._add(SpanKind.AWAIT, at, state)
+                span.until, span.reason = event.until, self.remark
+            case e.WaitEnded():
+                self._end_wait(event, at)
+            case e.GateDecided():
+                self.verdict, self.decided_by = event.verdict, event.by
+                self.remark = redact(event.reason)
+            case e.GateClosed():
+                self.remark = redact(event.reason)
             case _:
-                assert_never(event.outcome)
+                pass
+
+    def open_gate(
+        self, gate: UUID, kind: GateKind, at: datetime, position: int, facts: GateFacts | None
+    ) -> Span:
+        """Open a gate of the call: for the first time, or again because the approved action changed."""
+        if kind is not GateKind.IN_DOUBT:
+            self.remark, self.decided_by, self.verdict = "", "", None
+        span = self._add(SpanKind.PERSON, at, SpanState.GATE_OPEN)
+        span.open_gate(gate, kind, position, facts)
+        return span
 
     def reopen(self) -> None:
-        """Undo the closing of the call with its run, because the run is retried."""
-        if self.state is CallState.CLOSED:
-            lost = CallState.UNKNOWN if self.lost else CallState.PROPOSED
-            self.state, self.note = CallState.DELEGATED if self.child else lost, ""
-            if self.given_by and not self.lost:
-                self.args, self.edited_by = self.given, self.given_by
-                self.is_given = self.proposed_by != ""
-            elif self.edited_by and not self.lost:
-                self.args, self.proposed, self.edited_by = self.proposed, None, ""
+        """Forget the end of the run, which is tried again or was imported."""
+        self.is_over = False
+        if self.call.state is CallState.PROPOSED:
+            self.remark, self.verdict = "", None
 
     def end(self, at: datetime) -> None:
         """End the open spans with the run."""
         for span in self.spans:
             span.finish(at, SpanState.WITH_RUN)
 
-    def _of_gate(self, gate: object) -> list[Span]:
-        return [span for span in self.spans if span.gate == gate]
+    def _settle_late(self, event: e.OutcomeArrived, at: datetime) -> None:
+        self.remark, self.late = "", True
+        state = SpanState.LATE_DONE if event.outcome == "returned" else SpanState.LATE_FAILED
+        spans = [span for span in self.spans if span.gate is not None and span.gate == event.gate]
+        for span in spans or [self._add(SpanKind.TOOL, at, SpanState.STARTED)]:
+            span.finish(at, state, error=event.error)
+
+    def _schedule_retry(self, event: e.RetryScheduled, at: datetime) -> None:
+        self.remark = redact(event.error)
+        state = SpanState.WORKER_LOST if event.cause == "lost" else SpanState.FAILED_ONCE
+        self._end_last(SpanKind.TOOL, at, state, event.error)
+        if event.until is not None and event.until > at:
+            self._add(SpanKind.WAIT, at, SpanState.BACKING_OFF).until = event.until
+
+    def _end_wait(self, event: e.WaitEnded, at: datetime) -> None:
+        match event.outcome:
+            case "again":
+                self._end_last(SpanKind.WAIT, at, SpanState.BACKED_OFF)
+            case "arrived" | "timed_out":
+                self.remark = ""
+                is_event = event.outcome == "arrived"
+                state = SpanState.EVENT_CAME if is_event else SpanState.TIME_CAME
+                self._end_last(SpanKind.AWAIT, at, state)
+            case "refused":
+                span = self._add(SpanKind.AWAIT, at, SpanState.AWAITS_TIME)
+                span.finish(at, SpanState.NOTHING_TO_AWAIT, error=str(event.result))
+            case "closed":
+                self._end_last(SpanKind.AWAIT, at, SpanState.WITH_RUN)
 
     def _end_last(self, kind: SpanKind, at: datetime, state: SpanState, error: str = "") -> None:
         for span in reversed(self.spans):

@@ -1,23 +1,20 @@
 """Reads the frames and calls of a state: what a fork has copied, or what a shortened journal begins with."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from runtime.core.call_states import SETTLED, CallState
-from runtime.core.continuation import Call, Continuation, Frame, FrameState
+from runtime.core.call_states import CallState
+from runtime.core.continuation import Call, Continuation, Frame
 from runtime.core.enums import Verdict
 from runtime.core.errors import UnknownSubject
-from runtime.core.events import ForkChange, GateOpened
-from runtime.core.machine.calls.edits import unedited
+from runtime.core.events import ForkChange
 from runtime.core.machine.messages import MESSAGE
 from runtime.queries.labels import MessageKind
 from runtime.queries.redaction import redact
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.frames import FrameRecord
-
-_ASKING = frozenset({FrameState.ASKING, FrameState.RETRYING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,83 +28,37 @@ class Utterance:
     reported_by: str = ""
 
 
-def copied(state: Continuation, at: datetime) -> Iterator[tuple[FrameRecord, list[Utterance]]]:
-    """Yield each frame with its messages. Its spans begin at `at`, those of calls with the calls of its turn."""
-    made: dict[str, FrameRecord] = {}
+def copied(
+    state: Continuation, at: datetime, requester: str
+) -> Iterator[tuple[FrameRecord, list[Utterance]]]:
+    """Yield each frame with its messages. Its spans begin at `at`, those of calls with the calls of its turn.
+
+    `requester` gave the input of the root.
+    """
+    records: dict[str, FrameRecord] = {}
     for frame in state.frames.values():
-        record = made[frame.id] = FrameRecord(
-            id=frame.id,
-            agent=frame.agent,
-            fingerprint=frame.fingerprint,
-            plan=frame.plan,
-            parent=frame.parent,
-            call=frame.call,
-            is_item=frame.item,
-            turn=frame.turn,
-            prompt=frame.pinned,
-            by_id={call.id: _call(frame, call) for call in frame.calls},
-            todo=tuple(replace(one, text=redact(one.text)) for one in frame.todo),
+        record = records[frame.id] = FrameRecord(
+            frame=frame,
+            by_id={call.id: _record(frame, call) for call in frame.calls},
             delivered=sum(message["role"] == MESSAGE for message in frame.messages),
         )
-        record.of_turn = [record.by_id[call.id] for call in frame.of_turn()]
-        record.items += record.of_turn
-        record.open(at, calls_model=frame.state in _ASKING)
-        parent = made.get(frame.parent or "")
+        record.items += [record.by_id[call.id] for call in frame.of_turn()]
+        record.open(at)
+        parent = records.get(frame.parent or "")
         if parent is not None and frame.call in parent.by_id:
-            parent.delegate(parent.by_id[frame.call], record)
-        yield record, list(_utterances(frame, parent.agent if parent else state.requester))
+            parent.delegate(frame.call, record)
+        yield record, list(_utterances(frame, parent.agent if parent else requester))
 
 
-def open_gates(state: Continuation) -> Iterator[GateOpened]:
-    """Yield the open gates of a state as the events that opened them, without their reasons and times."""
-    for one in state.pending:
-        terms = state.call(one.frame, one.call).terms if one.call else None
-        yield GateOpened(
-            gate=one.gate,
-            kind=one.kind,
-            frame=one.frame,
-            call=one.call,
-            terms=terms,
-            expires_at=one.expires_at,
-            version=one.version,
-        )
-
-
-def _call(frame: Frame, call: Call) -> CallRecord:
-    settled_badly = call.state in SETTLED - {CallState.RETURNED}
+def _record(frame: Frame, call: Call) -> CallRecord:
     return CallRecord(
-        id=call.id,
+        call=call,
         frame=frame.id,
         agent=frame.agent,
-        tool=call.tool,
-        args=redact(call.args),
-        state=call.state,
-        note=redact(str(call.result or "")) if settled_badly else "",
-        effect=call.terms.effect if call.terms else None,
-        digest=call.terms.digest if call.terms else "",
-        answers=call.terms is not None and call.terms.answers,
-        tells=call.terms is not None and call.terms.tells,
         verdict=_verdict(call),
         decided_by=call.reported_by or "",
-        changed_by=call.changed_by or "",
-        edited_by=call.edited.by if call.edited else "",
-        proposed=redact(call.edited.proposed) if call.edited else None,
-        **_given(call),
-        attempt=call.attempt,
-        started_at=call.started_at,
-        keeps_plan=bool(call.terms and call.terms.plan),
         lost=call.state is CallState.UNKNOWN,
-        result=None if settled_badly else redact(call.stored or call.result),
     )
-
-
-def _given(call: Call) -> dict[str, Any]:
-    """Return the arguments that a person gave in a fork, and that person."""
-    first = unedited(call)
-    if first.edited is None:
-        return {}
-    given = {"given": redact(first.args), "given_by": first.edited.by}
-    return {**given, "is_given": call.edited is not None and call.edited.of_reply(call.args)}
 
 
 def changed_text(state: Continuation, change: ForkChange) -> str:

@@ -135,16 +135,15 @@ class Span:
             self.error, self.model, self.partial = redact(error), model, redact(partial)
             self.said, self.tools, self.usage = redact(said), tools, usage
 
-    def gate_opened(self, event: e.GateOpened, position: int, facts: GateFacts | None) -> None:
+    def open_gate(self, gate: UUID, kind: GateKind, position: int, facts: GateFacts | None) -> None:
         """Describe an opened gate with this span."""
-        self.reason = redact(event.reason)
-        self.gate, self.gate_kind, self.position = event.gate, event.kind, position
+        self.gate, self.gate_kind, self.position = gate, kind, position
         if facts is not None:
             self.approval = facts.approval
             if facts.decided_at is not None:  # replaced by the entry of the decision
                 self.end, self.state = facts.decided_at, SpanState.DECISION_PENDING
 
-    def gate_decided(self, event: e.GateDecided, at: datetime, facts: GateFacts | None) -> None:
+    def decide_gate(self, event: e.GateDecided, at: datetime, facts: GateFacts | None) -> None:
         """End the gate with the decision, at the time when the person made it."""
         self.end = (facts.decided_at if facts else None) or at
         self.state = (
@@ -154,6 +153,6 @@ class Span:
         )
         self.by, self.verdict, self.reason = event.by, event.verdict, redact(event.reason)
 
-    def gate_closed(self, event: e.GateClosed, at: datetime) -> None:
+    def close_gate(self, event: e.GateClosed, at: datetime) -> None:
         """End the gate, which was closed without a decision."""
         self.end, self.state, self.reason = at, SpanState.GATE_CLOSED, redact(event.reason)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from runtime.queries.spans.fold import Fold
+from runtime.queries.spans.fold import Trace
 from runtime.queries.spans.span import Bar, Span
 from runtime.queries.spans.states import SpanKind
 from runtime.queries.timeline.axis import Axis, Period, TimeUse, axis
@@ -82,9 +82,9 @@ class Timeline:
         return tuple(row for row in self.rows if row.step == step)
 
 
-def timeline_of(told: Fold, *, until: datetime) -> Timeline:
+def timeline_of(trace: Trace, *, until: datetime) -> Timeline:
     """Place the spans of a run on an axis from its start."""
-    rows, start, until = told.spans(), told.start, max(until, told.start)
+    rows, start, until = trace.spans(), trace.start, max(until, trace.start)
     drawn = axis(
         (
             Period(use=_USES[row.kind], start=row.start, end=row.end or until)

@@ -11,7 +11,7 @@ from runtime.core.events import PinnedPrompt
 from runtime.errors import ObjectStoreDown
 from runtime.queries.journal import Beginning, Remaining, remaining
 from runtime.queries.spans.calls import CallRecord
-from runtime.queries.spans.fold import Ending, Fold, Origin, Pause, fold
+from runtime.queries.spans.fold import Ending, Origin, Pause, Trace, fold
 from runtime.queries.spans.frames import FrameRecord, Message, Retry
 from runtime.queries.spans.inquiries import InquiryRecord
 from runtime.queries.transcript.agent_messages import AgentMessage, messages_of
@@ -19,7 +19,7 @@ from runtime.queries.transcript.agent_messages import AgentMessage, messages_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """`roots` is the root frame, and any frame whose parent could not be read.
+    """`roots` is the root frame, once it was opened. `unreadable` are entries after which the rest is left out.
 
     `beginning` says which entries of a long run were removed, None if the journal is whole. `is_out_of_reach` says
     that they are in the archive, which does not answer.
@@ -121,17 +121,17 @@ def reachable_transcript(run: UUID, *, whole: bool = False) -> Transcript:
         return replace(empty, is_out_of_reach=True)
 
 
-def transcript_of(told: Fold) -> Transcript:
+def transcript_of(trace: Trace) -> Transcript:
     """Return the transcript of a folded journal."""
     return Transcript(
-        roots=tuple(told.roots),
-        unreadable=tuple(told.unreadable),
-        ending=told.ending,
-        origin=told.origin,
-        pause=told.pause,
-        denials=told.denials,
-        inquiries=tuple(told.inquiries.values()),
-        beginning=told.beginning,
+        roots=tuple(trace.roots),
+        unreadable=tuple(trace.unreadable),
+        ending=trace.ending,
+        origin=trace.origin,
+        pause=trace.pause,
+        denials=trace.denials,
+        inquiries=tuple(trace.inquiries.values()),
+        beginning=trace.beginning,
     )
 
 

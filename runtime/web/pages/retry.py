@@ -42,14 +42,18 @@ class _Form:
     keep: str
 
 
+def _effects(run: UUID) -> dict[str, Any]:
+    transcript = read_transcript(run)
+    calls = [call for call in transcript.calls() if call.has_side_effects]
+    return {"traces": calls, "unreadable": transcript.unreadable}
+
+
 _RETRY = _Form(
     url="retry",
     status=RunStatus.FAILED,
     act=retry_run,
     may=lambda actor, run: wiring.access().may_control(actor, run.requester),
-    shows=lambda run: {
-        "traces": [call for call in read_transcript(run).calls() if call.has_side_effects]
-    },
+    shows=_effects,
     verb="Try",
     ending="again",
     refused="Not tried again",

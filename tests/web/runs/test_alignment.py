@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from runtime.core.call_states import CallState
+from runtime.core.continuation import Call
 from runtime.core.events import Change
 from runtime.ports import wiring
 from runtime.queries.history import alignment
 from runtime.queries.history.alignment import MAX_STEPS, Alignment, StepKind, align
-from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.frames import FrameRecord, Message
 from runtime.queries.spans.span import Usage
 from runtime.queries.transcript.transcript import Transcript
+from tests.core.machine.events import frame_of, replied
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 TEN = Usage(input=10, output=2, cost=5)
@@ -22,21 +23,27 @@ TEN = Usage(input=10, output=2, cost=5)
 
 def frame(*turns: Any, id: str = "0", agent: str = "clerk", version: str = "v1") -> FrameRecord:
     """Make a frame; each turn is (usage, calls), a call (tool, arguments, result), and answers say "Turn n"."""
-    made = FrameRecord(id=id, agent=agent, fingerprint=version, plan=None, parent=None, call=None)
+    calls = tuple(
+        Call(id=f"c{turn}.{n}", tool=tool, args=args, result=result, state=CallState.RETURNED)
+        for turn, (_, calls) in enumerate(turns, 1)
+        for n, (tool, args, result) in enumerate(calls)
+    )
+    made = FrameRecord(frame=frame_of(id, agent=agent, fingerprint=version, turn=len(turns)))
     made.open(NOW)
-    for turn, (usage, calls) in enumerate(turns, 1):
-        records = [
-            CallRecord(
-                id=f"c{turn}.{n}", frame=id, agent=agent, tool=tool, args=args, result=result,
-                state=CallState.RETURNED,
-            )
-            for n, (tool, args, result) in enumerate(calls)
-        ]  # fmt: skip
-        made.replied(NOW, "model-a", records, usage)
-        made.messages.append(
-            Message(order=turn, turn=turn, agent=agent, kind="text", by=agent, value="Yes", at=NOW)
-        )
+    for turn, (usage, _) in enumerate(turns, 1):
         made.call_model(NOW)
+        until = tuple(call for call in calls if int(call.id[1:].split(".")[0]) <= turn)
+        made.take(replace(made.frame, turn=turn, calls=until))
+        tools = [call.tool for call in made.frame.of_turn()]
+        tokens = {"input_tokens": usage.input, "output_tokens": usage.output}
+        reply = replied(*tools, model="model-a", cost=usage.cost, usage=tokens)
+        made.add_reply(NOW, reply)
+        made.messages.append(
+            Message(
+                order=turn, turn=turn, agent=agent, kind="text", by=agent, content="Yes", at=NOW
+            )
+        )
+    made.call_model(NOW)
     return made
 
 
@@ -91,7 +98,7 @@ def test_an_additional_step_moves_no_other() -> None:
 
 def test_replies_from_before_a_fork_are_compared_in_neither_run() -> None:
     whole, fork = frame((TEN, [LOOK]), (TEN, [PAY])), frame((TEN, [PAY]))
-    fork.turn, fork.by_id = 2, whole.by_id
+    fork.frame, fork.by_id = replace(fork.frame, turn=2), whole.by_id
     fork.items[1] = whole.items[3]
     fork.messages[0] = replace(fork.messages[0], turn=2)
     found = align(

@@ -120,6 +120,30 @@ def test_a_quarantined_run_says_why_and_alarms_admins(
     assert shows(admin, "/runs/?status=quarantined", str(suspended)).count('class="row"') == 1
 
 
+@pytest.mark.parametrize("damage", ["unreadable", "refused"])
+def test_every_page_of_a_damaged_run_opens_and_says_what_it_leaves_out(
+    admin: Client, bea: Client, office: Office, suspended: UUID, damage: str
+) -> None:
+    rows = JournalEntry.objects.filter(run_id=suspended).order_by("position")
+    first = rows.values("body", "packed")[0]
+    approval, other = office.request(suspended), office.start()
+    paths = ["", "?step=0", "?tab=state", "fork/2/", "cancel/", f"at/{rows.count()}/"]
+    for position in (3, rows.count()):
+        row = rows.filter(position=position)
+        before = row.values("body", "packed")[0]
+        row.update(**({"body": '{"not', "packed": None} if damage == "unreadable" else first))
+        listed = f"from the entries before them: entry {position}."
+        shows(admin, f"/runs/{suspended}/", listed)
+        shows(bea, f"/a/{approval.id}/", listed, f"cannot be read (entry {position})")
+        unlisted = f"Entry {position} of the journal cannot be read"
+        for page in ("cancel/", "fork/2/"):
+            shows(admin, f"/runs/{suspended}/{page}", unlisted, hides=["None: no action of this"])
+        for path in paths:
+            text(admin, f"/runs/{suspended}/{path}")
+        text(admin, f"/runs/{other}/compare/{suspended}/")
+        row.update(**before)
+
+
 def test_a_model_call_page_shows_the_model_and_its_reply(ada: Client, office: Office) -> None:
     tried = ModelFailure(error="request", model="openai:a", fallback="openai:b")
     outcomes: list[Outcome] = [
