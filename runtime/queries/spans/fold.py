@@ -33,7 +33,7 @@ from runtime.queries.redaction import redact
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.forked import changed_text, copied
 from runtime.queries.spans.frames import FrameRecord, Message
-from runtime.queries.spans.inquiries import InquiryRecord, follow
+from runtime.queries.spans.inquiries import InquiryRecord
 from runtime.queries.spans.span import GateFacts, Span
 from runtime.queries.spans.states import SpanKind, SpanState
 from runtime.queries.version_diff import differences
@@ -246,14 +246,14 @@ class Trace:
         try:
             self._adopt(self.now, self.now.requester)
             self._call_models(self.now, self.now.frames.values())
+            for pending in self.now.pending:
+                self._open_gate(pending.gate, pending.kind, pending.frame, pending.call)
         except (CoreError, LookupError):
             self.frames.clear()
             self.unreadable.append(beginning.position)
             return
         if self.now.paused is not None:
             self._add_pause(e.Paused(by=self.now.paused.by, reason=self.now.paused.reason))
-        for pending in self.now.pending:
-            self._open_gate(pending.gate, pending.kind, pending.frame, pending.call)
 
     def _fork(self, event: e.Forked, after: Continuation) -> None:
         self.origin = Origin(by=event.by, of=event.of, position=event.position)
@@ -269,17 +269,17 @@ class Trace:
         self.memory = state.memory
         for frame, utterances in copied(state, self._at, requester):
             self.frames[frame.id] = frame
-            for said in utterances:
+            for message in utterances:
                 self._add_message(
                     frame,
-                    said.kind,
-                    said.by,
-                    said.value,
-                    turn=said.turn,
-                    reported_by=said.reported_by,
+                    message.kind,
+                    message.by,
+                    message.value,
+                    turn=message.turn,
+                    reported_by=message.reported_by,
                 )
-        for message in state.unheard:
-            self._receive(message)
+        for undelivered in state.unheard:
+            self._receive(undelivered)
 
     def _reopen(self, after: Continuation) -> None:
         """Reopen the frames of a run that is tried again or was imported."""
@@ -444,15 +444,26 @@ class Trace:
 
     def _inquire(self, event: e.QuestionAsked | e.QuestionAnswered | e.QuestionFailed) -> None:
         """Follow an inquiry. Its answer is no message of the frame, but the transcript has it at its place."""
-        follow(self.inquiries, event, self._at)
-        frame = self.frames[event.frame]
+        frame, inquiry = self.frames[event.frame], self.inquiries.get(event.question)
         match event:
             case e.QuestionAsked():
                 self._add_message(frame, "question", event.by, event.text)
+                self.inquiries[event.question] = InquiryRecord(
+                    id=event.question,
+                    gate=event.gate,
+                    by=event.by,
+                    text=redact(event.text),
+                    at=self._at,
+                )
             case e.QuestionAnswered():
                 self._add_message(frame, "answer", frame.agent, event.text)
+                if inquiry is not None:  # a removed entry may have asked it
+                    inquiry.answer, inquiry.sealed = redact(event.text), event.text
+                    inquiry.answered_at = self._at
             case e.QuestionFailed():
                 self._add_message(frame, "fault", frame.agent, event.error)
+                if inquiry is not None:
+                    inquiry.error, inquiry.answered_at = redact(event.error), self._at
 
     def _add_decision(
         self, frame: FrameRecord, event: e.GateDecided, subject: str, kind: GateKind | None = None
