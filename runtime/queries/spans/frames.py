@@ -55,14 +55,14 @@ class Message:
 class Retry:
     """A model call without a reply, repeated at `until`; `since` is the time of the first failure.
 
-    `said` is the error text of the provider, for admins; empty for other people.
+    `provider_error` is the error text of the provider, for admins; empty for other people.
     """
 
     error: str
     attempt: int
     until: datetime | None
     since: datetime | None = None
-    said: str = ""
+    provider_error: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class FrameRecord:
     children: "dict[str, FrameRecord]" = field(default_factory=dict)  # by the id of their call
     messages: list[Message] = field(default_factory=list)
     delivered: int = 0
-    own: Span = field(init=False)
+    agent_span: Span = field(init=False)
     items: list[Span | CallRecord] = field(default_factory=list)
 
     @property
@@ -215,13 +215,13 @@ class FrameRecord:
 
     def open(self, at: datetime) -> None:
         """Open the frame. A copied one may wait for the next attempt at its model call."""
-        self.own = self._span(SpanKind.AGENT, self.id, at, SpanState.AT_WORK)
+        self.agent_span = self._span(SpanKind.AGENT, self.id, at, SpanState.AT_WORK)
         if self.frame.state is FrameState.RETRYING:
             self._add(SpanKind.WAIT, at, SpanState.BACKING_OFF).until = self.frame.until
 
     def reopen(self) -> None:
         """Reopen the frame with its calls, because the run is tried again or was imported."""
-        self.own.end, self.own.state = None, SpanState.AT_WORK
+        self.agent_span.end, self.agent_span.state = None, SpanState.AT_WORK
         self.outcome = None
         for call in self.by_id.values():
             call.reopen()
@@ -271,7 +271,7 @@ class FrameRecord:
                 error=event.error,
                 model=event.model,
                 partial=event.partial,
-                said=provider_error,
+                provider_error=provider_error,
             )
         return None
 
@@ -299,7 +299,7 @@ class FrameRecord:
             attempt=event.attempt,
             until=event.until,
             since=event.since,
-            said=provider_error,
+            provider_error=provider_error,
         )
         if event.cause == "brake":
             self._wait_for_rate_limit(at, event.until or at)
@@ -338,11 +338,11 @@ class FrameRecord:
         """Close the frame with its outcome."""
         self.outcome, self.retry = outcome, None
         is_answered = outcome == "answered"
-        self.own.finish(at, SpanState.ANSWERED if is_answered else SpanState.FAILED)
+        self.agent_span.finish(at, SpanState.ANSWERED if is_answered else SpanState.FAILED)
 
     def end(self, at: datetime, state: SpanState) -> None:
         """End the frame and its open spans with the run."""
-        self.own.finish(at, state)
+        self.agent_span.finish(at, state)
         for item in self.items:
             if isinstance(item, CallRecord):
                 item.end(at)
@@ -357,8 +357,8 @@ class FrameRecord:
 
     def spans(self) -> Iterator[Span]:
         """Yield all spans in tree order."""
-        self.own.waiting = self.waiting
-        yield self.own
+        self.agent_span.waiting = self.waiting
+        yield self.agent_span
         for item in self.items:
             if isinstance(item, Span):
                 yield item

@@ -44,8 +44,9 @@ class Span:
 
     `start` is None for a call that never began; `end` is None while it runs. `by`, or the time `until`, follows
     `label`. `tools` are those that a model called, `waiting` says what an agent waits for. `error` is why an attempt
-    had no result, `reason` the text of a person. `model` is the called model, `partial` its interrupted reply, `said`
-    the error text of its provider, for admins. `usage` is that of its reply. The timeline sets the last four.
+    had no result, `reason` the text of a person. `model` is the called model, `partial` its interrupted reply,
+    `provider_error` the error text of its provider, for admins. `usage` is that of its reply.
+    The timeline sets the last four.
     """
 
     kind: SpanKind
@@ -69,7 +70,7 @@ class Span:
     until: datetime | None = None
     model: str = ""
     partial: str = ""
-    said: str = ""
+    provider_error: str = ""
     usage: Usage | None = None
     id: str = ""
     offset: timedelta | None = None
@@ -83,9 +84,9 @@ class Span:
             case SpanState.REPLIED | SpanState.ANSWERED if self.kind is SpanKind.MODEL and self.by:
                 return "reply given by"
             case SpanState.REPLIED:
-                named = ", ".join(self.tools[:TOOLS_NAMED])
-                more = len(self.tools) - TOOLS_NAMED
-                return f"calls {named}{f' and {more} more' if more > 0 else ''}"
+                names = ", ".join(self.tools[:TOOLS_NAMED])
+                unnamed = len(self.tools) - TOOLS_NAMED
+                return f"calls {names}{f' and {unnamed} more' if unnamed > 0 else ''}"
             case SpanState.AT_WORK if self.waiting:
                 return self.waiting
             case SpanState.GATE_OPEN if self.gate_kind:
@@ -125,7 +126,7 @@ class Span:
         error: str = "",
         model: str = "",
         partial: str = "",
-        said: str = "",
+        provider_error: str = "",
         tools: tuple[str, ...] = (),
         usage: Usage | None = None,
     ) -> None:
@@ -133,7 +134,7 @@ class Span:
         if self.end is None:
             self.end, self.state, self.until = at, state, None
             self.error, self.model, self.partial = redact(error), model, redact(partial)
-            self.said, self.tools, self.usage = redact(said), tools, usage
+            self.provider_error, self.tools, self.usage = redact(provider_error), tools, usage
 
     def open_gate(self, gate: UUID, kind: GateKind, position: int, facts: GateFacts | None) -> None:
         """Describe an opened gate with this span."""
