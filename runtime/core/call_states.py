@@ -36,7 +36,7 @@ class CallStateRule:
     """The rules of one state.
 
     `label` follows the name of the call on pages. `is_settled`: its model can read the outcome. `is_to_come`: an
-    attempt, a decision or a child frame comes first. `effect`: what it may have changed outside the run.
+    attempt, a decision or a child frame comes first. `effect`: whether it may have changed something outside the run.
     """
 
     label: str

@@ -89,7 +89,7 @@ class VerdictRule:
     `is_remembered`: the same call is refused later in the run. `carries`: the value that the person gives with it.
 
     `verb` continues "you cannot" and "a reason is required to". The person follows `past`, the tool or the agent
-    follows `title`. `toast` is the message after it: what was recorded, and the effect.
+    follows `title`. `toast` is the message after it: the record and the effect.
     """
 
     gates: frozenset[GateKind]

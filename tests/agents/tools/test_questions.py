@@ -67,7 +67,7 @@ def test_an_unanswered_question_expires() -> None:
 @pytest.mark.parametrize("verdict", ["approve", "edit"])
 def test_a_question_has_no_other_verdict(verdict: str) -> None:
     run = drive(asker(), {})
-    with pytest.raises(AssertionError, match="one can say answer, deny"):
+    with pytest.raises(AssertionError, match="one can say deny, answer"):
         run.approve() if verdict == "approve" else run.edit({"question": "Which size?"})
 
 
