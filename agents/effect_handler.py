@@ -12,7 +12,7 @@ from django.db import close_old_connections, connection
 from agents import instructions, previews, secrets
 from agents.catalogue import published
 from agents.catalogue.versions import (
-    Version,
+    PublishedVersion,
     changes,
     nothing_known,
     writes,
@@ -37,7 +37,7 @@ from runtime.core.budgets import Rates
 from runtime.core.call_options import ModelOptions
 from runtime.core.digest import sha256_of
 from runtime.core.effect_classes import RULES
-from runtime.core.enums import EffectClass, FailureCause, Preview, Risk
+from runtime.core.enums import CallPreview, EffectClass, FailureCause, Risk
 from runtime.core.limits import plain
 from runtime.errors import InvalidInput, KeyMissing, UnknownAgent
 from runtime.keyring import held
@@ -72,7 +72,7 @@ class AgentEffects:
     rate_limits: RateLimits | None = None
     children: Children | None = None
     outages: Outages = field(default_factory=Outages)
-    versions: Callable[[Iterable[str]], Mapping[str, Version]] = published.versions
+    versions: Callable[[Iterable[str]], Mapping[str, PublishedVersion]] = published.versions
     prompts: Prompts | None = None
 
     def agent(self, name: str) -> AgentInfo:
@@ -160,16 +160,16 @@ class AgentEffects:
             return _over
         return call_model(agent, request, deliver, self.rate_limits, self.outages, keep)
 
-    def preview(self, request: PreviewRequest) -> Preview:
+    def preview(self, request: PreviewRequest) -> CallPreview:
         """Preview a call, and check its precondition. Never raise."""
         try:
             tool = self.registry.get(request.of.agent).tool(request.tool)
             if tool is None:
-                return Preview(missing=f"this worker's agent has no tool {request.tool}")
+                return CallPreview(missing=f"this worker's agent has no tool {request.tool}")
             unsealed = open_arguments(tool, request.of.args)
             arguments = read_arguments(tool, unsealed)
         except (UnknownAgent, CallRejected, KeyMissing) as exc:
-            return Preview(missing=plain(str(exc)))
+            return CallPreview(missing=plain(str(exc)))
         context = replace(context_of(request.of), deadline=request.deadline)
         try:
             return previews.preview(tool, arguments, unsealed, context)

@@ -13,7 +13,7 @@ OWN_VARIABLES = {
 }
 
 
-class Kind(StrEnum):
+class ProviderKind(StrEnum):
     """The protocol of a provider. All but Anthropic's are OpenAI's protocol, with small differences."""
 
     OPENAI = "openai"
@@ -27,12 +27,12 @@ class Kind(StrEnum):
 
 # The default address of a provider. Ollama's is on this machine.
 ADDRESSES = {
-    Kind.OPENAI: "https://api.openai.com/v1",
-    Kind.ANTHROPIC: "https://api.anthropic.com",
-    Kind.GEMINI: "https://generativelanguage.googleapis.com/v1beta/openai",
-    Kind.OLLAMA: "http://127.0.0.1:11434/v1",
+    ProviderKind.OPENAI: "https://api.openai.com/v1",
+    ProviderKind.ANTHROPIC: "https://api.anthropic.com",
+    ProviderKind.GEMINI: "https://generativelanguage.googleapis.com/v1beta/openai",
+    ProviderKind.OLLAMA: "http://127.0.0.1:11434/v1",
 }
-KEYLESS = frozenset({Kind.OLLAMA, Kind.VLLM})
+KEYLESS = frozenset({ProviderKind.OLLAMA, ProviderKind.VLLM})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Endpoint:
     """One provider. An empty `url` means the default of its kind; `streams` is false if it refuses to stream."""
 
     name: str
-    kind: Kind
+    kind: ProviderKind
     url: str = ""
     key: str = field(default="", repr=False)
     streams: bool = True
@@ -53,7 +53,7 @@ class Endpoint:
     @property
     def is_compatible(self) -> bool:
         """Whether it speaks OpenAI's protocol without being OpenAI."""
-        return self.kind is Kind.OPENAI and bool(self.url) and self.name != "openai"
+        return self.kind is ProviderKind.OPENAI and bool(self.url) and self.name != "openai"
 
     @property
     def needs_key(self) -> bool:
@@ -85,9 +85,11 @@ def list_providers(
     """
     (openai_url, openai_key), (anthropic_url, anthropic_key) = openai, anthropic
     builtin = (
-        Endpoint(name="openai", kind=Kind.OPENAI, url=openai_url, key=openai_key),
-        Endpoint(name="anthropic", kind=Kind.ANTHROPIC, url=anthropic_url, key=anthropic_key),
-        Endpoint(name="ollama", kind=Kind.OLLAMA),
+        Endpoint(name="openai", kind=ProviderKind.OPENAI, url=openai_url, key=openai_key),
+        Endpoint(
+            name="anthropic", kind=ProviderKind.ANTHROPIC, url=anthropic_url, key=anthropic_key
+        ),
+        Endpoint(name="ollama", kind=ProviderKind.OLLAMA),
     )
     return {endpoint.name: endpoint for endpoint in builtin} | dict(configured)
 
@@ -114,4 +116,6 @@ def missing(model: str, providers: Mapping[str, Endpoint]) -> Missing | None:
 
 def _unset(name: str) -> Endpoint:
     """Describe a provider without variables. Unless its name is that of a kind, it needs an address."""
-    return Endpoint(name=name, kind=Kind(name) if name in tuple(Kind) else Kind.VLLM)
+    return Endpoint(
+        name=name, kind=ProviderKind(name) if name in tuple(ProviderKind) else ProviderKind.VLLM
+    )

@@ -14,7 +14,7 @@ from agents.sdk.previews import material, serialize_preview
 from agents.sdk.sentences import describe_exception
 from agents.sdk.spec import ToolSpec
 from runtime.core.digest import require_json
-from runtime.core.enums import Preview
+from runtime.core.enums import CallPreview
 from runtime.core.limits import plain, size_of
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ LIMIT = 16 * 1024  # bytes of JSON
 
 def preview(
     tool: ToolSpec, arguments: dict[str, Any], unsealed: Any, context: ToolContext
-) -> Preview:
+) -> CallPreview:
     """Return the preview of a call, or why there is none. Secret arguments are redacted. Never raises."""
 
     def redact(text: str) -> str:
@@ -33,17 +33,17 @@ def preview(
     try:
         refused = refusal(tool, arguments, context)
         if refused or tool.preview is None:
-            return Preview(refused=redact(refused))
+            return CallPreview(refused=redact(refused))
         parts = _redact_all(
             _compute_preview(tool, arguments, context), partial(secrets.redact, tool, unsealed)
         )
         size = size_of(parts)
         if size > LIMIT:
-            return Preview(missing=f"it is {size} bytes of JSON, at most {LIMIT} are shown")
-        return Preview(shown=parts, material=material(parts, tool.preview_ignores))
+            return CallPreview(missing=f"it is {size} bytes of JSON, at most {LIMIT} are shown")
+        return CallPreview(shown=parts, material=material(parts, tool.preview_ignores))
     except (Exception, SystemExit) as exc:
         log.warning("Tool %s: no preview: %s", tool.name, redact(type(exc).__name__))
-        return Preview(missing=redact(describe_exception(exc)))
+        return CallPreview(missing=redact(describe_exception(exc)))
 
 
 def refusal(tool: ToolSpec, arguments: dict[str, Any], context: ToolContext) -> str:

@@ -10,8 +10,8 @@ from types import ModuleType
 
 from agents.errors import RegistryError
 from agents.sdk.mistakes import (
+    ImportedModule,
     Mistake,
-    Reading,
     Unusable,
     collecting,
 )
@@ -39,7 +39,7 @@ class Registry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class AgentModule:
     """A module that was read, its file, and the agents that it assigns to names."""
 
     module: str
@@ -52,7 +52,7 @@ class Survey:
     """The agents of the configured modules, and every mistake in them."""
 
     registry: Registry
-    sources: tuple[Source, ...]
+    sources: tuple[AgentModule, ...]
     mistakes: tuple[Mistake, ...]
 
 
@@ -74,10 +74,10 @@ def survey(modules: Iterable[str], folder: str = "") -> Survey:
     """Load modules like `load`, but continue after a mistake."""
     if folder and folder not in sys.path:
         sys.path.append(folder)
-    sources: list[Source] = []
+    sources: list[AgentModule] = []
     mistakes: list[Mistake] = []
     for name in modules:
-        reading = Reading(module=name, folder=folder)
+        reading = ImportedModule(module=name, folder=folder)
         sources.append(_read(reading))
         mistakes += [
             mistake
@@ -91,14 +91,14 @@ def survey(modules: Iterable[str], folder: str = "") -> Survey:
     )
 
 
-def _read(reading: Reading) -> Source:
+def _read(reading: ImportedModule) -> AgentModule:
     module = _import(reading)
     agents = _agents_of(module, reading) if module is not None else ()
     file = getattr(module, "__file__", None)
-    return Source(module=reading.module, file=file or "", agents=agents)
+    return AgentModule(module=reading.module, file=file or "", agents=agents)
 
 
-def _import(reading: Reading) -> ModuleType | None:
+def _import(reading: ImportedModule) -> ModuleType | None:
     """Import a module. If that fails, note the mistake and return None."""
     try:
         if find_spec(reading.module.partition(".")[0]) is None:
@@ -112,14 +112,14 @@ def _import(reading: Reading) -> ModuleType | None:
         return None
 
 
-def _agents_of(module: ModuleType, reading: Reading) -> tuple[AgentSpec, ...]:
+def _agents_of(module: ModuleType, reading: ImportedModule) -> tuple[AgentSpec, ...]:
     agents = tuple(value for value in vars(module).values() if isinstance(value, AgentSpec))
     if not any(isinstance(value, AgentSpec | Unusable) for value in vars(module).values()):
         reading.add(f"it defines no agent{_hidden(module, reading)}", module.__file__ or "")
     return agents
 
 
-def _hidden(module: ModuleType, reading: Reading) -> str:
+def _hidden(module: ModuleType, reading: ImportedModule) -> str:
     """Say that a module outside the author's folder hides one in it, or return an empty text."""
     if not reading.folder or Path(reading.folder) in Path(module.__file__ or "").parents:
         return ""
@@ -128,7 +128,7 @@ def _hidden(module: ModuleType, reading: Reading) -> str:
     return f", and is found before {paths[0]}: give yours another name" if paths else ""
 
 
-def _by_name(sources: Iterable[Source]) -> tuple[dict[str, AgentSpec], list[Mistake]]:
+def _by_name(sources: Iterable[AgentModule]) -> tuple[dict[str, AgentSpec], list[Mistake]]:
     """Return the agents by name, and a mistake for each name used twice."""
     agents: dict[str, AgentSpec] = {}
     homes: dict[str, str] = {}

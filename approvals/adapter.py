@@ -36,11 +36,11 @@ from runtime.ports.approvals import (
     HOLD_LIFTED,
     Allowed,
     EndedCall,
-    Part,
     PolicyFacts,
     RequestLink,
     ReviewSnapshot,
     Ruling,
+    StatementPart,
     VerifiedApproval,
 )
 from runtime.store import pool
@@ -88,7 +88,7 @@ class ApprovalService:
         origin: Collection[str],
         at: datetime | None = None,
         read: Any = None,
-    ) -> tuple[Part, ...]:
+    ) -> tuple[StatementPart, ...]:
         """Build a request for each snapshot, as parts of the step that opens their gates."""
         if at is None or read is None:
             at, last = open_requests.last_audit_row(connection, snapshots[0].run)
@@ -96,7 +96,7 @@ class ApprovalService:
             last = audit.Last(seq=read[0], hash=read[1])
         return open_requests.build(snapshots, origin, at=at, last=last)
 
-    def outcomes(self, ended: Sequence[EndedCall], *, position: int) -> tuple[Part, ...]:
+    def outcomes(self, ended: Sequence[EndedCall], *, position: int) -> tuple[StatementPart, ...]:
         """Build the rows of calls that end, as a part of their step."""
         return (outcomes.recorded(ended, position=position),)
 

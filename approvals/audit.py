@@ -23,7 +23,7 @@ from approvals.models import Approval, AuditEntry, AuditHead
 from runtime.core.digest import sha256_of
 from runtime.keyring import macs, purposes
 from runtime.ports.access import Actor, Expression
-from runtime.ports.approvals import Part
+from runtime.ports.approvals import StatementPart
 
 GENESIS = ""  # what the first row of a chain follows
 UNDONE = "undone"
@@ -156,18 +156,18 @@ def following(
     return entry
 
 
-def appended(entries: Sequence[AuditEntry]) -> tuple[Part, ...]:
+def appended(entries: Sequence[AuditEntry]) -> tuple[StatementPart, ...]:
     """Return the parts of an engine statement that add these rows to their run's chain, and replace its head."""
     rows, last = [_written(entry) for entry in entries], entries[-1]
     head = _seal_head(last)
     return (
-        Part(
+        StatementPart(
             name="audited",
             sql=_APPENDED,
             parameters={"audited": _ROWS.encode(rows)},
             overtaken="audit_order",
         ),
-        Part(
+        StatementPart(
             name="counted",
             sql=_COUNTED,
             parameters={"head_seq": last.seq, "head_mac": head.mac, "head_key": head.key_id},

@@ -60,7 +60,7 @@ class AlreadyClaimed(ApprovalError):
         self.claimed_by = claimed_by
 
 
-class Cancelled(ApprovalError):
+class AlreadyCancelled(ApprovalError):
     """The run was cancelled first; `cancelled_by` names the person, None if the engine closed the gate."""
 
     status, code = 409, "cancelled"

@@ -91,7 +91,7 @@ def approval(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Stored:
+class _StoredApproval:
     """A stored request and the number of undone decisions on it, at the database's time `at`.
 
     `held` holds the groups and assignments of the stored reviewer, None if they were not queried.
@@ -104,7 +104,7 @@ class _Stored:
     votes: str | None
 
 
-def _read(statement: str, gate: UUID) -> _Stored:
+def _read(statement: str, gate: UUID) -> _StoredApproval:
     """Read every value that may have changed, in one query. Raises NotConfirmed if there is no such request."""
     with pool.in_transaction() as connection:
         row = pool.row(connection, statement, {"undone": audit.UNDONE, "gate": gate})
@@ -112,10 +112,12 @@ def _read(statement: str, gate: UUID) -> _Stored:
         raise NotConfirmed("the gate has no request")
     undone, at, held, cast = row[:4]
     approval = stored_rows.read(row[4:])
-    return _Stored(approval=approval, undone=undone, at=clock.to_utc(at), held=held, votes=cast)
+    return _StoredApproval(
+        approval=approval, undone=undone, at=clock.to_utc(at), held=held, votes=cast
+    )
 
 
-def _verified(stored: _Stored, decision: Decision) -> Statement | None:
+def _verified(stored: _StoredApproval, decision: Decision) -> Statement | None:
     """Return the statement of this decision, None if the clock decided.
 
     Raises NotConfirmed if they differ, KeyMissing.
@@ -137,7 +139,7 @@ def _verified(stored: _Stored, decision: Decision) -> Statement | None:
     return said
 
 
-def _statement(stored: _Stored) -> Statement:
+def _statement(stored: _StoredApproval) -> Statement:
     """Return the statement if it counts and was made in time. Raises NotConfirmed, KeyMissing."""
     approval = stored.approval
     said = statements.read(approval)
@@ -156,13 +158,15 @@ def _statement(stored: _Stored) -> Statement:
     return said
 
 
-def _counted(stored: _Stored, said: Statement) -> tuple[votes.Cast, ...]:
+def _counted(stored: _StoredApproval, said: Statement) -> tuple[votes.Cast, ...]:
     """Verify every vote, and return those that count. Raises NotConfirmed unless they suffice, KeyMissing."""
     cast = votes.read(stored.approval, stored.votes)
     return votes.check_counted(stored.approval, said, cast)
 
 
-def _check_rights(stored: _Stored, said: Statement, origin: Collection[str]) -> tuple[str, ...]:
+def _check_rights(
+    stored: _StoredApproval, said: Statement, origin: Collection[str]
+) -> tuple[str, ...]:
     """Raise ApprovalVoid unless the statement's reviewer, who is the stored one, and all voters may still decide.
 
     Return the voters.
@@ -222,7 +226,7 @@ def _edited_stage(demands: Demands, approval: Approval, at: datetime) -> Stage:
     return escalation.stages(demands, approval.expires_at, at)[0]
 
 
-def _check_expired(stored: _Stored, decision: Decision) -> None:
+def _check_expired(stored: _StoredApproval, decision: Decision) -> None:
     """Raise NotConfirmed unless the request expired, and its demands named this consequence.
 
     An expiry is not signed: the clock proves it.

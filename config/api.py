@@ -155,7 +155,7 @@ def _for_readers(view: View) -> View:
             actor = Bearer()(request) or Session()(request)
             if actor is None:
                 raise AuthenticationError
-            access.Access().require(actor, scopes.Scope.RUNS_READ)
+            access.AccessService().require(actor, scopes.Scope.RUNS_READ)
         except (AuthenticationError, Forbidden) as exc:
             return api.on_exception(request, exc)
         return view(request, **path)

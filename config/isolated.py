@@ -36,7 +36,7 @@ def supervise(max_groups: int) -> int:
     heartbeat = Heartbeat(wiring.effects().fingerprints(), isolated=True)
     heartbeat.start()
     command = [sys.executable, "-m", "config.isolated"]
-    suspect_trials.run(stop, suspect_trials.Trials(command, max_groups))
+    suspect_trials.run(stop, suspect_trials.SuspectTrials(command, max_groups))
     heartbeat.stop()
     return 0
 

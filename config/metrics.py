@@ -44,7 +44,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     if (refusal := _refusal(request)) is not None:
         return refusal
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Measures())
+    registry.register(MetricsCollector())
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))
     try:
         return HttpResponse(encode(registry), content_type=content_type)
@@ -81,7 +81,7 @@ def _plain(status: int, text: str) -> HttpResponse:
     return HttpResponse(f"{text}\n", status=status, content_type="text/plain; charset=utf-8")
 
 
-class Measures(Collector):
+class MetricsCollector(Collector):
     """Reads everything anew for each answer."""
 
     def collect(self) -> Iterator[Metric]:

@@ -11,7 +11,7 @@ from agents.errors import RegistryError
 from agents.registry import load
 from approvals.accounts import people
 from approvals.adapter import ApprovalService
-from approvals.permissions.access import Access
+from approvals.permissions.access import AccessService
 from approvals.prompts.in_production import StoredPrompts
 from runtime.broker import dispatch
 from runtime.objects.by_address import store_at
@@ -22,7 +22,7 @@ from runtime.upkeep import startup
 
 def connect() -> None:
     """Connect the ports of every process: permissions, the agents' catalogue and approvals."""
-    wiring.plug(access=Access(), catalogue=Catalogue(), approvals=ApprovalService())
+    wiring.plug(access=AccessService(), catalogue=Catalogue(), approvals=ApprovalService())
     if settings.ABEYANCE_OBJECT_STORE:
         wiring.plug(objects=_object_store(settings.ABEYANCE_OBJECT_STORE))
     elif any(rule.days for rule in settings.ABEYANCE_ARCHIVE):

@@ -7,14 +7,14 @@ from typing import Any
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from agents.catalogue.versions import Version, changes
+from agents.catalogue.versions import PublishedVersion, changes
 from agents.models import AgentVersion, PublishedAgent
 from agents.registry import Registry
 from agents.sdk import inputs
 from agents.sdk.spec import DEPENDS, EACH, FINAL_ANSWER, AgentSpec, ToolSpec
 from runtime.core.digest import is_text, sha256_of
 from runtime.core.enums import EffectClass, Risk
-from runtime.core.events import Change
+from runtime.core.events import AgentChange
 from runtime.errors import UnknownAgent
 from runtime.ports.access import Expression
 from runtime.ports.agents import PromptUser, PublishedChange, Remembers, ToolSchemas
@@ -90,7 +90,9 @@ class Catalogue:
             if name in used and version.fingerprint != used[name] and used[name] in earlier
         )
 
-    def changes_between(self, agent: str, before: str, after: str) -> tuple[Change, ...] | None:
+    def changes_between(
+        self, agent: str, before: str, after: str
+    ) -> tuple[AgentChange, ...] | None:
         """Return the changes between two published versions of an agent, or None if it does not have both."""
         by_fingerprint = versions([before, after])
         agents = {version.agent for version in by_fingerprint.values()}
@@ -224,7 +226,7 @@ def publish(registry: Registry) -> None:
     )
 
 
-def versions(fingerprints: Iterable[str]) -> dict[str, Version]:
+def versions(fingerprints: Iterable[str]) -> dict[str, PublishedVersion]:
     """Return the published versions among these, by fingerprint. Leave out rows that do not match their fingerprint."""
     rows = AgentVersion.objects.filter(fingerprint__in=list(fingerprints))
     parsed = [version_of(row) for row in rows]
@@ -245,7 +247,7 @@ def promote(agent: str, fingerprint: str) -> str:
     return str(matches[0])
 
 
-def version_of(row: AgentVersion) -> Version | None:
+def version_of(row: AgentVersion) -> PublishedVersion | None:
     """Return the version in a row, or None if the row was changed after it was published."""
     try:
         definition = json.loads(row.facts)
@@ -253,7 +255,7 @@ def version_of(row: AgentVersion) -> Version | None:
         return None
     if sha256_of(definition) != row.fingerprint:
         return None
-    return Version(
+    return PublishedVersion(
         agent=row.agent,
         fingerprint=row.fingerprint,
         published_at=row.published_at,
@@ -261,7 +263,7 @@ def version_of(row: AgentVersion) -> Version | None:
     )
 
 
-def _published_change(before: Version, after: Version) -> PublishedChange:
+def _published_change(before: PublishedVersion, after: PublishedVersion) -> PublishedChange:
     return PublishedChange(
         agent=after.agent,
         before=before.fingerprint,

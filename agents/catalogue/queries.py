@@ -7,13 +7,13 @@ from itertools import zip_longest
 from typing import Any
 
 from agents.catalogue import published as catalogue
-from agents.catalogue.versions import Version, changes
+from agents.catalogue.versions import PublishedVersion, changes
 from agents.models import AgentVersion, PublishedAgent
-from runtime.core.schemas.json_schema import Part, parts
+from runtime.core.schemas.json_schema import Property, parts
 from runtime.queries.labels import effect_texts
 from runtime.queries.processes.measures import CallOutcomes, call_outcomes
 from runtime.queries.processes.workers import live_versions
-from runtime.queries.version_diff import Difference, differences
+from runtime.queries.version_diff import VersionDifference, differences
 
 ALIVE = timedelta(seconds=10)
 
@@ -24,7 +24,7 @@ class ToolView:
 
     name: str
     description: str
-    arguments: tuple[Part, ...]
+    arguments: tuple[Property, ...]
     effect: str
     effect_words: str
     risk: str
@@ -62,11 +62,11 @@ class AgentView:
     fingerprint: str
     published_at: datetime
     schema: dict[str, Any]
-    input: tuple[Part, ...]
+    input: tuple[Property, ...]
     tools: tuple[ToolView, ...]
     subagents: tuple[tuple[str, bool], ...]
     steps: tuple[str, ...] | None
-    output: tuple[Part, ...] | None = None
+    output: tuple[Property, ...] | None = None
     model: tuple[str, ...] = ()
     instructions: str | None = None
     remembers: int = 0
@@ -83,7 +83,7 @@ class VersionView:
     fingerprint: str
     published_at: datetime
     has_workers: bool
-    differences: tuple[Difference, ...]
+    differences: tuple[VersionDifference, ...]
     is_first: bool
 
     @property
@@ -111,7 +111,9 @@ def versions(name: str, limit: int, *, wordings: bool) -> tuple[VersionView, ...
     )
 
 
-def _differences(before: Version, after: Version, wordings: bool) -> tuple[Difference, ...]:
+def _differences(
+    before: PublishedVersion, after: PublishedVersion, wordings: bool
+) -> tuple[VersionDifference, ...]:
     listed = differences(changes(before.definition, after.definition))
     if wordings:
         return listed
@@ -148,7 +150,7 @@ def documents() -> list[dict[str, Any]]:
     return [_document(row, by_fingerprint.get(row.fingerprint)) for row in rows]
 
 
-def _document(row: PublishedAgent, version: Version | None) -> dict[str, Any]:
+def _document(row: PublishedAgent, version: PublishedVersion | None) -> dict[str, Any]:
     return {
         "name": row.name,
         "description": row.description,

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from agents.sdk.spec import DEPENDS
-from runtime.core.events import Change
+from runtime.core.events import AgentChange
 from runtime.core.schemas.changes import is_compatible
 
 _LISTS = {"tools": "tool", "subagents": "sub-agent"}
@@ -32,7 +32,7 @@ _HARMLESS = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
+class PublishedVersion:
     """One version of an agent as it was published. Its fingerprint is the digest of `definition`."""
 
     agent: str
@@ -41,14 +41,14 @@ class Version:
     definition: dict[str, Any]
 
 
-def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[AgentChange, ...]:
     """List the changes from one version's definition to another's, the most general first."""
     return tuple(_changes(before, after))
 
 
-def nothing_known(before: str, after: str) -> tuple[Change, ...]:
+def nothing_known(before: str, after: str) -> tuple[AgentChange, ...]:
     """Return the change from a version that was never published. A person must approve it."""
-    return (Change(part="version", before=before, after=after, asks=True),)
+    return (AgentChange(part="version", before=before, after=after, asks=True),)
 
 
 def writes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
@@ -61,11 +61,11 @@ def writes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ..
     )
 
 
-def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[AgentChange]:
     plain = [key for key in {**before, **after} if key not in _LISTS]
     for key in plain:
         if before.get(key) != after.get(key):
-            yield Change(
+            yield AgentChange(
                 part=key,
                 before=before.get(key),
                 after=after.get(key),
@@ -77,15 +77,15 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Ch
 
 def _of_list(
     word: str, before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
-) -> Iterator[Change]:
+) -> Iterator[AgentChange]:
     for name in {**before, **after}:
         old, new = before.get(name), after.get(name)
         if old is None or new is None:
-            yield Change(part=f"{word} {name}", before=old, after=new, asks=new is None)
+            yield AgentChange(part=f"{word} {name}", before=old, after=new, asks=new is None)
             continue
         for key in {**old, **new}:
             if old.get(key) != new.get(key):
-                yield Change(
+                yield AgentChange(
                     part=f"{word} {name}: {key}",
                     before=old.get(key),
                     after=new.get(key),

@@ -27,7 +27,7 @@ from agents.llm.failures import failure_of, make_failure, provider_text
 from agents.llm.messages import build_endings, conversation_of, fit, to_provider, tools_of
 from agents.llm.pricing import cost_of
 from agents.llm.providers import Outages, choose_models
-from agents.llm.rate_limits import Permit, RateLimits, TooLong
+from agents.llm.rate_limits import Permit, RateLimits, WaitTooLong
 from agents.llm.replies import from_person, from_provider, restore_replies
 from agents.llm.token_counts import (
     CHARACTERS,
@@ -36,7 +36,7 @@ from agents.llm.token_counts import (
     estimate_request,
     estimate_tokens,
 )
-from agents.llm.whole_replies import Unusable, mend, require_whole
+from agents.llm.whole_replies import UnusableReply, mend, require_whole
 from agents.sdk.sentences import describe_exception
 from agents.sdk.spec import AgentSpec
 from runtime.core.enums import FailureCause
@@ -80,7 +80,7 @@ def call_model(
     if request.given is not None or providers.is_scripted(agent):
         outcome: Outcome | None = _at_once(agent, request)
     else:
-        call = _Call(agent, request, rate_limits, outages or Outages(), keep)
+        call = _ModelCall(agent, request, rate_limits, outages or Outages(), keep)
         outcome = call.prepare()
     if outcome is None:
         return event_loop.start(lambda stop: call.make(stop, deliver))
@@ -184,7 +184,7 @@ def _conversation(agent: AgentSpec, request: ModelRequest) -> list[ModelMessage]
 
 
 @dataclass(slots=True)
-class _Call:
+class _ModelCall:
     """One running model call. `snapshot` returns its reply so far."""
 
     agent: AgentSpec
@@ -223,7 +223,7 @@ class _Call:
         match self.rate_limits.acquire(self.model, self.request.queue_number, longest):
             case RateLimited() as wait:
                 return wait
-            case TooLong(seconds=seconds):
+            case WaitTooLong(seconds=seconds):
                 error = f"{self.model} was not asked: its provider wants fewer requests"
                 return self._complete(make_failure(error, FailureCause.LIMIT, seconds))
             case permit:
@@ -250,7 +250,7 @@ class _Call:
         require_whole(reply, as_text=as_text, may_be_cut=self.request.memory_tokens > 0)
         answer = from_provider(self.agent, reply, model=self.model, summary=as_text)
         if self.request.summary and len(answer.text) > MAX_SUMMARY:
-            raise Unusable(f"wrote a summary of more than {MAX_SUMMARY} characters")
+            raise UnusableReply(f"wrote a summary of more than {MAX_SUMMARY} characters")
         return replace(answer, fallback=self.fallback)
 
     async def _report(self, outcome: ModelAnswer | ModelFailure) -> None:
@@ -282,7 +282,7 @@ class _Call:
             case _:
                 failure = self._provider_failure(exc)
         failure = self._complete(failure)
-        if isinstance(exc, Unusable):
+        if isinstance(exc, UnusableReply):
             text = text_to_store(self.agent, exc.text) if exc.text else failure.partial
             # The next attempt learns of a reply that was too long, not of one that was refused.
             tokens = failure.usage.get("output_tokens", 0) if exc.is_cut else 0

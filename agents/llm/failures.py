@@ -23,7 +23,7 @@ from pydantic_ai.exceptions import (
     UserError,
 )
 
-from agents.llm.whole_replies import BrokenOff, Unusable
+from agents.llm.whole_replies import BrokenOff, UnusableReply
 from runtime.core.enums import FailureCause
 from runtime.core.limits import plain
 from runtime.ports.effects import ModelFailure
@@ -63,7 +63,7 @@ _PROBLEMS: dict[FailureCause, dict[type[Exception] | UnionType, str]] = {
         ModelAPIError: "{model} is in trouble{status}: the provider is at fault"
     },
     FailureCause.REPLY: {
-        Unusable: "{model} {exc.problem}",
+        UnusableReply: "{model} {exc.problem}",
         # An unknown error comes from the provider's answer, and the next answer may be better.
         Exception: "the answer of {model} could not be read ({kind}): the provider is at fault",
     },

@@ -9,13 +9,13 @@ from typing import Any
 
 from pydantic_ai.messages import ModelResponse
 
-from agents.endpoints import Kind, provider_of
+from agents.endpoints import ProviderKind, provider_of
 from agents.llm import providers
 from agents.sdk.spec import AgentSpec
 from runtime.core.budgets import MICROS, Rates
 
 _SAMPLE = 100_000  # tokens, for models that charge more for long conversations
-_LISTED_AS = {Kind.GEMINI: "google", Kind.BEDROCK: "aws"}
+_LISTED_AS = {ProviderKind.GEMINI: "google", ProviderKind.BEDROCK: "aws"}
 
 
 def rates_of(agent: AgentSpec) -> Rates | None:

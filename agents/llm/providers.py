@@ -17,7 +17,7 @@ from django.conf import settings
 from pydantic_ai.models import Model
 
 from agents import endpoints
-from agents.endpoints import Endpoint, Kind, provider_of
+from agents.endpoints import Endpoint, ProviderKind, provider_of
 from agents.errors import RegistryError
 from agents.llm.clients.models import client_of
 from agents.masked_output import REDACTED
@@ -175,7 +175,9 @@ def import_clients(registry: Registry) -> None:
     agents = [agent for agent in registry.agents.values() if not is_scripted(agent)]
     endpoints_by_name = read_endpoints()
     for name in {provider_of(model) for agent in agents for model in models_of(agent)}:
-        library = "anthropic" if endpoints_by_name[name].kind is Kind.ANTHROPIC else "openai"
+        library = (
+            "anthropic" if endpoints_by_name[name].kind is ProviderKind.ANTHROPIC else "openai"
+        )
         import_module(f"pydantic_ai.models.{library}")
 
 

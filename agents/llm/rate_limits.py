@@ -79,7 +79,7 @@ class Permit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TooLong:
+class WaitTooLong:
     """The model may get no request for so many seconds, which the request does not wait. It took no queue number."""
 
     seconds: float
@@ -93,7 +93,7 @@ class RateLimits:
 
     def acquire(
         self, model: str, queue_number: int, longest: float = math.inf
-    ) -> Permit | RateLimited | TooLong | None:
+    ) -> Permit | RateLimited | WaitTooLong | None:
         """Say whether a request may be sent now. `queue_number` is the one from before, 0 for none.
 
         `longest` is for how many seconds the provider may want none before the request gives up.
@@ -119,7 +119,7 @@ class RateLimits:
         _change(_ON_SUCCESS, model, permit)
 
 
-def _acquire(model: str, queue_number: int, longest: float) -> Permit | RateLimited | TooLong:
+def _acquire(model: str, queue_number: int, longest: float) -> Permit | RateLimited | WaitTooLong:
     row, values = None, {"model": model, "queue_number": queue_number, "longest": longest}
     with pool.pooled() as connection:
         ((now, interval),) = connection.execute(_READ, values, prepare=True)
@@ -129,7 +129,7 @@ def _acquire(model: str, queue_number: int, longest: float) -> Permit | RateLimi
         return Permit(at=now, is_limited=False)
     at, since, interval, released, issued = row
     if (seconds := (since - at).total_seconds()) > longest:
-        return TooLong(seconds=seconds)
+        return WaitTooLong(seconds=seconds)
     number = queue_number or issued
     if at >= since and number <= released:
         return Permit(at=at, is_limited=True)

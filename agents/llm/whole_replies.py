@@ -27,7 +27,7 @@ class BrokenOff(Exception):
 
 
 @dataclass
-class Unusable(Exception):
+class UnusableReply(Exception):
     """The provider sent a reply to its end, but it is not whole.
 
     `problem` follows the name of the model. `is_cut` says that it was as long as it may be, so that the model can
@@ -48,18 +48,18 @@ def require_whole(reply: ModelResponse, *, as_text: bool = False, may_be_cut: bo
     sent, refusal = str(details.get("finish_reason") or ""), str(details.get("refusal") or "")
     reason, label = sent.lower().replace("-", "_"), plain(sent)[:_MAX_REASON] or "refusal"
     if reply.finish_reason == "content_filter":
-        raise Unusable(f"refused to answer, or a filter did ({label})", refusal)
+        raise UnusableReply(f"refused to answer, or a filter did ({label})", refusal)
     if not reason:
         raise BrokenOff
     if reason in _MEANS_FULL and not may_be_cut:
         problem = f"ran into its limit of tokens, at about {reply.usage.output_tokens} ({label})"
-        raise Unusable(f"{problem}: raise max_tokens, or ask for less", is_cut=True)
+        raise UnusableReply(f"{problem}: raise max_tokens, or ask for less", is_cut=True)
     if reason not in _MEANS_WHOLE | _ANNOUNCES_CALLS | _MEANS_FULL:
-        raise Unusable(f"stopped before its reply was whole ({label})")
+        raise UnusableReply(f"stopped before its reply was whole ({label})")
     if reason in _ANNOUNCES_CALLS and not reply.tool_calls:
-        raise Unusable("announced calls that did not come")
+        raise UnusableReply("announced calls that did not come")
     if not (reply.text or "").strip() and (as_text or not reply.tool_calls):
-        raise Unusable("replied without " + ("text" if as_text else "text and calls"))
+        raise UnusableReply("replied without " + ("text" if as_text else "text and calls"))
 
 
 def mend(reply: ModelResponse) -> ModelResponse:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from agents.llm.providers import models_of
-from agents.registry import Source, family
+from agents.registry import AgentModule, family
 from agents.sdk.spec import DEPENDS, AgentSpec, ToolSpec
 from agents.sdk.thread_memory import ThreadMemory
 from runtime.core.enums import Risk
@@ -13,7 +13,7 @@ SOME_ASKED = "a person approves some calls, depending on their arguments"
 WAIVED = "no person is asked, although the tool asks for one"
 
 
-def lines(sources: tuple[Source, ...]) -> Iterator[str]:
+def lines(sources: tuple[AgentModule, ...]) -> Iterator[str]:
     """List each agent once, under the first module that has it."""
     listed: set[str] = set()
     for source in sources:

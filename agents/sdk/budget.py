@@ -24,7 +24,7 @@ class Budget:
     seconds: float | None = None
     depth: int | None = None
 
-    def read(self, label: str) -> budgets.Budget | None:
+    def read(self, label: str) -> budgets.BudgetLimits | None:
         """Return the budget as the engine stores it. Raise DefinitionError."""
         try:
             return budget_of(asdict(self))

@@ -16,7 +16,7 @@ LIMIT = 1.0  # seconds of one condition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class ConditionResult:
     """The risk of one call, whether its tool asks for a person, and the `problem` of a condition that failed."""
 
     risk: Risk
@@ -24,7 +24,7 @@ class Judgement:
     problem: str = ""
 
 
-def judge(tool: ToolSpec, arguments: Mapping[str, Any]) -> Judgement:
+def judge(tool: ToolSpec, arguments: Mapping[str, Any]) -> ConditionResult:
     """Return the risk and the approval of a call by its arguments; called again for edited ones, and before the effect.
 
     A condition that raises, takes longer than LIMIT or returns another type makes the call high risk, and a person is
@@ -41,8 +41,8 @@ def judge(tool: ToolSpec, arguments: Mapping[str, Any]) -> Judgement:
         # An error may quote a part of a held text, which no one can find and redact.
         error = type(exc).__name__ if tool.holds_text else describe_exception(exc)
         problem = f"The {which} condition of {tool.name} failed: {error}"
-        return Judgement(risk=Risk.HIGH, approval=True, problem=problem)
-    return Judgement(risk=risk, approval=approval)
+        return ConditionResult(risk=Risk.HIGH, approval=True, problem=problem)
+    return ConditionResult(risk=risk, approval=approval)
 
 
 def within(

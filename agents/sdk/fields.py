@@ -14,7 +14,7 @@ from agents.endpoints import NAMED
 from agents.errors import DefinitionError
 from agents.sdk import conditions, mistakes, previews
 from agents.sdk.prompts import Prompt
-from agents.sdk.signature import Signature, json_schema_of
+from agents.sdk.signature import ToolSignature, json_schema_of
 from agents.sdk.spec import (
     FINAL_ANSWER,
     ApprovalMode,
@@ -272,7 +272,7 @@ def isolate(function: Callable[..., Any], effect: EffectClass, label: str) -> bo
     return True
 
 
-def risk(risk: Any, signature: Signature, label: str) -> Risk | Condition:
+def risk(risk: Any, signature: ToolSignature, label: str) -> Risk | Condition:
     """Return the risk of all calls, or the function that judges each."""
     if not callable(risk):
         level: Risk = member(Risk, risk, label)
@@ -280,7 +280,7 @@ def risk(risk: Any, signature: Signature, label: str) -> Risk | Condition:
     return _condition(risk, "risk", signature, label)
 
 
-def approval(approval: Any, signature: Signature, label: str) -> bool | Condition:
+def approval(approval: Any, signature: ToolSignature, label: str) -> bool | Condition:
     """Return whether each call needs a person, or the function that judges each."""
     if callable(approval):
         return _condition(approval, "approval", signature, label)
@@ -291,7 +291,7 @@ def approval(approval: Any, signature: Signature, label: str) -> bool | Conditio
     return approval
 
 
-def before(function: Any, setting: str, signature: Signature, label: str) -> Condition | None:
+def before(function: Any, setting: str, signature: ToolSignature, label: str) -> Condition | None:
     """Return a function that is called before the effect, with arguments by name and perhaps the context."""
     if function is None:
         return None
@@ -312,7 +312,7 @@ def preview_ignores(names: Sequence[str], preview: Any, label: str) -> tuple[str
 def _condition(
     function: Any,
     setting: str,
-    signature: Signature,
+    signature: ToolSignature,
     label: str,
     extra_arguments: Sequence[str] = (),
 ) -> Condition:
@@ -321,7 +321,7 @@ def _condition(
     return condition
 
 
-def schema(signature: Signature, secret: Sequence[str]) -> dict[str, Any]:
+def schema(signature: ToolSignature, secret: Sequence[str]) -> dict[str, Any]:
     """Return the schema of the arguments. One that is secret and may be missing is marked as `writeOnly`.
 
     So the page that offers missing arguments leaves it out. A secret that is present is recognised by its seal.
@@ -333,7 +333,7 @@ def schema(signature: Signature, secret: Sequence[str]) -> dict[str, Any]:
     return {**signature.schema, "properties": properties}
 
 
-def secret_args(names: Sequence[str], signature: Signature, label: str) -> frozenset[str]:
+def secret_args(names: Sequence[str], signature: ToolSignature, label: str) -> frozenset[str]:
     """Return the names of secret arguments, each of which the function must have."""
     unknown = sorted(set(names) - set(signature.schema["properties"]))
     if isinstance(names, str) or unknown:
@@ -354,7 +354,7 @@ def deny_reasons(reasons: Sequence[str], label: str) -> tuple[str, ...]:
 
 
 def credentials(
-    credentials: Sequence[Credential], signature: Signature, label: str
+    credentials: Sequence[Credential], signature: ToolSignature, label: str
 ) -> tuple[Credential, ...]:
     """Return the credentials, each with a name of its own. The function must take the context that has them."""
     names = [getattr(one, "name", None) for one in credentials]
@@ -369,7 +369,7 @@ def credentials(
     return tuple(credentials)
 
 
-def sentence(sentence: str | None, name: str, signature: Signature, label: str) -> str:
+def sentence(sentence: str | None, name: str, signature: ToolSignature, label: str) -> str:
     """Return the sentence, by default one with all arguments."""
     arguments = list(signature.schema["properties"])
     if sentence is None:

@@ -47,7 +47,7 @@ class Mistake:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ImportedModule:
     """A module that is being imported. `folder` is the author's, or empty."""
 
     module: str
@@ -97,11 +97,11 @@ class Unusable:
         return self
 
 
-_reading: ContextVar[Reading | None] = ContextVar("reading", default=None)
+_reading: ContextVar[ImportedModule | None] = ContextVar("reading", default=None)
 
 
 @contextmanager
-def collecting(reading: Reading) -> Iterator[None]:
+def collecting(reading: ImportedModule) -> Iterator[None]:
     """Note mistakes instead of raising them."""
     token = _reading.set(reading)
     try:

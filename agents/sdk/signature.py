@@ -15,7 +15,7 @@ from runtime.core.errors import NotJson
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
+class ToolSignature:
     """`result` checks the returned value and makes JSON of it; None if the function declares no type of result."""
 
     arguments: TypeAdapter[dict[str, Any]]
@@ -26,7 +26,7 @@ class Signature:
     wants_context: bool
 
 
-def read_signature(function: Callable[..., Any], label: str, *, context: type) -> Signature:
+def read_signature(function: Callable[..., Any], label: str, *, context: type) -> ToolSignature:
     """Return the schema of the arguments of `function`. It allows no others, and omits a first `context`."""
     hints = _hints(function, label)
     parameters = list(inspect.signature(function).parameters.values())
@@ -44,7 +44,7 @@ def read_signature(function: Callable[..., Any], label: str, *, context: type) -
     schema.setdefault("properties", {})
     for name, value in defaults.items():
         schema["properties"][name]["default"] = value
-    return Signature(
+    return ToolSignature(
         arguments=adapter,
         schema=schema,
         result=result,

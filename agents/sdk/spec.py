@@ -13,7 +13,7 @@ from agents.credentials.providers import Credential
 from agents.errors import DefinitionError
 from agents.sdk import mistakes
 from agents.sdk.thread_memory import ThreadMemory
-from runtime.core.budgets import Budget
+from runtime.core.budgets import BudgetLimits
 from runtime.core.call_options import (
     MODEL_DEADLINE,
     MODEL_RETRIES,
@@ -233,7 +233,7 @@ class AgentSpec:
     deadline: float = MODEL_DEADLINE
     holds: Holds = Holds()
     compaction: Compaction | None = None
-    budget: Budget | None = None
+    budget: BudgetLimits | None = None
     instruct: Callable[[Any], str] | None = None
     output: type[BaseModel] | None = None
     output_schema: dict[str, Any] | None = None

@@ -16,11 +16,11 @@ from runtime.ports.approvals import (
     ApprovalVoid,
     EndedCall,
     NotConfirmed,
-    Part,
     PolicyFacts,
     RequestLink,
     ReviewSnapshot,
     Ruling,
+    StatementPart,
     VerifiedApproval,
 )
 from runtime.store.pool import Connection
@@ -57,11 +57,11 @@ class ApprovalStub:
         origin: Collection[str],
         at: datetime | None = None,
         read: Any = None,
-    ) -> tuple[Part, ...]:
+    ) -> tuple[StatementPart, ...]:
         """Do nothing: gates are not written to Postgres; see `show`."""
         return ()
 
-    def outcomes(self, ended: Sequence[EndedCall], *, position: int) -> tuple[Part, ...]:
+    def outcomes(self, ended: Sequence[EndedCall], *, position: int) -> tuple[StatementPart, ...]:
         """Record nothing: no list shows a run in memory."""
         return ()
 

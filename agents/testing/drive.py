@@ -10,7 +10,7 @@ from agents.sdk.spec import AgentSpec
 from agents.testing.memory import remembered
 from agents.testing.scripted_models import ScriptedModel, with_models
 from agents.testing.transcript import lines_of
-from agents.testing.worker import ToolCall, Worker
+from agents.testing.worker import MemoryWorker, ToolCall
 from runtime.control.edit import edit, is_previewed
 from runtime.core.budgets import NO_LIMITS
 from runtime.core.continuation import Phase, status_of
@@ -55,7 +55,7 @@ def drive(
     scripts = dict(models or {}) | ({} if model is None else {agent.name: model})
     ready = with_models(agent, scripts)
     inputs.check(ready.input_schema, input)
-    worker = Worker(ready, crash_before, crash_after)
+    worker = MemoryWorker(ready, crash_before, crash_after)
     memories = remembered(memory, agent=ready.name, by=REQUESTER)
     worker.remembered = {one.digest: text for one, text in memories}
     worker.advance(
@@ -76,7 +76,7 @@ def drive(
 class Flow:
     """One run that executes nothing now: it waits at its `gates`, waits for a time or event (`waits`), or has ended."""
 
-    def __init__(self, worker: Worker, models: Mapping[str, ScriptedModel]) -> None:
+    def __init__(self, worker: MemoryWorker, models: Mapping[str, ScriptedModel]) -> None:
         self._worker = worker
         self._models = models
 

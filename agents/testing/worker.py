@@ -16,7 +16,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.test import override_settings
 
-from agents.catalogue.versions import Version
+from agents.catalogue.versions import PublishedVersion
 from agents.effect_handler import AgentEffects
 from agents.llm.providers import SCRIPTED
 from agents.registry import Registry, family
@@ -35,7 +35,7 @@ from runtime.core.documents.codec import (
     encode_entry,
 )
 from runtime.core.effect_classes import RULES
-from runtime.core.enums import Decision, Preview, Verdict
+from runtime.core.enums import CallPreview, Decision, Verdict
 from runtime.core.events import Event, WaitStarted
 from runtime.core.machine.replay import (
     Entry,
@@ -84,7 +84,7 @@ class ToolCall:
     outcome: Outcome | None
 
 
-class Worker:
+class MemoryWorker:
     """A worker in memory.
 
     `now` is the written state, `clock` the time, `calls` the calls of tools, `snapshots` what reviewers see at each
@@ -105,7 +105,7 @@ class Worker:
         self._contents: dict[str, Any] = {}
         self.remembered: dict[str, str] = {}
         self._filled = InlinedMessages(self._contents.__getitem__, lambda _: self.remembered)
-        self._versions: dict[str, Version] = {}
+        self._versions: dict[str, PublishedVersion] = {}
         self._releases = 0
         self.snapshots = self._approvals.snapshots
         self.load(agent)
@@ -116,7 +116,7 @@ class Worker:
         self._releases += 1
         released = BEGINNING + timedelta(seconds=self._releases)
         self._versions |= {
-            spec.fingerprint: Version(
+            spec.fingerprint: PublishedVersion(
                 agent=spec.name,
                 fingerprint=spec.fingerprint,
                 published_at=released,
@@ -240,7 +240,7 @@ class Worker:
     def _version_changes(self) -> versions.VersionChanges:
         return versions.compare(self.now, self._handler) if self.now.frames else {}
 
-    def _published(self, fingerprints: Iterable[str]) -> dict[str, Version]:
+    def _published(self, fingerprints: Iterable[str]) -> dict[str, PublishedVersion]:
         return {one: self._versions[one] for one in fingerprints if one in self._versions}
 
     def _perform(self, work: Work) -> None:
@@ -255,7 +255,7 @@ class Worker:
             return self._take_over()
         return self.advance(event_of(self.now, request, outcome, at=self.clock, jitter=JITTER))
 
-    def preview_edit(self, gate: ReviewSnapshot, args: dict[str, Any]) -> Preview:
+    def preview_edit(self, gate: ReviewSnapshot, args: dict[str, Any]) -> CallPreview:
         """Preview the call at the gate with these arguments. Raise CallRejected if it cannot be made."""
         request, _ = request_of(self.now, gate.frame, gate.call, args, self._handler)
         return preview_of(self._outcome(request, commits=True))

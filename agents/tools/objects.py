@@ -49,7 +49,7 @@ Expected = Annotated[
 ]
 
 
-class _Place:
+class _Prefix:
     """The objects below a prefix of a store."""
 
     def __init__(self, prefix: str, store: str | None, label: str) -> None:
@@ -117,7 +117,7 @@ def read_object(
     the objects are below `tools/` in ABEYANCE_OBJECT_STORE. The result is `{"key": …, "exists": …, "text": …,
     "digest": …}`; a text is UTF-8 and has at most 200,000 bytes. Raises DefinitionError if the definition is invalid.
     """
-    folder = _Place(prefix, store, f"tool {name}")
+    folder = _Prefix(prefix, store, f"tool {name}")
 
     def read(context: ToolContext, key: str) -> dict[str, Any]:
         try:
@@ -150,7 +150,7 @@ def write_object(
     repeated attempt finds its own text there. Of writers that expect the same text one succeeds. The preview shows
     both texts. A text has at most 200,000 bytes. Raises DefinitionError if the definition is invalid.
     """
-    folder = _Place(prefix, store, f"tool {name}")
+    folder = _Prefix(prefix, store, f"tool {name}")
 
     def refusal(key: str, text: str, expected: str | None) -> str | None:
         try:
@@ -187,7 +187,7 @@ def write_object(
     )(write)
 
 
-def _write(folder: _Place, key: str, text: str, expected: str | None) -> dict[str, Any]:
+def _write(folder: _Prefix, key: str, text: str, expected: str | None) -> dict[str, Any]:
     data = text.encode()
     now = _read_expected(folder, key, text, expected)
     # Another attempt at this call may have been faster: then its text is there.
@@ -196,7 +196,7 @@ def _write(folder: _Place, key: str, text: str, expected: str | None) -> dict[st
     return {"key": key, "digest": _digest(data)}
 
 
-def _read_expected(folder: _Place, key: str, text: str, expected: str | None) -> bytes | None:
+def _read_expected(folder: _Prefix, key: str, text: str, expected: str | None) -> bytes | None:
     """Return the present object. Raises ToolError unless it is what the caller expects, or already the new text."""
     if (size := len(text.encode())) > MAX_TEXT:
         raise ToolError(f"text: it has {size} bytes, at most {MAX_TEXT} are written")

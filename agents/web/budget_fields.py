@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
-from runtime.core.budgets import Budget
+from runtime.core.budgets import BudgetLimits
 from runtime.core.documents.budget_text import (
     NAMES,
     from_form,
@@ -37,7 +37,7 @@ def budget_fields(
     form_values: Mapping[str, str], problem: InvalidInput | None = None
 ) -> tuple[BudgetField, ...]:
     """Return the fields as submitted, with the problem of one of them."""
-    bounds: Budget = settings.ABEYANCE_BUDGET or Budget()
+    bounds: BudgetLimits = settings.ABEYANCE_BUDGET or BudgetLimits()
     fields = []
     for name, limit in NAMES.items():
         maximum = bounds.of(limit)

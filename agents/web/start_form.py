@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.sdk import inputs
-from runtime.core.schemas.json_schema import Part, example_of, parts
+from runtime.core.schemas.json_schema import Property, example_of, parts
 from runtime.errors import InvalidInput
 from runtime.web.requests import form_text
 from runtime.web.schema_fields import InvalidValue, as_typed, choices_of, kind_of, value_of
@@ -28,7 +28,7 @@ _PLAIN = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class StartField:
     """One field of the form. `choices` are pairs of value and label."""
 
     id: str
@@ -51,7 +51,7 @@ class StartForm:
     problems: Mapping[str, str]
 
     @property
-    def fields(self) -> tuple[Field, ...]:
+    def fields(self) -> tuple[StartField, ...]:
         """Return the fields of the schema, with the submitted texts and their problems."""
         properties = parts(self.schema)
         if not properties:
@@ -66,9 +66,9 @@ class StartForm:
             return ""
         return next((text for name, text in self.problems.items() if name not in names), "")
 
-    def _field(self, id: str, prop: Part) -> Field:
+    def _field(self, id: str, prop: Property) -> StartField:
         first = "" if prop.default is None else as_typed(kind_of(prop.rule), prop.default)
-        return Field(
+        return StartField(
             id=id,
             name=_prefix_name(prop.name),
             label=prop.title,
@@ -82,8 +82,8 @@ class StartForm:
             choices=choices_of(prop.rule),
         )
 
-    def _json_field(self) -> Field:
-        return Field(
+    def _json_field(self) -> StartField:
+        return StartField(
             id="f0",
             name=_prefix_name(WHOLE),
             label="Input",
@@ -96,12 +96,12 @@ class StartForm:
         )
 
 
-def _plain(prop: Part) -> list[str]:
+def _plain(prop: Property) -> list[str]:
     """Return the facts of a type as people say them, without that a text is a text."""
     return [_PLAIN.get(fact, fact) for fact in prop.type.split(" · ")]
 
 
-def _example(prop: Part) -> list[str]:
+def _example(prop: Property) -> list[str]:
     example = example_of(prop.rule)
     return [f"for example {example}"] if example else []
 

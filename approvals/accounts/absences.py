@@ -55,7 +55,7 @@ def announce(*, deputy: object, starts: datetime, ends: datetime, actor: Actor) 
         name = _deputy(deputy, actor.person, starts, ends)
         row = _append(
             actor.person,
-            Absence.Act.SET,
+            Absence.AbsenceChange.SET,
             by=actor.person,
             deputy=name,
             starts=starts,
@@ -84,12 +84,12 @@ def end(person: str, *, actor: Actor | None) -> bool:
         ):
             raise Forbidden("not_eligible", f"{actor.person} may not end this absence.")
         now = clock.now()
-        if row is None or row.act != Absence.Act.SET or row.ends <= now:
+        if row is None or row.act != Absence.AbsenceChange.SET or row.ends <= now:
             return False
         by = None if actor is None else actor.person
         _append(
             person,
-            Absence.Act.ENDED,
+            Absence.AbsenceChange.ENDED,
             by=by,
             deputy=row.deputy,
             starts=row.starts,
@@ -107,7 +107,7 @@ def all_away() -> tuple[Away, ...]:
     return tuple(
         _away(row, now)
         for row in rows
-        if row.act == Absence.Act.SET and row.ends > now and signatures.is_valid(row)
+        if row.act == Absence.AbsenceChange.SET and row.ends > now and signatures.is_valid(row)
     )
 
 
@@ -164,7 +164,7 @@ def _deputy(deputy: object, person: str, starts: datetime, ends: datetime) -> st
     if found is None or not policy.risks_decided_by(found.groups):
         raise InvalidInput("deputy", "must be a person who may decide themselves")
     theirs = _latest(deputy)
-    is_away = theirs is not None and theirs.act == Absence.Act.SET
+    is_away = theirs is not None and theirs.act == Absence.AbsenceChange.SET
     if theirs is not None and is_away and theirs.starts < ends and starts < theirs.ends:
         raise InvalidInput("deputy", f"must not be away on these days: {deputy} has a deputy")
     return deputy
@@ -176,7 +176,7 @@ def _latest(person: str) -> Absence | None:
 
 def _append(
     person: str,
-    act: Absence.Act,
+    act: Absence.AbsenceChange,
     *,
     by: str | None,
     deputy: str,

@@ -27,10 +27,10 @@ class RightChange:
 
 
 _LABELS: Mapping[str, str] = {
-    Assignment.Act.GIVEN: "given",
-    Assignment.Act.CONFIRMED: "confirmed",
-    Assignment.Act.CHANGED: "chosen",
-    Assignment.Act.ENDED: "taken away",
+    Assignment.AssignmentChange.GIVEN: "given",
+    Assignment.AssignmentChange.CONFIRMED: "confirmed",
+    Assignment.AssignmentChange.CHANGED: "chosen",
+    Assignment.AssignmentChange.ENDED: "taken away",
 }
 
 

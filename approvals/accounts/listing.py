@@ -239,7 +239,7 @@ def _right(
     decides = is_password or what in DECIDING or is_named(what)
     bond, until = assignments.bond(row), assignments.cools_until(row)
     waits = assignments.waits(row)
-    is_chosen = row.act == Assignment.Act.CHANGED
+    is_chosen = row.act == Assignment.AssignmentChange.CHANGED
     return Right(
         what=what,
         seq=row.seq,

@@ -223,7 +223,7 @@ def _end_links(person: User) -> None:
 
 
 def _check_chosen(row: Assignment) -> None:
-    if row.act != Assignment.Act.CHANGED:
+    if row.act != Assignment.AssignmentChange.CHANGED:
         raise NotConfirmable(
             f"{row.givers[0]} knows this password: {row.username} must change it on the page Your account first."
         )

@@ -21,7 +21,7 @@ from approvals.permissions import signatures
 from runtime.store import pool
 from runtime.store.pool import Connection
 
-Act = AllowanceAct.Act
+Act = AllowanceAct.AllowanceChange
 State = Literal["proposed", "in force", "used up", "ended", "revoked"]
 
 FIRST_USE = 3  # the number of the act of the first use

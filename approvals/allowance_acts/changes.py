@@ -19,7 +19,7 @@ from approvals.accounts.log import record, refused
 from approvals.allowance_acts import acts, uses
 from approvals.allowance_acts.acts import Act, Allowance, AllowanceBroken
 from approvals.allowances import limits as matching
-from approvals.allowances.limits import MAX_ARGUMENTS, Limit, Rule
+from approvals.allowances.limits import MAX_ARGUMENTS, ArgumentLimit, LimitRule
 from approvals.allowances.terms import ALLOWED_RISKS, MAX_COUNT, MAX_DAYS, Terms
 from approvals.errors import AllowanceRefused, NotFound, UnknownAllowance
 from approvals.models import Approval
@@ -42,7 +42,7 @@ _STATUSES = (Approval.Status.PENDING, Approval.Status.APPROVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Argument:
+class LimitedArgument:
     """An argument that a proposal must limit, with its value in the request. A secret one may only have any value."""
 
     path: matching.Path
@@ -69,13 +69,13 @@ def not_allowable(approval: Approval) -> str | None:
     return None
 
 
-def arguments(approval: Approval) -> tuple[Argument, ...]:
+def arguments(approval: Approval) -> tuple[LimitedArgument, ...]:
     """List the arguments of a request that a proposal must limit. Raises ValueError for a row that cannot be read."""
     args = verification.arguments(approval)
     hidden = sealing.secret_args(approval.tool, args)
     shown = sealing.redacted_args(approval.tool, args)
     return tuple(
-        Argument(path=path, value=value, secret=bool(path) and path[0] in hidden)
+        LimitedArgument(path=path, value=value, secret=bool(path) and path[0] in hidden)
         for path, value in matching.leaves(shown).items()
     )
 
@@ -195,7 +195,7 @@ def could_confirm(principal: Principal | None, one: Allowance, approval: Approva
     return _own_denial(principal, approval) is None
 
 
-def source(approval_id: UUID, *, actor: Actor) -> tuple[tuple[Argument, ...], str | None]:
+def source(approval_id: UUID, *, actor: Actor) -> tuple[tuple[LimitedArgument, ...], str | None]:
     """Return the arguments of a request that a proposal must limit, and why it cannot be proposed; None if it can.
 
     Raises NotFound.
@@ -238,7 +238,7 @@ def _is_second(second: Principal | None, first: Principal | None) -> bool:
     return next(owed).isdisjoint(next(owed))
 
 
-def _limits(given: Sequence[Argument], limits: object) -> tuple[Limit, ...]:
+def _limits(given: Sequence[LimitedArgument], limits: object) -> tuple[ArgumentLimit, ...]:
     if not isinstance(limits, Mapping):
         raise InvalidInput("limits", "must be an object with a limit for each argument")
     if len(given) > MAX_ARGUMENTS:
@@ -254,22 +254,22 @@ def _limits(given: Sequence[Argument], limits: object) -> tuple[Limit, ...]:
     return tuple(_limit(one, limits.get(one.name)) for one in given)
 
 
-def _limit(argument: Argument, said: object) -> Limit:
+def _limit(argument: LimitedArgument, said: object) -> ArgumentLimit:
     field = f"limits.{argument.name}"
     if not isinstance(said, Mapping):
         raise InvalidInput(
             field, "must be stated; use the rule any for an argument without a limit"
         )
     try:
-        rule = Rule(str(said.get("rule")))
+        rule = LimitRule(str(said.get("rule")))
     except ValueError:
-        raise InvalidInput(field, f"needs a rule: {', '.join(Rule)}") from None
+        raise InvalidInput(field, f"needs a rule: {', '.join(LimitRule)}") from None
     values = said.get("values", [])
     if not isinstance(values, list) or len(values) > MAX_COUNT:
         raise InvalidInput(field, f"needs its values as a list of at most {MAX_COUNT}")
-    if argument.secret and rule is not Rule.ANY:
+    if argument.secret and rule is not LimitRule.ANY:
         raise InvalidInput(field, "is a secret, which can only have the rule any")
-    found = Limit(path=argument.path, rule=rule, values=tuple(values))
+    found = ArgumentLimit(path=argument.path, rule=rule, values=tuple(values))
     wrong = matching.problem(found)
     if wrong is not None:
         raise InvalidInput(field, wrong)

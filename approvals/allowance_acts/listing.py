@@ -19,7 +19,7 @@ MAX_USES = 100  # the newest that a page lists
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class AllowanceRow:
     """An allowance for one reader, with its limits in words."""
 
     allowance: Allowance
@@ -40,13 +40,13 @@ class Use:
     requester: str
 
 
-def rows(actor: Actor) -> tuple[tuple[Row, ...], tuple[str, ...]]:
+def rows(actor: Actor) -> tuple[tuple[AllowanceRow, ...], tuple[str, ...]]:
     """Return the newest allowances, and why others do not verify. The caller checked that the actor may read them."""
     found, broken = acts.newest()
     return _rows(found, principals.principal_of(actor)), broken
 
 
-def one(allowance: UUID, actor: Actor) -> tuple[Row, tuple[Use, ...]]:
+def one(allowance: UUID, actor: Actor) -> tuple[AllowanceRow, tuple[Use, ...]]:
     """Return one allowance with its newest uses. Raises UnknownAllowance, AllowanceRefused."""
     found = changes.readable(allowance, actor)
     principal = principals.principal_of(actor)
@@ -54,12 +54,12 @@ def one(allowance: UUID, actor: Actor) -> tuple[Row, tuple[Use, ...]]:
     return row, _uses(found, principal)
 
 
-def _rows(found: Sequence[Allowance], principal: Principal | None) -> tuple[Row, ...]:
+def _rows(found: Sequence[Allowance], principal: Principal | None) -> tuple[AllowanceRow, ...]:
     at = clock.now()
     waiting = [item.terms.request for item in found if item.state(at) == "proposed"]
     sources = Approval.objects.in_bulk(waiting) if waiting else {}
     return tuple(
-        Row(
+        AllowanceRow(
             allowance=item,
             state=item.state(at),
             limits=tuple(terms.describe(item.terms.limits)),
@@ -75,7 +75,7 @@ def _rows(found: Sequence[Allowance], principal: Principal | None) -> tuple[Row,
 
 def _uses(found: Allowance, principal: Principal | None) -> tuple[Use, ...]:
     """Return the newest uses. The request shows the call, if the reader may read it."""
-    stored = AllowanceAct.objects.filter(allowance=found.id, act=AllowanceAct.Act.USED)
+    stored = AllowanceAct.objects.filter(allowance=found.id, act=AllowanceAct.AllowanceChange.USED)
     newest = list(stored.order_by("-seq")[:MAX_USES])
     approvals = Approval.objects.in_bulk([row.approval for row in newest])
     uses = []

@@ -20,7 +20,7 @@ MAX_ARGUMENTS: Final = 50
 _WRITTEN: Final = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?")  # a number as text, such as "40.00"
 
 
-class Rule(StrEnum):
+class LimitRule(StrEnum):
     """How an argument is limited."""
 
     EQUALS = "equals"
@@ -31,16 +31,22 @@ class Rule(StrEnum):
     ANY = "any"  # any value, or none
 
 
-ORDERED: Final = frozenset({Rule.AT_MOST, Rule.AT_LEAST, Rule.BETWEEN})
-_COUNTS: Final = {Rule.EQUALS: 1, Rule.AT_MOST: 1, Rule.AT_LEAST: 1, Rule.BETWEEN: 2, Rule.ANY: 0}
+ORDERED: Final = frozenset({LimitRule.AT_MOST, LimitRule.AT_LEAST, LimitRule.BETWEEN})
+_COUNTS: Final = {
+    LimitRule.EQUALS: 1,
+    LimitRule.AT_MOST: 1,
+    LimitRule.AT_LEAST: 1,
+    LimitRule.BETWEEN: 2,
+    LimitRule.ANY: 0,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class ArgumentLimit:
     """The limit of the argument at `path`, which goes through nested objects. A list is one value."""
 
     path: Path
-    rule: Rule
+    rule: LimitRule
     values: tuple[Any, ...] = ()
 
 
@@ -49,7 +55,7 @@ def leaves(args: Any) -> dict[Path, Any]:
     return dict(_leaves(args, ()))
 
 
-def problem(limit: Limit) -> str | None:
+def problem(limit: ArgumentLimit) -> str | None:
     """Describe the error in the values of a limit; None if there is none."""
     count = len(limit.values)
     wanted = _COUNTS.get(limit.rule)
@@ -63,12 +69,12 @@ def problem(limit: Limit) -> str | None:
             return "needs numbers"
         if len({isinstance(value, str) for value in limit.values}) > 1:
             return "needs two numbers, or two numbers as text"
-        if limit.rule is Rule.BETWEEN and numbers != sorted(numbers, key=lambda one: one or 0):
+        if limit.rule is LimitRule.BETWEEN and numbers != sorted(numbers, key=lambda one: one or 0):
             return "needs the lower number first"
     return None
 
 
-def mismatch(limits: Collection[Limit], args: Any) -> str | None:
+def mismatch(limits: Collection[ArgumentLimit], args: Any) -> str | None:
     """Name the first argument that its limit does not cover, with the reason; None if all match."""
     if not isinstance(args, dict):
         return "the arguments are not an object"
@@ -79,12 +85,12 @@ def mismatch(limits: Collection[Limit], args: Any) -> str | None:
         if not _allows(known[path], value):
             return f"{named(path)} is not within its limit"
     for path, limit in known.items():
-        if path not in given and limit.rule is not Rule.ANY:
+        if path not in given and limit.rule is not LimitRule.ANY:
             return f"{named(path)} is missing"
     return None
 
 
-def least(limit: Limit) -> Any:
+def least(limit: ArgumentLimit) -> Any:
     """Return the lower end of AT_MOST: 0 unless it is negative, because -5,000 is no small refund."""
     (most,) = limit.values
     if (_number(most) or 0) < 0:
@@ -105,17 +111,17 @@ def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
         yield path, value
 
 
-def _allows(limit: Limit, value: Any) -> bool:
+def _allows(limit: ArgumentLimit, value: Any) -> bool:
     match limit.rule:
-        case Rule.ANY:
+        case LimitRule.ANY:
             return True
-        case Rule.EQUALS | Rule.ONE_OF:
+        case LimitRule.EQUALS | LimitRule.ONE_OF:
             return any(same(value, one) for one in limit.values)
-        case Rule.AT_MOST:
+        case LimitRule.AT_MOST:
             return _is_ordered(least(limit), value, limit.values[0])
-        case Rule.AT_LEAST:
+        case LimitRule.AT_LEAST:
             return _is_ordered(limit.values[0], value, None)
-        case Rule.BETWEEN:
+        case LimitRule.BETWEEN:
             return _is_ordered(limit.values[0], value, limit.values[1])
 
 

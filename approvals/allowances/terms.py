@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from approvals.allowances import limits as matching
-from approvals.allowances.limits import Limit, Rule
+from approvals.allowances.limits import ArgumentLimit, LimitRule
 from runtime.core.digest import canonical
 from runtime.core.enums import Risk
 
@@ -35,7 +35,7 @@ class Terms:
     """The terms. `request` is the id of the request from whose page the allowance was proposed."""
 
     action: Action
-    limits: tuple[Limit, ...]
+    limits: tuple[ArgumentLimit, ...]
     count: int
     ends_at: datetime
     request: str
@@ -72,7 +72,9 @@ def read(text: str) -> Terms:
             risk=said["risk"],
         ),
         limits=tuple(
-            Limit(path=tuple(one["path"]), rule=Rule(one["rule"]), values=tuple(one["values"]))
+            ArgumentLimit(
+                path=tuple(one["path"]), rule=LimitRule(one["rule"]), values=tuple(one["values"])
+            )
             for one in said["limits"]
         ),
         count=said["count"],
@@ -91,26 +93,26 @@ def not_covered(terms: Terms, action: Action, args: Any) -> str | None:
     return matching.mismatch(terms.limits, args)
 
 
-def describe(limits: Collection[Limit]) -> list[tuple[str, str]]:
+def describe(limits: Collection[ArgumentLimit]) -> list[tuple[str, str]]:
     """Return the name of each argument, and its limit in words."""
     return [(matching.named(one.path), _words(one)) for one in limits]
 
 
-def _words(limit: Limit) -> str:
+def _words(limit: ArgumentLimit) -> str:
     values = [_value(one) for one in limit.values]
     match limit.rule:
-        case Rule.ANY:
+        case LimitRule.ANY:
             return "any value"
-        case Rule.EQUALS:
+        case LimitRule.EQUALS:
             return f"exactly {values[0]}"
-        case Rule.ONE_OF:
+        case LimitRule.ONE_OF:
             return f"one of {', '.join(values)}"
-        case Rule.AT_MOST:
+        case LimitRule.AT_MOST:
             least = matching.least(limit)
             return f"at most {values[0]}" if least is None else f"from 0 to {values[0]}"
-        case Rule.AT_LEAST:
+        case LimitRule.AT_LEAST:
             return f"at least {values[0]}"
-        case Rule.BETWEEN:
+        case LimitRule.BETWEEN:
             return f"from {values[0]} to {values[1]}"
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 
 from approvals.models import Approval
-from runtime.ports.approvals import Allowed, Part
+from runtime.ports.approvals import Allowed, StatementPart
 
 CHANNEL = "allowance"
 _BEFORE_USES = 2  # acts: the proposal and the confirmation
@@ -32,7 +32,7 @@ def decide(approval: Approval, allowed: Allowed) -> tuple[str, dict[str, str | N
     return str(approval.status), detail
 
 
-def used(approvals: Sequence[Approval]) -> tuple[Part, ...]:
+def used(approvals: Sequence[Approval]) -> tuple[StatementPart, ...]:
     """Return the part of a step that adds the uses, none without any.
 
     If another step took the same use, or a person revoked the allowance, the step is not written.
@@ -52,4 +52,6 @@ def used(approvals: Sequence[Approval]) -> tuple[Part, ...]:
     if not rows:
         return ()
     parameters: dict[str, object] = {"uses": json.dumps(rows, default=str)}
-    return (Part(name="used", sql=_USED, parameters=parameters, overtaken="allowance_order"),)
+    return (
+        StatementPart(name="used", sql=_USED, parameters=parameters, overtaken="allowance_order"),
+    )

@@ -27,7 +27,7 @@ IN_BATCH = (Verdict.APPROVE, Verdict.DENY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class BatchOutcome:
     """What became of one request: its state now, None if the actor cannot read it, and why nothing was done."""
 
     approval_id: UUID
@@ -56,7 +56,7 @@ def decide_each(
     reason: object,
     count: object,
     actor: Actor,
-) -> tuple[Outcome, ...]:
+) -> tuple[BatchOutcome, ...]:
     """Approve or deny each request, with the digest that the reviewer saw of it, and say what became of each.
 
     Above COUNTED_ABOVE items, `count` repeats their number. An approval is for calls of one tool. Nothing is decided
@@ -80,7 +80,7 @@ def decide_each(
     return tuple(_each(list(items), found, lambda approval: left_out(approval, chosen), act, actor))
 
 
-def undo_each(*, items: Sequence[UUID], actor: Actor) -> tuple[Outcome, ...]:
+def undo_each(*, items: Sequence[UUID], actor: Actor) -> tuple[BatchOutcome, ...]:
     """Undo the actor's own decision on each request whose undo window is open. Raises InvalidInput naming `item`."""
     _check_number(items)
     found = {one.id: one for one in requests.several(items, actor=actor)}
@@ -149,13 +149,13 @@ def _each(
     refused: Callable[[ApprovalView], RequestError | None],
     act: Callable[[ApprovalView], ApprovalView],
     actor: Actor,
-) -> Iterator[Outcome]:
+) -> Iterator[BatchOutcome]:
     """Act on one request after the other. An error of one does not stop the others."""
     for approval_id in items:
         approval = found.get(approval_id)
         if approval is None:
             refusals.record(actor, NotFound(), pk=approval_id)
-            yield Outcome(approval_id=approval_id, approval=None, problem=NotFound())
+            yield BatchOutcome(approval_id=approval_id, approval=None, problem=NotFound())
             continue
         problem = refused(approval)
         if problem is not None:
@@ -165,4 +165,4 @@ def _each(
                 approval = act(approval)
             except RequestError as exc:
                 problem = exc
-        yield Outcome(approval_id=approval_id, approval=approval, problem=problem)
+        yield BatchOutcome(approval_id=approval_id, approval=approval, problem=problem)

@@ -15,9 +15,9 @@ from approvals import audit, policy
 from approvals.accounts import log
 from approvals.decisions import closing, commit, votes
 from approvals.errors import (
+    AlreadyCancelled,
     AlreadyDecided,
     AlreadyVoted,
-    Cancelled,
     DigestMismatch,
     Expired,
     NotFound,
@@ -41,7 +41,7 @@ from runtime.ports.access import Actor
 Outcome = requests.ApprovalView | Expired | AlreadyVoted | Forbidden
 
 
-def open_request(looked: commit.Loaded | None) -> commit.Loaded:
+def open_request(looked: commit.LoadedApproval | None) -> commit.LoadedApproval:
     """Return the request if it can be decided.
 
     Raises, in this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired; TamperedWith.
@@ -56,7 +56,7 @@ def open_request(looked: commit.Loaded | None) -> commit.Loaded:
     return looked
 
 
-def close(looked: commit.Loaded, decision: Decision | None, actor: Actor) -> Outcome:
+def close(looked: commit.LoadedApproval, decision: Decision | None, actor: Actor) -> Outcome:
     """Write the decision, or the expiry if there is none. Raises AlreadyDecided, GateNotOpen."""
     approval = looked.approval
     if not looked.is_open:
@@ -96,7 +96,7 @@ def check_right(
 def check_open(approval: Approval) -> None:
     """Raise Cancelled, Expired or AlreadyDecided unless the request is pending."""
     if approval.status == Approval.Status.CANCELLED:
-        raise Cancelled(approval.decided_by)
+        raise AlreadyCancelled(approval.decided_by)
     if approval.status == Approval.Status.EXPIRED and approval.expires_at is not None:
         raise Expired(approval.expires_at)
     if approval.status != Approval.Status.PENDING:
@@ -112,7 +112,7 @@ def check_digest(approval: Approval, digest: object) -> None:
         raise DigestMismatch
 
 
-def check_shown(looked: commit.Loaded, verdict: Verdict) -> None:
+def check_shown(looked: commit.LoadedApproval, verdict: Verdict) -> None:
     """Raise NotShown before a call starts whose run has entries that no page can show."""
     if verdict in STARTS_CALL and looked.unreadable:
         raise NotShown(unshown(looked.unreadable))

@@ -23,7 +23,7 @@ from runtime.core.enums import Decision, Verdict
 from runtime.core.verdicts import VERDICTS
 from runtime.errors import GateNotOpen
 from runtime.ports.access import Actor
-from runtime.ports.approvals import Part
+from runtime.ports.approvals import StatementPart
 from runtime.queries import journal
 from runtime.store import pool
 
@@ -56,7 +56,7 @@ _CLOSE: Final = """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadedApproval:
     """A request as read at `at`, with the state of its gate and the number of undone decisions on it.
 
     `principal` holds the rights of the actor, `last` is the end of the run's audit chain. `unreadable` are the
@@ -74,17 +74,19 @@ class Loaded:
     batch: bool = False
 
 
-def load(approval_id: UUID, actor: Actor) -> Loaded | None:
+def load(approval_id: UUID, actor: Actor) -> LoadedApproval | None:
     """Read the request with this id, None if there is none."""
     return _load(_BY_ID, {"approval": approval_id}, actor)
 
 
-def load_at_gate(run: UUID, gate: UUID, actor: Actor) -> Loaded | None:
+def load_at_gate(run: UUID, gate: UUID, actor: Actor) -> LoadedApproval | None:
     """Read the request of this gate of this run, None if there is none."""
     return _load(_BY_GATE, {"run": run, "gate": gate}, actor)
 
 
-def close(looked: Loaded, decision: Decision, actor: Actor, counted: Sequence[str] = ()) -> None:
+def close(
+    looked: LoadedApproval, decision: Decision, actor: Actor, counted: Sequence[str] = ()
+) -> None:
     """Sign the decision and write it. Raises GateNotOpen, with nothing written, if a value has changed since.
 
     `counted` are the digests of the votes that it counts.
@@ -123,14 +125,14 @@ def last_attempt() -> Iterator[None]:
         raise AlreadyDecided(None) from exc
 
 
-def _load(statement: str, of: dict[str, object], actor: Actor) -> Loaded | None:
+def _load(statement: str, of: dict[str, object], actor: Actor) -> LoadedApproval | None:
     parameters = {**of, "undone": audit.UNDONE, **principals.parameters_of(actor)}
     with pool.in_transaction() as connection:
         found = pool.row(connection, statement, parameters)
     if found is None:
         return None
     at, is_open, undone, seq, mac, held, cast, unreadable = found[:8]
-    return Loaded(
+    return LoadedApproval(
         approval=stored_rows.read(found[8:]),
         principal=principals.from_rights(actor, held, at),
         at=clock.to_utc(at),
@@ -142,8 +144,8 @@ def _load(statement: str, of: dict[str, object], actor: Actor) -> Loaded | None:
     )
 
 
-def _closed(approval: Approval) -> Part:
-    return Part(
+def _closed(approval: Approval) -> StatementPart:
+    return StatementPart(
         name="closed",
         sql=_CLOSE,
         parameters={
@@ -165,7 +167,7 @@ def _closed(approval: Approval) -> Part:
     )
 
 
-def _audited(looked: Loaded, decision: Decision, actor: Actor) -> tuple[Part, ...]:
+def _audited(looked: LoadedApproval, decision: Decision, actor: Actor) -> tuple[StatementPart, ...]:
     approval = looked.approval
     more: dict[str, Any] = {}
     if decision.verdict is Verdict.CONTINUE:

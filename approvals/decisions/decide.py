@@ -24,7 +24,7 @@ from runtime.store.tables.jobs.edit_previews import EditPreviewRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
+class _SentDecision:
     """The values of a decision as the client sent them."""
 
     verdict: object
@@ -72,7 +72,7 @@ def decide(
     `result`; AlreadyVoted; Forbidden (`not_eligible`) for a later stage. Nothing is written when it raises, except that
     Expired and refusals are recorded, and that votes which no longer count are deleted.
     """
-    answer = _Answer(
+    answer = _SentDecision(
         verdict=verdict,
         digest=digest,
         reason=reason,
@@ -120,7 +120,7 @@ def find_preview(*, approval_id: UUID, preview: object, actor: Actor) -> EditPre
     return edits.find_preview(approval, preview, actor.person)
 
 
-def _settle(approval_id: UUID, answer: _Answer, actor: Actor) -> checks.Outcome:
+def _settle(approval_id: UUID, answer: _SentDecision, actor: Actor) -> checks.Outcome:
     try:
         return _attempt(approval_id, answer, actor)
     except GateNotOpen:  # another action on the run came in between
@@ -129,7 +129,7 @@ def _settle(approval_id: UUID, answer: _Answer, actor: Actor) -> checks.Outcome:
             return _attempt(approval_id, answer, actor)
 
 
-def _attempt(approval_id: UUID, answer: _Answer, actor: Actor) -> checks.Outcome:
+def _attempt(approval_id: UUID, answer: _SentDecision, actor: Actor) -> checks.Outcome:
     """Check and write. Raises GateNotOpen, with nothing written, if another action on the run came in between."""
     looked = checks.open_request(commit.load(approval_id, actor))
     looked = replace(looked, batch=answer.batch)
@@ -138,7 +138,7 @@ def _attempt(approval_id: UUID, answer: _Answer, actor: Actor) -> checks.Outcome
     return checks.close(looked, decision, actor)
 
 
-def _decision(looked: commit.Loaded, answer: _Answer, actor: Actor) -> Decision:
+def _decision(looked: commit.LoadedApproval, answer: _SentDecision, actor: Actor) -> Decision:
     """Validate the values. Raises DigestMismatch, NotShown, InvalidInput."""
     approval = looked.approval
     checks.check_digest(approval, answer.digest)
@@ -158,7 +158,7 @@ def _decision(looked: commit.Loaded, answer: _Answer, actor: Actor) -> Decision:
     )
 
 
-def _edit(approval: Approval, verdict: Verdict, answer: _Answer, actor: Actor) -> Edit | None:
+def _edit(approval: Approval, verdict: Verdict, answer: _SentDecision, actor: Actor) -> Edit | None:
     has_arguments = answer.arguments is not results.ABSENT and answer.arguments is not None
     if verdict is not Verdict.EDIT:
         if has_arguments:
@@ -185,7 +185,7 @@ def _has_preview(approval: Approval) -> bool:
     return approval.preview is not None and is_previewed(json.loads(approval.preview))
 
 
-def _result(approval: Approval, verdict: Verdict, answer: _Answer) -> object:
+def _result(approval: Approval, verdict: Verdict, answer: _SentDecision) -> object:
     """Return the grant of a limit gate or the result of an answer, None if there is neither. Raises InvalidInput."""
     grant = budget_grants.check(approval, verdict, answer.grant)
     if verdict is not Verdict.ANSWER:

@@ -16,7 +16,7 @@ from runtime.ports.access import Actor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
+class _SentResolution:
     """The values of a resolution as the client sent them."""
 
     outcome: object
@@ -43,7 +43,7 @@ def resolve(
     which the call can run again; InvalidInput naming `outcome`; NotShown; InvalidInput naming `confirm`, `reason`,
     `result` or a path in it. Nothing is written when it raises, except that Expired and refusals are recorded.
     """
-    answer = _Answer(outcome=outcome, result=result, reason=reason, confirm=confirm)
+    answer = _SentResolution(outcome=outcome, result=result, reason=reason, confirm=confirm)
     with refusals.recorded(actor, run=run, gate=gate):
         try:
             made = _attempt(run, gate, answer, actor)
@@ -54,7 +54,7 @@ def resolve(
         return checks.decided(made)
 
 
-def _attempt(run: UUID, gate: UUID, answer: _Answer, actor: Actor) -> checks.Outcome:
+def _attempt(run: UUID, gate: UUID, answer: _SentResolution, actor: Actor) -> checks.Outcome:
     """Check and write. Raises GateNotOpen, with nothing written, if another action on the run came in between."""
     looked = checks.open_request(commit.load_at_gate(run, gate, actor))
     approval = looked.approval
@@ -70,7 +70,7 @@ def _attempt(run: UUID, gate: UUID, answer: _Answer, actor: Actor) -> checks.Out
     return checks.close(looked, decision, actor)
 
 
-def _decision(looked: commit.Loaded, answer: _Answer, actor: Actor) -> Decision:
+def _decision(looked: commit.LoadedApproval, answer: _SentResolution, actor: Actor) -> Decision:
     """Validate the values. Raises NotShown, InvalidInput."""
     approval = looked.approval
     verdict = checks.verdict(answer.outcome, "outcome", GateKind.IN_DOUBT, approval)

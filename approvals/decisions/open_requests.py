@@ -20,7 +20,7 @@ from approvals.requests import schemas, snapshot
 from runtime.core.enums import GateKind
 from runtime.core.machine.origin import merged
 from runtime.core.verdicts import FRAME_GATES
-from runtime.ports.approvals import Part, ReviewSnapshot
+from runtime.ports.approvals import ReviewSnapshot, StatementPart
 from runtime.store import pool
 from runtime.store.pool import Connection
 
@@ -50,7 +50,7 @@ def last_audit_row(connection: Connection, run: UUID) -> tuple[datetime, audit.L
 
 def build(
     snapshots: Sequence[ReviewSnapshot], origin: Collection[str], *, at: datetime, last: audit.Last
-) -> tuple[Part, ...]:
+) -> tuple[StatementPart, ...]:
     """Build a request for each snapshot, all of one run, and their audit rows after `last`.
 
     `origin` lists the people in the run's origin by its row; the snapshots may name more.
@@ -87,7 +87,7 @@ def build(
     rows = [_written(approval) for approval in approvals]
     return (
         *allowed.used(approvals),
-        Part(
+        StatementPart(
             name="requested",
             sql=_REQUESTED,
             parameters={"approvals": json.dumps(rows, default=str)},

@@ -7,7 +7,7 @@ page of its request still shows what the journal has.
 import json
 from collections.abc import Sequence
 
-from runtime.ports.approvals import EndedCall, Part
+from runtime.ports.approvals import EndedCall, StatementPart
 
 # The last decision on a call, and earlier ones that left it in doubt, get the same outcome. An undecided request has
 # no place in the history.
@@ -27,13 +27,13 @@ _RECORD = """
 """
 
 
-def recorded(ended: Sequence[EndedCall], *, position: int) -> Part:
+def recorded(ended: Sequence[EndedCall], *, position: int) -> StatementPart:
     """Return the part of an engine statement that records how these calls ended, at the entry `position`."""
     rows = [
         {"gate": str(one.gate), "frame": one.frame, "call": one.call, "outcome": one.outcome}
         for one in ended
     ]
-    return Part(
+    return StatementPart(
         name="ended",
         sql=_RECORD,
         parameters={"ended": json.dumps(rows), "ended_at": position},

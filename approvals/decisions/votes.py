@@ -57,7 +57,7 @@ def check_answer(approval: Approval, verdict: Verdict) -> None:
 
 
 def vote(
-    looked: commit.Loaded, decision: Decision, actor: Actor, effective_at: datetime | None
+    looked: commit.LoadedApproval, decision: Decision, actor: Actor, effective_at: datetime | None
 ) -> AlreadyVoted | Forbidden | None:
     """Record the vote, and the decision if it completes the quorum of every stage.
 
@@ -72,7 +72,7 @@ def vote(
             raise GateNotOpen
         counted = _still_valid(approval, demands, _read(looked), looked.at)
         place = _place(looked, _stages(approval, demands, looked.at), counted, actor)
-        if not isinstance(place, Place):
+        if not isinstance(place, VoteSlot):
             return place
         counted += (_cast(looked, decision, actor, place),)
         people = {one.person: one.stage for one in counted}
@@ -149,7 +149,7 @@ def _stages(approval: Approval, demands: Demands, at: datetime) -> tuple[Stage, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class VoteSlot:
     """The stage of a vote, and the absent person in whose place it counts, None for the voter's own."""
 
     stage: int
@@ -157,8 +157,8 @@ class Place:
 
 
 def _place(
-    looked: commit.Loaded, stages: Sequence[Stage], counted: Sequence[Cast], actor: Actor
-) -> Place | AlreadyVoted | Forbidden:
+    looked: commit.LoadedApproval, stages: Sequence[Stage], counted: Sequence[Cast], actor: Actor
+) -> VoteSlot | AlreadyVoted | Forbidden:
     """Return where the actor's vote counts, or why they may not vote. Each person counts once, also by a deputy."""
     principal = looked.principal
     taken = {one.place: one.person for one in counted}
@@ -171,12 +171,12 @@ def _place(
     assert stage is not None  # the request would be decided
     open_now = stages[stage]
     if principal is not None and open_now.admits(principal.person, principal.groups):
-        return Place(stage=stage)
+        return VoteSlot(stage=stage)
     stands = request_rules.stand_in(principal, looked.approval, at=looked.at)
     absent = [one.person for one in stands if open_now.admits(one.person, one.groups)]
     for name in absent:
         if name not in {*people, *taken}:
-            return Place(stage=stage, absent=name)
+            return VoteSlot(stage=stage, absent=name)
     if absent:
         return AlreadyVoted(absent[0], taken.get(absent[0]))
     return Forbidden(
@@ -193,7 +193,7 @@ def _one_hand(person: str, voters: Collection[str]) -> str:
     )
 
 
-def _read(looked: commit.Loaded) -> tuple[Cast, ...]:
+def _read(looked: commit.LoadedApproval) -> tuple[Cast, ...]:
     try:
         return votes.read(looked.approval, looked.votes)
     except NotConfirmed as exc:
@@ -217,7 +217,7 @@ def _still_valid(
     return tuple(kept)
 
 
-def _cast(looked: commit.Loaded, decision: Decision, actor: Actor, place: Place) -> Cast:
+def _cast(looked: commit.LoadedApproval, decision: Decision, actor: Actor, place: VoteSlot) -> Cast:
     """Write the vote and its audit row."""
     approval = looked.approval
     made = votes.make(
@@ -291,7 +291,7 @@ def _audit(
     *,
     actor: Actor | None = None,
     reason: str = "",
-    place: Place | None = None,
+    place: VoteSlot | None = None,
 ) -> None:
     audit.append(
         run=approval.run_id,

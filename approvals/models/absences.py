@@ -10,13 +10,13 @@ class Absence(models.Model):
     Postgres can neither make a deputy nor restore an earlier row.
     """
 
-    class Act(models.TextChoices):
+    class AbsenceChange(models.TextChoices):
         SET = "set"
         ENDED = "ended"  # by either of the two, an admin, or on the command line
 
     username = models.TextField()
     seq = models.IntegerField()
-    act = models.TextField(choices=Act.choices)
+    act = models.TextField(choices=AbsenceChange.choices)
     deputy = models.TextField()
     starts = models.DateTimeField()
     ends = models.DateTimeField()

@@ -35,7 +35,7 @@ class Assignment(models.Model):
     writes to Postgres cannot give or confirm a right, nor restore an earlier row.
     """
 
-    class Act(models.TextChoices):
+    class AssignmentChange(models.TextChoices):
         GIVEN = "given"  # by an admin, or on the command line
         CONFIRMED = "confirmed"  # by a second admin, or on the command line
         CHANGED = "changed"  # the person chose another password; the giver stays
@@ -47,7 +47,7 @@ class Assignment(models.Model):
     username = models.TextField()
     what = models.TextField()  # the group's name, or `password`
     seq = models.IntegerField()
-    act = models.TextField(choices=Act.choices)
+    act = models.TextField(choices=AssignmentChange.choices)
     by = models.TextField(null=True)  # who did this; None is the command line
     at = models.DateTimeField()
     givers = models.JSONField()  # the admin who gave it, then the givers of that admin's own right

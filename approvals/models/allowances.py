@@ -11,7 +11,7 @@ class AllowanceAct(models.Model):
     makes a use and a revocation exclude each other, and two uses never share a place.
     """
 
-    class Act(models.TextChoices):
+    class AllowanceChange(models.TextChoices):
         PROPOSED = "proposed"  # with the terms; it waits for a second person
         CONFIRMED = "confirmed"  # with the terms again and who proposed them: calls may be passed
         USED = "used"  # by a worker, in the step that passes the call; not signed
@@ -19,7 +19,7 @@ class AllowanceAct(models.Model):
 
     allowance = models.UUIDField()
     seq = models.IntegerField()
-    act = models.TextField(choices=Act.choices)
+    act = models.TextField(choices=AllowanceChange.choices)
     tool = models.TextField(default="", db_default="")
     ends_at = models.DateTimeField(null=True)
     terms = models.TextField(default="", db_default="")  # JSON

@@ -10,14 +10,14 @@ class PolicyAct(models.Model):
     a past `effective_at` that was not withdrawn before.
     """
 
-    class Act(models.TextChoices):
+    class PolicyChange(models.TextChoices):
         PROPOSED = "proposed"  # with the text; it waits for another admin
         SCHEDULED = "scheduled"  # by the only admin: in force at `effective_at`
         CONFIRMED = "confirmed"  # by another admin, or on the command line
         WITHDRAWN = "withdrawn"  # before it was in force
 
     seq = models.IntegerField(primary_key=True)
-    act = models.TextField(choices=Act.choices)
+    act = models.TextField(choices=PolicyChange.choices)
     number = models.IntegerField()  # of the version
     text = models.TextField()  # YAML; empty unless the act is PROPOSED
     by = models.TextField(null=True)  # None is the command line

@@ -9,7 +9,7 @@ class PromptAct(models.Model):
     The acts on one prompt are numbered without gaps, so a deleted one is noticed. Number 0 is the text in the code.
     """
 
-    class Act(models.TextChoices):
+    class PromptChange(models.TextChoices):
         SAVED = "saved"  # a new version, with its text
         LABELLED = "labelled"  # the label points to the version
         PROPOSED = "proposed"  # for production; it waits for another admin
@@ -19,7 +19,7 @@ class PromptAct(models.Model):
 
     name = models.TextField()
     seq = models.IntegerField()
-    act = models.TextField(choices=Act.choices)
+    act = models.TextField(choices=PromptChange.choices)
     number = models.IntegerField()  # of the version
     text = models.TextField()  # empty unless the act is SAVED, as the note
     note = models.TextField()

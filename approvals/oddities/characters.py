@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from approvals.oddities.oddity import Oddity, OddityKind, oddity
-from approvals.oddities.places import WHOLE, Place
+from approvals.oddities.places import WHOLE, ArgumentPath
 from runtime.core import invisible
 from runtime.queries import lookalikes
 
@@ -21,7 +21,7 @@ def find(args: Any, *, most: int = MAX_CHARACTERS) -> Iterator[Oddity]:
     """List the odd characters of each argument, within the first `most` characters of all."""
     named = args if isinstance(args, dict) else {WHOLE: args}
     for name, value in named.items():
-        place = Place((str(name),))
+        place = ArgumentPath((str(name),))
         texts = list(_cut(lookalikes.texts_of([name, value]), most))
         most -= sum(map(len, texts))
         hidden = dict.fromkeys(char for text in texts for char in _hidden(text))

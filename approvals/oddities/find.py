@@ -9,8 +9,8 @@ from typing import Any
 
 from approvals.oddities import characters, ranges, resemblance
 from approvals.oddities.oddity import ORDER, Oddity, OddityKind, oddity, quoted
-from approvals.oddities.past import MIN_HISTORY, RARE_PERCENT, History, Past
-from approvals.oddities.places import Place, Value, ValueKind, values
+from approvals.oddities.past import MIN_HISTORY, RARE_PERCENT, Past, PastValues
+from approvals.oddities.places import ArgumentPath, Value, ValueKind, values
 
 MAX_OF_PLACE = 3  # odd items of a list that are named
 _CONTAINERS = frozenset({ValueKind.LIST, ValueKind.OBJECT})
@@ -19,7 +19,7 @@ MAX_CHOICES = 12  # different numbers that are a choice, such as levels, and no 
 
 
 def find(
-    args: Any, history: History, *, most: int = characters.MAX_CHARACTERS
+    args: Any, history: PastValues, *, most: int = characters.MAX_CHARACTERS
 ) -> tuple[Oddity, ...]:
     """Return the odd values of a call, the oddest first. Without enough history, only odd characters are found.
 
@@ -33,9 +33,9 @@ def find(
     return tuple(sorted(found, key=lambda one: one.weight))
 
 
-def usual(argument: str, history: History) -> str:
+def usual(argument: str, history: PastValues) -> str:
     """Say which values an argument usually has; empty if they always differ or are too few."""
-    past = history.places.get(Place((argument,)))
+    past = history.places.get(ArgumentPath((argument,)))
     if past is None or past.total < MIN_HISTORY:
         return ""
     if past.numbers and not _is_choice(past):
@@ -45,9 +45,9 @@ def usual(argument: str, history: History) -> str:
     return f"Usually {_listed(past)} (last {past.total})" if past.usual else ""
 
 
-def always_differs(argument: str, history: History) -> bool:
+def always_differs(argument: str, history: PastValues) -> bool:
     """Tell whether an argument nearly always has another value, as an id has."""
-    place = Place((argument,))
+    place = ArgumentPath((argument,))
     inside = [
         past.always_differs
         for found, past in history.places.items()
@@ -59,9 +59,9 @@ def always_differs(argument: str, history: History) -> bool:
     return bool(inside) and all(inside)
 
 
-def _of_given(given: dict[Place, list[Value]], history: History) -> Iterator[Oddity]:
+def _of_given(given: dict[ArgumentPath, list[Value]], history: PastValues) -> Iterator[Oddity]:
     """Compare each given value. Of a text and the domains in it, only the odder one is reported."""
-    new, told = list[Place](), dict[Place, list[Oddity]]()
+    new, told = list[ArgumentPath](), dict[ArgumentPath, list[Oddity]]()
     for place, found in given.items():
         past = history.places.get(place, Past())
         if any(place.is_below(one) for one in new):
@@ -86,7 +86,7 @@ def _oddest(oddities: list[Oddity]) -> int:
     return min((one.weight for one in oddities), default=len(ORDER))
 
 
-def _of_value(place: Place, value: Value, past: Past) -> Oddity | None:
+def _of_value(place: ArgumentPath, value: Value, past: Past) -> Oddity | None:
     if value.kind not in past.kinds and not (
         value.kind is ValueKind.WRITTEN and ValueKind.TEXT in past.kinds
     ):
@@ -109,7 +109,7 @@ def _of_value(place: Place, value: Value, past: Past) -> Oddity | None:
     return _of_share(place, value, past)
 
 
-def _of_share(place: Place, value: Value, past: Past) -> Oddity | None:
+def _of_share(place: ArgumentPath, value: Value, past: Past) -> Oddity | None:
     count, usually = past.counts[value], f" Usually {_listed(past)}." if past.usual else ""
     if count == 0:
         if not past.repeats:
@@ -123,12 +123,12 @@ def _of_share(place: Place, value: Value, past: Past) -> Oddity | None:
     return oddity(place, OddityKind.RARE, short, text)
 
 
-def _unset(given: dict[Place, list[Value]], history: History) -> Iterator[Oddity]:
-    missing = list[Place]()
+def _unset(given: dict[ArgumentPath, list[Value]], history: PastValues) -> Iterator[Oddity]:
+    missing = list[ArgumentPath]()
     for place, past in history.places.items():
         if place.domain or place in given or any(place.is_below(one) for one in missing):
             continue
-        parent = Place(place.path[:-1])
+        parent = ArgumentPath(place.path[:-1])
         if len(place.path) > 1 and parent not in given:
             continue
         if _is_seldom(history.total - past.given, history.total):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from approvals.oddities.places import Place, Value
+from approvals.oddities.places import ArgumentPath, Value
 
 MAX_SHOWN = 80  # characters of a value in a sentence
 
@@ -46,7 +46,7 @@ class Oddity:
         return self.kind is OddityKind.LETTERS
 
 
-def oddity(place: Place, kind: OddityKind, short: str, text: str) -> Oddity:
+def oddity(place: ArgumentPath, kind: OddityKind, short: str, text: str) -> Oddity:
     """Make an oddity of a place; inside an argument, its text begins with the place."""
     within = place.label if len(place.path) > 1 or place.domain else ""
     return Oddity(

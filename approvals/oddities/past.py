@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from approvals.oddities.places import Place, Value, ValueKind, values
+from approvals.oddities.places import ArgumentPath, Value, ValueKind, values
 
 MIN_HISTORY = 10  # past values below which nothing is called unusual
 RARE_PERCENT = 5  # a value with a smaller share is rare
@@ -87,11 +87,11 @@ class Past:
 
 
 @dataclass(frozen=True, kw_only=True)
-class History:
+class PastValues:
     """Past calls of one tool: their number, and their values by place."""
 
     total: int
-    places: dict[Place, Past]
+    places: dict[ArgumentPath, Past]
 
     @property
     def is_enough(self) -> bool:
@@ -99,9 +99,9 @@ class History:
         return self.total >= MIN_HISTORY
 
 
-def learn(calls: Iterable[Any]) -> History:
+def learn(calls: Iterable[Any]) -> PastValues:
     """Count the values of past calls, given as their arguments."""
-    places: dict[Place, Past] = {}
+    places: dict[ArgumentPath, Past] = {}
     total = 0
     for args in calls:
         total += 1
@@ -109,4 +109,4 @@ def learn(calls: Iterable[Any]) -> History:
             past = places.setdefault(place, Past())
             past.given += 1
             past.counts.update(dict.fromkeys(found, 1))
-    return History(total=total, places=places)
+    return PastValues(total=total, places=places)

@@ -31,7 +31,7 @@ class ValueKind(StrEnum):
     OBJECT = "an object"
 
 
-class Place(NamedTuple):
+class ArgumentPath(NamedTuple):
     """A place in the arguments of a tool."""
 
     path: tuple[str | None, ...]
@@ -48,7 +48,7 @@ class Place(NamedTuple):
         text = ".".join(step for step in self.path if step is not _ITEM)
         return f"domain of {text}" if self.domain else text
 
-    def is_below(self, other: "Place") -> bool:
+    def is_below(self, other: "ArgumentPath") -> bool:
         """Tell whether this place is another's own, or a part of it."""
         return self.path[: len(other.path)] == other.path
 
@@ -61,9 +61,9 @@ class Value(NamedTuple):
     number: float | None = None
 
 
-def values(args: Any) -> dict[Place, list[Value]]:
+def values(args: Any) -> dict[ArgumentPath, list[Value]]:
     """Return the values of a call at their places, at most MAX_VALUES. Null and empty lists are not given."""
-    found: dict[Place, list[Value]] = {}
+    found: dict[ArgumentPath, list[Value]] = {}
     named = args if isinstance(args, dict) else {WHOLE: args}
     pairs = (pair for name, value in named.items() for pair in _walk((str(name),), value))
     for count, (place, value) in enumerate(pairs):
@@ -73,8 +73,8 @@ def values(args: Any) -> dict[Place, list[Value]]:
     return found
 
 
-def _walk(path: tuple[str | None, ...], value: Any) -> Iterator[tuple[Place, Value]]:
-    place = Place(path)
+def _walk(path: tuple[str | None, ...], value: Any) -> Iterator[tuple[ArgumentPath, Value]]:
+    place = ArgumentPath(path)
     match value:
         case bool():
             yield place, Value(ValueKind.BOOLEAN, "true" if value else "false")
@@ -100,14 +100,14 @@ def _of_number(number: float) -> Value:
     )  # only in a row that was tampered with
 
 
-def _of_text(place: Place, text: str) -> Iterator[tuple[Place, Value]]:
+def _of_text(place: ArgumentPath, text: str) -> Iterator[tuple[ArgumentPath, Value]]:
     if _NUMBER.fullmatch(text):
         yield place, Value(ValueKind.WRITTEN, text, float(text))
         return
     yield place, Value(ValueKind.TEXT, text)
     hosts = dict.fromkeys(host.lower() for host in _ADDRESS.findall(text[:MAX_TEXT]))
     for host in hosts:
-        yield Place(place.path, domain=True), Value(ValueKind.TEXT, host)
+        yield ArgumentPath(place.path, domain=True), Value(ValueKind.TEXT, host)
 
 
 def number_text(number: float) -> str:

@@ -10,7 +10,7 @@ from statistics import quantiles
 
 from approvals.oddities.oddity import Oddity, OddityKind, oddity
 from approvals.oddities.past import RARE_PERCENT, Past
-from approvals.oddities.places import Place, Value, number_text
+from approvals.oddities.places import ArgumentPath, Value, number_text
 
 FACTOR = 9  # times the end of the usual range; a wrong decimal point makes it about ten
 MAX_TIMES = 1_000_000
@@ -59,7 +59,7 @@ def _skew(numbers: list[float]) -> float:
     return (first + third - 2 * middle) / (third - first) if third > first else 0.0
 
 
-def find(place: Place, value: Value, past: Past) -> Oddity | None:
+def find(place: ArgumentPath, value: Value, past: Past) -> Oddity | None:
     """Return the oddity of a number; None if it is ordinary."""
     number, numbers = value.number, past.numbers
     if number is None or not numbers:

@@ -1,7 +1,7 @@
 """Finds a value approved before that another one resembles: the same look, or one character apart."""
 
 from approvals.oddities.past import Past
-from approvals.oddities.places import Place, Value, ValueKind
+from approvals.oddities.places import ArgumentPath, Value, ValueKind
 from runtime.queries.lookalikes import skeleton
 
 MAX_LENGTH = 200  # characters of values that are compared
@@ -9,7 +9,7 @@ MIN_NEAR = 5  # characters of values that may differ in one, without the top dom
 MIN_REPEATED = 2  # past calls with a domain that another one may imitate
 
 
-def resembled(place: Place, value: Value, past: Past) -> Value | None:
+def resembled(place: ArgumentPath, value: Value, past: Past) -> Value | None:
     """Return the most frequent past value that looks like this new one; None if there is none."""
     if value.kind is not ValueKind.TEXT or len(value.text) > MAX_LENGTH or value in past.counts:
         return None

@@ -11,7 +11,7 @@ LONGEST: Final = timedelta(days=60, hours=1)  # days of a zone whose clock may c
 # People of whom each absence with this deputy ended longer ago are not read: a vote in their place counts no more.
 READ_FOR: Final = timedelta(days=90)
 
-Act = Absence.Act
+Act = Absence.AbsenceChange
 
 
 def current(

@@ -17,7 +17,7 @@ from runtime.errors import Forbidden
 from runtime.ports.access import Actor, Expression
 
 
-class Access:
+class AccessService:
     """The engine's port for rights."""
 
     def require(self, actor: Actor, scope: str) -> None:

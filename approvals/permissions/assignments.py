@@ -22,7 +22,7 @@ from approvals.models import Assignment
 from approvals.permissions import signatures
 from approvals.policy import DECIDING, Group, is_named
 
-Act = Assignment.Act
+Act = Assignment.AssignmentChange
 
 CREDENTIAL = "password"  # an admin can give a password besides groups
 

@@ -77,7 +77,7 @@ def _rules(text: str, problems: list[PolicyInvalid]) -> tuple[Rule | None, ...]:
     root = _compose(text)
     if root is None:
         raise PolicyInvalid(1, "rules", "is required; a policy without rules has rules: []")
-    fields = _Field(node=root, name="").fields(("rules",))
+    fields = _TextNode(node=root, name="").fields(("rules",))
     if "rules" not in fields:
         raise PolicyInvalid(1, "rules", "is required; a policy without rules has rules: []")
     rules = tuple(
@@ -99,7 +99,7 @@ def _attempt(problems: list[PolicyInvalid], act: Callable[[], T], default: T) ->
 
 
 @dataclass(frozen=True, slots=True)
-class _Field:
+class _TextNode:
     """A node of the text, with the name that an error gives it."""
 
     node: Node
@@ -108,27 +108,27 @@ class _Field:
     def wrong(self, detail: str) -> PolicyInvalid:
         return PolicyInvalid(self.node.start_mark.line + 1, self.name, detail)
 
-    def fields(self, allowed: Collection[str]) -> dict[str, "_Field"]:
+    def fields(self, allowed: Collection[str]) -> dict[str, "_TextNode"]:
         """Return the fields of an object. Raises PolicyInvalid for one that is unknown or repeated."""
         if not isinstance(self.node, MappingNode):
             raise self.wrong("must be fields with values")
-        found = dict[str, _Field]()
+        found = dict[str, _TextNode]()
         for key, value in self.node.value:
             name = str(key.value)
-            field = _Field(key, f"{self.name}.{name}" if self.name else name)
+            field = _TextNode(key, f"{self.name}.{name}" if self.name else name)
             if name not in allowed:
                 raise field.wrong(f"is unknown; known are {', '.join(allowed)}")
             if name in found:
                 raise field.wrong("is given twice")
-            found[name] = _Field(value, field.name)
+            found[name] = _TextNode(value, field.name)
         return found
 
-    def items(self, most: int) -> list["_Field"]:
+    def items(self, most: int) -> list["_TextNode"]:
         if not isinstance(self.node, SequenceNode):
             raise self.wrong("must be a list")
         if len(self.node.value) > most:
             raise self.wrong(f"has {len(self.node.value)} elements, at most {most} are allowed")
-        return [_Field(one, f"{self.name}[{n}]") for n, one in enumerate(self.node.value, 1)]
+        return [_TextNode(one, f"{self.name}[{n}]") for n, one in enumerate(self.node.value, 1)]
 
     def value(self) -> Any:
         if isinstance(self.node, MappingNode | SequenceNode):
@@ -192,7 +192,7 @@ def _compose(text: str) -> Node | None:
         raise PolicyInvalid(exc.line, "", exc.detail) from exc
 
 
-def _rule(of: _Field, problems: list[PolicyInvalid]) -> Rule:
+def _rule(of: _TextNode, problems: list[PolicyInvalid]) -> Rule:
     top = tuple(dict.fromkeys(name.partition(".")[0] for name in SETTINGS))
     fields = of.fields(("name", *top))
     if "name" not in fields:
@@ -201,12 +201,12 @@ def _rule(of: _Field, problems: list[PolicyInvalid]) -> Rule:
     def attempt(act: Callable[[], T], default: T) -> T:
         return _attempt(problems, act, default)
 
-    def value(name: str, read: Callable[[_Field], T], default: T) -> T:
+    def value(name: str, read: Callable[[_TextNode], T], default: T) -> T:
         return attempt(partial(_read, fields, name, read, default=default), default)
 
     inner = tuple(name.partition(".")[2] for name in SETTINGS if name.startswith("match."))
     readable = len(problems)
-    match = value("match", lambda field: field.fields(inner), dict[str, _Field]())
+    match = value("match", lambda field: field.fields(inner), dict[str, _TextNode]())
     no_stages: tuple[Stage, ...] = ()
     stages = attempt(partial(_stages, fields), no_stages)
     ending: tuple[OnExpiry, object] = (OnExpiry.DENY, None)
@@ -215,7 +215,7 @@ def _rule(of: _Field, problems: list[PolicyInvalid]) -> Rule:
         escalate = attempt(partial(_escalations, fields, stages), escalate)
         ending = attempt(partial(_on_expiry, fields, match), ending)
     return Rule(
-        name=value("name", _Field.text, ""),
+        name=value("name", _TextNode.text, ""),
         tools=attempt(partial(_names, match, "tool"), frozenset()),
         agents=attempt(partial(_names, match, "agent"), frozenset()),
         risks=attempt(partial(_risks, match), frozenset()),
@@ -229,11 +229,11 @@ def _rule(of: _Field, problems: list[PolicyInvalid]) -> Rule:
         on_expiry=ending[0],
         answer=ending[1],
         undo=value("undo", lambda field: field.number(0, MAX_UNDO), default=None),
-        reviewer_may_write=value("reviewer_may_write", _Field.flag, default=False),
+        reviewer_may_write=value("reviewer_may_write", _TextNode.flag, default=False),
     )
 
 
-def _stages(fields: Mapping[str, _Field]) -> tuple[Stage, ...]:
+def _stages(fields: Mapping[str, _TextNode]) -> tuple[Stage, ...]:
     if "stages" not in fields:
         return (_stage({name: one for name, one in fields.items() if name in _STAGE}),)
     for name in _STAGE:
@@ -245,7 +245,7 @@ def _stages(fields: Mapping[str, _Field]) -> tuple[Stage, ...]:
     return tuple(_stage(one.fields(_STAGE)) for one in found)
 
 
-def _stage(fields: Mapping[str, _Field]) -> Stage:
+def _stage(fields: Mapping[str, _TextNode]) -> Stage:
     return Stage(
         quorum=_read(fields, "quorum", lambda one: one.number(1, MAX_QUORUM), default=1),
         groups=_groups(fields),
@@ -253,7 +253,7 @@ def _stage(fields: Mapping[str, _Field]) -> Stage:
     )
 
 
-def _groups(fields: Mapping[str, _Field]) -> tuple[str, ...]:
+def _groups(fields: Mapping[str, _TextNode]) -> tuple[str, ...]:
     groups: tuple[str, ...] = _read(fields, "groups", _texts, default=())
     for group in groups:
         if group not in policy.DECIDING and not policy.is_named(group):
@@ -261,7 +261,9 @@ def _groups(fields: Mapping[str, _Field]) -> tuple[str, ...]:
     return groups
 
 
-def _escalations(fields: Mapping[str, _Field], stages: Collection[Stage]) -> tuple[Escalation, ...]:
+def _escalations(
+    fields: Mapping[str, _TextNode], stages: Collection[Stage]
+) -> tuple[Escalation, ...]:
     """Read the steps of escalation. Each must name groups or people, and when it ends."""
     if "escalate" not in fields:
         return ()
@@ -286,7 +288,7 @@ def _escalations(fields: Mapping[str, _Field], stages: Collection[Stage]) -> tup
 
 
 def _on_expiry(
-    fields: Mapping[str, _Field], match: Mapping[str, _Field]
+    fields: Mapping[str, _TextNode], match: Mapping[str, _TextNode]
 ) -> tuple[OnExpiry, object]:
     """Read the consequence of the last deadline, and the answer if it is one."""
     if "on_expiry" not in fields:
@@ -302,15 +304,15 @@ def _on_expiry(
     return OnExpiry.ANSWER, given[OnExpiry.ANSWER].json()
 
 
-def _seconds(of: _Field) -> int:
+def _seconds(of: _TextNode) -> int:
     return of.number(MIN_EXPIRY, MAX_EXPIRY)
 
 
-def _names(fields: Mapping[str, _Field], name: str) -> frozenset[str]:
+def _names(fields: Mapping[str, _TextNode], name: str) -> frozenset[str]:
     return frozenset(fields[name].texts() if name in fields else ())
 
 
-def _risks(fields: Mapping[str, _Field]) -> frozenset[str]:
+def _risks(fields: Mapping[str, _TextNode]) -> frozenset[str]:
     found = _names(fields, "risk")
     for risk in found:
         if risk not in list(Risk):
@@ -318,7 +320,7 @@ def _risks(fields: Mapping[str, _Field]) -> frozenset[str]:
     return found
 
 
-def _condition(fields: Mapping[str, _Field]) -> str:
+def _condition(fields: Mapping[str, _TextNode]) -> str:
     if "when" not in fields:
         return ""
     found = fields["when"].value()
@@ -331,19 +333,21 @@ def _condition(fields: Mapping[str, _Field]) -> str:
     return found
 
 
-def _texts(of: _Field) -> tuple[str, ...]:
+def _texts(of: _TextNode) -> tuple[str, ...]:
     return tuple(of.texts())
 
 
-def _required(of: _Field) -> bool:
+def _required(of: _TextNode) -> bool:
     return bool(of.one_of((_REQUIRED,)))
 
 
-def _read(fields: Mapping[str, _Field], name: str, read: Callable[[_Field], T], *, default: T) -> T:
+def _read(
+    fields: Mapping[str, _TextNode], name: str, read: Callable[[_TextNode], T], *, default: T
+) -> T:
     return read(fields[name]) if name in fields else default
 
 
-def _check_names(names: Sequence[str], of: _Field) -> None:
+def _check_names(names: Sequence[str], of: _TextNode) -> None:
     for name in names:
         if names.count(name) > 1:
             raise of.wrong(f"has two rules with the name {name}")

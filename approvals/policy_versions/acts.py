@@ -14,7 +14,7 @@ from approvals.models import PolicyAct
 from approvals.permissions import signatures
 from runtime.store import pool
 
-Act = PolicyAct.Act
+Act = PolicyAct.PolicyChange
 
 # Read by each step that checks a call: with the engine's connections, because a worker has few of Django's.
 _COUNT: Final = "SELECT count(*), clock_timestamp() FROM approvals_policyact"
@@ -29,7 +29,7 @@ class PolicyBroken(ApprovalError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
+class PolicyVersion:
     """A version with its acts. `effective_at` is None until another admin confirms it, and if it was withdrawn."""
 
     number: int
@@ -47,9 +47,9 @@ class Version:
         return not self.withdrawn and (self.effective_at is None or self.effective_at > at)
 
 
-def versions() -> tuple[Version, ...]:
+def versions() -> tuple[PolicyVersion, ...]:
     """Read and verify every act. Raises PolicyBroken."""
-    found = dict[int, Version]()
+    found = dict[int, PolicyVersion]()
     for count, row in enumerate(PolicyAct.objects.order_by("seq"), 1):
         if row.seq != count:
             raise PolicyBroken(f"act {count} on the policy is missing")
@@ -59,7 +59,7 @@ def versions() -> tuple[Version, ...]:
     return tuple(found.values())
 
 
-def in_force(found: tuple[Version, ...], at: datetime) -> Version | None:
+def in_force(found: tuple[PolicyVersion, ...], at: datetime) -> PolicyVersion | None:
     """Return the version in force at this time, the one that was put in force last; None for the default policy.
 
     So a version that waited for its day does not replace one that was confirmed meanwhile.
@@ -100,14 +100,14 @@ def count() -> tuple[int, datetime]:
     return number, clock.to_utc(at)
 
 
-def _after(before: Version | None, row: PolicyAct) -> Version:
+def _after(before: PolicyVersion | None, row: PolicyAct) -> PolicyVersion:
     """Return the version after this act."""
     if row.act == Act.PROPOSED and before is None:
-        return Version(number=row.number, text=row.text, author=row.by, proposed_at=row.at)
+        return PolicyVersion(number=row.number, text=row.text, author=row.by, proposed_at=row.at)
     if row.act == Act.PROPOSED or before is None:
         raise PolicyBroken(f"act {row.seq} on the policy is about no proposed version")
     withdrawn = row.act == Act.WITHDRAWN
-    return Version(
+    return PolicyVersion(
         number=before.number,
         text=before.text,
         author=before.author,

@@ -24,7 +24,7 @@ from approvals.policies.conditions import ConditionError
 from approvals.policies.rules import OnExpiry, Policy, Rule
 from approvals.policy import DECIDING, POLICY_VERSION, Group
 from approvals.policy_versions import acts, in_force
-from approvals.policy_versions.acts import FIRST_NUMBER, Act, PolicyBroken, Version
+from approvals.policy_versions.acts import FIRST_NUMBER, Act, PolicyBroken, PolicyVersion
 from approvals.queries import deciders
 from approvals.requests import results
 from runtime.core.schemas.json_schema import may_have
@@ -180,7 +180,7 @@ def _may_change(person: str) -> bool:
     return principal is not None and principal.has(Scope.ADMIN)
 
 
-def _waiting(number: int) -> Version:
+def _waiting(number: int) -> PolicyVersion:
     found = {one.number: one for one in acts.versions()}.get(number)
     if found is None:
         raise PolicyRefused(f"There is no version {number} of the policy.")

@@ -13,7 +13,7 @@ from approvals.policies import text
 from approvals.policies.judge import Facts, Judgement
 from approvals.policies.rules import Policy
 from approvals.policy_versions import acts
-from approvals.policy_versions.acts import PolicyBroken, Version
+from approvals.policy_versions.acts import PolicyBroken, PolicyVersion
 
 RECENT_SECONDS = 1.0
 
@@ -22,7 +22,7 @@ RECENT_SECONDS = 1.0
 class _Known:
     checked: float  # monotonic
     count: int
-    versions: tuple[Version, ...]
+    versions: tuple[PolicyVersion, ...]
     policy: Policy
 
 
@@ -59,12 +59,12 @@ def forget() -> None:
     _known = None
 
 
-def at_time(found: tuple[Version, ...], at: datetime) -> Policy:
+def at_time(found: tuple[PolicyVersion, ...], at: datetime) -> Policy:
     """Return the policy in force at this time among these versions."""
     return _policy(acts.in_force(found, at), None)
 
 
-def _policy(version: Version | None, known: _Known | None) -> Policy:
+def _policy(version: PolicyVersion | None, known: _Known | None) -> Policy:
     if version is None:
         return Policy()
     if known is not None and known.policy.version == str(version.number):

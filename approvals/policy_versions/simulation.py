@@ -21,7 +21,7 @@ SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class SimulatedChange:
     """A request that the draft would have treated differently. `before` and `after` describe its demands."""
 
     approval_id: UUID
@@ -37,7 +37,7 @@ class Simulation:
 
     looked: int
     changed: int
-    examples: tuple[Difference, ...]
+    examples: tuple[SimulatedChange, ...]
     all: bool
 
 
@@ -52,7 +52,7 @@ def simulate(draft: Policy) -> Simulation:
         created_at__gt=clock.now() - timedelta(days=DAYS),
         removed_at=None,
     ).order_by("-created_at")[: MOST + 1]
-    looked, found = 0, list[Difference]()
+    looked, found = 0, list[SimulatedChange]()
     for approval in rows:
         if looked == MOST or time.monotonic() > ends:
             return _result(looked, found, all=False)
@@ -63,11 +63,11 @@ def simulate(draft: Policy) -> Simulation:
     return _result(looked, found, all=True)
 
 
-def _result(looked: int, found: list[Difference], *, all: bool) -> Simulation:
+def _result(looked: int, found: list[SimulatedChange], *, all: bool) -> Simulation:
     return Simulation(looked=looked, changed=len(found), examples=tuple(found[:EXAMPLES]), all=all)
 
 
-def _difference(draft: Policy, approval: Approval) -> Difference | None:
+def _difference(draft: Policy, approval: Approval) -> SimulatedChange | None:
     """Return the difference for one request; None without one, and for a row that cannot be read."""
     try:
         before = _needs(demands_of(approval.rule), approval.risk)
@@ -77,7 +77,7 @@ def _difference(draft: Policy, approval: Approval) -> Difference | None:
     after = _words(judge(draft, call))
     if before == after:
         return None
-    return Difference(
+    return SimulatedChange(
         approval_id=approval.id,
         sentence=approval.sentence,
         created_at=approval.created_at,

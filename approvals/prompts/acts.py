@@ -20,7 +20,7 @@ from approvals.permissions import signatures
 from runtime.core.digest import sha256_of
 from runtime.store import pool
 
-Act = PromptAct.Act
+Act = PromptAct.PromptChange
 
 CODE = 0  # the number of the text in the code
 PRODUCTION = "production"
@@ -40,7 +40,7 @@ class PromptBroken(ApprovalError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
+class StoredPromptVersion:
     """One version, which never changes."""
 
     number: int
@@ -56,7 +56,7 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
+class ProposedVersion:
     """A version that is proposed for production. `effective_at` is None until another admin confirms it."""
 
     number: int
@@ -77,14 +77,14 @@ class Activation:
 
 
 @dataclass(slots=True, kw_only=True)
-class History:
+class PromptHistory:
     """What the acts on one prompt made, up to a time. `proposals` wait; `activations` are in the order of the acts."""
 
     name: str
     acts: int = 0
-    versions: dict[int, Version] = field(default_factory=dict)
+    versions: dict[int, StoredPromptVersion] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
-    proposals: dict[int, Proposal] = field(default_factory=dict)
+    proposals: dict[int, ProposedVersion] = field(default_factory=dict)
     activations: list[Activation] = field(default_factory=list)
 
     @property
@@ -93,9 +93,9 @@ class History:
         return self.activations[-1].number if self.activations else CODE
 
 
-def history(rows: Sequence[PromptAct], name: str, at: datetime) -> History:
+def history(rows: Sequence[PromptAct], name: str, at: datetime) -> PromptHistory:
     """Return the history of one prompt at a time, by its verified acts. Raise PromptBroken."""
-    found = History(name=name)
+    found = PromptHistory(name=name)
     for row in rows:
         if row.at <= at:
             _take_effect(found, row.at)
@@ -125,7 +125,7 @@ def verified(rows: tuple[PromptAct, ...]) -> tuple[PromptAct, ...]:
     return rows
 
 
-def append(history: History, act: Act, number: int, **more: Any) -> PromptAct:
+def append(history: PromptHistory, act: Act, number: int, **more: Any) -> PromptAct:
     """Sign and add an act. The caller holds the lock for changes of prompts."""
     history.acts += 1
     row = PromptAct(
@@ -140,7 +140,7 @@ def append(history: History, act: Act, number: int, **more: Any) -> PromptAct:
     return row
 
 
-def _take_effect(found: History, at: datetime) -> None:
+def _take_effect(found: PromptHistory, at: datetime) -> None:
     """Put in production what the only admin scheduled for a time that has come."""
     due = [one for one in found.proposals.values() if one.effective_at and one.effective_at <= at]
     for one in sorted(due, key=attrgetter("effective_at")):
@@ -151,19 +151,19 @@ def _take_effect(found: History, at: datetime) -> None:
         )
 
 
-def _add(found: History, row: PromptAct) -> None:
+def _add(found: PromptHistory, row: PromptAct) -> None:
     """Take one act into the history. Raise PromptBroken if it does not follow from those before."""
     match row.act:
         case Act.SAVED if row.number == len(found.versions) + 1:
-            found.versions[row.number] = Version(
+            found.versions[row.number] = StoredPromptVersion(
                 number=row.number, text=row.text, note=row.note, author=row.by, at=row.at
             )
         case Act.LABELLED if row.number in found.versions:
             found.labels[row.label] = row.number
         case Act.PROPOSED if row.number in {CODE, *found.versions}:
-            found.proposals[row.number] = Proposal(number=row.number, by=row.by, at=row.at)
+            found.proposals[row.number] = ProposedVersion(number=row.number, by=row.by, at=row.at)
         case Act.SCHEDULED if (one := found.proposals.get(row.number)) is not None:
-            found.proposals[row.number] = Proposal(
+            found.proposals[row.number] = ProposedVersion(
                 number=one.number, by=one.by, at=one.at, effective_at=row.effective_at
             )
         case Act.CONFIRMED if (one := found.proposals.pop(row.number, None)) is not None:

@@ -19,7 +19,7 @@ from approvals.permissions import principals
 from approvals.permissions.scopes import Scope
 from approvals.policy_versions.changes import ALONE, may_confirm, seconds
 from approvals.prompts import acts
-from approvals.prompts.acts import CODE, PRODUCTION, Act, History, PromptBroken
+from approvals.prompts.acts import CODE, PRODUCTION, Act, PromptBroken, PromptHistory
 from runtime.core.digest import is_text
 from runtime.core.ids import is_prompt_name
 from runtime.core.limits import MAX_INSTRUCTIONS, MAX_REASON
@@ -141,7 +141,7 @@ def require_right(actor: Actor) -> None:
         raise PromptRefused(f"{actor.person} may not change prompts.")
 
 
-def _check_again(found: History, number: int) -> None:
+def _check_again(found: PromptHistory, number: int) -> None:
     """Raise PromptRefused if the agents of today could not use the version."""
     if number == CODE:
         return
@@ -151,7 +151,7 @@ def _check_again(found: History, number: int) -> None:
         raise PromptRefused(f"Version {number} {exc.detail}.") from exc
 
 
-def _waiting(found: History, number: int) -> acts.Proposal:
+def _waiting(found: PromptHistory, number: int) -> acts.ProposedVersion:
     waiting = found.proposals.get(number)
     if waiting is None:
         raise PromptRefused(f"{title(number)} does not wait for a confirmation.")
@@ -164,7 +164,7 @@ def title(number: int) -> str:
 
 
 def _append(
-    found: History, actor: Actor | None, act: Act, number: int, **more: object
+    found: PromptHistory, actor: Actor | None, act: Act, number: int, **more: object
 ) -> PromptAct:
     who = {"by": actor.person if actor else None, "token": actor.token if actor else None}
     record(who["by"], f"{act} version {number} of the prompt {found.name}")
@@ -172,7 +172,7 @@ def _append(
 
 
 @contextmanager
-def _changing(name: str, actor: Actor | None) -> Iterator[History]:
+def _changing(name: str, actor: Actor | None) -> Iterator[PromptHistory]:
     """Run the block in a transaction that holds the lock for changes, with the prompt's history.
 
     Raise PromptRefused, or UnknownPrompt for a name that no prompt has.

@@ -11,7 +11,7 @@ from yaml.nodes import MappingNode, ScalarNode
 
 from approvals import plain_yaml
 from approvals.plain_yaml import YamlInvalid
-from approvals.prompts.listing import Text
+from approvals.prompts.listing import PromptText
 from runtime.errors import InvalidInput
 
 MAX_FILE = 256 * 1024  # characters; a text of a prompt has at most a quarter of it
@@ -28,7 +28,7 @@ class PromptFile:
     note: str = ""
 
 
-def written(name: str, one: Text) -> str:
+def written(name: str, one: PromptText) -> str:
     """Return the file of a version."""
     fields = {"prompt": name, **({"note": one.note} if one.note else {}), "text": one.text + "\n"}
     return yaml.dump(fields, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)

@@ -8,7 +8,7 @@ from approvals import clock
 from approvals.errors import UnknownPrompt
 from approvals.models import PromptAct
 from approvals.prompts import acts
-from approvals.prompts.acts import History, PromptBroken
+from approvals.prompts.acts import PromptBroken, PromptHistory
 from runtime.ports.prompts import PromptVersion
 from runtime.store import pool
 
@@ -48,7 +48,7 @@ def problem_of(name: str, number: int, digest: str) -> str | None:
     return None if found.versions[number].digest == digest else "it has another text"
 
 
-def _version(found: History, number: int) -> PromptVersion | None:
+def _version(found: PromptHistory, number: int) -> PromptVersion | None:
     if number == acts.CODE:
         return None
     if number not in found.versions:

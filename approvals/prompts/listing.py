@@ -9,18 +9,18 @@ from approvals.errors import UnknownPrompt
 from approvals.models import PromptAct
 from approvals.policy_versions.changes import may_confirm
 from approvals.prompts import acts
-from approvals.prompts.acts import CODE, PRODUCTION, Activation, PromptBroken, Proposal
+from approvals.prompts.acts import CODE, PRODUCTION, Activation, PromptBroken, ProposedVersion
 from runtime.core.digest import sha256_of
-from runtime.core.events import Change
+from runtime.core.events import AgentChange
 from runtime.core.ids import is_prompt_name
 from runtime.core.placeholders import placeholders
 from runtime.ports import wiring
 from runtime.ports.agents import PromptUser
-from runtime.queries.version_diff import Difference, differences
+from runtime.queries.version_diff import VersionDifference, differences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class PromptText:
     """One version as it is shown; number 0 is the text in the code of `author`, an agent."""
 
     number: int
@@ -37,10 +37,10 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class WaitingProposal:
     """A proposal, and whether the reader may confirm it."""
 
-    proposal: Proposal
+    proposal: ProposedVersion
     may_confirm: bool
 
 
@@ -67,14 +67,14 @@ class PromptView:
     agents: tuple[str, ...]
     variables: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
-    texts: tuple[Text, ...] = ()
+    texts: tuple[PromptText, ...] = ()
     production: int = CODE
-    waiting: tuple[Waiting, ...] = ()
+    waiting: tuple[WaitingProposal, ...] = ()
     activations: tuple[Activation, ...] = ()
     done: tuple[Done, ...] = field(default=(), repr=False)
     broken: str = ""
 
-    def text(self, number: int) -> Text:
+    def text(self, number: int) -> PromptText:
         """Return a version. Raise UnknownPrompt."""
         for one in self.texts:
             if one.number == number:
@@ -82,7 +82,7 @@ class PromptView:
         raise UnknownPrompt
 
     @property
-    def current(self) -> Text | None:
+    def current(self) -> PromptText | None:
         """The version in production; None if neither rows nor an agent have a text."""
         return next((one for one in self.texts if one.number == self.production), None)
 
@@ -113,9 +113,9 @@ def prompt(name: str, reader: str | None = None) -> PromptView:
     return found
 
 
-def difference(shown: PromptView, before: int, after: int) -> tuple[Difference, ...]:
+def difference(shown: PromptView, before: int, after: int) -> tuple[VersionDifference, ...]:
     """Compare two versions line by line. Raise UnknownPrompt."""
-    change = Change(
+    change = AgentChange(
         part=f"{_title(before)} → {_title(after)}",
         before=shown.text(before).text,
         after=shown.text(after).text,
@@ -141,7 +141,7 @@ def _view(name: str, users: Sequence[PromptUser], reader: str | None) -> PromptV
         )
     labels = {PRODUCTION: found.in_production, **found.labels}
     saved = (
-        Text(
+        PromptText(
             number=one.number,
             text=one.text,
             note=one.note,
@@ -159,7 +159,9 @@ def _view(name: str, users: Sequence[PromptUser], reader: str | None) -> PromptV
         texts=(*saved, *base.texts),
         production=found.in_production,
         waiting=tuple(
-            Waiting(proposal=one, may_confirm=reader is not None and may_confirm(reader, one.by))
+            WaitingProposal(
+                proposal=one, may_confirm=reader is not None and may_confirm(reader, one.by)
+            )
             for one in found.proposals.values()
         ),
         activations=tuple(reversed(found.activations)),
@@ -177,13 +179,13 @@ def _common(users: Sequence[PromptUser]) -> tuple[str, ...]:
     return tuple(sorted(frozenset.intersection(*(one.fields for one in users))))
 
 
-def _code(users: Sequence[PromptUser]) -> Iterator[Text]:
+def _code(users: Sequence[PromptUser]) -> Iterator[PromptText]:
     """Yield the text in the code; a second one if two agents have different ones."""
     shown = set[str]()
     for user in users:
         if user.text not in shown:
             shown.add(user.text)
-            yield Text(number=CODE, text=user.text, author=user.agent)
+            yield PromptText(number=CODE, text=user.text, author=user.agent)
 
 
 def _title(number: int) -> str:

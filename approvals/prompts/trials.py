@@ -19,7 +19,7 @@ from runtime.store.tables.jobs.prompt_trials import MAX_RUNS, StoredTrial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class PromptTrialView:
     """A trial as it is shown. Each of its `runs` has `run`, `error` and `replies`."""
 
     stored: StoredTrial
@@ -52,7 +52,7 @@ class Trial:
         return (reply["tried"]["cost"] for reply in self._replies() if reply["tried"] is not None)
 
 
-def ask(name: str, number: int, runs: object, *, actor: Actor) -> Trial:
+def ask(name: str, number: int, runs: object, *, actor: Actor) -> PromptTrialView:
     """Have a worker try a version on so many recorded runs.
 
     Raise InvalidInput naming `runs`, UnknownPrompt, or PromptRefused for a person without the right and while another
@@ -88,7 +88,7 @@ def ask(name: str, number: int, runs: object, *, actor: Actor) -> Trial:
     return find(trial)
 
 
-def find(trial: UUID) -> Trial:
+def find(trial: UUID) -> PromptTrialView:
     """Return a trial. Raise UnknownPrompt."""
     with pool.in_transaction() as connection:
         found = prompt_trials.find(connection, trial)
@@ -103,5 +103,5 @@ def listed(name: str, number: int) -> list[StoredTrial]:
         return prompt_trials.listed(connection, name, number)
 
 
-def _shown(stored: StoredTrial) -> Trial:
-    return Trial(stored=stored, runs=stored.runs)
+def _shown(stored: StoredTrial) -> PromptTrialView:
+    return PromptTrialView(stored=stored, runs=stored.runs)

@@ -41,7 +41,7 @@ _VOTES = f"SELECT r.id, {votes.sql()} FROM approvals_approval r WHERE r.id = ANY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class PastDecision:
     """A closed request.
 
     `edited` says that the call was approved with changes, which `edits` lists unless retention removed them;
@@ -105,7 +105,7 @@ class HistoryPage:
     `until` is the time of the last row that was looked at, if the page ended early.
     """
 
-    items: tuple[Decision, ...]
+    items: tuple[PastDecision, ...]
     next: str | None
     until: datetime | None
 
@@ -178,7 +178,7 @@ def page(
 
 
 def open_in_doubt(
-    principal: Principal | None, items: Collection[Decision]
+    principal: Principal | None, items: Collection[PastDecision]
 ) -> dict[tuple[UUID, str, str], UUID]:
     """Return the open request about each call in doubt among these, by run, frame and call."""
     runs = [item.run for item in items if item.outcome == CallOutcome.IN_DOUBT]
@@ -317,7 +317,7 @@ def _read_votes(approval_ids: Iterable[UUID]) -> dict[UUID, str | None]:
         return dict(cursor.fetchall())
 
 
-def _decision(approval: Approval, stored_votes: str | None) -> Decision:
+def _decision(approval: Approval, stored_votes: str | None) -> PastDecision:
     """Verify a row and its votes, and return it as plain data."""
     tampered, outcome = verification.fault(approval), getattr(approval, "outcome", None)
     voters: tuple[Cast, ...] = ()
@@ -332,7 +332,7 @@ def _decision(approval: Approval, stored_votes: str | None) -> Decision:
     except (NotConfirmed, KeyMissing) as exc:
         tampered = tampered or str(exc)
     at, _ = _place(approval)
-    return Decision(
+    return PastDecision(
         id=approval.id,
         run=approval.run_id,
         kind=approval.kind,

@@ -10,7 +10,7 @@ from approvals.permissions.principals import Principal
 from approvals.queries import inbox
 from approvals.queries.orders import Order
 from approvals.queries.past_calls import usual
-from approvals.queries.past_calls.usual import Found
+from approvals.queries.past_calls.usual import OdditiesByApproval
 from approvals.queries.requests import ApprovalView, to_view
 from runtime.core.enums import GateKind, Risk
 
@@ -64,7 +64,7 @@ def before_all(principal: Principal | None, approval: ApprovalView) -> tuple[UUI
     return tuple(one.id for one in chosen(calls, usual.of_requests(calls, principal)))
 
 
-def chosen(items: Iterable[ApprovalView], odd: Found) -> tuple[ApprovalView, ...]:
+def chosen(items: Iterable[ApprovalView], odd: OdditiesByApproval) -> tuple[ApprovalView, ...]:
     """Return at most MOST of these calls: those at high risk with an odd value, the oddest first."""
     found = [
         approval

@@ -48,7 +48,7 @@ class Grouping(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class HeadedRows:
     """Rows under one heading."""
 
     title: str
@@ -116,13 +116,13 @@ class Order:
         text = json.dumps([v.isoformat() if isinstance(v, datetime) else v for v in values])
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
-    def groups(self, items: Sequence[ApprovalView]) -> list[Group]:
+    def groups(self, items: Sequence[ApprovalView]) -> list[HeadedRows]:
         """Put the rows of a page under headings, which follow the order of the rows."""
         now = timezone.now()
         found: dict[str, list[ApprovalView]] = {}
         for approval in items:
             found.setdefault(self._title(approval, now), []).append(approval)
-        return [Group(title=title, items=tuple(inside)) for title, inside in found.items()]
+        return [HeadedRows(title=title, items=tuple(inside)) for title, inside in found.items()]
 
     def _keys(self) -> list[_Key]:
         keys = []

@@ -29,7 +29,7 @@ class Age:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pending:
+class PendingAges:
     """All pending requests: by age, the oldest, those in doubt, those that expire within EXPIRES_SOON, and those stuck.
 
     An overdue request is past its deadline, and no worker has closed it yet. A stuck request is one that too few
@@ -45,7 +45,7 @@ class Pending:
     most: int
 
 
-def pending() -> Pending:
+def pending() -> PendingAges:
     """Count the pending requests, each number up to the WINDOW. The caller may read every request.
 
     Each list is in the order of an index, so that Postgres reads no other rows.
@@ -74,7 +74,7 @@ def pending() -> Pending:
         cursor.execute(f"SELECT {counted}, {first}", [*given, *more])
         *numbers, oldest = cursor.fetchone()
     *by_age, in_doubt, expiring, overdue, stuck = numbers
-    return Pending(
+    return PendingAges(
         ages=_shares(by_age),
         oldest=oldest,
         in_doubt=in_doubt,

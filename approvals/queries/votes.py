@@ -28,7 +28,7 @@ class StageView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
+class VotePanel:
     """The votes on a request. `could` names who could vote now, `more` counts those not named.
 
     With `at_least` there may be more of them. `suffice` is False if the people who are left cannot complete the
@@ -53,7 +53,7 @@ class Panel:
     turn_comes: bool = False
 
 
-def too_few(approval: ApprovalView, panel: Panel | None) -> tuple[str, ...] | None:
+def too_few(approval: ApprovalView, panel: VotePanel | None) -> tuple[str, ...] | None:
     """Name who is left if too few people can approve a pending request in time; None if they suffice."""
     if panel is not None:
         return None if panel.suffice else panel.could
@@ -64,7 +64,7 @@ def too_few(approval: ApprovalView, panel: Panel | None) -> tuple[str, ...] | No
     return None if left.suffice else left.people[:MAX_NAMED]
 
 
-def panel(shown: ApprovalView, reader: Principal | None) -> Panel | None:
+def panel(shown: ApprovalView, reader: Principal | None) -> VotePanel | None:
     """Return the panel of a request for this reader; None under the default policy, where one person decides."""
     demands = shown.demands
     if demands is None or shown.tampered:
@@ -79,7 +79,7 @@ def panel(shown: ApprovalView, reader: Principal | None) -> Panel | None:
     if pending:
         approval = votes[0].approval if votes else Approval.objects.get(pk=shown.id)
         outlook = deciders.outlook_of(approval, counted)
-    return Panel(
+    return VotePanel(
         rule=demands.rule,
         version=shown.policy_version,
         failed=demands.failed,

@@ -10,7 +10,7 @@ from functools import lru_cache
 from approvals.models import ToolSchema
 from runtime.core.digest import sha256_of
 from runtime.core.errors import NotJson
-from runtime.ports.approvals import NotConfirmed, Part
+from runtime.ports.approvals import NotConfirmed, StatementPart
 
 _REFERENCE = "sha256:"  # no JSON text begins with it
 RECENT = 256  # schemas that a process remembers
@@ -23,10 +23,10 @@ _STORE = """
 """
 
 
-def stored(texts: Sequence[str]) -> Part:
+def stored(texts: Sequence[str]) -> StatementPart:
     """Return the part of a step that stores those of these schemas that are new."""
     rows = [{"digest": digest_of(text), "body": text} for text in texts]
-    return Part(name="schemas", sql=_STORE, parameters={"schemas": json.dumps(rows)})
+    return StatementPart(name="schemas", sql=_STORE, parameters={"schemas": json.dumps(rows)})
 
 
 @lru_cache(RECENT)

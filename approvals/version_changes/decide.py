@@ -22,7 +22,7 @@ from approvals.models import VersionDecision, VersionWithdrawal
 from approvals.permissions import principals
 from approvals.permissions.scopes import Scope
 from approvals.version_changes import acts, listing
-from approvals.version_changes.listing import Pair, Waiting
+from approvals.version_changes.listing import VersionPair, WaitingRun
 from runtime.control.access import validate_text
 from runtime.core.digest import is_text
 from runtime.core.enums import Verdict
@@ -118,7 +118,7 @@ def withdraw(
     return _open_again({gate: made.by for gate, made in gates.items()}, actor)
 
 
-def _record_withdrawal(pair: Pair, reason: str, actor: Actor) -> None:
+def _record_withdrawal(pair: VersionPair, reason: str, actor: Actor) -> None:
     acts.sign(
         VersionWithdrawal(
             agent=pair.agent,
@@ -153,15 +153,15 @@ def _open_again(gates: Mapping[UUID, str], actor: Actor) -> Withdrawn:
     return Withdrawn(opened=opened, left=len(gates))
 
 
-def _pair(agent: object, before: object, after: object) -> Pair:
+def _pair(agent: object, before: object, after: object) -> VersionPair:
     if not isinstance(agent, str) or not isinstance(before, str) or not isinstance(after, str):
         raise NotFound
     if not all(is_text(one) for one in (agent, before, after)):
         raise NotFound  # Postgres refuses it
-    return Pair(agent=agent, before=before, after=after)
+    return VersionPair(agent=agent, before=before, after=after)
 
 
-def _record(pair: Pair, count: int, reason: str, actor: Actor) -> None:
+def _record(pair: VersionPair, count: int, reason: str, actor: Actor) -> None:
     acts.sign(
         VersionDecision(
             agent=pair.agent,
@@ -181,7 +181,7 @@ def _record(pair: Pair, count: int, reason: str, actor: Actor) -> None:
     )
 
 
-def _decide(run: Waiting, reason: str, actor: Actor) -> Left | None:
+def _decide(run: WaitingRun, reason: str, actor: Actor) -> Left | None:
     """Decide one gate; return why it stays."""
     try:
         decide(

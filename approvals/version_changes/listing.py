@@ -16,7 +16,7 @@ from approvals.permissions.principals import Principal
 from approvals.policies.text import MAX_UNDO
 from runtime.core.enums import GateKind
 from runtime.ports import wiring
-from runtime.queries.version_diff import Difference, differences
+from runtime.queries.version_diff import VersionDifference, differences
 
 MOST = 5_000  # version gates that are read
 DECIDED = 50  # decisions that are listed
@@ -41,7 +41,7 @@ _OF_PAIR = f"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class VersionPair:
     """Two versions of an agent, by their fingerprints."""
 
     agent: str
@@ -68,7 +68,7 @@ class PairDecision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class WaitingRun:
     """One run at a version gate. `refusal` says why the reader may not decide it, empty if they may."""
 
     approval_id: UUID
@@ -85,9 +85,9 @@ class WaitingPair:
     `decided_by` made the decision on it that counts, None without one.
     """
 
-    pair: Pair
-    runs: tuple[Waiting, ...]
-    differences: tuple[Difference, ...] | None
+    pair: VersionPair
+    runs: tuple[WaitingRun, ...]
+    differences: tuple[VersionDifference, ...] | None
     decided_by: str | None = None
     decided_at: datetime | None = None
 
@@ -102,27 +102,27 @@ class WaitingPair:
         return sum(not one.refusal for one in self.runs)
 
     @property
-    def others(self) -> tuple[Waiting, ...]:
+    def others(self) -> tuple[WaitingRun, ...]:
         """The runs that another person must decide."""
         return tuple(one for one in self.runs if one.refusal)
 
 
 def waiting(principal: Principal | None) -> tuple[WaitingPair, ...]:
     """List the pairs, the one with the most runs first, as this reader may decide them."""
-    found: dict[Pair, list[Waiting]] = {}
+    found: dict[VersionPair, list[WaitingRun]] = {}
     for pair, approval in _rows():
         found.setdefault(pair, []).append(_waiting(approval, principal))
     pairs = [_pair(pair, runs) for pair, runs in found.items()]
     return tuple(sorted(pairs, key=lambda one: (-one.count, one.pair.agent)))
 
 
-def find(pair: Pair, principal: Principal | None) -> WaitingPair | None:
+def find(pair: VersionPair, principal: Principal | None) -> WaitingPair | None:
     """Return this pair, None if no run waits for it."""
     runs = [_waiting(approval, principal) for one, approval in _rows() if one == pair]
     return _pair(pair, runs) if runs else None
 
 
-def withdrawals(pair: Pair) -> int:
+def withdrawals(pair: VersionPair) -> int:
     """Count the withdrawals of decisions on this pair."""
     of = VersionWithdrawal.objects.filter(agent=pair.agent, before=pair.before, after=pair.after)
     return of.count()
@@ -130,23 +130,23 @@ def withdrawals(pair: Pair) -> int:
 
 def decided() -> tuple[PairDecision, ...]:
     """List the latest DECIDED decisions that count for runs which reach their change later, the latest first."""
-    found: dict[Pair, PairDecision] = {}
+    found: dict[VersionPair, PairDecision] = {}
     for one in _decisions(_COUNTING):
-        found.setdefault(Pair(agent=one.agent, before=one.before, after=one.after), one)
+        found.setdefault(VersionPair(agent=one.agent, before=one.before, after=one.after), one)
     return tuple(found.values())[:DECIDED]
 
 
-def decision(pair: Pair) -> PairDecision | None:
+def decision(pair: VersionPair) -> PairDecision | None:
     """Return the decision on this pair that counts, None without one."""
     return next(iter(counting(pair)), None)
 
 
-def counting(pair: Pair) -> list[PairDecision]:
+def counting(pair: VersionPair) -> list[PairDecision]:
     """List the latest decisions on this pair that no withdrawal followed, the latest first."""
     return _of_pair(pair, "=")
 
 
-def to_undo(pair: Pair) -> dict[UUID, PairDecision]:
+def to_undo(pair: VersionPair) -> dict[UUID, PairDecision]:
     """Return the requests at gates of this pair whose decision can still be undone, each with the decision.
 
     That is one of those that count, or without any one of those that were withdrawn.
@@ -169,7 +169,7 @@ def half_withdrawn() -> tuple[PairDecision, ...]:
     return tuple(replace(next(iter(one.values())), left=len(one)) for one in left if one)
 
 
-def _of_pair(pair: Pair, compared: str) -> list[PairDecision]:
+def _of_pair(pair: VersionPair, compared: str) -> list[PairDecision]:
     given = (pair.agent, pair.before, pair.after)
     return list(_decisions(_OF_PAIR.format(compared), *given))
 
@@ -191,7 +191,7 @@ def _decisions(sql: str, *given: object) -> Iterator[PairDecision]:
     )
 
 
-def _not_final(pair: Pair, made: PairDecision) -> list[UUID]:
+def _not_final(pair: VersionPair, made: PairDecision) -> list[UUID]:
     """List the requests at gates of this pair which the decision decided, and which can still be undone."""
     rows = Approval.objects.filter(
         decided_by=made.by,
@@ -217,7 +217,7 @@ def _pending() -> QuerySet[Approval]:
     return Approval.objects.filter(status=Approval.Status.PENDING, kind=GateKind.VERSION)
 
 
-def _rows() -> Iterator[tuple[Pair, Approval]]:
+def _rows() -> Iterator[tuple[VersionPair, Approval]]:
     """Read the pending requests; those whose pair cannot be read are decided on their own pages."""
     for approval in _pending().order_by("created_at", "id")[:MOST]:
         pair = _pair_of(approval)
@@ -225,19 +225,19 @@ def _rows() -> Iterator[tuple[Pair, Approval]]:
             yield pair, approval
 
 
-def _pair_of(approval: Approval) -> Pair | None:
+def _pair_of(approval: Approval) -> VersionPair | None:
     try:
         args: dict[str, Any] = json.loads(approval.args)
-        pair = Pair(agent=args["agent"], before=args["before"], after=args["after"])
+        pair = VersionPair(agent=args["agent"], before=args["before"], after=args["after"])
     except (ValueError, KeyError, TypeError):
         return None
     named = (pair.agent, pair.before, pair.after)
     return pair if all(isinstance(one, str) for one in named) else None
 
 
-def _waiting(approval: Approval, principal: Principal | None) -> Waiting:
+def _waiting(approval: Approval, principal: Principal | None) -> WaitingRun:
     denial = request_rules.denial(principal, approval)
-    return Waiting(
+    return WaitingRun(
         approval_id=approval.id,
         run=approval.run_id,
         digest=approval.approval_digest,
@@ -246,7 +246,7 @@ def _waiting(approval: Approval, principal: Principal | None) -> Waiting:
     )
 
 
-def _pair(pair: Pair, runs: list[Waiting]) -> WaitingPair:
+def _pair(pair: VersionPair, runs: list[WaitingRun]) -> WaitingPair:
     changes = wiring.catalogue().changes_between(pair.agent, pair.before, pair.after)
     found = WaitingPair(
         pair=pair,

@@ -12,7 +12,7 @@ from approvals.accounts import log
 from approvals.permissions import principals
 from approvals.queries import history
 from approvals.queries.decision_filters import DecisionFilter
-from approvals.queries.history import Decision
+from approvals.queries.history import PastDecision
 from runtime.ports.access import Actor
 from runtime.web import downloads
 from runtime.web.downloads import Download, row
@@ -66,7 +66,7 @@ def start(actor: Actor, chosen: DecisionFilter, format: Format) -> Download | No
     return found
 
 
-def values(item: Decision) -> dict[str, Any]:
+def values(item: PastDecision) -> dict[str, Any]:
     """Return the columns of one decision."""
     return {
         "decided_at": item.decided_at.isoformat(),
@@ -102,7 +102,7 @@ def values(item: Decision) -> dict[str, Any]:
     }
 
 
-def _cells(item: Decision) -> Iterator[Any]:
+def _cells(item: PastDecision) -> Iterator[Any]:
     """Return the columns of one decision as text that a spreadsheet shows."""
     texts = {
         "voters": ", ".join(

@@ -16,7 +16,7 @@ from runtime.errors import InvalidInput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ListPosition:
     """A view of the inbox, the text of a search, empty for none, and the order of the rows."""
 
     view: View = View.MINE
@@ -42,27 +42,29 @@ class Place:
 
 
 def previous_and_next(
-    place: Place, principal: Principal | None, approval: ApprovalView
+    place: ListPosition, principal: Principal | None, approval: ApprovalView
 ) -> tuple[UUID | None, UUID | None]:
     """Return the requests before and after this one, in the order in which its place shows them."""
-    if place == Place():
+    if place == ListPosition():
         return important.previous_and_next(principal, approval)
     return inbox.previous_and_next(principal, approval, place.q, place.order)
 
 
-def read(request: HttpRequest) -> Place:
+def read(request: HttpRequest) -> ListPosition:
     """Read the place from the address. A value that is none is left out."""
     return of(request.GET)
 
 
-def of(given: Mapping[str, str]) -> Place:
+def of(given: Mapping[str, str]) -> ListPosition:
     """Read the place from the parameters of an address. A value that is none is left out."""
     view, q = given.get("view", ""), given.get("q", "").strip()
     try:
         filters.condition(q)
     except InvalidInput:
         q = ""
-    return Place(view=View(view) if view in list(View) else View.MINE, q=q, order=read_order(given))
+    return ListPosition(
+        view=View(view) if view in list(View) else View.MINE, q=q, order=read_order(given)
+    )
 
 
 def read_order(given: Mapping[str, str]) -> Order:

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 
 from config.env.errors import InvalidSetting
-from runtime.core.budgets import Budget
+from runtime.core.budgets import BudgetLimits
 from runtime.core.documents.budget_text import InvalidBudget, budget_of, from_form
 
 PREFIX = "ABEYANCE_BUDGET_"
 NAMES = ("turns", "tokens", "usd", "seconds")
 
 
-def read(variables: Mapping[str, str]) -> Budget | None:
+def read(variables: Mapping[str, str]) -> BudgetLimits | None:
     """Return the budget, or None if no limit is set. Raise InvalidSetting."""
     try:
         return budget_of(

@@ -14,7 +14,7 @@ from agents import endpoints
 from agents.endpoints import Endpoint
 from config.env import budget, providers, values
 from config.env.errors import InvalidSetting
-from runtime.core.budgets import Budget
+from runtime.core.budgets import BudgetLimits
 from runtime.core.limits import KEPT_INLINE, MAX_RESULT
 from runtime.objects.by_address import SCHEMES
 from runtime.upkeep import retention_rules
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Environment:
+class EnvironmentVariables:
     """All variables of the application, parsed for Django's settings."""
 
     database: dict[str, Any] = field(repr=False)
@@ -63,12 +63,12 @@ class Environment:
     drain_seconds: float
     unsafe_postgres: bool
     prepared_statements: bool
-    retention: tuple[retention_rules.Rule, ...]
-    archive: tuple[retention_rules.Rule, ...]
+    retention: tuple[retention_rules.RetentionRule, ...]
+    archive: tuple[retention_rules.RetentionRule, ...]
     history_days: float | None
     poison_losses: int
     workers: int
-    budget: Budget | None
+    budget: BudgetLimits | None
     keys_dir: Path
     ledger: Path | None
     worker_keys_dir: Path | None
@@ -84,7 +84,7 @@ class Environment:
     log_level: str
 
 
-def load(variables: Mapping[str, str]) -> Environment:
+def load(variables: Mapping[str, str]) -> EnvironmentVariables:
     """Read and check all variables. End the process with one line if a value is invalid."""
     try:
         return read(variables)
@@ -92,7 +92,7 @@ def load(variables: Mapping[str, str]) -> Environment:
         raise SystemExit(f"abeyance: {problem}") from None
 
 
-def read(variables: Mapping[str, str]) -> Environment:
+def read(variables: Mapping[str, str]) -> EnvironmentVariables:
     """Read all variables. Raise InvalidSetting for the first invalid value."""
     public_url = _public_url(variables)
     openai_url = values.web_address(variables, "OPENAI_BASE_URL")
@@ -105,7 +105,7 @@ def read(variables: Mapping[str, str]) -> Environment:
         anthropic=(anthropic_url, anthropic_key),
         configured=custom_providers,
     )
-    return Environment(
+    return EnvironmentVariables(
         database=_database(variables),
         web_role=_role(variables, "ABEYANCE_WEB_ROLE", paired_with="ABEYANCE_WORKER_ROLE"),
         web_password=_role_password(variables, "ABEYANCE_WEB_PASSWORD_FILE"),
@@ -298,7 +298,7 @@ def _seconds(
     return value
 
 
-def _rules(variables: Mapping[str, str], name: str) -> tuple[retention_rules.Rule, ...]:
+def _rules(variables: Mapping[str, str], name: str) -> tuple[retention_rules.RetentionRule, ...]:
     try:
         return retention_rules.parse(variables.get(name, ""))
     except ValueError as error:

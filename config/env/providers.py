@@ -3,7 +3,15 @@
 import re
 from collections.abc import Mapping
 
-from agents.endpoints import NAMED, OWN_VARIABLES, PREFIX, Endpoint, Kind, missing, provider_of
+from agents.endpoints import (
+    NAMED,
+    OWN_VARIABLES,
+    PREFIX,
+    Endpoint,
+    ProviderKind,
+    missing,
+    provider_of,
+)
 from config.env import values
 from config.env.errors import InvalidSetting
 
@@ -60,7 +68,7 @@ def _endpoint(variables: Mapping[str, str], name: str) -> Endpoint:
     prefix = f"{PREFIX}{name.upper()}_"
     url = values.web_address(variables, f"{prefix}URL")
     kind = _kind(variables, name, f"{prefix}KIND")
-    if not url and kind is Kind.OPENAI and not variables.get(f"{prefix}KIND"):
+    if not url and kind is ProviderKind.OPENAI and not variables.get(f"{prefix}KIND"):
         # A key alone must not be sent to OpenAI because of a mistyped name.
         raise InvalidSetting(f"{prefix}URL", f"must be set, or {prefix}KIND: {name} has no address")
     return Endpoint(
@@ -72,10 +80,12 @@ def _endpoint(variables: Mapping[str, str], name: str) -> Endpoint:
     )
 
 
-def _kind(variables: Mapping[str, str], name: str, variable: str) -> Kind:
+def _kind(variables: Mapping[str, str], name: str, variable: str) -> ProviderKind:
     """Read the kind. By default it is the kind of the same name, else OpenAI's protocol."""
-    kinds = tuple(Kind)
-    kind_name = variables.get(variable, "").lower() or (name if name in kinds else Kind.OPENAI)
+    kinds = tuple(ProviderKind)
+    kind_name = variables.get(variable, "").lower() or (
+        name if name in kinds else ProviderKind.OPENAI
+    )
     if kind_name not in kinds:
         raise InvalidSetting(variable, f"must be one of {', '.join(kinds)}, not {kind_name!r}")
-    return Kind(kind_name)
+    return ProviderKind(kind_name)

@@ -9,7 +9,7 @@ from django.db import transaction
 from runtime.control.transaction import notify
 from runtime.core.enums import Decision
 from runtime.errors import GateNotOpen
-from runtime.ports.approvals import Part
+from runtime.ports.approvals import StatementPart
 from runtime.store import decisions, pool, runs
 from runtime.store.tables import gates, signals
 
@@ -19,7 +19,7 @@ def settle(
     gate: UUID,
     decision: Decision,
     effective_at: datetime | None = None,
-    extra_statements: Sequence[Part] = (),
+    extra_statements: Sequence[StatementPart] = (),
 ) -> None:
     """Settle an open gate with a decision and wake its run. `extra_statements` become part of the same statement.
 

@@ -11,7 +11,7 @@ from django.conf import settings
 from runtime.broker import dispatch
 from runtime.control import thread_memory
 from runtime.control.transaction import notify
-from runtime.core.budgets import NO_LIMITS, Budget
+from runtime.core.budgets import NO_LIMITS, BudgetLimits
 from runtime.core.digest import require_json, same
 from runtime.core.documents import budget_text
 from runtime.core.events import RunStarted
@@ -80,7 +80,7 @@ def create(
     input: Any,
     requester: Actor,
     business_key: str | None = None,
-    budget: Budget | None = None,
+    budget: BudgetLimits | None = None,
     makers: Sequence[str] = (),
     born: Born | None = None,
     thread: str | None = None,
@@ -126,9 +126,9 @@ def create(
     return Started(run=born.run, created=True)
 
 
-def budget_for_run(requested: object) -> Budget | None:
+def budget_for_run(requested: object) -> BudgetLimits | None:
     """Return the lower of the requested limits and the installation's. Raise InvalidInput."""
-    installation_limits: Budget | None = settings.ABEYANCE_BUDGET
+    installation_limits: BudgetLimits | None = settings.ABEYANCE_BUDGET
     try:
         return budget_text.within(budget_text.budget_of(requested), installation_limits)
     except budget_text.InvalidBudget as exc:

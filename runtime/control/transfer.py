@@ -19,7 +19,7 @@ from runtime.control.transaction import atomic, notify
 from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
 from runtime.core.documents import compression, export_file
 from runtime.core.documents.blobs import Blob, blob_refs
-from runtime.core.documents.export_file import Beginning, ExportFile
+from runtime.core.documents.export_file import ExportedBeginning, ExportFile
 from runtime.core.errors import CoreError
 from runtime.core.events import Exported, Imported
 from runtime.core.machine.origin import steered_by
@@ -200,7 +200,7 @@ def _history(connection: Connection, run: UUID) -> tuple[Continuation, list[str]
     history = journal.history(connection, run)
     now, bodies, beginning = history.start, [], ""
     if now.position and history.mark.at is not None:
-        beginning = export_file.beginning_text(Beginning(at=history.mark.at, state=now))
+        beginning = export_file.beginning_text(ExportedBeginning(at=history.mark.at, state=now))
     for sealed, entry in history.entries:
         now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
         bodies.append(compression.plain_text(sealed.body))

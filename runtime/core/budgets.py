@@ -28,7 +28,7 @@ class Limit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class BudgetLimits:
     """The limits of a run, or of one activation of an agent with everything below it."""
 
     turns: int | None = None
@@ -43,7 +43,7 @@ class Budget:
         amount: Amount | None = getattr(self, limit)
         return amount
 
-    def granted(self, limit: Limit, amount: Amount | None) -> "Budget":
+    def granted(self, limit: Limit, amount: Amount | None) -> "BudgetLimits":
         """Return the budget with `amount` more of this limit, or without it if `amount` is None.
 
         A limit that is not set stays unset.
@@ -54,7 +54,7 @@ class Budget:
         return replace(self, **changed)
 
 
-NO_LIMITS = Budget()
+NO_LIMITS = BudgetLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ def added(usage: dict[str, int], more: dict[str, int]) -> dict[str, int]:
     return {kind: usage.get(kind, 0) + more.get(kind, 0) for kind in {**usage, **more}}
 
 
-def strictest(one: Budget | None, other: Budget | None) -> Budget | None:
+def strictest(one: BudgetLimits | None, other: BudgetLimits | None) -> BudgetLimits | None:
     """Return the smaller value of each limit."""
     if one is None or other is None:
         return one or other
@@ -132,4 +132,4 @@ def strictest(one: Budget | None, other: Budget | None) -> Budget | None:
     for limit in Limit:
         amounts = [amount for amount in (one.of(limit), other.of(limit)) if amount is not None]
         least[str(limit)] = min(amounts, default=None)
-    return Budget(**least)
+    return BudgetLimits(**least)

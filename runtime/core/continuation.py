@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Literal, assert_never
 from uuid import UUID
 
-from runtime.core.budgets import NOTHING, Budget, BudgetGate, Rates, Spent
+from runtime.core.budgets import NOTHING, BudgetGate, BudgetLimits, Rates, Spent
 from runtime.core.call_options import (
     MODEL_OPTIONS,
     CallOptions,
@@ -22,7 +22,7 @@ from runtime.core.call_options import (
 )
 from runtime.core.call_states import CallState
 from runtime.core.digest import same
-from runtime.core.enums import GateKind, Preview
+from runtime.core.enums import CallPreview, GateKind
 from runtime.core.errors import UnknownSubject
 from runtime.core.events import (
     BlobRef,
@@ -161,8 +161,8 @@ class Call:
     answered: bool = False
     verdict: Literal["expire", "give_up", "request_changes"] | None = None
     edited: Edited | None = None
-    preview: Preview | None = None
-    shown: Preview | None = None
+    preview: CallPreview | None = None
+    shown: CallPreview | None = None
     revises: Revision | None = None
     credential: str = ""
     changed_by: str | None = None
@@ -260,7 +260,7 @@ class Frame:
     opened_at: datetime | None = None
     cleared: int = -1
     cleared_at: datetime | None = None
-    budget: Budget | None = None
+    budget: BudgetLimits | None = None
     rates: Rates | None = None
     spent: Spent = NOTHING
     context: int = 0
@@ -406,7 +406,7 @@ class Continuation:
     cancelled_by: str = ""
     outcome: Any = None
     paused: Pause | None = None
-    budget: Budget | None = None
+    budget: BudgetLimits | None = None
     spent: Spent = NOTHING
     short: BudgetGate | None = None
     worked: float = 0.0

@@ -68,7 +68,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preview:
+class CallPreview:
     """What a call would do, as its tool computed it at `at`, for the action with this `digest`.
 
     `shown` is JSON for reviewers, None without a preview; then `missing` says why, empty if the tool makes none.
@@ -99,7 +99,7 @@ class Edit:
 
     args: dict[str, Any]
     digest: str
-    preview: Preview | None = None
+    preview: CallPreview | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,14 +10,14 @@ from uuid import UUID
 
 from pydantic import Field
 
-from runtime.core.budgets import Amount, Budget, Limit, Rates
+from runtime.core.budgets import Amount, BudgetLimits, Limit, Rates
 from runtime.core.call_options import (
     MODEL_OPTIONS,
     CallOptions,
     CompactionOptions,
     ModelOptions,
 )
-from runtime.core.enums import Edit, GateKind, Preview, Verdict
+from runtime.core.enums import CallPreview, Edit, GateKind, Verdict
 
 RetryCause = Literal["error", "lost", "brake", "credential", "message"]
 
@@ -97,7 +97,7 @@ class RunStarted:
     agent: str
     input: Any
     requester: str
-    budget: Budget | None = None
+    budget: BudgetLimits | None = None
     business_key: str | None = None
     makers: tuple[str, ...] = ()
     thread: str | None = None
@@ -127,7 +127,7 @@ class FrameOpened:
     model: ModelOptions = MODEL_OPTIONS
     at: datetime | None = None
     compaction: CompactionOptions | None = None
-    budget: Budget | None = None
+    budget: BudgetLimits | None = None
     rates: Rates | None = None
     instructions: str = ""
     pinned: PinnedPrompt | None = None
@@ -230,7 +230,7 @@ class CallPreviewed:
 
     frame: str
     call: str
-    preview: Preview
+    preview: CallPreview
     type: Literal["CallPreviewed"] = "CallPreviewed"
 
 
@@ -517,7 +517,7 @@ class Cancelled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class AgentChange:
     """One difference between two versions of an agent.
 
     `part` names it: `instructions`, `tool refund`, `tool refund: schema`. `before` and `after` are JSON values, None
@@ -543,7 +543,7 @@ class AgentChanged:
     before: str
     fingerprint: str
     prompt: str
-    changes: tuple[Change, ...]
+    changes: tuple[AgentChange, ...]
     writes: tuple[str, ...] = ()
     instructions: str = ""
     by: str = ""

@@ -25,13 +25,13 @@ from runtime.errors import (
 )
 from runtime.execution import crash_loops
 from runtime.execution.admission import versions
-from runtime.execution.commit import DATABASE_ERRORS, Loaded, Sizes
+from runtime.execution.commit import DATABASE_ERRORS, LoadedRun, Sizes
 from runtime.execution.heartbeat import ClaimedRun
 from runtime.execution.recent_runs import RecentRuns
 from runtime.execution.runner import Runner, RunnerQueue, WorkerContext
 from runtime.ports.effects import EffectHandler
 from runtime.store import leases, loading, pool
-from runtime.store.leases import Claim
+from runtime.store.leases import RunClaim
 from runtime.store.loading import StoredRun
 from runtime.store.tables import blobs, signals
 
@@ -85,7 +85,7 @@ def _advance(run: UUID, context: WorkerContext, *, isolated: bool) -> bool:
 
 
 @contextmanager
-def _watched(claim: Claim, context: WorkerContext) -> Iterator[tuple[ClaimedRun, RunnerQueue]]:
+def _watched(claim: RunClaim, context: WorkerContext) -> Iterator[tuple[ClaimedRun, RunnerQueue]]:
     messages: RunnerQueue = queue.SimpleQueue()
     with context.heartbeat.watched(claim, lambda: messages.put(None)) as claimed:
         yield claimed, messages
@@ -105,7 +105,7 @@ def _work(
     context.backoff.drop(claimed.claim.run)
 
 
-def _give_up(claim: Claim, context: WorkerContext, exc: Exception) -> None:
+def _give_up(claim: RunClaim, context: WorkerContext, exc: Exception) -> None:
     """Release or quarantine the run, depending on the error."""
     run = claim.run
     match exc:
@@ -136,7 +136,7 @@ def _give_up(claim: Claim, context: WorkerContext, exc: Exception) -> None:
             _back_off(claim)
 
 
-def _handle_crash_loop(claim: Claim) -> bool:
+def _handle_crash_loop(claim: RunClaim) -> bool:
     """Isolate or quarantine a run that lost workers. False if it may run here."""
     reason = crash_loops.quarantine_reason(claim)
     if reason is not None:
@@ -151,19 +151,19 @@ def _handle_crash_loop(claim: Claim) -> bool:
     return False
 
 
-def _quarantine(claim: Claim, reason: str) -> None:
+def _quarantine(claim: RunClaim, reason: str) -> None:
     log.critical("Run %s: quarantined: %s", claim.run, reason)
     with pool.pooled() as connection:
         leases.quarantine(connection, claim, plain(reason))
     dispatch.notify_run(claim.run, inbox=True)
 
 
-def _back_off(claim: Claim) -> None:
+def _back_off(claim: RunClaim) -> None:
     with pool.pooled() as connection:
         leases.back_off(connection, claim)
 
 
-def _await_store(claim: Claim, reason: str) -> None:
+def _await_store(claim: RunClaim, reason: str) -> None:
     """Release the run until the store may be back."""
     with pool.pooled() as connection:
         leases.await_store(connection, claim, plain(reason))
@@ -171,7 +171,7 @@ def _await_store(claim: Claim, reason: str) -> None:
     dispatch.notify_run(claim.run, inbox=False)
 
 
-def _skip(claim: Claim, backoff: versions.RunBackoff) -> None:
+def _skip(claim: RunClaim, backoff: versions.RunBackoff) -> None:
     """Release the run, due again soon, with a hint at once: another worker may be able to advance it."""
     with pool.pooled() as connection:
         backoff.add(claim.run, leases.read(connection, claim.run).signal_version)
@@ -184,7 +184,7 @@ def _signal_version(run: UUID) -> int:
         return leases.read(connection, run).signal_version
 
 
-def _load(claim: Claim, stored: StoredRun, recent: RecentRuns) -> Loaded:
+def _load(claim: RunClaim, stored: StoredRun, recent: RecentRuns) -> LoadedRun:
     """Return the verified state of the run at the claim's position."""
     cached = recent.pop(claim.run, stored.entries)
     now, entries = stored.state(claim, cached.conversations, known=len(cached.rows))
@@ -192,7 +192,7 @@ def _load(claim: Claim, stored: StoredRun, recent: RecentRuns) -> Loaded:
         with pool.pooled() as connection:
             blobs.check_claimed(connection, digests)
     sizes = Sizes.of(entries, base=claim.continuation_position)
-    return Loaded(
+    return LoadedRun(
         now=now,
         rows=list(entries.rows),
         conversations=cached.conversations,
@@ -202,7 +202,7 @@ def _load(claim: Claim, stored: StoredRun, recent: RecentRuns) -> Loaded:
     )
 
 
-def _version_changes(loaded: Loaded, handler: EffectHandler) -> versions.VersionChanges | None:
+def _version_changes(loaded: LoadedRun, handler: EffectHandler) -> versions.VersionChanges | None:
     """Return the changes of the agents; None for a run that only has to end. Raises UnknownAgent or WorkerOutdated."""
     try:
         return versions.compare(loaded.now, handler)
@@ -212,7 +212,7 @@ def _version_changes(loaded: Loaded, handler: EffectHandler) -> versions.Version
         return None
 
 
-def _is_to_end(loaded: Loaded) -> bool:
+def _is_to_end(loaded: LoadedRun) -> bool:
     return loaded.now.phase is Phase.CANCELLING or any(
         _ends(signal) for signal in loaded.pending_signals.due
     )

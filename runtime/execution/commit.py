@@ -34,7 +34,7 @@ from runtime.execution.effects.transactional import TransactionalResult
 from runtime.execution.heartbeat import ClaimedRun
 from runtime.execution.recent_runs import MAX_CHARACTERS
 from runtime.execution.yielding import YieldPolicy
-from runtime.ports.approvals import ApprovalPort, Part
+from runtime.ports.approvals import ApprovalPort, StatementPart
 from runtime.store import failpoints, leases, pool, steps
 from runtime.store.pool import Connection
 from runtime.store.records import Records
@@ -74,7 +74,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadedRun:
     """A loaded run: its verified state, its entries, and its signals.
 
     `rows` are the entries, to which each step adds one. `conversations` may have read the first ones.
@@ -97,7 +97,7 @@ class StepWriter:
         claimed: ClaimedRun,
         slots: RunSlots,
         approvals: ApprovalPort,
-        loaded: Loaded,
+        loaded: LoadedRun,
         yielding: YieldPolicy,
     ) -> None:
         self.now = loaded.now
@@ -189,7 +189,7 @@ class StepWriter:
         """Have the signals read again, even if their count has not changed."""
         self._claimed.signal_version = None
 
-    def commit(self, records: Records, now: Continuation, *, release: bool) -> steps.Result:
+    def commit(self, records: Records, now: Continuation, *, release: bool) -> steps.CommitResult:
         """Write the records as one step, which leads to `now`. Raises LeaseLost or Tampered, with nothing written."""
         blobs = self._contents.write(records.blobs)
         step = self._step(records, now, blobs, release=release)
@@ -198,7 +198,7 @@ class StepWriter:
         result = self.retry_while_unreachable(
             functools.partial(self._write, records, step, itertools.count())
         )
-        if result is not steps.Result.WRITTEN:
+        if result is not steps.CommitResult.WRITTEN:
             return result
         self._committed(step, records, started)
         if not release:
@@ -230,10 +230,10 @@ class StepWriter:
         """Return a result that is stored by its hash. Raises Tampered, or LeaseLost."""
         return self.retry_while_unreachable(functools.partial(_content, digest))
 
-    def release(self) -> steps.Result:
+    def release(self) -> steps.CommitResult:
         """Release a run that has no more to do now. Raises LeaseLost."""
         result = self.retry_while_unreachable(self._release)
-        if result is steps.Result.WRITTEN:
+        if result is steps.CommitResult.WRITTEN:
             dispatch.notify_run(self.now.run, inbox=False)
             if self._yielding.has_ready_work(self.now):
                 self._dispatch()
@@ -338,7 +338,9 @@ class StepWriter:
             self._conversations.read(body)
         return self._conversations.brief(now)
 
-    def _write(self, records: Records, step: steps.Step, tries: Iterator[int]) -> steps.Result:
+    def _write(
+        self, records: Records, step: steps.Step, tries: Iterator[int]
+    ) -> steps.CommitResult:
         if not step.closed:
             with pool.pooled() as connection:
                 extra_statements = self._open_requests(
@@ -349,7 +351,9 @@ class StepWriter:
         with transaction.atomic():
             connection = pool.djangos()
             if next(tries) and steps.written_after_wait(connection, step):
-                return steps.Result.WRITTEN  # by the attempt before, whose COMMIT was interrupted
+                return (
+                    steps.CommitResult.WRITTEN
+                )  # by the attempt before, whose COMMIT was interrupted
             for reason, gates in records.closed.items():
                 self._approvals.close(run=self.now.run, gates=gates, actor=None, reason=reason)
             extra_statements = self._open_requests(
@@ -357,7 +361,7 @@ class StepWriter:
             )  # its audit rows are newer
             extra_statements += self._outcomes(records, step)
             result = steps.commit(connection, step, extra_statements, prepare=False)
-            transaction.set_rollback(result is not steps.Result.WRITTEN)
+            transaction.set_rollback(result is not steps.CommitResult.WRITTEN)
             return result
 
     def _take_read(self, records: Records) -> Any:
@@ -369,7 +373,7 @@ class StepWriter:
 
     def _open_requests(
         self, connection: Connection, records: Records, *, read: Any
-    ) -> tuple[Part, ...]:
+    ) -> tuple[StatementPart, ...]:
         """Return the parts that write the approval requests, if gates open."""
         snapshots = records.snapshots
         if not snapshots:
@@ -378,14 +382,14 @@ class StepWriter:
             connection, snapshots, origin=self._origin, at=self.clock(), read=read
         )
 
-    def _outcomes(self, records: Records, step: steps.Step) -> tuple[Part, ...]:
+    def _outcomes(self, records: Records, step: steps.Step) -> tuple[StatementPart, ...]:
         """Return the parts that record the outcomes of decided calls, if any ends."""
         ended = records.ended(self.now)
         if not ended:
             return ()
         return self._approvals.outcomes(ended, position=step.entry.position)
 
-    def _release(self) -> steps.Result:
+    def _release(self) -> steps.CommitResult:
         with pool.pooled() as connection:
             released = leases.release(
                 connection,
@@ -395,10 +399,10 @@ class StepWriter:
                 due=self._due(self.now),
             )
             if released:
-                return steps.Result.WRITTEN
+                return steps.CommitResult.WRITTEN
             now = leases.read(connection, self.now.run)
         ours = (now.epoch, now.owner) == (self._claimed.claim.epoch, self._claimed.claim.owner)
-        return steps.Result.NEW_SIGNALS if ours else steps.Result.LOST
+        return steps.CommitResult.NEW_SIGNALS if ours else steps.CommitResult.LOST
 
     def _due(self, now: Continuation) -> datetime | None:
         """Return the time at which a released run is due without a signal."""

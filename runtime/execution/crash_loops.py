@@ -16,14 +16,14 @@ from collections.abc import Sequence
 
 from django.conf import settings
 
-from runtime.store.leases import Claim
+from runtime.store.leases import RunClaim
 from runtime.store.suspects import ALONE, GROUPS, Suspect
 
 IN_A_ROW = 2
 GATHER_SECONDS = 1.0  # a worker suspects the runs of a dead one one by one, with shorter pauses
 
 
-def should_isolate(claim: Claim) -> bool:
+def should_isolate(claim: RunClaim) -> bool:
     """Return whether the run is tried in a group instead of in this worker."""
     return not claim.isolated and claim.lost_leases >= IN_A_ROW
 
@@ -42,7 +42,7 @@ def next_group(waiting: Sequence[Suspect], free: int) -> Sequence[Suspect]:
     return alike[: min(limit, math.ceil(len(alike) / free))]
 
 
-def quarantine_reason(claim: Claim) -> str | None:
+def quarantine_reason(claim: RunClaim) -> str | None:
     """Return why an isolated run is quarantined, or None if it is tried again."""
     alone = claim.lost_leases - ALONE
     if not claim.isolated or alone < settings.ABEYANCE_POISON_LOSSES:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from runtime.core.continuation import Continuation
 from runtime.core.documents.blobs import InlinedMessages
-from runtime.core.enums import Preview
+from runtime.core.enums import CallPreview
 from runtime.core.limits import plain
 from runtime.execution.admission.terms import terms_of
 from runtime.execution.effects.outcomes import preview_of
@@ -82,7 +82,7 @@ def _preview(edit_preview: EditPreviewRow, handler: EffectHandler, effect_pool: 
     try:
         request, work = request_of(now, gate.frame, gate.call, edit_preview.arguments, handler)
     except CallRejected as exc:
-        preview = Preview(refused=plain(str(exc)))
+        preview = CallPreview(refused=plain(str(exc)))
     else:
         outcome = _run(effect_pool, work, request)
         if outcome is None:

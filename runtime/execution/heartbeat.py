@@ -19,7 +19,7 @@ import psycopg
 
 from runtime.execution import clock
 from runtime.store import leases, pool, workers
-from runtime.store.leases import Claim
+from runtime.store.leases import RunClaim
 from runtime.store.measures import Measures
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class ClaimedRun:
     `kill_switches` names the stopped agents, as of the last beat.
     """
 
-    claim: Claim
+    claim: RunClaim
     lease: Lease
     wake: Callable[[], None]
     measures: Measures = field(default_factory=Measures)
@@ -144,7 +144,7 @@ class Heartbeat:
             self._thread.join()
 
     @contextmanager
-    def watched(self, claim: Claim, wake: Callable[[], None]) -> Iterator[ClaimedRun]:
+    def watched(self, claim: RunClaim, wake: Callable[[], None]) -> Iterator[ClaimedRun]:
         """Watch the run while the block runs."""
         claimed = ClaimedRun(
             claim=claim,

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from runtime.core.continuation import Continuation
-from runtime.core.events import Change, PinnedPrompt
+from runtime.core.events import AgentChange, PinnedPrompt
 from runtime.core.ids import ROOT
 
 PART = "prompt"  # as in the definition of an agent
@@ -20,12 +20,12 @@ def prompts_at(now: Continuation, parent: str | None) -> datetime | None:
 
 
 def with_prompt(
-    changes: tuple[Change, ...], before: PinnedPrompt | None, after: PinnedPrompt | None
-) -> tuple[Change, ...]:
+    changes: tuple[AgentChange, ...], before: PinnedPrompt | None, after: PinnedPrompt | None
+) -> tuple[AgentChange, ...]:
     """Add the change of the prompt's version. Like a reworded text, it needs no approval."""
     if _describe_version(before) == _describe_version(after):
         return changes
-    prompt_change = Change(
+    prompt_change = AgentChange(
         part=PART, before=_describe_version(before), after=_describe_version(after), asks=False
     )
     return (*(change for change in changes if change.part != PART), prompt_change)

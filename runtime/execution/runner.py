@@ -30,7 +30,7 @@ from runtime.execution.admission.versions import (
     now_writes,
     require_agents,
 )
-from runtime.execution.commit import Loaded, StepWriter
+from runtime.execution.commit import LoadedRun, StepWriter
 from runtime.execution.concurrency import RunSlots
 from runtime.execution.effects.kept_replies import RunReplies
 from runtime.execution.effects.kept_slots import KeptSlots
@@ -57,8 +57,8 @@ from runtime.ports.effects import (
     ToolFailure,
     ToolRequest,
 )
-from runtime.store.records import Changed, Work, changed
-from runtime.store.steps import Result
+from runtime.store.records import RecordedEvent, Work, changed
+from runtime.store.steps import CommitResult
 from runtime.store.tables import ledger
 
 KEEP_CLAIM_MAX = timedelta(seconds=2)  # the longest wait for which a worker keeps a run
@@ -93,7 +93,7 @@ class Runner:
         context: WorkerContext,
         claimed: ClaimedRun,
         messages: RunnerQueue,
-        loaded: Loaded,
+        loaded: LoadedRun,
         version_changes: VersionChanges | None,
     ) -> None:
         self._context = context
@@ -169,7 +169,7 @@ class Runner:
                 self._rebuild_step(changes)
                 continue
             match result:
-                case Result.WRITTEN:
+                case CommitResult.WRITTEN:
                     self._unapplied = None
                     if any(one.cuts for one in self._step.records.of(MessageReceived)):
                         self._work.cut_reply()
@@ -180,10 +180,10 @@ class Runner:
                     self._work.ready.extend(self._step.records.work)
                     self._step = self._new_step()
                     return release
-                case Result.NEW_SIGNALS:
+                case CommitResult.NEW_SIGNALS:
                     writer.reread_signals()
                     self._rebuild_step(changes)
-                case Result.LOST:
+                case CommitResult.LOST:
                     raise LeaseLost
 
     def _add_lost_replies(self) -> None:
@@ -191,14 +191,14 @@ class Runner:
             for event in self._replies.lost(self._writer.now, self._writer.kept_parts()):
                 self._step.add(event)
 
-    def _commit(self, release: bool) -> Result:
+    def _commit(self, release: bool) -> CommitResult:
         step = self._step
         step.records.kept = self._replies.ended
         if step.records.changes:
             return self._writer.commit(step.records, step.now, release=release)
-        return self._writer.release() if release else Result.WRITTEN
+        return self._writer.release() if release else CommitResult.WRITTEN
 
-    def _rebuild_step(self, changes: Sequence[Changed]) -> None:
+    def _rebuild_step(self, changes: Sequence[RecordedEvent]) -> None:
         """Build the step again from these changes alone: a decision in it may have been undone since it was read."""
         for work in self._step.records.work:
             if not self._kept_slots.put_back(work):
@@ -444,7 +444,7 @@ class Runner:
             return exc
 
 
-def _make_storable(now: Continuation, change: Changed) -> Changed:
+def _make_storable(now: Continuation, change: RecordedEvent) -> RecordedEvent:
     """Return the change, with another event if its own cannot be journaled."""
     event = journaled(now, change.event)
     return change if event is change.event else changed(event)

@@ -70,7 +70,7 @@ from runtime.execution.step_events import (
 )
 from runtime.ports.agents import VersionChange
 from runtime.ports.effects import EffectHandler
-from runtime.store.records import Changed, PreviewCall, Records, Work, changed
+from runtime.store.records import PreviewCall, RecordedEvent, Records, Work, changed
 from runtime.store.tables.late_outcomes import LateOutcomeRow
 from runtime.store.tables.signals import (
     CancelSignal,
@@ -112,7 +112,7 @@ class StepBuilder:
         if event is not None:
             self.add(event)
 
-    def change(self, record: Changed) -> None:
+    def change(self, record: RecordedEvent) -> None:
         """Add a change, and apply its event to the state."""
         self.now = evolve(self.now, record.event)
         self.records.add(record)

@@ -33,7 +33,7 @@ FAILED_SECONDS = 10.0  # until the next start, after a process that ended before
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Trial:
+class SuspectTrial:
     """A process, which is the worker of this id, and the suspected runs that it has `since` then; none while idle."""
 
     worker: UUID
@@ -66,7 +66,7 @@ class Trial:
         os.close(self.answers)
 
 
-class Trials:
+class SuspectTrials:
     """The processes that one `isolated` process started.
 
     `max_groups` have a group at once, and some more if calls are slow. `command` starts one. It gets the id of the
@@ -76,7 +76,7 @@ class Trials:
     def __init__(self, command: Sequence[str], max_groups: int) -> None:
         self._command = command
         self._max_groups = max_groups
-        self._trials: list[Trial] = []
+        self._trials: list[SuspectTrial] = []
         self._paused_until = float("-inf")
 
     def look(self, connection: Connection) -> None:
@@ -115,7 +115,7 @@ class Trials:
         young = sum(age < SLOW_SECONDS for age in ages)
         return min(self._max_groups - young, SLOW * self._max_groups - len(ages))
 
-    def _idle(self) -> list[Trial]:
+    def _idle(self) -> list[SuspectTrial]:
         return [trial for trial in self._trials if not trial.runs and trial.process.poll() is None]
 
     def _close_idle(self) -> None:
@@ -123,7 +123,7 @@ class Trials:
             if time.monotonic() - trial.since >= IDLE_SECONDS:
                 trial.close()
 
-    def _start(self) -> Trial:
+    def _start(self) -> SuspectTrial:
         worker = uuid4()
         answers, answering = os.pipe()
         os.set_blocking(answers, False)
@@ -136,11 +136,11 @@ class Trials:
             )
         finally:
             os.close(answering)
-        trial = Trial(worker=worker, process=process, answers=answers)
+        trial = SuspectTrial(worker=worker, process=process, answers=answers)
         self._trials.append(trial)
         return trial
 
-    def _remove(self, connection: Connection, trial: Trial) -> None:
+    def _remove(self, connection: Connection, trial: SuspectTrial) -> None:
         had_lease = workers.end_lease(connection, trial.worker)
         self._trials.remove(trial)
         trial.forget()
@@ -154,7 +154,7 @@ class Trials:
             )
 
 
-def run(stop: threading.Event, trials: Trials) -> None:
+def run(stop: threading.Event, trials: SuspectTrials) -> None:
     """Try suspected runs until `stop`; reconnect whenever Postgres was unreachable."""
     while not stop.is_set():
         try:

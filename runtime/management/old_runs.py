@@ -2,10 +2,10 @@
 
 from django.core.management.base import OutputWrapper
 
-from runtime.upkeep.old_runs import Group
+from runtime.upkeep.old_runs import OldRuns
 
 
-def write_groups(stdout: OutputWrapper, groups: list[Group]) -> int:
+def write_groups(stdout: OutputWrapper, groups: list[OldRuns]) -> int:
     """Write a line for each group, and return how many runs there are."""
     for group in groups:
         stdout.write(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from runtime.core.budgets import Budget, Rates
+from runtime.core.budgets import BudgetLimits, Rates
 from runtime.core.call_options import (
     MODEL_OPTIONS,
     TOOL_RETRIES,
@@ -14,7 +14,7 @@ from runtime.core.call_options import (
     RetryPolicy,
 )
 from runtime.core.enums import EffectClass, Risk
-from runtime.core.events import Change
+from runtime.core.events import AgentChange
 from runtime.ports.access import Expression
 
 
@@ -32,7 +32,7 @@ class AgentInfo:
     plan: tuple[str, ...] | None
     model: ModelOptions = MODEL_OPTIONS
     compaction: CompactionOptions | None = None
-    budget: Budget | None = None
+    budget: BudgetLimits | None = None
     rates: Rates | None = None
     items: bool = False
 
@@ -82,7 +82,7 @@ class VersionChange:
     """
 
     agent: AgentInfo
-    changes: tuple[Change, ...]
+    changes: tuple[AgentChange, ...]
     older: bool = False
     writes: tuple[str, ...] = ()
 
@@ -103,7 +103,7 @@ class PublishedChange:
     before: str
     after: str
     published_at: datetime
-    changes: tuple[Change, ...]
+    changes: tuple[AgentChange, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +174,9 @@ class AgentCatalogue(Protocol):
         `used` are fingerprints by name.
         """
 
-    def changes_between(self, agent: str, before: str, after: str) -> tuple[Change, ...] | None:
+    def changes_between(
+        self, agent: str, before: str, after: str
+    ) -> tuple[AgentChange, ...] | None:
         """Return the changes between two published versions of an agent; None if one of them is none."""
 
     def knows(self, agent: str) -> bool:

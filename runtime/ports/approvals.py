@@ -141,7 +141,7 @@ class VerifiedApproval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class StatementPart:
     """An addition to a statement of the engine: `INSERT … SELECT … FROM run`, empty if there is nothing to write.
 
     Its `parameters` have names that no other part uses. A violation of the constraint `overtaken` means that another
@@ -186,14 +186,14 @@ class ApprovalPort(Protocol):
         origin: Collection[str],
         at: datetime | None = None,
         read: Any = None,
-    ) -> tuple[Part, ...]:
+    ) -> tuple[StatementPart, ...]:
         """Return the rows for a step that opens these gates of one run: a request for each snapshot, and its audit.
 
         This writes nothing itself. `origin` are the people in the run's origin, as its row says. If `read`, the value
         of `claim_query`, is given, this reads nothing either, and the requests are made at `at`, in database time.
         """
 
-    def outcomes(self, ended: Sequence[EndedCall], *, position: int) -> tuple[Part, ...]:
+    def outcomes(self, ended: Sequence[EndedCall], *, position: int) -> tuple[StatementPart, ...]:
         """Return the rows for a step at which these calls end. `position` is that of its entry, for their results."""
 
     def verify_decision(self, *, gate: UUID, decision: Decision) -> bool:

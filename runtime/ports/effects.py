@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from runtime.core.continuation import Call, CutReply, GivenReply, PlanItem
-from runtime.core.enums import EffectClass, FailureCause, Preview
+from runtime.core.enums import CallPreview, EffectClass, FailureCause
 from runtime.core.events import Proposal
 from runtime.core.ids import ROOT
 from runtime.ports.agents import AgentInfo, CallInfo, TurnBoundary, VersionChange
@@ -272,7 +272,7 @@ class EffectHandler(Protocol):
     def is_scripted(self, agent: str) -> bool:
         """Say whether a script of this process replies for the agent, at once. Raise UnknownAgent."""
 
-    def preview(self, request: PreviewRequest) -> Preview:
+    def preview(self, request: PreviewRequest) -> CallPreview:
         """Preview a call, from any thread. Never raises: every failure is a `missing`."""
 
     def perform(self, request: ToolRequest) -> Outcome:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from runtime.core.budgets import Amount, Budget, Limit, Spent
+from runtime.core.budgets import Amount, BudgetLimits, Limit, Spent
 from runtime.core.continuation import Continuation
 from runtime.core.documents.budget_text import name_of, to_text, unit_of
 from runtime.core.ids import depth_of
@@ -47,7 +47,7 @@ def usage_of(now: Continuation) -> tuple[BudgetUsage, ...]:
 
 
 def _uses(now: Continuation, at: datetime) -> Iterator[BudgetUsage]:
-    budget = now.budget or Budget()
+    budget = now.budget or BudgetLimits()
     deepest = max((depth_of(frame) + 1 for frame in now.frames), default=0)
     for limit in Limit:
         if limit in _ALWAYS or budget.of(limit) is not None:
@@ -74,7 +74,7 @@ def _used(limit: Limit, spent: Spent, seconds: float, levels: int) -> Amount:
 
 
 def _use(
-    frame: str | None, agent: str, limit: Limit, used: Amount, budget: Budget, spent: Spent
+    frame: str | None, agent: str, limit: Limit, used: Amount, budget: BudgetLimits, spent: Spent
 ) -> BudgetUsage:
     allowed = budget.of(limit)
     return BudgetUsage(

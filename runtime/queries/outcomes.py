@@ -54,7 +54,7 @@ class CallEnd(CallKey):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class OutcomeLabel:
     """The outcome of a call. `label` names it, `css_class` is its colour, `note` is the shortened error or result.
 
     `whole` is the reference to a result that is stored by its hash.
@@ -66,12 +66,12 @@ class Outcome:
     whole: e.BlobRef | None = None
 
 
-def outcomes(places: Collection[CallEnd]) -> dict[CallEnd, Outcome]:
+def outcomes(places: Collection[CallEnd]) -> dict[CallEnd, OutcomeLabel]:
     """Return the outcome of each call from its entry, without calls whose entry is gone or cannot be read.
 
     The caller has checked that the runs may be read.
     """
-    found: dict[CallEnd, Outcome] = {}
+    found: dict[CallEnd, OutcomeLabel] = {}
     wanted: dict[tuple[UUID, int], list[CallEnd]] = {}
     for place in places:
         wanted.setdefault((place.run, place.position), []).append(place)
@@ -122,10 +122,10 @@ def _outcome_events(runs: Collection[UUID]) -> Iterator[tuple[UUID, _OutcomeEven
                 yield run, event
 
 
-def _outcome(event: _OutcomeEvent) -> Outcome | None:
+def _outcome(event: _OutcomeEvent) -> OutcomeLabel | None:
     match event:
         case e.ToolStarted():
-            return Outcome(label="Started", css_class="info")
+            return OutcomeLabel(label="Started", css_class="info")
         case e.ToolReturned():
             return _done(event.stored or event.result)
         case e.WaitEnded(outcome="arrived" | "timed_out"):
@@ -137,7 +137,7 @@ def _outcome(event: _OutcomeEvent) -> Outcome | None:
         case e.WaitEnded(outcome="refused"):
             return _failed(str(event.result))
         case e.OutcomeUnknown():
-            return Outcome(label="In doubt", css_class="warn", note=_cut(event.error))
+            return OutcomeLabel(label="In doubt", css_class="warn", note=_cut(event.error))
         case e.OutcomeArrived(outcome="returned"):
             return _done(event.stored or event.result, label="Done, late")
         case e.OutcomeArrived():
@@ -154,13 +154,13 @@ def _outcome(event: _OutcomeEvent) -> Outcome | None:
             return None
 
 
-def _done(result: Any, label: str = "Done") -> Outcome:
+def _done(result: Any, label: str = "Done") -> OutcomeLabel:
     whole = result if isinstance(result, e.BlobRef) else None
-    return Outcome(label=label, css_class="ok", note=_cut(result), whole=whole)
+    return OutcomeLabel(label=label, css_class="ok", note=_cut(result), whole=whole)
 
 
-def _failed(error: Any) -> Outcome:
-    return Outcome(label="Failed", css_class="danger", note=_cut(error))
+def _failed(error: Any) -> OutcomeLabel:
+    return OutcomeLabel(label="Failed", css_class="danger", note=_cut(error))
 
 
 def _cut(value: Any) -> str:

@@ -15,7 +15,7 @@ from runtime.queries.journal import JournalLine, remaining
 from runtime.queries.runs import RunDetail
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.fold import fold
-from runtime.queries.spans.frames import FrameRecord, Message
+from runtime.queries.spans.frames import FrameMessage, FrameRecord
 from runtime.queries.spans.span import GateFacts, Span
 from runtime.queries.timeline.timeline import Timeline, timeline_of
 from runtime.queries.transcript.transcript import Transcript, transcript_of
@@ -25,7 +25,7 @@ _SAID = frozenset({"text", "call"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class RunHistory:
     """A run's journal, read and folded once."""
 
     transcript: Transcript
@@ -56,8 +56,8 @@ class StepView:
     agent: str
     rows: tuple[Span, ...]
     call: CallRecord | None = None
-    given: tuple[Message, ...] = ()
-    said: tuple[Message, ...] = ()
+    given: tuple[FrameMessage, ...] = ()
+    said: tuple[FrameMessage, ...] = ()
     plan: tuple[str, ...] | None = None
 
     @property
@@ -66,14 +66,14 @@ class StepView:
         return "/m" in self.step
 
 
-def history(run: RunDetail, *, whole: bool = False) -> History:
+def history(run: RunDetail, *, whole: bool = False) -> RunHistory:
     """Read a run with three queries, or five if entries were removed.
 
     The caller has checked that the actor may read it, and is an admin for `whole`.
     """
     journal = remaining(run.id)
     trace = fold(journal, gates=_gates(run.id), start=run.created_at, whole=whole)
-    return History(
+    return RunHistory(
         transcript=transcript_of(trace),
         timeline=timeline_of(trace, until=_until(run, journal.lines)),
         usage=usage_of(trace.now),

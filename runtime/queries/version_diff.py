@@ -7,7 +7,7 @@ from difflib import unified_diff
 from itertools import islice
 from typing import Any, Literal
 
-from runtime.core.events import Change
+from runtime.core.events import AgentChange
 
 MAX_LINES = 200  # of one change
 CONTEXT_LINES = 3  # unchanged lines around a change
@@ -22,7 +22,7 @@ class DiffLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class VersionDifference:
     """One changed part. `word` is its kind of change; `cut` says that more lines exist than are shown."""
 
     part: str
@@ -32,15 +32,15 @@ class Difference:
     cut: bool
 
 
-def differences(changes: Iterable[Change]) -> tuple[Difference, ...]:
+def differences(changes: Iterable[AgentChange]) -> tuple[VersionDifference, ...]:
     """Return the changes in order, those that need approval first."""
     ordered = sorted(changes, key=lambda change: not change.asks)
     return tuple(_difference(change) for change in ordered)
 
 
-def _difference(change: Change) -> Difference:
+def _difference(change: AgentChange) -> VersionDifference:
     lines = list(islice(_lines(change), MAX_LINES + 1))
-    return Difference(
+    return VersionDifference(
         part=change.part,
         word="added" if change.before is None else "removed" if change.after is None else "changed",
         asks=change.asks,
@@ -49,7 +49,7 @@ def _difference(change: Change) -> Difference:
     )
 
 
-def _lines(change: Change) -> Iterable[DiffLine]:
+def _lines(change: AgentChange) -> Iterable[DiffLine]:
     marks = unified_diff(_text(change.before), _text(change.after), n=CONTEXT_LINES, lineterm="")
     for mark in islice(marks, 2, None):  # after the names of two files
         match mark[:1]:

@@ -19,7 +19,7 @@ from uuid import UUID
 from runtime.core.continuation import Continuation
 from runtime.core.documents import export_file
 from runtime.core.documents.blobs import Blob
-from runtime.core.documents.export_file import Beginning, ExportFile
+from runtime.core.documents.export_file import ExportedBeginning, ExportFile
 from runtime.core.errors import CoreError
 from runtime.core.machine.replay import initial, step
 from runtime.errors import NotArchived, Tampered
@@ -38,7 +38,7 @@ from runtime.store.tables import (
 from runtime.store.tables.archive import archived_entries, archived_runs
 from runtime.store.tables.archive.archived_runs import ArchivedRunRow
 from runtime.store.tables.jobs import edit_previews, prompt_trials, replays
-from runtime.store.tables.journal import History, SignedEntry
+from runtime.store.tables.journal import RemainingEntries, SignedEntry
 from runtime.store.tables.pruning import UNPRUNED, PruneMark
 
 # The page of a run reads its file several times.
@@ -65,10 +65,10 @@ class Archive:
     entries: tuple[SignedEntry, ...]
     contents: dict[str, str]
 
-    def history(self) -> History:
+    def history(self) -> RemainingEntries:
         """Return the entries, decoded, as `journal.history` does."""
         entries = ((one, journal.entry_of(one)) for one in self.entries)
-        return History(mark=self.mark, start=self.start, entries=entries)
+        return RemainingEntries(mark=self.mark, start=self.start, entries=entries)
 
 
 def write(connection: Connection, run: UUID, place: str) -> bool:
@@ -142,7 +142,7 @@ def _text(connection: Connection, run: UUID, row: dict[str, Any]) -> tuple[str, 
     history = journal.history(connection, run)
     now, entries, seals, beginning = history.start, [], [], ""
     if history.mark.at is not None:
-        beginning = export_file.beginning_text(Beginning(at=history.mark.at, state=now))
+        beginning = export_file.beginning_text(ExportedBeginning(at=history.mark.at, state=now))
     for sealed, entry in history.entries:
         now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
         entries.append(sealed.body)

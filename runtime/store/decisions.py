@@ -14,7 +14,7 @@ import psycopg
 
 from runtime.core.enums import Decision
 from runtime.errors import GateNotOpen
-from runtime.ports.approvals import Part
+from runtime.ports.approvals import StatementPart
 from runtime.store import pool, runs
 from runtime.store.pool import Connection
 from runtime.store.tables import gates, signals
@@ -26,7 +26,7 @@ def settle(
     gate: UUID,
     decision: Decision,
     effective_at: datetime | None,
-    extra_statements: Sequence[Part] = (),
+    extra_statements: Sequence[StatementPart] = (),
 ) -> UUID:
     """Settle the gate, with the parts that approvals adds, and return its run.
 

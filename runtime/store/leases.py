@@ -86,7 +86,7 @@ TAKE_OVER = """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class RunClaim:
     """The right to advance a run. `continuation_position` is the position of its continuation, 0 without one.
 
     `worker` is the process that has it, `previous` the status of the run before, `at` database time. `kill_switches`
@@ -109,7 +109,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class LeaseRow:
     """The run's row, to find out why a write found no row."""
 
     epoch: int
@@ -123,7 +123,7 @@ def lease_seconds() -> float:
     return float(settings.ABEYANCE_LEASE_SECONDS)
 
 
-def parameters(claim: Claim) -> dict[str, object]:
+def parameters(claim: RunClaim) -> dict[str, object]:
     """Return the parameters of a step under this claim."""
     return {"run": claim.run, "epoch": claim.epoch, "owner": claim.owner}
 
@@ -144,7 +144,12 @@ def abandon(connection: Connection, run: UUID, owner: UUID) -> None:
 
 
 def release(
-    connection: Connection, claim: Claim, *, status: str, signal_version: int, due: datetime | None
+    connection: Connection,
+    claim: RunClaim,
+    *,
+    status: str,
+    signal_version: int,
+    due: datetime | None,
 ) -> bool:
     """Release a run until `due`, unless it has received a signal.
 
@@ -159,7 +164,7 @@ def release(
     )
 
 
-def await_store(connection: Connection, claim: Claim, why: str) -> None:
+def await_store(connection: Connection, claim: RunClaim, why: str) -> None:
     """Record that the run waits for the object store, while this worker has it. The next step ends the wait."""
     connection.execute(
         "UPDATE runtime_run SET awaits_store = %s WHERE id = %s AND epoch = %s AND owner = %s",
@@ -167,7 +172,7 @@ def await_store(connection: Connection, claim: Claim, why: str) -> None:
     )
 
 
-def back_off(connection: Connection, claim: Claim, seconds: float = BACK_OFF_SECONDS) -> bool:
+def back_off(connection: Connection, claim: RunClaim, seconds: float = BACK_OFF_SECONDS) -> bool:
     """Release a run that this worker cannot advance, for another worker or a later time.
 
     Its status becomes the previous one, unless an entry was written since.
@@ -181,7 +186,7 @@ def back_off(connection: Connection, claim: Claim, seconds: float = BACK_OFF_SEC
     )
 
 
-def isolate(connection: Connection, claim: Claim) -> bool:
+def isolate(connection: Connection, claim: RunClaim) -> bool:
     """Release a run, unchanged and due, for a process that tries suspected runs."""
     return _release(
         connection,
@@ -191,7 +196,7 @@ def isolate(connection: Connection, claim: Claim) -> bool:
     )
 
 
-def clear_losses(connection: Connection, claim: Claim) -> None:
+def clear_losses(connection: Connection, claim: RunClaim) -> None:
     """Forget the lost leases of a run that made progress under this claim."""
     connection.execute(
         "UPDATE runtime_run SET losses = 0 WHERE id = %s AND epoch = %s AND owner = %s",
@@ -199,7 +204,7 @@ def clear_losses(connection: Connection, claim: Claim) -> None:
     )
 
 
-def quarantine(connection: Connection, claim: Claim, reason: str) -> bool:
+def quarantine(connection: Connection, claim: RunClaim, reason: str) -> bool:
     """Quarantine a run whose journal does not verify, or whose workers die. Workers do not claim it."""
     return _release(
         connection,
@@ -214,7 +219,7 @@ def lock(connection: Connection, run: UUID) -> None:
     connection.execute("SELECT FROM runtime_run WHERE id = %s FOR UPDATE", (run,))
 
 
-def read(connection: Connection, run: UUID) -> Row:
+def read(connection: Connection, run: UUID) -> LeaseRow:
     """Read the run's row. Raises LookupError."""
     row = connection.execute(
         "SELECT epoch, owner, position, mailbox FROM runtime_run WHERE id = %s", (run,)
@@ -222,7 +227,7 @@ def read(connection: Connection, run: UUID) -> Row:
     if row is None:
         raise LookupError(f"there is no run {run}")
     epoch, owner, position, mailbox = row
-    return Row(epoch=epoch, owner=owner, position=position, signal_version=mailbox)
+    return LeaseRow(epoch=epoch, owner=owner, position=position, signal_version=mailbox)
 
 
 def has_waiting_runs(connection: Connection) -> bool:
@@ -244,7 +249,7 @@ def has_waiting_runs(connection: Connection) -> bool:
 
 def _release(
     connection: Connection,
-    claim: Claim,
+    claim: RunClaim,
     changes: str,
     parameters: dict[str, object],
     condition: str = "",

@@ -14,7 +14,7 @@ from runtime.core.continuation import Continuation
 from runtime.core.documents.conversations import Conversations
 from runtime.ports.access import Expression
 from runtime.store import leases
-from runtime.store.leases import Claim
+from runtime.store.leases import RunClaim
 from runtime.store.pool import Connection
 from runtime.store.tables import continuations, journal, pruning, signals
 from runtime.store.tables.journal import Entries
@@ -60,7 +60,7 @@ class StoredRun:
         return signals.pending(count, _rows(columns), origin)
 
     def state(
-        self, claim: Claim, conversations: Conversations, *, known: int = 0
+        self, claim: RunClaim, conversations: Conversations, *, known: int = 0
     ) -> tuple[Continuation, Entries]:
         """Return the verified state at the claim's position, and the entries of the run.
 
@@ -86,7 +86,7 @@ def claim(
     worker: UUID | None = None,
     isolated: bool = False,
     more: Expression = NOTHING,
-) -> tuple[Claim, StoredRun] | None:
+) -> tuple[RunClaim, StoredRun] | None:
     """Claim the run under this owner's token, and load it. None if it is not due, or another process has it.
 
     With `isolated` only isolated runs can be claimed, else only the others. `more` is read besides; `run` is the row.
@@ -100,7 +100,7 @@ def claim(
     if row is None:
         return None
     epoch, position, head, base, previous, at, stopped, losses, whole, *stored, read, _ = row
-    made = Claim(
+    made = RunClaim(
         run=run,
         epoch=epoch,
         owner=owner,

@@ -64,7 +64,7 @@ _ENDS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
+class RecordedEvent:
     """An event with its data.
 
     `blob` is its result if that is stored by its hash, `snapshot` the one for the gate it opens. `work` is the
@@ -78,7 +78,7 @@ class Changed:
     closed: str = ""
 
 
-_event: Callable[[Changed], Event] = attrgetter("event")
+_event: Callable[[RecordedEvent], Event] = attrgetter("event")
 
 
 def changed(
@@ -87,11 +87,11 @@ def changed(
     snapshot: ReviewSnapshot | None = None,
     work: StartTool | None = None,
     closed: str = "",
-) -> Changed:
+) -> RecordedEvent:
     """Return the record of an event; a result too big for the journal becomes `content`."""
     outside = None if wiring.objects() is None else settings.ABEYANCE_OBJECT_BYTES
     event, blob = extract_blob(event, outside_above=outside)
-    return Changed(event=event, blob=blob, snapshot=snapshot, work=work, closed=closed)
+    return RecordedEvent(event=event, blob=blob, snapshot=snapshot, work=work, closed=closed)
 
 
 class Records:
@@ -103,7 +103,7 @@ class Records:
     """
 
     def __init__(self) -> None:
-        self.changes: list[Changed] = []
+        self.changes: list[RecordedEvent] = []
         self.snapshots: list[ReviewSnapshot] = []
         self.signals: list[int] = []
         self.work: list[Work] = []
@@ -111,7 +111,7 @@ class Records:
         self._events: dict[type, list[Any]] = {}  # by type: most steps have few types
         self._blobs: list[Blob] = []
 
-    def add(self, change: Changed) -> None:
+    def add(self, change: RecordedEvent) -> None:
         """Add a change."""
         self.changes.append(change)
         self._events.setdefault(type(change.event), []).append(change.event)

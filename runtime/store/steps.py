@@ -23,9 +23,9 @@ from runtime.core.documents.conversations import Brief
 from runtime.core.events import WaitStarted
 from runtime.core.machine.rate_limits import RateLimitWait, rate_limit_waits
 from runtime.errors import Tampered
-from runtime.ports.approvals import Part
+from runtime.ports.approvals import StatementPart
 from runtime.store import failpoints, leases, pool
-from runtime.store.leases import Claim
+from runtime.store.leases import RunClaim
 from runtime.store.pool import Connection
 from runtime.store.tables import (
     blobs,
@@ -62,7 +62,7 @@ _OWN = tuple((name, sql) for name, sql, _ in _PARTS)
 _needed = attrgetter(*(field for *_, field in _PARTS))
 
 
-class Result(Enum):
+class CommitResult(Enum):
     """The result of a commit: written, or not written because of new signals or a lost lease."""
 
     WRITTEN = auto()
@@ -83,7 +83,7 @@ class Step:
     contents `summed_up`; it is stored if all of these exist.
     """
 
-    claim: Claim
+    claim: RunClaim
     state: Continuation
     kind: str
     depth: int
@@ -114,8 +114,8 @@ class Step:
 
 
 def commit(
-    connection: Connection, step: Step, lent: Sequence[Part] = (), *, prepare: bool
-) -> Result:
+    connection: Connection, step: Step, lent: Sequence[StatementPart] = (), *, prepare: bool
+) -> CommitResult:
     """Write the step, with the parts that approvals adds.
 
     If the connection broke during an earlier attempt, the step is looked up in the journal and may count as written.
@@ -133,20 +133,22 @@ def commit(
     except psycopg.errors.ForeignKeyViolation as exc:
         if exc.diag.table_name != blobs.REFERENCES:
             raise
-        return Result.NEW_SIGNALS  # the sweeper collected a content: it is written again
+        return CommitResult.NEW_SIGNALS  # the sweeper collected a content: it is written again
     except psycopg.errors.UniqueViolation as exc:
         if exc.diag.constraint_name in {part.overtaken for part in lent}:
-            return Result.NEW_SIGNALS  # another transaction was faster: its signals are read first
+            return (
+                CommitResult.NEW_SIGNALS
+            )  # another transaction was faster: its signals are read first
         if exc.diag.constraint_name != spent.CONSTRAINT:
             raise
         raise Tampered(f"an approval was used before: {exc.diag.message_detail}") from exc
     if row == (1,) or written(connection, step):
         failpoints.hit("written", step.kind, step.depth)
-        return Result.WRITTEN
+        return CommitResult.WRITTEN
     now = leases.read(connection, step.claim.run)
     claim = (step.claim.epoch, step.claim.owner, step.entry.position - 1)
     ours = (now.epoch, now.owner, now.position) == claim
-    return Result.NEW_SIGNALS if ours else Result.LOST
+    return CommitResult.NEW_SIGNALS if ours else CommitResult.LOST
 
 
 def written(connection: Connection, step: Step) -> bool:

@@ -17,7 +17,7 @@ from runtime.store import archive, failpoints, pool
 from runtime.store.pool import Connection
 from runtime.store.tables.archive import archived_runs
 from runtime.upkeep import old_runs
-from runtime.upkeep.retention_rules import Rule
+from runtime.upkeep.retention_rules import RetentionRule
 
 log = logging.getLogger(__name__)
 
@@ -29,13 +29,13 @@ _STILL_HERE = f"""
 """
 
 
-def rules() -> tuple[Rule, ...]:
+def rules() -> tuple[RetentionRule, ...]:
     """Return the operator's rules for the archive."""
-    configured: tuple[Rule, ...] = settings.ABEYANCE_ARCHIVE
+    configured: tuple[RetentionRule, ...] = settings.ABEYANCE_ARCHIVE
     return configured
 
 
-def preview(connection: Connection) -> list[old_runs.Group]:
+def preview(connection: Connection) -> list[old_runs.OldRuns]:
     """Return the runs that `enforce` would archive now, by agent and status."""
     return old_runs.groups(connection, rules(), _STILL_HERE)
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from runtime.store.pool import Connection
-from runtime.upkeep.retention_rules import Rule
+from runtime.upkeep.retention_rules import RetentionRule
 
 BATCH = 100  # runs of one query
 
@@ -27,7 +27,7 @@ _OLD = f"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class OldRuns:
     """Ended runs of one agent and status that are old enough, and the earliest end among them."""
 
     agent: str
@@ -37,7 +37,9 @@ class Group:
     earliest: datetime
 
 
-def groups(connection: Connection, rules: tuple[Rule, ...], but: str = "TRUE") -> list[Group]:
+def groups(
+    connection: Connection, rules: tuple[RetentionRule, ...], but: str = "TRUE"
+) -> list[OldRuns]:
     """Return the runs that are old enough now and meet the condition `but`, by agent and status."""
     parameters = _parameters(rules)
     if parameters is None:
@@ -50,13 +52,16 @@ def groups(connection: Connection, rules: tuple[Rule, ...], but: str = "TRUE") -
         parameters,
     )
     return [
-        Group(agent=agent, status=status, days=days, runs=count, earliest=earliest)
+        OldRuns(agent=agent, status=status, days=days, runs=count, earliest=earliest)
         for agent, status, days, count, earliest in rows.fetchall()
     ]
 
 
 def each(
-    connection: Connection, rules: tuple[Rule, ...], stop: threading.Event, but: str = "TRUE"
+    connection: Connection,
+    rules: tuple[RetentionRule, ...],
+    stop: threading.Event,
+    but: str = "TRUE",
 ) -> Iterator[UUID]:
     """Yield the runs of `groups`, the oldest first, until `stop`. A run that stays is not yielded again."""
     parameters = _parameters(rules)
@@ -86,7 +91,7 @@ def _after(
     return [(run, ended) for run, ended in rows.fetchall()]
 
 
-def _parameters(rules: tuple[Rule, ...]) -> dict[str, object] | None:
+def _parameters(rules: tuple[RetentionRule, ...]) -> dict[str, object] | None:
     """Return the parameters of the rules; None if no rule names days."""
     days = [rule.days for rule in rules if rule.days is not None]
     if not days:

@@ -33,7 +33,7 @@ from runtime.store.tables.jobs import edit_previews, prompt_trials, replays
 from runtime.store.tables.triggers import occurrences, received_events, watched_files
 from runtime.store.workers import FORGET
 from runtime.upkeep import old_runs
-from runtime.upkeep.retention_rules import Rule
+from runtime.upkeep.retention_rules import RetentionRule
 
 log = logging.getLogger(__name__)
 
@@ -47,13 +47,13 @@ _PRUNED = (
 )
 
 
-def rules() -> tuple[Rule, ...]:
+def rules() -> tuple[RetentionRule, ...]:
     """Return the operator's retention rules."""
-    configured: tuple[Rule, ...] = settings.ABEYANCE_RETENTION
+    configured: tuple[RetentionRule, ...] = settings.ABEYANCE_RETENTION
     return configured
 
 
-def preview(connection: Connection) -> list[old_runs.Group]:
+def preview(connection: Connection) -> list[old_runs.OldRuns]:
     """Return the runs that `enforce` would erase now, by agent and status."""
     return old_runs.groups(connection, rules())
 

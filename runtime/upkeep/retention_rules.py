@@ -14,7 +14,7 @@ _RULE = re.compile(r"(?:(?P<agent>[a-z0-9_]+|\*)(?:/(?P<status>[a-z]+))?\s*=\s*)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class RetentionRule:
     """Erase payloads after this many days, None for never. None as agent or status matches any."""
 
     agent: str | None = None
@@ -22,7 +22,7 @@ class Rule:
     days: int | None
 
 
-def parse(text: str) -> tuple[Rule, ...]:
+def parse(text: str) -> tuple[RetentionRule, ...]:
     """Parse the rules, the most specific first. Raises ValueError with the mistake."""
     rules = [_rule(part.strip()) for part in text.split(",") if part.strip()]
     places = [(rule.agent, rule.status) for rule in rules]
@@ -31,14 +31,16 @@ def parse(text: str) -> tuple[Rule, ...]:
     return tuple(sorted(rules, key=lambda rule: (rule.agent is None, rule.status is None)))
 
 
-def _rule(text: str) -> Rule:
+def _rule(text: str) -> RetentionRule:
     match = _RULE.fullmatch(text)
     if match is None:
         raise ValueError(f"has {text!r}: write a rule such as 90 or hr_onboarding/failed=365")
     agent, status = match["agent"], match["status"]
     if status is not None and status not in STATUSES:
         raise ValueError(f"names {status!r}; runs end as {', '.join(STATUSES)}")
-    return Rule(agent=None if agent == "*" else agent, status=status, days=_days(match["days"]))
+    return RetentionRule(
+        agent=None if agent == "*" else agent, status=status, days=_days(match["days"])
+    )
 
 
 def _days(text: str) -> int | None:

@@ -85,7 +85,7 @@ class Stream:
 
 
 @dataclass(slots=True, eq=False)
-class Wait:
+class WaitingRequest:
     """A request that waits for a run. `person` may read it; `over` answers it now."""
 
     run: UUID
@@ -99,7 +99,7 @@ class Wait:
         self.changed.set()
 
 
-Member = TypeVar("Member", Stream, Wait)
+Member = TypeVar("Member", Stream, WaitingRequest)
 
 
 class LiveServer:
@@ -110,8 +110,8 @@ class LiveServer:
         self.connected = asyncio.Event()  # set while the subscription works
         self.is_closing = False  # set when the process ends
         self._subscriber: asyncio.Task[None] | None = None
-        self._listening: dict[UUID, set[Wait]] = {}
-        self._waiting: dict[Wait, None] = {}  # those that may wait, the oldest first
+        self._listening: dict[UUID, set[WaitingRequest]] = {}
+        self._waiting: dict[WaitingRequest, None] = {}  # those that may wait, the oldest first
         # All streams share one thread and one database connection; requests have their own.
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="live")
 
@@ -136,9 +136,9 @@ class LiveServer:
         await asyncio.wrap_future(self._reader.submit(connections.close_all))
 
     @contextmanager
-    def listen(self, run: UUID) -> Iterator[Wait]:
+    def listen(self, run: UUID) -> Iterator[WaitingRequest]:
         """Provide a wait that is told when this run changes or the process ends."""
-        wait = Wait(run=run)
+        wait = WaitingRequest(run=run)
         self._listening.setdefault(run, set()).add(wait)
         try:
             yield wait
@@ -148,7 +148,7 @@ class LiveServer:
             if not self._listening[run]:
                 del self._listening[run]
 
-    def may_wait(self, wait: Wait, person: str) -> bool:
+    def may_wait(self, wait: WaitingRequest, person: str) -> bool:
         """Count this wait as one of the person, whose oldest is answered if there are too many of them."""
         wait.person = person
         _end_oldest(self._waiting, person, MAX_WAITING_OF_PERSON)

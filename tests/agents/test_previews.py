@@ -17,8 +17,8 @@ from agents.testing import Flow, call, drive, say, together
 from agents.testing.worker import BEGINNING
 from runtime.core.call_states import CallState
 from runtime.core.digest import action_digest, sha256_of
+from runtime.core.enums import CallPreview as EarlierPreview
 from runtime.core.enums import Decision, Edit, Verdict
-from runtime.core.enums import Preview as EarlierPreview
 from runtime.core.events import CallPreviewed, CallRefused, GateOpened
 from runtime.execution.admission import previews
 from tests.support.specs import spec_of

@@ -15,7 +15,7 @@ from approvals.decisions.undo import undo
 from approvals.errors import TamperedWith
 from approvals.models import Approval, Token
 from approvals.permissions import request_rules
-from approvals.permissions.access import Access
+from approvals.permissions.access import AccessService
 from approvals.permissions.principals import principal_of
 from approvals.permissions.scopes import ALL_SCOPES, Scope
 from approvals.queries import inbox
@@ -31,7 +31,7 @@ from tests.support import seeds
 
 pytestmark = pytest.mark.django_db
 
-access: AccessPort = Access()
+access: AccessPort = AccessService()
 
 EVERYBODY = {"runs:read", "runs:cancel", "runs:control", "approvals:read"}
 

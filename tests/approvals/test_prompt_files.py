@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 
 from agents.sdk import prompt
 from approvals.prompts import files, in_production
-from approvals.prompts.listing import Text
+from approvals.prompts.listing import PromptText
 from runtime.errors import InvalidInput
 from tests.support.released import released
 from tests.support.seeds import Cast
@@ -81,6 +81,6 @@ def test_any_text_comes_back_as_it_was() -> None:
         "12",
         "{a}",
     ):
-        written = files.written(NAME, Text(number=1, text=text, note="12"))
+        written = files.written(NAME, PromptText(number=1, text=text, note="12"))
         found = files.read(written)
         assert (found.prompt, found.text.removesuffix("\n"), found.note) == (NAME, text, "12")

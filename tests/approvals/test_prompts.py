@@ -34,7 +34,7 @@ from runtime.core.enums import GateKind
 from runtime.errors import InvalidInput
 from runtime.execution.recorded.prompt_trial import STOPPED
 from runtime.execution.recorded.replay import replay
-from runtime.execution.recorded.trials import Trial, try_version
+from runtime.execution.recorded.trials import TrialRuns, try_version
 from runtime.models import JournalEntry, Run
 from runtime.ports.access import Actor
 from runtime.store import pool
@@ -365,7 +365,7 @@ def test_a_version_is_tried_on_recorded_runs_and_nothing_is_executed(
     changes.save(NAME, SECOND, actor=None)
     before = JournalEntry.objects.count(), list(PAID), Run.objects.count()
 
-    def trial(number: int = 1, count: int = 1, *, over: bool = False) -> Trial:
+    def trial(number: int = 1, count: int = 1, *, over: bool = False) -> TrialRuns:
         return try_version(NAME, number, count, handler=shop.agents, stops=lambda: over)
 
     (tried,) = trial().runs

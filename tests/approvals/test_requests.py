@@ -80,8 +80,8 @@ def test_unknown_risks_hide_no_request(ada: Actor, bea: Actor, cyril: Actor, adm
         assert [actor for actor in people if pages[actor]] == seen
         assert all(pages[actor][0].tampered for actor in seen)
     assert inbox.counts(principal_of(cyril)) == inbox.Counts(mine=0, in_doubt=0, others=0)
-    assert Run.objects.filter(access.Access().readable_runs(bea)).exists()
-    assert not Run.objects.filter(access.Access().readable_runs(cyril)).exists()
+    assert Run.objects.filter(access.AccessService().readable_runs(bea)).exists()
+    assert not Run.objects.filter(access.AccessService().readable_runs(cyril)).exists()
     client = Client()
     client.force_login(User.objects.get(username="bea"))
     for path in ("/inbox/", f"/a/{request.id}/"):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from approvals.queries.past_calls.similar import Change, Difference, compared
+from approvals.queries.past_calls.similar import ArgumentDifference, ComparedArgument, compared
 from approvals.queries.past_calls.word_diff import MAX_EDITS, blocks
 from runtime.keyring import sealing
 
@@ -23,7 +23,7 @@ VALUES = st.recursive(
 ARGS = st.dictionaries(st.text(max_size=8), VALUES, max_size=5)
 
 
-def _text(change: Change, side: str) -> str:
+def _text(change: ComparedArgument, side: str) -> str:
     return "".join(part.text for part in getattr(change, side))
 
 
@@ -33,9 +33,9 @@ def test_a_comparison_covers_both_sides(was: dict[str, Any], now: dict[str, Any]
     assert {change.name for change in changes} == was.keys() | now.keys()
     for change in changes:
         expected = {
-            (True, True): {Difference.SAME, Difference.CHANGED},
-            (False, True): {Difference.ADDED},
-            (True, False): {Difference.LEFT_OUT},
+            (True, True): {ArgumentDifference.SAME, ArgumentDifference.CHANGED},
+            (False, True): {ArgumentDifference.ADDED},
+            (True, False): {ArgumentDifference.LEFT_OUT},
         }[change.name in was, change.name in now]
         assert change.difference in expected
         common = [
@@ -50,15 +50,15 @@ def test_a_comparison_covers_both_sides(was: dict[str, Any], now: dict[str, Any]
 @pytest.mark.parametrize(
     ("was", "now", "difference"),
     [
-        (1, 1, Difference.SAME),
-        (1, True, Difference.CHANGED),
-        ("1", 1, Difference.CHANGED),
-        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, Difference.SAME),
-        ([1, 2], [2, 1], Difference.CHANGED),
-        ({"$secret": "k:abc"}, {"$secret": "k:xyz"}, Difference.CHANGED),
+        (1, 1, ArgumentDifference.SAME),
+        (1, True, ArgumentDifference.CHANGED),
+        ("1", 1, ArgumentDifference.CHANGED),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, ArgumentDifference.SAME),
+        ([1, 2], [2, 1], ArgumentDifference.CHANGED),
+        ({"$secret": "k:abc"}, {"$secret": "k:xyz"}, ArgumentDifference.CHANGED),
     ],
 )
-def test_values_are_compared_as_json(was: Any, now: Any, difference: Difference) -> None:
+def test_values_are_compared_as_json(was: Any, now: Any, difference: ArgumentDifference) -> None:
     (change,) = compared({"value": was}, {"value": now})
     assert change.difference is difference
 
@@ -71,12 +71,14 @@ def test_secrets_are_not_compared(was: str) -> None:
     before = seal() if was == "sealed" else was
     secret = partial(sealing.secret_args, "tool")
     (change,) = compared({"value": before}, {"value": seal()}, secret=secret)
-    assert change == Change(name="value", difference=Difference.HIDDEN, was=(), now=())
+    assert change == ComparedArgument(
+        name="value", difference=ArgumentDifference.HIDDEN, was=(), now=()
+    )
 
 
 def test_arguments_that_are_no_object_are_one() -> None:
     (change,) = compared([1], {"a": 1})
-    assert (change.name, change.difference) == ("arguments", Difference.CHANGED)
+    assert (change.name, change.difference) == ("arguments", ArgumentDifference.CHANGED)
 
 
 # Words
@@ -145,7 +147,7 @@ def test_hostile_texts_cost_a_bounded_number_of_comparisons(kind: str) -> None:
 def test_texts_that_are_too_different_are_shown_whole() -> None:
     old, new = (" ".join(_drawn("ab", 1_500, seed)) for seed in (1, 2))
     (change,) = compared({"to": old}, {"to": new})
-    assert (change.difference, change.in_words) == (Difference.CHANGED, False)
+    assert (change.difference, change.in_words) == (ArgumentDifference.CHANGED, False)
     assert [part.changed for part in change.now] == [True]
     assert change.text == new
 

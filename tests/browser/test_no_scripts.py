@@ -15,7 +15,7 @@ from approvals import clock
 from approvals.models import Approval
 from approvals.policies.rules import Demands
 from approvals.policy import Group
-from runtime.core.budgets import Budget
+from runtime.core.budgets import BudgetLimits
 from tests.browser.conftest import window
 from tests.support.office import Office, reseal
 from tests.support.seeds import person
@@ -111,7 +111,7 @@ CASES: dict[str, tuple[Asks, list[tuple[str, str]], str, str]] = {
     ),
     "continue": (Office.held, [("Continue", PRESS)], "Continued by bea", "approved"),
     "allow more": (
-        lambda office: office.short(Budget(turns=1)),
+        lambda office: office.short(BudgetLimits(turns=1)),
         [("More turns", "5"), ("Allow", PRESS)],
         "Continued by bea",
         "approved",

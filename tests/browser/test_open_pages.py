@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from approvals.decisions.undo import undo
 from approvals.models import Approval
 from approvals.prompts import trials
-from runtime.core.budgets import Budget
+from runtime.core.budgets import BudgetLimits
 from runtime.core.enums import Verdict
 from runtime.models import PromptTrial
 from runtime.ports.access import Actor
@@ -173,7 +173,7 @@ def test_a_decision_elsewhere_keeps_a_typed_reason(
 
 
 def test_closing_elsewhere_leaves_a_refused_grant(desk: Desk, bea: Page, office: Office) -> None:
-    approval = office.short(Budget(turns=1))
+    approval = office.short(BudgetLimits(turns=1))
     desk.open(f"/a/{approval.id}/")
     bea.get_by_label("More turns").fill("abc")
     bea.get_by_role("button", name="Allow").click()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.endpoints import Endpoint, Kind
+from agents.endpoints import Endpoint, ProviderKind
 from config.env import environment
 from config.env.errors import InvalidSetting
 from tests.support import commands
@@ -130,10 +130,10 @@ def test_a_provider_is_named_by_its_variables(tmp_path: Path) -> None:
             "ABEYANCE_PROVIDER_LEFT_EMPTY_URL": "",
         }
     ).providers
-    gpu = Endpoint(name="our_gpu", kind=Kind.VLLM, url="http://gpu:8000/v1", streams=False)
+    gpu = Endpoint(name="our_gpu", kind=ProviderKind.VLLM, url="http://gpu:8000/v1", streams=False)
     address = "https://desk.openai.azure.com/openai/v1"
-    azure = Endpoint(name="azure", kind=Kind.AZURE, url=address, key="sk-canary")
-    team = Endpoint(name="team", kind=Kind.OPENAI, url="http://team:8000/v1")
+    azure = Endpoint(name="azure", kind=ProviderKind.AZURE, url=address, key="sk-canary")
+    team = Endpoint(name="team", kind=ProviderKind.OPENAI, url="http://team:8000/v1")
     assert given == {"our_gpu": gpu, "azure": azure, "team": team}
     # A key alone is not sent to OpenAI.
     with pytest.raises(InvalidSetting, match=r"^ABEYANCE_PROVIDER_ACME_URL must be set"):

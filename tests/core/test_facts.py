@@ -9,7 +9,7 @@ import pytest
 
 from config.env.environment import ROOT
 from runtime.core import limits
-from runtime.core.budgets import NO_LIMITS, Budget, Rates, tokens_of
+from runtime.core.budgets import NO_LIMITS, BudgetLimits, Rates, tokens_of
 from runtime.core.commands import CancelRun, OpenFrame
 from runtime.core.continuation import MAX_REFUSALS, Call, Continuation, Phase
 from runtime.core.fast_replace import replace
@@ -63,7 +63,7 @@ def test_a_run_fails_at_the_limit_of_refused_calls() -> None:
 
 
 def test_a_run_is_limited_only_by_its_budget() -> None:
-    budgets = {None: False, NO_LIMITS: False, Budget(turns=1): True}
+    budgets = {None: False, NO_LIMITS: False, BudgetLimits(turns=1): True}
     for budget, held in budgets.items():
         assert limited(Continuation(run=RUN, budget=budget)) is held
 
@@ -72,9 +72,11 @@ def test_a_run_is_limited_only_by_its_budget() -> None:
     ("of_run", "of_frame", "left"), [(None, 30.0, 25), (20.0, 30.0, 10), (60.0, 30.0, 25)]
 )
 def test_a_wait_ends_at_a_time_limit(of_run: float | None, of_frame: float, left: int) -> None:
-    frame = frame_of(until=AT + timedelta(hours=1), budget=Budget(seconds=of_frame), since=5.0)
+    frame = frame_of(
+        until=AT + timedelta(hours=1), budget=BudgetLimits(seconds=of_frame), since=5.0
+    )
     now = Continuation(run=RUN, phase=Phase.STARTED, frames={"0": frame}, worked=10.0, ticking=AT)
-    now = replace(now, budget=Budget(seconds=of_run))
+    now = replace(now, budget=BudgetLimits(seconds=of_run))
     assert exhausted_at(now) == AT + timedelta(seconds=left)
 
 

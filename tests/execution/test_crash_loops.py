@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.execution import crash_loops
-from runtime.store.leases import Claim
+from runtime.store.leases import RunClaim
 from runtime.store.suspects import ALONE, Suspect
 
 PROCESSES = 4
@@ -34,8 +34,8 @@ class SimulatedRun:
     id: UUID = field(default_factory=uuid4)
 
     @property
-    def claim(self) -> Claim:
-        return Claim(
+    def claim(self) -> RunClaim:
+        return RunClaim(
             run=self.id,
             epoch=1,
             owner=self.id,

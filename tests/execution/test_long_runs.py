@@ -334,11 +334,13 @@ def test_a_step_that_is_built_again_is_read_again(
     refused: list[int] = []
     told: list[Told | None] = []
 
-    def overtake(_: object, step: steps.Step, *__: object, prepare: bool) -> steps.Result | None:
+    def overtake(
+        _: object, step: steps.Step, *__: object, prepare: bool
+    ) -> steps.CommitResult | None:
         if step.kind != "ToolStarted" or refused:
             return None
         refused.append(step.entry.position)
-        return steps.Result.NEW_SIGNALS
+        return steps.CommitResult.NEW_SIGNALS
 
     around(monkeypatch, steps, "commit", before=overtake)
     around(

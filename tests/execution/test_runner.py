@@ -15,11 +15,11 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from runtime.control.messages import send_message
 from runtime.control.verification import verification
 from runtime.core.enums import EffectClass, Verdict
-from runtime.core.events import Change
+from runtime.core.events import AgentChange
 from runtime.execution.commit import StepWriter
 from runtime.models import Gate, Run, Signal
 from runtime.ports.agents import CallInfo, VersionChange
-from runtime.ports.approvals import Part, PolicyFacts, Ruling
+from runtime.ports.approvals import PolicyFacts, Ruling, StatementPart
 from runtime.ports.effects import (
     ModelFailure,
     Outcome,
@@ -195,7 +195,7 @@ COMMIT = steps.commit
 def release(desk: Rig, version: str) -> None:
     """Give the worker another version of its agent, which people are asked about."""
     desk.effects.released["a"] = version
-    change = Change(part="instructions", before="x", after="y", asks=True)
+    change = AgentChange(part="instructions", before="x", after="y", asks=True)
     desk.effects.changes["a", OLD] = VersionChange(agent=desk.effects.agent("a"), changes=(change,))
 
 
@@ -353,7 +353,7 @@ def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cut:
 def test_a_cut_commit_opens_one_gate(gated: Rig, cut: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
     run = gated.start("a")
 
-    def commit(connection: Any, step: steps.Step, *lent: Any, prepare: bool) -> steps.Result:
+    def commit(connection: Any, step: steps.Step, *lent: Any, prepare: bool) -> steps.CommitResult:
         if not step.opened or cut.done.is_set():
             return COMMIT(connection, step, *lent, prepare=prepare)
         other = psycopg.connect(connection.info.dsn, password=connection.info.password)
@@ -386,15 +386,17 @@ def test_an_unknown_commit_keeps_its_writes_once(rig: MakeBench, cut: Cut, ledge
 
 
 def test_a_gate_is_rebuilt_after_a_change(gated: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, real, taken = gated.start("a"), gated.approvals.open, list[Part]()
+    run, real, taken = gated.start("a"), gated.approvals.open, list[StatementPart]()
     gated.advance(gated.start("a"))  # whose gate is there already
 
-    def overtaken(*args: Any, **kwargs: Any) -> tuple[Part, ...]:
+    def overtaken(*args: Any, **kwargs: Any) -> tuple[StatementPart, ...]:
         real(*args, **kwargs)
         sql = "INSERT INTO runtime_gate SELECT g.* FROM run, runtime_gate g"
         if taken:
             return ()
-        taken.append(Part(name="lent", sql=sql, parameters={}, overtaken="runtime_gate_pkey"))
+        taken.append(
+            StatementPart(name="lent", sql=sql, parameters={}, overtaken="runtime_gate_pkey")
+        )
         return tuple(taken)
 
     monkeypatch.setattr(gated.approvals, "open", overtaken)

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from runtime.execution import suspect_trials
-from runtime.execution.suspect_trials import Trials
+from runtime.execution.suspect_trials import SuspectTrials
 from runtime.models import KillSwitch, Run, WorkerProcess
 from runtime.store import pool
 from runtime.store.pool import Connection
@@ -22,7 +22,7 @@ HOLD = "import sys\nfor line in sys.stdin: pass"
 DIE = "import os, sys\nsys.stdin.readline()\nos.abort()"
 FAIL = "raise SystemExit(1)"
 
-Start = Callable[..., Trials]
+Start = Callable[..., SuspectTrials]
 
 
 @pytest.fixture
@@ -33,10 +33,10 @@ def desk(rig: MakeBench) -> Rig:
 @pytest.fixture
 def start() -> Iterator[Start]:
     """Make trials of a program. Its processes end with the test."""
-    all_trials: list[Trials] = []
+    all_trials: list[SuspectTrials] = []
 
-    def make(program: str, most: int = 4) -> Trials:
-        all_trials.append(Trials([sys.executable, "-c", program], most))
+    def make(program: str, most: int = 4) -> SuspectTrials:
+        all_trials.append(SuspectTrials([sys.executable, "-c", program], most))
         return all_trials[-1]
 
     yield make
@@ -57,7 +57,7 @@ def suspect(desk: Rig, number: int) -> list[UUID]:
     return runs
 
 
-def sizes(trials: Trials) -> list[int]:
+def sizes(trials: SuspectTrials) -> list[int]:
     return [len(trial.runs) for trial in trials._trials]
 
 

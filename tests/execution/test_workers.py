@@ -143,7 +143,7 @@ def test_a_machine_that_slept_past_a_lease_starts_nothing(monkeypatch: pytest.Mo
     """While a machine sleeps CLOCK_MONOTONIC stands still; CLOCK_BOOTTIME does not."""
     place = {"run": uuid4(), "owner": uuid4(), "epoch": 1, "position": 1, "head": ""}
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    claim = leases.Claim(previous="queued", at=at, continuation_position=0, **place)  # type: ignore[arg-type]
+    claim = leases.RunClaim(previous="queued", at=at, continuation_position=0, **place)  # type: ignore[arg-type]
     held = ClaimedRun(claim=claim, lease=Lease(), wake=lambda: None)
     held.lease.renewed(clock.elapsed())
     assert held.has_budget()

@@ -11,7 +11,7 @@ from typing import Any
 from agents.sdk import agent, tool
 from agents.sdk.spec import ToolSpec
 from approvals.policies.settings import SETTINGS
-from config.env.environment import ROOT, Environment
+from config.env.environment import ROOT, EnvironmentVariables
 from tests.mutants.tried import SETTINGS_TABLE
 
 CORE = ("runtime/core/continuation.py", "runtime/core/limits.py", "runtime/core/expressions.py")
@@ -21,7 +21,7 @@ WHOLE = ("approvals/policy.py", "approvals/web/parts/denial.py")  # constants of
 def defined() -> set[str]:
     """Name the keys of a rule, the options of authors, the fields of the environment, and numbers of modules."""
     names = {f"rule.{key}" for key in SETTINGS}
-    names |= {f"env.{field.name}" for field in fields(Environment)}
+    names |= {f"env.{field.name}" for field in fields(EnvironmentVariables)}
     names |= _options("tool", tool) | _options("with", ToolSpec.with_settings)
     names |= _options("agent", agent)
     for path in (*sorted((ROOT / "approvals").rglob("*.py")), *(ROOT / one for one in CORE)):

@@ -8,7 +8,7 @@ import pytest
 from httpx2 import AsyncClient, MockTransport, Request, Response
 from pytest_django import Settings
 
-from agents.endpoints import Endpoint, Kind
+from agents.endpoints import Endpoint, ProviderKind
 from runtime.core.enums import FailureCause
 from runtime.execution.effects.perform import perform
 from tests.support.specs import CREATE, MEMORY, MEMORY_LINES, NEWCOMER, Frame
@@ -98,7 +98,7 @@ def test_a_call_comes_back_as_any_other(
     answers: list[Any], frame: Frame, settings: Settings, streams: bool
 ) -> None:
     key = settings.ANTHROPIC_API_KEY
-    other = Endpoint(name="other", kind=Kind.ANTHROPIC, url="", key=key, streams=streams)
+    other = Endpoint(name="other", kind=ProviderKind.ANTHROPIC, url="", key=key, streams=streams)
     settings.ABEYANCE_PROVIDERS = {"other": other}
     settings.ABEYANCE_MODEL = "other:loopback"
     status = 200 if streams else WHOLE

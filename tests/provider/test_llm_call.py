@@ -19,7 +19,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from pytest_django import Settings
 
 from agents.effect_handler import AgentEffects
-from agents.endpoints import Endpoint, Kind
+from agents.endpoints import Endpoint, ProviderKind
 from agents.llm import event_loop
 from agents.llm.clients.openai_client import Client
 from agents.llm.messages import to_provider, tools_of
@@ -46,13 +46,20 @@ from tests.support.specs import (
 # Name, kind, prefix of its paths, a model, the name of its limit of a reply, and whether requests demand strict
 # schemas: for a tool with patterns, and for one without.
 KINDS = [
-    ("team", Kind.OPENAI, "/v1", "qwen/qwen3", "max_tokens", [True, True]),
-    ("azure", Kind.AZURE, "/openai/v1", "gpt-4.1", "max_completion_tokens", [None, True]),
-    ("foundry", Kind.AZURE, "/openai/v1", "mistral-large", "max_tokens", [None, True]),
-    ("bedrock", Kind.BEDROCK, "/openai/v1", "openai.o", "max_completion_tokens", [None, True]),
-    ("gemini", Kind.GEMINI, "/v1beta/openai", "gemini-3", "max_tokens", [None, None]),
-    ("ollama", Kind.OLLAMA, "/v1", "org/llama:7b", "max_tokens", [None, None]),
-    ("our_gpu", Kind.VLLM, "/v1", "org/llama:7b", "max_tokens", [True, True]),
+    ("team", ProviderKind.OPENAI, "/v1", "qwen/qwen3", "max_tokens", [True, True]),
+    ("azure", ProviderKind.AZURE, "/openai/v1", "gpt-4.1", "max_completion_tokens", [None, True]),
+    ("foundry", ProviderKind.AZURE, "/openai/v1", "mistral-large", "max_tokens", [None, True]),
+    (
+        "bedrock",
+        ProviderKind.BEDROCK,
+        "/openai/v1",
+        "openai.o",
+        "max_completion_tokens",
+        [None, True],
+    ),
+    ("gemini", ProviderKind.GEMINI, "/v1beta/openai", "gemini-3", "max_tokens", [None, None]),
+    ("ollama", ProviderKind.OLLAMA, "/v1", "org/llama:7b", "max_tokens", [None, None]),
+    ("our_gpu", ProviderKind.VLLM, "/v1", "org/llama:7b", "max_tokens", [True, True]),
 ]
 SETUP, FROM_PROVIDER = FailureCause.SETUP, FailureCause.PROVIDER
 PAGE = "<title>Sign in</title>"
@@ -78,7 +85,10 @@ def at(hr: Registry, provider: Provider, settings: Settings) -> MakeFrame:
     """Frames whose model is at an endpoint of that kind."""
 
     def frame(
-        name: str = "our_gpu", kind: Kind = Kind.VLLM, model: str = "model", **given: Any
+        name: str = "our_gpu",
+        kind: ProviderKind = ProviderKind.VLLM,
+        model: str = "model",
+        **given: Any,
     ) -> Frame:
         endpoint = Endpoint(name=name, kind=kind, url=provider.url, **{"key": KEY, **given})
         settings.ABEYANCE_PROVIDERS = {name: endpoint}
@@ -138,7 +148,11 @@ def test_a_memory_goes_out_before_the_input(provider: Provider, at: MakeFrame) -
 
 @pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kind, *_ in KINDS])
 def test_a_wrong_key_or_address_is_a_matter_of_setup(
-    provider: Provider, at: MakeFrame, name: str, kind: Kind, caplog: pytest.LogCaptureFixture
+    provider: Provider,
+    at: MakeFrame,
+    name: str,
+    kind: ProviderKind,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     for key, root, said in (
         ("sk-canary", "/v1", f"the key for {name}:model was refused (status 401)"),

@@ -26,7 +26,7 @@ from agents.sdk import RetryPolicy, ToolContext, tool
 from agents.sdk.scripts import Turn, call, say, script
 from runtime.control.start import create
 from runtime.control.verification import verification
-from runtime.core.budgets import Budget
+from runtime.core.budgets import BudgetLimits
 from runtime.execution.claim import advance
 from runtime.execution.effects.perform import perform
 from runtime.models import Gate, Run
@@ -44,7 +44,7 @@ RUNS = count("R9", short=20, long=500)
 WORKERS = 3
 AT_ONCE = 24
 CALLS = 2
-BUDGET = Budget(turns=CALLS + 1, calls=CALLS)  # exactly enough for a run without faults
+BUDGET = BudgetLimits(turns=CALLS + 1, calls=CALLS)  # exactly enough for a run without faults
 
 posted: Counter[str] = Counter()
 _lock = threading.Lock()

@@ -17,7 +17,7 @@ from approvals.models import Approval
 from approvals.policy import Group
 from approvals.policy_versions import changes, in_force
 from runtime.control.forks.fork import fork
-from runtime.core.budgets import Budget
+from runtime.core.budgets import BudgetLimits
 from runtime.core.enums import GateKind
 from runtime.models import Run
 from runtime.ports.access import Actor
@@ -42,7 +42,7 @@ class Own:
         reviewers("cora", "dan")
         seeds.person("anne", Group.ADMINS, Group.REVIEWERS)
         self.halt = target.held()
-        self.short = target.short(Budget(turns=1))
+        self.short = target.short(BudgetLimits(turns=1))
         self.doubt = target.in_doubt_request(target.in_doubt())
         reseal([self.doubt], not_before=None)
         self.approval = target.request(target.start())

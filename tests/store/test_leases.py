@@ -31,7 +31,7 @@ def replace() -> None:
 def test_one_of_many_concurrent_claims_succeeds(desk: Rig) -> None:
     run, barrier = desk.start("a"), threading.Barrier(8)
 
-    def try_it(_: int) -> leases.Claim | None:
+    def try_it(_: int) -> leases.RunClaim | None:
         with pool.own() as own:
             barrier.wait()
             return claim(own, run)

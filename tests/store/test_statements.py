@@ -39,7 +39,7 @@ from tests.support.engine import ADA, Rig, claim
 from tests.support.threads import in_thread, wait_until_blocked
 
 PAST = timedelta(hours=-1)
-Result = steps.Result
+Result = steps.CommitResult
 
 
 @pytest.fixture
@@ -47,7 +47,9 @@ def last(gated: Rig, continued: None, monkeypatch: pytest.MonkeyPatch) -> steps.
     """The step that opens the gate and lets go of the run; its worker held it back, and has the run still."""
     held: list[steps.Step] = []
 
-    def hold_back(_: object, step: steps.Step, *__: object, prepare: bool) -> steps.Result | None:
+    def hold_back(
+        _: object, step: steps.Step, *__: object, prepare: bool
+    ) -> steps.CommitResult | None:
         held.extend([step] * step.release)
         return Result.LOST if step.release else None
 
@@ -69,7 +71,7 @@ def run(gated: Rig) -> UUID:
 
 
 @pytest.fixture
-def made(own: Connection, run: UUID) -> leases.Claim:
+def made(own: Connection, run: UUID) -> leases.RunClaim:
     """A claim of that run."""
     found = claim(own, run)
     assert found is not None
@@ -198,7 +200,7 @@ def test_only_a_sweeper_takes_over_a_run_after_its_lease(own: Connection, gated:
 
 
 def test_losses_count_together_until_the_owner_clears_them(own: Connection, run: UUID) -> None:
-    claims = list[leases.Claim]()
+    claims = list[leases.RunClaim]()
     for position in (1, 1, 2, 3):
         row(run, position=position, due_at=timezone.now() + PAST)
         taken(own)
@@ -294,7 +296,7 @@ def taken(own: Connection, *, may_take_over: bool = True) -> list[UUID]:
 
 
 def test_a_release_needs_the_mailbox_and_backing_off_does_not(
-    own: Connection, run: UUID, made: leases.Claim
+    own: Connection, run: UUID, made: leases.RunClaim
 ) -> None:
     row(run, mailbox=3)
     assert not leases.release(own, made, status="suspended", signal_version=2, due=None)
@@ -413,7 +415,7 @@ def test_ids_of_gates_are_in_the_order_of_their_time(gated: Rig) -> None:
 
 
 def test_a_heartbeat_renews_its_own_worker_and_reads_signal_counts_of_its_own_runs(
-    own: Connection, run: UUID, made: leases.Claim
+    own: Connection, run: UUID, made: leases.RunClaim
 ) -> None:
     given = {"host": "here", "process": 1, "agents": "{}", "isolated": False, "hung": False}
     given["measures"] = "{}"

@@ -13,7 +13,7 @@ from agents.sdk import Holds, NotDone, Preview, RetryPolicy, ToolContext, agent,
 from agents.sdk.spec import AgentSpec
 from agents.testing import Turn, call, replies, say, together
 from agents.testing.approvals import ApprovalStub
-from agents.testing.worker import BEGINNING, Worker
+from agents.testing.worker import BEGINNING, MemoryWorker
 from agents.tools.questions import ask_person
 from agents.tools.timers import wait_for
 from runtime.control.edit import edit, is_previewed
@@ -133,7 +133,7 @@ POST = call("post", **INPUT)
 BOTH = together(PAY, call("close", **INPUT), call("price", **INPUT))
 
 
-def document_of(worker: Worker) -> dict[str, Any]:
+def document_of(worker: MemoryWorker) -> dict[str, Any]:
     """Everything a worker that never heard of the run needs, as JSON. `brief` is None if it cannot be."""
     conversations = Conversations()
     for text in worker.journal:
@@ -162,7 +162,7 @@ class Scene:
     spec: Callable[[], AgentSpec]
     shows: Callable[[Continuation], bool] = field(default=_gates(1))
     crash_before: tuple[str, ...] = ()
-    then: Callable[[Worker], None] = field(default=lambda worker: None)
+    then: Callable[[MemoryWorker], None] = field(default=lambda worker: None)
     makers: tuple[str, ...] = ()
     thread: str | None = None
     memory: tuple[Remembered, ...] = ()
@@ -172,15 +172,15 @@ def _call_is(state: CallState) -> Callable[[Continuation], bool]:
     return lambda now: any(c.state is state for frame in now.frames.values() for c in frame.calls)
 
 
-def be_busy(worker: Worker, **more: Any) -> None:
+def be_busy(worker: MemoryWorker, **more: Any) -> None:
     known: Any = {"retry_after": None, "at": worker.clock, "jitter": 0.5, "timeout": timedelta(1)}
     known |= more
     frame = worker.now.frame("0")
     worker.advance(on_no_reply(frame, "the provider is busy", retryable=True, **known))
 
 
-def _decided(verdict: Verdict, **more: Any) -> Callable[[Worker], None]:
-    def decide(worker: Worker) -> None:
+def _decided(verdict: Verdict, **more: Any) -> Callable[[MemoryWorker], None]:
+    def decide(worker: MemoryWorker) -> None:
         [pending] = worker.now.pending
         worker.decide(pending.gate, Decision(verdict=verdict, by="bea", **more))
         worker.go_on()
@@ -188,8 +188,8 @@ def _decided(verdict: Verdict, **more: Any) -> Callable[[Worker], None]:
     return decide
 
 
-def _edited(args: dict[str, Any]) -> Callable[[Worker], None]:
-    def decide(worker: Worker) -> None:
+def _edited(args: dict[str, Any]) -> Callable[[MemoryWorker], None]:
+    def decide(worker: MemoryWorker) -> None:
         gate = worker.snapshots[worker.now.pending[0].gate]
         shown = {name: getattr(gate, name) for name in ("tool", "schema", "path", "effect", "args")}
         edited = edit(**shown, new_args=args)
@@ -200,7 +200,7 @@ def _edited(args: dict[str, Any]) -> Callable[[Worker], None]:
     return decide
 
 
-def _allowed(worker: Worker) -> None:
+def _allowed(worker: MemoryWorker) -> None:
     use = AllowanceUse(id=UUID(int=1), number=1, of=2, by=("bea", "cora"))
     allowed = Allowed(use=use, proof=("{}", "00", "k1"))
     allow = lambda shown, taken: allowed if shown.args["euros"] == 20 else None  # noqa: E731
@@ -209,7 +209,7 @@ def _allowed(worker: Worker) -> None:
         _decided(Verdict.APPROVE)(worker)
 
 
-def _forked(worker: Worker) -> None:
+def _forked(worker: MemoryWorker) -> None:
     """Make the run a fork in which Eve gave the next reply."""
     pay = (Proposal(tool="refund", args={"number": "A-1", "euros": 30}),)
     reply = GivenReply(by="eve", text="30 will do.", calls=pay)
@@ -314,7 +314,7 @@ SCENES = {
 def written() -> Iterator[tuple[str, dict[str, Any]]]:
     for name, scene in SCENES.items():
         spec = scene.spec()
-        worker = Worker(spec, scene.crash_before, ())
+        worker = MemoryWorker(spec, scene.crash_before, ())
         worker.advance(
             RunStarted(
                 agent=spec.name,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from agents.sdk.spec import AgentSpec
-from agents.testing.worker import Worker
+from agents.testing.worker import MemoryWorker
 from runtime.core.continuation import Continuation, Pending
 from runtime.core.documents import codec, compression, upcasters
 from runtime.core.documents.upcasters import UPCASTERS, Document
@@ -60,7 +60,7 @@ MAX_GATES = 10
 IN_DOUBT = {Verdict.APPROVE: Verdict.RUN_AGAIN, Verdict.DENY: Verdict.GIVE_UP}
 
 
-class Heir(Worker):
+class Heir(MemoryWorker):
     """A worker that never heard of a run takes its document up, with people who say one thing at every approval.
 
     `asked` lists the kind of every gate that a person or its expiry decided, in order.

@@ -32,7 +32,7 @@ from runtime.ports.approvals import ApprovalPort
 from runtime.ports.effects import EffectHandler, Outcome, ToolRequest, ToolResult
 from runtime.queries.journal import stored
 from runtime.store import loading, pool
-from runtime.store.leases import Claim
+from runtime.store.leases import RunClaim
 from runtime.store.pool import Connection
 from runtime.upkeep import due_runs
 from tests.support.fake_ports import (
@@ -56,7 +56,7 @@ MakeBench = Callable[..., "Rig"]
 
 def claim(
     connection: Connection, run: UUID, *, worker: UUID | None = None, isolated: bool = False
-) -> Claim | None:
+) -> RunClaim | None:
     """Claim the run, and load it for nothing."""
     found = loading.claim(connection, run, owner=uuid4(), worker=worker, isolated=isolated)
     return None if found is None else found[0]

@@ -13,10 +13,10 @@ from django.db import transaction
 from django.db.models import Q
 
 from runtime.control.settle import settle
-from runtime.core.budgets import Budget
+from runtime.core.budgets import BudgetLimits
 from runtime.core.call_options import RetryPolicy
 from runtime.core.continuation import GivenReply
-from runtime.core.enums import Decision, EffectClass, Preview, Risk, Verdict
+from runtime.core.enums import CallPreview, Decision, EffectClass, Risk, Verdict
 from runtime.core.events import AllowanceUse, Proposal
 from runtime.errors import GateNotOpen, UnknownAgent
 from runtime.ports.access import Actor, Expression
@@ -26,11 +26,11 @@ from runtime.ports.approvals import (
     ApprovalVoid,
     EndedCall,
     NotConfirmed,
-    Part,
     PolicyFacts,
     RequestLink,
     ReviewSnapshot,
     Ruling,
+    StatementPart,
     VerifiedApproval,
 )
 from runtime.ports.effects import (
@@ -84,7 +84,7 @@ class FakeTool:
     question: bool = False
     plan: bool = False
     result_schema: dict[str, Any] | None = None
-    preview: Callable[[PreviewRequest], Preview] | None = None
+    preview: Callable[[PreviewRequest], CallPreview] | None = None
     body: ToolBody = field(default=lambda request: ToolResult(value={"done": request.args}))
 
 
@@ -128,7 +128,7 @@ class FakeEffects:
         self.changes: dict[tuple[str, str], VersionChange] = {}
         self.released: dict[str, str] = {}
         self.holds: list[str] = []
-        self.budgets: dict[str, Budget] = {}
+        self.budgets: dict[str, BudgetLimits] = {}
         self.lists: set[str] = set()  # agents whose sub-agents work on items
         self._lock = threading.Lock()
 
@@ -176,7 +176,7 @@ class FakeEffects:
     def hold_reason(self, position: TurnBoundary) -> str:
         return self.holds.pop(0) if self.holds else ""
 
-    def preview(self, request: PreviewRequest) -> Preview:
+    def preview(self, request: PreviewRequest) -> CallPreview:
         preview = self.tools[request.tool].preview
         assert preview is not None
         return preview(request)
@@ -269,12 +269,12 @@ class FakeApprovals:
         origin: Collection[str],
         at: datetime | None = None,
         read: Any = None,
-    ) -> tuple[Part, ...]:
+    ) -> tuple[StatementPart, ...]:
         new = [one for one in snapshots if one not in self.snapshots]  # it may ask again
         self.snapshots += new
         return ()
 
-    def outcomes(self, ended: Sequence[EndedCall], *, position: int) -> tuple[Part, ...]:
+    def outcomes(self, ended: Sequence[EndedCall], *, position: int) -> tuple[StatementPart, ...]:
         return ()
 
     def verify_approval(

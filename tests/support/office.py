@@ -14,7 +14,7 @@ from approvals.models import Approval
 from approvals.requests import snapshot
 from runtime.control.cancel import cancel as cancel_run
 from runtime.control.start import create
-from runtime.core.budgets import Budget
+from runtime.core.budgets import BudgetLimits
 from runtime.core.digest import sha256_of
 from runtime.core.enums import EffectClass, GateKind, Risk, Verdict
 from runtime.errors import Forbidden
@@ -127,7 +127,7 @@ class Office(HandDriven):
         key: str | None = None,
         args: Any = None,
         advanced: bool = True,
-        budget: Budget | None = None,
+        budget: BudgetLimits | None = None,
     ) -> UUID:
         """A run taken as far as it goes; `args` are those of the gated call."""
         if args is not None:
@@ -181,7 +181,7 @@ class Office(HandDriven):
         )
         return Approval.objects.get(run=self.start(), kind=GateKind.QUESTION)
 
-    def short(self, budget: Budget) -> Approval:
+    def short(self, budget: BudgetLimits) -> Approval:
         """The limit gate of a run of Ada's, which may use no more than that."""
         return Approval.objects.get(run=self.start(budget=budget), kind=GateKind.LIMIT)
 

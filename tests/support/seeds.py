@@ -29,7 +29,7 @@ from approvals.queries.requests import ApprovalView
 from approvals.requests import confirmation
 from runtime.core.continuation import RunStatus
 from runtime.core.digest import action_digest, sha256_of
-from runtime.core.enums import Decision, Edit, EffectClass, GateKind, Preview, Risk, Verdict
+from runtime.core.enums import CallPreview, Decision, Edit, EffectClass, GateKind, Risk, Verdict
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ReviewSnapshot
@@ -259,7 +259,7 @@ def preview(approval: Approval, actor: Actor, args: Any, shown: Any) -> UUID:
         edit_previews.JOBS.begin(own, asked)
         row = edit_previews.find(own, asked)
         assert row is not None
-        edit_previews.save(own, row, Preview(shown=shown, material=sha256_of(shown)))
+        edit_previews.save(own, row, CallPreview(shown=shown, material=sha256_of(shown)))
         edit_previews.JOBS.end(own, asked)
     return asked
 
@@ -288,7 +288,7 @@ def heard(approval: Approval, **changed: Any) -> Decision:
     said = {name: body[name] for name in ("by", "reason", "result")}
     if body["edit"] is not None:
         preview = body["edit"].pop("preview")
-        said["edit"] = Edit(**body["edit"], preview=preview and Preview(**preview))
+        said["edit"] = Edit(**body["edit"], preview=preview and CallPreview(**preview))
     return replace(Decision(verdict=Verdict(body["verdict"]), **said), **changed)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtime.upkeep.retention_rules import Rule, parse
+from runtime.upkeep.retention_rules import RetentionRule, parse
 
 RULES = "90, */failed=365, hr_onboarding = 30, hr_onboarding/failed=never"
 
@@ -28,10 +28,10 @@ def test_the_narrowest_rule_counts(text: str, agent: str, status: str, days: int
 
 
 def test_a_number_alone_is_for_everything() -> None:
-    assert parse("7") == parse("*=7") == (Rule(days=7),)
+    assert parse("7") == parse("*=7") == (RetentionRule(days=7),)
     for status in ("completed", "failed", "cancelled", "exported"):
-        assert parse(f"*/{status}=7") == (Rule(status=status, days=7),)
-    assert parse("00007, a=36500") == (Rule(agent="a", days=36_500), Rule(days=7))
+        assert parse(f"*/{status}=7") == (RetentionRule(status=status, days=7),)
+    assert parse("00007, a=36500") == (RetentionRule(agent="a", days=36_500), RetentionRule(days=7))
 
 
 @pytest.mark.parametrize(

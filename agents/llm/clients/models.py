@@ -16,7 +16,7 @@ from httpx2 import Timeout, create_ssl_context
 from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 from pydantic_ai.models import Model
 
-from agents.endpoints import Endpoint, Kind
+from agents.endpoints import Endpoint, ProviderKind
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -37,7 +37,7 @@ _REFUSED = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}
 def client_of(endpoint: Endpoint, model: str, refused: frozenset[str] = frozenset()) -> Model:
     """Create a client of this provider's model, which leaves out the `refused` settings."""
     profile = {name: value for setting in refused for name, value in WITHOUT[setting].items()}
-    make = _anthropic if endpoint.kind is Kind.ANTHROPIC else _openai
+    make = _anthropic if endpoint.kind is ProviderKind.ANTHROPIC else _openai
     return make(endpoint, model, profile)
 
 
@@ -77,7 +77,7 @@ def _provider(endpoint: Endpoint, client: "AsyncOpenAI") -> "Provider[AsyncOpenA
     from pydantic_ai.providers import infer_provider_class
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-    if endpoint.is_compatible or endpoint.kind in (Kind.BEDROCK, Kind.GEMINI):
+    if endpoint.is_compatible or endpoint.kind in (ProviderKind.BEDROCK, ProviderKind.GEMINI):
         return OpenAICompatibleProvider(endpoint.name, openai_client=client)
     make: Callable[..., Provider[AsyncOpenAI]] = infer_provider_class(endpoint.kind)
     return make(openai_client=client)
@@ -85,10 +85,10 @@ def _provider(endpoint: Endpoint, client: "AsyncOpenAI") -> "Provider[AsyncOpenA
 
 def _habits(endpoint: Endpoint) -> dict[str, Any]:
     """Switch off features that the model layer assumes and the provider does not support."""
-    is_openai = endpoint.kind is Kind.OPENAI and not endpoint.is_compatible
-    if is_openai or endpoint.kind in (Kind.AZURE, Kind.BEDROCK):
+    is_openai = endpoint.kind is ProviderKind.OPENAI and not endpoint.is_compatible
+    if is_openai or endpoint.kind in (ProviderKind.AZURE, ProviderKind.BEDROCK):
         return {}
-    strict = WITHOUT["strict"] if endpoint.kind is Kind.GEMINI else {}
+    strict = WITHOUT["strict"] if endpoint.kind is ProviderKind.GEMINI else {}
     return WITHOUT["max_completion_tokens"] | strict
 
 

@@ -43,7 +43,7 @@ class _Completions(AsyncCompletions):
         answer: Any = await super().create(messages=(), extra_body=fields, **settings)
         if not isinstance(answer, AsyncStream):
             return answer
-        return _Stream(await _events(answer.response), self.client)
+        return _ChunkStream(await _events(answer.response), self.client)
 
 
 async def _events(answer: Response) -> Response:
@@ -80,7 +80,7 @@ class _Lines(AsyncByteStream):
         await self.answer.aclose()
 
 
-class _Stream(AsyncStream[ChatCompletionChunk]):
+class _ChunkStream(AsyncStream[ChatCompletionChunk]):
     def __init__(self, response: Response, client: AsyncOpenAI) -> None:
         super().__init__(cast_to=ChatCompletionChunk, response=response, client=client)
         self.calls: dict[int, tuple[int, str, str]] = {}  # by the server's index: number, id, name

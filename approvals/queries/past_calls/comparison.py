@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from approvals.oddities.find import always_differs, usual
 from approvals.oddities.oddity import ORDER, Oddity
-from approvals.oddities.past import MIN_HISTORY, History
-from approvals.queries.past_calls.similar import Change, Difference, Similar
+from approvals.oddities.past import MIN_HISTORY, PastValues
+from approvals.queries.past_calls.similar import ArgumentDifference, ComparedArgument, Similar
 from approvals.queries.past_calls.usual import DAYS
 
 
@@ -17,40 +17,40 @@ from approvals.queries.past_calls.usual import DAYS
 class Compared:
     """An argument: how it differs from the last approval, whether it is odd, and its usual values in words."""
 
-    change: Change
+    change: ComparedArgument
     is_odd: bool
     usual: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class ApprovalComparison:
     """The last similar approval, and the arguments in three groups: to look at, always different, the same."""
 
     last: Similar
-    past: History
+    past: PastValues
     rows: tuple[Compared, ...]
-    varying: tuple[Change, ...]
-    same: tuple[Change, ...]
+    varying: tuple[ComparedArgument, ...]
+    same: tuple[ComparedArgument, ...]
     days: int = DAYS
     needed: int = MIN_HISTORY
 
 
-def compare(last: Similar, past: History, oddities: Collection[Oddity]) -> Comparison:
+def compare(last: Similar, past: PastValues, oddities: Collection[Oddity]) -> ApprovalComparison:
     """Sort the changes since the last similar approval by their oddness."""
     weights = dict[str, int]()
     for one in oddities:
         weights[one.argument] = min(weights.get(one.argument, len(ORDER)), one.weight)
-    rows, varying, same = list[Compared](), list[Change](), list[Change]()
+    rows, varying, same = list[Compared](), list[ComparedArgument](), list[ComparedArgument]()
     for change in last.changes:
         is_odd = change.name in weights
         said = usual(change.name, past)
-        if change.difference is Difference.SAME and not is_odd:
+        if change.difference is ArgumentDifference.SAME and not is_odd:
             same.append(change)
         elif not is_odd and not said and always_differs(change.name, past):
             varying.append(change)
         else:
             rows.append(Compared(change=change, is_odd=is_odd, usual="" if is_odd else said))
     rows.sort(key=lambda row: weights.get(row.change.name, len(ORDER)))
-    return Comparison(
+    return ApprovalComparison(
         last=last, past=past, rows=tuple(rows), varying=tuple(varying), same=tuple(same)
     )

@@ -37,7 +37,7 @@ MIN_KEPT = 3  # equal characters, and at least half of them, by which a word cou
 _Piece = tuple[list[str], bool]
 
 
-class Difference(StrEnum):
+class ArgumentDifference(StrEnum):
     """How an argument differs from the earlier one."""
 
     SAME = "same"
@@ -48,7 +48,7 @@ class Difference(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class DiffPart:
     """A part of a text, and whether it differs."""
 
     text: str
@@ -56,16 +56,16 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ComparedArgument:
     """One argument in both approvals. `was` and `now` are its text in parts, empty if the argument is missing.
 
     `in_words` is False for changed texts whose words were not compared.
     """
 
     name: str
-    difference: Difference
-    was: tuple[Part, ...]
-    now: tuple[Part, ...]
+    difference: ArgumentDifference
+    was: tuple[DiffPart, ...]
+    now: tuple[DiffPart, ...]
     in_words: bool = True
 
     @property
@@ -76,7 +76,7 @@ class Change:
     @property
     def spaces(self) -> str:
         """Describe a change in the number of spaces at the start and end, because spaces are invisible."""
-        if self.difference not in (Difference.CHANGED, Difference.ADDED):
+        if self.difference not in (ArgumentDifference.CHANGED, ArgumentDifference.ADDED):
             return ""
         was, now = _outer("".join(part.text for part in self.was)), _outer(self.text)
         said = [
@@ -95,17 +95,17 @@ class Similar:
     run: UUID
     decided_by: str
     decided_at: datetime
-    changes: tuple[Change, ...]
+    changes: tuple[ComparedArgument, ...]
 
     @property
-    def different(self) -> tuple[Change, ...]:
+    def different(self) -> tuple[ComparedArgument, ...]:
         """The arguments that differ."""
-        return tuple(c for c in self.changes if c.difference is not Difference.SAME)
+        return tuple(c for c in self.changes if c.difference is not ArgumentDifference.SAME)
 
     @property
-    def same(self) -> tuple[Change, ...]:
+    def same(self) -> tuple[ComparedArgument, ...]:
         """The arguments that are the same."""
-        return tuple(c for c in self.changes if c.difference is Difference.SAME)
+        return tuple(c for c in self.changes if c.difference is ArgumentDifference.SAME)
 
 
 def similar(
@@ -153,7 +153,7 @@ def compared(
     *,
     until: float | None = None,
     secret: Callable[[Any], frozenset[str]] = lambda args: frozenset(),
-) -> list[Change]:
+) -> list[ComparedArgument]:
     """Compare all arguments of both, in the order of `now`. Arguments that are no object are compared as one.
 
     `secret` returns the names of arguments with a sealed value.
@@ -163,7 +163,7 @@ def compared(
         was, now = {"arguments": was}, {"arguments": now}
     names = [*now, *(name for name in was if name not in now)]
     return [
-        Change(name=name, difference=Difference.HIDDEN, was=(), now=())
+        ComparedArgument(name=name, difference=ArgumentDifference.HIDDEN, was=(), now=())
         if name in hidden
         else _compared(name, was, now, until)
         for name in names
@@ -174,26 +174,32 @@ def _secrets(tool: str) -> Callable[[Any], frozenset[str]]:
     return partial(sealing.secret_args, tool)
 
 
-def _compared(name: str, was: dict[str, Any], now: dict[str, Any], until: float | None) -> Change:
+def _compared(
+    name: str, was: dict[str, Any], now: dict[str, Any], until: float | None
+) -> ComparedArgument:
     if name not in was:
         added = _whole(_text(now[name]))
-        return Change(name=name, difference=Difference.ADDED, was=(), now=added)
+        return ComparedArgument(name=name, difference=ArgumentDifference.ADDED, was=(), now=added)
     if name not in now:
         left_out = _whole(_text(was[name]))
-        return Change(name=name, difference=Difference.LEFT_OUT, was=left_out, now=())
+        return ComparedArgument(
+            name=name, difference=ArgumentDifference.LEFT_OUT, was=left_out, now=()
+        )
     before, after = _text(was[name]), _text(now[name])
     # Compared as JSON: 1 and true are equal in Python, but not for a tool.
     if _json(was[name]) == _json(now[name]):
-        whole = (Part(text=after, changed=False),)
-        return Change(name=name, difference=Difference.SAME, was=whole, now=whole)
+        whole = (DiffPart(text=after, changed=False),)
+        return ComparedArgument(name=name, difference=ArgumentDifference.SAME, was=whole, now=whole)
     over = until is not None and monotonic() >= until
     parts = None if over else _parts(before, after)
     old, new = parts or (_whole(before), _whole(after))
     in_words = parts is not None
-    return Change(name=name, difference=Difference.CHANGED, was=old, now=new, in_words=in_words)
+    return ComparedArgument(
+        name=name, difference=ArgumentDifference.CHANGED, was=old, now=new, in_words=in_words
+    )
 
 
-def _parts(was: str, now: str) -> tuple[tuple[Part, ...], tuple[Part, ...]] | None:
+def _parts(was: str, now: str) -> tuple[tuple[DiffPart, ...], tuple[DiffPart, ...]] | None:
     """Split both texts into equal and different words; None if that would take too long."""
     if was == now:
         return _whole(was), _whole(now)
@@ -236,8 +242,10 @@ def _gaps(
         a, b = start + size, at + size
 
 
-def _joined(pieces: list[_Piece]) -> tuple[Part, ...]:
-    return tuple(Part(text="".join(words), changed=changed) for words, changed in pieces if words)
+def _joined(pieces: list[_Piece]) -> tuple[DiffPart, ...]:
+    return tuple(
+        DiffPart(text="".join(words), changed=changed) for words, changed in pieces if words
+    )
 
 
 def _outer(text: str) -> tuple[int, int]:
@@ -249,8 +257,8 @@ def _counted(spaces: int) -> str:
     return f"{spaces or 'no'} space{'' if spaces == 1 else 's'}"
 
 
-def _whole(text: str) -> tuple[Part, ...]:
-    return (Part(text=text, changed=True),)
+def _whole(text: str) -> tuple[DiffPart, ...]:
+    return (DiffPart(text=text, changed=True),)
 
 
 def _text(value: Any) -> str:

@@ -16,7 +16,7 @@ from django.utils import timezone
 from approvals.models import Approval
 from approvals.oddities.find import find
 from approvals.oddities.oddity import Oddity, OddityKind
-from approvals.oddities.past import History, learn
+from approvals.oddities.past import PastValues, learn
 from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
 from approvals.queries.requests import ApprovalView
@@ -49,7 +49,7 @@ PAST = f"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class OdditiesByApproval:
     """The oddities of each request. `left_out` says that the page took too long to look at all of them."""
 
     by_request: dict[UUID, tuple[Oddity, ...]]
@@ -66,7 +66,7 @@ class Found:
 
 def histories(
     tools: Collection[str], principal: Principal | None, *, before: datetime | None = None
-) -> dict[str, History]:
+) -> dict[str, PastValues]:
     """Return the past calls of each tool among those that this person may read, until `before` or now."""
     names = sorted(set(tools))
     if not names or principal is None:
@@ -93,7 +93,7 @@ def histories(
     return {name: learn(found) for name, found in calls.items()}
 
 
-def history_for_worker(connection: Connection, tool: str) -> History:
+def history_for_worker(connection: Connection, tool: str) -> PastValues:
     """Return the past calls of a tool for a worker, which compares with all of them and shows none."""
     end = timezone.now()
     found = connection.execute(
@@ -109,7 +109,7 @@ def history_for_worker(connection: Connection, tool: str) -> History:
 
 def of_requests(
     items: Iterable[ApprovalView], principal: Principal | None, *, most: int | None = ROW_CHARACTERS
-) -> Found:
+) -> OdditiesByApproval:
     """Find the odd values of the pending calls of a list, in one query. `most` is as in `of_request`."""
     calls = [
         approval
@@ -117,20 +117,20 @@ def of_requests(
         if approval.kind == GateKind.APPROVAL and approval.status == "pending"
     ]
     if not calls:
-        return Found(by_request={})
+        return OdditiesByApproval(by_request={})
     if time_limits.is_used_up():
-        return Found(by_request={}, left_out=True)
+        return OdditiesByApproval(by_request={}, left_out=True)
     past = histories([approval.tool for approval in calls], principal)
     found = dict[UUID, tuple[Oddity, ...]]()
     for approval in calls:
         if time_limits.is_used_up():
-            return Found(by_request=found, left_out=True)
+            return OdditiesByApproval(by_request=found, left_out=True)
         found[approval.id] = of_request(approval, past[approval.tool], most=most)
-    return Found(by_request=found)
+    return OdditiesByApproval(by_request=found)
 
 
 def of_request(
-    approval: ApprovalView, history: History, *, most: int | None = None
+    approval: ApprovalView, history: PastValues, *, most: int | None = None
 ) -> tuple[Oddity, ...]:
     """Find the odd values of one request. Arguments that its tool has no more are not missed."""
     if approval.tampered or approval.removed_at:

@@ -8,7 +8,7 @@ from pydantic import WithJsonSchema
 
 from approvals.accounts import absences
 from approvals.permissions import principals
-from approvals.permissions.access import Access
+from approvals.permissions.access import AccessService
 from approvals.permissions.scopes import Scope
 from approvals.web import zone as zones
 from runtime.web.requests import Authenticated, Body
@@ -41,7 +41,7 @@ class AwayIn(Body):
 @router.get("/absences", response=list[AwayOut])
 def list_absences(request: Authenticated) -> list[absences.Away]:
     """List your absences and those of people whose deputy you are; admins get all."""
-    Access().require(request.auth, Scope.APPROVALS_READ)
+    AccessService().require(request.auth, Scope.APPROVALS_READ)
     principal = principals.principal_of(request.auth)
     if principal is not None and principal.has(Scope.ADMIN):
         return list(absences.all_away())

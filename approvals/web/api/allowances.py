@@ -9,11 +9,11 @@ from pydantic import WithJsonSchema
 
 from approvals.allowance_acts import changes, listing
 from approvals.allowances import limits as matching
-from approvals.allowances.limits import Rule
+from approvals.allowances.limits import LimitRule
 from approvals.allowances.terms import MAX_COUNT, MAX_DAYS
 from approvals.errors import UnknownAllowance
 from approvals.permissions import principals
-from approvals.permissions.access import Access
+from approvals.permissions.access import AccessService
 from approvals.permissions.scopes import Scope
 from approvals.web.api.ids import id_of
 from runtime.web.requests import Authenticated, Body, Reason
@@ -24,7 +24,7 @@ LIMITS_SCHEMA = {
     "type": "object",
     "additionalProperties": {
         "type": "object",
-        "properties": {"rule": {"enum": [*Rule]}, "values": {"type": "array", "items": {}}},
+        "properties": {"rule": {"enum": [*LimitRule]}, "values": {"type": "array", "items": {}}},
         "required": ["rule"],
     },
 }
@@ -64,7 +64,7 @@ class AllowanceOut(Schema):
     reason: str
 
 
-class UseOut(Schema):
+class AllowanceUseOut(Schema):
     """A use of an allowance. `request` is null if you may not read the request of the call."""
 
     number: int
@@ -81,7 +81,7 @@ class UseOut(Schema):
 class AllowanceDetailOut(AllowanceOut):
     """An allowance with its newest uses."""
 
-    uses: list[UseOut]
+    uses: list[AllowanceUseOut]
 
 
 class AllowancesOut(Schema):
@@ -116,7 +116,7 @@ class RevocationIn(Body):
 @router.get("/allowances", response=AllowancesOut)
 def list_allowances(request: Authenticated) -> dict[str, Any]:
     """List the newest allowances. People who decide and admins may read them."""
-    Access().require(request.auth, Scope.APPROVALS_READ)
+    AccessService().require(request.auth, Scope.APPROVALS_READ)
     if not changes.reads(principals.principal_of(request.auth)):
         raise UnknownAllowance
     rows, broken = listing.rows(request.auth)
@@ -126,7 +126,7 @@ def list_allowances(request: Authenticated) -> dict[str, Any]:
 @router.get("/allowances/{allowance}", response=AllowanceDetailOut)
 def read_allowance(request: Authenticated, allowance: str) -> dict[str, Any]:
     """Read one allowance with its newest uses."""
-    Access().require(request.auth, Scope.APPROVALS_READ)
+    AccessService().require(request.auth, Scope.APPROVALS_READ)
     row, uses = listing.one(_id(allowance), request.auth)
     return {**_fields(row), "uses": uses}
 
@@ -154,7 +154,7 @@ def revoke(request: Authenticated, allowance: str, body: RevocationIn) -> dict[s
     return _fields(listing.one(_id(allowance), request.auth)[0])
 
 
-def _fields(row: listing.Row) -> dict[str, Any]:
+def _fields(row: listing.AllowanceRow) -> dict[str, Any]:
     one = row.allowance
     return {
         "id": one.id,

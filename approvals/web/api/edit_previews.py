@@ -9,10 +9,10 @@ from pydantic import WithJsonSchema
 
 from approvals.decisions.decide import ask_preview, find_preview
 from approvals.errors import NotFound, TamperedWith
-from approvals.permissions.access import Access
+from approvals.permissions.access import AccessService
 from approvals.permissions.scopes import Scope
 from approvals.web.api.ids import id_of
-from runtime.core.enums import Preview
+from runtime.core.enums import CallPreview
 from runtime.errors import InvalidInput, KeyMissing, Tampered
 from runtime.ports.access import Actor
 from runtime.web.requests import Authenticated, Body
@@ -66,7 +66,7 @@ def preview_edit(
 @router.get("/approvals/{approval}/previews/{uuid:preview}", response=EditPreviewOut)
 def read_edit_preview(request: Authenticated, approval: str, preview: UUID) -> EditPreviewOut:
     """Read your last preview of this call: how far it is, and what the call would do."""
-    Access().require(request.auth, Scope.APPROVALS_READ)
+    AccessService().require(request.auth, Scope.APPROVALS_READ)
     return _read(id_of(approval), preview, request.auth)
 
 
@@ -75,7 +75,7 @@ def _read(approval: UUID, preview: UUID, actor: Actor) -> EditPreviewOut:
     if found is None:
         raise NotFound
     try:
-        result = found.preview() if found.state == "done" else Preview()
+        result = found.preview() if found.state == "done" else CallPreview()
     except (Tampered, KeyMissing) as exc:
         raise TamperedWith(str(exc)) from exc
     return EditPreviewOut(

@@ -14,7 +14,7 @@ from pydantic import WithJsonSchema
 from approvals import audit
 from approvals.decisions.inquire import ASKED, inquire
 from approvals.decisions.writing import write
-from approvals.permissions.access import Access
+from approvals.permissions.access import AccessService
 from approvals.permissions.scopes import Scope
 from approvals.queries import requests
 from approvals.web.api.ids import id_of
@@ -70,7 +70,7 @@ class ReviewerMessageIn(Body):
 @router.get("/approvals/{approval}/questions", response=list[QuestionOut])
 def list_questions(request: Authenticated, approval: str) -> list[QuestionOut]:
     """List the inquiries about the call of a request."""
-    Access().require(request.auth, Scope.APPROVALS_READ)
+    AccessService().require(request.auth, Scope.APPROVALS_READ)
     return _inquiries(requests.approval(id_of(approval), actor=request.auth))
 
 

@@ -7,10 +7,10 @@ from uuid import UUID
 from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
-from approvals.permissions.access import Access
+from approvals.permissions.access import AccessService
 from approvals.permissions.scopes import Scope
 from approvals.prompts import trials
-from approvals.prompts.trials import Trial
+from approvals.prompts.trials import PromptTrialView
 from approvals.web.api.prompts import PromptNumberIn, name_in, number_in
 from runtime.store.tables.jobs.prompt_trials import MAX_RUNS
 from runtime.web.requests import Authenticated
@@ -79,7 +79,7 @@ class TryPromptIn(PromptNumberIn):
 @router.post("/prompts/trials", response={202: TrialOut})
 def try_prompt(request: Authenticated, body: TryPromptIn) -> Status[TrialOut]:
     """Have a worker ask the models of recorded runs again, with another version. No call is made. For admins."""
-    Access().require(request.auth, Scope.ADMIN)
+    AccessService().require(request.auth, Scope.ADMIN)
     made = trials.ask(name_in(body.name), number_in(body.number), body.runs, actor=request.auth)
     return Status(202, _shown(made))
 
@@ -87,11 +87,11 @@ def try_prompt(request: Authenticated, body: TryPromptIn) -> Status[TrialOut]:
 @router.get("/prompts/trials/{uuid:trial}", response=TrialOut)
 def read_trial(request: Authenticated, trial: UUID) -> TrialOut:
     """Read a trial, with the recorded and the tried replies so far. For admins."""
-    Access().require(request.auth, Scope.ADMIN)
+    AccessService().require(request.auth, Scope.ADMIN)
     return _shown(trials.find(trial))
 
 
-def _shown(trial: Trial) -> TrialOut:
+def _shown(trial: PromptTrialView) -> TrialOut:
     one = trial.stored
     return TrialOut(
         id=one.id,

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 from ninja import Router, Schema
 from pydantic import WithJsonSchema
 
-from approvals.permissions.access import Access
+from approvals.permissions.access import AccessService
 from approvals.permissions.scopes import Scope
 from approvals.prompts import changes, listing
 from approvals.prompts.acts import CODE
-from approvals.prompts.listing import PromptView, Text
+from approvals.prompts.listing import PromptText, PromptView
 from runtime.core.limits import MAX_INSTRUCTIONS
 from runtime.errors import InvalidInput
 from runtime.web.requests import Authenticated, Body, Reason
@@ -81,14 +81,14 @@ class PromptLabelIn(PromptNumberIn):
 @router.get("/prompts", response=list[PromptOut])
 def list_prompts(request: Authenticated) -> list[PromptOut]:
     """List all prompts with their versions, the newest first. For admins."""
-    Access().require(request.auth, Scope.ADMIN)
+    AccessService().require(request.auth, Scope.ADMIN)
     return [_shown(one) for one in listing.prompts()]
 
 
 @router.post("/prompts/versions", response=PromptOut)
 def save_prompt(request: Authenticated, body: SavePromptIn) -> PromptOut:
     """Save a version. A text that the last version has too makes no new one. For admins."""
-    Access().require(request.auth, Scope.ADMIN)
+    AccessService().require(request.auth, Scope.ADMIN)
     changes.save(body.name, body.text, note=body.note, actor=request.auth)
     return _shown(listing.prompt(body.name))
 
@@ -96,7 +96,7 @@ def save_prompt(request: Authenticated, body: SavePromptIn) -> PromptOut:
 @router.post("/prompts/label", response=PromptOut)
 def label_prompt(request: Authenticated, body: PromptLabelIn) -> PromptOut:
     """Set a label other than `production`. For admins."""
-    Access().require(request.auth, Scope.ADMIN)
+    AccessService().require(request.auth, Scope.ADMIN)
     changes.label(name_in(body.name), body.label, number_in(body.number), actor=request.auth)
     return _shown(listing.prompt(body.name))
 
@@ -104,7 +104,7 @@ def label_prompt(request: Authenticated, body: PromptLabelIn) -> PromptOut:
 @router.post("/prompts/propose", response=PromptOut)
 def propose_prompt(request: Authenticated, body: PromptNumberIn) -> PromptOut:
     """Propose a version for production. For admins."""
-    Access().require(request.auth, Scope.ADMIN)
+    AccessService().require(request.auth, Scope.ADMIN)
     changes.propose(name_in(body.name), number_in(body.number), actor=request.auth)
     return _shown(listing.prompt(body.name))
 
@@ -112,7 +112,7 @@ def propose_prompt(request: Authenticated, body: PromptNumberIn) -> PromptOut:
 @router.post("/prompts/confirm", response=PromptOut)
 def confirm_prompt(request: Authenticated, body: PromptNumberIn) -> PromptOut:
     """Put a proposed version in production. For an admin who is independent of the one who proposed it."""
-    Access().require(request.auth, Scope.ADMIN)
+    AccessService().require(request.auth, Scope.ADMIN)
     changes.confirm(name_in(body.name), number_in(body.number), actor=request.auth)
     return _shown(listing.prompt(body.name))
 
@@ -120,7 +120,7 @@ def confirm_prompt(request: Authenticated, body: PromptNumberIn) -> PromptOut:
 @router.post("/prompts/withdraw", response=PromptOut)
 def withdraw_prompt(request: Authenticated, body: PromptNumberIn) -> PromptOut:
     """Withdraw a proposal. For admins."""
-    Access().require(request.auth, Scope.ADMIN)
+    AccessService().require(request.auth, Scope.ADMIN)
     changes.withdraw(name_in(body.name), number_in(body.number), actor=request.auth)
     return _shown(listing.prompt(body.name))
 
@@ -151,7 +151,7 @@ def _shown(one: PromptView) -> PromptOut:
     )
 
 
-def _version(one: Text) -> PromptVersionOut:
+def _version(one: PromptText) -> PromptVersionOut:
     return PromptVersionOut(
         number=one.number,
         text=one.text,

@@ -13,7 +13,7 @@ from approvals.decisions.decide import decide as record_decision
 from approvals.decisions.undo import undo as undo_decision
 from approvals.oddities.oddity import Oddity, OddityKind
 from approvals.permissions import principals
-from approvals.permissions.access import Access
+from approvals.permissions.access import AccessService
 from approvals.permissions.scopes import Scope
 from approvals.queries import decision_filters, history, requests
 from approvals.queries.past_calls import usual
@@ -200,12 +200,12 @@ class DecisionOut(Schema):
     tampered: str | None
 
     @staticmethod
-    def resolve_request(item: history.Decision) -> UUID:
+    def resolve_request(item: history.PastDecision) -> UUID:
         """Return the id of the request."""
         return item.id
 
     @staticmethod
-    def resolve_verdict(item: history.Decision) -> str:
+    def resolve_verdict(item: history.PastDecision) -> str:
         """Return the verdict."""
         return item.verdict
 
@@ -289,7 +289,7 @@ def list_approvals(
     cursor: str | None = None,
 ) -> ApprovalPage:
     """List the requests you may read, oldest first; `kind` selects those of one kind."""
-    Access().require(request.auth, Scope.APPROVALS_READ)
+    AccessService().require(request.auth, Scope.APPROVALS_READ)
     page = requests.approvals(
         request.auth, kind=kind, status=status, run=run, limit=limit, cursor=cursor
     )
@@ -326,7 +326,7 @@ def list_decisions(
     the agent of the run. Names match exactly.
     `since` and `until` are days of `zone`, both inclusive, or times. `q` takes the same filters as `key:value`.
     """
-    Access().require(request.auth, Scope.APPROVALS_READ)
+    AccessService().require(request.auth, Scope.APPROVALS_READ)
     given = {
         "person": person,
         "by": by,
@@ -347,7 +347,7 @@ def list_decisions(
 @router.get("/approvals/{approval}", response=ApprovalDetailOut)
 def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
     """Read one request, of any kind."""
-    Access().require(request.auth, Scope.APPROVALS_READ)
+    AccessService().require(request.auth, Scope.APPROVALS_READ)
     found = requests.approval(id_of(approval), actor=request.auth)
     odd = usual.of_one(found, principals.principal_of(request.auth))
     return ApprovalDetailOut(

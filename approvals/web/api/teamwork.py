@@ -7,7 +7,7 @@ from uuid import UUID
 from ninja import Router, Schema
 from pydantic import WithJsonSchema
 
-from approvals.permissions.access import Access
+from approvals.permissions.access import AccessService
 from approvals.permissions.scopes import Scope
 from approvals.queries import requests
 from approvals.teamwork import claims, comments, handovers, listing
@@ -63,7 +63,7 @@ class CommentIn(Body):
 @router.get("/approvals/{approval}/company", response=CompanyOut)
 def read_company(request: Authenticated, approval: str) -> CompanyOut:
     """Read who looks at a request, and its comments."""
-    Access().require(request.auth, Scope.APPROVALS_READ)
+    AccessService().require(request.auth, Scope.APPROVALS_READ)
     return _of(requests.approval(id_of(approval), actor=request.auth).id, request)
 
 

@@ -8,7 +8,7 @@ from ninja import Router, Schema
 from pydantic import WithJsonSchema
 
 from approvals.permissions import principals
-from approvals.permissions.access import Access
+from approvals.permissions.access import AccessService
 from approvals.permissions.scopes import Scope
 from approvals.version_changes import decide, listing
 from runtime.web.requests import Authenticated, Body, Reason
@@ -35,7 +35,7 @@ class VersionChangeOut(Schema):
     decided_at: datetime | None
 
 
-class LeftOut(Schema):
+class LeftOutRun(Schema):
     """A run that still waits at its version gate, and why."""
 
     run: UUID
@@ -52,7 +52,7 @@ class ContinuedOut(Schema):
     """The number of runs that continue, and those that still wait."""
 
     continued: int
-    left: list[LeftOut]
+    left: list[LeftOutRun]
 
 
 class ContinueIn(Body):
@@ -99,14 +99,14 @@ class WithdrawnOut(Schema):
 @router.get("/version-changes", response=list[VersionChangeOut])
 def list_version_changes(request: Authenticated) -> list[VersionChangeOut]:
     """List the changes of agents for which runs wait. For admins."""
-    Access().require(request.auth, Scope.ADMIN)
+    AccessService().require(request.auth, Scope.ADMIN)
     return [_shown(one) for one in listing.waiting(principals.principal_of(request.auth))]
 
 
 @router.post("/version-changes", response=ContinuedOut)
 def continue_runs(request: Authenticated, body: ContinueIn) -> decide.Decided:
     """Let all runs of a change continue, and those that reach it later. For admins who may decide at version gates."""
-    Access().require(request.auth, Scope.ADMIN)
+    AccessService().require(request.auth, Scope.ADMIN)
     return decide.continue_all(
         agent=body.agent,
         before=body.before,
@@ -120,14 +120,14 @@ def continue_runs(request: Authenticated, body: ContinueIn) -> decide.Decided:
 @router.get("/version-decisions", response=list[VersionDecisionOut])
 def list_version_decisions(request: Authenticated) -> tuple[listing.PairDecision, ...]:
     """List the latest 50 decisions on changes that count for later runs. For admins."""
-    Access().require(request.auth, Scope.ADMIN)
+    AccessService().require(request.auth, Scope.ADMIN)
     return listing.decided()
 
 
 @router.post("/version-decisions/withdraw", response=WithdrawnOut)
 def withdraw_version_decision(request: Authenticated, body: WithdrawIn) -> decide.Withdrawn:
     """Withdraw the decision on a change. Runs that reach it later ask again. For admins."""
-    Access().require(request.auth, Scope.ADMIN)
+    AccessService().require(request.auth, Scope.ADMIN)
     return decide.withdraw(
         agent=body.agent,
         before=body.before,

@@ -92,7 +92,7 @@ def _sheet_page(
 
 
 def _result_page(
-    request: HttpRequest, outcomes: tuple[decisions.Outcome, ...], *, undone: bool
+    request: HttpRequest, outcomes: tuple[decisions.BatchOutcome, ...], *, undone: bool
 ) -> HttpResponse:
     """Say what became of each request. If nothing was done, the status is that of the first refusal."""
     rows = [(one, _why(one)) for one in outcomes]
@@ -120,7 +120,7 @@ def _can_be_undone(approval: ApprovalView) -> bool:
     return approval.effective_at is not None and approval.effective_at > clock.now()
 
 
-def _why(outcome: decisions.Outcome) -> str:
+def _why(outcome: decisions.BatchOutcome) -> str:
     """Say why nothing was done about a request; empty if it was decided."""
     if outcome.problem is None:
         return ""

@@ -29,7 +29,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class BatchLine:
     """One call. `odd` are the oddities of values that all calls share, `notes` say why else it starts unticked."""
 
     approval: ApprovalView
@@ -47,13 +47,13 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class BatchTable:
     """The calls of one tool. `columns` are the arguments that differ, `same` those that are equal in all calls."""
 
     kind: tuple[str, ...]
     columns: tuple[str, ...]
     same: tuple[Argument, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[BatchLine, ...]
 
     @property
     def query(self) -> str:
@@ -75,7 +75,7 @@ class LeftOut:
 class Sheet:
     """Everything selected: a table for each tool, and the rest. `missing` counts the requests not found."""
 
-    tables: tuple[Table, ...]
+    tables: tuple[BatchTable, ...]
     left_out: tuple[LeftOut, ...]
     missing: int
 
@@ -100,7 +100,7 @@ class Sheet:
 
 def sheet(
     selected: Sequence[ApprovalView],
-    found: usual.Found,
+    found: usual.OdditiesByApproval,
     *,
     missing: int,
     ticked: Collection[UUID] | None = None,
@@ -132,14 +132,14 @@ def sheet(
 def _table(
     kind: tuple[str, ...],
     items: Sequence[ApprovalView],
-    found: usual.Found,
+    found: usual.OdditiesByApproval,
     ticked: Collection[UUID] | None,
-) -> Table:
+) -> BatchTable:
     given = {approval.id: _given(approval) for approval in items}
     names = list(dict.fromkeys(name for args in given.values() for name in args))
     columns = tuple(name for name in names if _differs(name, given.values()))
     first = given[items[0].id]
-    return Table(
+    return BatchTable(
         kind=kind,
         columns=columns,
         same=tuple(first[name] for name in names if name not in columns),
@@ -153,9 +153,9 @@ def _line(
     approval: ApprovalView,
     given: Mapping[str, Argument],
     columns: Sequence[str],
-    found: usual.Found,
+    found: usual.OdditiesByApproval,
     ticked: Collection[UUID] | None,
-) -> Line:
+) -> BatchLine:
     odd = found.by_request.get(approval.id)
     card = preview.card(approval.preview)
     notes = (
@@ -165,7 +165,7 @@ def _line(
     )
     by_argument = usual.by_argument(odd or ())
     is_plain = not odd and not notes
-    return Line(
+    return BatchLine(
         approval=approval,
         cells=tuple(
             Cell(name=name, argument=given.get(name), odd=tuple(by_argument.get(name, ())))

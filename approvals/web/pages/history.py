@@ -20,13 +20,13 @@ from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
 from approvals.queries import decision_filters, filters, history
 from approvals.queries.decision_filters import DecisionFilter
-from approvals.queries.history import Decision, HistoryPage
+from approvals.queries.history import HistoryPage, PastDecision
 from approvals.web import export
 from approvals.web import zone as zones
 from runtime.core.enums import GateKind
 from runtime.errors import InvalidInput
 from runtime.queries import outcomes, time_limits
-from runtime.queries.outcomes import CallEnd, Outcome
+from runtime.queries.outcomes import CallEnd, OutcomeLabel
 from runtime.web import downloads
 
 _EMPTY = HistoryPage(items=(), next=None, until=None)
@@ -47,17 +47,17 @@ _CHANNELS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class DecisionRow:
     """A decision with the outcome of its call, the words for its channel, and the open request about its outcome."""
 
-    item: Decision
-    outcome: Outcome | None
+    item: PastDecision
+    outcome: OutcomeLabel | None
     channel: str
     in_doubt: UUID | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class DayLink:
     """A link to the decisions of a day, or since a day."""
 
     label: str
@@ -154,14 +154,14 @@ def _input_type(value: str) -> str:
     return "date" if len(value) in (0, len("2026-11-24")) else "text"
 
 
-def _by_day(rows: Iterable[Row], zone: tzinfo) -> list[tuple[datetime, list[Row]]]:
+def _by_day(rows: Iterable[DecisionRow], zone: tzinfo) -> list[tuple[datetime, list[DecisionRow]]]:
     """Group the rows by the reader's days; a day is named by the time of its first row."""
     days = groupby(rows, key=lambda row: row.item.decided_at.astimezone(zone).date())
     inside = [list(found) for _, found in days]
     return [(found[0].item.decided_at, found) for found in inside]
 
 
-def _rows(items: tuple[Decision, ...], principal: Principal | None) -> Iterator[Row]:
+def _rows(items: tuple[PastDecision, ...], principal: Principal | None) -> Iterator[DecisionRow]:
     ends = {
         item.id: CallEnd(run=item.run, frame=item.frame, call=item.call, position=item.position)
         for item in items
@@ -173,10 +173,10 @@ def _rows(items: tuple[Decision, ...], principal: Principal | None) -> Iterator[
         known = found.get(ends[item.id]) if item.id in ends else None
         if known is None and item.outcome in _LABELS:
             label, css_class = _LABELS[item.outcome]
-            known = Outcome(label=label, css_class=css_class)
+            known = OutcomeLabel(label=label, css_class=css_class)
         if known is not None and item.kind == GateKind.QUESTION:
             known = replace(known, label="Answered")
-        yield Row(
+        yield DecisionRow(
             item=item,
             outcome=known,
             channel=_CHANNELS.get(item.channel or "", ""),
@@ -184,7 +184,7 @@ def _rows(items: tuple[Decision, ...], principal: Principal | None) -> Iterator[
         )
 
 
-def _spans(kept: Mapping[str, str], zone: tzinfo) -> list[Span]:
+def _spans(kept: Mapping[str, str], zone: tzinfo) -> list[DayLink]:
     """Link to the last days by name, and to this month, with the other filters kept."""
     today = timezone.localdate(timezone=zone)
     days = [today - timedelta(days=back) for back in range(8)]
@@ -197,8 +197,8 @@ def _spans(kept: Mapping[str, str], zone: tzinfo) -> list[Span]:
     return [*found, _span("This month", kept, {"since": today.replace(day=1)})]
 
 
-def _span(label: str, kept: Mapping[str, str], dates: Mapping[str, date]) -> Span:
+def _span(label: str, kept: Mapping[str, str], dates: Mapping[str, date]) -> DayLink:
     others = {key: value for key, value in kept.items() if key not in ("since", "until")}
     wanted = {key: str(day) for key, day in dates.items()}
     chosen: dict[str, Any] = {key: kept[key] for key in ("since", "until") if key in kept}
-    return Span(label=label, query=urlencode({**others, **wanted}), is_chosen=chosen == wanted)
+    return DayLink(label=label, query=urlencode({**others, **wanted}), is_chosen=chosen == wanted)

@@ -29,7 +29,7 @@ from approvals.teamwork import listing
 from approvals.web import place as places
 from approvals.web import run_views
 from approvals.web.parts import inbox_rows
-from approvals.web.place import Place, read_order
+from approvals.web.place import ListPosition, read_order
 from approvals.web.run_views import RunsPlace
 from runtime.core.enums import GateKind, Risk
 from runtime.errors import InvalidInput
@@ -40,9 +40,9 @@ from runtime.web.requests import form_text
 MAX_TYPED = 200  # characters of a refused name that come back
 MAX_KNOWN = 2 * lists.LIMIT
 OWN = (
-    ("Claimed by me", Place(q="claimed:me")),
-    ("Handed to me", Place(q="handed:me")),
-    ("Questions", Place(q=f"kind:{GateKind.QUESTION}")),
+    ("Claimed by me", ListPosition(q="claimed:me")),
+    ("Handed to me", ListPosition(q="handed:me")),
+    ("Questions", ListPosition(q=f"kind:{GateKind.QUESTION}")),
 )
 
 
@@ -55,7 +55,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
     """
     principal = principals.principal_of(principals.actor_of(request.user))
     view, q = _view(request), request.GET.get("q", "").strip()
-    place = Place(view=view, q=q, order=read_order(request.GET))
+    place = ListPosition(view=view, q=q, order=read_order(request.GET))
     live = "HX-Request" in request.headers
     views = [] if live else _views(request)
     counts = lists.counts(principal, [(one.place.view, one.place.q) for one in views])
@@ -109,7 +109,7 @@ def save_view(request: HttpRequest) -> HttpResponse:
     """Save the list that is shown, of requests or of runs, under a name of this person's."""
     name = form_text(request.POST, "name")
     of_runs = request.POST.get("page") == saved_views.RUNS
-    place: Place | RunsPlace = (run_views if of_runs else places).of(request.POST)
+    place: ListPosition | RunsPlace = (run_views if of_runs else places).of(request.POST)
     page = saved_views.RUNS if of_runs else saved_views.INBOX
     to = f"{reverse(page)}{place.query}"
     try:
@@ -136,7 +136,7 @@ class Tab:
 
     id: UUID | None
     name: str
-    place: Place
+    place: ListPosition
     number: str = ""
 
     @property
@@ -182,7 +182,7 @@ def _terms(items: Sequence[ApprovalView]) -> list[str]:
 def _list(
     request: HttpRequest,
     principal: Principal | None,
-    place: Place,
+    place: ListPosition,
     counts: lists.Counts,
     known: frozenset[UUID],
 ) -> dict[str, Any]:
@@ -191,7 +191,7 @@ def _list(
     cursor, problem = request.GET.get("cursor"), None
     page: Page[ApprovalView] = Page(items=(), next=None)
     unknown, risky = tuple[ApprovalView, ...](), tuple[ApprovalView, ...]()
-    leads = place == Place() and cursor is None
+    leads = place == ListPosition() and cursor is None
     try:
         if view != View.MINE or not counts.only_in_doubt or q or cursor:
             page = lists.page(principal, view=view, q=q, order=place.order, cursor=cursor)
@@ -229,7 +229,7 @@ def _list(
     }
 
 
-def _cut(place: Place, counts: lists.Counts) -> str:
+def _cut(place: ListPosition, counts: lists.Counts) -> str:
     """Say that another order than that by deadline has only the first requests of a very long list."""
     numbers = {View.MINE: counts.mine, View.OTHERS: counts.others}
     number = numbers.get(place.view, counts.mine + counts.others)

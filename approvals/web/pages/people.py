@@ -22,7 +22,7 @@ SEQ = re.compile(r"[0-9]{1,9}")  # the number of an assignment in a form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class FormProblem:
     """An error of a form: the person ("" for a new one), the form, and the field if the error names one."""
 
     person: str
@@ -156,7 +156,9 @@ def revoke_token(request: HttpRequest, person: str, token: str) -> HttpResponse:
     return _done(request, person, f"Token {token} of {person} is revoked.")
 
 
-def _page(request: HttpRequest, problem: Problem | None = None, status: int = 200) -> HttpResponse:
+def _page(
+    request: HttpRequest, problem: FormProblem | None = None, status: int = 200
+) -> HttpResponse:
     search = request.GET.get("q", "").replace("\x00", "")
     unfolded = problem.person if problem else request.GET.get("open", "").replace("\x00", "")
     wrong_search = None
@@ -199,7 +201,7 @@ def _link_page(request: HttpRequest, link: password_links.NewLink) -> HttpRespon
 def _refuse(request: HttpRequest, refused: RequestError, *, person: str, act: str) -> HttpResponse:
     field = refused.field if isinstance(refused, InvalidInput) else ""
     text = f"The {field} {refused.detail.rstrip('.')}." if field else refused.detail
-    problem = Problem(person=person, act=act, field=field, text=text)
+    problem = FormProblem(person=person, act=act, field=field, text=text)
     return _page(request, problem, refused.status)
 
 

@@ -14,7 +14,7 @@ from approvals.permissions import principals
 from approvals.permissions.scopes import Scope
 from approvals.policies import text as texts
 from approvals.policy_versions import acts, changes
-from approvals.policy_versions.acts import PolicyBroken, Version
+from approvals.policy_versions.acts import PolicyBroken, PolicyVersion
 from approvals.policy_versions.simulation import DAYS, Simulation, simulate
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
@@ -22,10 +22,10 @@ from runtime.web.requests import actor_of, admins_only, form_text, visible_to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class VersionRow:
     """A version for the page. `state` is "in force", "waiting", "withdrawn" or "replaced"."""
 
-    version: Version
+    version: PolicyVersion
     state: str
     may_confirm: bool = False
 
@@ -124,7 +124,7 @@ def _page(
     simulation: Simulation | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    broken, found = "", tuple[Version, ...]()
+    broken, found = "", tuple[PolicyVersion, ...]()
     try:
         found = acts.versions()
     except PolicyBroken as exc:
@@ -150,12 +150,12 @@ def _page(
     return render(request, "approvals/policies.html", context, status=status)
 
 
-def _row(version: Version, now: Version | None, request: HttpRequest) -> Row:
+def _row(version: PolicyVersion, now: PolicyVersion | None, request: HttpRequest) -> VersionRow:
     if version == now:
-        return Row(version=version, state="in force")
+        return VersionRow(version=version, state="in force")
     if version.withdrawn:
-        return Row(version=version, state="withdrawn")
+        return VersionRow(version=version, state="withdrawn")
     if not version.waits(clock.now()):
-        return Row(version=version, state="replaced")
+        return VersionRow(version=version, state="replaced")
     may = changes.may_confirm(actor_of(request).person, version.author)
-    return Row(version=version, state="waiting", may_confirm=may)
+    return VersionRow(version=version, state="waiting", may_confirm=may)

@@ -64,7 +64,7 @@ def _page(
     return answer
 
 
-def _chosen(request: HttpRequest, listed: list[StoredTrial]) -> trials.Trial | None:
+def _chosen(request: HttpRequest, listed: list[StoredTrial]) -> trials.PromptTrialView | None:
     """Return the trial of the address, without one the last; None if there is none. Raise UnknownPrompt."""
     wanted = request.GET.get("trial")
     if wanted is None:

@@ -6,7 +6,7 @@ from datetime import datetime
 from approvals.queries.requests import ApprovalView
 from runtime.ports import wiring
 from runtime.queries.transcript.transcript import Transcript
-from runtime.queries.version_diff import Difference, differences
+from runtime.queries.version_diff import VersionDifference, differences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +15,7 @@ class Update:
 
     agent: str
     published_at: datetime
-    differences: tuple[Difference, ...]
+    differences: tuple[VersionDifference, ...]
 
     @property
     def asks(self) -> bool:

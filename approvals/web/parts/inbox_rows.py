@@ -7,7 +7,7 @@ from uuid import UUID
 
 from approvals.permissions.principals import Principal
 from approvals.queries import important
-from approvals.queries.orders import Group, Order
+from approvals.queries.orders import HeadedRows, Order
 from approvals.queries.past_calls import usual
 from approvals.queries.requests import ApprovalView
 
@@ -15,7 +15,7 @@ FIRST = "High risk with an unusual value"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fold:
+class RowGroup:
     """Consecutive rows of one path and one requester, whose subtitle is shown once."""
 
     path: tuple[str, ...]
@@ -36,7 +36,7 @@ class Rows:
     """
 
     items: tuple[ApprovalView, ...]
-    odd: usual.Found
+    odd: usual.OdditiesByApproval
     first: tuple[ApprovalView, ...] = ()
     same: bool = False
 
@@ -46,14 +46,14 @@ class Rows:
         here = {approval.id for approval in self.items}
         return (*(approval for approval in self.first if approval.id not in here), *self.items)
 
-    def groups(self, order: Order) -> list[tuple[str, int, list[Fold]]]:
+    def groups(self, order: Order) -> list[tuple[str, int, list[RowGroup]]]:
         """Return the title of each group, the number of its rows, and its rows in folds; nothing of the `same` rows."""
         if self.same:
             return []
         first = {approval.id for approval in self.first}
         groups = order.groups([approval for approval in self.items if approval.id not in first])
         if self.first:
-            groups.insert(0, Group(title=FIRST, items=self.first))
+            groups.insert(0, HeadedRows(title=FIRST, items=self.first))
         return [(group.title, len(group.items), _folds(group.items)) for group in groups]
 
 
@@ -82,6 +82,6 @@ def rows(
     return Rows(items=items, odd=odd, first=first)
 
 
-def _folds(items: Sequence[ApprovalView]) -> list[Fold]:
+def _folds(items: Sequence[ApprovalView]) -> list[RowGroup]:
     runs_of = groupby(items, key=lambda approval: (approval.path, approval.requester))
-    return [Fold(path=path, requester=by, items=tuple(same)) for (path, by), same in runs_of]
+    return [RowGroup(path=path, requester=by, items=tuple(same)) for (path, by), same in runs_of]

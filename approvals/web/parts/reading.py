@@ -26,7 +26,7 @@ _SECTIONS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
+class ReadingPanel:
     """How the reader read the request that they decided. Without `is_measured` nothing else is known."""
 
     is_measured: bool
@@ -47,7 +47,7 @@ def record(request: HttpRequest, approval: ApprovalView, actor: Actor) -> None:
     readings.record(approval, found, actor, edits=readings.edits(approval))
 
 
-def panel(approval: ApprovalView, reader: str) -> Panel | None:
+def panel(approval: ApprovalView, reader: str) -> ReadingPanel | None:
     """Return the reader's own reading of a request that they decided or voted on; None for other people's."""
     decided = approval.decided_by == reader and approval.allowance is None
     is_theirs = decided or reader in approval.voted
@@ -55,9 +55,9 @@ def panel(approval: ApprovalView, reader: str) -> Panel | None:
         return None
     found = readings.of(approval, reader)
     if found is None:
-        return Panel(is_measured=False)
+        return ReadingPanel(is_measured=False)
     sections = {_SECTIONS[name]: seen for name, seen in found.sections.items() if name in _SECTIONS}
-    return Panel(
+    return ReadingPanel(
         is_measured=True,
         considered=found.considered,
         first_seen_at=found.first_seen_at,

@@ -12,8 +12,8 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from approvals.allowance_acts import changes
-from approvals.allowance_acts.changes import Argument
-from approvals.allowances.limits import ORDERED, Rule
+from approvals.allowance_acts.changes import LimitedArgument
+from approvals.allowances.limits import ORDERED, LimitRule
 from approvals.allowances.terms import MAX_COUNT, MAX_DAYS
 from approvals.errors import AllowanceRefused
 from approvals.permissions import principals
@@ -22,22 +22,22 @@ from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.web.requests import form_text
 
 _LABELS = {
-    Rule.EQUALS: "exactly this value",
-    Rule.ONE_OF: "one of these, one a line",
-    Rule.AT_MOST: "at most, from 0",
-    Rule.AT_LEAST: "at least",
-    Rule.BETWEEN: "between two, one a line",
-    Rule.ANY: "any value",
+    LimitRule.EQUALS: "exactly this value",
+    LimitRule.ONE_OF: "one of these, one a line",
+    LimitRule.AT_MOST: "at most, from 0",
+    LimitRule.AT_LEAST: "at least",
+    LimitRule.BETWEEN: "between two, one a line",
+    LimitRule.ANY: "any value",
 }
 _DEFAULTS = {"count": "20", "days": "7"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class LimitField:
     """The inputs of one argument. `number` makes their names; `wrong` says why it is not valid."""
 
     number: int
-    argument: Argument
+    argument: LimitedArgument
     rules: tuple[tuple[str, str], ...]
     rule: str
     text: str
@@ -72,16 +72,16 @@ def allow(request: HttpRequest, approval: UUID) -> HttpResponse:
     return redirect("allowance", allowance)
 
 
-def _limit(request: HttpRequest, number: int, argument: Argument) -> dict[str, Any]:
+def _limit(request: HttpRequest, number: int, argument: LimitedArgument) -> dict[str, Any]:
     rule = form_text(request.POST, f"rule.{number}")
     text = form_text(request.POST, f"values.{number}")
-    several = rule in (Rule.ONE_OF, Rule.BETWEEN)
+    several = rule in (LimitRule.ONE_OF, LimitRule.BETWEEN)
     lines = [line for line in text.split("\n") if line.strip()] if several else [text]
-    values = [] if rule == Rule.ANY else [_value(line, argument) for line in lines]
+    values = [] if rule == LimitRule.ANY else [_value(line, argument) for line in lines]
     return {"rule": rule, "values": values}
 
 
-def _value(text: str, argument: Argument) -> Any:
+def _value(text: str, argument: LimitedArgument) -> Any:
     """Read a value as the argument's own kind: a text as it is, any other as JSON. Raises InvalidInput."""
     if isinstance(argument.value, str):
         return text
@@ -100,7 +100,7 @@ def _text(value: Any) -> str:
 def _page(
     request: HttpRequest,
     approval: requests.ApprovalView,
-    given: tuple[Argument, ...],
+    given: tuple[LimitedArgument, ...],
     refused: str | None,
     problem: RequestError | None = None,
 ) -> HttpResponse:
@@ -123,18 +123,18 @@ def _page(
 
 
 def _field(
-    request: HttpRequest, number: int, argument: Argument, problem: RequestError | None
-) -> Field:
+    request: HttpRequest, number: int, argument: LimitedArgument, problem: RequestError | None
+) -> LimitField:
     value = argument.value
     counts = isinstance(value, int | float | str) and not isinstance(value, bool)
     rules = [rule for rule in _LABELS if counts or rule not in ORDERED]
-    start = Rule.ANY if argument.secret else Rule.EQUALS
+    start = LimitRule.ANY if argument.secret else LimitRule.EQUALS
     named = problem is not None and problem.field == f"limits.{argument.name}"
-    return Field(
+    return LimitField(
         number=number,
         argument=argument,
         rules=tuple(
-            (str(rule), _LABELS[rule]) for rule in ([Rule.ANY] if argument.secret else rules)
+            (str(rule), _LABELS[rule]) for rule in ([LimitRule.ANY] if argument.secret else rules)
         ),
         rule=request.POST.get(f"rule.{number}", str(start)),
         text=form_text(request.POST, f"values.{number}") if request.POST else _text(value),

@@ -9,9 +9,9 @@ from django.http import HttpRequest, HttpResponse
 
 from approvals import clock
 from approvals.errors import (
+    AlreadyCancelled,
     AlreadyDecided,
     AlreadyVoted,
-    Cancelled,
     DigestMismatch,
     Expired,
     NotShown,
@@ -53,7 +53,7 @@ def handle_decision(
     actor = principals.actor_of(request.user)
     try:
         decided = act(actor)
-    except (AlreadyDecided, Cancelled, Expired) as exc:
+    except (AlreadyDecided, AlreadyCancelled, Expired) as exc:
         return already_closed(request, requests.approval(approval, actor=actor), verdict, exc)
     except (
         Forbidden,
@@ -89,7 +89,7 @@ def _following(request: HttpRequest, approval: requests.ApprovalView, actor: Act
     """
     principal = principals.principal_of(actor)
     place = places.read(request)
-    if place == places.Place() and approval.risk == Risk.HIGH:
+    if place == places.ListPosition() and approval.risk == Risk.HIGH:
         first = important.before_all(principal, approval)
         if approval.id in first:
             others = [one for one in first if one != approval.id]

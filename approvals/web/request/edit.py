@@ -18,8 +18,8 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from approvals.decisions import decide
 from approvals.errors import (
+    AlreadyCancelled,
     AlreadyDecided,
-    Cancelled,
     DigestMismatch,
     Expired,
     TamperedWith,
@@ -148,7 +148,7 @@ def _review(request: HttpRequest, approval: requests.ApprovalView, actor: Actor)
         preview = decide.ask_preview(
             approval_id=approval.id, digest=digest, arguments=made, actor=actor
         )
-    except (AlreadyDecided, Cancelled, Expired) as exc:
+    except (AlreadyDecided, AlreadyCancelled, Expired) as exc:
         return already_closed(request, approval, Verdict.EDIT, exc)
     except (Forbidden, TamperedWith, DigestMismatch) as exc:
         return _form_page(request, approval, actor, exc)

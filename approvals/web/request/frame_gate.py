@@ -13,11 +13,11 @@ from approvals.queries import requests
 from approvals.web.request.decision_form import Problem, handle_decision
 from approvals.web.request.request_page import answer, page_context
 from runtime.core.enums import GateKind, Verdict
-from runtime.core.events import Change
+from runtime.core.events import AgentChange
 from runtime.core.verdicts import FRAME_GATES
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
-from runtime.queries.version_diff import Difference, differences
+from runtime.queries.version_diff import VersionDifference, differences
 from runtime.web.requests import form_text
 
 
@@ -56,12 +56,12 @@ def page(
     return answer(request, "approvals/frame_gate.html", context)
 
 
-def _differences(approval: requests.ApprovalView) -> tuple[Difference, ...]:
+def _differences(approval: requests.ApprovalView) -> tuple[VersionDifference, ...]:
     """Return the agent's changes at a version gate; none if the stored changes cannot be read."""
     if approval.kind != GateKind.VERSION:
         return ()
     try:
-        return differences(Change(**change) for change in approval.args["changes"])
+        return differences(AgentChange(**change) for change in approval.args["changes"])
     except (KeyError, TypeError):
         return ()
 

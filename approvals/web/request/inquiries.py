@@ -12,8 +12,8 @@ from django.views.decorators.http import require_POST
 
 from approvals.decisions.inquire import inquire
 from approvals.errors import (
+    AlreadyCancelled,
     AlreadyDecided,
-    Cancelled,
     Expired,
     TamperedWith,
     TooManyInquiries,
@@ -71,7 +71,7 @@ def ask(request: HttpRequest, approval: UUID) -> HttpResponse:
         return render(request, "approvals/ask.html", found, status=exc.status)
     except (
         AlreadyDecided,
-        Cancelled,
+        AlreadyCancelled,
         Expired,
         RunEnded,
         TamperedWith,

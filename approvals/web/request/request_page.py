@@ -14,7 +14,7 @@ from django.utils.cache import patch_vary_headers
 from approvals import clock
 from approvals.accounts import absences
 from approvals.decisions import checks
-from approvals.errors import AlreadyDecided, Cancelled, Expired
+from approvals.errors import AlreadyCancelled, AlreadyDecided, Expired
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
 from approvals.queries import requests, votes
@@ -38,7 +38,7 @@ from runtime.queries.transcript.transcript import Transcript, reachable_transcri
 from runtime.web.requests import form_text
 
 # Errors of a decision that came after another decision, a cancellation or the deadline.
-AlreadyClosed = AlreadyDecided | Cancelled | Expired
+AlreadyClosed = AlreadyDecided | AlreadyCancelled | Expired
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +164,7 @@ def _given(transcript: Transcript) -> list[Argument]:
     return next((fields(value) for value in found), [])
 
 
-def _done(step: call_context.Step) -> DoneCall:
+def _done(step: call_context.CallInContext) -> DoneCall:
     call = step.call
     has_result = call.state is CallState.RETURNED and call.result is not None
     return DoneCall(
@@ -172,7 +172,7 @@ def _done(step: call_context.Step) -> DoneCall:
     )
 
 
-def _changed_the_plan(step: call_context.Step) -> bool:
+def _changed_the_plan(step: call_context.CallInContext) -> bool:
     """Tell whether the call did, which the plan itself shows."""
     return step.call.keeps_plan and step.call.state is CallState.RETURNED
 

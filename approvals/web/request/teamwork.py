@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_http_methods, require_POST
 
-from approvals.errors import AlreadyClaimed, AlreadyDecided, Cancelled, Expired
+from approvals.errors import AlreadyCancelled, AlreadyClaimed, AlreadyDecided, Expired
 from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.teamwork import claims, comments, handovers, presence
@@ -28,7 +28,7 @@ def claim(request: HttpRequest, approval: UUID) -> HttpResponse:
     try:
         claims.claim(approval_id=approval, actor=_actor(request))
         messages.success(request, "Claimed: others see for 10 minutes that you look at it.")
-    except (AlreadyClaimed, AlreadyDecided, Cancelled, Expired) as exc:
+    except (AlreadyClaimed, AlreadyDecided, AlreadyCancelled, Expired) as exc:
         messages.error(request, exc.detail)
     return to_page(request, approval)
 
@@ -67,7 +67,7 @@ def hand_over(request: HttpRequest, approval: UUID) -> HttpResponse:
         to, note = request.POST.get("to", ""), form_text(request.POST, "note")
         try:
             handovers.hand_over(approval_id=approval, to=to, note=note, actor=actor)
-        except (AlreadyClaimed, AlreadyDecided, Cancelled, Expired) as exc:
+        except (AlreadyClaimed, AlreadyDecided, AlreadyCancelled, Expired) as exc:
             messages.error(request, f"Not handed over. {exc.detail}")
             return to_page(request, approval)
         except InvalidInput as exc:

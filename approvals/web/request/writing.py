@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_POST
 
 from approvals.decisions.writing import write as send
-from approvals.errors import AlreadyDecided, Cancelled, Expired, TamperedWith
+from approvals.errors import AlreadyCancelled, AlreadyDecided, Expired, TamperedWith
 from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.web import place as places
@@ -37,7 +37,7 @@ def write(request: HttpRequest, approval: UUID) -> HttpResponse:
             "max_message": MAX_MESSAGE,
         }
         return render(request, "approvals/write.html", found, status=exc.status)
-    except (AlreadyDecided, Cancelled, Expired, RunEnded, TamperedWith) as exc:
+    except (AlreadyDecided, AlreadyCancelled, Expired, RunEnded, TamperedWith) as exc:
         messages.error(request, f"Not sent. {exc.detail}")
     else:
         messages.success(request, "Sent. You may still decide this request.")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from runtime.control.verification.replayed import OpenedGate, Replayed, RunRow, replay
+from runtime.control.verification.replayed import OpenedGate, Replayed, VerifiedRunRow, replay
 from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
 from runtime.core.documents import export_file
 from runtime.core.documents.blobs import blob_refs
@@ -59,7 +59,7 @@ def ledger_findings(run: UUID) -> Iterator[Finding]:
         yield Finding(subject="ledger", problem=f"the database does not know of {line}")
 
 
-def audit_findings(row: RunRow) -> Iterator[Finding]:
+def audit_findings(row: VerifiedRunRow) -> Iterator[Finding]:
     """Find audit rows that do not verify, and a legal hold that was lifted without one."""
     try:
         problem = wiring.approvals().problem_of(row.id)
@@ -71,7 +71,7 @@ def audit_findings(row: RunRow) -> Iterator[Finding]:
         yield Finding(subject="audit", problem=problem)
 
 
-def compare(connection: Connection, row: RunRow) -> Iterator[Finding]:
+def compare(connection: Connection, row: VerifiedRunRow) -> Iterator[Finding]:
     """Compare the row, the continuation, the gates, the signals and the blobs with the replayed journal."""
     if row.erased:
         yield from _erased_findings(connection, row)
@@ -104,7 +104,7 @@ def compare(connection: Connection, row: RunRow) -> Iterator[Finding]:
     yield from _stuck_findings(connection, row)
 
 
-def _archive(connection: Connection, row: RunRow) -> Archive | None:
+def _archive(connection: Connection, row: VerifiedRunRow) -> Archive | None:
     """Read the file of an archived run. Raises Tampered, KeyMissing."""
     if not row.archived:
         return None
@@ -116,7 +116,7 @@ def _archive(connection: Connection, row: RunRow) -> Archive | None:
     return archived_run
 
 
-def _with_payloads(row: RunRow, archived_run: Archive | None) -> RunRow:
+def _with_payloads(row: VerifiedRunRow, archived_run: Archive | None) -> VerifiedRunRow:
     if archived_run is None:
         return row
     return replace(row, **{name: archived_run.row[name] for name in ("input", "output", "reason")})
@@ -142,7 +142,7 @@ def _late_outcome_findings(connection: Connection, run: UUID) -> Iterator[Findin
         yield Finding(subject="late outcome", problem=problem)
 
 
-def _erased_findings(connection: Connection, row: RunRow) -> Iterator[Finding]:
+def _erased_findings(connection: Connection, row: VerifiedRunRow) -> Iterator[Finding]:
     """Verify a run with erased payloads: its prune mark ends where the row does, and the row has no payload."""
     try:
         mark = pruning.read(connection, row.id)
@@ -156,7 +156,7 @@ def _erased_findings(connection: Connection, row: RunRow) -> Iterator[Finding]:
         yield Finding(subject="row", problem="it says that its payloads are erased, but has them")
 
 
-def _row_findings(row: RunRow, now: Continuation) -> Iterator[Finding]:
+def _row_findings(row: VerifiedRunRow, now: Continuation) -> Iterator[Finding]:
     expected: dict[str, tuple[Any, Any]] = {
         "position": (row.position, now.position),
         "head": (row.head, now.head),
@@ -184,7 +184,7 @@ def _journal_status(now: Continuation) -> str:
     return status_of(now, held=False)
 
 
-def _allowed_statuses(row: RunRow, now: Continuation) -> set[str]:
+def _allowed_statuses(row: VerifiedRunRow, now: Continuation) -> set[str]:
     """Return the statuses a row may have: `running` also after a worker died or could not read the run."""
     if row.status == RunStatus.QUARANTINED:
         return {row.status}
@@ -193,7 +193,7 @@ def _allowed_statuses(row: RunRow, now: Continuation) -> set[str]:
 
 
 def _continuation_findings(
-    connection: Connection, row: RunRow, replayed: Replayed
+    connection: Connection, row: VerifiedRunRow, replayed: Replayed
 ) -> Iterator[Finding]:
     subject = "continuation"
     if row.ended:
@@ -220,7 +220,9 @@ def _blob_findings(connection: Connection, now: Continuation) -> Iterator[Findin
             yield Finding(subject="content", problem=str(exc))
 
 
-def _wait_findings(connection: Connection, row: RunRow, replayed: Replayed) -> Iterator[Finding]:
+def _wait_findings(
+    connection: Connection, row: VerifiedRunRow, replayed: Replayed
+) -> Iterator[Finding]:
     """Compare the calls that wait for an event with their rows. A delivered event replaces the row with a signal."""
     stored = waits.open_of(connection, row.id)
     came = {(s.frame, s.call) for s in _signals(connection, row.id) if isinstance(s, EventSignal)}
@@ -243,7 +245,9 @@ def _awaited(now: Continuation) -> set[tuple[str, str]]:
     }
 
 
-def _origin_findings(connection: Connection, row: RunRow, now: Continuation) -> Iterator[Finding]:
+def _origin_findings(
+    connection: Connection, row: VerifiedRunRow, now: Continuation
+) -> Iterator[Finding]:
     """Compare the row's origin with the journal's, plus the senders of signals that no step has received.
 
     An ended run drops its remaining signals, so its row may name their senders too.
@@ -274,7 +278,9 @@ def _import_findings(replayed: Replayed) -> Iterator[Finding]:
             )
 
 
-def _gate_findings(connection: Connection, row: RunRow, replayed: Replayed) -> Iterator[Finding]:
+def _gate_findings(
+    connection: Connection, row: VerifiedRunRow, replayed: Replayed
+) -> Iterator[Finding]:
     rows = connection.execute(
         "SELECT id, state, kind, frame, call, path FROM runtime_gate WHERE run_id = %s ORDER BY id",
         (row.id,),
@@ -352,7 +358,7 @@ def _signals(connection: Connection, run: UUID) -> list[signals.Signal]:
         return []  # `_signal_findings` reports it
 
 
-def _signal_findings(connection: Connection, row: RunRow) -> Iterator[Finding]:
+def _signal_findings(connection: Connection, row: VerifiedRunRow) -> Iterator[Finding]:
     try:
         waiting = len(signals.waiting(connection, row.id))
     except Tampered as exc:
@@ -368,7 +374,7 @@ def _signal_findings(connection: Connection, row: RunRow) -> Iterator[Finding]:
         yield Finding(subject="mailbox", problem=f"{waiting} signals wait, but the run is not due")
 
 
-def _stuck_findings(connection: Connection, row: RunRow) -> Iterator[Finding]:
+def _stuck_findings(connection: Connection, row: VerifiedRunRow) -> Iterator[Finding]:
     """Find a stuck run: live, without lease, due time or open gate, and neither paused nor quarantined."""
     if row.ended or row.leased or row.due_at is not None or row.status in RESTING:
         return

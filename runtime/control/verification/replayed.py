@@ -29,7 +29,7 @@ from runtime.store.tables.pruning import PruneMark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunRow:
+class VerifiedRunRow:
     """The run's row. `leased` says that a worker has an unexpired lease for it."""
 
     id: UUID
@@ -120,7 +120,7 @@ class Replayed:
                 return
 
 
-def read_row(connection: Connection, run: UUID) -> RunRow:
+def read_row(connection: Connection, run: UUID) -> VerifiedRunRow:
     """Read the run's row. Raises NoSuchRun."""
     row = connection.execute(
         f"""
@@ -133,10 +133,12 @@ def read_row(connection: Connection, run: UUID) -> RunRow:
     ).fetchone()
     if row is None:
         raise NoSuchRun
-    return RunRow(**dict(zip(RunRow.__slots__, row, strict=True)))
+    return VerifiedRunRow(**dict(zip(VerifiedRunRow.__slots__, row, strict=True)))
 
 
-def replay(connection: Connection, row: RunRow, archived: Archive | None = None) -> Replayed:
+def replay(
+    connection: Connection, row: VerifiedRunRow, archived: Archive | None = None
+) -> Replayed:
     """Replay the journal of a run, or the one in its file. Raises Tampered, KeyMissing, CoreError."""
     history = archived.history() if archived else journal.history(connection, row.id)
     replayed = Replayed(mark=history.mark, now=history.start, base=history.start)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from runtime.control.verification import findings
 from runtime.control.verification.findings import Finding
-from runtime.control.verification.replayed import RunRow, read_row
+from runtime.control.verification.replayed import VerifiedRunRow, read_row
 from runtime.errors import KeyMissing, ObjectStoreDown, Tampered
 from runtime.store import archive, pool
 from runtime.store.pool import Connection
@@ -55,7 +55,7 @@ def verify(run: UUID) -> Verification:
     )
 
 
-def _mark(connection: Connection, row: RunRow) -> PruneMark:
+def _mark(connection: Connection, row: VerifiedRunRow) -> PruneMark:
     """Return where the journal begins, also in a run's file. If that does not verify, return the first entry."""
     try:
         archived_run = archive.read_for_page(connection, row.id) if row.archived else None

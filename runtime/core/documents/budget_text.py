@@ -10,7 +10,7 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from runtime.core.budgets import MICROS, Amount, Budget, ExhaustedLimit, Limit, strictest
+from runtime.core.budgets import MICROS, Amount, BudgetLimits, ExhaustedLimit, Limit, strictest
 
 USD = "usd"
 NAMES: dict[str, Limit] = {
@@ -59,28 +59,28 @@ def unit_of(limit: Limit) -> str:
     return _UNITS[limit]
 
 
-def budget_of(values: object) -> Budget | None:
+def budget_of(values: object) -> BudgetLimits | None:
     """Read a budget from `{"turns", "calls", "tokens", "usd", "seconds", "depth"}`; None if it sets no limit.
 
     A missing or null field sets no limit. Raises InvalidBudget.
     """
     if values is None:
         return None
-    budget = Budget()
+    budget = BudgetLimits()
     for name, value in _named(values).items():
         if value is not None:
             changed: dict[str, Any] = {str(NAMES[name]): amount_of(name, value)}
             budget = replace(budget, **changed)
-    return None if budget == Budget() else budget
+    return None if budget == BudgetLimits() else budget
 
 
-def within(asked: Budget | None, most: Budget | None) -> Budget | None:
+def within(asked: BudgetLimits | None, most: BudgetLimits | None) -> BudgetLimits | None:
     """Return the requested budget, with the limits of `most` where it sets none.
 
     Raises InvalidBudget if it exceeds `most`.
     """
     for name, limit in NAMES.items():
-        wanted, bound = (asked or Budget()).of(limit), (most or Budget()).of(limit)
+        wanted, bound = (asked or BudgetLimits()).of(limit), (most or BudgetLimits()).of(limit)
         if wanted is not None and bound is not None and wanted > bound:
             raise InvalidBudget(name, f"must be at most {to_text(limit, bound)} here")
     return strictest(asked, most)
@@ -124,9 +124,9 @@ def from_form(values: Mapping[str, str]) -> dict[str, object]:
     return found
 
 
-def to_json(budget: Budget | None) -> dict[str, Amount | str]:
+def to_json(budget: BudgetLimits | None) -> dict[str, Amount | str]:
     """Write a budget in the form that `budget_of` reads."""
-    found = {name: (budget or Budget()).of(limit) for name, limit in NAMES.items()}
+    found = {name: (budget or BudgetLimits()).of(limit) for name, limit in NAMES.items()}
     return {
         name: to_text(NAMES[name], amount) if name == USD else amount
         for name, amount in found.items()

@@ -62,7 +62,7 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beginning:
+class ExportedBeginning:
     """Where a shortened journal begins: the state after the entries that were removed at `at`."""
 
     at: datetime
@@ -116,20 +116,20 @@ def manifest_of(
     return _text(_MANIFESTS.dump_python(manifest, mode="json"))
 
 
-def beginning_text(beginning: Beginning) -> str:
+def beginning_text(beginning: ExportedBeginning) -> str:
     """Write where a shortened journal begins."""
     state = codec.encode_continuation(beginning.state)
     return json.dumps({"at": beginning.at.isoformat(), "state": state}, separators=(",", ":"))
 
 
-def beginning_of(package: ExportFile) -> Beginning | None:
+def beginning_of(package: ExportFile) -> ExportedBeginning | None:
     """Read where the journal of a file begins, None if it is whole. Raises Unreadable or NewerSchema."""
     if not package.beginning:
         return None
     try:
         document = json.loads(package.beginning)
         at, state = datetime.fromisoformat(document["at"]), document["state"]
-        found = Beginning(at=at, state=codec.decode_continuation(state))
+        found = ExportedBeginning(at=at, state=codec.decode_continuation(state))
         beginning_text(found)  # it can be stored
     except NewerSchema:
         raise

@@ -16,8 +16,8 @@ from runtime.core.budgets import (
     NOTHING,
     REPLY_TOKENS,
     Amount,
-    Budget,
     BudgetGate,
+    BudgetLimits,
     ExhaustedLimit,
     Limit,
     Rates,
@@ -65,11 +65,11 @@ _A_CALL = Spent(calls=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class LimitOwner:
     """The owner of limits: a frame with all frames below it, or the run where `frame` is None."""
 
     frame: str | None
-    budget: Budget
+    budget: BudgetLimits
     spent: Spent
     active_at_open: float = 0.0
 
@@ -156,7 +156,7 @@ def fits(now: Continuation, effect: Command, asking: Collection[str]) -> bool:
     return True
 
 
-def reserved(now: Continuation, scope: Scope, asking: Collection[str]) -> Spent:
+def reserved(now: Continuation, scope: LimitOwner, asking: Collection[str]) -> Spent:
     """Return the amounts reserved for running effects in a scope."""
     total = NOTHING
     for frame in now.frames.values():
@@ -220,7 +220,7 @@ def _needs(
 
 
 def _exhausted(
-    now: Continuation, scope: Scope, limit: Limit, frame: str, at: datetime
+    now: Continuation, scope: LimitOwner, limit: Limit, frame: str, at: datetime
 ) -> ExhaustedLimit | None:
     allowed = scope.budget.of(limit)
     if allowed is None:
@@ -231,7 +231,9 @@ def _exhausted(
     return ExhaustedLimit(limit=limit, used=used, allowed=allowed, frame=scope.frame)
 
 
-def _used(now: Continuation, scope: Scope, limit: Limit, frame: str, at: datetime) -> Amount | None:
+def _used(
+    now: Continuation, scope: LimitOwner, limit: Limit, frame: str, at: datetime
+) -> Amount | None:
     """Return the usage of a limit; None for money if a price is not known."""
     match limit:
         case Limit.SECONDS:
@@ -270,10 +272,10 @@ def grant(now: Continuation, event: BudgetGranted) -> Continuation:
         amount = event.amounts[one.limit]
         if one.frame is not None:
             frame = now.frame(one.frame)
-            budget = (frame.budget or Budget()).granted(one.limit, amount)
+            budget = (frame.budget or BudgetLimits()).granted(one.limit, amount)
             now = now.with_frame(replace(frame, budget=budget))
         else:
-            budget = (now.budget or Budget()).granted(one.limit, amount)
+            budget = (now.budget or BudgetLimits()).granted(one.limit, amount)
             now = replace(now, budget=budget)
     return replace(now, short=None)
 
@@ -286,13 +288,13 @@ def _require_started(now: Continuation, event: BudgetExceeded | BudgetGranted) -
 # Scopes
 
 
-def _scopes(now: Continuation, frame: str) -> Iterator[Scope]:
+def _scopes(now: Continuation, frame: str) -> Iterator[LimitOwner]:
     """Yield every scope with limits that a frame counts for."""
     if now.budget is not None:
-        yield Scope(frame=None, budget=now.budget, spent=now.spent)
+        yield LimitOwner(frame=None, budget=now.budget, spent=now.spent)
     for holder in _upwards(now, frame):
         if holder.budget is not None:
-            yield Scope(
+            yield LimitOwner(
                 frame=holder.id,
                 budget=holder.budget,
                 spent=holder.spent,

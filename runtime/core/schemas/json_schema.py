@@ -25,7 +25,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Property:
     """One property of an object. `rule` is its schema with references followed; `default` is JSON or None."""
 
     name: str
@@ -76,7 +76,7 @@ def describe(rule: Any, schema: Any) -> str:
     return " · ".join(_facts(_followed(rule, schema), schema))
 
 
-def parts(schema: Any) -> tuple[Part, ...]:
+def parts(schema: Any) -> tuple[Property, ...]:
     """List the properties of an object's schema; none if the schema is not of an object.
 
     The required ones come first, in the order in which they are listed: a stored schema keeps no other order.
@@ -87,7 +87,7 @@ def parts(schema: Any) -> tuple[Part, ...]:
     required = [name for name in schema.get("required", []) if name in found]
     names = required + [name for name in found if name not in required]
     return tuple(
-        Part(
+        Property(
             name=name,
             title=str(_target(found[name], schema).get("title", name)),
             type=describe(_resolved(found[name], schema), schema) or "any JSON",

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from runtime.core.continuation import Call
 from runtime.core.effect_classes import RULES
-from runtime.core.enums import Preview
+from runtime.core.enums import CallPreview
 
 CURRENT = timedelta(seconds=10)  # the age up to which a preview confirms an approval
 # The age up to which a gate shows a preview. It is longer, because the gates of a turn open together, after the last of
@@ -13,7 +13,7 @@ SHOWN = timedelta(minutes=10)
 
 
 def is_current(
-    preview: Preview | None, digest: str, at: datetime, within: timedelta = CURRENT
+    preview: CallPreview | None, digest: str, at: datetime, within: timedelta = CURRENT
 ) -> bool:
     """Return whether a preview was made of this action, not longer ago than `within`."""
     if preview is None or preview.at is None or preview.digest != digest:

@@ -145,7 +145,7 @@ def approve_change(
 
 
 @dataclass(slots=True, kw_only=True)
-class _Refused:
+class _RefusedChange:
     times: int
     until: float
     signal_version: int
@@ -158,7 +158,7 @@ class RunBackoff:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._runs: dict[UUID, _Refused] = {}
+        self._runs: dict[UUID, _RefusedChange] = {}
 
     def add(self, run: UUID, signal_version: int) -> None:
         """Skip the run for twice as long as last time, or until it receives a signal."""
@@ -168,7 +168,7 @@ class RunBackoff:
             last = self._runs.get(run)
             times = last.times + 1 if last else 1
             pause = min(MAX_PAUSE_SECONDS, MIN_PAUSE_SECONDS * 2 ** (times - 1))
-            self._runs[run] = _Refused(
+            self._runs[run] = _RefusedChange(
                 times=times, until=at + pause, signal_version=signal_version, passed_on=at
             )
 

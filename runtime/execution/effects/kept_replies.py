@@ -11,7 +11,7 @@ from runtime.execution.effects.outcomes import lost_reply
 from runtime.execution.effects.running import RunningEffect
 from runtime.ports.effects import Keep, ModelRequest, PartialReply
 from runtime.store import failpoints, pool
-from runtime.store.leases import Claim
+from runtime.store.leases import RunClaim
 from runtime.store.tables import partial_replies
 from runtime.store.tables.partial_replies import KeptPart
 
@@ -23,11 +23,11 @@ class ReplyKeeper:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._parts: dict[RunningEffect, tuple[Claim, KeptPart]] = {}
+        self._parts: dict[RunningEffect, tuple[RunClaim, KeptPart]] = {}
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def keep(self, effect: RunningEffect, claim: Claim, kept_part: KeptPart) -> None:
+    def keep(self, effect: RunningEffect, claim: RunClaim, kept_part: KeptPart) -> None:
         """Have a part written, which replaces the previous one. Returns at once."""
         with self._changed:
             self._parts[effect] = (claim, kept_part)
@@ -52,7 +52,7 @@ class ReplyKeeper:
             except Exception as exc:  # not retried: the next part follows
                 log.warning("Run %s: part of a reply not kept: %s", claim.run, exc)
 
-    def _next(self) -> tuple[RunningEffect, Claim, KeptPart] | None:
+    def _next(self) -> tuple[RunningEffect, RunClaim, KeptPart] | None:
         with self._changed:
             while not self._parts and not self._closed:
                 self._changed.wait()
@@ -65,7 +65,7 @@ class ReplyKeeper:
 class RunReplies:
     """The kept parts of the replies of one run. `ended` names the frames whose part the next step deletes."""
 
-    def __init__(self, claim: Claim, keeper: ReplyKeeper, clock: Callable[[], datetime]) -> None:
+    def __init__(self, claim: RunClaim, keeper: ReplyKeeper, clock: Callable[[], datetime]) -> None:
         self._claim, self._keeper, self._clock = claim, keeper, clock
         self.ended: frozenset[str] = frozenset()
 
@@ -106,7 +106,7 @@ class RunReplies:
         self.ended = frozenset()
 
 
-def _write(effect: RunningEffect, claim: Claim, kept_part: KeptPart) -> None:
+def _write(effect: RunningEffect, claim: RunClaim, kept_part: KeptPart) -> None:
     """Write a part, unless its reply has ended: the runner takes the same lock before it journals the reply."""
     with effect.keeping:
         if effect.is_settled:

@@ -11,7 +11,7 @@ from runtime.core.commands import StartTool
 from runtime.core.continuation import Continuation, Frame, FrameState, Phase
 from runtime.core.documents import memory
 from runtime.core.effect_classes import RULES
-from runtime.core.enums import FailureCause, Preview
+from runtime.core.enums import CallPreview, FailureCause
 from runtime.core.events import (
     AnswerDropped,
     CallPreviewed,
@@ -83,12 +83,12 @@ def _previewed(request: PreviewRequest, outcome: Outcome, at: datetime) -> CallP
     )
 
 
-def preview_of(outcome: Outcome) -> Preview:
+def preview_of(outcome: Outcome) -> CallPreview:
     """Return the preview, or the reason why there is none."""
     if isinstance(outcome, ToolResult):
-        preview: Preview = outcome.value
+        preview: CallPreview = outcome.value
         return preview
-    return Preview(missing=getattr(outcome, "error", "") or "it has no result")
+    return CallPreview(missing=getattr(outcome, "error", "") or "it has no result")
 
 
 def _model_event(

@@ -18,7 +18,7 @@ from django.db import Error, close_old_connections, connection, transaction
 from runtime.errors import LeaseLost, RuntimeFault
 from runtime.execution.effects.outcomes import rolled_back, timed_out
 from runtime.execution.effects.running import EffectFinished, RunningEffect, no_abort
-from runtime.ports.approvals import Part
+from runtime.ports.approvals import StatementPart
 from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult
 from runtime.store import pool, steps
 
@@ -33,13 +33,13 @@ _room = threading.BoundedSemaphore(pool.DJANGOS_OF_A_WORKER - 1)
 class TransactionalResult(EffectFinished):
     """A result whose transaction is still open. The tool's thread waits for the step to commit it with."""
 
-    _step: queue.SimpleQueue[tuple[steps.Step, tuple[Part, ...]] | None] = field(
+    _step: queue.SimpleQueue[tuple[steps.Step, tuple[StatementPart, ...]] | None] = field(
         default_factory=queue.SimpleQueue
     )
     _problem: queue.SimpleQueue[BaseException | None] = field(default_factory=queue.SimpleQueue)
 
     def commit(
-        self, step: steps.Step, extra_statements: tuple[Part, ...] = ()
+        self, step: steps.Step, extra_statements: tuple[StatementPart, ...] = ()
     ) -> BaseException | None:
         """Have the tool's thread commit with this step. Return the error if it was rolled back."""
         self._step.put((step, extra_statements))
@@ -57,7 +57,7 @@ class TransactionalResult(EffectFinished):
         step, extra_statements = message
         if (
             steps.commit(pool.djangos(), step, extra_statements, prepare=False)
-            is not steps.Result.WRITTEN
+            is not steps.CommitResult.WRITTEN
         ):
             raise LeaseLost
         return True

@@ -41,7 +41,7 @@ class TriedRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class TrialRuns:
     """The runs of one trial, the latest first."""
 
     runs: tuple[TriedRun, ...]
@@ -54,9 +54,9 @@ class Trial:
 
 def try_version(
     name: str, number: int, runs: int, *, handler: EffectHandler, stops: Callable[[], bool]
-) -> Trial:
+) -> TrialRuns:
     """Try a version on so many runs, until `stops` or an administrator stops one of its agents."""
-    return Trial(runs=tuple(try_each(name, number, runs, handler=handler, stops=stops)))
+    return TrialRuns(runs=tuple(try_each(name, number, runs, handler=handler, stops=stops)))
 
 
 def try_each(

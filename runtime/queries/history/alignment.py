@@ -13,7 +13,7 @@ from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.frames import FrameRecord
 from runtime.queries.spans.span import Span, Usage
 from runtime.queries.transcript.transcript import Transcript
-from runtime.queries.version_diff import Difference, differences
+from runtime.queries.version_diff import VersionDifference, differences
 
 MAX_STEPS = 1_000  # of each run that are compared
 
@@ -27,7 +27,7 @@ class StepKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ComparedStep:
     """One step of a run. `path` goes from the run's agent to that of the step; `parts` are JSON or text by name.
 
     `name` is the agent, or the tool of a call. `version` is the fingerprint of an agent.
@@ -46,7 +46,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ComparedPart:
     """One part in which a pair differs; None if that step lacks it."""
 
     name: str
@@ -55,19 +55,19 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class StepPair:
     """Two steps that correspond and differ, or one that the other run lacks.
 
     `changes` are those between the two versions of an agent.
     """
 
-    left: Step | None
-    right: Step | None
-    parts: tuple[Part, ...]
-    changes: tuple[Difference, ...] = ()
+    left: ComparedStep | None
+    right: ComparedStep | None
+    parts: tuple[ComparedPart, ...]
+    changes: tuple[VersionDifference, ...] = ()
 
     @property
-    def step(self) -> Step:
+    def step(self) -> ComparedStep:
         """The step of the first run, or the one that only the second has."""
         step = self.left or self.right
         assert step is not None  # a pair has at least one step
@@ -75,7 +75,7 @@ class Pair:
 
 
 @dataclass(slots=True, kw_only=True)
-class Totals:
+class ComparedTotals:
     """The sums of a run: replies of models, their tokens, their cost in US dollars, and tool calls.
 
     `unpriced` counts the replies without a known price.
@@ -106,10 +106,10 @@ class Totals:
 class Alignment:
     """The pairs that differ, in the order of the first run, and the number of equal ones."""
 
-    pairs: tuple[Pair, ...] = ()
+    pairs: tuple[StepPair, ...] = ()
     same: int = 0
-    left: Totals = field(default_factory=Totals)
-    right: Totals = field(default_factory=Totals)
+    left: ComparedTotals = field(default_factory=ComparedTotals)
+    right: ComparedTotals = field(default_factory=ComparedTotals)
     left_out: int = 0
 
 
@@ -118,7 +118,7 @@ def align(left: Transcript, right: Transcript) -> Alignment:
 
     Replies that a fork has only from its original are compared in neither run; its totals begin at the fork.
     """
-    totals = Totals(), Totals()
+    totals = ComparedTotals(), ComparedTotals()
     missing = _missing(left)
     for frame, turns in _missing(right).items():
         missing[frame] = max(turns, missing.get(frame, 0))
@@ -138,7 +138,9 @@ def align(left: Transcript, right: Transcript) -> Alignment:
     )
 
 
-def _paired(ours: list[Step], theirs: list[Step]) -> Iterator[tuple[Step | None, Step | None]]:
+def _paired(
+    ours: list[ComparedStep], theirs: list[ComparedStep]
+) -> Iterator[tuple[ComparedStep | None, ComparedStep | None]]:
     places = [step.place for step in ours], [step.place for step in theirs]
     matcher = SequenceMatcher(None, *places, autojunk=False)
     for _, i, i_end, j, j_end in matcher.get_opcodes():
@@ -149,18 +151,18 @@ def _paired(ours: list[Step], theirs: list[Step]) -> Iterator[tuple[Step | None,
             yield from ((None, step) for step in theirs[j:j_end])
 
 
-def _pair(left: Step | None, right: Step | None) -> Pair:
+def _pair(left: ComparedStep | None, right: ComparedStep | None) -> StepPair:
     ours, theirs = (step.parts if step else {} for step in (left, right))
     parts = tuple(
-        Part(name=name, left=ours.get(name), right=theirs.get(name))
+        ComparedPart(name=name, left=ours.get(name), right=theirs.get(name))
         for name in {**ours, **theirs}
         if left is None or right is None or ours.get(name) != theirs.get(name)
     )
-    changes: tuple[Difference, ...] = ()
+    changes: tuple[VersionDifference, ...] = ()
     if left and right and left.version != right.version:
         between = wiring.catalogue().changes_between(left.name, left.version, right.version)
         changes = differences(between or ())
-    return Pair(left=left, right=right, parts=parts, changes=changes)
+    return StepPair(left=left, right=right, parts=parts, changes=changes)
 
 
 def _missing(transcript: Transcript) -> dict[str, int]:
@@ -172,20 +174,22 @@ def _replies(frame: FrameRecord) -> list[Span]:
     return [item for item in frame.items if isinstance(item, Span) and item.usage is not None]
 
 
-def _steps(transcript: Transcript, totals: Totals, missing: Mapping[str, int]) -> Iterator[Step]:
+def _steps(
+    transcript: Transcript, totals: ComparedTotals, missing: Mapping[str, int]
+) -> Iterator[ComparedStep]:
     for root in transcript.roots:
         yield from _of_frame(root, (root.agent,), totals, missing)
 
 
 def _of_frame(
-    frame: FrameRecord, path: tuple[str, ...], totals: Totals, missing: Mapping[str, int]
-) -> Iterator[Step]:
+    frame: FrameRecord, path: tuple[str, ...], totals: ComparedTotals, missing: Mapping[str, int]
+) -> Iterator[ComparedStep]:
     given: dict[str, Any] = {
         message.kind: message.value
         for message in frame.messages
         if message.kind in ("input", "instructions") and message.turn == 0
     }
-    yield Step(
+    yield ComparedStep(
         kind=StepKind.AGENT,
         path=path,
         name=frame.agent,
@@ -211,13 +215,13 @@ def _of_frame(
                 yield _reply(item, path, frame.agent, said.get(turn))
 
 
-def _call(call: CallRecord, path: tuple[str, ...]) -> Step:
+def _call(call: CallRecord, path: tuple[str, ...]) -> ComparedStep:
     parts = {"arguments": call.args, "state": call.state.value, "result": call.result}
     parts |= {"reason": call.note or None}
     return _step(StepKind.CALL, path, call.tool, parts)
 
 
-def _reply(span: Span, path: tuple[str, ...], agent: str, said: Any) -> Step:
+def _reply(span: Span, path: tuple[str, ...], agent: str, said: Any) -> ComparedStep:
     usage = span.usage
     assert usage is not None  # the caller has looked
     parts = {
@@ -231,6 +235,6 @@ def _reply(span: Span, path: tuple[str, ...], agent: str, said: Any) -> Step:
     return _step(StepKind.MODEL, path, agent, parts)
 
 
-def _step(kind: StepKind, path: tuple[str, ...], name: str, parts: dict[str, Any]) -> Step:
+def _step(kind: StepKind, path: tuple[str, ...], name: str, parts: dict[str, Any]) -> ComparedStep:
     known = {part: value for part, value in parts.items() if value not in (None, "")}
-    return Step(kind=kind, path=path, name=name, parts=known)
+    return ComparedStep(kind=kind, path=path, name=name, parts=known)

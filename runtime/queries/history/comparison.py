@@ -37,7 +37,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class RunComparison:
     """`related` says that one run is a fork of the other, or both of a third."""
 
     left: Side
@@ -46,7 +46,7 @@ class Comparison:
     steps: Alignment
 
 
-def compare(left: RunDetail, right: RunDetail) -> Comparison:
+def compare(left: RunDetail, right: RunDetail) -> RunComparison:
     """Compare two runs. The caller has checked that both may be read."""
     journals = remaining(left.id), remaining(right.id)
     both = transcript_of(fold(journals[0])), transcript_of(fold(journals[1]))
@@ -55,7 +55,7 @@ def compare(left: RunDetail, right: RunDetail) -> Comparison:
     while _same(journals[0].line(at[0] + 1), journals[1].line(at[1] + 1)):
         at = at[0] + 1, at[1] + 1
     paths = [paths_of(transcript) for transcript in both]
-    return Comparison(
+    return RunComparison(
         left=_side(left, journals[0], at[0], paths[0]),
         right=_side(right, journals[1], at[1], paths[1]),
         related=begun is not None,

@@ -32,7 +32,7 @@ from runtime.queries.labels import MessageKind
 from runtime.queries.redaction import redact
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.forked import changed_text, copied
-from runtime.queries.spans.frames import FrameRecord, Message
+from runtime.queries.spans.frames import FrameMessage, FrameRecord
 from runtime.queries.spans.inquiries import InquiryRecord
 from runtime.queries.spans.span import GateFacts, Span
 from runtime.queries.spans.states import SpanKind, SpanState
@@ -68,7 +68,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
+class RunPause:
     """The pause of a run; `reason` may be empty."""
 
     by: str
@@ -115,7 +115,7 @@ class Trace:
         self.ending: Ending | None = None
         self.origin: Origin | None = None
         self.exported = False
-        self.pause: Pause | None = None
+        self.pause: RunPause | None = None
         self.inquiries: dict[UUID, InquiryRecord] = {}
         self.memory: tuple[e.Remembered, ...] = ()
         self.beginning = journal.beginning
@@ -287,7 +287,7 @@ class Trace:
             self.frames[frame].reopen()
 
     def _add_pause(self, event: e.Paused) -> None:
-        self.pause = Pause(by=event.by, reason=redact(event.reason), at=self._at)
+        self.pause = RunPause(by=event.by, reason=redact(event.reason), at=self._at)
         span = _of_run(SpanKind.PAUSE, self._at, SpanState.PAUSED)
         span.by, span.reason = event.by, self.pause.reason
         self._pauses.append(span)
@@ -488,7 +488,7 @@ class Trace:
     ) -> None:
         self._messages_added += 1
         frame.messages.append(
-            Message(
+            FrameMessage(
                 order=self._messages_added,
                 turn=frame.turn if turn is None else turn,
                 agent=frame.agent,

@@ -22,7 +22,7 @@ _WITHOUT_REPLY = {"lost": SpanState.WORKER_LOST, "message": SpanState.CUT_OFF}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class FrameMessage:
     """One message in a frame. `by` is a person, an agent or a tool; `content` is JSON, text, or a `Stored` result.
 
     `order` counts the messages of the run; `turn` is the frame's, 0 before its model replied; `agent` owns the frame.
@@ -80,7 +80,7 @@ class FrameRecord:
     open_gates: int = 0
     by_id: dict[str, CallRecord] = field(default_factory=dict)
     children: "dict[str, FrameRecord]" = field(default_factory=dict)  # by the id of their call
-    messages: list[Message] = field(default_factory=list)
+    messages: list[FrameMessage] = field(default_factory=list)
     delivered: int = 0
     agent_span: Span = field(init=False)
     items: list[Span | CallRecord] = field(default_factory=list)

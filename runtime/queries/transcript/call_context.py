@@ -8,7 +8,7 @@ from runtime.queries.transcript.transcript import Transcript
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class PathPlan:
     """The declared steps of one agent on the path; None if it has not declared any. `frame` has the plan it keeps."""
 
     agent: str
@@ -17,7 +17,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class CallInContext:
     """A call, and the depth of its agent below the root."""
 
     depth: int
@@ -28,9 +28,9 @@ class Step:
 class CallContext:
     """`done` and `open` calls in tree order, without the call itself and the delegations above it."""
 
-    done: tuple[Step, ...]
-    open: tuple[Step, ...]
-    plans: tuple[Plan, ...]
+    done: tuple[CallInContext, ...]
+    open: tuple[CallInContext, ...]
+    plans: tuple[PathPlan, ...]
 
 
 def context_of(transcript: Transcript, *, frame: str, call: str) -> CallContext:
@@ -38,7 +38,7 @@ def context_of(transcript: Transcript, *, frame: str, call: str) -> CallContext:
     path = _path(transcript, frame)
     on_path = {f.id for f in path}
     steps = [
-        Step(depth=f.depth, call=c)
+        CallInContext(depth=f.depth, call=c)
         for f in transcript.frames()
         for c in f.calls
         if (f.id, c.id) != (frame, call) and c.child not in on_path
@@ -46,7 +46,7 @@ def context_of(transcript: Transcript, *, frame: str, call: str) -> CallContext:
     return CallContext(
         done=tuple(step for step in steps if step.call.is_settled),
         open=tuple(step for step in steps if not step.call.is_settled),
-        plans=tuple(Plan(agent=f.agent, steps=f.plan, frame=f) for f in path),
+        plans=tuple(PathPlan(agent=f.agent, steps=f.plan, frame=f) for f in path),
     )
 
 

@@ -11,8 +11,8 @@ from runtime.core.events import PinnedPrompt
 from runtime.errors import ObjectStoreDown
 from runtime.queries.journal import Beginning, Remaining, remaining
 from runtime.queries.spans.calls import CallRecord
-from runtime.queries.spans.fold import Ending, Origin, Pause, Trace, fold
-from runtime.queries.spans.frames import FrameRecord, Message, Retry
+from runtime.queries.spans.fold import Ending, Origin, RunPause, Trace, fold
+from runtime.queries.spans.frames import FrameMessage, FrameRecord, Retry
 from runtime.queries.spans.inquiries import InquiryRecord
 from runtime.queries.transcript.agent_messages import AgentMessage, messages_of
 
@@ -29,7 +29,7 @@ class Transcript:
     unreadable: tuple[int, ...]
     ending: Ending | None = None
     origin: Origin | None = None
-    pause: Pause | None = None
+    pause: RunPause | None = None
     denials: Mapping[str, Denial] = field(default_factory=dict)
     inquiries: tuple[InquiryRecord, ...] = ()
     beginning: Beginning | None = None
@@ -64,7 +64,7 @@ class Transcript:
         for root in self.roots:
             yield from _leaves(root)
 
-    def all_messages(self) -> list[Message]:
+    def all_messages(self) -> list[FrameMessage]:
         """Return all messages of the run in order."""
         return sorted((m for f in self.frames() for m in f.messages), key=lambda m: m.order)
 

@@ -126,7 +126,7 @@ class Entries:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class RemainingEntries:
     """The remaining entries of a run, verified and decoded as they are read, and the state before the first one.
 
     The entries up to `mark` were removed.
@@ -173,7 +173,7 @@ def replayed(
     return now
 
 
-def history(connection: Connection, run: UUID, *, most: int | None = None) -> History:
+def history(connection: Connection, run: UUID, *, most: int | None = None) -> RemainingEntries:
     """Return the remaining entries of a run, at most so many, and the state before them.
 
     An ended run whose journal was deleted begins at its prune mark, without a state. Raises Tampered, KeyMissing, or
@@ -183,7 +183,7 @@ def history(connection: Connection, run: UUID, *, most: int | None = None) -> Hi
     first = next(rows, None)
     start = initial(run) if first is None else pruning.state_at(run, mark)
     left = () if first is None else chain((first,), rows)
-    return History(
+    return RemainingEntries(
         mark=mark,
         start=start,
         entries=((_signed(run, *row), _decoded(row[0], row[1])) for row in left),

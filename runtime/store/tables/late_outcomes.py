@@ -41,7 +41,7 @@ class LateOutcomeRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class LateOutcomes:
     """The late outcomes of a run, and a text for each row that does not verify."""
 
     genuine: tuple[LateOutcomeRow, ...]
@@ -74,7 +74,7 @@ def insert(connection: Connection, late: LateOutcomeRow) -> bool:
     return done.rowcount == 1
 
 
-def of(connection: Connection, run: UUID) -> Found:
+def of(connection: Connection, run: UUID) -> LateOutcomes:
     """Read the late outcomes of a run, oldest first. Raise KeyMissing."""
     rows = connection.execute(
         """
@@ -90,7 +90,7 @@ def of(connection: Connection, run: UUID) -> Found:
             forged.append(f"late outcome of {row[0]}/{row[1]}, attempt {row[2]}, does not verify")
         else:
             genuine.append(late)
-    return Found(genuine=tuple(genuine), forged=tuple(forged))
+    return LateOutcomes(genuine=tuple(genuine), forged=tuple(forged))
 
 
 def delete_for_run(connection: Connection, run: UUID) -> None:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime.core.enums import Decision, Edit, Preview, Verdict
+from runtime.core.enums import CallPreview, Decision, Edit, Verdict
 from runtime.errors import Tampered
 from runtime.store.pool import Connection
 
@@ -340,5 +340,5 @@ def _edit(stored: dict[str, Any] | None) -> Edit | None:
     )
 
 
-def _preview(*, shown: Any, material: str, missing: str) -> Preview:
-    return Preview(shown=shown, material=str(material), missing=str(missing))
+def _preview(*, shown: Any, material: str, missing: str) -> CallPreview:
+    return CallPreview(shown=shown, material=str(material), missing=str(missing))

@@ -198,7 +198,7 @@ class RunOut(Schema):
     history_removed_at: datetime | None
 
 
-class UseOut(Schema):
+class LimitUseOut(Schema):
     """The usage of one limit: of the run if `frame` is null, else of a frame with its own limits.
 
     `used` and `allowed` are decimal text, `usd` in US dollars; `unpriced` replies have no known price.
@@ -344,7 +344,7 @@ def write_to_run(request: Authenticated, run: UUID, body: MessageIn) -> Status[R
     )
 
 
-@router.get("/runs/{uuid:run}/budget", response=list[UseOut])
+@router.get("/runs/{uuid:run}/budget", response=list[LimitUseOut])
 def read_budget(request: Authenticated, run: UUID) -> tuple[BudgetUsage, ...]:
     """Read the usage of a run's limits, its own first."""
     wiring.access().require(request.auth, "runs:read")

@@ -26,7 +26,7 @@ ENTRIES = 50  # on one page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Form:
+class _ArchiveForm:
     """The differences between the forms: address, action, the runs that it fits, and the texts."""
 
     url: str
@@ -40,7 +40,7 @@ class _Form:
     keep: str
 
 
-_RESTORE = _Form(
+_RESTORE = _ArchiveForm(
     url="restore",
     act=restore_run,
     fits=lambda run: run.archived_at is not None,
@@ -52,7 +52,7 @@ _RESTORE = _Form(
     button="Restore this run",
     keep="Leave it in the archive",
 )
-_HOLD = _Form(
+_HOLD = _ArchiveForm(
     url="hold",
     act=hold_run,
     fits=lambda run: run.removed_at is None and run.legal_hold is None,
@@ -64,7 +64,7 @@ _HOLD = _Form(
     button="Hold this run",
     keep="Do not hold it",
 )
-_LIFT = _Form(
+_LIFT = _ArchiveForm(
     url="lift_hold",
     act=lift_run,
     fits=lambda run: run.legal_hold is not None,
@@ -127,7 +127,7 @@ def removed(request: HttpRequest, run: UUID) -> HttpResponse:
     return render(request, "runs/removed.html", context)
 
 
-def _answer(request: HttpRequest, run: UUID, form: _Form) -> HttpResponse:
+def _answer(request: HttpRequest, run: UUID, form: _ArchiveForm) -> HttpResponse:
     reason = form_text(request.POST, "reason")
     return answer(
         request,
@@ -138,5 +138,7 @@ def _answer(request: HttpRequest, run: UUID, form: _Form) -> HttpResponse:
     )
 
 
-def _context(form: _Form, actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context:
+def _context(
+    form: _ArchiveForm, actor: Actor, shown: RunDetail, refusal: Refusal | None
+) -> Context:
     return {"form": form, "fits": form.fits(shown)}

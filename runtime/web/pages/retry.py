@@ -23,7 +23,7 @@ from runtime.web.requests import admins_only, form_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Form:
+class _RetryForm:
     """The differences between the two forms: the status, the action, the extra context and the texts."""
 
     url: str
@@ -48,7 +48,7 @@ def _effects(run: UUID) -> dict[str, Any]:
     return {"traces": calls, "unreadable": transcript.unreadable}
 
 
-_RETRY = _Form(
+_RETRY = _RetryForm(
     url="retry",
     status=RunStatus.FAILED,
     act=retry_run,
@@ -64,7 +64,7 @@ _RETRY = _Form(
     button="Try this run again",
     keep="Keep it failed",
 )
-_RELEASE = _Form(
+_RELEASE = _RetryForm(
     url="release",
     status=RunStatus.QUARANTINED,
     act=release_run,
@@ -96,7 +96,7 @@ def release(request: HttpRequest, run: UUID) -> HttpResponse:
     return _answer(request, run, _RELEASE)
 
 
-def _answer(request: HttpRequest, run: UUID, form: _Form) -> HttpResponse:
+def _answer(request: HttpRequest, run: UUID, form: _RetryForm) -> HttpResponse:
     reason = form_text(request.POST, "reason")
     return answer(
         request,
@@ -107,7 +107,7 @@ def _answer(request: HttpRequest, run: UUID, form: _Form) -> HttpResponse:
     )
 
 
-def _context(form: _Form, actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context:
+def _context(form: _RetryForm, actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context:
     return {
         "form": form,
         "fits": shown.status == form.status

@@ -20,7 +20,7 @@ from runtime.ports.access import Actor
 from runtime.queries import crash_evidence, late_outcomes, run_page, runs, threads
 from runtime.queries.history import state_at
 from runtime.queries.processes import workers
-from runtime.queries.run_page import History
+from runtime.queries.run_page import RunHistory
 from runtime.queries.runs import PendingRequests, RunDetail
 from runtime.queries.spans.span import Span
 from runtime.queries.transcript.transcript import Transcript
@@ -125,7 +125,7 @@ def _pace(
     }
 
 
-def _shown(request: HttpRequest, tab: str, history: History) -> dict[str, Any]:
+def _shown(request: HttpRequest, tab: str, history: RunHistory) -> dict[str, Any]:
     """Return the rows or messages of this tab and page, and the opened step."""
     if tab == "state":
         return {"gates": history.timeline.gates}

@@ -271,7 +271,7 @@ def cost(model: str, *, given: int, said: int = 0, cached: int = 0) -> int | Non
 def test_an_agents_budget_and_current_rates_are_frozen(settings: Settings) -> None:
     handler = handler_of(counter, spec_of("other", budget=Budget()))
     facts = handler.agent("counter")
-    assert facts.budget == budgets.Budget(turns=5, micros=1_500_000, seconds=60)
+    assert facts.budget == budgets.BudgetLimits(turns=5, micros=1_500_000, seconds=60)
     assert handler.agent("other").budget is None
     assert facts.rates == Rates(input=0, output=0)  # a script costs nothing
     assert from_provider(counter, say("done")).cost == 0

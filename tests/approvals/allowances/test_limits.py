@@ -7,22 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from approvals.allowances import limits as matching
-from approvals.allowances.limits import Limit, Rule
+from approvals.allowances.limits import ArgumentLimit, LimitRule
 
 ARGS = {"to": {"id": 7, "name": "Ann"}, "euros": 40, "text": "40.00", "tags": ["a"]}
 FITS = {
-    "to.id": (Rule.EQUALS, 7),
-    "to.name": (Rule.ONE_OF, "Bob", "Ann"),
-    "euros": (Rule.BETWEEN, 0, 50),
-    "text": (Rule.AT_MOST, "50"),
-    "tags": (Rule.EQUALS, ["a"]),
+    "to.id": (LimitRule.EQUALS, 7),
+    "to.name": (LimitRule.ONE_OF, "Bob", "Ann"),
+    "euros": (LimitRule.BETWEEN, 0, 50),
+    "text": (LimitRule.AT_MOST, "50"),
+    "tags": (LimitRule.EQUALS, ["a"]),
 }
 
 
-def limits(**changed: tuple[Any, ...]) -> list[Limit]:
+def limits(**changed: tuple[Any, ...]) -> list[ArgumentLimit]:
     given = {**FITS, **{name.replace("__", "."): value for name, value in changed.items()}}
     return [
-        Limit(path=tuple(name.split(".")), rule=rule, values=tuple(values))
+        ArgumentLimit(path=tuple(name.split(".")), rule=rule, values=tuple(values))
         for name, (rule, *values) in given.items()
     ]
 
@@ -62,7 +62,7 @@ def test_another_call_does_not(changed: dict[str, Any], named: str) -> None:
 
 
 def test_an_argument_with_any_value_may_be_missing_or_anything() -> None:
-    free = limits(tags=(Rule.ANY,))
+    free = limits(tags=(LimitRule.ANY,))
     assert matching.mismatch(free, {**ARGS, "tags": None}) is None
     assert matching.mismatch(free, {name: ARGS[name] for name in ARGS if name != "tags"}) is None
     assert matching.mismatch(free, {**ARGS, "tags": {"a": 1}}) == "tags.a has no limit"
@@ -72,21 +72,21 @@ def test_an_argument_with_any_value_may_be_missing_or_anything() -> None:
 @pytest.mark.parametrize(
     ("rule", "values", "said"),
     [
-        (Rule.EQUALS, (), "needs 1 value"),
-        (Rule.ONE_OF, (), "needs at least one value"),
-        (Rule.ANY, (1,), "takes no value"),
-        (Rule.BETWEEN, (1,), "needs 2 values"),
-        (Rule.BETWEEN, (2, 1), "needs the lower number first"),
-        (Rule.BETWEEN, (1, "2"), "needs two numbers, or two numbers as text"),
-        (Rule.AT_MOST, ("many",), "needs numbers"),
-        (Rule.AT_LEAST, (True,), "needs numbers"),
-        (Rule.AT_MOST, (50,), None),
+        (LimitRule.EQUALS, (), "needs 1 value"),
+        (LimitRule.ONE_OF, (), "needs at least one value"),
+        (LimitRule.ANY, (1,), "takes no value"),
+        (LimitRule.BETWEEN, (1,), "needs 2 values"),
+        (LimitRule.BETWEEN, (2, 1), "needs the lower number first"),
+        (LimitRule.BETWEEN, (1, "2"), "needs two numbers, or two numbers as text"),
+        (LimitRule.AT_MOST, ("many",), "needs numbers"),
+        (LimitRule.AT_LEAST, (True,), "needs numbers"),
+        (LimitRule.AT_MOST, (50,), None),
     ],
 )
 def test_values_that_make_no_limit_are_refused(
-    rule: Rule, values: tuple[Any, ...], said: str | None
+    rule: LimitRule, values: tuple[Any, ...], said: str | None
 ) -> None:
-    assert matching.problem(Limit(path=("a",), rule=rule, values=values)) == said
+    assert matching.problem(ArgumentLimit(path=("a",), rule=rule, values=values)) == said
 
 
 JSON = st.recursive(
@@ -104,7 +104,7 @@ def test_limits_to_the_values_of_a_call_match_that_call_alone(
     call: dict[str, Any], other: dict[str, Any]
 ) -> None:
     exact = [
-        Limit(path=path, rule=Rule.EQUALS, values=(value,))
+        ArgumentLimit(path=path, rule=LimitRule.EQUALS, values=(value,))
         for path, value in matching.leaves(call).items()
     ]
     assert matching.mismatch(exact, call) is None
@@ -115,11 +115,11 @@ def test_limits_to_the_values_of_a_call_match_that_call_alone(
 
 @given(st.integers(-99, 99), st.integers(-99, 99), st.integers(-99, 99))
 def test_a_number_is_within_two_others_as_in_arithmetic(low: int, value: int, high: int) -> None:
-    ends = {Rule.AT_LEAST: (low,), Rule.AT_MOST: (high,), Rule.BETWEEN: (low, high)}
+    ends = {LimitRule.AT_LEAST: (low,), LimitRule.AT_MOST: (high,), LimitRule.BETWEEN: (low, high)}
     for convert in (int, float, str):
         fits = {
             rule: matching.mismatch(
-                [Limit(path=("n",), rule=rule, values=tuple(map(convert, given)))],
+                [ArgumentLimit(path=("n",), rule=rule, values=tuple(map(convert, given)))],
                 {"n": convert(value) if convert is not float else value},
             )
             is None
@@ -127,7 +127,7 @@ def test_a_number_is_within_two_others_as_in_arithmetic(low: int, value: int, hi
             if convert is not str or "." not in str(value)
         }
         assert fits == {
-            Rule.AT_LEAST: low <= value,
-            Rule.AT_MOST: value <= high and (value >= 0 or high < 0),
-            Rule.BETWEEN: low <= value <= high,
+            LimitRule.AT_LEAST: low <= value,
+            LimitRule.AT_MOST: value <= high and (value >= 0 or high < 0),
+            LimitRule.BETWEEN: low <= value <= high,
         }

@@ -17,9 +17,9 @@ from approvals import audit
 from approvals.adapter import ApprovalService
 from approvals.decisions import commit
 from approvals.errors import (
+    AlreadyCancelled,
     AlreadyDecided,
     ApprovalError,
-    Cancelled,
     DigestMismatch,
     NotFound,
     TooEarly,
@@ -31,7 +31,7 @@ from runtime.core.enums import Decision, GateKind, Verdict
 from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
-from runtime.ports.approvals import NotConfirmed, Part
+from runtime.ports.approvals import NotConfirmed, StatementPart
 from runtime.store import pool
 from tests.support import seeds
 from tests.support.calls import around
@@ -46,7 +46,7 @@ HALF_A_PAIR = "\ud83d"
 
 def test_a_decision_finds_its_request_by_id(bea: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the index of pending requests, Postgres would scan all entries since the last VACUUM."""
-    lent: list[Part] = []
+    lent: list[StatementPart] = []
     monkeypatch.setattr(commit, "settle", lambda **given: lent.extend(given["lent"]))
     seeds.decide(seeds.pending(), bea)
     explain = f"EXPLAIN WITH run AS (SELECT) {lent[0].sql}"
@@ -370,8 +370,8 @@ def _close(approval: Approval, actor: Actor | None) -> None:
     ("end", "error", "extra"),
     [
         (lambda it: decide(it, Actor(person="ada")), AlreadyDecided, {"decided_by": "ada"}),
-        (lambda it: _close(it, Actor(person="ada")), Cancelled, {"cancelled_by": "ada"}),
-        (lambda it: _close(it, None), Cancelled, {"cancelled_by": None}),
+        (lambda it: _close(it, Actor(person="ada")), AlreadyCancelled, {"cancelled_by": "ada"}),
+        (lambda it: _close(it, None), AlreadyCancelled, {"cancelled_by": None}),
     ],
 )
 def test_a_late_person_learns_what_came_first(

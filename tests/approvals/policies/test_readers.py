@@ -8,7 +8,7 @@ from approvals import clock
 from approvals.accounts import absences
 from approvals.models import Approval
 from approvals.permissions import request_rules
-from approvals.permissions.access import Access
+from approvals.permissions.access import AccessService
 from approvals.permissions.principals import principal_of
 from runtime.core.enums import GateKind
 from runtime.models import Run
@@ -42,7 +42,7 @@ def _reads(name: str, approval: Approval) -> bool:
     readable = request_rules.readable_requests(principal)
     (answer,) = {
         Approval.objects.filter(readable, pk=approval.pk).exists(),
-        Run.objects.filter(Access().readable_runs(actor), pk=approval.run_id).exists(),
+        Run.objects.filter(AccessService().readable_runs(actor), pk=approval.run_id).exists(),
         request_rules.reads(principal, approval),
     }
     return answer

@@ -48,9 +48,9 @@ def _audit() -> list[Replaced]:
     """No row of the audit chain is made or written."""
     from approvals import audit
     from approvals.models import AuditEntry
-    from runtime.ports.approvals import Part
+    from runtime.ports.approvals import StatementPart
 
-    none = Part(name="audited", sql="SELECT", parameters={}, overtaken="audit_order")
+    none = StatementPart(name="audited", sql="SELECT", parameters={}, overtaken="audit_order")
     row = AuditEntry(seq=0, hash="")
     return [(audit, "following", lambda *_, **__: row), (audit, "appended", lambda _: none)]
 

@@ -28,7 +28,7 @@ from runtime.control import replay as replays
 from runtime.control.archive.legal_hold import hold
 from runtime.control.external_events import deliver
 from runtime.control.start import create
-from runtime.core.budgets import Budget
+from runtime.core.budgets import BudgetLimits
 from runtime.models import Occurrence, Run
 from runtime.ports.access import Actor
 from runtime.store import pool
@@ -96,7 +96,7 @@ def _replayed(office: Office) -> UUID:
 def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]]:
     """List who opens which address, and their actions there before axe checks the page."""
     halt = office.held()
-    short = office.short(Budget(turns=1))
+    short = office.short(BudgetLimits(turns=1))
     undoable = office.start()
     with override_settings(ABEYANCE_UNDO_SECONDS=600):
         office.approve(undoable)

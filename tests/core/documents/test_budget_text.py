@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.core.budgets import Amount, Budget, ExhaustedLimit, Limit
+from runtime.core.budgets import Amount, BudgetLimits, ExhaustedLimit, Limit
 from runtime.core.documents.budget_text import (
     MAX,
     NAMES,
@@ -45,7 +45,7 @@ def test_a_budget_is_shown_as_it_was_given(values: dict[str, object]) -> None:
 
 def test_money_is_kept_to_the_millionth_of_a_dollar() -> None:
     for value in ("1.10", 1.1, Decimal("1.100000")):
-        assert budget_of({"usd": value, "turns": None}) == Budget(micros=1_100_000)
+        assert budget_of({"usd": value, "turns": None}) == BudgetLimits(micros=1_100_000)
     assert to_text(Limit.MICROS, 1_100_000) == "1.10"
     assert to_text(Limit.MICROS, 1) == "0.000001"
     assert budget_of(None) is None
@@ -81,12 +81,14 @@ def test_an_invalid_budget_is_named(values: object, message: str) -> None:
 
 
 def test_a_run_may_be_given_less_and_never_more() -> None:
-    most = Budget(turns=10, micros=5_000_000)
+    most = BudgetLimits(turns=10, micros=5_000_000)
     assert within(None, most) == most
     assert within(most, most) == most
-    assert within(Budget(turns=3, calls=2), most) == Budget(turns=3, calls=2, micros=5_000_000)
+    assert within(BudgetLimits(turns=3, calls=2), most) == BudgetLimits(
+        turns=3, calls=2, micros=5_000_000
+    )
     with pytest.raises(InvalidBudget, match=r"usd must be at most 5\.00 here"):
-        within(Budget(micros=5_000_001), most)
+        within(BudgetLimits(micros=5_000_001), most)
 
 
 def test_only_reached_limits_can_be_granted() -> None:

@@ -12,7 +12,7 @@ import pytest
 from runtime.core.documents import export_file
 from runtime.core.documents.blobs import digest_of, extract_blob
 from runtime.core.documents.codec import encode_entry
-from runtime.core.documents.export_file import Beginning, ExportFile
+from runtime.core.documents.export_file import ExportedBeginning, ExportFile
 from runtime.core.documents.upcasters import SCHEMA, UPCASTERS
 from runtime.core.errors import NewerSchema, Unreadable
 from runtime.core.events import Event, Exported, ToolReturned
@@ -69,7 +69,7 @@ def shortened() -> ExportFile:
     """The file of a run that has lost its first entry."""
     whole = leaving()
     start = step(initial(RUN), STARTED[:1], head="f" * 32, at=AT)
-    begun = export_file.beginning_text(Beginning(at=AT, state=start))
+    begun = export_file.beginning_text(ExportedBeginning(at=AT, state=start))
     now, entries = export_file.check(whole)[1], whole.entries[1:]
     signed = export_file.manifest_of(now, entries, {}, beginning=begun)
     return replace(whole, manifest=signed, entries=entries, beginning=begun)

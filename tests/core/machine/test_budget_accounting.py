@@ -14,7 +14,7 @@ from runtime.core.budgets import (
     NOTHING,
     REPLY_TOKENS,
     Amount,
-    Budget,
+    BudgetLimits,
     ExhaustedLimit,
     Limit,
     Rates,
@@ -44,7 +44,7 @@ from runtime.core.events import (
 from runtime.core.ids import ROOT
 from runtime.core.machine.active_time import active_seconds, exhausted_at
 from runtime.core.machine.budget_accounting import (
-    Scope,
+    LimitOwner,
     charge,
     exhausted,
     fits,
@@ -72,10 +72,10 @@ def later(seconds: float) -> datetime:
 
 
 def started(
-    run: Budget | None = None, *, own: Budget | None = None, rates: Rates | None = RATES
+    run: BudgetLimits | None = None, *, own: BudgetLimits | None = None, rates: Rates | None = RATES
 ) -> Continuation:
     root = opened(budget=own, rates=rates, at=AT)
-    return step(initial(UUID(int=1)), [begun(budget=run or Budget()), root], head="", at=AT)
+    return step(initial(UUID(int=1)), [begun(budget=run or BudgetLimits()), root], head="", at=AT)
 
 
 def replied(
@@ -100,7 +100,7 @@ def child(call: str, **more: Any) -> list[Event]:
 
 
 def family(
-    run: Budget | None = None, parent: Budget | None = None, children: int = 2
+    run: BudgetLimits | None = None, parent: BudgetLimits | None = None, children: int = 2
 ) -> Continuation:
     """A root with child frames, each about to ask its model."""
     now = evolve(started(run, own=parent), replied(calls=children))
@@ -124,7 +124,9 @@ def test_a_reply_counts_for_its_frame_its_parents_and_the_run() -> None:
 def test_a_started_tool_counts_as_a_call_with_its_outcome() -> None:
     now = under_way(evolve(started(), replied(calls=1)), "c1.0")
     assert now.spent.calls == 0
-    assert reserved(now, Scope(frame=None, budget=Budget(), spent=now.spent), ()).calls == 1
+    assert (
+        reserved(now, LimitOwner(frame=None, budget=BudgetLimits(), spent=now.spent), ()).calls == 1
+    )
     now = evolve(now, on_worker_lost(ROOT, now.call(ROOT, "c1.0")))
     assert now.spent.calls == 1
     now = evolve(now, ToolStarted(frame=ROOT, call="c1.0", attempt=2, at=AT))
@@ -175,7 +177,7 @@ def test_no_limit_is_passed_by_more_than_one_reservation(
     children: int, tokens: int, micros: int, turns: int, data: st.DataObject
 ) -> None:
     """This holds if no reply uses more than its reservation."""
-    now = family(Budget(turns=turns, tokens=tokens, micros=micros), children=children)
+    now = family(BudgetLimits(turns=turns, tokens=tokens, micros=micros), children=children)
     asking: list[str] = []
     while True:
         for effect in plan(now):
@@ -186,7 +188,7 @@ def test_no_limit_is_passed_by_more_than_one_reservation(
                 and fits(now, effect, asking)
             ):
                 asking.append(effect.frame)
-        held = reserved(now, Scope(frame=None, budget=Budget(), spent=now.spent), asking)
+        held = reserved(now, LimitOwner(frame=None, budget=BudgetLimits(), spent=now.spent), asking)
         if not asking:
             break
         assert min(held.turns, held.calls, held.tokens, held.micros) >= 0
@@ -203,7 +205,7 @@ def test_no_limit_is_passed_by_more_than_one_reservation(
 
 
 def test_a_reservation_delays_concurrent_starts() -> None:
-    now = family(Budget(turns=2))
+    now = family(BudgetLimits(turns=2))
     assert fits(now, CallModel(frame="0.c1.0"), ()) is True
     assert fits(now, CallModel(frame="0.c1.1"), {"0.c1.0"}) is False
     assert short_of(now) == {}  # a running call may still return without a reply
@@ -212,7 +214,7 @@ def test_a_reservation_delays_concurrent_starts() -> None:
 
 
 def test_a_started_call_is_reserved_until_it_is_settled() -> None:
-    now = under_way(evolve(started(Budget(calls=1, turns=9)), replied(calls=2)), "c1.0")
+    now = under_way(evolve(started(BudgetLimits(calls=1, turns=9)), replied(calls=2)), "c1.0")
     now = evolve(now, CallAdmitted(frame=ROOT, call="c1.1", terms=READ))
     assert not fits(now, StartTool(frame=ROOT, call="c1.1", attempt=1), ())
     assert fits(now, ASK, ())
@@ -224,13 +226,13 @@ def test_a_started_call_is_reserved_until_it_is_settled() -> None:
 def test_a_frames_limits_apply_to_its_descendants_only() -> None:
     now = family()
     child = now.frame("0.c1.0")
-    now = now.with_frame(replace(child, budget=Budget(turns=1), spent=Spent(turns=1)))
+    now = now.with_frame(replace(child, budget=BudgetLimits(turns=1), spent=Spent(turns=1)))
     assert [one.frame for one in exhausted(now, [CallModel(frame="0.c1.0")], AT)] == ["0.c1.0"]
     assert exhausted(now, [CallModel(frame="0.c1.1")], AT) == ()
-    now = evolve(family(parent=Budget(turns=2)), replied("0.c1.0", calls=1))
+    now = evolve(family(parent=BudgetLimits(turns=2)), replied("0.c1.0", calls=1))
     (one,) = exhausted(now, [CallModel(frame="0.c1.1")], AT)
     assert one == ExhaustedLimit(limit=Limit.TURNS, used=2, allowed=2, frame=ROOT)
-    scope = Scope(frame="0.c1.1", budget=Budget(), spent=NOTHING)
+    scope = LimitOwner(frame="0.c1.1", budget=BudgetLimits(), spent=NOTHING)
     assert [f for f in ("0", "0.c1.1", "0.c1.10", "0.c1.1.c2.0") if scope.contains(f)] == [
         "0.c1.1",
         "0.c1.1.c2.0",
@@ -238,17 +240,17 @@ def test_a_frames_limits_apply_to_its_descendants_only() -> None:
 
 
 def test_nothing_is_short_where_nothing_may_start_anyway() -> None:
-    now = evolve(started(Budget(turns=1)), replied(calls=1))
+    now = evolve(started(BudgetLimits(turns=1)), replied(calls=1))
     assert [one.limit for one in exhausted(now, [ASK], AT)] == [Limit.TURNS]
     for event in (Paused(by="ada", reason=""), CANCELLED):
         assert exhausted(evolve(now, event), [ASK], AT) == ()
-    assert exhausted(replace(now, budget=Budget()), [ASK], AT) == ()
-    answered = evolve(started(Budget(turns=1)), replied())
+    assert exhausted(replace(now, budget=BudgetLimits()), [ASK], AT) == ()
+    answered = evolve(started(BudgetLimits(turns=1)), replied())
     assert short_of(answered) == {}
 
 
 def test_all_limits_that_are_used_up_are_named_together() -> None:
-    now = started(Budget(turns=1, tokens=10, micros=5))
+    now = started(BudgetLimits(turns=1, tokens=10, micros=5))
     now = done(evolve(now, replied(calls=1, tokens=18, cost=9)), "c1.0")
     assert {(one.limit, one.used, one.allowed) for one in short_of(now).values()} == {
         (Limit.TURNS, 1, 1),
@@ -258,8 +260,8 @@ def test_all_limits_that_are_used_up_are_named_together() -> None:
 
 
 def test_money_cannot_be_held_where_the_price_is_not_known() -> None:
-    assert short_of(started(Budget(micros=5), rates=None))[Limit.MICROS].used is None
-    now = done(evolve(started(Budget(micros=5)), replied(calls=1, cost=None)), "c1.0")
+    assert short_of(started(BudgetLimits(micros=5), rates=None))[Limit.MICROS].used is None
+    now = done(evolve(started(BudgetLimits(micros=5)), replied(calls=1, cost=None)), "c1.0")
     assert short_of(now)[Limit.MICROS].used is None
     assert short_of(started(rates=None)) == {}  # without a limit
 
@@ -268,9 +270,9 @@ def test_a_budget_says_how_deep_agents_may_stand() -> None:
     first = OpenFrame(frame="0.c1.0", agent="b", input={}, parent=ROOT, call="c1.0")
     below = OpenFrame(frame="0.c1.0.c1.0", agent="b", input={}, parent="0.c1.0", call="c1.0")
     for depth, is_reached in ((1, True), (2, False), (None, False)):
-        of_run = started(Budget(depth=depth, turns=5))
+        of_run = started(BudgetLimits(depth=depth, turns=5))
         assert bool(exhausted(of_run, [first], AT)) is is_reached
-        of_child = child("c1.0", budget=Budget(depth=depth))  # counted from itself
+        of_child = child("c1.0", budget=BudgetLimits(depth=depth))  # counted from itself
         now = fold(evolve(started(), replied(calls=1)), of_child)
         assert bool(exhausted(now, [below], AT)) is is_reached
 
@@ -284,20 +286,20 @@ def granted(amounts: dict[Limit, Amount | None], gate: UUID = GATE) -> BudgetGra
 
 
 def test_a_grant_raises_or_removes_every_reached_limit_of_its_kind() -> None:
-    now = started(Budget(turns=1, tokens=5), own=Budget(turns=1))
+    now = started(BudgetLimits(turns=1, tokens=5), own=BudgetLimits(turns=1))
     reached = [exceeded(Limit.TURNS), exceeded(Limit.TURNS, ROOT), exceeded(Limit.TOKENS, None, 5)]
     now = fold(now, reached)
     turns = evolve(now, granted({Limit.TURNS: 4}))
-    assert (turns.budget, turns.short) == (Budget(turns=5, tokens=5), None)
-    assert turns.frame(ROOT).budget == Budget(turns=5)
+    assert (turns.budget, turns.short) == (BudgetLimits(turns=5, tokens=5), None)
+    assert turns.frame(ROOT).budget == BudgetLimits(turns=5)
     tokens = evolve(now, granted({Limit.TOKENS: None}))
-    assert tokens.budget == Budget(turns=1)
-    assert tokens.frame(ROOT).budget == Budget(turns=1)
+    assert tokens.budget == BudgetLimits(turns=1)
+    assert tokens.frame(ROOT).budget == BudgetLimits(turns=1)
 
 
 def test_a_grant_needs_its_open_gate_and_a_run_that_does_not_end() -> None:
-    now = evolve(started(Budget(turns=1)), exceeded(Limit.TURNS))
-    for state in (started(Budget(turns=1)), now):
+    now = evolve(started(BudgetLimits(turns=1)), exceeded(Limit.TURNS))
+    for state in (started(BudgetLimits(turns=1)), now):
         with pytest.raises(CoreError):
             evolve(state, granted({Limit.TURNS: 4}, UUID(int=8)))
     for event in (granted({Limit.TURNS: 4}), exceeded(Limit.TOKENS)):
@@ -306,7 +308,7 @@ def test_a_grant_needs_its_open_gate_and_a_run_that_does_not_end() -> None:
 
 
 def test_active_time_excludes_waiting_for_people() -> None:
-    now = started(Budget(seconds=10))
+    now = started(BudgetLimits(seconds=10))
     assert active_seconds(now, later(4)) == 4
     assert active_seconds(now, later(-3600)) == 0  # the clock was set back
     approval = GateOpened(gate=GATE, kind=GateKind.APPROVAL, frame=ROOT, call="c1.0", terms=READ)
@@ -319,12 +321,12 @@ def test_active_time_excludes_waiting_for_people() -> None:
     assert active_seconds(now, later(4005)) == 9
     assert short_of(now, later(4005)) == {}
     assert short_of(now, later(4006.23456))[Limit.SECONDS].used == 10.235
-    untimed = step(started(Budget(turns=3)), [replied(calls=1)], head="", at=later(9))
+    untimed = step(started(BudgetLimits(turns=3)), [replied(calls=1)], head="", at=later(9))
     assert (untimed.worked, untimed.ticking) == (0.0, None)
 
 
 def test_a_run_in_backoff_is_due_at_its_time_limit() -> None:
-    now = started(Budget(seconds=10))
+    now = started(BudgetLimits(seconds=10))
     retry = RetryScheduled(frame=ROOT, call=None, until=later(60), **FAILED)
     now = step(now, [retry], head="", at=later(3))
     assert exhausted_at(now) == later(10)
@@ -337,8 +339,8 @@ def test_a_run_in_backoff_is_due_at_its_time_limit() -> None:
 
 
 def test_an_agents_own_time_begins_when_its_frame_opens() -> None:
-    now = step(started(Budget(seconds=100)), [replied(calls=1)], head="", at=later(20))
-    opens = child("c1.0", budget=Budget(seconds=5), at=later(22))
+    now = step(started(BudgetLimits(seconds=100)), [replied(calls=1)], head="", at=later(20))
+    opens = child("c1.0", budget=BudgetLimits(seconds=5), at=later(22))
     now = step(now, opens, head="", at=later(22))
     assert short_of(now, later(26)) == {}
     (one,) = exhausted(now, plan(now), later(27))
@@ -346,7 +348,7 @@ def test_an_agents_own_time_begins_when_its_frame_opens() -> None:
 
 
 def test_a_fork_keeps_the_usage_and_starts_its_own_clock() -> None:
-    now = step(started(Budget(seconds=10, turns=5)), [replied(calls=1)], head="", at=later(4))
+    now = step(started(BudgetLimits(seconds=10, turns=5)), [replied(calls=1)], head="", at=later(4))
     fork = Forked(of=now.run, position=now.position, by="bea", state=forked(now))
     copy = step(initial(UUID(int=2)), [begun(requester="bea"), fork], head="", at=later(1000))
     assert (copy.spent, copy.budget) == (now.spent, now.budget)

@@ -12,7 +12,7 @@ from runtime.core.call_options import CallOptions, CompactionOptions
 from runtime.core.call_states import CallState
 from runtime.core.commands import Command
 from runtime.core.continuation import Call, Continuation, FrameState, Phase
-from runtime.core.enums import Edit, EffectClass, GateKind, Preview, Verdict
+from runtime.core.enums import CallPreview, Edit, EffectClass, GateKind, Verdict
 from runtime.core.events import Event, GateOpened
 from runtime.core.ids import ROOT, depth_of
 from runtime.core.machine.calls.retries import (
@@ -201,7 +201,7 @@ class Walk:
         return []
 
     def _releases(self) -> list[Event]:
-        change = events.Change(part="tool t: effect", before="read", after="write", asks=True)
+        change = events.AgentChange(part="tool t: effect", before="read", after="write", asks=True)
         return [
             events.AgentChanged(
                 frame=frame.id,
@@ -365,7 +365,7 @@ class Walk:
         return judgements[: 3 if self.random.random() < 0.1 else 2]
 
     def _preview(self, effect: commands.CheckCall | commands.StartTool) -> Event:
-        preview = Preview(at=AT, digest="sha256:d", shown={"n": 1}, material="sha256:m")
+        preview = CallPreview(at=AT, digest="sha256:d", shown={"n": 1}, material="sha256:m")
         return events.CallPreviewed(preview=preview, **_place(effect))
 
     def _impatience(self) -> float:

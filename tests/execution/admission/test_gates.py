@@ -12,7 +12,7 @@ from pytest_django import Settings
 from runtime.control.messages import send_message
 from runtime.control.start import create
 from runtime.control.verification.verification import verify
-from runtime.core.budgets import Budget
+from runtime.core.budgets import BudgetLimits
 from runtime.core.continuation import MAX_SAME_REPLIES, Continuation
 from runtime.core.enums import EffectClass, FailureCause, Verdict
 from runtime.core.machine.calls import retries
@@ -170,7 +170,7 @@ def test_people_are_asked_once_the_time_is_over(
 # Limits
 
 
-def start(budget: Budget) -> UUID:
+def start(budget: BudgetLimits) -> UUID:
     with transaction.atomic():
         return create(agent="a", input={}, requester=ADA, budget=budget).run
 
@@ -194,9 +194,9 @@ def stored(run: Run) -> Continuation:
 
 def test_a_run_without_turns_left_waits_for_a_grant(rig: MakeBench, continued: None) -> None:
     desk = rig({"a": turns(*(ask(("t", {"n": n})) for n in range(3)), say("done"))}, t=IDEMPOTENT)
-    run = desk.advance(start(Budget(turns=2)))
+    run = desk.advance(start(BudgetLimits(turns=2)))
     now = stored(run)
-    assert (now.spent.turns, now.spent.calls, now.budget) == (2, 2, Budget(turns=2))
+    assert (now.spent.turns, now.spent.calls, now.budget) == (2, 2, BudgetLimits(turns=2))
     assert now.short is not None
     assert (run.status, run.due_at, run.owner) == ("suspended", None, None)
     assert (len(desk.effects.models), len(desk.effects.calls)) == (2, 2)
@@ -213,7 +213,7 @@ def test_a_run_without_turns_left_waits_for_a_grant(rig: MakeBench, continued: N
 def test_children_of_one_turn_do_not_exceed_the_limit_together(rig: MakeBench) -> None:
     root = turns(ask(*((f"c{n}", {}) for n in range(3))), say("done"))
     desk = rig({"a": root, **{f"c{n}": turns(say("done")) for n in range(3)}})
-    run = desk.advance(start(Budget(turns=3)))
+    run = desk.advance(start(BudgetLimits(turns=3)))
     assert run.status == "suspended"
     assert len(desk.effects.models) == 3  # the root, and two of its three children
     assert limits(run.id) == [(None, "turns", 3, 3)]
@@ -221,7 +221,7 @@ def test_children_of_one_turn_do_not_exceed_the_limit_together(rig: MakeBench) -
 
 def test_money_is_not_spent_on_a_model_without_a_price(rig: MakeBench) -> None:
     desk = rig({"a": turns(say("done"))})
-    run = desk.advance(start(Budget(micros=1_000_000)))
+    run = desk.advance(start(BudgetLimits(micros=1_000_000)))
     assert (run.status, desk.effects.models) == ("suspended", [])
     (snapshot,) = desk.approvals.snapshots
     assert "the model has no known price" in snapshot.sentence
@@ -233,7 +233,7 @@ def test_the_time_of_a_run_is_used_up_while_it_waits_for_a_retry(
 ) -> None:
     desk = rig({"a": turns(ModelFailure(error="busy", retryable=True, retry_after=50.0))})
     began = timezone.now()
-    run = desk.advance(start(Budget(seconds=20.0)))
+    run = desk.advance(start(BudgetLimits(seconds=20.0)))
     assert run.status == "waiting"
     assert run.due_at is not None
     assert began <= run.due_at - timedelta(seconds=20) <= timezone.now()
@@ -249,7 +249,7 @@ def test_the_time_of_a_run_is_used_up_while_it_waits_for_a_retry(
 
 
 def test_people_may_take_their_time(gated: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = gated.advance(start(Budget(seconds=60.0)))
+    run = gated.advance(start(BudgetLimits(seconds=60.0)))
     assert run.status == "suspended"
     assert stored(run).ticking is None
     assert verify(run.id).findings == ()

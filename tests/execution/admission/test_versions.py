@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from runtime.core.documents import codec, conversations, upcasters
 from runtime.core.enums import EffectClass, Verdict
-from runtime.core.events import Change
+from runtime.core.events import AgentChange
 from runtime.errors import LeaseLost
 from runtime.execution.admission.versions import MAX_PAUSE_SECONDS, RunBackoff
 from runtime.models import Gate, JournalEntry, Run
@@ -39,11 +39,11 @@ from tests.support.fake_ports import FakeEffects, FakeTool, ask, say, turns
 OLD = "sha256:a"  # the fingerprint of the agent a in the fake effects
 NEW = "sha256:a2"
 SCRIPT = turns(ask(("t", {"x": 1})), say("done"))
-ADDED = Change(part="tool wave", before=None, after={"name": "wave"}, asks=False)
+ADDED = AgentChange(part="tool wave", before=None, after={"name": "wave"}, asks=False)
 
 
 def _release(
-    effects: FakeEffects, *changes: Change, older: bool = False, writes: tuple[str, ...] = ()
+    effects: FakeEffects, *changes: AgentChange, older: bool = False, writes: tuple[str, ...] = ()
 ) -> None:
     """Give this worker another version of the agent a from now on."""
     effects.released["a"] = NEW
@@ -175,7 +175,7 @@ def test_a_refusal_holds_longer_each_time_and_not_against_mail() -> None:
 
 # The version gate
 
-INSTRUCTIONS = Change(part="instructions", before="Do.", after="Do not.", asks=True)
+INSTRUCTIONS = AgentChange(part="instructions", before="Do.", after="Do not.", asks=True)
 
 
 def _asked(rig: MakeBench) -> tuple[Rig, UUID, Gate]:

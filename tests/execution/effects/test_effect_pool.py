@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from runtime.core.commands import CallModel, StartTool
-from runtime.core.enums import EffectClass, Preview, Verdict
+from runtime.core.enums import CallPreview, EffectClass, Verdict
 from runtime.execution.claim import advance
 from runtime.execution.commit import StepWriter
 from runtime.execution.effects import pool as effect_pool
@@ -123,9 +123,9 @@ def test_a_late_preview_leaves_its_call_to_be_decided(
     monkeypatch.setattr(requests, "PREVIEW_SECONDS", 0.01)
     over = threading.Event()
 
-    def slow(request: PreviewRequest) -> Preview:
+    def slow(request: PreviewRequest) -> CallPreview:
         over.wait(60)
-        return Preview()
+        return CallPreview()
 
     desk = rig(
         {"a": turns(ask(("t", "x"), ("u", "y")), say("done"))},
@@ -148,11 +148,11 @@ def test_the_preview_before_a_call_is_made_once_and_its_slot_starts_the_call(
     made: list[str] = []
     late = timedelta()
 
-    def seen(request: PreviewRequest) -> Preview:
+    def seen(request: PreviewRequest) -> CallPreview:
         made.append(request.key)
         if len(made) > 1:
             assert not slots.reserve(take)
-        return Preview(material="m")
+        return CallPreview(material="m")
 
     def take() -> None:
         if not desk.effects.calls:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pytest_django import Settings
 
 from agents.effect_handler import AgentEffects
-from agents.endpoints import Endpoint, Kind
+from agents.endpoints import Endpoint, ProviderKind
 from agents.sdk import agent, tool
 from tests.support.specs import Frame, registry_of
 
@@ -48,11 +48,11 @@ class Wire:
             )
         monkeypatch.setattr("agents.llm.providers._refused", {})
         kinds = {
-            "fake": (Kind.OPENAI, True),
-            "gpu": (Kind.VLLM, True),
-            "claude": (Kind.ANTHROPIC, True),
-            "plain": (Kind.OPENAI, False),
-            "plain_claude": (Kind.ANTHROPIC, False),
+            "fake": (ProviderKind.OPENAI, True),
+            "gpu": (ProviderKind.VLLM, True),
+            "claude": (ProviderKind.ANTHROPIC, True),
+            "plain": (ProviderKind.OPENAI, False),
+            "plain_claude": (ProviderKind.ANTHROPIC, False),
         }
         key, url = str(uuid4()), "http://127.0.0.1/v1"  # a key of its own: a client of its own
         settings.ABEYANCE_PROVIDERS = {

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from runtime.core.budgets import Budget
+from runtime.core.budgets import BudgetLimits
 
 Turns = list[list[dict[str, Any]]]
 
@@ -30,7 +30,7 @@ class Score:
     asked: bool = False
     closed: int = 0
     ends: str = "completed"
-    budget: Budget | None = None
+    budget: BudgetLimits | None = None
 
 
 def effects() -> Score:
@@ -165,7 +165,7 @@ SCORES: dict[str, Callable[[], Score]] = {
     "failures": failures,
     "each item": each_item,
     "limits, granted one by one": lambda: Score(
-        _one_by_one("look", "send"), budget=Budget(turns=3, calls=2)
+        _one_by_one("look", "send"), budget=BudgetLimits(turns=3, calls=2)
     ),
     "cancelled with a call under way": lambda: Score(
         [[_call("linger", 0)]], cancelled=True, ends="cancelled"

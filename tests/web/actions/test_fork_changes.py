@@ -11,7 +11,7 @@ from agents.models import AgentVersion, PublishedAgent
 from agents.sdk.spec import EACH
 from approvals.models import Approval, AuditEntry
 from runtime.control.messages import send_message
-from runtime.core.budgets import Budget
+from runtime.core.budgets import BudgetLimits
 from runtime.core.digest import sha256_of
 from runtime.keyring import sealing
 from runtime.models import Run
@@ -356,7 +356,7 @@ def test_a_placeholder_of_arguments_that_were_sealed_as_one_is_refused(
 
 
 def test_arguments_of_a_delegation_are_not_offered(office: Office) -> None:
-    run = office.start(budget=Budget(depth=1))  # its call waits at the gate of the limit
+    run = office.start(budget=BudgetLimits(depth=1))  # its call waits at the gate of the limit
     view = fork_preview.preview(run, gated(run))
     assert view is not None
     assert (view.possible, view.changes) == (True, ())

@@ -11,7 +11,7 @@ from django.test import Client
 
 from approvals.models import Approval
 from runtime.core.digest import sha256_of
-from runtime.core.enums import Preview
+from runtime.core.enums import CallPreview
 from runtime.execution import edit_previews
 from runtime.models import EditPreview
 from runtime.ports.effects import PreviewRequest
@@ -24,14 +24,14 @@ ARGS = {"username": "newhire", "security_level": 1}
 WORLD: dict[str, Any] = {}
 
 
-def previewed(request: PreviewRequest) -> Preview:
+def previewed(request: PreviewRequest) -> CallPreview:
     if WORLD.get("refuses"):
-        return Preview(refused="newhire has left")
+        return CallPreview(refused="newhire has left")
     if WORLD.get("fails"):
-        return Preview(missing="it is <slow>")
+        return CallPreview(missing="it is <slow>")
     level = request.of.args["security_level"]
     shown = {"summary": f"from {WORLD.get('now', 0)} to {level}", "warnings": ["<for ever>"]}
-    return Preview(shown=shown, material=sha256_of(shown))
+    return CallPreview(shown=shown, material=sha256_of(shown))
 
 
 @pytest.fixture

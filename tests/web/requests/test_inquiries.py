@@ -13,7 +13,7 @@ from approvals.errors import TooManyInquiries
 from approvals.models import Approval, AuditEntry
 from approvals.permissions.scopes import ALL_SCOPES
 from runtime.control.verification.verification import verify
-from runtime.core.budgets import Budget
+from runtime.core.budgets import BudgetLimits
 from runtime.core.limits import MAX_ANSWER, MAX_INQUIRIES, MAX_INQUIRY
 from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Signal
@@ -134,7 +134,7 @@ def test_an_answer_needs_a_budget(bea: Client, office: Office) -> None:
     office.effects.agents["account_agent"] = lambda request: replace(
         cast("ModelAnswer", work(request)), usage={"input_tokens": 5}
     )
-    run = office.start(budget=Budget(tokens=10))  # both replies before the gate use it up
+    run = office.start(budget=BudgetLimits(tokens=10))  # both replies before the gate use it up
     approval = office.request(run)
     send(bea, approval, "ask", question="Why?")
     office.advance(run)

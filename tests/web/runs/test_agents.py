@@ -20,12 +20,12 @@ from agents.web.start import start_once
 from approvals.models import Approval
 from runtime.core.documents.compression import plain_text
 from runtime.core.enums import GateKind
-from runtime.core.events import Change
+from runtime.core.events import AgentChange
 from runtime.models import JournalEntry, Run, WorkerProcess
 from runtime.ports.access import Actor
 from runtime.ports.agents import VersionChange
 from runtime.queries import run_figures
-from runtime.queries.version_diff import MAX_LINES, Difference, differences
+from runtime.queries.version_diff import MAX_LINES, VersionDifference, differences
 from tests.support.api_client import Caller
 from tests.support.engine import body
 from tests.support.office import Office
@@ -232,8 +232,10 @@ def test_instructions_are_shown_to_readers_of_runs(bea: Client, office: Office) 
 # A difference
 
 
-def _difference(before: Any, after: Any) -> Difference:
-    (found,) = differences([Change(part="instructions", before=before, after=after, asks=True)])
+def _difference(before: Any, after: Any) -> VersionDifference:
+    (found,) = differences(
+        [AgentChange(part="instructions", before=before, after=after, asks=True)]
+    )
     return found
 
 
@@ -249,8 +251,8 @@ def test_a_difference_is_by_line_with_context_and_cut_when_long() -> None:
     assert (_difference(None, {"a": 1}).word, _difference("x", None).word) == ("added", "removed")
     long = _difference(None, "line\n" * 1000)
     assert (len(long.lines), long.cut) == (MAX_LINES, True)
-    harmless = Change(part="tool wave", before=None, after={}, asks=False)
-    both = differences([harmless, Change(part="model", before="a", after="b", asks=True)])
+    harmless = AgentChange(part="tool wave", before=None, after={}, asks=False)
+    both = differences([harmless, AgentChange(part="model", before="a", after="b", asks=True)])
     assert [one.part for one in both] == ["model", "tool wave"]
 
 
@@ -285,7 +287,7 @@ def test_a_run_is_continued_at_a_version_gate(bea: Client, suspended: UUID, offi
     fingerprint = office.effects.agent("account_agent").fingerprint
     office.effects.released["account_agent"] = "sha256:newer"
     agent = office.effects.agent("account_agent")
-    change = Change(part="instructions", before=old, after=new, asks=True)
+    change = AgentChange(part="instructions", before=old, after=new, asks=True)
     found = VersionChange(agent=agent, changes=(change,))
     office.effects.changes["account_agent", fingerprint] = found
     office.approve(suspended)

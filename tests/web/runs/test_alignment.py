@@ -8,11 +8,11 @@ import pytest
 
 from runtime.core.call_states import CallState
 from runtime.core.continuation import Call
-from runtime.core.events import Change
+from runtime.core.events import AgentChange
 from runtime.ports import wiring
 from runtime.queries.history import alignment
 from runtime.queries.history.alignment import MAX_STEPS, Alignment, StepKind, align
-from runtime.queries.spans.frames import FrameRecord, Message
+from runtime.queries.spans.frames import FrameMessage, FrameRecord
 from runtime.queries.spans.span import Usage
 from runtime.queries.transcript.transcript import Transcript
 from tests.core.machine.events import frame_of, replied
@@ -39,7 +39,7 @@ def frame(*turns: Any, id: str = "0", agent: str = "clerk", version: str = "v1")
         reply = replied(*tools, model="model-a", cost=usage.cost, usage=tokens)
         made.add_reply(NOW, reply)
         made.messages.append(
-            Message(
+            FrameMessage(
                 order=turn, turn=turn, agent=agent, kind="text", by=agent, content="Yes", at=NOW
             )
         )
@@ -110,9 +110,9 @@ def test_replies_from_before_a_fork_are_compared_in_neither_run() -> None:
 
 def test_another_version_comes_with_its_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     class Catalogue:
-        def changes_between(self, agent: str, before: str, after: str) -> tuple[Change, ...]:
+        def changes_between(self, agent: str, before: str, after: str) -> tuple[AgentChange, ...]:
             assert (agent, before, after) == ("clerk", "v1", "v2")
-            return (Change(part="instructions", before="Pay.", after="Pay soon.", asks=True),)
+            return (AgentChange(part="instructions", before="Pay.", after="Pay soon.", asks=True),)
 
     monkeypatch.setattr(wiring, "catalogue", Catalogue)
     (pair,) = align(run((TEN, [])), run((TEN, []), version="v2")).pairs

@@ -9,7 +9,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from approvals.models import Approval, AuditEntry
-from runtime.core.budgets import Budget
+from runtime.core.budgets import BudgetLimits
 from runtime.models import Run
 from tests.support.api_client import Caller, field_of
 from tests.support.engine import events
@@ -22,7 +22,7 @@ BODY = {"agent": "hr_onboarding", "input": NEWCOMER}
 @pytest.fixture
 def short(office: Office) -> Approval:
     """A run that called the account agent, whose model has not been called yet."""
-    return office.short(Budget(turns=1, calls=9))
+    return office.short(BudgetLimits(turns=1, calls=9))
 
 
 def _event(run: UUID, kind: str) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def test_the_api_grants_more(bea_api: Caller, short: Approval, office: Office) -
 
 
 def test_the_api_limits_a_run(ada_api: Caller, published: None, settings: Settings) -> None:
-    settings.ABEYANCE_BUDGET = Budget(turns=10, tokens=500)  # the default
+    settings.ABEYANCE_BUDGET = BudgetLimits(turns=10, tokens=500)  # the default
     for wrong, field in ((7, "budget"), ({"turns": 11}, "budget.turns")):
         assert field_of(ada_api.post("/runs", {**BODY, "budget": wrong})) == (422, field)
     budget = {"turns": 1, "usd": "2.50", "depth": None}
@@ -92,7 +92,7 @@ def test_the_api_limits_a_run(ada_api: Caller, published: None, settings: Settin
 
 
 def test_the_form_limits_a_run(ada: Client, published: None, settings: Settings) -> None:
-    settings.ABEYANCE_BUDGET = Budget(turns=10)
+    settings.ABEYANCE_BUDGET = BudgetLimits(turns=10)
     path = "/agents/hr_onboarding/start/"
     shows(ada, path, "at most 10, also the default")
     form = {f"in.{name}": str(value) for name, value in NEWCOMER.items()}
@@ -104,7 +104,7 @@ def test_the_form_limits_a_run(ada: Client, published: None, settings: Settings)
 
 
 def test_an_agents_own_limits_are_listed_beside_the_runs(bea_api: Caller, office: Office) -> None:
-    office.effects.budgets["account_agent"] = Budget(calls=5, depth=3, seconds=60)
+    office.effects.budgets["account_agent"] = BudgetLimits(calls=5, depth=3, seconds=60)
     run = office.start()
     uses = [use for use in bea_api.get(f"/runs/{run}/budget").json() if use["frame"]]
     assert {(use["frame"], use["agent"]) for use in uses} == {("0.c1.0", "account_agent")}

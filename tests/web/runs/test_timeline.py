@@ -21,7 +21,7 @@ from runtime.ports.access import Actor
 from runtime.ports.effects import ModelAnswer, Outcome, RateLimited, ToolFailure, ToolResult
 from runtime.queries import run_page, runs
 from runtime.queries.history import comparison
-from runtime.queries.history.comparison import Comparison
+from runtime.queries.history.comparison import RunComparison
 from runtime.queries.history.entry_texts import EVENTS
 from runtime.queries.timeline.axis import MAX_BREAKS, Period, TimeUse, axis
 from runtime.queries.timeline.timeline import Timeline
@@ -261,7 +261,7 @@ def test_admins_read_the_state_at_each_entry_as_it_was(
 # Two runs
 
 
-def _compared(left: UUID, right: UUID) -> Comparison:
+def _compared(left: UUID, right: UUID) -> RunComparison:
     one, other = runs.run_detail(Q(), left), runs.run_detail(Q(), right)
     assert one is not None
     assert other is not None

@@ -14,7 +14,7 @@ from uuid import UUID
 from psycopg.rows import class_row
 
 from runtime.core.digest import canonical
-from runtime.core.enums import Preview
+from runtime.core.enums import CallPreview
 from runtime.errors import Tampered
 from runtime.keyring import macs, purposes
 from runtime.keyring.macs import Seal
@@ -57,12 +57,12 @@ class EditPreviewRow:
         found: dict[str, Any] = json.loads(self.args)
         return found
 
-    def preview(self) -> Preview:
+    def preview(self) -> CallPreview:
         """Return what the worker found out about exactly these arguments. Raise Tampered or KeyMissing."""
         seal = Seal(mac=self.mac, key_id=self.key_id)
         if not macs.verify(purposes.REQUESTS, seal, *_parts(self, self.result)):
             raise Tampered(f"the preview {self.id} does not verify")
-        return Preview(**json.loads(self.result))
+        return CallPreview(**json.loads(self.result))
 
 
 _COLUMNS = """
@@ -101,7 +101,7 @@ def find(connection: Connection, preview: UUID) -> EditPreviewRow | None:
         return cursor.fetchone()
 
 
-def save(connection: Connection, edit_preview: EditPreviewRow, preview: Preview) -> None:
+def save(connection: Connection, edit_preview: EditPreviewRow, preview: CallPreview) -> None:
     """Store what the worker found out, unless the run was erased, or the person wants another preview.
 
     The lock of the run's row orders this before or after an erasure, which deletes the preview.

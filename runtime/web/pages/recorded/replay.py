@@ -12,7 +12,7 @@ from runtime.control.access import readable
 from runtime.errors import RequestError
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.queries.version_diff import Difference, differences
+from runtime.queries.version_diff import VersionDifference, differences
 from runtime.store.tables.jobs.replays import StoredReplay
 from runtime.web.pages import query_params
 from runtime.web.requests import actor_of, admins_only
@@ -66,7 +66,7 @@ def _page(
     return answer
 
 
-def _changed(one: StoredReplay) -> list[tuple[str, tuple[Difference, ...] | None]]:
+def _changed(one: StoredReplay) -> list[tuple[str, tuple[VersionDifference, ...] | None]]:
     """Return the agents that were changed since the run, with the differences; None if a version is not known here."""
     found = []
     for agent, (recorded, today) in sorted(one.found.get("versions", {}).items()):
