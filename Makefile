@@ -11,10 +11,10 @@ RUN := $(VENV)/bin/python
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile
 
-up: environment ## run everything on this machine (PORT=8000 HOME_DIR=~/.local/share/abeyance DEMO=0: no people yet, RELOAD=1: new workers when a file of AGENTS_DIR changes, AGENTS_REQUIREMENTS=requirements.txt: packages of your agents)
+up: environment ## run everything on this machine (PORT=8000 HOME_DIR=~/.local/share/signoff DEMO=0: no people yet, RELOAD=1: new workers when a file of AGENTS_DIR changes, AGENTS_REQUIREMENTS=requirements.txt: packages of your agents)
 	@exec $(RUN) -m config.local up --port "$(PORT)" --home "$(HOME_DIR)" --demo "$(DEMO)" --reload "$(RELOAD)"
 
-agents: environment ## list the agents of ABEYANCE_AGENTS with all mistakes in them (AGENTS_DIR=~/my-agents ABEYANCE_AGENTS=shop)
+agents: environment ## list the agents of SIGNOFF_AGENTS with all mistakes in them (AGENTS_DIR=~/my-agents SIGNOFF_AGENTS=shop)
 	@exec $(RUN) manage.py agents check
 
 new-agent: environment ## write a working agent with a gate, and its test (NAME=refunds AGENTS_DIR=~/my-agents)

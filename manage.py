@@ -33,9 +33,9 @@ def main(arguments: list[str]) -> None:
     except DatabaseError as problem:
         from runtime.upkeep import startup
 
-        raise SystemExit(f"abeyance: {startup.explained(problem)}") from None
+        raise SystemExit(f"signoff: {startup.explained(problem)}") from None
     except (ImproperlyConfigured, OSError) as problem:
-        raise SystemExit(f"abeyance: {' '.join(str(problem).split())}") from None
+        raise SystemExit(f"signoff: {' '.join(str(problem).split())}") from None
 
 
 if __name__ == "__main__":

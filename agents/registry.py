@@ -66,7 +66,7 @@ def load(modules: Iterable[str], folder: str = "") -> Registry:
     if configured.mistakes:
         raise RegistryError(str(configured.mistakes[0]))
     if not configured.registry.agents:
-        raise RegistryError("no agents are configured: name their modules in ABEYANCE_AGENTS")
+        raise RegistryError("no agents are configured: name their modules in SIGNOFF_AGENTS")
     return configured.registry
 
 

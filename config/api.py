@@ -174,7 +174,7 @@ _GUARDS: dict[str, Callable[[View], View]] = {
 }
 
 api = Api(
-    title="Abeyance",
+    title="Signoff",
     version="1",
     description="Runs of agents, and the approvals they wait for.",
     urls_namespace="api",

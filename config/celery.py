@@ -24,7 +24,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 # No Celery fixups for Django: they run Django's checks, which import every page, and search for connections to close
 # before and after each task, although runs close their own.
-app = celery.Celery("abeyance", fixups=[])
+app = celery.Celery("signoff", fixups=[])
 app.conf.update(
     **transport.connection(settings.REDIS_URL),
     # Data only: a client of the broker must not be able to run code here.
@@ -113,7 +113,7 @@ def equip(process: str) -> None:
     from runtime.upkeep import startup
 
     # The name of this process's connections in pg_stat_activity
-    os.environ.setdefault("PGAPPNAME", f"abeyance {process} {os.getpid()}")
+    os.environ.setdefault("PGAPPNAME", f"signoff {process} {os.getpid()}")
     try:
         startup.require_database()
         startup.require_broker()
@@ -125,7 +125,7 @@ def equip(process: str) -> None:
     except Exception as problem:
         # Celery would ignore the error and run a worker that reads its queue without working.
         reason = " ".join(str(problem).split())
-        raise SystemExit(f"abeyance: this worker cannot start: {reason}") from problem
+        raise SystemExit(f"signoff: this worker cannot start: {reason}") from problem
     _collect_from_here()
 
 

@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     lines: SimpleQueue[str] = SimpleQueue()
 
     def drain() -> None:
-        heartbeat.drain(settings.ABEYANCE_DRAIN_SECONDS)
+        heartbeat.drain(settings.SIGNOFF_DRAIN_SECONDS)
         lines.put("")
 
     _on_stop(drain)

@@ -16,10 +16,8 @@ if TYPE_CHECKING:  # it imports models, and this module is imported before Djang
     from runtime.web.live import LiveServer, Message, Send
 
 PLACE = re.compile(r"/api/v1/runs/([0-9a-f-]{36})")
-HEADER = (
-    b"abeyance-wait"  # runtime.web.api.runs's, which cannot be imported before Django is set up
-)
-PERSON_HEADER = b"abeyance-person"  # who asks; for this module alone
+HEADER = b"signoff-wait"  # runtime.web.api.runs's, which cannot be imported before Django is set up
+PERSON_HEADER = b"signoff-person"  # who asks; for this module alone
 ROUND_SECONDS = 5.0  # a live update may be lost
 OFFLINE_ROUND_SECONDS = 1.0  # while the broker is out of reach
 

@@ -1,6 +1,6 @@
 """`/metrics`: what Prometheus reads. Workers have no address, so the web process reads their counts from Postgres.
 
-It answers a program on the same machine, or one with ABEYANCE_METRICS_TOKEN. A fixed number of queries serves it.
+It answers a program on the same machine, or one with SIGNOFF_METRICS_TOKEN. A fixed number of queries serves it.
 """
 
 import hmac
@@ -58,11 +58,11 @@ def _refusal(request: HttpRequest) -> HttpResponse | None:
         return None
     authorization = request.headers.get("Authorization")
     if authorization is None:
-        return _plain(403, "Send Authorization: Bearer and the token of ABEYANCE_METRICS_TOKEN.")
-    token = settings.ABEYANCE_METRICS_TOKEN
+        return _plain(403, "Send Authorization: Bearer and the token of SIGNOFF_METRICS_TOKEN.")
+    token = settings.SIGNOFF_METRICS_TOKEN
     if token and hmac.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
         return None
-    answer = _plain(401, "This is not the token of ABEYANCE_METRICS_TOKEN.")
+    answer = _plain(401, "This is not the token of SIGNOFF_METRICS_TOKEN.")
     answer["WWW-Authenticate"] = "Bearer"
     return answer
 
@@ -94,23 +94,23 @@ class MetricsCollector(Collector):
 
 def _of_workers() -> Iterator[Metric]:
     commits = HistogramMetricFamily(
-        "abeyance_step_commit_seconds",
+        "signoff_step_commit_seconds",
         "Time from the first attempt to commit a step until it was committed.",
         labels=WORKER,
     )
     retries = CounterMetricFamily(
-        "abeyance_retries",
+        "signoff_retries",
         "Attempts that ended without a result and are made again.",
         labels=(*WORKER, "call", "cause"),
     )
     errors = CounterMetricFamily(
-        "abeyance_model_errors", "Model calls without a usable reply.", labels=WORKER
+        "signoff_model_errors", "Model calls without a usable reply.", labels=WORKER
     )
     tokens = CounterMetricFamily(
-        "abeyance_tokens", "Tokens of model replies.", labels=(*WORKER, "kind")
+        "signoff_tokens", "Tokens of model replies.", labels=(*WORKER, "kind")
     )
     beats = GaugeMetricFamily(
-        "abeyance_worker_beat_age_seconds", "Time since the worker's heartbeat.", labels=WORKER
+        "signoff_worker_beat_age_seconds", "Time since the worker's heartbeat.", labels=WORKER
     )
     for worker in measures.worker_measures():
         labels, counts = (worker.worker, worker.host, str(worker.process)), worker.measures
@@ -127,13 +127,13 @@ def _of_workers() -> Iterator[Metric]:
 
 def _of_sweepers() -> Iterator[Metric]:
     took = GaugeMetricFamily(
-        "abeyance_sweep_seconds", "Time that the last round of a loop took.", labels=("loop",)
+        "signoff_sweep_seconds", "Time that the last round of a loop took.", labels=("loop",)
     )
     age = GaugeMetricFamily(
-        "abeyance_sweep_age_seconds", "Time since the last round of a loop.", labels=("loop",)
+        "signoff_sweep_age_seconds", "Time since the last round of a loop.", labels=("loop",)
     )
     late = GaugeMetricFamily(
-        "abeyance_sweep_late_after_seconds", "Age at which a loop is late.", labels=("loop",)
+        "signoff_sweep_late_after_seconds", "Age at which a loop is late.", labels=("loop",)
     )
     for loop in measures.loop_measures():
         if loop.took is not None:
@@ -146,7 +146,7 @@ def _of_sweepers() -> Iterator[Metric]:
 def _of_requests() -> Iterator[Metric]:
     pending = pending_ages.pending()
     ages = GaugeMetricFamily(
-        "abeyance_requests_pending", "Pending requests by age.", labels=("age",)
+        "signoff_requests_pending", "Pending requests by age.", labels=("age",)
     )
     for name, age in zip(AGES, pending.ages, strict=True):
         ages.add_metric((name,), age.number)
@@ -161,7 +161,7 @@ def _of_runs() -> Iterator[Metric]:
     yield _gauge("runs_overdue", "Runs that have been due for more than a minute.", backlog.overdue)
     yield _gauge("runs_queued", "Runs that have not begun.", backlog.queued)
     suspects = GaugeMetricFamily(
-        "abeyance_runs_suspected",
+        "signoff_runs_suspected",
         "Runs that lost two workers in a row, which wait to be tried or are being tried.",
         labels=("state",),
     )
@@ -183,9 +183,9 @@ def _of_runs() -> Iterator[Metric]:
         "objects_dropped", "Objects that wait for their deletion.", backlog.dropped_objects
     )
     yield CounterMetricFamily(
-        "abeyance_lease_losses", "Runs that a worker lost.", value=backlog.lease_losses
+        "signoff_lease_losses", "Runs that a worker lost.", value=backlog.lease_losses
     )
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"abeyance_{name}", text, value=value)
+    return GaugeMetricFamily(f"signoff_{name}", text, value=value)

@@ -73,7 +73,7 @@ TABLES = {
 }
 PARTITION = (READ, READ)  # rows go through the whole table
 
-OWNERS_FUNCTIONS = ("abeyance_make_partitions(integer)", "abeyance_drop_partition(text)")
+OWNERS_FUNCTIONS = ("signoff_make_partitions(integer)", "signoff_drop_partition(text)")
 
 
 class NotGranted(Exception):
@@ -91,8 +91,8 @@ class _Table:
 
 def grant(*, web: str, worker: str) -> None:
     """Give both roles exactly their rights on all existing tables, in one transaction. Raise NotGranted."""
-    _check("ABEYANCE_WEB_ROLE", web)
-    _check("ABEYANCE_WORKER_ROLE", worker)
+    _check("SIGNOFF_WEB_ROLE", web)
+    _check("SIGNOFF_WORKER_ROLE", worker)
     try:
         with transaction.atomic():
             for table in _tables():

@@ -97,46 +97,46 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = ENV.redis_url
 KEYS_DIR = ENV.keys_dir
-ABEYANCE_LEDGER = ENV.ledger
-ABEYANCE_WATCHED_FOLDERS = ENV.watched_folders
-ABEYANCE_WATCHED_BUCKETS = ENV.watched_buckets
-ABEYANCE_STREAMS = ENV.streams
-ABEYANCE_STREAMS_URL = ENV.streams_url
-ABEYANCE_WEB_ROLE = ENV.web_role
-ABEYANCE_WORKER_ROLE = ENV.worker_role
-ABEYANCE_WEB_PASSWORD = ENV.web_password
-ABEYANCE_WORKER_PASSWORD = ENV.worker_password
+SIGNOFF_LEDGER = ENV.ledger
+SIGNOFF_WATCHED_FOLDERS = ENV.watched_folders
+SIGNOFF_WATCHED_BUCKETS = ENV.watched_buckets
+SIGNOFF_STREAMS = ENV.streams
+SIGNOFF_STREAMS_URL = ENV.streams_url
+SIGNOFF_WEB_ROLE = ENV.web_role
+SIGNOFF_WORKER_ROLE = ENV.worker_role
+SIGNOFF_WEB_PASSWORD = ENV.web_password
+SIGNOFF_WORKER_PASSWORD = ENV.worker_password
 WORKER_KEYS_DIR = ENV.worker_keys_dir
 IMPORT_KEYS = ENV.import_keys
-ABEYANCE_AGENTS = ENV.agents
+SIGNOFF_AGENTS = ENV.agents
 AGENTS_DIR = ENV.agents_dir
-ABEYANCE_MODEL = ENV.model
+SIGNOFF_MODEL = ENV.model
 OPENAI_BASE_URL = ENV.openai_base_url
 OPENAI_API_KEY = ENV.openai_api_key
 ANTHROPIC_BASE_URL = ENV.anthropic_base_url
 ANTHROPIC_API_KEY = ENV.anthropic_api_key
-ABEYANCE_PROVIDERS = ENV.providers
-ABEYANCE_LEASE_SECONDS = ENV.lease_seconds
-ABEYANCE_APPROVAL_SECONDS = ENV.approval_seconds
-ABEYANCE_OUTAGE_SECONDS = ENV.outage_seconds
-ABEYANCE_UNDO_SECONDS = ENV.undo_seconds
-ABEYANCE_COOLING_OFF_SECONDS = ENV.cooling_off_seconds
-ABEYANCE_DRAIN_SECONDS = ENV.drain_seconds
-ABEYANCE_UNSAFE_POSTGRES = ENV.unsafe_postgres
-ABEYANCE_PREPARED_STATEMENTS = ENV.prepared_statements
-ABEYANCE_RETENTION = ENV.retention
-ABEYANCE_ARCHIVE = ENV.archive
-ABEYANCE_HISTORY_DAYS = ENV.history_days
-ABEYANCE_POISON_LOSSES = ENV.poison_losses
-ABEYANCE_BUDGET = ENV.budget
+SIGNOFF_PROVIDERS = ENV.providers
+SIGNOFF_LEASE_SECONDS = ENV.lease_seconds
+SIGNOFF_APPROVAL_SECONDS = ENV.approval_seconds
+SIGNOFF_OUTAGE_SECONDS = ENV.outage_seconds
+SIGNOFF_UNDO_SECONDS = ENV.undo_seconds
+SIGNOFF_COOLING_OFF_SECONDS = ENV.cooling_off_seconds
+SIGNOFF_DRAIN_SECONDS = ENV.drain_seconds
+SIGNOFF_UNSAFE_POSTGRES = ENV.unsafe_postgres
+SIGNOFF_PREPARED_STATEMENTS = ENV.prepared_statements
+SIGNOFF_RETENTION = ENV.retention
+SIGNOFF_ARCHIVE = ENV.archive
+SIGNOFF_HISTORY_DAYS = ENV.history_days
+SIGNOFF_POISON_LOSSES = ENV.poison_losses
+SIGNOFF_BUDGET = ENV.budget
 
 # Systems that the agents' tools change
 
 SCIM_URL = ENV.scim_url
 SCIM_TOKEN = ENV.scim_token
-ABEYANCE_METRICS_TOKEN = ENV.metrics_token
-ABEYANCE_OBJECT_STORE = ENV.object_store
-ABEYANCE_OBJECT_BYTES = ENV.object_bytes
+SIGNOFF_METRICS_TOKEN = ENV.metrics_token
+SIGNOFF_OBJECT_STORE = ENV.object_store
+SIGNOFF_OBJECT_BYTES = ENV.object_bytes
 for _name, _value in ENV.email.items():
     globals()[_name] = _value
 EMAIL_TIMEOUT = 10
@@ -175,8 +175,8 @@ HTTPS = ENV.public_url.startswith("https://")
 PUBLIC_URL = ENV.public_url
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
 # Browsers share cookies between the ports of one host: two installations there must not log each other out.
-SESSION_COOKIE_NAME = f"abeyance_session{ENV.instance}"
-CSRF_COOKIE_NAME = f"abeyance_csrf{ENV.instance}"
+SESSION_COOKIE_NAME = f"signoff_session{ENV.instance}"
+CSRF_COOKIE_NAME = f"signoff_csrf{ENV.instance}"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
 # Only the operator of a proxy can know that the proxy sets this header and no client does.
 BEHIND_PROXY = ENV.behind_proxy

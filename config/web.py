@@ -136,14 +136,14 @@ def _parse_bind(bind: str) -> dict[str, Any]:
         return {"fd": int(bind.removeprefix("fd://"))}
     host, _, port = bind.rpartition(":")
     if not port.isdecimal() or int(port) > 65_535:
-        raise SystemExit(f"abeyance: --bind must be host:port or fd://N, not {bind!r}")
+        raise SystemExit(f"signoff: --bind must be host:port or fd://N, not {bind!r}")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         socket.create_server((host.strip("[]"), int(port)), family=family).close()
     except OSError as problem:
         reason = problem.strerror or problem
         raise SystemExit(
-            f"abeyance: cannot listen on {bind}: {reason}; choose another --bind"
+            f"signoff: cannot listen on {bind}: {reason}; choose another --bind"
         ) from None
     return {"host": host.strip("[]"), "port": int(port)}
 

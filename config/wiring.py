@@ -23,12 +23,10 @@ from runtime.upkeep import startup
 def connect() -> None:
     """Connect the ports of every process: permissions, the agents' catalogue and approvals."""
     wiring.plug(access=AccessService(), catalogue=Catalogue(), approvals=ApprovalService())
-    if settings.ABEYANCE_OBJECT_STORE:
-        wiring.plug(objects=_object_store(settings.ABEYANCE_OBJECT_STORE))
-    elif any(rule.days for rule in settings.ABEYANCE_ARCHIVE):
-        raise SystemExit(
-            "abeyance: ABEYANCE_ARCHIVE needs ABEYANCE_OBJECT_STORE, where its files are"
-        )
+    if settings.SIGNOFF_OBJECT_STORE:
+        wiring.plug(objects=_object_store(settings.SIGNOFF_OBJECT_STORE))
+    elif any(rule.days for rule in settings.SIGNOFF_ARCHIVE):
+        raise SystemExit("signoff: SIGNOFF_ARCHIVE needs SIGNOFF_OBJECT_STORE, where its files are")
     user_logged_out.connect(_notify_logged_out)
     people.sessions_ended.connect(_notify_ended_sessions)
 
@@ -37,7 +35,7 @@ def _object_store(address: str) -> ObjectStore:
     try:
         return store_at(address)
     except ValueError as problem:
-        raise SystemExit(f"abeyance: ABEYANCE_OBJECT_STORE cannot be used: {problem}") from None
+        raise SystemExit(f"signoff: SIGNOFF_OBJECT_STORE cannot be used: {problem}") from None
 
 
 def _notify_logged_out(user: User | None, **_: Any) -> None:
@@ -62,10 +60,10 @@ def connect_effects() -> None:
     from agents.llm.rate_limits import RateLimits
 
     try:
-        registry = load(settings.ABEYANCE_AGENTS, settings.AGENTS_DIR)
+        registry = load(settings.SIGNOFF_AGENTS, settings.AGENTS_DIR)
         require_models(registry)
     except RegistryError as problem:
-        raise SystemExit(f"abeyance: {problem}") from None
+        raise SystemExit(f"signoff: {problem}") from None
     import_clients(registry)
     startup.with_database(lambda: publish(registry))
     isolated = (tool.function.__module__ for tool in registry.tools() if tool.isolate)

@@ -105,7 +105,7 @@ def _make(folder, locks, this_python):
     if base is None or (this_python and base != _base()):
         if sys.version_info < (3, 11):
             return (
-                "Abeyance needs Python 3.11 or newer, but this is %s: make PYTHON=… chooses another"
+                "Signoff needs Python 3.11 or newer, but this is %s: make PYTHON=… chooses another"
                 % _version()
             )
         if os.path.isdir(folder) and os.listdir(folder) and not _is_environment(folder):
@@ -173,7 +173,7 @@ def _reason_of_authors(output, folder, path):
         by = (
             "%s %s" % (conflict.group("by"), conflict.group("of")) if conflict.group("by") else path
         )
-        return "%s needs %s, but Abeyance has %s: choose another version" % (
+        return "%s needs %s, but Signoff has %s: choose another version" % (
             by,
             conflict.group("wanted"),
             conflict.group("ours"),

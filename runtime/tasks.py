@@ -88,7 +88,7 @@ def start_context(heartbeat: Heartbeat) -> WorkerContext:
 
     def retire() -> None:
         """End this process as a stop signal would: its supervisor starts another one."""
-        heartbeat.retire(settings.ABEYANCE_DRAIN_SECONDS)
+        heartbeat.retire(settings.SIGNOFF_DRAIN_SECONDS)
         os.kill(os.getpid(), signal.SIGTERM)
 
     return WorkerContext(
@@ -102,7 +102,7 @@ def start_context(heartbeat: Heartbeat) -> WorkerContext:
 def drain() -> None:
     """Claim no more runs and release the claimed ones in time. Safe in signal handlers. Repeating it has no effect."""
     if worker_context.cache_info().currsize:
-        worker_context().heartbeat.drain(settings.ABEYANCE_DRAIN_SECONDS)
+        worker_context().heartbeat.drain(settings.SIGNOFF_DRAIN_SECONDS)
 
 
 def is_hung() -> bool:

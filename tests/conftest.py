@@ -37,7 +37,7 @@ pytest_plugins = [
 @pytest.fixture(scope="session")
 def sandbox() -> Iterator[Path]:
     """A folder for the whole session that servers under another account can reach."""
-    folder = Path(tempfile.mkdtemp(prefix="abeyance-tests-"))
+    folder = Path(tempfile.mkdtemp(prefix="signoff-tests-"))
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder)
@@ -50,8 +50,8 @@ def _nobody_elses(sandbox: Path) -> None:
         (sandbox / name).mkdir()
     settings.SECRET_KEY = "for tests only, long enough for everything that signs with it"
     settings.KEYS_DIR = sandbox / "keys"
-    settings.ABEYANCE_UNDO_SECONDS = 0.0
-    os.environ["ABEYANCE_UNDO_SECONDS"] = "0"  # for the processes that tests start
+    settings.SIGNOFF_UNDO_SECONDS = 0.0
+    os.environ["SIGNOFF_UNDO_SECONDS"] = "0"  # for the processes that tests start
     settings.STATIC_ROOT = sandbox / "static"
     _use_broker(f"unix://{sandbox}/no-broker.sock")
     pool.WAIT_SECONDS = 60.0  # for a connection, also on a busy machine

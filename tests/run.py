@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
         compileall.compile_dir(package, quiet=2)
     *lanes, last = QUICK if "--quick" in arguments else (*LANES, REST)
     with ExitStack() as stack:
-        shared = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="abeyance-tests-")))
+        shared = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="signoff-tests-")))
         shared.chmod(0o755)  # other accounts pass through it
         os.environ[PREPARED] = str(shared)
         kept = [stack.enter_context(tempfile.TemporaryFile()) for _ in lanes]

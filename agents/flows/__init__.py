@@ -1,1 +1,1 @@
-"""The agents that come with Abeyance."""
+"""The agents that come with Signoff."""

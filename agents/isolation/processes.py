@@ -28,7 +28,7 @@ from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, Unknown
 log = logging.getLogger(__name__)
 
 KEPT = 4  # idle children; more are ended
-OUT = "ABEYANCE_CHILD_OUT"  # names the descriptor of the pipe for outcomes
+OUT = "SIGNOFF_CHILD_OUT"  # names the descriptor of the pipe for outcomes
 READY = b"ready\n"
 REAP_SECONDS = 1.0
 

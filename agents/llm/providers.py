@@ -1,4 +1,4 @@
-"""Selects the models that answer: the agent's script, the models it names, or those of ABEYANCE_MODEL.
+"""Selects the models that answer: the agent's script, the models it names, or those of SIGNOFF_MODEL.
 
 Each model has a few clients per process, used in turn: they keep connections, and belong to the one event loop on
 which calls run. A process remembers which models did not answer it, so that calls try the next one at once.
@@ -41,8 +41,8 @@ _turns = cycle(range(CLIENTS))
 
 
 def is_scripted(agent: AgentSpec) -> bool:
-    """Say whether the agent's script answers: it has one, and is code or ABEYANCE_MODEL is `scripted`."""
-    return agent.model is not None and (agent.is_code or settings.ABEYANCE_MODEL == SCRIPTED)
+    """Say whether the agent's script answers: it has one, and is code or SIGNOFF_MODEL is `scripted`."""
+    return agent.model is not None and (agent.is_code or settings.SIGNOFF_MODEL == SCRIPTED)
 
 
 def models_of(agent: AgentSpec) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ def models_of(agent: AgentSpec) -> tuple[str, ...]:
     """
     if is_scripted(agent):
         return (agent.model_name,)
-    names = settings.ABEYANCE_MODEL
+    names = settings.SIGNOFF_MODEL
     return agent.models or (() if names == SCRIPTED else tuple(map(str.strip, names.split(","))))
 
 
@@ -139,7 +139,7 @@ def read_endpoints() -> dict[str, Endpoint]:
     return endpoints.list_providers(
         openai=(settings.OPENAI_BASE_URL, settings.OPENAI_API_KEY),
         anthropic=(settings.ANTHROPIC_BASE_URL, settings.ANTHROPIC_API_KEY),
-        configured=settings.ABEYANCE_PROVIDERS,
+        configured=settings.SIGNOFF_PROVIDERS,
     )
 
 
@@ -157,7 +157,7 @@ def lacking(registry: Registry) -> Iterator[str]:
         if not models_of(agent):
             yield (
                 f"agent {agent.name}: model: it has no script, names no model,"
-                " and ABEYANCE_MODEL is scripted: set one of them"
+                " and SIGNOFF_MODEL is scripted: set one of them"
             )
         for model in agent.models if not is_scripted(agent) else ():
             if (lack := endpoints.missing(model, endpoints_by_name)) is not None:

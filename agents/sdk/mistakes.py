@@ -84,7 +84,7 @@ class ImportedModule:
             return True
         name = str(frame.f_globals.get("__name__", ""))
         top = self.module.partition(".")[0]
-        if top in OURS:  # the modules that come with Abeyance
+        if top in OURS:  # the modules that come with Signoff
             return name == self.module or name.startswith(f"{self.module}.")
         return name.partition(".")[0] == top
 

@@ -31,4 +31,4 @@ def prepare(*, secrets: bool) -> None:
 @cache
 def _folder() -> "tempfile.TemporaryDirectory[str]":
     """Make a folder that is deleted when the process ends."""
-    return tempfile.TemporaryDirectory(prefix="abeyance-keys-")
+    return tempfile.TemporaryDirectory(prefix="signoff-keys-")

@@ -279,7 +279,7 @@ class MemoryWorker:
     def _outcome(
         self, request: ModelRequest | PreviewRequest | ToolRequest, *, commits: bool
     ) -> Outcome:
-        with override_settings(ABEYANCE_MODEL=SCRIPTED):
+        with override_settings(SIGNOFF_MODEL=SCRIPTED):
             if isinstance(request, ToolRequest) and RULES[request.effect].commits_with_entry:
                 return self._transact(request, commits)
             return perform(self._handler, request)

@@ -85,7 +85,7 @@ class _Prefix:
         store = _at(self._address) if self._address else wiring.objects()
         if store is None:
             raise NotDone(
-                "the workers have no ABEYANCE_OBJECT_STORE, and the tool names no store",
+                "the workers have no SIGNOFF_OBJECT_STORE, and the tool names no store",
                 cause=FailureCause.SETUP,
             )
         if self._address is None and store not in self._prepared:
@@ -114,7 +114,7 @@ def read_object(
     """Make a tool with which an agent reads texts below `prefix` and nothing else. It gives the rest of the key.
 
     `store` is a folder or the address of a bucket, whose credentials are in the environment of the workers; without it
-    the objects are below `tools/` in ABEYANCE_OBJECT_STORE. The result is `{"key": …, "exists": …, "text": …,
+    the objects are below `tools/` in SIGNOFF_OBJECT_STORE. The result is `{"key": …, "exists": …, "text": …,
     "digest": …}`; a text is UTF-8 and has at most 200,000 bytes. Raises DefinitionError if the definition is invalid.
     """
     folder = _Prefix(prefix, store, f"tool {name}")

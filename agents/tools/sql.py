@@ -33,8 +33,8 @@ TOO_LARGE = f"a row has more than {MAX_ANSWER} bytes"
 # Postgres refuses a larger row before it sends it: the cast fails, and only then is it evaluated.
 _BOUNDED = f"""
 SELECT * FROM ({{query}}
-) AS abeyance_row WHERE CASE WHEN octet_length(abeyance_row::text) <= {MAX_ANSWER} THEN true
-  ELSE (left(abeyance_row::text, 0) || '{TOO_LARGE}')::boolean END
+) AS signoff_row WHERE CASE WHEN octet_length(signoff_row::text) <= {MAX_ANSWER} THEN true
+  ELSE (left(signoff_row::text, 0) || '{TOO_LARGE}')::boolean END
 """
 
 # The tables and views that the role could change; a superuser could also read the server's files.

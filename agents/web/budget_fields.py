@@ -37,7 +37,7 @@ def budget_fields(
     form_values: Mapping[str, str], problem: InvalidInput | None = None
 ) -> tuple[BudgetField, ...]:
     """Return the fields as submitted, with the problem of one of them."""
-    bounds: BudgetLimits = settings.ABEYANCE_BUDGET or BudgetLimits()
+    bounds: BudgetLimits = settings.SIGNOFF_BUDGET or BudgetLimits()
     fields = []
     for name, limit in NAMES.items():
         maximum = bounds.of(limit)

@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 _BODY = """\
 Hello {person},
 
-an admin of Abeyance at {site} sent you this link. It lets you choose {what}, once, within {hours} hours:
+an admin of Signoff at {site} sent you this link. It lets you choose {what}, once, within {hours} hours:
 
 {link}
 
@@ -37,7 +37,7 @@ def send(link: NewLink, to: str) -> bool:
         link=address_of(link),
     )
     headers = {"Auto-Submitted": "auto-generated"}
-    mail = EmailMessage(subject=f"Choose {what} for Abeyance", body=body, to=[to], headers=headers)
+    mail = EmailMessage(subject=f"Choose {what} for Signoff", body=body, to=[to], headers=headers)
     try:
         mail.send()
     except (OSError, ValueError, smtplib.SMTPException) as exc:

@@ -1,4 +1,4 @@
-"""Bearer tokens of the API: `aby_<public id>_<secret>`, shown once, kept as a hash.
+"""Bearer tokens of the API: `sgn_<public id>_<secret>`, shown once, kept as a hash.
 
 A plain SHA-256 is enough for 256 random bits (OWASP ASVS 5.0, 6.5.2). Slow hashes are for passwords that people
 remember.
@@ -25,7 +25,7 @@ from approvals.permissions.scopes import ALL_SCOPES
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 
-_FORMAT = re.compile(r"aby_([0-9a-f]{16})_([0-9a-f]{64})")
+_FORMAT = re.compile(r"sgn_([0-9a-f]{16})_([0-9a-f]{64})")
 _NO_HASH = "0" * 64
 _USE_GRAIN = timedelta(minutes=1)  # a busy client would otherwise write a row with each request
 
@@ -75,7 +75,7 @@ def create(
     signatures.sign(token)
     token.save(force_insert=True)
     record(actor, f"made the token {token.public_id} of {owner.username}")
-    return token, f"aby_{token.public_id}_{secret}"
+    return token, f"sgn_{token.public_id}_{secret}"
 
 
 def revoke(public_id: str, *, actor: str | None, owner: str | None = None) -> Token:

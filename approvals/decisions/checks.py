@@ -178,7 +178,7 @@ def _undo_seconds(approval: Approval) -> float:
     if approval.kind == GateKind.APPROVAL and approval.risk not in policy.UNDOABLE:
         return 0.0
     by_policy = votes.undo_seconds(approval)
-    return float(settings.ABEYANCE_UNDO_SECONDS) if by_policy is None else by_policy
+    return float(settings.SIGNOFF_UNDO_SECONDS) if by_policy is None else by_policy
 
 
 def _expire(approval: Approval, at: datetime) -> Expired:

@@ -2,7 +2,7 @@
 
 If one admin alone could give the right to decide, to a second account or to themselves, four eyes would be two. So a
 right names its givers. Unless a second admin confirmed it, it does not count in runs whose origin includes one of
-them, nor before `ABEYANCE_COOLING_OFF_SECONDS` are over.
+them, nor before `SIGNOFF_COOLING_OFF_SECONDS` are over.
 
 The `givers` of an assignment are the admin who gave it and the givers of that admin's own right and password, unless
 those were confirmed. An admin who makes another admin can act through them. Two admins are independent if neither is
@@ -85,7 +85,7 @@ def cools_until(row: Assignment) -> datetime | None:
     """Return the end of its cooling-off period; None if the command line gave it or a second admin confirmed it."""
     if not row.givers or row.confirmed_at is not None:
         return None
-    return row.given_at + timedelta(seconds=float(settings.ABEYANCE_COOLING_OFF_SECONDS))
+    return row.given_at + timedelta(seconds=float(settings.SIGNOFF_COOLING_OFF_SECONDS))
 
 
 def latest(people: Iterable[User]) -> dict[tuple[int, str], Assignment]:

@@ -9,7 +9,7 @@ from approvals.accounts.reader_time import ReaderTime, zone_of
 from approvals.queries.decision_filters import midnight
 from runtime.errors import InvalidInput
 
-COOKIE = "abeyance_zone"
+COOKIE = "signoff_zone"
 CHOSEN = "reader_time"  # in the session: zone and clock
 MAX_NAME = 64
 

@@ -16,7 +16,7 @@ from kombu.transport import TRANSPORT_ALIASES, redis, virtual
 
 log = logging.getLogger(__name__)
 
-SCHEME = "abeyance"
+SCHEME = "signoff"
 
 # Errors that parsing arbitrary bytes as a message can raise
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError)

@@ -6,7 +6,7 @@ from config.env.errors import InvalidSetting
 from runtime.core.budgets import BudgetLimits
 from runtime.core.documents.budget_text import InvalidBudget, budget_of, from_form
 
-PREFIX = "ABEYANCE_BUDGET_"
+PREFIX = "SIGNOFF_BUDGET_"
 NAMES = ("turns", "tokens", "usd", "seconds")
 
 

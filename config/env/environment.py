@@ -89,7 +89,7 @@ def load(variables: Mapping[str, str]) -> EnvironmentVariables:
     try:
         return read(variables)
     except InvalidSetting as problem:
-        raise SystemExit(f"abeyance: {problem}") from None
+        raise SystemExit(f"signoff: {problem}") from None
 
 
 def read(variables: Mapping[str, str]) -> EnvironmentVariables:
@@ -107,23 +107,23 @@ def read(variables: Mapping[str, str]) -> EnvironmentVariables:
     )
     return EnvironmentVariables(
         database=_database(variables),
-        web_role=_role(variables, "ABEYANCE_WEB_ROLE", paired_with="ABEYANCE_WORKER_ROLE"),
-        web_password=_role_password(variables, "ABEYANCE_WEB_PASSWORD_FILE"),
-        worker_password=_role_password(variables, "ABEYANCE_WORKER_PASSWORD_FILE"),
-        worker_role=_role(variables, "ABEYANCE_WORKER_ROLE", paired_with="ABEYANCE_WEB_ROLE"),
+        web_role=_role(variables, "SIGNOFF_WEB_ROLE", paired_with="SIGNOFF_WORKER_ROLE"),
+        web_password=_role_password(variables, "SIGNOFF_WEB_PASSWORD_FILE"),
+        worker_password=_role_password(variables, "SIGNOFF_WORKER_PASSWORD_FILE"),
+        worker_role=_role(variables, "SIGNOFF_WORKER_ROLE", paired_with="SIGNOFF_WEB_ROLE"),
         redis_url=_redis_url(variables),
-        streams=_streams(variables, "ABEYANCE_STREAMS"),
-        streams_url=_streams_url(variables, "ABEYANCE_STREAMS_URL"),
+        streams=_streams(variables, "SIGNOFF_STREAMS"),
+        streams_url=_streams_url(variables, "SIGNOFF_STREAMS_URL"),
         scim_url=values.web_address(variables, "SCIM_URL"),
         scim_token=values.secret(variables, "SCIM_TOKEN"),
         metrics_token=_metrics_token(variables),
         object_store=_object_store(variables),
         object_bytes=_number(
-            variables, "ABEYANCE_OBJECT_BYTES", KEPT_INLINE, KEPT_INLINE, MAX_RESULT
+            variables, "SIGNOFF_OBJECT_BYTES", KEPT_INLINE, KEPT_INLINE, MAX_RESULT
         ),
         email=_email(variables),
-        email_sender=variables.get("EMAIL_SENDER") or "Abeyance <abeyance@localhost>",
-        agents=_names(variables, "ABEYANCE_AGENTS", "agents.flows.hr"),
+        email_sender=variables.get("EMAIL_SENDER") or "Signoff <signoff@localhost>",
+        agents=_names(variables, "SIGNOFF_AGENTS", "agents.flows.hr"),
         agents_dir=_agents_dir(variables),
         model=providers.model(variables, known_endpoints),
         openai_base_url=openai_url,
@@ -131,28 +131,28 @@ def read(variables: Mapping[str, str]) -> EnvironmentVariables:
         anthropic_base_url=anthropic_url,
         anthropic_api_key=anthropic_key,
         providers=custom_providers,
-        lease_seconds=_seconds(variables, "ABEYANCE_LEASE_SECONDS", 10.0, 1, 600),
+        lease_seconds=_seconds(variables, "SIGNOFF_LEASE_SECONDS", 10.0, 1, 600),
         approval_seconds=_seconds(
-            variables, "ABEYANCE_APPROVAL_SECONDS", 7 * DAY, MINUTE, 365 * DAY
+            variables, "SIGNOFF_APPROVAL_SECONDS", 7 * DAY, MINUTE, 365 * DAY
         ),
-        outage_seconds=_seconds(variables, "ABEYANCE_OUTAGE_SECONDS", DAY, MINUTE, 365 * DAY),
-        drain_seconds=_seconds(variables, "ABEYANCE_DRAIN_SECONDS", DRAIN_SECONDS, 1, 30),
-        retention=_rules(variables, "ABEYANCE_RETENTION"),
-        archive=_rules(variables, "ABEYANCE_ARCHIVE"),
+        outage_seconds=_seconds(variables, "SIGNOFF_OUTAGE_SECONDS", DAY, MINUTE, 365 * DAY),
+        drain_seconds=_seconds(variables, "SIGNOFF_DRAIN_SECONDS", DRAIN_SECONDS, 1, 30),
+        retention=_rules(variables, "SIGNOFF_RETENTION"),
+        archive=_rules(variables, "SIGNOFF_ARCHIVE"),
         history_days=_history_days(variables),
-        poison_losses=_number(variables, "ABEYANCE_POISON_LOSSES", 3, 1, 100),
-        workers=_number(variables, "ABEYANCE_WORKERS", _cores(), 1, MAX_WORKERS),
-        unsafe_postgres=values.yes(variables, "ABEYANCE_UNSAFE_POSTGRES"),
-        prepared_statements=values.yes(variables, "ABEYANCE_PREPARED_STATEMENTS", default="yes"),
-        undo_seconds=_seconds(variables, "ABEYANCE_UNDO_SECONDS", 10.0, 0, 300),
-        cooling_off_seconds=_seconds(variables, "ABEYANCE_COOLING_OFF_SECONDS", DAY, 0, 365 * DAY),
+        poison_losses=_number(variables, "SIGNOFF_POISON_LOSSES", 3, 1, 100),
+        workers=_number(variables, "SIGNOFF_WORKERS", _cores(), 1, MAX_WORKERS),
+        unsafe_postgres=values.yes(variables, "SIGNOFF_UNSAFE_POSTGRES"),
+        prepared_statements=values.yes(variables, "SIGNOFF_PREPARED_STATEMENTS", default="yes"),
+        undo_seconds=_seconds(variables, "SIGNOFF_UNDO_SECONDS", 10.0, 0, 300),
+        cooling_off_seconds=_seconds(variables, "SIGNOFF_COOLING_OFF_SECONDS", DAY, 0, 365 * DAY),
         budget=budget.read(variables),
         keys_dir=Path(variables.get("KEYS_DIR") or ROOT / "var" / "keys"),
-        ledger=_folder(variables, "ABEYANCE_LEDGER"),
+        ledger=_folder(variables, "SIGNOFF_LEDGER"),
         worker_keys_dir=_folder(variables, "WORKER_KEYS_DIR"),
-        import_keys=_paths(variables, "ABEYANCE_IMPORT_KEYS"),
-        watched_folders=_watched(variables, "ABEYANCE_WATCHED_FOLDERS"),
-        watched_buckets=_buckets(variables, "ABEYANCE_WATCHED_BUCKETS"),
+        import_keys=_paths(variables, "SIGNOFF_IMPORT_KEYS"),
+        watched_folders=_watched(variables, "SIGNOFF_WATCHED_FOLDERS"),
+        watched_buckets=_buckets(variables, "SIGNOFF_WATCHED_BUCKETS"),
         secret_key=_secret_key(variables),
         public_url=public_url,
         behind_proxy=_behind_proxy(variables, public_url),
@@ -165,7 +165,7 @@ def read(variables: Mapping[str, str]) -> EnvironmentVariables:
 
 def _database(variables: Mapping[str, str]) -> dict[str, Any]:
     name = "DATABASE_URL"
-    url = variables.get(name) or "postgres://localhost/abeyance"
+    url = variables.get(name) or "postgres://localhost/signoff"
     if urlsplit(url).scheme not in ("postgres", "postgresql"):
         raise InvalidSetting(name, "must start with postgres://")
     try:
@@ -174,7 +174,7 @@ def _database(variables: Mapping[str, str]) -> dict[str, Any]:
         raise InvalidSetting(name, f"cannot be read: {error}") from error
     if not config.get("NAME"):
         raise InvalidSetting(
-            name, "must end with the name of a database, as in postgres://host/abeyance"
+            name, "must end with the name of a database, as in postgres://host/signoff"
         )
     if password := _password(variables, "DATABASE_PASSWORD_FILE", name, config.get("PASSWORD")):
         config["PASSWORD"] = password
@@ -192,7 +192,7 @@ def _role(variables: Mapping[str, str], name: str, *, paired_with: str) -> str |
 
 def _role_password(variables: Mapping[str, str], name: str) -> str:
     """Read the password that `prepare` sets for the role; empty if it sets none."""
-    return _password(variables, name, "ABEYANCE_WEB_ROLE or ABEYANCE_WORKER_ROLE", None)
+    return _password(variables, name, "SIGNOFF_WEB_ROLE or SIGNOFF_WORKER_ROLE", None)
 
 
 def _redis_url(variables: Mapping[str, str]) -> str:
@@ -255,7 +255,7 @@ def _email(variables: Mapping[str, str]) -> dict[str, Any]:
 
 def _history_days(variables: Mapping[str, str]) -> float | None:
     """Read how long live runs keep entries that they no longer need; None for ever."""
-    name = "ABEYANCE_HISTORY_DAYS"
+    name = "SIGNOFF_HISTORY_DAYS"
     text = variables.get(name, "")
     try:
         days = float(text) if text else None
@@ -275,7 +275,7 @@ def _names(variables: Mapping[str, str], name: str, default: str) -> tuple[str, 
 
 
 def _agents_dir(variables: Mapping[str, str]) -> str:
-    """Read the extra folder in which to find the modules of ABEYANCE_AGENTS; empty for none."""
+    """Read the extra folder in which to find the modules of SIGNOFF_AGENTS; empty for none."""
     name = "AGENTS_DIR"
     folder = os.path.expanduser(variables.get(name, ""))  # noqa: PTH111 - empty stays empty
     if folder and not os.path.isdir(folder):  # noqa: PTH112 - Path would raise without permission
@@ -337,7 +337,7 @@ def _secret_key(variables: Mapping[str, str]) -> str:
 
 def _metrics_token(variables: Mapping[str, str]) -> str:
     """Read the token of /metrics; empty if none is set. A short one could be guessed."""
-    name = "ABEYANCE_METRICS_TOKEN"
+    name = "SIGNOFF_METRICS_TOKEN"
     token = values.secret(variables, name)
     if token and (
         len(token) < 20 or not token.isascii() or not token.isprintable() or " " in token
@@ -348,7 +348,7 @@ def _metrics_token(variables: Mapping[str, str]) -> str:
 
 def _object_store(variables: Mapping[str, str]) -> str:
     """Read the address of the object store; empty if large results stay in Postgres."""
-    name = "ABEYANCE_OBJECT_STORE"
+    name = "SIGNOFF_OBJECT_STORE"
     address = variables.get(name, "").rstrip("/")
     if address and not address.startswith(("/", *SCHEMES)):
         raise InvalidSetting(name, f"must be a folder from / on, or start with {' '.join(SCHEMES)}")
@@ -429,9 +429,9 @@ def _allowed_hosts(variables: Mapping[str, str], public_url: str) -> tuple[str, 
 
 
 def _instance(variables: Mapping[str, str]) -> str:
-    name = variables.get("ABEYANCE_INSTANCE", "")
+    name = variables.get("SIGNOFF_INSTANCE", "")
     if name and not name.isalnum():
-        raise InvalidSetting("ABEYANCE_INSTANCE", f"must be letters and digits, not {name!r}")
+        raise InvalidSetting("SIGNOFF_INSTANCE", f"must be letters and digits, not {name!r}")
     return name
 
 

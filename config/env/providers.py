@@ -1,4 +1,4 @@
-"""Reads ABEYANCE_MODEL and the providers of models, ABEYANCE_PROVIDER_<NAME>_…."""
+"""Reads SIGNOFF_MODEL and the providers of models, SIGNOFF_PROVIDER_<NAME>_…."""
 
 import re
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ def read(variables: Mapping[str, str]) -> dict[str, Endpoint]:
 
 def model(variables: Mapping[str, str], known_endpoints: Mapping[str, Endpoint]) -> str:
     """Return `scripted`, or the models in the order in which they are asked. Raise InvalidSetting."""
-    name = "ABEYANCE_MODEL"
+    name = "SIGNOFF_MODEL"
     models = [model_name.strip() for model_name in (variables.get(name) or SCRIPTED).split(",")]
     for model_name in models if models != [SCRIPTED] else []:
         if not NAMED.fullmatch(model_name) or models.count(model_name) > 1:

@@ -81,7 +81,7 @@ def _print(line: str) -> None:
 
 
 def _refuse(problem: str) -> int:
-    print(f"abeyance: {problem}", file=sys.stderr, flush=True)
+    print(f"signoff: {problem}", file=sys.stderr, flush=True)
     return 1
 
 

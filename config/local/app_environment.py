@@ -32,18 +32,17 @@ def of_application(
         "SCIM_TOKEN": scim_token(home, environ),
         "EMAIL_URL": environ.get("EMAIL_URL") or f"smtp://127.0.0.1:{mailbox_port}",
         "KEYS_DIR": str(home.folder / "keys"),
-        "ABEYANCE_LEDGER": environ.get("ABEYANCE_LEDGER") or str(home.folder / "ledger" / "ledger"),
-        "ABEYANCE_OBJECT_STORE": environ.get("ABEYANCE_OBJECT_STORE")
-        or str(home.folder / "objects"),
+        "SIGNOFF_LEDGER": environ.get("SIGNOFF_LEDGER") or str(home.folder / "ledger" / "ledger"),
+        "SIGNOFF_OBJECT_STORE": environ.get("SIGNOFF_OBJECT_STORE") or str(home.folder / "objects"),
         # Demo people must be able to decide at once.
-        "ABEYANCE_COOLING_OFF_SECONDS": environ.get("ABEYANCE_COOLING_OFF_SECONDS")
+        "SIGNOFF_COOLING_OFF_SECONDS": environ.get("SIGNOFF_COOLING_OFF_SECONDS")
         or ("0" if home.get("demo") else ""),
-        "ABEYANCE_AGENTS": ",".join(agents(environ)),
-        "ABEYANCE_WATCHED_FOLDERS": _watched(home, environ),
+        "SIGNOFF_AGENTS": ",".join(agents(environ)),
+        "SIGNOFF_WATCHED_FOLDERS": _watched(home, environ),
         "SECRET_KEY_FILE": str(home.secret_key),
         "STATIC_ROOT": str(home.folder / "static"),
         "PUBLIC_URL": url,
-        "ABEYANCE_INSTANCE": home.id[:8],
+        "SIGNOFF_INSTANCE": home.id[:8],
         "PYTHONUNBUFFERED": "1",
         spawn.MARK: home.id,
     }
@@ -51,7 +50,7 @@ def of_application(
 
 def agents(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the given modules with agents, else the demonstration; its books are in the embedded Postgres."""
-    if environ.get("ABEYANCE_AGENTS") or environ.get("DATABASE_URL"):
+    if environ.get("SIGNOFF_AGENTS") or environ.get("DATABASE_URL"):
         return environment.read(environ).agents
     return (HR, INVOICES)
 
@@ -68,12 +67,12 @@ def invoices_folder(home: DataDir) -> Path:
 
 def _watched(home: DataDir, environ: Mapping[str, str]) -> str:
     demo_folders = [str(invoices_folder(home))] if has_books(environ) else []
-    return ",".join(filter(None, [environ.get("ABEYANCE_WATCHED_FOLDERS"), *demo_folders]))
+    return ",".join(filter(None, [environ.get("SIGNOFF_WATCHED_FOLDERS"), *demo_folders]))
 
 
 def roles_to_grant() -> dict[str, str]:
     """Return the roles to which `prepare` grants rights, as the owner of the embedded database's tables."""
-    return {"ABEYANCE_WEB_ROLE": roles.WEB, "ABEYANCE_WORKER_ROLE": roles.WORKER}
+    return {"SIGNOFF_WEB_ROLE": roles.WEB, "SIGNOFF_WORKER_ROLE": roles.WORKER}
 
 
 def scim_url(port: int) -> str:

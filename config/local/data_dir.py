@@ -28,7 +28,7 @@ from runtime.keyring import files, purposes
 
 FORMAT = 1  # of a data folder, with the databases in it; there is no upgrade to another one
 ELSEWHERE = Path(
-    "/var/lib/abeyance-clusters"
+    "/var/lib/signoff-clusters"
 )  # if root's data folder is closed to the servers' account
 
 APPLICATION_FOLDERS = (
@@ -94,8 +94,8 @@ class DataDir:
 def default() -> Path:
     """Return the default data folder of the starter."""
     if os.geteuid() == 0:
-        return Path("/var/lib/abeyance")
-    return Path("~/.local/share/abeyance").expanduser()
+        return Path("/var/lib/signoff")
+    return Path("~/.local/share/signoff").expanduser()
 
 
 def open_home(folder: Path, servers_account: Account) -> DataDir:

@@ -41,7 +41,7 @@ def _environment(home: DataDir, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of the running processes, overridden by the variables given to this command."""
     sockets, ports, url = orphans.sockets(home), home.get("ports"), home.get("url")
     if sockets is None or ports is None or url is None:
-        raise Refused(f"{home.folder} is not up yet: wait until Abeyance is ready, and try again")
+        raise Refused(f"{home.folder} is not up yet: wait until Signoff is ready, and try again")
     settings = app_environment.of_application(
         home,
         environ,
@@ -64,6 +64,6 @@ def _database(home: DataDir, sockets: Path) -> str:
         psycopg.connect(url, connect_timeout=3).close()
     except psycopg.OperationalError as error:
         raise Refused(
-            f"Postgres of {home.folder} does not answer: wait until Abeyance is ready, and try again"
+            f"Postgres of {home.folder} does not answer: wait until Signoff is ready, and try again"
         ) from error
     return url

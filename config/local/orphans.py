@@ -21,7 +21,7 @@ from config.local.errors import DidNotStart
 from config.local.processes.spawn import MARK
 
 _SAME_BIRTH = 0.05  # seconds; the kernel stores hundredths
-_SOCKETS = "abeyance-"  # folders in the temporary folder that hold our sockets
+_SOCKETS = "signoff-"  # folders in the temporary folder that hold our sockets
 
 
 def record(home: DataDir, sockets: Path, pids: Sequence[int]) -> None:

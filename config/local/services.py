@@ -331,7 +331,7 @@ def _broker(home: DataDir, account: Account, sockets: Path) -> broker.Broker:
 def _sockets(account: Account) -> Path:
     """Make a folder for sockets. Its path must be short, and a data folder's may be too long."""
     parent = "/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else tempfile.gettempdir()  # noqa: S108
-    folder = Path(tempfile.mkdtemp(prefix="abeyance-", dir=parent))  # 0700 from the start
+    folder = Path(tempfile.mkdtemp(prefix="signoff-", dir=parent))  # 0700 from the start
     _require_short(folder)
     users.chown(account, [folder])
     return folder

@@ -160,7 +160,7 @@ def load_agents(stack: Stack) -> str:
     mistake = stack.mistake()
     if mistake is None:
         return ""
-    line = mistake.removeprefix("abeyance: ")
+    line = mistake.removeprefix("signoff: ")
     return line if line != mistake else f"the agents cannot be loaded: {mistake}"
 
 
@@ -255,7 +255,7 @@ def _status(url: str, token: str, run: str) -> str:
 
 def _show(stack: Stack, credentials: dict[str, Any] | None, say: Say) -> None:
     """Print the screen with the address and the login."""
-    lines = ["", f"Abeyance is ready at {stack.url}", ""]
+    lines = ["", f"Signoff is ready at {stack.url}", ""]
     if credentials is not None:
         bea = credentials["users"]["bea"]["password"]
         lines.append(f"  Log in   as bea with the password {bea}")

@@ -14,7 +14,7 @@ LISTENS_SECONDS = 3  # how long a process counts as listening after it said so
 KEEPS_SECONDS = 24 * 3600  # how long the broker remembers who keeps a run
 UNREAD_SECONDS = 60  # how long the hints of a process that ended stay in the broker
 
-_LISTENS = "abeyance:listens:"
+_LISTENS = "signoff:listens:"
 
 # KEYS: the key of the run, the queue of all workers. ARGV: the message.
 _SEND = f"""
@@ -59,4 +59,4 @@ def leave(broker: "redis.Redis", queue_name: str, shared: str) -> None:
 
 
 def _key(run: UUID) -> str:
-    return f"abeyance:kept:{run}"
+    return f"signoff:kept:{run}"

@@ -128,7 +128,7 @@ def create(
 
 def budget_for_run(requested: object) -> BudgetLimits | None:
     """Return the lower of the requested limits and the installation's. Raise InvalidInput."""
-    installation_limits: BudgetLimits | None = settings.ABEYANCE_BUDGET
+    installation_limits: BudgetLimits | None = settings.SIGNOFF_BUDGET
     try:
         return budget_text.within(budget_text.budget_of(requested), installation_limits)
     except budget_text.InvalidBudget as exc:

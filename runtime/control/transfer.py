@@ -211,7 +211,7 @@ def _signer(file: ExportFile) -> str:
     """Return the public key that signed the file, as hex. Raise NotImportable unless IMPORT_KEYS lists it."""
     keys = files.listed(purposes.EXPORTS)
     if not any(key_id == file.key_id for key_id, _ in keys):
-        raise NotImportable(f"key {file.key_id!r} is not among those of ABEYANCE_IMPORT_KEYS")
+        raise NotImportable(f"key {file.key_id!r} is not among those of SIGNOFF_IMPORT_KEYS")
     for key_id, key in keys:
         if key_id == file.key_id and signatures.signed_by(
             purposes.EXPORTS, key, file.signature, file.manifest

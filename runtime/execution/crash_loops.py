@@ -3,7 +3,7 @@
 Every run in a process that dies loses its worker. One loss proves nothing: any worker resumes the run at once. Two
 losses in a row, without a finished effect between, make a run suspected. The process `isolated` tries suspected runs
 in groups, each in a process of its own. A run whose effect ends there is an ordinary run again. The runs of a group
-that dies are tried again in smaller groups, and after two lost groups alone. A run that costs ABEYANCE_POISON_LOSSES
+that dies are tried again in smaller groups, and after two lost groups alone. A run that costs SIGNOFF_POISON_LOSSES
 processes their life alone is quarantined.
 
 So a run that kills its worker costs two workers and two groups of any size; the others of the second group
@@ -45,7 +45,7 @@ def next_group(waiting: Sequence[Suspect], free: int) -> Sequence[Suspect]:
 def quarantine_reason(claim: RunClaim) -> str | None:
     """Return why an isolated run is quarantined, or None if it is tried again."""
     alone = claim.lost_leases - ALONE
-    if not claim.isolated or alone < settings.ABEYANCE_POISON_LOSSES:
+    if not claim.isolated or alone < settings.SIGNOFF_POISON_LOSSES:
         return None
     return (
         f"{alone} workers in a row died or lost it while they had no other run,"

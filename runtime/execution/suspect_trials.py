@@ -158,7 +158,7 @@ def run(stop: threading.Event, trials: SuspectTrials) -> None:
     """Try suspected runs until `stop`; reconnect whenever Postgres was unreachable."""
     while not stop.is_set():
         try:
-            with pool.own("abeyance isolated") as connection:
+            with pool.own("signoff isolated") as connection:
                 while not stop.wait(LOOK_SECONDS):
                     trials.look(connection)
         except psycopg.Error as exc:

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from runtime.keyring import files, purposes, signatures
 
-_INFO = b"abeyance.archives.ed25519.v1"
+_INFO = b"signoff.archives.ed25519.v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

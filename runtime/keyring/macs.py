@@ -61,7 +61,7 @@ def _mac(purpose: str, key: bytes, parts: tuple[str, ...]) -> str:
 
 @cache
 def _label(purpose: str) -> bytes:
-    return _framed((f"abeyance.{purpose}.v1",))
+    return _framed((f"signoff.{purpose}.v1",))
 
 
 def _framed(parts: tuple[str, ...]) -> bytes:

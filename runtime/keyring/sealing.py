@@ -29,7 +29,7 @@ WHOLE = "arguments"  # the name for arguments that are not an object
 NONCE_BYTES = 12
 TAG_BYTES = 16
 
-_TAG_LABEL = b"abeyance.secrets.tag.v1"
+_TAG_LABEL = b"signoff.secrets.tag.v1"
 
 
 class NotOurs(ValueError):

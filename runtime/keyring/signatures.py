@@ -67,7 +67,7 @@ def signed_by(purpose: str, public_key: bytes, signature: str, text: str) -> boo
 
 def labelled(purpose: str, text: str) -> bytes:
     """Label the text, so that a signature for one purpose does not verify for another."""
-    return f"abeyance.{purpose}.v1\n{text}".encode()
+    return f"signoff.{purpose}.v1\n{text}".encode()
 
 
 _public = lru_cache(64)(Ed25519PublicKey.from_public_bytes)

@@ -11,7 +11,7 @@ import django.db.models.functions.datetime
 from django.db import migrations, models
 
 FUNCTIONS = """
-CREATE FUNCTION abeyance_uuid7(at timestamptz) RETURNS uuid LANGUAGE sql VOLATILE AS $$
+CREATE FUNCTION signoff_uuid7(at timestamptz) RETURNS uuid LANGUAGE sql VOLATILE AS $$
     -- 48 bits of milliseconds laid over a random UUIDv4, then the version nibble: 0100 becomes 0111.
     SELECT encode(set_bit(set_bit(
         overlay(uuid_send(gen_random_uuid())
@@ -19,12 +19,12 @@ CREATE FUNCTION abeyance_uuid7(at timestamptz) RETURNS uuid LANGUAGE sql VOLATIL
         52, 1), 53, 1), 'hex')::uuid
 $$;
 
-CREATE FUNCTION abeyance_uuid7_floor(at timestamptz) RETURNS uuid LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION signoff_uuid7_floor(at timestamptz) RETURNS uuid LANGUAGE sql IMMUTABLE AS $$
     SELECT encode(substring(int8send((extract(epoch FROM at) * 1000)::bigint) FROM 3)
         || decode('00000000000000000000', 'hex'), 'hex')::uuid
 $$;
 
-CREATE FUNCTION abeyance_make_partitions(ahead integer) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION signoff_make_partitions(ahead integer) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     month timestamptz;
     name text;
@@ -36,10 +36,10 @@ BEGIN
             + step * interval '1 month') AT TIME ZONE 'UTC';
         name := 'runtime_journalentry_' || to_char(month AT TIME ZONE 'UTC', 'YYYY_MM');
         CONTINUE WHEN to_regclass(name) IS NOT NULL;
-        PERFORM pg_advisory_xact_lock(hashtext('abeyance_make_partitions'));
+        PERFORM pg_advisory_xact_lock(hashtext('signoff_make_partitions'));
         CONTINUE WHEN to_regclass(name) IS NOT NULL;
-        first := abeyance_uuid7_floor(month);
-        after := abeyance_uuid7_floor((month AT TIME ZONE 'UTC' + interval '1 month') AT TIME ZONE 'UTC');
+        first := signoff_uuid7_floor(month);
+        after := signoff_uuid7_floor((month AT TIME ZONE 'UTC' + interval '1 month') AT TIME ZONE 'UTC');
         -- Only entries that no month claims wait for this lock. CREATE TABLE … PARTITION OF would hold up all.
         LOCK TABLE runtime_journalentry_default IN ACCESS EXCLUSIVE MODE;
         EXECUTE format('CREATE TABLE %I (LIKE runtime_journalentry INCLUDING ALL)', name);
@@ -54,7 +54,7 @@ BEGIN
 END $$;
 
 -- For roles that do not own the journal
-CREATE FUNCTION abeyance_drop_partition(name text) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION signoff_drop_partition(name text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     is_empty boolean;
 BEGIN
@@ -120,7 +120,7 @@ END $$
 # They inherit the columns' compression, so they come after it.
 PARTITIONS = """
 CREATE TABLE runtime_journalentry_default PARTITION OF runtime_journalentry DEFAULT;
-SELECT abeyance_make_partitions(2);
+SELECT signoff_make_partitions(2);
 """
 
 # Runs without a business key, which are most, are not in its index.

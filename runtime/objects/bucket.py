@@ -9,7 +9,7 @@ from obstore.store import from_url
 from runtime.errors import ObjectStoreDown
 from runtime.ports.objects import require_key, require_size
 
-MARKER = "abeyance-object-store"  # a bucket without it is not this store
+MARKER = "signoff-object-store"  # a bucket without it is not this store
 TIMES: Any = {"connect_timeout": "3s", "timeout": "20s"}
 RETRIES: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
 MAX_PROBLEM = 300

@@ -13,7 +13,7 @@ from runtime.errors import ObjectStoreDown
 from runtime.ports.objects import require_key, require_size
 
 MARKER = (
-    "abeyance-object-store"  # a folder without it is not this store, such as an empty mount point
+    "signoff-object-store"  # a folder without it is not this store, such as an empty mount point
 )
 PARTS = ".part"
 

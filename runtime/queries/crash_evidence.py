@@ -42,7 +42,7 @@ def crashes(run: UUID) -> tuple[CrashView, ...]:
         id=run,
         status=RunStatus.QUARANTINED,
         isolated=True,
-        losses__gte=ALONE + settings.ABEYANCE_POISON_LOSSES,
+        losses__gte=ALONE + settings.SIGNOFF_POISON_LOSSES,
     )
     if not poisoned.exists():
         return ()

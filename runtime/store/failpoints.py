@@ -3,8 +3,8 @@
 They are in the one function that commits a step and in the one call of the effect handler's port. So every kind of
 commit and of effect, at every depth, has a point. The kind of a commit is the type of its last event.
 
-`ABEYANCE_KILL_POINT` arms one by name. `ABEYANCE_KILL_ONCE` is the path of a file that the process makes before it
-ends; a process that finds the file continues. `ABEYANCE_KILL_LOG` records every point passed.
+`SIGNOFF_KILL_POINT` arms one by name. `SIGNOFF_KILL_ONCE` is the path of a file that the process makes before it
+ends; a process that finds the file continues. `SIGNOFF_KILL_LOG` records every point passed.
 """
 
 import os
@@ -12,9 +12,9 @@ import signal
 from functools import cache
 from pathlib import Path
 
-FAILPOINT = "ABEYANCE_KILL_POINT"
-ONCE = "ABEYANCE_KILL_ONCE"
-LOG = "ABEYANCE_KILL_LOG"
+FAILPOINT = "SIGNOFF_KILL_POINT"
+ONCE = "SIGNOFF_KILL_ONCE"
+LOG = "SIGNOFF_KILL_LOG"
 
 
 def hit(moment: str, kind: str, depth: int) -> None:

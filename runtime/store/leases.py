@@ -120,7 +120,7 @@ class LeaseRow:
 
 def lease_seconds() -> float:
     """Return the duration of a lease."""
-    return float(settings.ABEYANCE_LEASE_SECONDS)
+    return float(settings.SIGNOFF_LEASE_SECONDS)
 
 
 def parameters(claim: RunClaim) -> dict[str, object]:

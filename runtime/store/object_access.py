@@ -11,7 +11,7 @@ def store() -> ObjectStore:
     """Return the store of this process. Raises ObjectStoreDown without one."""
     store = wiring.objects()
     if store is None:
-        raise ObjectStoreDown("ABEYANCE_OBJECT_STORE is not set in this process")
+        raise ObjectStoreDown("SIGNOFF_OBJECT_STORE is not set in this process")
     return store
 
 

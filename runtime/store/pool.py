@@ -262,6 +262,6 @@ def _parameters() -> dict[str, Any]:
     parameters = dict(connections[DEFAULT_DB_ALIAS].get_connection_params())
     for only_djangos in ("context", "cursor_factory", "prepare_threshold"):
         parameters.pop(only_djangos, None)
-    if not settings.ABEYANCE_PREPARED_STATEMENTS:
+    if not settings.SIGNOFF_PREPARED_STATEMENTS:
         parameters["prepare_threshold"] = None  # overrides prepare=True of a statement
     return parameters

@@ -89,7 +89,7 @@ def changed(
     closed: str = "",
 ) -> RecordedEvent:
     """Return the record of an event; a result too big for the journal becomes `content`."""
-    outside = None if wiring.objects() is None else settings.ABEYANCE_OBJECT_BYTES
+    outside = None if wiring.objects() is None else settings.SIGNOFF_OBJECT_BYTES
     event, blob = extract_blob(event, outside_above=outside)
     return RecordedEvent(event=event, blob=blob, snapshot=snapshot, work=work, closed=closed)
 

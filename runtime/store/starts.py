@@ -57,4 +57,4 @@ def trigger_of(connection: Connection, run: UUID) -> UUID | None:
 
 @cache
 def _peek(more: tuple[str, ...]) -> str:
-    return f"SELECT {', '.join(('abeyance_uuid7(clock_timestamp()), clock_timestamp()', *more))}"
+    return f"SELECT {', '.join(('signoff_uuid7(clock_timestamp()), clock_timestamp()', *more))}"

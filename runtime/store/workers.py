@@ -29,7 +29,7 @@ LIVE = """
         WHERE runtime_workerprocess.id = runtime_run.worker AND runtime_workerprocess.lease_until >= clock_timestamp())
 """
 
-SWEEPER = "abeyance sweeper "
+SWEEPER = "signoff sweeper "
 FORGET = f"""
     WITH sweepers AS (DELETE FROM runtime_sweeperloop
         WHERE starts_with(name, '{SWEEPER}') AND done_at < clock_timestamp() - interval '1 day')

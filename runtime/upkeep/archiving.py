@@ -31,7 +31,7 @@ _STILL_HERE = f"""
 
 def rules() -> tuple[RetentionRule, ...]:
     """Return the operator's rules for the archive."""
-    configured: tuple[RetentionRule, ...] = settings.ABEYANCE_ARCHIVE
+    configured: tuple[RetentionRule, ...] = settings.SIGNOFF_ARCHIVE
     return configured
 
 

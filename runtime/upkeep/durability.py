@@ -20,7 +20,7 @@ EVICTING = ("allkeys", "volatile")
 
 def problem_of_postgres() -> str | None:
     """Return the setting of Postgres that could lose confirmed decisions, or None."""
-    if settings.ABEYANCE_UNSAFE_POSTGRES:
+    if settings.SIGNOFF_UNSAFE_POSTGRES:
         return None
     with connection.cursor() as cursor:
         for name, cost in POSTGRES.items():
@@ -54,7 +54,7 @@ def is_superuser() -> bool:
 
 def warn_of_superuser() -> None:
     """Log a warning if this process logs in as a superuser."""
-    if not settings.ABEYANCE_UNSAFE_POSTGRES and is_superuser():
+    if not settings.SIGNOFF_UNSAFE_POSTGRES and is_superuser():
         log.warning(
             "This process logs in to Postgres as a superuser: give it a role of its own (docs/how-to/install.md, Roles)"
         )

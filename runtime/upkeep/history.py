@@ -1,7 +1,7 @@
 """Shortens the journals of long runs that go on, after a time that the operator sets.
 
 A frame that is compacted begins a new base: the continuation there, and all later ones, need no earlier entry. The
-sweeper deletes the entries below the newest base that are older than ABEYANCE_HISTORY_DAYS. It verifies and folds them
+sweeper deletes the entries below the newest base that are older than SIGNOFF_HISTORY_DAYS. It verifies and folds them
 first, and stores the state after the last one with a MAC, next to the prune mark. From there the rest is verified. If
 runs are archived, it writes the entries to the archive before.
 
@@ -50,7 +50,7 @@ _SHORTENABLE = """
 
 def shorten_all(connection: Connection, stop: threading.Event) -> int:
     """Shorten every journal that is due, until `stop`. Returns the number of deleted entries."""
-    days: float | None = settings.ABEYANCE_HISTORY_DAYS
+    days: float | None = settings.SIGNOFF_HISTORY_DAYS
     if days is None:
         return 0
     before, removed = pool.now(connection) - timedelta(days=days), 0
@@ -82,7 +82,7 @@ def shorten(connection: Connection, run: UUID, before: datetime) -> int:
         rows.append(sealed.row)
     if last is None:
         return 0
-    file = _archived(connection, run, history.mark, rows) if settings.ABEYANCE_ARCHIVE else None
+    file = _archived(connection, run, history.mark, rows) if settings.SIGNOFF_ARCHIVE else None
     if not _delete(connection, history.mark, last, file):
         if file is not None:
             archived_entries.discard(connection, file[0])

@@ -26,7 +26,7 @@ def make(connection: Connection) -> None:
     """
     with connection.transaction():
         connection.execute("SET LOCAL lock_timeout = '500ms'")
-        connection.execute("SELECT abeyance_make_partitions(2)")
+        connection.execute("SELECT signoff_make_partitions(2)")
 
 
 def empty(connection: Connection) -> list[str]:
@@ -53,7 +53,7 @@ def _drop(connection: Connection, name: str) -> bool:
     try:
         with connection.transaction():
             connection.execute("SET LOCAL lock_timeout = '500ms'")
-            row = connection.execute("SELECT abeyance_drop_partition(%s)", (name,)).fetchone()
+            row = connection.execute("SELECT signoff_drop_partition(%s)", (name,)).fetchone()
             return row == (True,)
     except psycopg.errors.LockNotAvailable:
         return False

@@ -49,7 +49,7 @@ _PRUNED = (
 
 def rules() -> tuple[RetentionRule, ...]:
     """Return the operator's retention rules."""
-    configured: tuple[RetentionRule, ...] = settings.ABEYANCE_RETENTION
+    configured: tuple[RetentionRule, ...] = settings.SIGNOFF_RETENTION
     return configured
 
 

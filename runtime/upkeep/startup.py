@@ -117,7 +117,7 @@ def require_durable_stores() -> None:
     """End the process if Postgres may lose confirmed decisions; log a warning if the broker may lose hints."""
     problem = with_database(durability.problem_of_postgres)
     if problem:
-        raise _end(f"{problem}; set it to on (ABEYANCE_UNSAFE_POSTGRES=yes is for tests alone)")
+        raise _end(f"{problem}; set it to on (SIGNOFF_UNSAFE_POSTGRES=yes is for tests alone)")
     durability.warn_of_broker()
 
 
@@ -208,7 +208,7 @@ def _reached() -> None:
 
 
 def _end(problem: str) -> SystemExit:
-    return SystemExit(f"abeyance: {problem}")
+    return SystemExit(f"signoff: {problem}")
 
 
 def _one_line(problem: BaseException) -> str:

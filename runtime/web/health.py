@@ -63,7 +63,7 @@ def _partitions() -> bool:
 
 
 def _has_no_ledger() -> bool:
-    return settings.ABEYANCE_LEDGER is None
+    return settings.SIGNOFF_LEDGER is None
 
 
 # Warnings of this web process; docs/how-to/monitor.md explains them.

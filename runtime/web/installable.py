@@ -23,8 +23,8 @@ _BLUE, _GROUND = "#1D5FBF", "#F6F7F9"
 def manifest(request: HttpRequest) -> HttpResponse:
     """Describe the app to the browser."""
     about = {
-        "name": "Abeyance",
-        "short_name": "Abeyance",
+        "name": "Signoff",
+        "short_name": "Signoff",
         "description": "Decide what AI agents may do.",
         "id": "/",
         "start_url": reverse("home"),

@@ -2,7 +2,7 @@
 "use strict";
 // The days of the history are those of the reader's zone.
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-if (zone) document.cookie = `abeyance_zone=${zone}; path=/; max-age=31536000; samesite=lax`;
+if (zone) document.cookie = `signoff_zone=${zone}; path=/; max-age=31536000; samesite=lax`;
 document.documentElement.dataset.scripted = "";
 try {
   for (const name of ["theme", "density"]) {

@@ -51,7 +51,7 @@ def test_a_module_gives_its_agents_and_their_sub_agents() -> None:
     }
     with pytest.raises(UnknownAgent, match="no agent named stranger"):
         registry.get("stranger")
-    with pytest.raises(RegistryError, match="ABEYANCE_AGENTS"):
+    with pytest.raises(RegistryError, match="SIGNOFF_AGENTS"):
         load([])
 
 
@@ -94,7 +94,7 @@ def test_a_folder_of_agents_is_looked_at_last(
         load([name], str(tmp_path))
 
 
-def test_a_mistake_in_a_module_of_abeyance_is_placed_there(
+def test_a_mistake_in_a_module_of_signoff_is_placed_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flows, "__path__", [*flows.__path__, str(tmp_path)])
@@ -138,7 +138,7 @@ def check(*options: str) -> list[str]:
 
 def test_it_lists_tools_classes_gates_and_settings(module: Path, settings: Settings) -> None:
     (module / "listed_desk.py").write_text(LISTED)
-    settings.ABEYANCE_AGENTS = ("listed_desk",)
+    settings.SIGNOFF_AGENTS = ("listed_desk",)
     waived = "no person is asked, although the tool asks for one"
     assert check() == [
         f"listed_desk  {module}/listed_desk.py",
@@ -155,14 +155,14 @@ def test_it_lists_tools_classes_gates_and_settings(module: Path, settings: Setti
         "2 agents, no mistakes",
     ]
     assert check("--brief") == []
-    settings.ABEYANCE_MODEL, settings.OPENAI_API_KEY = "anthropic:x", ""
+    settings.SIGNOFF_MODEL, settings.OPENAI_API_KEY = "anthropic:x", ""
     with pytest.raises(SystemExit, match="OPENAI_API_KEY must be set"):
         check("--brief")
 
 
 def test_it_lists_held_texts_memories_plans_and_prompts(module: Path, settings: Settings) -> None:
     (module / "keepers.py").write_text(KEEPERS)
-    settings.ABEYANCE_AGENTS = ("keepers",)
+    settings.SIGNOFF_AGENTS = ("keepers",)
     asked = "a person approves each call"
     assert check()[1:-1] == [
         "  keeper: A.",
@@ -204,7 +204,7 @@ def test_every_mistake_is_listed_with_its_place(
     (module / "wrong_office.py").write_text(MANY)
     (module / "broken_office.py").write_text("1 / 0")
     (module / "other_office.py").write_text("import broken_office")
-    settings.ABEYANCE_AGENTS = ("wrong_office", "broken_office", "other_office", "missing_office")
+    settings.SIGNOFF_AGENTS = ("wrong_office", "broken_office", "other_office", "missing_office")
     with pytest.raises(SystemExit) as end:
         call_command("agents", "check")
     assert end.value.code == 1
@@ -222,7 +222,7 @@ def test_every_mistake_is_listed_with_its_place(
         assert re.search(pattern, line)
     with pytest.raises(SystemExit, match=r"ZeroDivisionError.*\(1 more: make agents lists all\)"):
         check("--brief")
-    settings.ABEYANCE_AGENTS = ()
+    settings.SIGNOFF_AGENTS = ()
     with pytest.raises(SystemExit, match="no agents are configured"):
         check("--brief")
 
@@ -237,7 +237,7 @@ def test_an_import_without_end_is_interrupted(
         "signal.setitimer(signal.ITIMER_REAL, 0.001)\n"
         "while True:\n    pass\n"
     )
-    settings.ABEYANCE_AGENTS = ("endless_desk",)
+    settings.SIGNOFF_AGENTS = ("endless_desk",)
     monkeypatch.setattr(command, "MAX_IMPORT_SECONDS", 60)
     where = r"endless_desk\.py:[345]: TimeoutError: its import has not ended after 60 s"
     with pytest.raises(SystemExit, match=where):

@@ -67,7 +67,7 @@ def at_desk(*model: Any, **options: Any) -> Flow:
 
 
 def test_a_call_that_expires_is_never_made(settings: Any) -> None:
-    settings.ABEYANCE_MODEL = "openai:nothing"  # a configured provider is not asked
+    settings.SIGNOFF_MODEL = "openai:nothing"  # a configured provider is not asked
     assert at_desk(PAY, say("Too late.")).expire().output == "Too late."
     assert done == []
     with pytest.raises(AssertionError, match="to deny needs a reason"):

@@ -105,7 +105,7 @@ def test_each_reader_gets_what_they_may_read(
 
 
 def test_an_undone_decision_leaves_the_history(bea: Actor, settings: Any) -> None:
-    settings.ABEYANCE_UNDO_SECONDS = 60
+    settings.SIGNOFF_UNDO_SECONDS = 60
     approval = seeds.pending(risk=Risk.LOW)
     seeds.decide(approval, bea)
     assert listed(bea) == ["approved"]

@@ -158,7 +158,7 @@ def test_a_person_who_joined_the_origin_has_approved_and_undoes_nothing(
     asked = [seeds.snapshot(run, risk=Risk.MEDIUM) for _ in range(2)]
     approved, request = seeds.opened(*asked)
     seeds.decide(approved, bea)
-    settings.ABEYANCE_UNDO_SECONDS = 60
+    settings.SIGNOFF_UNDO_SECONDS = 60
     seeds.decide(request, bea)
     with transaction.atomic():
         ApprovalService().join(run=run, person="bea")

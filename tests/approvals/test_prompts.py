@@ -381,7 +381,7 @@ def test_a_version_is_tried_on_recorded_runs_and_nothing_is_executed(
     assert {one.error for one in trial(over=True).replies} == {STOPPED}
     with pytest.raises(UnknownPrompt):
         trial(2)
-    settings.ABEYANCE_AGENTS, out = (__name__,), StringIO()
+    settings.SIGNOFF_AGENTS, out = (__name__,), StringIO()
     call_command("try_prompt", NAME, "1", "--runs", "2", stdout=out)
     assert "recorded: calls pay with {'euros': 40}\n    tried:    calls pay with {'euros': 50}" in (
         out.getvalue()

@@ -82,7 +82,7 @@ def test_values_are_bounded_by_the_request(bea: Actor) -> None:
 
 
 def test_an_undo_is_counted_and_retention_deletes_the_row(bea: Actor, settings: Any) -> None:
-    settings.ABEYANCE_UNDO_SECONDS = 600
+    settings.SIGNOFF_UNDO_SECONDS = 600
     decided = _decided(bea, _sent())
     undo(approval_id=decided.id, actor=bea)
     assert readings.of(decided, "bea") is None

@@ -61,7 +61,7 @@ def test_a_claim_is_one_persons_until_it_ends(asked: Approval) -> None:
 def test_others_decide_all_the_same_and_a_claim_ends_with_the_decision(
     asked: Approval, settings: pytest.FixtureRequest
 ) -> None:
-    settings.ABEYANCE_UNDO_SECONDS = 60  # type: ignore[attr-defined]
+    settings.SIGNOFF_UNDO_SECONDS = 60  # type: ignore[attr-defined]
     claims.claim(approval_id=asked.id, actor=CORA)
     seeds.decide(asked, DAN)
     assert mark(asked).claimed_by is None

@@ -219,7 +219,7 @@ def test_a_withdrawn_decision_lets_no_later_run_continue(
     runs, later, last = first.start(2), first.start(1), first.start(1)
     second = releases(FEWER)
     second.approve(*runs)
-    settings.ABEYANCE_UNDO_SECONDS = 60
+    settings.SIGNOFF_UNDO_SECONDS = 60
     assert _continue(first, second, anne, count=2).continued == 2
     earlier = VersionDecision.objects.get()
     pair = {"agent": "desk", "before": first.fingerprint, "after": second.fingerprint}
@@ -231,7 +231,7 @@ def test_a_withdrawn_decision_lets_no_later_run_continue(
     admin = Actor(person="admin")
     assert decide.withdraw(**pair, reason="It lends.", actor=admin).opened == 2
     assert second.go_on(*runs) == {"suspended"}, "their decision could still be undone"
-    settings.ABEYANCE_UNDO_SECONDS = 0
+    settings.SIGNOFF_UNDO_SECONDS = 0
     assert (second.approve(*later), _gates()) == ({"suspended"}, 3)
     assert (decided(), audit.verify(runs[0])) == ((), 5)
     earlier.pk = None
@@ -264,7 +264,7 @@ def test_busy_runs_are_passed_and_the_same_act_again_reaches_them(
     runs = first.start(3)
     second = releases(FEWER)
     second.approve(*runs)
-    settings.ABEYANCE_UNDO_SECONDS = 60
+    settings.SIGNOFF_UNDO_SECONDS = 60
     with _busy(runs[1]):
         done = _continue(first, second, anne, count=3)
     assert (done.continued, [(one.run, one.reason) for one in done.left]) == (
@@ -304,7 +304,7 @@ def test_a_withdrawal_leaves_the_decision_of_another_person(
     (run,) = first.start()
     second = releases(FEWER)
     second.approve(run)
-    settings.ABEYANCE_UNDO_SECONDS = 60
+    settings.SIGNOFF_UNDO_SECONDS = 60
     assert _continue(first, second, anne, count=1).continued == 1
     gate = Approval.objects.get(kind=GateKind.VERSION)
     assert not take_back(approval_id=gate.id, by="bea", actor=Actor(person="admin"))

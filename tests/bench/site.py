@@ -176,7 +176,7 @@ class Site:
 def running() -> Iterator[Site]:
     """A site in a folder that goes with it. Everything that follows has its environment, this process included."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with tempfile.TemporaryDirectory(prefix="abeyance-bench-") as name, ExitStack() as stack:
+    with tempfile.TemporaryDirectory(prefix="signoff-bench-") as name, ExitStack() as stack:
         folder = Path(name)
         folder.chmod(0o755)
         place = servers.own(folder / "servers")
@@ -197,8 +197,8 @@ def running() -> Iterator[Site]:
             STATIC_ROOT=str(folder / "static"),
             SECRET_KEY_FILE=str(folder / "secret"),
             PUBLIC_URL="http://127.0.0.1:8000",
-            ABEYANCE_AGENTS=AGENTS,
-            ABEYANCE_UNDO_SECONDS="0",
+            SIGNOFF_AGENTS=AGENTS,
+            SIGNOFF_UNDO_SECONDS="0",
             NO_PROXY="127.0.0.1,localhost",
             PYTHONUNBUFFERED="1",
         )

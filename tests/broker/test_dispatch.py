@@ -132,7 +132,7 @@ def kept(broker: "redis.Redis", monkeypatch: pytest.MonkeyPatch) -> UUID:
 
 
 def test_a_signal_hints_the_process_that_keeps_the_run(broker: "redis.Redis", kept: UUID) -> None:
-    (name,) = broker.keys(f"abeyance:listens:{_own()}")
+    (name,) = broker.keys(f"signoff:listens:{_own()}")
     assert 0 < int(broker.pttl(name)) <= 3_000
     notify(kept)
     notify(uuid4())
@@ -172,12 +172,12 @@ def test_a_process_listens_until_it_drains(broker: "redis.Redis") -> None:
     own = dispatch.open_own_queue()
     draining: list[str] = []
     dispatch.start_listening(lambda: bool(draining))
-    until(lambda: broker.exists(f"abeyance:listens:{own}") or None, "the process to listen")
+    until(lambda: broker.exists(f"signoff:listens:{own}") or None, "the process to listen")
     draining.append("now")
-    until(lambda: not broker.exists(f"abeyance:listens:{own}") or None, "it to listen no more", 2.5)
+    until(lambda: not broker.exists(f"signoff:listens:{own}") or None, "it to listen no more", 2.5)
     sticky_queue.listen(broker, own)
     tasks.stop()
-    assert not broker.exists(f"abeyance:listens:{own}")
+    assert not broker.exists(f"signoff:listens:{own}")
 
 
 def test_no_queue_keeps_no_run(broker: "redis.Redis", caplog: pytest.LogCaptureFixture) -> None:
@@ -186,7 +186,7 @@ def test_no_queue_keeps_no_run(broker: "redis.Redis", caplog: pytest.LogCaptureF
     dispatch.dispatch(run, dispatch.STICKY)
     _flush()
     assert broker.llen(dispatch.RESUMED) == 1
-    assert not broker.exists(f"abeyance:kept:{run}")
+    assert not broker.exists(f"signoff:kept:{run}")
     assert not caplog.records
 
 

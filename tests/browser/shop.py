@@ -39,7 +39,7 @@ PASSWORDS = {"chief": "a second admin"}
 ANSWER = "Give the answer to the requester"
 STREAM = "parcels"
 SUMMARY = "Parcel P-1 came on time."
-NEWER = {"ABEYANCE_MODEL": "", agents.NEWER: "1"}  # the environment of a worker with newer scripts
+NEWER = {"SIGNOFF_MODEL": "", agents.NEWER: "1"}  # the environment of a worker with newer scripts
 
 
 class Model(Provider):
@@ -161,13 +161,13 @@ def opened(sandbox: Path, chromium: Browser) -> Iterator[Desk]:
     refresh.chmod(0o644)  # workers may run under another account
     with token_server() as bank, Model(registry_of(agents.stocktake, agents.parcels)) as model:
         given = {
-            "ABEYANCE_AGENTS": agents.__name__,
-            "ABEYANCE_MODEL": "openai:desk-1",
+            "SIGNOFF_AGENTS": agents.__name__,
+            "SIGNOFF_MODEL": "openai:desk-1",
             "OPENAI_BASE_URL": model.url,
             "OPENAI_API_KEY": KEY,
-            "ABEYANCE_ARCHIVE": "30",
-            "ABEYANCE_HISTORY_DAYS": "0",
-            "ABEYANCE_STREAMS": STREAM,
+            "SIGNOFF_ARCHIVE": "30",
+            "SIGNOFF_HISTORY_DAYS": "0",
+            "SIGNOFF_STREAMS": STREAM,
             agents.BANK_URL: bank.url,
             agents.BANK_SECRET: SECRET,
             agents.BANK_REFRESH: str(refresh),

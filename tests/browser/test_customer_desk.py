@@ -245,7 +245,7 @@ def test_two_runs_are_compared_one_replayed_and_one_forked(desk: Desk) -> None:
         re.compile(r"First: arguments.*40.*Second: arguments.*90", re.DOTALL)
     )
 
-    other = desk.command("replay_run", first, ABEYANCE_MODEL="", **{agents.NEWER: "1"})
+    other = desk.command("replay_run", first, SIGNOFF_MODEL="", **{agents.NEWER: "1"})
     assert "another way from entry" in other.stderr
     step = r"Entry \d+, customer_desk\n +recorded: calls plan .*\n +today: +calls final_answer "
     assert re.match(step, other.stdout)

@@ -29,7 +29,7 @@ NORTHERN, ACCOUNTS = "billing@northern-paper.example", "accounts@example.org"
 def test_an_invoice_in_the_folder_is_approved_booked_once_and_reported(
     sandbox: Path, chromium: Browser
 ) -> None:
-    with Stack(sandbox / "invoices", ABEYANCE_AGENTS="") as stack:
+    with Stack(sandbox / "invoices", SIGNOFF_AGENTS="") as stack:
         bea, ada = logged_in(chromium, stack, "bea"), logged_in(chromium, stack, "ada")
         folder = stack.home / "invoices"
         (folder / "NP-4712.csv").write_text(CSV)

@@ -38,9 +38,9 @@ def office(sandbox: Path) -> Iterator[Office]:
     (folder / "refunds.py").write_text(block.text, encoding="utf-8")
     given = dict(word.split("=", 1) for word in _command("AGENTS_DIR=") if "=" in word)
     # The demonstration's invoices come while a test looks at something else.
-    chosen = given["ABEYANCE_AGENTS"].replace(f"{INVOICES},", "")
+    chosen = given["SIGNOFF_AGENTS"].replace(f"{INVOICES},", "")
     modules = f"{chosen},{asking.__name__}"
-    with Stack(sandbox / "readme", AGENTS_DIR=str(folder), ABEYANCE_AGENTS=modules) as stack:
+    with Stack(sandbox / "readme", AGENTS_DIR=str(folder), SIGNOFF_AGENTS=modules) as stack:
         yield Office(stack)
 
 

@@ -217,7 +217,7 @@ def test_undo_works_without_scripts(
 ) -> None:
     approval = _call(office)
     with (
-        override_settings(ABEYANCE_UNDO_SECONDS=600),
+        override_settings(SIGNOFF_UNDO_SECONDS=600),
         window(chromium, live_server.url, java_script_enabled=False) as desk,
     ):
         desk.log_in("bea")

@@ -44,7 +44,7 @@ def test_decisions_appear_unasked(desk: Desk, bea: Page, office: Office, suspend
     expect(bea.locator(".live")).to_have_text("Reconnecting…")
     row = bea.locator(".row", has_text=PRIVILEGES)
     place = row.bounding_box()
-    with override_settings(ABEYANCE_UNDO_SECONDS=60):
+    with override_settings(SIGNOFF_UNDO_SECONDS=60):
         decide(office.request(suspended), BEA, Verdict.DENY, "Not today.")
     bea.clock.run_for(4000)
     expect(row).to_have_class(re.compile("gone"))
@@ -52,7 +52,7 @@ def test_decisions_appear_unasked(desk: Desk, bea: Page, office: Office, suspend
     assert bea.evaluate("window.stays")
     assert row.bounding_box() == place
     expect(bea.locator("[data-count=mine]")).to_have_text(["0", "0"])
-    expect(bea).to_have_title("Inbox · Abeyance")
+    expect(bea).to_have_title("Inbox · Signoff")
     undo(approval_id=office.request(suspended).id, actor=BEA)
     bea.clock.run_for(4000)
     expect(row).not_to_have_class(re.compile("gone"))
@@ -67,7 +67,7 @@ def test_new_rows_wait_until_they_are_asked_for(desk: Desk, bea: Page, office: O
     office.start()
     bea.clock.run_for(4000)
     expect(bea.locator(".row")).to_have_count(1)  # an empty inbox fills by itself
-    expect(bea).to_have_title("Inbox (1) · Abeyance")
+    expect(bea).to_have_title("Inbox (1) · Signoff")
     bea.keyboard.press("j")
     expect(bea.locator("#panel h1")).to_be_visible()
     first = bea.locator(".row").first
@@ -290,7 +290,7 @@ def test_a_pressed_button_is_disabled_and_confirmed(desk: Desk, bea: Page, asked
 
 
 def _end_session(page: Page) -> None:
-    page.context.clear_cookies(name=re.compile("abeyance_session"))
+    page.context.clear_cookies(name=re.compile("signoff_session"))
 
 
 def _log_in_again(page: Page, name: str = "bea") -> None:

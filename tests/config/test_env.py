@@ -13,46 +13,46 @@ from tests.support import commands
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("DATABASE_URL", "mysql://localhost/abeyance"),
+        ("DATABASE_URL", "mysql://localhost/signoff"),
         ("DATABASE_URL", "postgres://localhost"),
-        ("DATABASE_URL", "postgres://localhost:port/abeyance"),
+        ("DATABASE_URL", "postgres://localhost:port/signoff"),
         ("REDIS_URL", "amqp://localhost"),
         ("SCIM_URL", "directory.example"),
         ("EMAIL_URL", "pigeon://localhost"),
-        ("ABEYANCE_AGENTS", "agents/flows/hr.py"),
+        ("SIGNOFF_AGENTS", "agents/flows/hr.py"),
         ("AGENTS_DIR", "/nowhere/agents"),
-        ("ABEYANCE_IMPORT_KEYS", "/nowhere/partner.public"),
-        ("ABEYANCE_WATCHED_FOLDERS", "invoices"),
-        ("ABEYANCE_WATCHED_BUCKETS", "/srv/inbox"),
-        ("ABEYANCE_STREAMS", "a\nb"),
-        ("ABEYANCE_STREAMS_URL", "amqp://localhost"),
-        ("ABEYANCE_MODEL", "gpt"),
-        ("ABEYANCE_MODEL", "acme:large"),
-        ("ABEYANCE_MODEL", "azure:large"),
-        ("ABEYANCE_PROVIDER_ACME_ADDRESS", "https://models.example/v1"),
-        ("ABEYANCE_PROVIDER_VLLM_URL", "gpu:8000"),
-        ("ABEYANCE_PROVIDER_VLLM_KIND", "cohere"),
-        ("ABEYANCE_MODEL", "scripted,openai:x"),
-        ("ABEYANCE_LEASE_SECONDS", "nan"),
-        ("ABEYANCE_UNSAFE_POSTGRES", "perhaps"),
-        ("ABEYANCE_WORKERS", "1.5"),
-        ("ABEYANCE_RETENTION", "a week"),
-        ("ABEYANCE_ARCHIVE", "a week"),
-        ("ABEYANCE_HISTORY_DAYS", "a week"),
-        ("ABEYANCE_HISTORY_DAYS", "nan"),
-        ("ABEYANCE_BUDGET_USD", "0.0000001"),
+        ("SIGNOFF_IMPORT_KEYS", "/nowhere/partner.public"),
+        ("SIGNOFF_WATCHED_FOLDERS", "invoices"),
+        ("SIGNOFF_WATCHED_BUCKETS", "/srv/inbox"),
+        ("SIGNOFF_STREAMS", "a\nb"),
+        ("SIGNOFF_STREAMS_URL", "amqp://localhost"),
+        ("SIGNOFF_MODEL", "gpt"),
+        ("SIGNOFF_MODEL", "acme:large"),
+        ("SIGNOFF_MODEL", "azure:large"),
+        ("SIGNOFF_PROVIDER_ACME_ADDRESS", "https://models.example/v1"),
+        ("SIGNOFF_PROVIDER_VLLM_URL", "gpu:8000"),
+        ("SIGNOFF_PROVIDER_VLLM_KIND", "cohere"),
+        ("SIGNOFF_MODEL", "scripted,openai:x"),
+        ("SIGNOFF_LEASE_SECONDS", "nan"),
+        ("SIGNOFF_UNSAFE_POSTGRES", "perhaps"),
+        ("SIGNOFF_WORKERS", "1.5"),
+        ("SIGNOFF_RETENTION", "a week"),
+        ("SIGNOFF_ARCHIVE", "a week"),
+        ("SIGNOFF_HISTORY_DAYS", "a week"),
+        ("SIGNOFF_HISTORY_DAYS", "nan"),
+        ("SIGNOFF_BUDGET_USD", "0.0000001"),
         ("DATABASE_PASSWORD_FILE", "/dev/null"),
-        ("ABEYANCE_WEB_ROLE", "abeyance_web"),
-        ("ABEYANCE_WORKER_ROLE", "abeyance_worker"),
-        ("ABEYANCE_WORKER_PASSWORD_FILE", "/dev/null"),
+        ("SIGNOFF_WEB_ROLE", "signoff_web"),
+        ("SIGNOFF_WORKER_ROLE", "signoff_worker"),
+        ("SIGNOFF_WORKER_PASSWORD_FILE", "/dev/null"),
         ("ALLOWED_HOSTS", "*"),
-        ("ABEYANCE_INSTANCE", "a b"),
-        ("ABEYANCE_METRICS_TOKEN", "short"),
-        ("ABEYANCE_METRICS_TOKEN", "with spaces in the middle"),
-        ("ABEYANCE_OBJECT_STORE", "objects"),
-        ("ABEYANCE_OBJECT_STORE", "ftp://bucket"),
-        ("ABEYANCE_OBJECT_BYTES", "65535"),
-        ("ABEYANCE_OBJECT_BYTES", "4194305"),
+        ("SIGNOFF_INSTANCE", "a b"),
+        ("SIGNOFF_METRICS_TOKEN", "short"),
+        ("SIGNOFF_METRICS_TOKEN", "with spaces in the middle"),
+        ("SIGNOFF_OBJECT_STORE", "objects"),
+        ("SIGNOFF_OBJECT_STORE", "ftp://bucket"),
+        ("SIGNOFF_OBJECT_BYTES", "65535"),
+        ("SIGNOFF_OBJECT_BYTES", "4194305"),
         ("LOG_LEVEL", "loud"),
     ],
 )
@@ -66,12 +66,12 @@ def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("ABEYANCE_LEASE_SECONDS", "soon", "must be a number of seconds, not 'soon'"),
+        ("SIGNOFF_LEASE_SECONDS", "soon", "must be a number of seconds, not 'soon'"),
         (
-            *("ABEYANCE_OBJECT_STORE", "az://container"),
+            *("SIGNOFF_OBJECT_STORE", "az://container"),
             "cannot be used: Generic MicrosoftAzure error: Account must be specified",
         ),
-        ("ABEYANCE_ARCHIVE", "90", "needs ABEYANCE_OBJECT_STORE, where its files are"),
+        ("SIGNOFF_ARCHIVE", "90", "needs SIGNOFF_OBJECT_STORE, where its files are"),
     ],
 )
 def test_a_process_with_a_bad_value_ends_with_that_line_alone(
@@ -79,7 +79,7 @@ def test_a_process_with_a_bad_value_ends_with_that_line_alone(
 ) -> None:
     done = commands.manage("check", env={name: value})
     assert done.returncode == 1
-    assert (done.stdout, done.stderr) == ("", f"abeyance: {name} {said}\n")
+    assert (done.stdout, done.stderr) == ("", f"signoff: {name} {said}\n")
 
 
 @pytest.mark.parametrize(
@@ -100,34 +100,34 @@ def test_an_unusable_secret_key(tmp_path: Path, content: bytes | None, problem: 
 
 
 @pytest.mark.parametrize(
-    ("model", "key"), [("openai:x", "OPENAI_API_KEY"), ("gemini:x", "ABEYANCE_PROVIDER_GEMINI_KEY")]
+    ("model", "key"), [("openai:x", "OPENAI_API_KEY"), ("gemini:x", "SIGNOFF_PROVIDER_GEMINI_KEY")]
 )
 def test_a_provider_needs_its_key_which_no_text_shows(model: str, key: str) -> None:
     for missing in ({}, {key: " "}):
         with pytest.raises(InvalidSetting, match=f"^{key} must be set"):
-            environment.read({"ABEYANCE_MODEL": model, **missing})
-    given = environment.read({"ABEYANCE_MODEL": f"{model} , {model}2", key: "sk-canary\n"})
+            environment.read({"SIGNOFF_MODEL": model, **missing})
+    given = environment.read({"SIGNOFF_MODEL": f"{model} , {model}2", key: "sk-canary\n"})
     assert given.model == f"{model},{model}2"
     keys = [endpoint.key for endpoint in given.providers.values()]
     assert "sk-canary" in (given.openai_api_key, *keys)
     assert "canary" not in repr(given)
     for wrong in (f"{model},{model}", f"{model},"):
-        with pytest.raises(InvalidSetting, match=r"^ABEYANCE_MODEL "):
-            environment.read({"ABEYANCE_MODEL": wrong, key: "sk-canary"})
+        with pytest.raises(InvalidSetting, match=r"^SIGNOFF_MODEL "):
+            environment.read({"SIGNOFF_MODEL": wrong, key: "sk-canary"})
 
 
 def test_a_provider_is_named_by_its_variables(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("sk-canary\n")
     given = environment.read(
         {
-            "ABEYANCE_MODEL": "our_gpu:llama,team:small,azure:gpt",
-            "ABEYANCE_PROVIDER_TEAM_URL": "http://team:8000/v1",
-            "ABEYANCE_PROVIDER_OUR_GPU_URL": "http://gpu:8000/v1/",
-            "ABEYANCE_PROVIDER_OUR_GPU_KIND": "vllm",
-            "ABEYANCE_PROVIDER_OUR_GPU_STREAM": "no",
-            "ABEYANCE_PROVIDER_AZURE_URL": "https://desk.openai.azure.com/openai/v1",
-            "ABEYANCE_PROVIDER_AZURE_KEY_FILE": str(tmp_path / "key"),
-            "ABEYANCE_PROVIDER_LEFT_EMPTY_URL": "",
+            "SIGNOFF_MODEL": "our_gpu:llama,team:small,azure:gpt",
+            "SIGNOFF_PROVIDER_TEAM_URL": "http://team:8000/v1",
+            "SIGNOFF_PROVIDER_OUR_GPU_URL": "http://gpu:8000/v1/",
+            "SIGNOFF_PROVIDER_OUR_GPU_KIND": "vllm",
+            "SIGNOFF_PROVIDER_OUR_GPU_STREAM": "no",
+            "SIGNOFF_PROVIDER_AZURE_URL": "https://desk.openai.azure.com/openai/v1",
+            "SIGNOFF_PROVIDER_AZURE_KEY_FILE": str(tmp_path / "key"),
+            "SIGNOFF_PROVIDER_LEFT_EMPTY_URL": "",
         }
     ).providers
     gpu = Endpoint(name="our_gpu", kind=ProviderKind.VLLM, url="http://gpu:8000/v1", streams=False)
@@ -136,8 +136,8 @@ def test_a_provider_is_named_by_its_variables(tmp_path: Path) -> None:
     team = Endpoint(name="team", kind=ProviderKind.OPENAI, url="http://team:8000/v1")
     assert given == {"our_gpu": gpu, "azure": azure, "team": team}
     # A key alone is not sent to OpenAI.
-    with pytest.raises(InvalidSetting, match=r"^ABEYANCE_PROVIDER_ACME_URL must be set"):
-        environment.read({"ABEYANCE_PROVIDER_ACME_KEY": "sk-canary"})
+    with pytest.raises(InvalidSetting, match=r"^SIGNOFF_PROVIDER_ACME_URL must be set"):
+        environment.read({"SIGNOFF_PROVIDER_ACME_KEY": "sk-canary"})
 
 
 SECRET = "p@ss/word:canary"
@@ -156,12 +156,12 @@ def test_secrets_come_from_files_and_no_text_shows_them(tmp_path: Path) -> None:
     assert given.database["PASSWORD"] == given.email["EMAIL_HOST_PASSWORD"] == SECRET
     assert given.redis_url == "redis://:p%40ss%2Fword%3Acanary@redis:6379/0"
     assert given.scim_token == SECRET
-    url = "postgres://me:p%40ss@%2Frun%2Fpg/abeyance"
+    url = "postgres://me:p%40ss@%2Frun%2Fpg/signoff"
     database = environment.read({"DATABASE_URL": url}).database
     assert (database["HOST"], database["PASSWORD"]) == ("/run/pg", "p@ss")
     assert "canary" not in repr(given)
     for twice in (
-        {"DATABASE_URL": "postgres://me:secret@h/abeyance"},
+        {"DATABASE_URL": "postgres://me:secret@h/signoff"},
         {"REDIS_URL": "redis://:secret@h/0"},
         {"REDIS_URL": "unix:///run/broker.sock"},
         {"EMAIL_URL": "smtp://me:secret@h:25"},
@@ -183,5 +183,5 @@ def test_the_https_header_is_trusted_only_behind_a_proxy() -> None:
         for told in ("no", "yes")
     }
     with pytest.raises(InvalidSetting, match=r"^BEHIND_PROXY must be yes"):
-        environment.read({"PUBLIC_URL": "https://abeyance.example"})
+        environment.read({"PUBLIC_URL": "https://signoff.example"})
     assert said == {"no": "None False", "yes": "('HTTP_X_FORWARDED_PROTO', 'https') False"}

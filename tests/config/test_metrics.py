@@ -43,7 +43,7 @@ def value(found: dict[str, Metric], name: str, **labels: str) -> float:
         one
         for family in found.values()
         for one in family.samples
-        if one.name == f"abeyance_{name}" and labels.items() <= one.labels.items()
+        if one.name == f"signoff_{name}" and labels.items() <= one.labels.items()
     )
     return sample.value
 
@@ -126,16 +126,16 @@ def test_what_waits_is_counted_in_a_fixed_number_of_queries(office: Office) -> N
 def test_only_this_machine_or_a_token_reads_them(
     said: dict[str, Any], status: int, settings: Settings
 ) -> None:
-    settings.ABEYANCE_METRICS_TOKEN = TOKEN
+    settings.SIGNOFF_METRICS_TOKEN = TOKEN
     answer = Client().get("/metrics", **said)
     assert answer.status_code == status
-    assert (b"abeyance_" in answer.content) is (status == 200)
+    assert (b"signoff_" in answer.content) is (status == 200)
     assert ("WWW-Authenticate" in answer.headers) is (status == 401)
 
 
 @pytest.mark.django_db
 def test_a_proxy_needs_the_token_and_no_token_opens_nothing(settings: Settings) -> None:
-    settings.ABEYANCE_METRICS_TOKEN = ""
+    settings.SIGNOFF_METRICS_TOKEN = ""
     settings.BEHIND_PROXY = True
     assert Client().get("/metrics", HTTP_AUTHORIZATION="Bearer ").status_code == 401
     assert Client().get("/metrics").status_code == 403
@@ -178,10 +178,10 @@ def test_the_rules_and_the_dashboard_ask_for_what_there_is() -> None:
     asked = set()
     for expression in _expressions():
         promql_parser.parse(expression)
-        asked |= set(re.findall(r"abeyance_\w+", expression))
+        asked |= set(re.findall(r"signoff_\w+", expression))
     asked = {re.sub(r"_(total|bucket|count|sum)$", "", name) for name in asked}
     assert asked <= there
-    assert there - asked == {"abeyance_worker_beat_age_seconds"}  # for those who look closer
+    assert there - asked == {"signoff_worker_beat_age_seconds"}  # for those who look closer
 
 
 def test_each_rule_has_what_prometheus_and_a_person_need() -> None:

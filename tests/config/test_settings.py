@@ -22,7 +22,7 @@ def test_a_deployment_on_https_passes_every_check_of_django() -> None:
         "--fail-level",
         "WARNING",
         env={
-            "PUBLIC_URL": "https://abeyance.example",
+            "PUBLIC_URL": "https://signoff.example",
             "BEHIND_PROXY": "yes",
             "SECRET_KEY_FILE": str(ROOT / "manage.py"),  # any text of that length
         },
@@ -38,7 +38,7 @@ def test_the_web_alone_bounds_its_reads_of_the_object_store(tmp_path: Path) -> N
         "import config.asgi\n"
         "print(type(wiring.objects()).__name__)"
     )
-    env = {"ABEYANCE_OBJECT_STORE": str(tmp_path), "DJANGO_SETTINGS_MODULE": "config.settings"}
+    env = {"SIGNOFF_OBJECT_STORE": str(tmp_path), "DJANGO_SETTINGS_MODULE": "config.settings"}
     done = commands.python("-c", script, env=env)
     assert done.stdout.split() == ["Folder", "BoundedReads"], done.stderr
 

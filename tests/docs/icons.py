@@ -7,9 +7,9 @@ from tests.support.commands import CHROMIUM, FLAGS
 
 IMAGES = ROOT / "static/img"
 ICON = (IMAGES / "favicon.svg").read_text()
-# Systems cut a maskable icon to a shape, at most to the inner 80 %: the ground fills it, and the bars are smaller.
-BARS = '<g transform="translate(3.6 3.6) scale(.7)"><path'
-MASKABLE = ICON.replace(' rx="5"', "").replace("<path", BARS).replace("</svg>", "</g></svg>")
+# Systems cut a maskable icon to a shape, at most to the inner 80 %: the ground fills it, and the mark is smaller.
+MARK = '<g transform="translate(3.6 3.6) scale(.7)"><path'
+MASKABLE = ICON.replace(' rx="5"', "").replace("<path", MARK).replace("</svg>", "</g></svg>")
 
 
 def main() -> None:

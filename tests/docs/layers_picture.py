@@ -47,7 +47,7 @@ def draw() -> str:
     frame = _box("outer", ["runtime"], GAP, top, WIDTH - 2 * GAP, inner - top)
     head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {inner + GAP}" role="img">',
-        "<title>The packages of Abeyance in layers, and the way of a decision through them</title>",
+        "<title>The packages of Signoff in layers, and the way of a decision through them</title>",
         f"<style>{STYLE}</style>",
         f'<rect class="page" width="{WIDTH}" height="{inner + GAP}"/>',
     ]

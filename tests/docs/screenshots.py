@@ -49,7 +49,7 @@ def take_all(folder: Path) -> None:
     chosen = "agents.flows.hr,refunds"
     IMAGES.mkdir(exist_ok=True)
     with (
-        Stack(folder / "home", AGENTS_DIR=str(own), ABEYANCE_AGENTS=chosen) as stack,
+        Stack(folder / "home", AGENTS_DIR=str(own), SIGNOFF_AGENTS=chosen) as stack,
         sync_playwright() as playwright,
     ):
         made = _work(Office(stack))
@@ -101,7 +101,7 @@ def _take(browser: Browser, stack: Stack, picture: Picture, made: dict[str, str]
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(prefix="abeyance-pictures-") as name:
+    with tempfile.TemporaryDirectory(prefix="signoff-pictures-") as name:
         Path(name).chmod(0o755)
         take_all(Path(name))
     sys.stdout.write(f"{len(PICTURES)} pictures are in {IMAGES.relative_to(ROOT)}/\n")

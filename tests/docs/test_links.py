@@ -60,7 +60,7 @@ def test_every_target_command_module_and_file_exists(page: Path) -> None:
 @pages
 def test_a_command_that_adds_agents_keeps_the_whole_demonstration(page: Path) -> None:
     """Or its invoices, approved later, wait for a worker that has their agent."""
-    for modules in re.findall(r"\bABEYANCE_AGENTS=(\S+)", _code(page)):
+    for modules in re.findall(r"\bSIGNOFF_AGENTS=(\S+)", _code(page)):
         assert HR not in modules.split(",") or INVOICES in modules.split(",")
 
 

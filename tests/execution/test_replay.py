@@ -227,7 +227,7 @@ def test_instructions_that_cannot_be_made_are_a_divergence(engine: Engine) -> No
 def test_an_archived_run_is_replayed_and_an_erased_one_has_nothing_left(
     engine: Engine, object_store: object, settings: Settings
 ) -> None:
-    settings.ABEYANCE_AGENTS, run = (__name__,), recorded(engine)
+    settings.SIGNOFF_AGENTS, run = (__name__,), recorded(engine)
     with pool.own() as own:
         assert archiving.archive_run(own, run.id)
     found = today(run, clerk(approvals="every_call"))
@@ -246,7 +246,7 @@ def test_replies_of_models_stand(engine: Engine) -> None:
 def test_the_command_prints_where_a_run_would_go_another_way(
     engine: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.ABEYANCE_AGENTS, run = (__name__,), recorded(engine)
+    settings.SIGNOFF_AGENTS, run = (__name__,), recorded(engine)
     out = StringIO()
     call_command("replay_run", str(run.id), stdout=out)
     assert out.getvalue().startswith(

@@ -56,7 +56,7 @@ def hold() -> Iterator[Hold]:
 
 @pytest.fixture
 def busy(rig: MakeBench, hold: Hold, settings: Settings) -> Rig:
-    settings.ABEYANCE_LEASE_SECONDS = 4.0
+    settings.SIGNOFF_LEASE_SECONDS = 4.0
     return rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool(body=hold))
 
 
@@ -371,7 +371,7 @@ def test_losses_with_progress_between_make_no_run_suspected(rig: MakeBench) -> N
 def test_a_run_that_kills_workers_on_loading_is_quarantined(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
-    settings.ABEYANCE_POISON_LOSSES = 2
+    settings.SIGNOFF_POISON_LOSSES = 2
     desk = repeatable(rig)
     run, deaths = desk.start("a"), 0
     monkeypatch.setattr("runtime.execution.claim._load", die)

@@ -44,7 +44,7 @@ def test_a_mac_is_that_of_the_library(length: int, monkeypatch: pytest.MonkeyPat
     key = os.urandom(length)
     monkeypatch.setattr(files, "current_key", lambda _: ("a key", key))
     for parts in ((), ("",), ("é", "1"), ("x" * 1000, "", "y")):
-        texts = [part.encode() for part in ("abeyance.journal.v1", *parts)]
+        texts = [part.encode() for part in ("signoff.journal.v1", *parts)]
         data = b"".join([len(text).to_bytes(8, "big") + text for text in texts])
         assert macs.seal("journal", *parts).mac == hmac.digest(key, data, "sha256").hex()
 
@@ -104,7 +104,7 @@ def test_a_signature_is_of_exactly_this_text_for_this_purpose() -> None:
     assert signatures.verify_signature("decisions", signature, "text")
     assert not signatures.verify_signature("decisions", signature, "text ")
     public = Ed25519PublicKey.from_public_bytes(files.key_of("decisions", signature.key_id))
-    public.verify(bytes.fromhex(signature.hex), b"abeyance.decisions.v1\ntext")
+    public.verify(bytes.fromhex(signature.hex), b"signoff.decisions.v1\ntext")
 
 
 def test_a_start_that_died_between_the_two_files_is_finished(folder: Path) -> None:

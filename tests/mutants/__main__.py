@@ -17,7 +17,7 @@ from tests.support import embedded
 def main() -> int:
     kinds = {"hand": tried.main, "core": core.main}
     wanted = sys.argv[1:] or list(kinds)
-    with TemporaryDirectory(prefix="abeyance-mutants-") as name:
+    with TemporaryDirectory(prefix="signoff-mutants-") as name:
         folder, servers = Path(name), Path(name) / "servers"
         folder.chmod(0o755)
         servers.mkdir(mode=0o700)

@@ -117,7 +117,7 @@ def _pass(folder: Path, files: Words, options: Words, *, within: float, walks: s
         assert _pass_as_they_are(tuple(sorted(files)), options, within, walks)
     few = (f"--deselect={HISTORIES}::{NEEDS_ALL_WALKS}",) if walks == FEW else ()
     words = (*options, *few, *files)
-    return trials.outcome(folder, words, within=within, ABEYANCE_WALKS=walks)[0] == 0
+    return trials.outcome(folder, words, within=within, SIGNOFF_WALKS=walks)[0] == 0
 
 
 @cache

@@ -18,7 +18,7 @@ LIMITED = ("sh", "-c", f'ulimit -v {4 * 1024**2}; exec "$@"', "sh", sys.executab
 
 @contextmanager
 def copy() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="abeyance-mutants-") as name:
+    with tempfile.TemporaryDirectory(prefix="signoff-mutants-") as name:
         folder = Path(name)
         folder.chmod(0o755)
         for one in ROOT.iterdir():

@@ -75,7 +75,7 @@ def answers(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     http = AsyncClient(transport=MockTransport(answer))
     monkeypatch.setattr("anthropic.DefaultAsyncHttpxClient", lambda **_: http)
-    settings.ABEYANCE_MODEL = "anthropic:loopback"
+    settings.SIGNOFF_MODEL = "anthropic:loopback"
     settings.ANTHROPIC_API_KEY = f"{KEY}-{uuid4()}"  # makes a client of its own
     return answers
 
@@ -99,8 +99,8 @@ def test_a_call_comes_back_as_any_other(
 ) -> None:
     key = settings.ANTHROPIC_API_KEY
     other = Endpoint(name="other", kind=ProviderKind.ANTHROPIC, url="", key=key, streams=streams)
-    settings.ABEYANCE_PROVIDERS = {"other": other}
-    settings.ABEYANCE_MODEL = "other:loopback"
+    settings.SIGNOFF_PROVIDERS = {"other": other}
+    settings.SIGNOFF_MODEL = "other:loopback"
     status = 200 if streams else WHOLE
     answers += [(status, REPLY), (status, BROKEN_OFF)]
     answer = frame.ask()

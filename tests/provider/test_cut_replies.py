@@ -132,7 +132,7 @@ def test_the_next_request_says_what_was_cut(
     kind: str,
     cause: str,
 ) -> None:
-    settings.ABEYANCE_MODEL = f"{kind}:loopback"
+    settings.SIGNOFF_MODEL = f"{kind}:loopback"
     with engine_of(registry_of(CLERK)) as engine:
         with transaction.atomic():
             run = create(agent="clerk", input={}, requester=ADA).run

@@ -73,8 +73,8 @@ def test_a_provider_may_fail_without_anything_happening_twice(
 def test_a_wrong_key_halts_the_run_at_a_gate_and_is_never_quoted(
     engine: Engine, provider: Provider, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings.ABEYANCE_MODEL = "openai:first,openai:second"
-    settings.ABEYANCE_OUTAGE_SECONDS = 0.0
+    settings.SIGNOFF_MODEL = "openai:first,openai:second"
+    settings.SIGNOFF_OUTAGE_SECONDS = 0.0
     settings.OPENAI_API_KEY = "sk-canary-1234567890"
     run = engine.begin("hr_onboarding_single", NEWCOMER)
     assert (run.status, provider.bodies) == ("suspended", [])
@@ -93,7 +93,7 @@ def test_a_wrong_key_halts_the_run_at_a_gate_and_is_never_quoted(
 def test_the_next_model_follows_the_attempts_at_the_first(
     engine: Engine, provider: Provider, directory: Directory, settings: Any
 ) -> None:
-    settings.ABEYANCE_MODEL = "openai:first, openai:second"
+    settings.SIGNOFF_MODEL = "openai:first, openai:second"
     provider.about = '"model": "first"'
     provider.faults.extend([Fault.SERVER_ERROR] * 2)
     _change(engine, retry=RetryPolicy(attempts=2, base=0.0, ceiling=0.0))

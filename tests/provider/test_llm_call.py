@@ -91,7 +91,7 @@ def at(hr: Registry, provider: Provider, settings: Settings) -> MakeFrame:
         **given: Any,
     ) -> Frame:
         endpoint = Endpoint(name=name, kind=kind, url=provider.url, **{"key": KEY, **given})
-        settings.ABEYANCE_PROVIDERS = {name: endpoint}
+        settings.SIGNOFF_PROVIDERS = {name: endpoint}
         agent = hr.agents["hr_access_bundle"]
         asks: dict[str, Any] = {
             "model": None,

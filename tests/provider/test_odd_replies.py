@@ -84,7 +84,7 @@ def test_a_reply_without_a_reason_to_stop_broke_off(wire: Wire, model: str, answ
 def test_people_are_asked_about_a_model_whose_every_reply_is_cut(
     by_hand: None, everything_permitted: None, wire: Wire, settings: Settings
 ) -> None:
-    settings.ABEYANCE_OUTAGE_SECONDS = 0.0
+    settings.SIGNOFF_OUTAGE_SECONDS = 0.0
     wire.answers += [openai(calls=[SEND], finish="length")] * 2
     clerk = frame_of("fake:m", retry=RetryPolicy(attempts=2, base=0.0, ceiling=0.0)).handler
     with engine_of(clerk.registry) as engine:

@@ -43,7 +43,7 @@ def test_anthropic(answers: list[Any], frame: Frame) -> None:
 def test_openai(provider: Provider, hr: Registry, settings: Settings, row: tuple[Any, ...]) -> None:
     name, kind, provider.root, model, *_ = row
     endpoint = Endpoint(name=name, kind=kind, url=provider.url, key=KEY)
-    settings.ABEYANCE_PROVIDERS = {name: endpoint}
+    settings.SIGNOFF_PROVIDERS = {name: endpoint}
     agent = replace(hr.agents["account_agent"], model=None, models=(f"{name}:{model}",))
     asked(Frame(AgentEffects(Registry(agents={agent.name: agent})), agent.name, NEWCOMER))
     *_, reminded, summed = provider.bodies

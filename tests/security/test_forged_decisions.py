@@ -130,7 +130,7 @@ def test_changed_arguments_with_new_digests_fail_the_signature_also_of_an_attack
         approval.statement = statements._text(
             statements.make(approval, decision, approval.decided_at)
         )
-        text = f"abeyance.decisions.v1\n{approval.statement}".encode()
+        text = f"signoff.decisions.v1\n{approval.statement}".encode()
         approval.signature = Ed25519PrivateKey.generate().sign(text).hex()
     approval.save()
     target.assert_parked(run, "the statement differs from the signed one")

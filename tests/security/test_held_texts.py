@@ -70,7 +70,7 @@ def _change_readers(approval: Approval) -> Actor:
 def test_a_held_text_is_for_those_who_may_decide_now(
     cast: Cast, settings: Settings, reader: Callable[[Approval], Actor], rule: str, is_read: bool
 ) -> None:
-    settings.ABEYANCE_COOLING_OFF_SECONDS = 3600
+    settings.SIGNOFF_COOLING_OFF_SECONDS = 3600
     put_in_force(rule)
     args = {"username": held.seal_arg(TOOL, "username", TEXT), "security_level": 3}
     actor = reader(seeds.pending(args=args))

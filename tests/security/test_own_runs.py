@@ -91,4 +91,4 @@ def test_a_token_by_sql_does_not_decide(target: Target) -> None:
         owner=User.objects.get(username="bea"),
         created_at=timezone.now(),
     )
-    assert tokens.authenticate(f"aby_{public_id}_{secret}") is None
+    assert tokens.authenticate(f"sgn_{public_id}_{secret}") is None

@@ -33,7 +33,7 @@ TABLES = {
 @pytest.fixture
 def kept(settings: Settings, tmp_path: Path) -> Path:
     """A ledger of this test's own."""
-    settings.ABEYANCE_LEDGER = tmp_path / "ledger"
+    settings.SIGNOFF_LEDGER = tmp_path / "ledger"
     return tmp_path / "ledger"
 
 
@@ -90,7 +90,7 @@ def test_one_approval_is_used_once_though_its_run_is_put_back(
     target: Target, settings: Settings, tmp_path: Path, forgotten: bool, with_ledger: bool
 ) -> None:
     if with_ledger:
-        settings.ABEYANCE_LEDGER = tmp_path / "ledger"
+        settings.SIGNOFF_LEDGER = tmp_path / "ledger"
     run, before = used(target)
     put_back(run, before)
     if forgotten:
@@ -156,8 +156,8 @@ def test_a_decision_that_was_taken_back_stays_so(
     audited: bool,
     with_ledger: bool,
 ) -> None:
-    settings.ABEYANCE_LEDGER = tmp_path / "ledger" if with_ledger else None
-    settings.ABEYANCE_UNDO_SECONDS = WINDOW
+    settings.SIGNOFF_LEDGER = tmp_path / "ledger" if with_ledger else None
+    settings.SIGNOFF_UNDO_SECONDS = WINDOW
     run = target.start()
     approval = target.decide(run)
     before = rows_of(run)

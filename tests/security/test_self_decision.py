@@ -91,7 +91,7 @@ class Own:
 
 def undo(own: Own) -> tuple[int, ...]:
     """By the page and the API: the decision of another."""
-    with override_settings(ABEYANCE_UNDO_SECONDS=60):
+    with override_settings(SIGNOFF_UNDO_SECONDS=60):
         seeds.decide(own.approval, BEA)
     one = own.approval.id
     batch = own.post("/batch/undo/", {"item": str(one)})

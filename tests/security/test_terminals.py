@@ -59,7 +59,7 @@ def test_a_row_with_a_hostile_status(target: Target) -> None:
 def test_an_agent_that_calls_a_hostile_tool(
     by_hand: None, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.ABEYANCE_AGENTS = (replays.__name__,)
+    settings.SIGNOFF_AGENTS = (replays.__name__,)
     hostile = replays.clerk(model=script(lambda turn: call(HOSTILE)))
     with engine_of(registry_of(replays.clerk())) as engine:
         run = replays.recorded(engine)
@@ -73,7 +73,7 @@ def test_a_model_that_calls_a_hostile_tool(
     shop = prompts.Shop(prompts.desk(model=prompts.listens))
     shop.approve(shop.start())
     shop.close()
-    settings.ABEYANCE_AGENTS = (prompts.__name__,)
+    settings.SIGNOFF_AGENTS = (prompts.__name__,)
     hostile = prompts.desk(model=script(lambda turn: call(HOSTILE)))
     monkeypatch.setattr(prompts, "desk_of_today", hostile)
     assert_harmless("try_prompt", prompts.NAME, 0)

@@ -43,13 +43,13 @@ def keys() -> list[bytes]:
 def test_the_signing_key_is_derived_by_rfc_5869(data: bytes) -> None:
     key_id, key = files.current_key("journal")
     extracted = hmac.digest(bytes(32), key, "sha256")
-    seed = hmac.digest(extracted, b"abeyance.archives.ed25519.v1\x01", "sha256")
+    seed = hmac.digest(extracted, b"signoff.archives.ed25519.v1\x01", "sha256")
     private = Ed25519PrivateKey.from_private_bytes(seed)
     public = private.public_key().public_bytes_raw()
     assert archive_keys.public_keys()[0] == (key_id, public)
     head, text = sealed_files.opened_by(data, [public])
     assert (head.name, head.key_id, head.public_key, text) == ("run 1", key_id, public.hex(), TEXT)
-    signed = b"abeyance.archives.v1\n" + head.statement().encode()
+    signed = b"signoff.archives.v1\n" + head.statement().encode()
     private.public_key().verify(bytes.fromhex(head.signature), signed)
     assert gzip.decompress(data).decode() == TEXT, "any reader of gzip shows the text"
 

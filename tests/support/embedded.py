@@ -19,7 +19,7 @@ def database(folder: Path, place: Path) -> Iterator[str]:
     if given := os.environ.get("DATABASE_URL"):
         yield given
         return
-    os.environ["ABEYANCE_UNSAFE_POSTGRES"] = "yes"  # for the workers that tests start on it
+    os.environ["SIGNOFF_UNSAFE_POSTGRES"] = "yes"  # for the workers that tests start on it
     cluster = servers.cluster(folder, place)
     with servers.postgres_of(cluster, folder, postgres.FAST):
         yield cluster.url()

@@ -313,7 +313,7 @@ def hints(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> list[tuple[UUID, s
 @pytest.fixture
 def short_lease(settings: Settings) -> None:
     """Shorter than Postgres has been up, so that an ended lease may be taken."""
-    settings.ABEYANCE_LEASE_SECONDS = 1.0
+    settings.SIGNOFF_LEASE_SECONDS = 1.0
 
 
 def bodies(rows: QuerySet[JournalEntry]) -> list[str]:

@@ -26,7 +26,7 @@ class Sender:
         self.file.write_text(f"{key_id}:{self._key.public_key().public_bytes_raw().hex()}\n")
 
     def sign(self, package: ExportFile) -> ExportFile:
-        text = f"abeyance.exports.v1\n{package.manifest}".encode()
+        text = f"signoff.exports.v1\n{package.manifest}".encode()
         return replace(package, key_id=self.key_id, signature=self._key.sign(text).hex())
 
     def send(

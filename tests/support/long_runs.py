@@ -73,7 +73,7 @@ def long_office_run(office: Office, *, archives: bool = False) -> UUID:
         "hr_onboarding": turns(ask(gated, ("account_agent", NEWCOMER)), say("done")),
         "account_agent": plays(EVERY - 1),
     }
-    rules = {"ABEYANCE_HISTORY_DAYS": 0.0, "ABEYANCE_ARCHIVE": parse("30") if archives else ()}
+    rules = {"SIGNOFF_HISTORY_DAYS": 0.0, "SIGNOFF_ARCHIVE": parse("30") if archives else ()}
     with override_settings(**rules), pytest.MonkeyPatch.context() as patch:
         patch.setattr(OfficeEffects, "agent", compacting)
         run = office.start()

@@ -44,6 +44,6 @@ def sink(settings: Settings) -> Iterator[Sink]:
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     settings.EMAIL_HOST = "127.0.0.1"
     settings.EMAIL_PORT = port
-    settings.DEFAULT_FROM_EMAIL = "Abeyance <desk@abeyance.example>"
+    settings.DEFAULT_FROM_EMAIL = "Signoff <desk@signoff.example>"
     yield sink
     controller.stop()

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
-CLIENT, SECRET = "abeyance", "canary-client-secret"
+CLIENT, SECRET = "signoff", "canary-client-secret"
 
 
 class TokenServer:

@@ -29,7 +29,7 @@ _SCREEN = "  Stop     Ctrl-C"  # the last line of the screen
 PREPARED = "PREPARED_INSTALLATION"  # variable: where several processes of tests share one
 
 _SERVERS = ("DATABASE_URL", "REDIS_URL", "SCIM_URL", "SCIM_TOKEN", "EMAIL_URL", "PORT", "HOME_DIR")
-_REAL = (*_SERVERS, "ABEYANCE_UNSAFE_POSTGRES", "ABEYANCE_WEB_ROLE", "ABEYANCE_WORKER_ROLE")
+_REAL = (*_SERVERS, "SIGNOFF_UNSAFE_POSTGRES", "SIGNOFF_WEB_ROLE", "SIGNOFF_WORKER_ROLE")
 
 
 class Stack:
@@ -37,7 +37,7 @@ class Stack:
 
     Choose a folder below one that others may pass through, as the fixture `sandbox` is, or Postgres
     has to keep its data elsewhere. `extra` are variables of the environment, a short lease for example. Without
-    ABEYANCE_AGENTS among them there are no invoices, which come while a test looks at something else.
+    SIGNOFF_AGENTS among them there are no invoices, which come while a test looks at something else.
 
     The first `start` copies a folder with tables, keys and people; `begin` makes all of that itself.
     """
@@ -74,7 +74,7 @@ class Stack:
         words = [sys.executable, "-m", "config.local", "up", "--home", self.home]
         words += ["--demo", self.demo] if self.demo else []
         ours = {name: value for name, value in os.environ.items() if name not in (*_REAL, MARK)}
-        environment = ours | {"ABEYANCE_WORKERS": "1", "ABEYANCE_AGENTS": HR} | self.extra
+        environment = ours | {"SIGNOFF_WORKERS": "1", "SIGNOFF_AGENTS": HR} | self.extra
         self._process = commands.start(words, self._log, env=environment, start_new_session=True)
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> None:
@@ -224,5 +224,5 @@ def with_ledger(sandbox: Path, name: str, agents: str, **extra: str) -> tuple[St
     folder.mkdir()
     folder.chmod(0o777)  # workers may run under another account
     book = folder / "ledger"
-    settings = {"ABEYANCE_LEASE_SECONDS": "2", "ABEYANCE_AGENTS": agents, ledger.PATH: str(book)}
+    settings = {"SIGNOFF_LEASE_SECONDS": "2", "SIGNOFF_AGENTS": agents, ledger.PATH: str(book)}
     return Stack(sandbox / name, **(settings | extra)), book

@@ -29,7 +29,7 @@ ROUNDS = 20
 
 @pytest.fixture(scope="module")
 def office(sandbox: Path) -> Iterator[Office]:
-    with Stack(sandbox / "broker", ABEYANCE_LEASE_SECONDS="2") as stack:
+    with Stack(sandbox / "broker", SIGNOFF_LEASE_SECONDS="2") as stack:
         yield Office(stack)
 
 

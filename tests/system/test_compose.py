@@ -18,7 +18,7 @@ from tests.support.people import newcomer, until
 pytestmark = pytest.mark.e2e
 
 BACKUP = (ROOT / "docs/how-to/back-up-and-restore.md").read_text()
-PSQL = ("psql", "-U", "abeyance", "-At")
+PSQL = ("psql", "-U", "signoff", "-At")
 COUNT = "SELECT " + ", ".join(
     f"(SELECT count(*) FROM {table})"
     for table in ("runtime_journalentry", "approvals_approval", "approvals_auditentry", "auth_user")
@@ -107,12 +107,12 @@ def test_a_backup_is_restored_by_the_documented_commands(services: Services) -> 
         for program in ("pg_dump", "pg_restore")
     )
     dump = services.postgres(*backup)
-    services.postgres("createdb", "-U", "abeyance", "restored")
-    assert restore[-2:] == ["-d", "abeyance"]
+    services.postgres("createdb", "-U", "signoff", "restored")
+    assert restore[-2:] == ["-d", "signoff"]
     services.postgres(*restore[:-1], "restored", told=dump)
     counted = [
         services.postgres(*PSQL, "-d", database, "-c", COUNT)
-        for database in ("abeyance", "restored")
+        for database in ("signoff", "restored")
     ]
     assert counted[0] == counted[1]
     assert not counted[0].startswith(b"0")

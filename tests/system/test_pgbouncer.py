@@ -40,8 +40,8 @@ def test_flows_start_stop_at_their_gates_are_approved_and_end(through: str, sand
     stack = Stack(
         sandbox / "pgbouncer",
         DATABASE_URL=through,
-        ABEYANCE_UNSAFE_POSTGRES="yes",
-        ABEYANCE_PREPARED_STATEMENTS=prepared,
+        SIGNOFF_UNSAFE_POSTGRES="yes",
+        SIGNOFF_PREPARED_STATEMENTS=prepared,
     )
     with stack:
         office = Office(stack)

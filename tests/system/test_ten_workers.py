@@ -29,7 +29,7 @@ BEATING = """
 """
 CONNECTIONS = """
     SELECT application_name, count(*) FROM pg_stat_activity
-    WHERE application_name LIKE 'abeyance worker %' GROUP BY 1
+    WHERE application_name LIKE 'signoff worker %' GROUP BY 1
 """
 COMPLETED = "SELECT count(*) FROM runtime_run WHERE status = 'completed'"
 
@@ -37,7 +37,7 @@ COMPLETED = "SELECT count(*) FROM runtime_run WHERE status = 'completed'"
 @pytest.fixture(scope="module")
 def ten(sandbox: Path) -> Iterator[Holders]:
     chosen = f"{holding.__name__},{agents.__name__}"
-    stack, book = with_ledger(sandbox, "ten", chosen, ABEYANCE_WORKERS=str(WORKERS))
+    stack, book = with_ledger(sandbox, "ten", chosen, SIGNOFF_WORKERS=str(WORKERS))
     with stack:
         # The stack says that it is ready when one worker is: the first ones could take every run.
         until(lambda: stack.rows(BEATING) == [(WORKERS,)] or None, "the workers", 120)
@@ -59,7 +59,7 @@ def test_ten_workers_end_each_run_once_on_ten_connections_each(ten: Holders) -> 
     assert sorted(one.key for one in effects) == sorted(f"{n}/ask_postgres" for n in range(RUNS))
     assert len({one.process for one in effects}) == WORKERS
     assert lost == [(0,)]
-    assert len([name for name in most if re.fullmatch(r"abeyance worker \d+", name)]) >= WORKERS
+    assert len([name for name in most if re.fullmatch(r"signoff worker \d+", name)]) >= WORKERS
     assert max(most.values()) <= CONNECTIONS_OF_A_WORKER, most
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture(scope="module")
 def holders(sandbox: Path) -> Iterator[Holders]:
     """One application for this file. Each test finds it as the one before left it."""
-    settings = {"ABEYANCE_DRAIN_SECONDS": "8"}
+    settings = {"SIGNOFF_DRAIN_SECONDS": "8"}
     stack, book = with_ledger(sandbox, "workers", holding.__name__, **settings)
     with stack:
         yield Holders(stack, book)

@@ -37,7 +37,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
 def desk(rig: MakeBench, monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Rig:
     """An agent whose runs are long, and the rule that shortens them at once."""
     monkeypatch.setattr("tests.support.engine.FakeEffects", Compacting)
-    settings.ABEYANCE_HISTORY_DAYS = 0.0
+    settings.SIGNOFF_HISTORY_DAYS = 0.0
     return rig({"a": plays(30)}, read=READ, gated=FakeTool(gated=True))
 
 

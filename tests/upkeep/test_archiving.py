@@ -52,7 +52,7 @@ BIG = FakeTool(effect=EffectClass.READ, body=lambda request: ToolResult(value=SE
 @pytest.fixture
 def target(target: Target, settings: Settings) -> Target:
     target.effects.tools["create_account"] = BIG
-    settings.ABEYANCE_ARCHIVE = parse("30")
+    settings.SIGNOFF_ARCHIVE = parse("30")
     return target
 
 
@@ -239,14 +239,14 @@ def test_a_hold_keeps_a_run_where_it_is_until_it_is_lifted(
     target: Target, settings: Settings, object_store: Breakable
 ) -> None:
     run, archived = ended(target), ended(target)
-    settings.ABEYANCE_RETENTION = parse("never")
+    settings.SIGNOFF_RETENTION = parse("never")
     hold(run=run, reason="lawsuit 7", actor=ADMIN)
     assert enforced() == 1
     with pool.own() as own:
         assert not archiving.archive_run(own, run), "the hold came after it was listed"
     ArchivedRun.objects.filter(run=run).delete()
     hold(run=archived, reason="lawsuit 7", actor=ADMIN)
-    settings.ABEYANCE_RETENTION = parse("30")
+    settings.SIGNOFF_RETENTION = parse("30")
     assert enforced() == 0
     assert not retention.erase(run)
     assert stored_of(archived)[0] == stored_of(run)[0] != None  # noqa: E711

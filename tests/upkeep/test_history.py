@@ -68,11 +68,11 @@ def test_only_entries_that_are_old_enough_and_below_the_base_are_removed(
 ) -> None:
     monkeypatch.setattr(history, "ENTRIES", 7)
     run = desk.advance(desk.start("a")).id
-    settings.ABEYANCE_HISTORY_DAYS = None
+    settings.SIGNOFF_HISTORY_DAYS = None
     assert shortened() == 0
-    settings.ABEYANCE_HISTORY_DAYS = 0.5
+    settings.SIGNOFF_HISTORY_DAYS = 0.5
     assert shortened() == 0
-    settings.ABEYANCE_HISTORY_DAYS = 0.0
+    settings.SIGNOFF_HISTORY_DAYS = 0.0
     stop = threading.Event()
     stop.set()
     assert shortened(stop) == 0
@@ -239,7 +239,7 @@ def down(*_: object, **__: object) -> None:
 def test_removed_entries_are_archived_where_runs_are(
     desk: Rig, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.ABEYANCE_ARCHIVE = parse("30")
+    settings.SIGNOFF_ARCHIVE = parse("30")
     monkeypatch.setattr(history, "ENTRIES", 20)
     run = desk.advance(desk.start("a")).id
     whole = [(item.position, item.events) for item in entries.journal_page(run, limit=99).items]

@@ -34,7 +34,7 @@ def own(transactional_db: None) -> Iterator[Connection]:
 
 def entry(connection: Connection, at: datetime) -> UUID:
     """An entry of a run that began then."""
-    row = connection.execute("SELECT abeyance_uuid7(%s)", (at,)).fetchone()
+    row = connection.execute("SELECT signoff_uuid7(%s)", (at,)).fetchone()
     assert row is not None
     run: UUID = row[0]
     connection.execute(

@@ -98,7 +98,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 @pytest.fixture
 def passed(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> list[float]:
     """Append how many seconds have passed on our own clock; a lease has 10 s."""
-    settings.ABEYANCE_LEASE_SECONDS = 10.0
+    settings.SIGNOFF_LEASE_SECONDS = 10.0
     seconds: list[float] = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: 1000.0 + sum(seconds))
     return seconds

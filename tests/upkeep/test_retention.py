@@ -68,7 +68,7 @@ def age(run: UUID, days: int) -> None:
 
 def enforced(settings: Settings, rules: str, stop: threading.Event | None = None) -> int:
     """Apply these rules, when every blob was used long ago."""
-    settings.ABEYANCE_RETENTION = parse(rules)
+    settings.SIGNOFF_RETENTION = parse(rules)
     with pool.own() as own:
         own.execute("UPDATE runtime_storedblob SET used_at = now() - interval '2 hours'")
         return retention.enforce(own, stop or threading.Event())
@@ -227,10 +227,10 @@ def test_the_command_previews_and_then_removes(target: Target, settings: Setting
         return out.getvalue()
 
     run = ended(target, days=31)
-    settings.ABEYANCE_RETENTION = parse("30")
+    settings.SIGNOFF_RETENTION = parse("30")
     assert "hr_onboarding completed: 1 runs older than 30 days" in said("--dry-run")
     assert not removed(run)
     assert "1 of 1 runs have lost their payloads." in said()
     assert removed(run)
-    settings.ABEYANCE_RETENTION = parse("")
+    settings.SIGNOFF_RETENTION = parse("")
     assert "nothing is ever removed" in said()

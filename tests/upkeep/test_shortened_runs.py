@@ -37,7 +37,7 @@ from tests.upkeep.test_archiving import record_of
 @pytest.fixture(autouse=True)
 def _archive(settings: Settings, object_store: Breakable) -> None:
     """Runs are archived, and with them the removed entries of runs that go on."""
-    settings.ABEYANCE_ARCHIVE = parse("30")
+    settings.SIGNOFF_ARCHIVE = parse("30")
 
 
 def failed(desk: Rig, run: UUID) -> None:

@@ -138,7 +138,7 @@ def test_a_loop_is_late_once_no_sweeper_did_its_work_in_time() -> None:
 def test_a_first_lease_takes_over_no_run(
     sweeps: list[tuple[int, bool]], settings: Settings
 ) -> None:
-    settings.ABEYANCE_LEASE_SECONDS = 0.5
+    settings.SIGNOFF_LEASE_SECONDS = 0.5
     with sweeping(threading.Event()), pool.own() as own:
         until(lambda: any(may_take_over for _, may_take_over in sweeps) or None, "a sweep that may")
         cut = sweeps[0][0]

@@ -230,7 +230,7 @@ def answer(row: Row, identity: str, places: Places, query: str = "", body: Any =
     cookies = client.cookies.output(header="", sep=";")
     with transaction.atomic():
         if row.path.rstrip("/").endswith("undo"):
-            with override_settings(ABEYANCE_UNDO_SECONDS=60):
+            with override_settings(SIGNOFF_UNDO_SECONDS=60):
                 decide(Approval.objects.get(id=places["approval"]), BEA)
         if identity == "disabled":
             User.objects.filter(username="bea").update(is_active=False)

@@ -39,9 +39,9 @@ def test_ready_while_a_worker_beats() -> None:
 @pytest.mark.django_db
 def test_it_warns_of_a_superuser_and_of_no_ledger(settings: Settings, tmp_path: Path) -> None:
     SweeperLoop.objects.bulk_create(SweeperLoop(name=name, done_at=Now()) for name in LATE_SECONDS)
-    settings.ABEYANCE_LEDGER = None
+    settings.SIGNOFF_LEDGER = None
     assert Client().get("/readyz").json()["warnings"] == ["superuser", "no_ledger"]
-    settings.ABEYANCE_LEDGER = tmp_path / "ledger"
+    settings.SIGNOFF_LEDGER = tmp_path / "ledger"
     with connection.cursor() as cursor:
         cursor.execute("CREATE ROLE plain; GRANT pg_read_all_data TO plain; SET LOCAL ROLE plain")
     assert Client().get("/readyz").json()["warnings"] == []

@@ -298,7 +298,7 @@ def test_a_new_wait_answers_the_oldest_of_its_person_and_no_other(
 
 def test_a_wait_tells_if_it_was_met(office: Office, ada_api: Caller, suspended: UUID) -> None:
     def said(query: str) -> str:
-        return str(ada_api.get(f"/runs/{suspended}?{query}")["Abeyance-Wait"])
+        return str(ada_api.get(f"/runs/{suspended}?{query}")["Signoff-Wait"])
 
     names = [name.lower().encode() for name in (WAIT_HEADER, PERSON_HEADER)]
     assert names == [longpoll.HEADER, longpoll.PERSON_HEADER]

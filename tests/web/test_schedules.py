@@ -47,7 +47,7 @@ def test_a_schedule_from_the_form_to_the_run_in_its_history(
 ) -> None:
     shows(ada, "/schedules/", "No schedules yet", "New schedule…")
     shows(ada, "/schedules/new/", "Which agent", "hr_onboarding")
-    ada.cookies["abeyance_zone"] = "America/Lima"
+    ada.cookies["signoff_zone"] = "America/Lima"
     assert 'name="zone" value="America/Lima"' in ada.get(NEW).content.decode()
     shows(ada, NEW, "Schedule hr_onboarding", "username", "Cron expression", "Time zone")
     soon = (timezone.now() + timedelta(seconds=1)).replace(microsecond=0)

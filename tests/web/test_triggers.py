@@ -117,7 +117,7 @@ def test_acts_of_people_on_the_page(
         ({"mapping": '{"username": "x"}'}, "Input of each run full_name: is missing"),
         ({"mapping": "{"}, "Input of each run must be JSON"),
         ({"at_once": "many"}, "Runs at once must be a whole number."),
-        ({"folder": "/etc"}, "Folder is not allowed: ABEYANCE_WATCHED_FOLDERS names none."),
+        ({"folder": "/etc"}, "Folder is not allowed: SIGNOFF_WATCHED_FOLDERS names none."),
         ({"name": ""}, "Name must have 1 to 100 characters."),
         ({"try": "1", "sample": "[]"}, "Sample event to try must be an object."),
     ],

@@ -77,7 +77,7 @@ def test_the_api_can_do_as_much(pair: dict[str, str], admin_api: Caller) -> None
 def test_an_admin_withdraws_a_decision(
     pair: dict[str, str], admin: Client, admin_api: Caller, settings: Any
 ) -> None:
-    settings.ABEYANCE_UNDO_SECONDS = 60
+    settings.SIGNOFF_UNDO_SECONDS = 60
     anne = log_in(_anne())
     anne.post(f"{PAGE}continue/", {**pair, "count": "3", "reason": "All <fine>."})
     (made,) = admin_api.get("/version-decisions").json()

@@ -21,7 +21,7 @@ class Command(BaseCommand):
     """Lists the configured agents with every mistake in their modules, or writes the files of a new one."""
 
     help = (
-        "List the agents of ABEYANCE_AGENTS and every mistake in them, or write a new agent. Ends with 1 if there is"
+        "List the agents of SIGNOFF_AGENTS and every mistake in them, or write a new agent. Ends with 1 if there is"
         " a mistake."
     )
     requires_system_checks = ()
@@ -39,7 +39,7 @@ class Command(BaseCommand):
             self._write(options["name"], options["folder"])
             return
         with _no_longer_than(MAX_IMPORT_SECONDS):
-            loaded = survey(settings.ABEYANCE_AGENTS, settings.AGENTS_DIR)
+            loaded = survey(settings.SIGNOFF_AGENTS, settings.AGENTS_DIR)
         if options["brief"]:
             _end([*map(str, loaded.mistakes)] or _missing(loaded))
             return
@@ -64,7 +64,7 @@ class Command(BaseCommand):
             self.stdout.write(str(path))
         self.stdout.write(
             f"Try it: make test TESTS={written[1]}\n"
-            f"Run it: make up AGENTS_DIR={written[0].parent} ABEYANCE_AGENTS={name}"
+            f"Run it: make up AGENTS_DIR={written[0].parent} SIGNOFF_AGENTS={name}"
         )
 
 
@@ -72,13 +72,13 @@ def _end(mistakes: list[str]) -> None:
     if mistakes:
         remaining = len(mistakes) - 1
         suffix = f" ({remaining} more: make agents lists all)" if remaining else ""
-        raise SystemExit(f"abeyance: {mistakes[0]}{suffix}")
+        raise SystemExit(f"signoff: {mistakes[0]}{suffix}")
 
 
 def _missing(loaded: Survey) -> list[str]:
     """List the settings that agents lack."""
     if not loaded.registry.agents and not loaded.mistakes:
-        return ["no agents are configured: name their modules in ABEYANCE_AGENTS"]
+        return ["no agents are configured: name their modules in SIGNOFF_AGENTS"]
     # Importing the model layer takes a third of the start; mistakes in modules are reported without it.
     from agents.llm.providers import lacking
 

@@ -32,7 +32,7 @@ class Command(command.Command):
         scopes.add_argument("--scope", action="append", default=[], choices=sorted(ALL_SCOPES))
         scopes.add_argument("--all", action="store_true", help="every scope")
         revoke = acts.add_parser("revoke", help="end a token for good")
-        revoke.add_argument("public_id", metavar="PUBLIC_ID", help="the part after aby_")
+        revoke.add_argument("public_id", metavar="PUBLIC_ID", help="the part after sgn_")
         listed = acts.add_parser("list", help="the tokens of one person or of all people")
         listed.add_argument("name", metavar="NAME", nargs="?")
 
@@ -55,8 +55,8 @@ class Command(command.Command):
 
     def _revoke(self, given: str) -> None:
         if given.count("_") > 1:
-            raise CommandError("give the public id alone: the part between aby_ and the next _")
-        token = tokens.revoke(given.removeprefix("aby_"), actor=None)
+            raise CommandError("give the public id alone: the part between sgn_ and the next _")
+        token = tokens.revoke(given.removeprefix("sgn_"), actor=None)
         self.stdout.write(f"Token {token.public_id} of {token.owner.username} is revoked.")
 
     def _list(self, name: str | None) -> None:

@@ -360,7 +360,7 @@ def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.
     """Approve, deny, answer, edit or request changes to a call, or `continue` or `stop` a frame.
 
     The decision takes effect at `effective_at`, and the run does not go on before: until then you can undo it. That is
-    after the seconds of the policy's rule, else of `ABEYANCE_UNDO_SECONDS` (10 by default). It is null for a decision
+    after the seconds of the policy's rule, else of `SIGNOFF_UNDO_SECONDS` (10 by default). It is null for a decision
     that takes effect at once, as on a call at high risk.
 
     A denial needs a reason, which the agent's model receives. `request_changes` denies too: its reason names the

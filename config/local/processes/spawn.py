@@ -12,7 +12,7 @@ from typing import IO
 
 from config.local.processes.users import Account
 
-MARK = "ABEYANCE_HOME_ID"  # in the environment of every process of one data folder
+MARK = "SIGNOFF_HOME_ID"  # in the environment of every process of one data folder
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None

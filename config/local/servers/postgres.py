@@ -22,7 +22,7 @@ from config.local.processes import spawn
 from config.local.processes.users import Account, chown, owner_of
 
 SUPERUSER = "postgres"
-DATABASE = "abeyance"
+DATABASE = "signoff"
 
 # Postgres' durable defaults, set explicitly because the journal's guarantees depend on them
 DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}

@@ -15,9 +15,9 @@ from config.local.data_dir import DataDir
 from config.local.servers import postgres
 from config.local.servers.postgres import Cluster
 
-OWNER = "abeyance_owner"
-WEB = "abeyance"
-WORKER = "abeyance_worker"
+OWNER = "signoff_owner"
+WEB = "signoff"
+WORKER = "signoff_worker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,17 +62,17 @@ def _require_known_migrations() -> None:
 
 def _grant() -> None:
     """Grant the roles of web and workers their rights, if they are configured."""
-    if settings.ABEYANCE_WEB_ROLE is None or settings.ABEYANCE_WORKER_ROLE is None:
+    if settings.SIGNOFF_WEB_ROLE is None or settings.SIGNOFF_WORKER_ROLE is None:
         return
     passwords = {
-        settings.ABEYANCE_WEB_ROLE: settings.ABEYANCE_WEB_PASSWORD,
-        settings.ABEYANCE_WORKER_ROLE: settings.ABEYANCE_WORKER_PASSWORD,
+        settings.SIGNOFF_WEB_ROLE: settings.SIGNOFF_WEB_PASSWORD,
+        settings.SIGNOFF_WORKER_ROLE: settings.SIGNOFF_WORKER_PASSWORD,
     }
     try:
         for role, password in passwords.items():
             if password:
                 rights.ensure_role(role, password)
-        rights.grant(web=settings.ABEYANCE_WEB_ROLE, worker=settings.ABEYANCE_WORKER_ROLE)
+        rights.grant(web=settings.SIGNOFF_WEB_ROLE, worker=settings.SIGNOFF_WORKER_ROLE)
     except rights.NotGranted as problem:
         raise CommandError(str(problem)) from problem
 

@@ -35,7 +35,7 @@ class Command(BaseCommand):
         if not Run.objects.filter(id=options["run"]).exists():
             raise CommandError(f"there is no run {options['run']}")
         try:
-            registry = load(settings.ABEYANCE_AGENTS, settings.AGENTS_DIR)
+            registry = load(settings.SIGNOFF_AGENTS, settings.AGENTS_DIR)
             handler = AgentEffects(registry, prompts=StoredPrompts())
             result = replay(
                 pool.in_transaction,

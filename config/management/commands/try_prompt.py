@@ -45,7 +45,7 @@ class Command(BaseCommand):
 
         until = time.monotonic() + MAX_SECONDS
         try:
-            registry = load(settings.ABEYANCE_AGENTS, settings.AGENTS_DIR)
+            registry = load(settings.SIGNOFF_AGENTS, settings.AGENTS_DIR)
             trial = try_version(
                 options["name"],
                 options["number"],

@@ -31,7 +31,7 @@ from runtime.core.documents.upcasters import SCHEMA, upcast
 from runtime.core.errors import CoreError, NewerSchema, Unreadable
 from runtime.core.machine.replay import initial, step
 
-FORMAT = "abeyance.run"
+FORMAT = "signoff.run"
 MAX_BYTES = 64 * 1024 * 1024
 
 _MAC = re.compile(r"(?:[0-9a-f]{32}){1,2}")  # of an entry, whole or truncated

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from runtime.core.digest import canonical
 from runtime.core.errors import Unreadable
 
-FORMAT = "abeyance.signed"
+FORMAT = "signoff.signed"
 
 _FIXED = bytes.fromhex("1f8b 08 04 00000000 02 ff")  # deflate, with an extra field, without a time
 _SUBFIELD = b"Ab"

@@ -349,7 +349,7 @@ class Admission:
         self, now: Continuation, frame: str, call: Call, info: CallInfo, terms: CallOptions
     ) -> AdmissionResult:
         ruling = self.approvals.judge(info, facts_of(now, frame, call))
-        default = float(settings.ABEYANCE_APPROVAL_SECONDS)
+        default = float(settings.SIGNOFF_APPROVAL_SECONDS)
         limits = [limit for limit in (ruling.expires_in, info.expires_in) if limit is not None]
         seconds = min(limits, default=default) + ruling.extends_by
         event = GateOpened(

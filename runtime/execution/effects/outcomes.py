@@ -120,7 +120,7 @@ def _model_event(
                 tokens=0 if request.summary else outcome.tokens,
                 usage=outcome.usage,
                 cost=outcome.cost,
-                timeout=timedelta(seconds=settings.ABEYANCE_OUTAGE_SECONDS),
+                timeout=timedelta(seconds=settings.SIGNOFF_OUTAGE_SECONDS),
             )
         case RateLimited():
             return _rate_limited(frame, outcome, at)

@@ -1,4 +1,4 @@
-"""`manage.py apply_retention`: erase payloads now by the rules of ABEYANCE_RETENTION, or preview it."""
+"""`manage.py apply_retention`: erase payloads now by the rules of SIGNOFF_RETENTION, or preview it."""
 
 import threading
 from typing import Any
@@ -13,9 +13,7 @@ from runtime.upkeep import partitions, retention, startup
 class Command(BaseCommand):
     """Erases the payloads of old ended runs."""
 
-    help = (
-        "Delete the payloads of ended runs by ABEYANCE_RETENTION, as the sweeper does every hour."
-    )
+    help = "Delete the payloads of ended runs by SIGNOFF_RETENTION, as the sweeper does every hour."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
@@ -27,7 +25,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         startup.require_database()
         if not any(rule.days for rule in retention.rules()):
-            self.stdout.write("ABEYANCE_RETENTION has no rule: nothing is ever removed.")
+            self.stdout.write("SIGNOFF_RETENTION has no rule: nothing is ever removed.")
             return
         with pool.own() as connection:
             total = write_groups(self.stdout, retention.preview(connection))

@@ -1,4 +1,4 @@
-"""`manage.py archive_runs`: archive runs now by the rules of ABEYANCE_ARCHIVE, or preview it."""
+"""`manage.py archive_runs`: archive runs now by the rules of SIGNOFF_ARCHIVE, or preview it."""
 
 import threading
 from typing import Any
@@ -13,7 +13,7 @@ from runtime.upkeep import archiving, startup
 class Command(BaseCommand):
     """Archives old ended runs."""
 
-    help = "Move ended runs into the archive by ABEYANCE_ARCHIVE, as the sweeper does every hour."
+    help = "Move ended runs into the archive by SIGNOFF_ARCHIVE, as the sweeper does every hour."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
@@ -25,7 +25,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         startup.require_database()
         if not any(rule.days for rule in archiving.rules()):
-            self.stdout.write("ABEYANCE_ARCHIVE has no rule: no run is ever archived.")
+            self.stdout.write("SIGNOFF_ARCHIVE has no rule: no run is ever archived.")
             return
         with pool.own() as connection:
             total = write_groups(self.stdout, archiving.preview(connection))

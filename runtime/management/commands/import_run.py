@@ -19,7 +19,7 @@ class Command(BaseCommand):
     """Imports a run from a signed file."""
 
     help = (
-        "Import a run from a file that is signed with a key of ABEYANCE_IMPORT_KEYS, or restore an archived one from"
+        "Import a run from a file that is signed with a key of SIGNOFF_IMPORT_KEYS, or restore an archived one from"
         " a copy of its file."
     )
 

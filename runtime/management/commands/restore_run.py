@@ -7,7 +7,7 @@ from runtime.management.again import AgainCommand
 class Command(AgainCommand):
     """Restores an archived run."""
 
-    help = "Put an archived run back into Postgres. It stays there as long again as ABEYANCE_ARCHIVE says."
+    help = "Put an archived run back into Postgres. It stays there as long again as SIGNOFF_ARCHIVE says."
     act = staticmethod(restore)
     who = "an admin"
     outcome = "is in Postgres again"

@@ -4,7 +4,7 @@ It is outside the database, so restoring rows does not restore it. The MAC of ea
 the line before, with a key that is not in Postgres. Lines are only added, under a lock of the file, and are on the
 disk when `record` returns. A line that a crash cut off was not used yet, and the next line overwrites it.
 
-ABEYANCE_LEDGER names the file; without it nothing is recorded. The processes of one machine share the file. Each
+SIGNOFF_LEDGER names the file; without it nothing is recorded. The processes of one machine share the file. Each
 machine has its own.
 """
 
@@ -96,7 +96,7 @@ _open: dict[Path, Ledger] = {}
 
 def ledger() -> Ledger | None:
     """Return the ledger of this process, None if it has none."""
-    path: Path | None = settings.ABEYANCE_LEDGER
+    path: Path | None = settings.SIGNOFF_LEDGER
     return None if path is None else _open.setdefault(path, Ledger(path))
 
 

@@ -116,7 +116,7 @@ def _take(
 
 SOURCE = WatchedSource(
     kind="bucket",
-    setting="ABEYANCE_WATCHED_BUCKETS",
+    setting="SIGNOFF_WATCHED_BUCKETS",
     below=", or below",
     help="Each object below this address is an event of this trigger.",
     help_below=", and addresses below",

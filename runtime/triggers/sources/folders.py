@@ -75,7 +75,7 @@ class FileContent:
 
 def root_of(folder: str) -> Path | None:
     """Return the allowed folder that holds this one, None without one."""
-    roots: tuple[Path, ...] = settings.ABEYANCE_WATCHED_FOLDERS
+    roots: tuple[Path, ...] = settings.SIGNOFF_WATCHED_FOLDERS
     return next((root for root in roots if PurePath(folder).is_relative_to(root)), None)
 
 
@@ -237,7 +237,7 @@ def _stamp(status: os.stat_result) -> str:
 
 SOURCE = WatchedSource(
     kind="folder",
-    setting="ABEYANCE_WATCHED_FOLDERS",
+    setting="SIGNOFF_WATCHED_FOLDERS",
     below=", or a folder below",
     help="Each complete file of this folder is an event of this trigger.",
     help_below=", and folders below",

@@ -26,7 +26,7 @@ from runtime.triggers.sources.reading import Look, NotAnEvent, SourceUnreadable,
 
 log = logging.getLogger(__name__)
 
-GROUP = "abeyance"  # and the id of the trigger
+GROUP = "signoff"  # and the id of the trigger
 CONSUMER = "sweeper"
 TIMEOUT_SECONDS = 5.0
 TAKEN = 50  # entries that one transaction takes
@@ -83,7 +83,7 @@ def _look(connection: Connection, trigger: UUID, definition: EventDefinition) ->
     if reading.is_full(connection, trigger):
         return Look()
     stream = definition.location
-    server, group = connect(settings.ABEYANCE_STREAMS_URL), f"{GROUP}:{trigger}"
+    server, group = connect(settings.SIGNOFF_STREAMS_URL), f"{GROUP}:{trigger}"
     try:
         entries = read_entries(server, stream, group, TAKEN)
     except redis.RedisError as exc:
@@ -162,13 +162,13 @@ def _parse_entries(batch: Sequence[Any]) -> list[StreamEntry]:
 
 SOURCE = WatchedSource(
     kind="stream",
-    setting="ABEYANCE_STREAMS",
+    setting="SIGNOFF_STREAMS",
     below="",
     help="Each entry of this stream is an event of this trigger.",
     help_below="",
     item="entry",
     items="entries",
     parse=str,
-    allows=lambda stream: stream in settings.ABEYANCE_STREAMS,
+    allows=lambda stream: stream in settings.SIGNOFF_STREAMS,
     look=_look,
 )

@@ -53,8 +53,8 @@ Text = Annotated[
 Limit = Annotated[int, Query(ge=1, le=200)]
 
 
-WAIT_HEADER = "Abeyance-Wait"
-PERSON_HEADER = "Abeyance-Person"  # for config.longpoll, which does not send it on
+WAIT_HEADER = "Signoff-Wait"
+PERSON_HEADER = "Signoff-Person"  # for config.longpoll, which does not send it on
 MAX_WAIT_SECONDS = 60  # proxies close connections that are silent for longer
 
 
@@ -295,7 +295,7 @@ def read_run(
 ) -> RunDetail:
     """Read a run. With `wait` the answer comes when the run reaches the state `until`, or after that time.
 
-    The header `Abeyance-Wait` then says `met`, or `unmet` with the time. `suspended` means that the run waits for
+    The header `Signoff-Wait` then says `met`, or `unmet` with the time. `suspended` means that the run waits for
     people, is paused or quarantined, or has ended.
     """
     wiring.access().require(request.auth, "runs:read")

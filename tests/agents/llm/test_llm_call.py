@@ -199,23 +199,23 @@ def test_model_calls_that_wait_share_one_thread() -> None:
 def test_a_worker_requires_the_keys_of_its_agents_models(settings: Settings) -> None:
     registry = registry_of(_agent(_echo, ("openai:a",)))
     require_models(registry)  # every agent has a script
-    settings.ABEYANCE_MODEL = "anthropic:c"
+    settings.SIGNOFF_MODEL = "anthropic:c"
     told = "agent asker: models: openai:a: OPENAI_API_KEY must be set, or OPENAI_API_KEY_FILE"
     with pytest.raises(RegistryError, match=told):
         require_models(registry)
     settings.OPENAI_API_KEY = "x"
     require_models(registry)
-    settings.ABEYANCE_MODEL = "ollama:a"
+    settings.SIGNOFF_MODEL = "ollama:a"
     require_models(registry_of(_agent(None)))  # it has the default model
 
 
 @pytest.mark.parametrize(
     ("models", "told"),
     [
-        (("acme:large",), "models: acme:large: ABEYANCE_PROVIDER_ACME_URL must be set"),
-        (("vllm:llama",), "models: vllm:llama: ABEYANCE_PROVIDER_VLLM_URL must be set"),
-        (("gemini:x",), "gemini:x: ABEYANCE_PROVIDER_GEMINI_KEY must be set, or ABEYANCE"),
-        ((), "model: it has no script, names no model, and ABEYANCE_MODEL is scripted"),
+        (("acme:large",), "models: acme:large: SIGNOFF_PROVIDER_ACME_URL must be set"),
+        (("vllm:llama",), "models: vllm:llama: SIGNOFF_PROVIDER_VLLM_URL must be set"),
+        (("gemini:x",), "gemini:x: SIGNOFF_PROVIDER_GEMINI_KEY must be set, or SIGNOFF"),
+        ((), "model: it has no script, names no model, and SIGNOFF_MODEL is scripted"),
     ],
 )
 def test_an_agent_without_a_model_to_ask_is_found(models: tuple[str, ...], told: str) -> None:
@@ -236,12 +236,12 @@ def test_the_model_to_ask_is_the_wanted_one_if_it_is_configured(settings: Settin
         ("scripted", None, ("ollama:a",), "", ("ollama:a", "")),
         ("scripted", _echo, ("ollama:a",), "", (script, "")),
     ]
-    for settings.ABEYANCE_MODEL, model, own, wanted, asked in cases:
+    for settings.SIGNOFF_MODEL, model, own, wanted, asked in cases:
         assert choose_models(_agent(model, own), wanted, Outages()) == asked
 
 
 def test_an_outage_is_remembered_for_a_while(settings: Settings) -> None:
-    settings.ABEYANCE_MODEL = "openai:a,openai:b,openai:c"
+    settings.SIGNOFF_MODEL = "openai:a,openai:b,openai:c"
     now = [0.0]
     spec, outages = _agent(_echo), Outages(clock=lambda: now[0])
     for now[0] in (0.0, REMEMBERED / 2):  # the attempts at the first are used up, twice
@@ -275,12 +275,12 @@ def test_an_agents_budget_and_current_rates_are_frozen(settings: Settings) -> No
     assert handler.agent("other").budget is None
     assert facts.rates == Rates(input=0, output=0)  # a script costs nothing
     assert from_provider(counter, say("done")).cost == 0
-    settings.ABEYANCE_MODEL = "openai:gpt-4o"
+    settings.SIGNOFF_MODEL = "openai:gpt-4o"
     assert handler.agent("counter").rates == DEAREST
 
 
 def test_a_providers_price_comes_from_the_bundled_list(settings: Settings) -> None:
-    settings.ABEYANCE_MODEL = "openai:gpt-4o"
+    settings.SIGNOFF_MODEL = "openai:gpt-4o"
     assert cost("gpt-4o-2024-08-06", given=1_000, said=100) == 2_500 + 1_000
     assert cost("gpt-4o", given=1_000, said=100, cached=1_000) == 1_250 + 1_000
     assert cost("gpt-4o-mini", given=1) == 1  # a part of a millionth counts as a whole one
@@ -288,9 +288,9 @@ def test_a_providers_price_comes_from_the_bundled_list(settings: Settings) -> No
 
 
 def test_the_dearest_of_several_models_counts(settings: Settings) -> None:
-    settings.ABEYANCE_MODEL = "openai:gpt-4o-mini,openai:gpt-4o"
+    settings.SIGNOFF_MODEL = "openai:gpt-4o-mini,openai:gpt-4o"
     assert pricing.rates_of(counter) == DEAREST
-    settings.ABEYANCE_MODEL = "openai:gpt-4o,openai:our-own-llama"
+    settings.SIGNOFF_MODEL = "openai:gpt-4o,openai:our-own-llama"
     assert pricing.rates_of(counter) is None
 
 
@@ -305,7 +305,7 @@ def test_the_dearest_of_several_models_counts(settings: Settings) -> None:
 def test_an_implausible_count_is_priced_by_its_estimate(
     settings: Settings, usage: RequestUsage
 ) -> None:
-    settings.ABEYANCE_MODEL = "openai:gpt-4o"
+    settings.SIGNOFF_MODEL = "openai:gpt-4o"
     parts = [TextPart(content="done")]
     reply = ModelResponse(parts=parts, usage=usage, model_name="gpt-4o", provider_name="openai")
     answer = from_provider(counter, replace(reply, usage=complete_usage(reply, 2_000)))

@@ -207,7 +207,7 @@ def test_its_model_is_the_one_by_which_pages_know_it() -> None:
 
 
 def test_its_code_decides_also_where_the_installation_has_models(settings: Settings) -> None:
-    settings.ABEYANCE_MODEL = "openai:gpt-5"
+    settings.SIGNOFF_MODEL = "openai:gpt-5"
     assert providers.is_scripted(each)
     assert not providers.is_scripted(payer)
 

@@ -182,7 +182,7 @@ def test_a_store_that_is_down_or_missing_is_tried_again_or_named(object_store: B
 
 
 def test_without_a_store_the_setting_is_named() -> None:
-    with pytest.raises(NotDone, match="ABEYANCE_OBJECT_STORE") as missing:
+    with pytest.raises(NotDone, match="SIGNOFF_OBJECT_STORE") as missing:
         read_object("in")(context(), key="x")
     assert missing.value.cause == "setup"
 

@@ -137,7 +137,7 @@ def test_the_mail_reaches_only_its_recipient(sink: Sink) -> None:
     assert [mail["Message-ID"] for mail in sink.mails] == ids
     mail = sink.mails[0]
     assert mail["To"] == "zoe@example.com"
-    assert mail["From"] == "Abeyance <desk@abeyance.example>"
+    assert mail["From"] == "Signoff <desk@signoff.example>"
     text = mail.get_payload(decode=True)
     assert isinstance(text, bytes)
     assert "Hello Zoë O’Neill" in text.decode()

@@ -38,7 +38,7 @@ PASSWORD = "correct horse battery"
 
 @pytest.fixture(autouse=True)
 def at_once(settings: Settings) -> None:
-    settings.ABEYANCE_COOLING_OFF_SECONDS = 0
+    settings.SIGNOFF_COOLING_OFF_SECONDS = 0
 
 
 def given(name: str, *groups: Group, by: str | None) -> Actor:
@@ -145,7 +145,7 @@ def test_a_right_names_its_giver_and_cools_off(
     actor = who()
     assert refusal(seeds.pending(requester="ada"), actor) is None
     assert refusal(seeds.pending(requester="admin"), actor) == in_runs_of_admin
-    settings.ABEYANCE_COOLING_OFF_SECONDS = DAY
+    settings.SIGNOFF_COOLING_OFF_SECONDS = DAY
     cooling = "cooling_off" if cools_off else None
     assert refusal(seeds.pending(requester="ada"), actor) == cooling
 
@@ -166,7 +166,7 @@ def test_a_right_does_not_count_in_runs_its_giver_steered(admin: Actor, second: 
 
 
 def test_a_new_right_cooled_off_later(admin: Actor, settings: Settings) -> None:
-    settings.ABEYANCE_COOLING_OFF_SECONDS = DAY
+    settings.SIGNOFF_COOLING_OFF_SECONDS = DAY
     dora = given("dora", Group.REVIEWERS, by="admin")
     with pool.in_transaction() as connection:
         query = f"SELECT {principals.CREDENTIALS}"

@@ -174,7 +174,7 @@ def test_the_secret_is_nowhere_in_the_row(owner: User) -> None:
     token, plain = tokens.create(owner, [Scope.RUNS_READ])
     assert tokens.authenticate(plain) == Actor(person="bea", token=token.public_id)
     assert token.scopes == ["runs:read"]
-    public_id, secret = plain.removeprefix("aby_").split("_")
+    public_id, secret = plain.removeprefix("sgn_").split("_")
     assert len(secret) * 4 >= 160
     [row] = Token.objects.values()
     assert public_id in row.values()
@@ -195,8 +195,8 @@ def test_a_token_has_an_active_owner_and_scopes_that_exist(owner: User) -> None:
 def test_an_invalid_token_does_not_authenticate(owner: User) -> None:
     token, plain = tokens.create(owner, ALL_SCOPES)
     other, short = "0" if plain[-1] != "0" else "1", plain[:-1]
-    wrong = ("", "aby_", short, short + other, short + "é", short + "\x00", plain + "\n")
-    for text in (*wrong, plain.upper(), "aby_" + "0" * 16 + plain[20:]):
+    wrong = ("", "sgn_", short, short + other, short + "é", short + "\x00", plain + "\n")
+    for text in (*wrong, plain.upper(), "sgn_" + "0" * 16 + plain[20:]):
         assert tokens.authenticate(text) is None, text
     User.objects.filter(pk=owner.pk).update(is_active=False)
     assert tokens.authenticate(plain) is None
@@ -331,7 +331,7 @@ def test_a_token_is_printed_once_and_revoked_by_its_public_id(cast: Cast) -> Non
         ("people disable admin", "admin is the last active admin"),
         ("token create dora --all", "There is no person dora."),
         ("token revoke 0123", "There is no token 0123."),
-        ("token revoke aby_0123_4567", "give the public id alone"),
+        ("token revoke sgn_0123_4567", "give the public id alone"),
     ],
 )
 def test_one_line_error(cast: Cast, monkeypatch: pytest.MonkeyPatch, words: str, line: str) -> None:

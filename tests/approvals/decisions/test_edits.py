@@ -100,7 +100,7 @@ def test_an_edit_into_a_denied_call_is_refused(bea: Actor) -> None:
 
 
 def test_an_undone_edit_leaves_the_request_as_it_was(bea: Actor, settings: Any) -> None:
-    settings.ABEYANCE_UNDO_SECONDS = 60
+    settings.SIGNOFF_UNDO_SECONDS = 60
     approval = edited(bea, risk=Risk.LOW)
     undo(approval_id=approval.id, actor=bea)
     approval.refresh_from_db()

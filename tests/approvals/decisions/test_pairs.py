@@ -78,7 +78,7 @@ CASES: list[Case] = [
 
 
 def test_two_actions_end_as_if_in_turn(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings.ABEYANCE_UNDO_SECONDS = WINDOW
+    settings.SIGNOFF_UNDO_SECONDS = WINDOW
     for name in ("bea", "dan"):
         seeds.person(name, Group.REVIEWERS)
     seeds.person("cyril", Group.REQUESTERS)

@@ -22,7 +22,7 @@ UUID_TEXT = "0190b7d1-6c1c-7a54-b0a5-3c1d2e4f5a6b"
 
 @pytest.mark.parametrize(("risk", "window"), [(Risk.LOW, 10), (Risk.MEDIUM, 10), (Risk.HIGH, 0)])
 def test_low_and_medium_risk_can_be_undone(bea: Actor, risk: Risk, window: int) -> None:
-    with override_settings(ABEYANCE_UNDO_SECONDS=environment.read({}).undo_seconds):
+    with override_settings(SIGNOFF_UNDO_SECONDS=environment.read({}).undo_seconds):
         found = seeds.decide(seeds.pending(risk=risk), bea)
     assert found.decided_at
     assert found.effective_at == (found.decided_at + timedelta(seconds=window) if window else None)

@@ -316,7 +316,7 @@ def test_two_sweepers_at_once_mark_a_request_once(
 
 
 def test_people_who_can_decide_in_time_suffice(three: list[Actor], settings: Any) -> None:
-    settings.ABEYANCE_COOLING_OFF_SECONDS = 100
+    settings.SIGNOFF_COOLING_OFF_SECONDS = 100
     hour = clock.now() + timedelta(hours=1)
     late = asked(LADDER, expires_at=hour)
     for name in ("bea", "cora"):

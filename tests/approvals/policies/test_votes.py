@@ -75,7 +75,7 @@ def test_the_same_person_counts_once_also_with_a_second_token(four: list[Actor])
 def test_one_admin_is_no_quorum_with_a_reviewer_whose_password_they_set(
     four: list[Actor], settings: Any, first: str
 ) -> None:
-    settings.ABEYANCE_COOLING_OFF_SECONDS = 0
+    settings.SIGNOFF_COOLING_OFF_SECONDS = 0
     seeds.person("anne", Group.ADMINS, Group.REVIEWERS)
     people.set_password("bea", "another horse battery", actor="anne")
     approval = asked()
@@ -89,7 +89,7 @@ def test_one_admin_is_no_quorum_with_a_reviewer_whose_password_they_set(
 def test_the_worker_counts_an_admin_and_their_reviewer_as_one(
     four: list[Actor], settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.ABEYANCE_COOLING_OFF_SECONDS = 0
+    settings.SIGNOFF_COOLING_OFF_SECONDS = 0
     people.set_groups("eva", [], actor=None)
     people.set_groups("eva", [Group.REVIEWERS], actor="bea")
     approval = asked()
@@ -173,7 +173,7 @@ def test_only_named_people_decide_and_later_ones_are_told_which_rule(four: list[
 
 
 def test_a_vote_can_be_withdrawn_and_the_decider_can_undo(four: list[Actor], settings: Any) -> None:
-    settings.ABEYANCE_UNDO_SECONDS = 60
+    settings.SIGNOFF_UNDO_SECONDS = 60
     bea, cora, dan, _ = four
     approval = asked(risk="low")
     decide(approval, bea)
@@ -382,7 +382,7 @@ FINANCE = "rules: [{name: Finance, match: {tool: set_privileges}, groups: [finan
 def test_a_group_counts_where_it_is_named_and_only_with_the_right_to_decide(
     four: list[Actor], settings: Any
 ) -> None:
-    settings.ABEYANCE_COOLING_OFF_SECONDS = 3600
+    settings.SIGNOFF_COOLING_OFF_SECONDS = 3600
     bea, cora, dan, _ = four
     seeds.person("admin", Group.ADMINS)
     people.create_group("finance", actor=None)
@@ -406,7 +406,7 @@ def test_a_group_counts_where_it_is_named_and_only_with_the_right_to_decide(
 def test_a_membership_given_by_the_requester_does_not_count_in_their_runs(
     four: list[Actor], settings: Any
 ) -> None:
-    settings.ABEYANCE_COOLING_OFF_SECONDS = 0
+    settings.SIGNOFF_COOLING_OFF_SECONDS = 0
     seeds.person("root", Group.ADMINS)
     people.create_group("finance", actor=None)
     people.set_groups("bea", {Group.REVIEWERS, "finance"}, actor="root")

@@ -24,7 +24,7 @@ TIMEOUT_SECONDS = 1800.0
 
 RUNS = """
     INSERT INTO runtime_run (id, agent, requester, input, status, position, head, base, due_at)
-    SELECT abeyance_uuid7(clock_timestamp()), 'seeded', 'ada', '{"text": "a timer that ran out"}', 'waiting', 1, '', 1,
+    SELECT signoff_uuid7(clock_timestamp()), 'seeded', 'ada', '{"text": "a timer that ran out"}', 'waiting', 1, '', 1,
         clock_timestamp() - random() * interval '1 hour'
     FROM generate_series(1, %s)
 """

@@ -12,7 +12,7 @@ from tests.bench.sides.driver import SUSPENDED, TRIGGER, Driver
 from tests.bench.site import Site
 
 NOTE = (
-    "One worker process and one sweeper with `ABEYANCE_HISTORY_DAYS=0`; the agent is compacted each 100 turns. A resume"
+    "One worker process and one sweeper with `SIGNOFF_HISTORY_DAYS=0`; the agent is compacted each 100 turns. A resume"
     " is from the approval of one gate to the next one, measured at {gates} gates near the beginning and after the last"
     " step."
 )
@@ -25,7 +25,7 @@ LOOK_SECONDS, WITHIN_SECONDS = 1.0, 3600.0
 
 def measure(site: Site, *, quick: bool) -> Finding:
     first, last, gates = (200, 2_000, 5) if quick else (1_000, 50_000, 20)  # turns of two entries
-    os.environ["ABEYANCE_HISTORY_DAYS"] = "0"
+    os.environ["SIGNOFF_HISTORY_DAYS"] = "0"
     with site.connect() as connection:
         told = f"NEW.status IN ('{SUSPENDED}', 'completed', 'failed', 'quarantined')"
         connection.execute(TRIGGER.format(table="runtime_run", run="NEW.id", when=told))
@@ -43,7 +43,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
     finally:
         driver.close()
         site.end(*programs)
-        del os.environ["ABEYANCE_HISTORY_DAYS"]
+        del os.environ["SIGNOFF_HISTORY_DAYS"]
     return Finding(
         f"A long run that goes on: {2 * last:,} steps",
         [

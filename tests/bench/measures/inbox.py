@@ -33,7 +33,7 @@ SEEDED = ["runtime_run", "approvals_approval", "runtime_gate", "runtime_journale
 RUNS = """
     WITH made AS (
         INSERT INTO runtime_run (id, agent, requester, input, status, position, head, base, due_at)
-        SELECT abeyance_uuid7(clock_timestamp()), 'seeded', 'ada', '{}', 'suspended', 1, '', 0,
+        SELECT signoff_uuid7(clock_timestamp()), 'seeded', 'ada', '{}', 'suspended', 1, '', 0,
             clock_timestamp() + interval '7 days'
         FROM generate_series(1, %s) RETURNING id
     ), kept AS (
@@ -82,7 +82,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
         with pool.own() as connection:
             found["swept"] = _timed(partial(due_runs.dispatch_window, connection), 10)
         with site.connect() as watch:
-            name = f"abeyance worker {worker.process.pid}"
+            name = f"signoff worker {worker.process.pid}"
             ((count,),) = watch.execute(CONNECTIONS, (name,)).fetchall()
         return {**found, "memory": [worker.memory() / 2**20], "connections": [int(str(count))]}
 

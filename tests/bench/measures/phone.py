@@ -23,7 +23,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
     desk, port = Desk(), servers.free_port()
     url = f"http://127.0.0.1:{port}"
     worker, sweeper = site.worker(), site.sweeper()
-    web = site.web(port, PUBLIC_URL=url, ABEYANCE_UNDO_SECONDS="10")
+    web = site.web(port, PUBLIC_URL=url, SIGNOFF_UNDO_SECONDS="10")
     approve_usual(desk)
     others = started(desk, tasks.ordinary(number - 1))
     approved, denied = list[Visit](), list[Visit]()

@@ -44,7 +44,7 @@ class Taken:
 
 def measure(_: Site, *, quick: bool) -> Finding:
     runs = 50 if quick else 200
-    with tempfile.TemporaryDirectory(prefix="abeyance-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="signoff-bench-") as name:
         folder = Path(name)
         folder.chmod(0o755)  # the servers may run under another account
         with SlowProvider(SECONDS) as model:

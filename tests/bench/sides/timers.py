@@ -1,7 +1,7 @@
 """A worker of ours under a profiler: the processor time of each thread by function, and of libraries by package.
 
 `python -m tests.bench.sides.timers` runs it. On SIGUSR2 it writes the sums so far to the file that
-ABEYANCE_BENCH_TIMERS names. The profiler itself costs time too.
+SIGNOFF_BENCH_TIMERS names. The profiler itself costs time too.
 """
 
 import cProfile
@@ -17,7 +17,7 @@ from pathlib import Path
 from config import worker
 from config.env.environment import ROOT
 
-FILE = "ABEYANCE_BENCH_TIMERS"
+FILE = "SIGNOFF_BENCH_TIMERS"
 ALL, MAIN = "all threads", "the main thread: Celery's consumer"
 
 Sums = dict[str, list[int]]  # nanoseconds, calls

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-VARIABLE = "ABEYANCE_BENCH_WITHOUT"
+VARIABLE = "SIGNOFF_BENCH_WITHOUT"
 
 Replaced = tuple[Any, str, Any]  # an object, the name of its attribute, and what takes its place
 
@@ -66,7 +66,7 @@ def _lease() -> list[Replaced]:
         with pool.own() as connection:
             self._beat(connection)
 
-    return [(settings, "ABEYANCE_LEASE_SECONDS", 86_400.0), (Heartbeat, "start", start)]
+    return [(settings, "SIGNOFF_LEASE_SECONDS", 86_400.0), (Heartbeat, "start", start)]
 
 
 def _rights() -> list[Replaced]:

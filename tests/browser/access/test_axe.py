@@ -98,7 +98,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     halt = office.held()
     short = office.short(BudgetLimits(turns=1))
     undoable = office.start()
-    with override_settings(ABEYANCE_UNDO_SECONDS=600):
+    with override_settings(SIGNOFF_UNDO_SECONDS=600):
         office.approve(undoable)
     waiting = office.start(key="a-key")
     risky = office.start()

@@ -76,7 +76,7 @@ COVERED = """() => {
 def test_the_toast_of_the_last_decision_covers_nothing_of_the_next_request(
     desk: Desk, office: Office, settings: Settings, width: int
 ) -> None:
-    settings.ABEYANCE_UNDO_SECONDS = 60
+    settings.SIGNOFF_UNDO_SECONDS = 60
     _, last = (
         office.request(office.start(args={"username": f"person{number}", "security_level": 1}))
         for number in range(2)

@@ -17,7 +17,7 @@ HIGH = 2  # the place of a request of high risk
 
 @pytest.fixture
 def requests(office: Office, settings: Settings) -> list[Approval]:
-    settings.ABEYANCE_UNDO_SECONDS = 600
+    settings.SIGNOFF_UNDO_SECONDS = 600
     for place in range(NUMBER):
         office.start(args={"username": f"person{place}", "security_level": 1})
     found = list(Approval.objects.order_by("created_at"))

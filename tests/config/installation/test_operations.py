@@ -20,7 +20,7 @@ def test_documented_variables_are_those_that_are_read() -> None:
     asked: set[str] = set()
     for model in ("scripted", "openai:x", "anthropic:x"):
         keys = {"OPENAI_API_KEY": "x", "ANTHROPIC_API_KEY": "x"}
-        variables = MagicMock(wraps={"ABEYANCE_MODEL": model, **keys})
+        variables = MagicMock(wraps={"SIGNOFF_MODEL": model, **keys})
         environment.read(variables)
         asked |= {call.args[0] for call in variables.get.mock_calls}
     assert asked == set(ROWS)

@@ -209,7 +209,7 @@ def test_only_the_worker_does_what_the_sweeper_needs(granted: None) -> None:
             "CREATE TABLE runtime_journalentry_2019_03 PARTITION OF runtime_journalentry FOR VALUES"
             " FROM ('01693668-f400-0000-0000-000000000000') TO ('0169d60d-2000-0000-0000-000000000000')"
         )
-        assert not may(WEB, "SELECT abeyance_make_partitions(2)")
+        assert not may(WEB, "SELECT signoff_make_partitions(2)")
         own.execute(f"SET ROLE {WORKER}")
         partitions.make(own)
         assert partitions.drop_empty(own) == ["runtime_journalentry_2019_03"]
@@ -217,7 +217,7 @@ def test_only_the_worker_does_what_the_sweeper_needs(granted: None) -> None:
         retention.enforce(own, threading.Event())
     for name in ("runtime_run", "runtime_journalentry_2999_01"):
         with pytest.raises(psycopg.errors.RaiseException, match="is not a month"):
-            as_role(WORKER, f"SELECT abeyance_drop_partition('{name}')")
+            as_role(WORKER, f"SELECT signoff_drop_partition('{name}')")
 
 
 def test_a_table_of_the_same_name_does_not_mislead_the_owner(granted: None) -> None:
@@ -225,7 +225,7 @@ def test_a_table_of_the_same_name_does_not_mislead_the_owner(granted: None) -> N
     with pool.own() as own, own.transaction(force_rollback=True):
         own.execute(f"SET LOCAL ROLE {WORKER}")
         own.execute("CREATE TEMP TABLE runtime_journalentry (id int)")
-        own.execute("SELECT abeyance_make_partitions(40)")
+        own.execute("SELECT signoff_make_partitions(40)")
         parents = own.execute(
             "SELECT DISTINCT inhparent::regclass::text FROM pg_inherits"
             " JOIN pg_class ON pg_class.oid = inhparent WHERE relkind = 'p'"
@@ -237,7 +237,7 @@ def test_a_table_of_the_same_name_does_not_mislead_the_owner(granted: None) -> N
     ("role", "why"), [(UNPRIVILEGED, "which is no role"), ("postgres", "who cannot be kept")]
 )
 def test_a_role_that_cannot_be_limited_is_refused(db: None, role: str, why: str) -> None:
-    with pytest.raises(rights.NotGranted, match=f"ABEYANCE_WEB_ROLE names {role}, .*{why}"):
+    with pytest.raises(rights.NotGranted, match=f"SIGNOFF_WEB_ROLE names {role}, .*{why}"):
         rights.grant(web=role, worker=role)
 
 

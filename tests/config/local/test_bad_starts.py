@@ -39,8 +39,8 @@ def only_line(done: "subprocess.CompletedProcess[str]") -> str:
     """Return the one line of a refusal without the name before it."""
     assert done.returncode == 1, done.stdout
     (line,) = done.stderr.splitlines()
-    assert line.startswith("abeyance: ")
-    return line.removeprefix("abeyance: ")
+    assert line.startswith("signoff: ")
+    return line.removeprefix("signoff: ")
 
 
 def up(folder: Path, *more: str, **variables: str) -> str:
@@ -114,12 +114,12 @@ def start_process(name: str, **variables: str) -> str:
     (process,) = [one for one in table(bind=variables.pop("bind", NOWHERE)) if one.name == name]
     known = {"PATH": os.environ["PATH"], "REDIS_URL": f"redis://{NOWHERE}/0"}
     done = commands.run(
-        *process.command, env={**known, "ABEYANCE_UNSAFE_POSTGRES": "yes", **variables}
+        *process.command, env={**known, "SIGNOFF_UNSAFE_POSTGRES": "yes", **variables}
     )
     assert done.returncode == 1, done.stderr
     line = line_of(done.stderr)
-    assert line.startswith("abeyance: "), done.stderr
-    return line.removeprefix("abeyance: ")
+    assert line.startswith("signoff: "), done.stderr
+    return line.removeprefix("signoff: ")
 
 
 NAMES = [process.name for process in table()]
@@ -135,7 +135,7 @@ def test_a_database_that_does_not_answer() -> None:
     """Each process waits ten seconds for Postgres, so they wait in parallel."""
 
     def line(name: str) -> str:
-        nowhere = f"postgres://me@{NOWHERE}/abeyance"
+        nowhere = f"postgres://me@{NOWHERE}/signoff"
         return start_process(name, DATABASE_URL=nowhere, bind="127.0.0.1:0")
 
     with ThreadPoolExecutor() as pool:
@@ -149,7 +149,7 @@ def test_a_database_that_does_not_answer() -> None:
     [
         (
             ":wrong@",
-            "abeyance",
+            "signoff",
             ".* refuses us: look at DATABASE_URL and DATABASE_PASSWORD_FILE .*",
         ),
         (r"\g<0>", "of_nobody", ".* does not know what DATABASE_URL names: create it .*"),
@@ -231,7 +231,7 @@ def test_a_database_that_goes_away_during_a_step_of_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The process continues its start, because loading its code took the first seconds."""
-    settings.ABEYANCE_UNSAFE_POSTGRES = False
+    settings.SIGNOFF_UNSAFE_POSTGRES = False
     monkeypatch.setattr(durability, "POSTGRES", {"max_connections": ""})  # ours is unsafe
     monkeypatch.setattr(port_wiring, "plug", lambda **_: None)
     cut: list[str] = []
@@ -262,7 +262,7 @@ def test_a_key_file_that_is_missing_or_damaged_and_a_postgres_that_may_lose_comm
         line = start_process(name, **stores, bind="127.0.0.1:0")
         assert re.search(f"{keys / file}.*put back the copy of a backup", line)
         (keys / file).write_text(whole)
-    line = start_process("worker", **stores, ABEYANCE_UNSAFE_POSTGRES="no")
+    line = start_process("worker", **stores, SIGNOFF_UNSAFE_POSTGRES="no")
     assert line.startswith("Postgres has fsync = off: a crash of the machine would lose decisions")
 
 
@@ -273,14 +273,14 @@ def test_an_address_that_the_web_cannot_have() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         in_use = f"127.0.0.1:{sockets.port_of(taken)}"
         for bind in (in_use, "somewhere", "127.0.0.1:no", "127.0.0.1:99999"):
-            with pytest.raises(SystemExit, match=r"^abeyance: .*--bind") as refused:
+            with pytest.raises(SystemExit, match=r"^signoff: .*--bind") as refused:
                 web.main(["--bind", bind])
             assert bind in str(refused.value)
 
 
 @pytest.mark.parametrize("command", ["prepare", "rotate_key journal"])  # no database, no folder
 def test_a_command_of_the_installation_says_it_in_one_line_too(command: str) -> None:
-    env = {"DATABASE_URL": f"postgres://me@{NOWHERE}/abeyance", "KEYS_DIR": "/proc/keys"}
+    env = {"DATABASE_URL": f"postgres://me@{NOWHERE}/signoff", "KEYS_DIR": "/proc/keys"}
     assert only_line(commands.manage(*command.split(), env=env))
 
 
@@ -302,7 +302,7 @@ def test_a_broken_module_ends_the_start_before_any_server(sandbox: Path) -> None
     folder, home = sandbox / "broken agents", sandbox / "home of broken agents"
     folder.mkdir()
     (folder / "broken_shop.py").write_text("x = 1\ny = x.price\n")
-    line = up(home, "--port", "0", AGENTS_DIR=str(folder), ABEYANCE_AGENTS="broken_shop")
+    line = up(home, "--port", "0", AGENTS_DIR=str(folder), SIGNOFF_AGENTS="broken_shop")
     place = f"{folder}/broken_shop.py:2"
     cause = "AttributeError: 'int' object has no attribute 'price'"
     assert line == f"cannot load agents from broken_shop: {place}: {cause}"

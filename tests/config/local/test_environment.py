@@ -56,7 +56,7 @@ def make_environment(
 def test_a_python_that_is_too_old(checkout: Path) -> None:
     done = make_environment(checkout, checkout / "venv", "sys.version_info = (3, 9, 2)")
     assert line_of(done.stderr) == (
-        "Abeyance needs Python 3.11 or newer, but this is 3.9: make PYTHON=… chooses another"
+        "Signoff needs Python 3.11 or newer, but this is 3.9: make PYTHON=… chooses another"
     )
 
 
@@ -191,7 +191,7 @@ def test_packages_of_an_author_come_beside_those_of_the_lock(
     pip: list[str | Path] = [python, "-m", "pip", "--disable-pip-version-check"]
     found = json.loads(subprocess.check_output([*pip, "list", "--format=json"]))
     assert {"name": "base", "version": "1"} in found
-    ours = "but Abeyance has base==1: choose another version"
+    ours = "but Signoff has base==1: choose another version"
     for line, problem in (
         ("deep", f"newer 2 needs base>=2, {ours}"),
         ("base==2", f"{theirs} needs base==2, {ours}"),

@@ -56,7 +56,7 @@ def test_a_folder_of_a_demo_is_refused_before_anything_starts(
     (tmp_path / "credentials.json").write_text("{}")
     assert main(["up", "--home", str(tmp_path), "--demo", "0"]) == 1
     said = capsys.readouterr().err
-    assert said.startswith(f"abeyance: {tmp_path}/credentials.json belongs to a demo: delete it")
+    assert said.startswith(f"signoff: {tmp_path}/credentials.json belongs to a demo: delete it")
     assert said.count("\n") == 1
     demo.check(tmp_path, None)
     demo.check(tmp_path, True)

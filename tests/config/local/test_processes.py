@@ -218,7 +218,7 @@ def test_only_processes_that_are_ours_are_ended(home: DataDir) -> None:
 
 
 def test_only_a_folder_of_sockets_is_removed(home: DataDir, tmp_path: Path) -> None:
-    for name, stays in (("abeyance-x", False), ("precious", True)):
+    for name, stays in (("signoff-x", False), ("precious", True)):
         folder = tmp_path / name
         folder.mkdir()
         orphans.record(home, folder, [])
@@ -249,6 +249,6 @@ def test_the_port_of_the_last_start_is_taken_again_if_it_is_free() -> None:
 def test_an_address_that_others_can_reach_is_refused() -> None:
     for host in ("127.0.0.2", "::1", "localhost"):
         sockets.require_loopback(host)
-    for host in ("0.0.0.0", "::", "192.0.2.1", "abeyance.example", ""):  # noqa: S104
+    for host in ("0.0.0.0", "::", "192.0.2.1", "signoff.example", ""):  # noqa: S104
         with pytest.raises(Refused):
             sockets.require_loopback(host)

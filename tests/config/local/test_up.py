@@ -33,7 +33,7 @@ OTHERS = ("config.web", "sweep", "isolated", "config.local.servers.directory.ser
 @pytest.fixture(scope="module")
 def stack(sandbox: Path) -> Iterator[Stack]:
     """Start the application once for this file, interrupted three times. Each test continues from the one before."""
-    stack = Stack(sandbox / "home of its own", ABEYANCE_WORKERS="2")
+    stack = Stack(sandbox / "home of its own", SIGNOFF_WORKERS="2")
     for moment in MOMENTS:
         stack.begin()
         stack.wait_for_line(moment)
@@ -59,12 +59,12 @@ def test_the_steps_of_its_runs_are_in_the_metrics(stack: Stack) -> None:
     """The entries of each run but the first one, which the web process writes, and the calls by tool."""
     ((steps,),) = stack.rows("SELECT count(*) - count(DISTINCT run_id) FROM runtime_journalentry")
     until(
-        lambda: sum(_values(stack, "abeyance_step_commit_seconds_count")) == steps or None,
+        lambda: sum(_values(stack, "signoff_step_commit_seconds_count")) == steps or None,
         "the heartbeat to store the counts",
     )
-    assert sum(_values(stack, "abeyance_tokens_total")) > 0
-    assert sum(_values(stack, "abeyance_requests_pending")) == 3
-    assert min(_values(stack, "abeyance_sweep_seconds")) > 0
+    assert sum(_values(stack, "signoff_tokens_total")) > 0
+    assert sum(_values(stack, "signoff_requests_pending")) == 3
+    assert min(_values(stack, "signoff_sweep_seconds")) > 0
     calls = stack.rows(
         "SELECT DISTINCT jsonb_object_keys(measures::jsonb -> 'calls') FROM runtime_workerprocess"
     )
@@ -96,8 +96,8 @@ def test_web_and_workers_have_roles_that_own_nothing(stack: Stack) -> None:
             for statement in refused:
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     own.execute(statement)
-    assert found.pop("config.web") == "abeyance"
-    assert set(found.values()) == {"abeyance_worker"}
+    assert found.pop("config.web") == "signoff"
+    assert set(found.values()) == {"signoff_worker"}
 
 
 def test_each_worker_stays_on_a_core_of_its_own(stack: Stack) -> None:
@@ -173,7 +173,7 @@ def test_the_next_start_ends_orphans_of_a_killed_launcher(stack: Stack) -> None:
 def test_a_deleted_credentials_file_revokes_its_secrets(stack: Stack) -> None:
     known = stack.credentials
     (stack.home / "credentials.json").unlink()
-    stack.extra["ABEYANCE_AGENTS"] = ""
+    stack.extra["SIGNOFF_AGENTS"] = ""
     stack.start()
     assert any(line.startswith("credentials.json was deleted") for line in stack.said)
     for person in known["users"].values():
@@ -204,7 +204,7 @@ def _manage(stack: Stack, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def _url(stack: Stack) -> str:
-    return next(line.split()[-1] for line in stack.said if line.startswith("Abeyance is ready at"))
+    return next(line.split()[-1] for line in stack.said if line.startswith("Signoff is ready at"))
 
 
 def _same_settings(stack: Stack) -> bool:
@@ -213,7 +213,7 @@ def _same_settings(stack: Stack) -> bool:
     code = "import json, os; print(json.dumps(dict(os.environ)))"
     seen = json.loads(_manage(stack, "shell", "-v", "0", "-c", code).stdout)
     # Only `make up` has the number of workers.
-    names = re.compile("(DATABASE|REDIS|SCIM|EMAIL|PUBLIC)_URL|.*KEYS_DIR|ABEYANCE_(?!WORKERS).*")
+    names = re.compile("(DATABASE|REDIS|SCIM|EMAIL|PUBLIC)_URL|.*KEYS_DIR|SIGNOFF_(?!WORKERS).*")
     ours = {name: value for name, value in web.environ().items() if names.fullmatch(name)}
     password = json.loads((stack.home / "secrets.json").read_text())["postgres_owner"]
     ours["DATABASE_URL"] = re.sub("//[^@]+@", f"//{OWNER}:{password}@", ours["DATABASE_URL"])

@@ -98,10 +98,10 @@ def with_entries(*entries: str) -> ExportFile:
 def test_a_packed_file_reads_back_unchanged() -> None:
     package, (returned, texts) = done(), kept()
     text = export_file.encode(package)
-    assert text.startswith('{"format":"abeyance.run","key_id":"k","signature":"00","manifest":"{')
+    assert text.startswith('{"format":"signoff.run","key_id":"k","signature":"00","manifest":"{')
     assert export_file.decode(text) == package
     with pytest.raises(Unreadable, match=r"it is no exported run$"):
-        export_file.decode(text.replace("abeyance.run", "other", 1))
+        export_file.decode(text.replace("signoff.run", "other", 1))
     manifest, now = export_file.check(package)
     assert (manifest.schema, manifest.run, manifest.agent) == (1, RUN, "a")
     assert (manifest.requester, manifest.position) == ("ada", len(package.entries))
@@ -201,7 +201,7 @@ def test_a_file_of_a_newer_version_is_refused_as_such() -> None:
     [
         ("", "it is not JSON: "),
         ("[]", "it is no exported run"),
-        ('{"format":"abeyance.run"}', "it is no exported run: "),
+        ('{"format":"signoff.run"}', "it is no exported run: "),
         ("[" * 100_000, "it is nested too deep"),
     ],
 )

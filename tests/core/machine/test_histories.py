@@ -33,7 +33,7 @@ def every() -> list[Walk]:
     with pytest.MonkeyPatch.context() as patch:
         for module in modules:
             patch.setattr(f"runtime.core.machine.{module}.next_state", _watched)
-        return [Walk(seed) for seed in range(int(os.environ.get("ABEYANCE_WALKS", "2000")))]
+        return [Walk(seed) for seed in range(int(os.environ.get("SIGNOFF_WALKS", "2000")))]
 
 
 def first(count: int = 100) -> list[Walk]:

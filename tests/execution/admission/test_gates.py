@@ -153,7 +153,7 @@ def test_a_long_outage_of_a_provider_fails_no_run(outage: Rig, faults: list[Mode
 def test_people_are_asked_once_the_time_is_over(
     outage: Rig, faults: list[ModelFailure], settings: Settings, fault: ModelFailure
 ) -> None:
-    settings.ABEYANCE_OUTAGE_SECONDS = 0.0
+    settings.SIGNOFF_OUTAGE_SECONDS = 0.0
     faults += [fault] * 99
     run = outage.advance(outage.start("a")).id
     opened(outage, run, "hold")
@@ -277,7 +277,7 @@ def test_the_same_call_twice_in_one_turn_is_made_once(rig: MakeBench) -> None:
 def test_a_gate_expires_after_the_time_of_its_tool_or_of_the_installation(
     rig: MakeBench, settings: Settings, own: float | None
 ) -> None:
-    settings.ABEYANCE_APPROVAL_SECONDS = 100.0
+    settings.SIGNOFF_APPROVAL_SECONDS = 100.0
     desk = rig({"a": turns(ask(("t", {})))}, t=FakeTool(gated=True, expires_in=own))
     desk.approvals.extends_by = 40
     run = desk.advance(desk.start("a"))

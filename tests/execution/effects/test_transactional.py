@@ -57,7 +57,7 @@ def test_a_failed_attempt_rolls_back_and_is_repeated(
     if end != "it raised":
         assert desk.advance(run).status == "running"
         assert ledger.attempts() == []
-        settings.ABEYANCE_LEASE_SECONDS = 1.0
+        settings.SIGNOFF_LEASE_SECONDS = 1.0
         lose(run)
     assert desk.advance(run).status == "completed"
     assert ledger.attempts() == [2]

@@ -61,7 +61,7 @@ def before(url: str, *without: str) -> Iterator[str]:
     """The URL of a PgBouncer in transaction pooling before the Postgres of that URL; ends with the block."""
     found = psycopg.conninfo.conninfo_to_dict(url)
     account = users.unprivileged()
-    folder = Path(tempfile.mkdtemp(prefix="abeyance-pgbouncer-"))
+    folder = Path(tempfile.mkdtemp(prefix="signoff-pgbouncer-"))
     folder.chmod(0o755)
     port = servers.free_port()
     query = "" if "connect_query" in without else f" connect_query='{connect_query()}'"

@@ -46,7 +46,7 @@ class Services:
 
     @property
     def services(self) -> dict[str, Any]:
-        times = {"ABEYANCE_LEASE_SECONDS": "3", "ABEYANCE_UNDO_SECONDS": "0"}
+        times = {"SIGNOFF_LEASE_SECONDS": "3", "SIGNOFF_UNDO_SECONDS": "0"}
         chosen = {"PUBLIC_URL": self.url, **times, **self.world}
         return dict(compose.resolved(*chosen.items())["services"])
 
@@ -108,7 +108,7 @@ class Services:
         """An embedded Postgres with the password of the secret."""
         place = servers.own(self.folder / "servers")
         password = self.secret("postgres_password")
-        cluster = servers.cluster(self.folder, place, password, superuser="abeyance")
+        cluster = servers.cluster(self.folder, place, password, superuser="signoff")
         (self.shims / "pg_isready").symlink_to(cluster.programs / "pg_isready")
         with servers.postgres_of(cluster, self._logs):
             yield
@@ -140,7 +140,7 @@ class Services:
         moves = {path: self.folder / "volumes" / source for path, source in volumes.items()}
         for place in moves.values():
             place.mkdir(parents=True, exist_ok=True)
-        moves |= {"/run/secrets": self.folder / "secrets", "/srv/abeyance": self.image}
+        moves |= {"/run/secrets": self.folder / "secrets", "/srv/signoff": self.image}
         for path, place in moves.items():
             text = text.replace(path, str(place))
         servers = self.folder / "servers"

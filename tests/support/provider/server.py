@@ -104,7 +104,7 @@ class Provider:
 def serving(registry: Registry, settings: Any) -> Iterator[Provider]:
     """A provider that is the model of every agent while the block lasts."""
     with Provider(registry) as one:
-        settings.ABEYANCE_MODEL = "openai:loopback"
+        settings.SIGNOFF_MODEL = "openai:loopback"
         settings.OPENAI_BASE_URL = one.url
         settings.OPENAI_API_KEY = KEY
         yield one

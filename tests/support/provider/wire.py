@@ -55,7 +55,7 @@ class Wire:
             "plain_claude": (ProviderKind.ANTHROPIC, False),
         }
         key, url = str(uuid4()), "http://127.0.0.1/v1"  # a key of its own: a client of its own
-        settings.ABEYANCE_PROVIDERS = {
+        settings.SIGNOFF_PROVIDERS = {
             name: Endpoint(name=name, kind=kind, url=url, key=key, streams=streams)
             for name, (kind, streams) in kinds.items()
         }

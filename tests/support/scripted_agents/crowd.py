@@ -35,8 +35,8 @@ def stack_of(home: Path, provider: str) -> Stack:
     """Not started yet; `provider` is the base URL of the model."""
     return Stack(
         home,
-        ABEYANCE_AGENTS="tests.support.provider.walkers",
-        ABEYANCE_MODEL="openai:loopback",
+        SIGNOFF_AGENTS="tests.support.provider.walkers",
+        SIGNOFF_MODEL="openai:loopback",
         OPENAI_BASE_URL=provider,
         OPENAI_API_KEY=KEY,
     )
@@ -63,7 +63,7 @@ class Crowd:
         return dict(self.connection.execute(STATUSES, (agent,)).fetchall())
 
     def connections(self) -> int:
-        return int(self.one(CONNECTIONS, f"abeyance worker {self.worker.pid}"))
+        return int(self.one(CONNECTIONS, f"signoff worker {self.worker.pid}"))
 
     def status(self, run: str) -> str:
         return str(self.one("SELECT status FROM runtime_run WHERE id = %s", run))

@@ -22,7 +22,7 @@ from agents.tools.timers import wait_for
 from tests.support.scripted_agents import ledger
 from tests.support.specs import spec_of
 
-HOURS = "ABEYANCE_FAULTS_CLOCK"  # by which the wall clock of this process is ahead; its steady clock is right
+HOURS = "SIGNOFF_FAULTS_CLOCK"  # by which the wall clock of this process is ahead; its steady clock is right
 if hours := os.environ.get(HOURS):
     time_machine.travel(datetime.now(UTC) + timedelta(hours=float(hours)), tick=True).start()
 

@@ -19,7 +19,7 @@ from tests.support.specs import spec_of
 
 DEADLINE = 120.0
 SECONDS = 0.3
-NEWER = "ABEYANCE_FAULTS_NEWER"  # in the environment of a process that has the newer release of `additive`
+NEWER = "SIGNOFF_FAULTS_NEWER"  # in the environment of a process that has the newer release of `additive`
 
 
 @tool(effect="idempotent", deadline=DEADLINE)

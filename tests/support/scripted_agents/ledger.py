@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
 
-PATH = "ABEYANCE_FAULTS_LEDGER"
-STAY = "ABEYANCE_FAULTS_STAY"
+PATH = "SIGNOFF_FAULTS_LEDGER"
+STAY = "SIGNOFF_FAULTS_STAY"
 ROW = "the effect of a transactional tool"
 
 

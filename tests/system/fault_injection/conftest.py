@@ -35,7 +35,7 @@ def forks(transactional_db: None, postgres_url: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("DATABASE_URL", f"{server}/{connection.settings_dict['NAME']}")
     monkeypatch.setenv("REDIS_URL", settings.REDIS_URL)
     monkeypatch.setenv("KEYS_DIR", str(settings.KEYS_DIR))
-    monkeypatch.setenv("ABEYANCE_AGENTS", "tests.support.scripted_agents.flows")
+    monkeypatch.setenv("SIGNOFF_AGENTS", "tests.support.scripted_agents.flows")
 
 
 @pytest.fixture

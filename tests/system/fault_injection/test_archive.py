@@ -31,10 +31,10 @@ def test_a_killed_sweeper_loses_nothing_and_leaves_no_file(
     point: str, target: Target, settings: Settings, tmp_path: Path
 ) -> None:
     target.effects.tools["create_account"] = BIG
-    settings.ABEYANCE_ARCHIVE = parse("30")
+    settings.SIGNOFF_ARCHIVE = parse("30")
     run, folder, is_done = ended(target), tmp_path / "objects", point.startswith("archived")
     before = stored_of(run)
-    die_at(point, tmp_path, archive, str(folder), ABEYANCE_ARCHIVE=parse("30"))
+    die_at(point, tmp_path, archive, str(folder), SIGNOFF_ARCHIVE=parse("30"))
     assert (Run.objects.get(id=run).archived_at is not None) == is_done
     assert stored_of(run) == before
     assert enforced() == 0  # the dead one could still be at work

@@ -94,7 +94,7 @@ def test_a_crash_loses_and_repeats_nothing(loops: MakeLoop, office: Office, tmp_
 
 def _uninterrupted(loops: MakeLoop, office: Office, log: Path) -> dict[str, set[str]]:
     """The points that each score passes without a crash."""
-    loop = loops(lease=LEASE, ABEYANCE_KILL_LOG=str(log))
+    loop = loops(lease=LEASE, SIGNOFF_KILL_LOG=str(log))
     passed: dict[str, set[str]] = {}
     for name, make in scores.SCORES.items():
         score = make()
@@ -148,7 +148,7 @@ def _victim(loops: MakeLoop, office: Office, folder: Path, point: str, name: str
     score = scores.SCORES[name]()
     run = office.start(score)
     died = folder / f"{run}.died"
-    armed = {"ABEYANCE_KILL_POINT": point, "ABEYANCE_KILL_ONCE": str(died)}
+    armed = {"SIGNOFF_KILL_POINT": point, "SIGNOFF_KILL_ONCE": str(died)}
     loop = loops(lease=LEASE, only=run, **armed)
     until = time.monotonic() + WITHIN
     return Death(point=point, name=name, score=score, run=run, loop=loop, died=died, until=until)

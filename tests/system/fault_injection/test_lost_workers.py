@@ -51,8 +51,8 @@ LOSSES = """
 @pytest.fixture(scope="module")
 def holders(sandbox: Path) -> Iterator[Holders]:
     settings = {
-        "ABEYANCE_POISON_LOSSES": str(POISON_LOSSES),
-        "ABEYANCE_LEASE_SECONDS": LEASE,
+        "SIGNOFF_POISON_LOSSES": str(POISON_LOSSES),
+        "SIGNOFF_LEASE_SECONDS": LEASE,
     }
     stack, book = with_ledger(sandbox, "lost", holding.__name__, **settings)
     with stack:

@@ -75,10 +75,10 @@ def test_a_killed_reader_loses_and_doubles_nothing(
     place = tmp_path / name
     place.mkdir()
     allowed: dict[str, object] = {
-        "ABEYANCE_WATCHED_FOLDERS": (place,),
-        "ABEYANCE_STREAMS": (name,),
-        "ABEYANCE_STREAMS_URL": live_broker,
-        "ABEYANCE_WATCHED_BUCKETS": (bucket,),
+        "SIGNOFF_WATCHED_FOLDERS": (place,),
+        "SIGNOFF_STREAMS": (name,),
+        "SIGNOFF_STREAMS_URL": live_broker,
+        "SIGNOFF_WATCHED_BUCKETS": (bucket,),
     }
     for setting, value in allowed.items():
         setattr(settings, setting, value)

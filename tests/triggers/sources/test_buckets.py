@@ -61,7 +61,7 @@ def filled(
     else:
         address = request.getfixturevalue("bucket")
         store = from_url(address, client_options={"allow_http": True})  # type: ignore[assignment]
-    settings.ABEYANCE_WATCHED_BUCKETS = (address,)
+    settings.SIGNOFF_WATCHED_BUCKETS = (address,)
     yield Bucket(desk, store, address)
     forget()
 
@@ -132,7 +132,7 @@ def test_a_store_that_answers_late_loses_nothing_and_holds_up_no_other(
     filled: Bucket, desk: Desk, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = "s3://late/in"
-    settings.ABEYANCE_WATCHED_BUCKETS += (address,)
+    settings.SIGNOFF_WATCHED_BUCKETS += (address,)
     late = desk.make(**{**FILED, "bucket": address})
     asked = list[str]()
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -205,8 +205,8 @@ def test_a_bucket_that_is_not_allowed_names_the_field(
     with pytest.raises(InvalidInput, match=why) as refused:
         desk.make(**{**FILED, "bucket": given})
     assert refused.value.field == "bucket"
-    settings.ABEYANCE_WATCHED_BUCKETS = ()
+    settings.SIGNOFF_WATCHED_BUCKETS = ()
     filled.put("Ann")
     filled.look()
-    assert source(filled.trigger).problem == "ABEYANCE_WATCHED_BUCKETS does not name the bucket"
+    assert source(filled.trigger).problem == "SIGNOFF_WATCHED_BUCKETS does not name the bucket"
     assert told(filled.trigger) == []

@@ -32,7 +32,7 @@ FILED = {**SAID, "filter": "", "key": "", "mapping": {"full_name": "{{data.json.
 
 @pytest.fixture
 def inbox(tmp_path: Path, settings: Settings) -> Path:
-    settings.ABEYANCE_WATCHED_FOLDERS = (tmp_path / "in",)
+    settings.SIGNOFF_WATCHED_FOLDERS = (tmp_path / "in",)
     (tmp_path / "in" / "hr").mkdir(parents=True)
     return tmp_path / "in" / "hr"
 
@@ -259,10 +259,10 @@ def test_a_folder_that_cannot_be_read_says_why_on_the_page(
     assert source(filed).problem.endswith("a part of its path is a symbolic link, or no folder")
     inbox.unlink()
     outside.rename(inbox)
-    settings.ABEYANCE_WATCHED_FOLDERS = ()
+    settings.SIGNOFF_WATCHED_FOLDERS = ()
     look(desk)
-    assert source(filed).problem == "ABEYANCE_WATCHED_FOLDERS does not name the folder"
-    settings.ABEYANCE_WATCHED_FOLDERS = (inbox.parent,)
+    assert source(filed).problem == "SIGNOFF_WATCHED_FOLDERS does not name the folder"
+    settings.SIGNOFF_WATCHED_FOLDERS = (inbox.parent,)
     look(desk)
     assert (source(filed).problem, source(filed).late) == ("", False)
     desk.at += timedelta(seconds=200)

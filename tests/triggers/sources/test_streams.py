@@ -52,7 +52,7 @@ class Stream:
 @pytest.fixture
 def stream(desk: Desk, broker_url: str, settings: Settings) -> Iterator[Stream]:
     name = f"invoices-{uuid4()}"
-    settings.ABEYANCE_STREAMS, settings.ABEYANCE_STREAMS_URL = (name,), broker_url
+    settings.SIGNOFF_STREAMS, settings.SIGNOFF_STREAMS_URL = (name,), broker_url
     with redis.Redis.from_url(broker_url, protocol=2) as server:
         yield Stream(server, name, desk.make(**{**STREAMED, "stream": name}))
 
@@ -134,14 +134,14 @@ def test_a_stream_that_cannot_be_read_says_why(
     stream.look()
     assert source(stream.trigger).problem.startswith("the stream cannot be read: WRONGTYPE")
     stream.server.delete(stream.name)
-    settings.ABEYANCE_STREAMS_URL = "unix:///nowhere/no.sock"
+    settings.SIGNOFF_STREAMS_URL = "unix:///nowhere/no.sock"
     stream.look()
     assert "No such file or directory" in source(stream.trigger).problem
-    settings.ABEYANCE_STREAMS = ()
+    settings.SIGNOFF_STREAMS = ()
     stream.look()
-    assert source(stream.trigger).problem == "ABEYANCE_STREAMS does not name the stream"
+    assert source(stream.trigger).problem == "SIGNOFF_STREAMS does not name the stream"
     for given, why in (
-        ({"stream": "other"}, "is not allowed: ABEYANCE_STREAMS names none"),
+        ({"stream": "other"}, "is not allowed: SIGNOFF_STREAMS names none"),
         ({"stream": "a", "folder": "/in"}, "is not for a trigger with a folder"),
     ):
         with pytest.raises(InvalidInput, match=why) as refused:

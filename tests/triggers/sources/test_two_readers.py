@@ -26,7 +26,7 @@ Fill = Callable[[pytest.FixtureRequest, Settings], dict[str, str]]
 
 def _folder(request: pytest.FixtureRequest, settings: Settings) -> dict[str, str]:
     place: Path = request.getfixturevalue("tmp_path")
-    settings.ABEYANCE_WATCHED_FOLDERS = (place,)
+    settings.SIGNOFF_WATCHED_FOLDERS = (place,)
     for n in range(MANY):
         (place / f"{n}.txt").write_text(str(n))
     return {"folder": str(place)}
@@ -34,7 +34,7 @@ def _folder(request: pytest.FixtureRequest, settings: Settings) -> dict[str, str
 
 def _stream(request: pytest.FixtureRequest, settings: Settings) -> dict[str, str]:
     url, name = request.getfixturevalue("broker_url"), f"two-{uuid4()}"
-    settings.ABEYANCE_STREAMS, settings.ABEYANCE_STREAMS_URL = (name,), url
+    settings.SIGNOFF_STREAMS, settings.SIGNOFF_STREAMS_URL = (name,), url
     with redis.Redis.from_url(url, protocol=2) as server:
         for n in range(MANY):
             server.xadd(name, {"n": n})
@@ -43,7 +43,7 @@ def _stream(request: pytest.FixtureRequest, settings: Settings) -> dict[str, str
 
 def _bucket(request: pytest.FixtureRequest, settings: Settings) -> dict[str, str]:
     address = request.getfixturevalue("bucket")
-    settings.ABEYANCE_WATCHED_BUCKETS = (address,)
+    settings.SIGNOFF_WATCHED_BUCKETS = (address,)
     store = from_url(address, client_options={"allow_http": True})
     for n in range(MANY):
         store.put(f"{n}.txt", b"")

@@ -118,7 +118,7 @@ def test_a_token_is_shown_once_and_revoked_by_its_owner(bea: Client, cast: Cast)
         has(text_of(bea.post("/account/tokens/add/", wrong), 422), said)
     form = {"name": "reports", "scope": scopes, "expires": "30"}
     answer = bea.post("/account/tokens/add/", form)
-    found = re.search(r"aby_[0-9a-f]{16}_[0-9a-f]{64}", answer.content.decode())
+    found = re.search(r"sgn_[0-9a-f]{16}_[0-9a-f]{64}", answer.content.decode())
     assert found is not None
     actor = tokens.authenticate(found[0])
     assert actor is not None

@@ -175,7 +175,7 @@ def test_a_decision_reads_no_journal(
 
 
 def test_the_page_names_the_undo_window(bea: Client, asked: Approval, settings: Settings) -> None:
-    settings.ABEYANCE_UNDO_SECONDS = 600
+    settings.SIGNOFF_UNDO_SECONDS = 600
     send(bea, asked, "approve")
     page = has(_text(bea, asked), "Status: approved, takes effect <time", ">Undo<")
     assert re.search(r"Approved\. Takes effect <time [^>]*>in \d+ s</time>\.", page)

@@ -201,7 +201,7 @@ def test_a_batch_has_a_limit_and_many_are_counted(bea: Client, waiting: Waiting)
 
 
 def test_one_undo_takes_all_back(bea: Client, waiting: Waiting, settings: Settings) -> None:
-    settings.ABEYANCE_UNDO_SECONDS = 60
+    settings.SIGNOFF_UNDO_SECONDS = 60
     three = waiting(*(_person(place) for place in range(3)))
     has(text_of(_post(bea, *three)), "Undo all 3")
     Approval.objects.filter(pk=three[0].pk).update(effective_at=timezone.now())

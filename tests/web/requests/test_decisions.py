@@ -144,7 +144,7 @@ def test_a_denial_promises_nothing_of_a_call_with_a_secret(bea: Client, office: 
 
 
 def test_the_next_found_request_opens(bea: Client, office: Office, settings: Settings) -> None:
-    settings.ABEYANCE_UNDO_SECONDS = 60
+    settings.SIGNOFF_UNDO_SECONDS = 60
     names = ("first", "another", "second")
     runs = [office.start(args={"username": name, "security_level": 1}) for name in names]
     first, other, second = (office.request(run) for run in runs)
@@ -283,7 +283,7 @@ WINDOW = 60.0
 
 def decide(api: Caller, approval: Approval, window: float = WINDOW) -> dict[str, object]:
     body = {"verdict": "approve", "digest": approval.approval_digest, "reason": "Because."}
-    with override_settings(ABEYANCE_UNDO_SECONDS=window):
+    with override_settings(SIGNOFF_UNDO_SECONDS=window):
         answer = api.post(f"/approvals/{approval.id}/decision", body)
     assert answer.status_code == 200, answer.content
     said: dict[str, object] = answer.json()
@@ -441,7 +441,7 @@ def test_the_page_offers_the_way_back_to_the_one_who_decided(
 ) -> None:
     path = f"/a/{asked.id}/"
     doubt = office.in_doubt_request(office.in_doubt())
-    settings.ABEYANCE_UNDO_SECONDS = WINDOW
+    settings.SIGNOFF_UNDO_SECONDS = WINDOW
     send(bea, asked, "approve")
     shows(bea, asked, "Approved by you", f"{path}undo/")
     shows(ada, asked, hides=[f"{path}undo/"])

@@ -118,10 +118,10 @@ def test_days_and_times_are_those_of_the_browser(bea: Client, cast: Any) -> None
     approval = seeds.pending()
     seeds.decide(approval, BEA)
     Approval.objects.filter(id=approval.id).update(decided_at="2026-03-28T22:59:59Z")
-    bea.cookies["abeyance_zone"] = "Asia/Tokyo"
+    bea.cookies["signoff_zone"] = "Asia/Tokyo"
     shows(bea, "/decisions/?since=2026-03-29", "Sunday, 29 March 2026", ">07:59:59<", "Asia/Tokyo")
     for wrong in ("../../etc/passwd", "x" * 99, "Nowhere"):
-        bea.cookies["abeyance_zone"] = wrong
+        bea.cookies["signoff_zone"] = wrong
         shows(bea, "/decisions/?since=2026-03-29", "No decisions", "those of UTC")
 
 

@@ -69,7 +69,7 @@ def test_every_page_of_requests_takes_few_queries(bea: Client, office: Office) -
 def test_a_decision_and_the_next_request_take_few_statements(
     bea: Client, office: Office, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.ABEYANCE_UNDO_SECONDS = 10
+    settings.SIGNOFF_UNDO_SECONDS = 10
     office.approve(office.start())
     first, second, third = (office.request(office.start()) for _ in range(3))
     send(bea, first, "approve")  # this process now remembers the schemas

@@ -82,7 +82,7 @@ def test_the_api_grants_more(bea_api: Caller, short: Approval, office: Office) -
 
 
 def test_the_api_limits_a_run(ada_api: Caller, published: None, settings: Settings) -> None:
-    settings.ABEYANCE_BUDGET = BudgetLimits(turns=10, tokens=500)  # the default
+    settings.SIGNOFF_BUDGET = BudgetLimits(turns=10, tokens=500)  # the default
     for wrong, field in ((7, "budget"), ({"turns": 11}, "budget.turns")):
         assert field_of(ada_api.post("/runs", {**BODY, "budget": wrong})) == (422, field)
     budget = {"turns": 1, "usd": "2.50", "depth": None}
@@ -92,7 +92,7 @@ def test_the_api_limits_a_run(ada_api: Caller, published: None, settings: Settin
 
 
 def test_the_form_limits_a_run(ada: Client, published: None, settings: Settings) -> None:
-    settings.ABEYANCE_BUDGET = BudgetLimits(turns=10)
+    settings.SIGNOFF_BUDGET = BudgetLimits(turns=10)
     path = "/agents/hr_onboarding/start/"
     shows(ada, path, "at most 10, also the default")
     form = {f"in.{name}": str(value) for name, value in NEWCOMER.items()}

@@ -243,7 +243,7 @@ def test_an_outage_is_told_and_only_admins_read_the_providers_text(
         assert found["status"] == "waiting"
         assert found["status_text"].endswith(SAID)
         assert found["next_try_at"] > timezone.now().isoformat()
-    settings.ABEYANCE_OUTAGE_SECONDS = 0.0
+    settings.SIGNOFF_OUTAGE_SECONDS = 0.0
     run = office.start()
     found = ada_api.get(f"/runs/{run}").json()
     assert [gate["kind"] for gate in found["gates"]] == ["hold"]

@@ -42,7 +42,7 @@ def test_days_are_those_of_the_reader(ada: Client, office: Office) -> None:
     run = office.start()
     Run.objects.filter(id=run).update(created_at=datetime(2026, 11, 20, 2, tzinfo=UTC))
     day, before = "?from=2026-11-20&to=2026-11-20", "?from=2026-11-19&to=2026-11-19"
-    ada.cookies["abeyance_zone"] = "America/New_York"
+    ada.cookies["signoff_zone"] = "America/New_York"
     assert [str(run) in text(ada, f"/runs/{query}") for query in (day, before)] == [False, True]
     assert [len(_file(ada, query)) for query in (day, before)] == [1, 2]
     shows(ada, run, "2026-11-19 21:00:00 EST")

@@ -22,7 +22,7 @@ AGENTS = "agents.flows.hr,tests.support.scripted_agents.flows"
 
 def stack_of(sandbox: Path, name: str, **more: str) -> tuple[Stack, Path]:
     """An application whose tools write to a ledger, and the ledger."""
-    losses = {"ABEYANCE_POISON_LOSSES": "100"}  # these deaths are ours, and no run's
+    losses = {"SIGNOFF_POISON_LOSSES": "100"}  # these deaths are ours, and no run's
     return with_ledger(sandbox, name, AGENTS, **losses, **more)
 
 

@@ -70,7 +70,7 @@ def die_at(
     died, log = folder / "died", folder / "victim.log"
     log.touch()
     name = f"victim {uuid4()}"
-    armed = {"ABEYANCE_KILL_POINT": point, "ABEYANCE_KILL_ONCE": str(died), "PGAPPNAME": name}
+    armed = {"SIGNOFF_KILL_POINT": point, "SIGNOFF_KILL_ONCE": str(died), "PGAPPNAME": name}
     victim = FORKS.Process(target=_act, args=(str(log), armed, changed, act, *given))
     victim.start()
     victim.join(60)
@@ -120,8 +120,8 @@ def _advance_due_runs(
 
     _write_to(log)
     os.environ.update(env)
-    settings.ABEYANCE_LEASE_SECONDS = lease
-    settings.ABEYANCE_POISON_LOSSES = 1_000_000  # these deaths are ours, and no run's
+    settings.SIGNOFF_LEASE_SECONDS = lease
+    settings.SIGNOFF_POISON_LOSSES = 1_000_000  # these deaths are ours, and no run's
     wiring.connect_effects()
     bench = tasks.worker_context()
     if slots is not None:
