@@ -165,7 +165,7 @@ def test_a_decision_enters_no_more_modules_than_it_did(
     def click(run: UUID) -> Callable[[], object]:
         form = form_of(run)
         fields = {name: form[name] or "" for name in ("digest", "confirm")}
-        return partial(browser.post, f"/a/{form['request']}/approve/", fields)
+        return partial(browser.post, f"/a/{form['approval_id']}/approve/", fields)
 
     for newcomer in workload.newcomers(2):  # the second one counts
         run = begin("onboard", newcomer)
