@@ -46,12 +46,18 @@ HALF_A_PAIR = "\ud83d"
 
 def test_a_decision_finds_its_request_by_id(bea: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the index of pending requests, Postgres would scan all entries since the last VACUUM."""
-    lent: list[StatementPart] = []
-    monkeypatch.setattr(commit, "settle", lambda **given: lent.extend(given["lent"]))
+    statements: list[StatementPart] = []
+    monkeypatch.setattr(
+        commit, "settle", lambda **arguments: statements.extend(arguments["extra_statements"])
+    )
     seeds.decide(seeds.pending(), bea)
-    explain = f"EXPLAIN WITH run AS (SELECT) {lent[0].sql}"
+    explain = f"EXPLAIN WITH run AS (SELECT) {statements[0].sql}"
     pool.djangos().execute("SET LOCAL enable_seqscan = off")  # the table has one row
-    plan = pool.djangos().execute(explain, {**lent[0].parameters, "effective_at": None}).fetchall()
+    plan = (
+        pool.djangos()
+        .execute(explain, {**statements[0].parameters, "effective_at": None})
+        .fetchall()
+    )
     assert "approvals_approval_pkey" in str(plan)
     assert "approval_pending" not in str(plan)
 
