@@ -41,39 +41,39 @@ from runtime.ports.access import Actor
 Outcome = requests.ApprovalView | Expired | AlreadyVoted | Forbidden
 
 
-def open_request(looked: commit.LoadedApproval | None) -> commit.LoadedApproval:
+def open_request(loaded: commit.LoadedApproval | None) -> commit.LoadedApproval:
     """Return the request if it can be decided.
 
     Raises, in this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired; TamperedWith.
     """
-    if looked is None or not request_rules.reads(looked.principal, looked.approval):
+    if loaded is None or not request_rules.reads(loaded.principal, loaded.approval):
         raise NotFound
-    check_right(looked.approval, looked.principal, looked.at)
-    check_open(looked.approval)
-    why = verification.fault(looked.approval)
+    check_right(loaded.approval, loaded.principal, loaded.at)
+    check_open(loaded.approval)
+    why = verification.fault(loaded.approval)
     if why is not None:
         raise TamperedWith(why)  # no decision about it is signed
-    return looked
+    return loaded
 
 
-def close(looked: commit.LoadedApproval, decision: Decision | None, actor: Actor) -> Outcome:
+def close(loaded: commit.LoadedApproval, decision: Decision | None, actor: Actor) -> Outcome:
     """Write the decision, or the expiry if there is none. Raises AlreadyDecided, GateNotOpen."""
-    approval = looked.approval
-    if not looked.is_open:
+    approval = loaded.approval
+    if not loaded.is_open:
         raise AlreadyDecided(None)
     if decision is None:
-        return _expire(approval, looked.at)
+        return _expire(approval, loaded.at)
     seconds = _undo_seconds(approval)
-    effective_at = looked.at + timedelta(seconds=seconds) if seconds else None
+    effective_at = loaded.at + timedelta(seconds=seconds) if seconds else None
     if votes.are_needed(approval, decision):
-        refused = votes.vote(looked, decision, actor, effective_at)
+        refused = votes.vote(loaded, decision, actor, effective_at)
         if refused is not None:
             return refused
     else:
         approval.effective_at = effective_at
-        approval.decided_for = request_rules.decides_for(looked.principal, approval)
-        commit.close(looked, decision, actor)
-    return requests.verified(approval, looked.principal)
+        approval.decided_for = request_rules.decides_for(loaded.principal, approval)
+        commit.close(loaded, decision, actor)
+    return requests.verified(approval, loaded.principal)
 
 
 def decided(outcome: Outcome) -> requests.ApprovalView:
@@ -112,10 +112,10 @@ def check_digest(approval: Approval, digest: object) -> None:
         raise DigestMismatch
 
 
-def check_shown(looked: commit.LoadedApproval, verdict: Verdict) -> None:
+def check_shown(loaded: commit.LoadedApproval, verdict: Verdict) -> None:
     """Raise NotShown before a call starts whose run has entries that no page can show."""
-    if verdict in STARTS_CALL and looked.unreadable:
-        raise NotShown(unshown(looked.unreadable))
+    if verdict in STARTS_CALL and loaded.unreadable:
+        raise NotShown(unshown(loaded.unreadable))
 
 
 def unshown(unreadable: Sequence[int]) -> str:

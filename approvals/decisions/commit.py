@@ -85,33 +85,33 @@ def load_at_gate(run: UUID, gate: UUID, actor: Actor) -> LoadedApproval | None:
 
 
 def close(
-    looked: LoadedApproval, decision: Decision, actor: Actor, counted: Sequence[str] = ()
+    loaded: LoadedApproval, decision: Decision, actor: Actor, counted: Sequence[str] = ()
 ) -> None:
     """Sign the decision and write it. Raises GateNotOpen, with nothing written, if a value has changed since.
 
     `counted` are the digests of the votes that it counts.
     """
-    approval = looked.approval
+    approval = loaded.approval
     approval.status = VERDICTS[decision.verdict].status
     approval.decided_by, approval.decided_at, approval.reason = (
         decision.by,
-        looked.at,
+        loaded.at,
         decision.reason,
     )
-    approval.channel = "api" if actor.token else "batch" if looked.batch else "page"
+    approval.channel = "api" if actor.token else "batch" if loaded.batch else "page"
     approval.edited = approval.edited_preview = None
     if decision.edit is not None:
         approval.edited, preview = snapshot.text(decision.edit.args), decision.edit.preview
         if preview is not None:
             approval.edited_preview = snapshot.text(preview.document)
     statements.sign(
-        approval, statements.make(approval, decision, looked.at, looked.undone, counted)
+        approval, statements.make(approval, decision, loaded.at, loaded.undone, counted)
     )
     settle(
         gate=approval.gate,
         decision=decision,
         effective_at=approval.effective_at,
-        extra_statements=(_closed(approval), *_audited(looked, decision, actor)),
+        extra_statements=(_closed(approval), *_audited(loaded, decision, actor)),
     )
 
 
@@ -167,8 +167,8 @@ def _closed(approval: Approval) -> StatementPart:
     )
 
 
-def _audited(looked: LoadedApproval, decision: Decision, actor: Actor) -> tuple[StatementPart, ...]:
-    approval = looked.approval
+def _audited(loaded: LoadedApproval, decision: Decision, actor: Actor) -> tuple[StatementPart, ...]:
+    approval = loaded.approval
     more: dict[str, Any] = {}
     if decision.verdict is Verdict.CONTINUE:
         more["granted"] = decision.result
@@ -177,7 +177,7 @@ def _audited(looked: LoadedApproval, decision: Decision, actor: Actor) -> tuple[
     if decision.edit is not None:
         more["edited"] = decision.edit.digest
     entry = audit.following(
-        looked.last,
+        loaded.last,
         run=approval.run_id,
         actor=actor,
         act=approval.status,
@@ -188,6 +188,6 @@ def _audited(looked: LoadedApproval, decision: Decision, actor: Actor) -> tuple[
             "reason": decision.reason,
             **more,
         },
-        at=looked.at,
+        at=loaded.at,
     )
     return audit.appended([entry])

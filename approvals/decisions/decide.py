@@ -131,20 +131,20 @@ def _settle(approval_id: UUID, answer: _SentDecision, actor: Actor) -> checks.Ou
 
 def _attempt(approval_id: UUID, answer: _SentDecision, actor: Actor) -> checks.Outcome:
     """Check and write. Raises GateNotOpen, with nothing written, if another action on the run came in between."""
-    looked = checks.open_request(commit.load(approval_id, actor))
-    looked = replace(looked, batch=answer.batch)
-    approval = looked.approval
-    decision = None if closing.is_expired(approval, looked.at) else _decision(looked, answer, actor)
-    return checks.close(looked, decision, actor)
+    loaded = checks.open_request(commit.load(approval_id, actor))
+    loaded = replace(loaded, batch=answer.batch)
+    approval = loaded.approval
+    decision = None if closing.is_expired(approval, loaded.at) else _decision(loaded, answer, actor)
+    return checks.close(loaded, decision, actor)
 
 
-def _decision(looked: commit.LoadedApproval, answer: _SentDecision, actor: Actor) -> Decision:
+def _decision(loaded: commit.LoadedApproval, answer: _SentDecision, actor: Actor) -> Decision:
     """Validate the values. Raises DigestMismatch, NotShown, InvalidInput."""
-    approval = looked.approval
+    approval = loaded.approval
     checks.check_digest(approval, answer.digest)
     kind = GateKind.APPROVAL if approval.kind == GateKind.IN_DOUBT else GateKind(approval.kind)
     verdict = checks.verdict(answer.verdict, "verdict", kind, approval)
-    checks.check_shown(looked, verdict)
+    checks.check_shown(loaded, verdict)
     edit = _edit(approval, verdict, answer, actor)
     checks.check_confirmed(approval, verdict, answer.confirm, edit)
     checks.check_revisable(approval, verdict)

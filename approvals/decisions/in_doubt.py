@@ -56,25 +56,25 @@ def resolve(
 
 def _attempt(run: UUID, gate: UUID, answer: _SentResolution, actor: Actor) -> checks.Outcome:
     """Check and write. Raises GateNotOpen, with nothing written, if another action on the run came in between."""
-    looked = checks.open_request(commit.load_at_gate(run, gate, actor))
-    approval = looked.approval
+    loaded = checks.open_request(commit.load_at_gate(run, gate, actor))
+    approval = loaded.approval
     decision = None
-    if not closing.is_expired(approval, looked.at):
+    if not closing.is_expired(approval, loaded.at):
         if (
             answer.outcome == Verdict.RUN_AGAIN
             and approval.not_before
-            and looked.at < approval.not_before
+            and loaded.at < approval.not_before
         ):
             raise TooEarly(approval.not_before)
-        decision = _decision(looked, answer, actor)
-    return checks.close(looked, decision, actor)
+        decision = _decision(loaded, answer, actor)
+    return checks.close(loaded, decision, actor)
 
 
-def _decision(looked: commit.LoadedApproval, answer: _SentResolution, actor: Actor) -> Decision:
+def _decision(loaded: commit.LoadedApproval, answer: _SentResolution, actor: Actor) -> Decision:
     """Validate the values. Raises NotShown, InvalidInput."""
-    approval = looked.approval
+    approval = loaded.approval
     verdict = checks.verdict(answer.outcome, "outcome", GateKind.IN_DOUBT, approval)
-    checks.check_shown(looked, verdict)
+    checks.check_shown(loaded, verdict)
     checks.check_confirmed(approval, verdict, answer.confirm)
     return Decision(
         verdict=verdict,

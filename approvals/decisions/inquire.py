@@ -27,9 +27,9 @@ def inquire(*, approval_id: UUID, question: object, actor: Actor) -> requests.Ap
     """
     with transaction.atomic():
         audit.lock_run_of(approval_id)
-        looked = checks.open_request(commit.load(approval_id, actor))
-        approval = looked.approval
-        if closing.is_expired(approval, looked.at) and approval.expires_at is not None:
+        loaded = checks.open_request(commit.load(approval_id, actor))
+        approval = loaded.approval
+        if closing.is_expired(approval, loaded.at) and approval.expires_at is not None:
             raise Expired(approval.expires_at)
         if approval.kind != GateKind.APPROVAL:
             raise InvalidInput("question", "is only for a call that waits for an approval")
@@ -44,4 +44,4 @@ def inquire(*, approval_id: UUID, question: object, actor: Actor) -> requests.Ap
             subject=f"request {approval.id}",
             detail={"question": str(sent), "text": digest_of(said)},
         )
-    return requests.verified(approval, looked.principal)
+    return requests.verified(approval, loaded.principal)

@@ -57,7 +57,7 @@ def check_answer(approval: Approval, verdict: Verdict) -> None:
 
 
 def vote(
-    looked: commit.LoadedApproval, decision: Decision, actor: Actor, effective_at: datetime | None
+    loaded: commit.LoadedApproval, decision: Decision, actor: Actor, effective_at: datetime | None
 ) -> AlreadyVoted | Forbidden | None:
     """Record the vote, and the decision if it completes the quorum of every stage.
 
@@ -65,21 +65,21 @@ def vote(
     deletion of votes that no longer count is committed. Raises TamperedWith, and GateNotOpen, with nothing written, if
     another action on the run came in between.
     """
-    approval, demands = looked.approval, _demands(looked.approval)
+    approval, demands = loaded.approval, _demands(loaded.approval)
     with transaction.atomic():
         audit.lock_runs(approval.run_id)
-        if audit.last_of(approval.run_id) != looked.last:
+        if audit.last_of(approval.run_id) != loaded.last:
             raise GateNotOpen
-        counted = _still_valid(approval, demands, _read(looked), looked.at)
-        place = _place(looked, _stages(approval, demands, looked.at), counted, actor)
+        counted = _still_valid(approval, demands, _read(loaded), loaded.at)
+        place = _place(loaded, _stages(approval, demands, loaded.at), counted, actor)
         if not isinstance(place, VoteSlot):
             return place
-        counted += (_cast(looked, decision, actor, place),)
+        counted += (_cast(loaded, decision, actor, place),)
         people = {one.person: one.stage for one in counted}
-        _note(approval, demands, counted, looked.at)
+        _note(approval, demands, counted, loaded.at)
         if tally.current(demands.stages, people) is None:
             approval.effective_at, approval.decided_for = effective_at, place.absent
-            latest = replace(looked, last=audit.last_of(approval.run_id))
+            latest = replace(loaded, last=audit.last_of(approval.run_id))
             commit.close(latest, decision, actor, [one.digest for one in counted])
         else:
             notify(approval.run_id, inbox=True, hint=False)
@@ -157,10 +157,10 @@ class VoteSlot:
 
 
 def _place(
-    looked: commit.LoadedApproval, stages: Sequence[Stage], counted: Sequence[Cast], actor: Actor
+    loaded: commit.LoadedApproval, stages: Sequence[Stage], counted: Sequence[Cast], actor: Actor
 ) -> VoteSlot | AlreadyVoted | Forbidden:
     """Return where the actor's vote counts, or why they may not vote. Each person counts once, also by a deputy."""
-    principal = looked.principal
+    principal = loaded.principal
     taken = {one.place: one.person for one in counted}
     people = {one.person: one.stage for one in counted}
     if actor.person in {*people, *taken}:
@@ -172,7 +172,7 @@ def _place(
     open_now = stages[stage]
     if principal is not None and open_now.admits(principal.person, principal.groups):
         return VoteSlot(stage=stage)
-    stands = request_rules.stand_in(principal, looked.approval, at=looked.at)
+    stands = request_rules.stand_in(principal, loaded.approval, at=loaded.at)
     absent = [one.person for one in stands if open_now.admits(one.person, one.groups)]
     for name in absent:
         if name not in {*people, *taken}:
@@ -193,9 +193,9 @@ def _one_hand(person: str, voters: Collection[str]) -> str:
     )
 
 
-def _read(looked: commit.LoadedApproval) -> tuple[Cast, ...]:
+def _read(loaded: commit.LoadedApproval) -> tuple[Cast, ...]:
     try:
-        return votes.read(looked.approval, looked.votes)
+        return votes.read(loaded.approval, loaded.votes)
     except NotConfirmed as exc:
         raise TamperedWith(str(exc)) from exc
 
@@ -217,9 +217,9 @@ def _still_valid(
     return tuple(kept)
 
 
-def _cast(looked: commit.LoadedApproval, decision: Decision, actor: Actor, place: VoteSlot) -> Cast:
+def _cast(loaded: commit.LoadedApproval, decision: Decision, actor: Actor, place: VoteSlot) -> Cast:
     """Write the vote and its audit row."""
-    approval = looked.approval
+    approval = loaded.approval
     made = votes.make(
         approval,
         person=actor.person,
@@ -227,7 +227,7 @@ def _cast(looked: commit.LoadedApproval, decision: Decision, actor: Actor, place
         absent=place.absent,
         verdict=decision.verdict,
         reason=decision.reason,
-        at=looked.at,
+        at=loaded.at,
         withdrawn=audit.count(
             approval.run_id, votes.subject(approval, actor.person), besides=VOTED
         ),
@@ -243,7 +243,7 @@ def _cast(looked: commit.LoadedApproval, decision: Decision, actor: Actor, place
         absent=place.absent,
         stage=place.stage,
         reason=decision.reason,
-        at=looked.at,
+        at=loaded.at,
         digest=votes.digest_of(made.statement),
     )
 

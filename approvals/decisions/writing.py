@@ -23,9 +23,9 @@ def write(*, approval_id: UUID, text: object, actor: Actor) -> requests.Approval
     """
     with transaction.atomic():
         audit.lock_run_of(approval_id)
-        looked = checks.open_request(commit.load(approval_id, actor))
-        approval = looked.approval
-        if closing.is_expired(approval, looked.at) and approval.expires_at is not None:
+        loaded = checks.open_request(commit.load(approval_id, actor))
+        approval = loaded.approval
+        if closing.is_expired(approval, loaded.at) and approval.expires_at is not None:
             raise Expired(approval.expires_at)
         if not writers.may_write(approval):
             raise Forbidden(
@@ -33,4 +33,4 @@ def write(*, approval_id: UUID, text: object, actor: Actor) -> requests.Approval
                 "The policy does not let people who decide this request write to its run.",
             )
         send_as_reviewer(run=approval.run_id, text=text, actor=actor)
-    return requests.verified(approval, looked.principal)
+    return requests.verified(approval, loaded.principal)

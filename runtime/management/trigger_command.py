@@ -1,6 +1,7 @@
 """What the commands of schedules and triggers share: their acts, the rights of a person, and refusals."""
 
 import json
+from abc import ABC, abstractmethod
 from argparse import RawDescriptionHelpFormatter
 from typing import Any
 from uuid import UUID
@@ -16,7 +17,7 @@ from runtime.triggers.listing import TriggerView
 CHANGES = {"pause": changes.pause, "resume": changes.resume, "end": changes.end}
 
 
-class TriggerCommand(BaseCommand):
+class TriggerCommand(BaseCommand, ABC):
     """Makes, lists and changes triggers of one kind."""
 
     kind: TriggerKind
@@ -51,29 +52,29 @@ class TriggerCommand(BaseCommand):
         )
         return parser
 
+    @abstractmethod
     def add_definition(self, parser: CommandParser) -> None:
         """Add the arguments of a definition."""
-        raise NotImplementedError
 
+    @abstractmethod
     def add_own_acts(self, acts: Any) -> None:
         """Add the acts that only this kind has."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read_definition(self, options: dict[str, Any]) -> dict[str, Any]:
         """Return the definition in these options."""
-        raise NotImplementedError
 
+    @abstractmethod
     def columns_of(self, row: TriggerRow) -> tuple[str, ...]:
         """Return what `list` writes of a row after its id and state."""
-        raise NotImplementedError
 
+    @abstractmethod
     def show(self, view: TriggerView) -> None:
         """Write one schedule or trigger."""
-        raise NotImplementedError
 
+    @abstractmethod
     def act(self, act: str, id: UUID, actor: Actor, options: dict[str, Any]) -> str:
         """Carry out an act that only this kind has, and return what to write."""
-        raise NotImplementedError
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
