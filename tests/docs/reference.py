@@ -29,7 +29,7 @@ from runtime.core.continuation import FrameState, RunStatus  # noqa: E402
 from runtime.core.events import EVENT_TYPES  # noqa: E402
 from runtime.core.verdicts import VERDICTS_AT  # noqa: E402
 from runtime.errors import RequestError  # noqa: E402
-from tests.docs import layers_picture  # noqa: E402
+from tests.docs import guarantees, layers_picture  # noqa: E402
 
 REFERENCE = ROOT / "docs" / "reference"
 NOTE = "<!-- written by `make reference` from the code; do not edit -->\n"
@@ -107,6 +107,7 @@ PAGES: dict[str, Callable[[], str]] = {
 def write_all() -> None:
     for name, page in PAGES.items():
         (REFERENCE / name).write_text(page(), encoding="utf-8")
+    guarantees.write_all()
     layers_picture.TARGET.write_text(layers_picture.draw(), encoding="utf-8")
 
 
