@@ -4,8 +4,10 @@ The caller locks the run's row in the transaction of the act, which serialises t
 unique (run, seq) rejects the second row. With the MAC key, which Postgres does not have, `verify` detects an edited,
 deleted or inserted row. The chain alone does not show a deletion of its newest rows. So each append replaces the run's
 head, a row whose MAC covers the number of rows and the MAC of the last one. A row without a head, or after it, is
-refused too. And every request must have a row for its opening and one for its present
-status. ADR 0092 says what remains possible.
+refused too. And every request must have a row for its opening and one for its present status.
+
+A writer of the tables can still put back an older head together with the rows of that time, or delete the head and
+all rows of a run that has no request. Archived files and backups show that.
 """
 
 import json

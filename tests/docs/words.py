@@ -31,8 +31,8 @@ VAGUE = re.compile(
 )
 ALLOWED = 31
 FILES = ("*.py", "*.html", "*.md", "Makefile")
-# The history of the words, stored names, and this list itself
-WORDS = "docs/explanation/adr/0046-words.md"
+# History, stored names, and this list itself
+WORDS = "docs/reference/glossary.md"
 EXCEPT = ("CHANGELOG.md", "docs/explanation/adr/*", "*/migrations/*", "tests/docs/words.py")
 
 

@@ -1,4 +1,4 @@
-"""OpenAI's client without its conversion of requests (ADR 0020), and with answers mended for the libraries."""
+"""OpenAI's client without its conversion of requests (ADR 0026), and with answers mended for the libraries."""
 
 import json
 import re

@@ -1,7 +1,7 @@
 """A bounded pool for effects, with one deadline for each: tools run in threads, model calls hold none.
 
 Every tool runs in a thread of its own, even a quick one. Running it in the runner's thread was measured and is no
-faster (ADR 0039). A thread cannot be ended. The runner stops waiting for a tool at its deadline, but the tool keeps
+faster. A thread cannot be ended. The runner stops waiting for a tool at its deadline, but the tool keeps
 its slot until it returns. Once half of the tool slots of a process are lost in this way, the process must be
 replaced.
 """
