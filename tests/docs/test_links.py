@@ -7,7 +7,7 @@ import pytest
 
 from config.env.environment import ROOT
 from config.local.app_environment import HR, INVOICES
-from tests.docs.pages import PAGES, README
+from tests.docs.pages import PAGES, ROOT_PAGES
 from tests.docs.screenshots import IMAGES, PICTURES
 
 LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
@@ -88,5 +88,5 @@ def test_index_names_every_page() -> None:
     index = ROOT / "docs" / "README.md"
     targets = re.findall(r"\]\(([^)#]+)\)", index.read_text("utf-8"))
     adrs = index.with_name("explanation") / "adr"
-    pages = {page for page in PAGES if page not in (README, index) and page.parent != adrs}
+    pages = {page for page in PAGES if page not in (*ROOT_PAGES, index) and page.parent != adrs}
     assert {(index.parent / target).resolve() for target in targets} == pages | {adrs}
