@@ -4,7 +4,7 @@ Celery and kombu trust every message. One that is not JSON would end the worker.
 counted as finished, so a few hundred of them would occupy all threads of a worker until it restarts.
 
 The transport uses kombu's own extension point: a name in its table, and a subclass that overrides public methods.
-docs/explanation/upstream-bugs.md has the report; tests/config/test_letters.py fails when kombu no longer needs it.
+tests/README.md has the report; tests/config/test_letters.py fails when kombu no longer needs it.
 """
 
 import json

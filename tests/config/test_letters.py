@@ -73,7 +73,7 @@ def test_malformed_messages_are_discarded_and_the_next_is_read(
 
 
 def test_kombu_itself_still_acknowledges_no_ack_messages(broker_url: str) -> None:
-    """If this fails, delete `basic_ack` from config/broker/transport.py and its report from upstream-bugs.md."""
+    """If this fails, delete `basic_ack` from config/broker/transport.py and its report from tests/README.md."""
     assert _asked_for_an_account(broker_url, broker_url.replace("unix://", "redis+socket://")) == 1
     assert _asked_for_an_account(broker_url, transport.connection(broker_url)["broker_url"]) == 0
 
@@ -90,7 +90,7 @@ def _asked_for_an_account(broker_url: str, kombus: str) -> int:
 
 
 def test_kombu_itself_still_ends_on_malformed_messages(broker_url: str) -> None:
-    """If this fails, delete `on_readable` from config/broker/transport.py and its report from upstream-bugs.md."""
+    """If this fails, delete `on_readable` from config/broker/transport.py and its report from tests/README.md."""
     queue = str(uuid4())
     with redis.Redis.from_url(broker_url) as broker:
         broker.lpush(queue, b"no JSON")
