@@ -42,14 +42,9 @@ def security() -> str:
     return _page("security.md", "attacks")
 
 
-def upstream_bugs() -> str:
-    return _page("upstream-bugs.md", "bugs")
-
-
 PAGES = {
     "guarantees.md": guarantees,
     "security.md": security,
-    "upstream-bugs.md": upstream_bugs,
 }
 
 

@@ -1,4 +1,4 @@
-"""Guarantees in places where other projects had a bug (docs/explanation/upstream-bugs.md)."""
+"""Guarantees in places where other projects had a bug (`bugs` of tests/docs/guarantees.toml)."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
