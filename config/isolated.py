@@ -27,7 +27,7 @@ def supervise(max_groups: int) -> int:
     """Try suspected runs, so many groups at once, until a stop signal. Return the exit code."""
     django.setup()
     celery.equip("isolated")
-    from runtime.execution import suspect_trials
+    from runtime.execution import crash_loops
     from runtime.execution.heartbeat import Heartbeat
     from runtime.ports import wiring
 
@@ -36,7 +36,7 @@ def supervise(max_groups: int) -> int:
     heartbeat = Heartbeat(wiring.effects().fingerprints(), isolated=True)
     heartbeat.start()
     command = [sys.executable, "-m", "config.isolated"]
-    suspect_trials.run(stop, suspect_trials.SuspectTrials(command, max_groups))
+    crash_loops.run(stop, crash_loops.SuspectTrials(command, max_groups))
     heartbeat.stop()
     return 0
 

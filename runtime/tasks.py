@@ -19,7 +19,7 @@ from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import Heartbeat
 from runtime.execution.recorded import queued_replay, queued_trial
-from runtime.execution.runner import WorkerContext
+from runtime.execution.worker import WorkerContext
 from runtime.ports import wiring
 from runtime.store import pool
 

@@ -53,8 +53,7 @@ from runtime.execution.effects.outcomes import (
     preview_of,
     rolled_back,
 )
-from runtime.execution.effects.perform import perform
-from runtime.execution.effects.requests import request_for
+from runtime.execution.effects.perform import perform, request_for
 from runtime.execution.step import StepBuilder
 from runtime.ports.approvals import ReviewSnapshot
 from runtime.ports.effects import ModelRequest, Outcome, PreviewRequest, ToolRequest, ToolResult

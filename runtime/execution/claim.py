@@ -25,10 +25,10 @@ from runtime.errors import (
 )
 from runtime.execution import crash_loops
 from runtime.execution.admission import versions
-from runtime.execution.commit import DATABASE_ERRORS, LoadedRun, Sizes
+from runtime.execution.commit import LoadedRun, Sizes
 from runtime.execution.heartbeat import ClaimedRun
-from runtime.execution.recent_runs import RecentRuns
-from runtime.execution.runner import Runner, RunnerQueue, WorkerContext
+from runtime.execution.runner import Runner, RunnerQueue
+from runtime.execution.worker import DATABASE_ERRORS, RecentRuns, RunBackoff, WorkerContext
 from runtime.ports.effects import EffectHandler
 from runtime.store import leases, loading, pool
 from runtime.store.leases import RunClaim
@@ -53,7 +53,8 @@ def advance(run: UUID, context: WorkerContext, *, isolated: bool = False) -> boo
 
 
 def _advance(run: UUID, context: WorkerContext, *, isolated: bool) -> bool:
-    if context.backoff.is_active(run, lambda: _signal_version(run)):
+    skipped_at = context.backoff.skipped_at(run)
+    if skipped_at is not None and _signal_version(run) == skipped_at:
         if context.backoff.forward_once(run):
             dispatch.dispatch(run)
         return False
@@ -171,7 +172,7 @@ def _await_store(claim: RunClaim, reason: str) -> None:
     dispatch.notify_run(claim.run, inbox=False)
 
 
-def _skip(claim: RunClaim, backoff: versions.RunBackoff) -> None:
+def _skip(claim: RunClaim, backoff: RunBackoff) -> None:
     """Release the run, due again soon, with a hint at once: another worker may be able to advance it."""
     with pool.pooled() as connection:
         backoff.add(claim.run, leases.read(connection, claim.run).signal_version)

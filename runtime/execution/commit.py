@@ -4,18 +4,16 @@ A step writer knows the committed state and the signal count that belongs to it.
 claim plus the time elapsed in this process.
 """
 
-import functools
 import itertools
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
-import psycopg
-from django.db import DatabaseError, InterfaceError, transaction
+from django.db import transaction
 
 from runtime.broker import dispatch
 from runtime.core.continuation import Continuation, Phase, in_doubt, status_of
@@ -27,18 +25,14 @@ from runtime.core.ids import ROOT, depth_of
 from runtime.core.machine.active_time import advance_clock, exhausted_at
 from runtime.core.machine.replay import Entry
 from runtime.errors import LeaseLost
-from runtime.execution import clock
-from runtime.execution.concurrency import RunSlots
-from runtime.execution.contents import ContentWriter
+from runtime.execution import heartbeat
+from runtime.execution.contents import RunContents
 from runtime.execution.effects.transactional import TransactionalResult
-from runtime.execution.heartbeat import ClaimedRun
-from runtime.execution.recent_runs import MAX_CHARACTERS
-from runtime.execution.yielding import YieldPolicy
+from runtime.execution.worker import MAX_CHARACTERS, RunPauses, YieldPolicy, retried
 from runtime.ports.approvals import ApprovalPort, StatementPart
 from runtime.store import failpoints, leases, pool, steps
 from runtime.store.pool import Connection
 from runtime.store.records import Records
-from runtime.store.tables import blobs as stored_blobs
 from runtime.store.tables import (
     continuations,
     journal,
@@ -51,12 +45,6 @@ from runtime.store.tables.late_outcomes import LateOutcomeRow
 from runtime.store.tables.partial_replies import KeptPart
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
-# A write is retried after those of these errors that `pool.is_passing` accepts.
-DATABASE_ERRORS = (psycopg.Error, DatabaseError, InterfaceError)
-RETRY_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,57 +82,35 @@ class StepWriter:
 
     def __init__(
         self,
-        claimed: ClaimedRun,
-        slots: RunSlots,
+        pauses: RunPauses,
         approvals: ApprovalPort,
+        contents: RunContents,
         loaded: LoadedRun,
         yielding: YieldPolicy,
     ) -> None:
         self.now = loaded.now
+        self.pauses = pauses
         self._rows = loaded.rows  # of all entries
         self._conversations = loaded.conversations
         self._sizes = loaded.sizes
-        self._loaded: signals.PendingSignals | None = (
-            loaded.pending_signals
-        )  # until they are consumed
+        # Until they are consumed:
+        self._loaded: signals.PendingSignals | None = loaded.pending_signals
         self._read = loaded.read  # until signals are read again, or gates opened
         self._yielding = yielding
-        self._claimed = claimed
-        self._slots = slots
+        self._claimed = pauses.claimed
         self._approvals = approvals
+        self._contents = contents
         self._signal_version = -1
         self._origin: tuple[str, ...] = ()
         self.settling: frozenset[UUID] = frozenset()  # gates whose decision can still be undone
-        self._late: tuple[int, tuple[LateOutcomeRow, ...]] = (
-            -1,
-            (),
-        )  # and the signal count of that moment
-        self.next_signal: datetime | None = (
-            None  # when the next signal takes effect that is not in effect yet
-        )
-        self._started = clock.elapsed()
-        self._contents = ContentWriter(claimed, slots, yielding, self.retry_while_unreachable)
+        # The signal count of that moment, and:
+        self._late: tuple[int, tuple[LateOutcomeRow, ...]] = (-1, ())
+        self.next_signal: datetime | None = None  # when the next one takes effect that has not yet
+        self._started = heartbeat.elapsed()
 
     def clock(self) -> datetime:
         """Return the present database time."""
-        return self._claimed.claim.at + timedelta(seconds=clock.elapsed() - self._started)
-
-    def retry_while_unreachable(self, act: Callable[[], T]) -> T:
-        """Call `act`, and retry until Postgres is reachable again: a lost connection must not lose an outcome.
-
-        Raises LeaseLost once another worker has the run.
-        """
-        while True:
-            try:
-                return act()
-            except DATABASE_ERRORS as exc:
-                if not pool.is_passing(exc):
-                    raise
-                log.warning("Run %s: Postgres is unreachable: %s", self.now.run, exc)
-                with self._slots.released():
-                    self._claimed.lost.wait(RETRY_SECONDS)
-                if self._claimed.lost.is_set():
-                    raise LeaseLost from exc
+        return self._claimed.claim.at + timedelta(seconds=heartbeat.elapsed() - self._started)
 
     def read_signals(self) -> tuple[signals.Signal, ...]:
         """Read the signals if the signal count has changed. A step that consumes them requires that count."""
@@ -157,7 +123,7 @@ class StepWriter:
             if is_unchanged and (self.next_signal is None or self.next_signal > self.clock()):
                 return ()
             self._read = None
-            pending = self.retry_while_unreachable(self._signals)
+            pending = self._signals()
         self._signal_version, self.next_signal, self.settling = (
             pending.count,
             pending.next,
@@ -172,15 +138,14 @@ class StepWriter:
         if not in_doubt(now):
             return ()
         if self._late[0] != self._signal_version:
-            self._late = (
-                self._signal_version,
-                self.retry_while_unreachable(functools.partial(_late, now.run)),
-            )
+            self._late = self._signal_version, self._late_outcomes()
         return self._late[1]
 
+    @retried
     def kept_parts(self) -> dict[str, KeptPart]:
         """Read the kept parts of replies, by frame. A row that no worker wrote is ignored, with an alarm."""
-        parts, forged = self.retry_while_unreachable(functools.partial(_parts, self.now.run))
+        with pool.pooled() as connection:
+            parts, forged = partial_replies.of(connection, self.now.run)
         for frame in forged:
             log.critical("Run %s: kept part of a reply of frame %s ignored", self.now.run, frame)
         return parts
@@ -194,15 +159,14 @@ class StepWriter:
         blobs = self._contents.write(records.blobs)
         step = self._step(records, now, blobs, release=release)
         ledger.require_unspent(self.now.run, step.spent)
-        started = clock.elapsed()
-        result = self.retry_while_unreachable(
-            functools.partial(self._write, records, step, itertools.count())
-        )
+        started = heartbeat.elapsed()
+        result = self._write(records, step, itertools.count())
         if result is not steps.CommitResult.WRITTEN:
             return result
         self._committed(step, records, started)
         if not release:
-            self._yielding.count_step(lambda: self.retry_while_unreachable(_has_waiting_runs))
+            if self._yielding.count_step():
+                self._yielding.should_yield = self._has_waiting_runs()
         elif self._yielding.has_ready_work(self.now):
             self._dispatch()
         return result
@@ -215,24 +179,18 @@ class StepWriter:
         Return the error if the tool's writes were rolled back. Raises LeaseLost.
         """
         blobs = self._contents.write(records.blobs, waits=False)
-        step, started = self._step(records, now, blobs, release=False), clock.elapsed()
+        step, started = self._step(records, now, blobs, release=False), heartbeat.elapsed()
         problem = result.commit(step, self._outcomes(records, step))
         if isinstance(problem, LeaseLost):
             raise problem
-        if problem is not None and not self.retry_while_unreachable(
-            functools.partial(_written, step)
-        ):
+        if problem is not None and not self._is_written(step):
             return problem
         self._committed(step, records, started)
         return None
 
-    def content(self, digest: str) -> Any:
-        """Return a result that is stored by its hash. Raises Tampered, or LeaseLost."""
-        return self.retry_while_unreachable(functools.partial(_content, digest))
-
     def release(self) -> steps.CommitResult:
         """Release a run that has no more to do now. Raises LeaseLost."""
-        result = self.retry_while_unreachable(self._release)
+        result = self._release()
         if result is steps.CommitResult.WRITTEN:
             dispatch.notify_run(self.now.run, inbox=False)
             if self._yielding.has_ready_work(self.now):
@@ -245,22 +203,42 @@ class StepWriter:
             self.now.run, dispatch.NEW if self._yielding.should_yield else dispatch.RESUMED
         )
 
+    @retried
     def _clear_losses(self) -> None:
         with pool.pooled() as connection:
             leases.clear_losses(connection, self._claimed.claim)
 
+    @retried
     def _signals(self) -> signals.PendingSignals:
         with pool.pooled() as connection:
             return signals.read(connection, self.now.run)
 
+    @retried
+    def _late_outcomes(self) -> tuple[LateOutcomeRow, ...]:
+        with pool.pooled() as connection:
+            outcomes = late_outcomes.of(connection, self.now.run)
+        for problem in outcomes.forged:
+            log.critical("Run %s: late outcome ignored: %s", self.now.run, problem)
+        return outcomes.genuine
+
+    @retried
+    def _has_waiting_runs(self) -> bool:
+        with pool.pooled() as connection:
+            return leases.has_waiting_runs(connection)
+
+    @retried
+    def _is_written(self, step: steps.Step) -> bool:
+        with pool.pooled() as connection, connection.transaction():
+            return steps.written_after_wait(connection, step)
+
     def _committed(self, step: steps.Step, records: Records, started: float) -> None:
         failpoints.hit("committed", step.kind, step.depth)
         self._claimed.measures.add_step(
-            clock.elapsed() - started, records.events, step.state, self.now
+            heartbeat.elapsed() - started, records.events, step.state, self.now
         )
         self.now = step.state
         if self._claimed.claim.lost_leases and not step.release and self._yielding.take_losses():
-            self.retry_while_unreachable(self._clear_losses)
+            self._clear_losses()
         covered, tail = self._sizes.covered, self._sizes.tail + len(step.entry.body)
         if step.continuation is None:
             self._sizes = Sizes(covered=covered, tail=tail)
@@ -338,6 +316,7 @@ class StepWriter:
             self._conversations.read(body)
         return self._conversations.brief(now)
 
+    @retried
     def _write(
         self, records: Records, step: steps.Step, tries: Iterator[int]
     ) -> steps.CommitResult:
@@ -389,6 +368,7 @@ class StepWriter:
             return ()
         return self._approvals.outcomes(ended, position=step.entry.position)
 
+    @retried
     def _release(self) -> steps.CommitResult:
         with pool.pooled() as connection:
             released = leases.release(
@@ -416,31 +396,3 @@ def _due(now: Continuation, signal: datetime | None) -> datetime | None:
     if (used_up := exhausted_at(now)) is not None:
         moments.append(used_up)
     return None if now.ended else min(moments, default=None)
-
-
-def _content(digest: str) -> Any:
-    with pool.pooled() as connection:
-        return stored_blobs.fetch(connection, digest)
-
-
-def _late(run: UUID) -> tuple[LateOutcomeRow, ...]:
-    with pool.pooled() as connection:
-        outcomes = late_outcomes.of(connection, run)
-    for problem in outcomes.forged:
-        log.critical("Run %s: late outcome ignored: %s", run, problem)
-    return outcomes.genuine
-
-
-def _parts(run: UUID) -> tuple[dict[str, KeptPart], list[str]]:
-    with pool.pooled() as connection:
-        return partial_replies.of(connection, run)
-
-
-def _has_waiting_runs() -> bool:
-    with pool.pooled() as connection:
-        return leases.has_waiting_runs(connection)
-
-
-def _written(step: steps.Step) -> bool:
-    with pool.pooled() as connection, connection.transaction():
-        return steps.written_after_wait(connection, step)

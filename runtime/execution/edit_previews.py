@@ -15,13 +15,13 @@ from runtime.core.continuation import Continuation
 from runtime.core.documents.blobs import InlinedMessages
 from runtime.core.enums import CallPreview
 from runtime.core.limits import plain
-from runtime.execution.admission.terms import terms_of
+from runtime.execution.admission.gates import terms_of
 from runtime.execution.effects.outcomes import preview_of
+from runtime.execution.effects.perform import request_for
 from runtime.execution.effects.pool import EffectPool
-from runtime.execution.effects.requests import request_for
 from runtime.execution.effects.running import EffectFinished, RunningEffect
-from runtime.execution.other_workers import is_for_another
 from runtime.execution.recorded.problems import problem_of
+from runtime.execution.worker import is_for_another
 from runtime.ports.agents import CallRejected
 from runtime.ports.effects import EffectHandler, PreviewRequest
 from runtime.store import pool

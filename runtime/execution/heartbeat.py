@@ -17,7 +17,6 @@ from uuid import UUID, uuid4
 
 import psycopg
 
-from runtime.execution import clock
 from runtime.store import leases, pool, workers
 from runtime.store.leases import RunClaim
 from runtime.store.measures import Measures
@@ -28,10 +27,12 @@ STATEMENT = f"""
     WITH beat AS ({workers.BEAT}), held AS ({leases.HELD})
     SELECT held.owner, held.mailbox, held.stops, {leases.ASYNC_COMMIT} FROM beat LEFT JOIN held ON true
 """
-
 BEAT_SECONDS = 1.0
 MARGIN = 0.1  # of a lease
 RELEASE_GRACE_SECONDS = 2.0  # after the end of a drain, for releasing runs
+
+# On Linux CLOCK_MONOTONIC stops while the machine sleeps, so a lease that expired meanwhile would seem valid.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 @dataclass(slots=True)
@@ -46,7 +47,7 @@ class Lease:
 
     def is_valid(self) -> bool:
         """Return whether the lease is certainly valid a moment longer."""
-        return clock.elapsed() <= self.surely_until
+        return elapsed() <= self.surely_until
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -222,7 +223,7 @@ class Heartbeat:
     def _beat(self, connection: pool.Connection) -> None:
         with self._lock:
             claimed_by_owner, abandoned = dict(self._claimed), dict(self._abandoned)
-        sent = clock.elapsed()
+        sent = elapsed()
         ours = self._renew(connection, claimed_by_owner)
         self.lease.renewed(sent)
         for owner, claimed in claimed_by_owner.items():
@@ -263,3 +264,8 @@ class Heartbeat:
             for owner, signal_version, stops, _ in rows
             if owner is not None
         }
+
+
+def elapsed() -> float:
+    """Return the seconds since a fixed time before this process began."""
+    return time.clock_gettime(_CLOCK)

@@ -4,12 +4,10 @@ Each loop builds a step, commits it, starts the effects it recorded, then waits 
 the lease. When no effect is running and none is planned, the step releases the run: it has ended, or waits at gates.
 """
 
-import functools
 import queue
 import random
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -21,36 +19,35 @@ from runtime.core.errors import NotJson
 from runtime.core.events import MessageReceived, QuestionFailed
 from runtime.core.machine.planning import plan
 from runtime.core.machine.replay import recover
-from runtime.errors import LeaseLost
-from runtime.execution import thread_memory
+from runtime.errors import LeaseLost, ObjectStoreDown
 from runtime.execution.admission.admit import Admission
 from runtime.execution.admission.versions import (
-    RunBackoff,
     VersionChanges,
     now_writes,
     require_agents,
 )
 from runtime.execution.commit import LoadedRun, StepWriter
-from runtime.execution.concurrency import RunSlots
+from runtime.execution.contents import RunContents
 from runtime.execution.effects.kept_replies import RunReplies
-from runtime.execution.effects.kept_slots import KeptSlots
 from runtime.execution.effects.outcomes import (
     dropped,
     event_of,
     not_started,
 )
-from runtime.execution.effects.pool import EffectPool
-from runtime.execution.effects.requests import request_for
-from runtime.execution.effects.run_work import EffectRequest, RunWork, is_too_late, why_not
+from runtime.execution.effects.perform import request_for
+from runtime.execution.effects.run_work import (
+    EffectRequest,
+    KeptSlots,
+    RunWork,
+    is_too_late,
+    reason_not_to_start,
+)
 from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.execution.effects.transactional import TransactionalResult
-from runtime.execution.heartbeat import ClaimedRun, Heartbeat
-from runtime.execution.recent_runs import RecentRuns
+from runtime.execution.heartbeat import ClaimedRun
 from runtime.execution.step import StepBuilder
-from runtime.execution.yielding import YieldPolicy
-from runtime.ports.approvals import ApprovalPort
+from runtime.execution.worker import RunPauses, WorkerContext, YieldPolicy, retried
 from runtime.ports.effects import (
-    EffectHandler,
     ModelRequest,
     Outcome,
     PreviewRequest,
@@ -60,26 +57,12 @@ from runtime.ports.effects import (
 from runtime.store.records import RecordedEvent, Work, changed
 from runtime.store.steps import CommitResult
 from runtime.store.tables import ledger
+from runtime.store.tables.signals import Signal
 
 KEEP_CLAIM_MAX = timedelta(seconds=2)  # the longest wait for which a worker keeps a run
-KEEP_SLOT = (
-    0.001  # seconds of a wait: to release a slot and acquire it again costs more than a quick tool
-)
+# Seconds of a wait: to release a slot and acquire it again costs more than a quick tool.
+KEEP_SLOT = 0.001
 CANCEL_GRACE = timedelta(seconds=10)  # for running calls when a run is cancelled
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerContext:
-    """The tools of one worker process for advancing runs."""
-
-    handler: EffectHandler
-    approvals: ApprovalPort
-    effect_pool: EffectPool
-    heartbeat: Heartbeat
-    backoff: RunBackoff = field(default_factory=RunBackoff)
-    slots: RunSlots = field(default_factory=RunSlots)
-    recent: RecentRuns = field(default_factory=RecentRuns)
-
 
 RunnerMessage = EffectFinished | None  # None to check for signals, a lost lease or a free slot
 RunnerQueue = queue.SimpleQueue[RunnerMessage]
@@ -102,8 +85,10 @@ class Runner:
         self._claimed = claimed
         self._messages = messages
         self._yielding = YieldPolicy(claimed, context.heartbeat.draining)
-        self._writer = StepWriter(claimed, context.slots, context.approvals, loaded, self._yielding)
-        self._filled = InlinedMessages(self._writer.content, thread_memory.reader(self._writer))
+        self.pauses = RunPauses(claimed=claimed, slots=context.slots)
+        contents = RunContents(self.pauses, self._yielding)
+        self._writer = StepWriter(self.pauses, context.approvals, contents, loaded, self._yielding)
+        self._filled = InlinedMessages(contents.read, contents.recall)
         self._work = RunWork(self._writer.clock)
         self._results: list[TransactionalResult] = []  # to be committed in their own transactions
         self._uncommitted: list[EffectFinished] = []  # in the step
@@ -148,16 +133,12 @@ class Runner:
             if self._unapplied is not None:
                 self._step.apply_version_changes(self._unapplied)
             for signal in writer.read_signals():
-                writer.retry_while_unreachable(functools.partial(self._step.consume, signal))
+                self._consume(signal)
             for late in writer.late_outcomes(self._step.now):
                 self._step.receive_late(late, writer.settling)
             require_agents(self._step.now, self._version_changes)
             self._step.end_waits()
-            writer.retry_while_unreachable(
-                lambda: self._step.plan_next(
-                    self._work.calling_models(), self._work.previewing(), self._work.answering()
-                )
-            )
+            self._plan_next()
             release = self._at_rest()
             try:
                 result = self._commit(release)
@@ -185,6 +166,15 @@ class Runner:
                     self._rebuild_step(changes)
                 case CommitResult.LOST:
                     raise LeaseLost
+
+    @retried
+    def _consume(self, signal: Signal) -> None:
+        self._step.consume(signal)
+
+    @retried
+    def _plan_next(self) -> None:
+        work = self._work
+        self._step.plan_next(work.calling_models(), work.previewing(), work.answering())
 
     def _add_lost_replies(self) -> None:
         if any(frame.state is FrameState.ASKING for frame in self._writer.now.frames.values()):
@@ -346,9 +336,12 @@ class Runner:
             expired = pending.expires_at is not None and pending.expires_at <= self._writer.clock()
             if expired and pending.gate not in self._expired:
                 self._expired.add(pending.gate)
-                expire = functools.partial(self._context.approvals.expire, pending.gate)
-                self._writer.retry_while_unreachable(expire)
+                self._expire_gate(pending.gate)
                 self._writer.reread_signals()
+
+    @retried
+    def _expire_gate(self, gate: UUID) -> None:
+        self._context.approvals.expire(gate)
 
     def _settle_cancelling(self) -> None:
         """Give running calls of a cancelled run 10 s of grace, then record their outcome as unknown."""
@@ -381,7 +374,9 @@ class Runner:
 
     def _must_not_start(self, work: Work) -> str | None:
         now = self._writer.now
-        return why_not(work, now, is_ending=self._yielding.ended(now), at=self._writer.clock())
+        return reason_not_to_start(
+            work, now, is_ending=self._yielding.ended(now), at=self._writer.clock()
+        )
 
     # Effects
 
@@ -389,8 +384,18 @@ class Runner:
         """Start the effects whose intents are committed, while the lease is certainly valid."""
         if self._writer.now.phase is Phase.CANCELLING and self._grace_ends is None:
             self._claimed.wake()  # to begin the grace
-        for request in self._work.requests(self._may_start, self._request):
+        unreadable: list[ObjectStoreDown] = []
+        for work in tuple(self._work.ready):
+            if not self._may_start(work):
+                break
+            try:
+                request = self._request(work)
+            except ObjectStoreDown as exc:
+                unreadable.append(exc)
+                continue
+            self._work.ready.remove(work)
             self._context.effect_pool.launch(self._run_effect(request))
+        self._work.await_contents(unreadable)
 
     def _may_start(self, work: Work) -> bool:
         if self._must_not_start(work) is not None:

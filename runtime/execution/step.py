@@ -41,32 +41,39 @@ from runtime.core.machine.pending import of_call
 from runtime.core.machine.planning import plan
 from runtime.core.machine.reducer import evolve
 from runtime.errors import InvalidInput
-from runtime.execution import inquiries
+from runtime.execution import step_events
 from runtime.execution.admission.admit import Admission
-from runtime.execution.admission.budget_gate import open_limit_gate, read_grant
 from runtime.execution.admission.checks import CallChecks
-from runtime.execution.admission.earlier_decisions import denied_before, repeats
-from runtime.execution.admission.gates import AdmissionResult, open_credential_gate, with_revision
+from runtime.execution.admission.gates import (
+    AdmissionResult,
+    denied_before,
+    open_credential_gate,
+    repeats,
+    with_revision,
+)
 from runtime.execution.admission.versions import (
     VersionChanges,
     agent_changed,
     approve_change,
     open_version_gate,
+    prompts_at,
     version_gates,
 )
-from runtime.execution.admission.waits import begin, timed_out
 from runtime.execution.effects.outcomes import arrival
-from runtime.execution.prompts import prompts_at
 from runtime.execution.step_events import (
-    allowed,
-    arrived,
-    decided,
-    frame_closed,
-    frame_opened,
-    invalid_input,
-    late_arrivals,
-    received,
-    run_ended,
+    begin_wait,
+    close_frame,
+    decide_gate,
+    end_run,
+    explain_invalid_input,
+    explain_late_outcome,
+    open_frame,
+    open_limit_gate,
+    pass_gate,
+    read_grant,
+    receive_event,
+    receive_message,
+    time_out_wait,
 )
 from runtime.ports.agents import VersionChange
 from runtime.ports.effects import EffectHandler
@@ -101,7 +108,7 @@ class StepBuilder:
         self._admission = admission
         self._reserve = reserve
         self._clock = clock
-        self._checks = CallChecks(admission, self._begin)
+        self._checks = CallChecks(admission)
         self._answering: set[UUID] = set()
 
     def add(self, event: Event) -> None:
@@ -157,11 +164,11 @@ class StepBuilder:
                     self.add(Resumed(by=signal.by, reason=signal.reason))
             case MessageSignal():
                 if self.now.phase is Phase.STARTED:
-                    self.add(received(signal))
+                    self.add(receive_message(signal))
             case InquirySignal():
-                self._add_if(inquiries.receive_question(self.now, signal))
+                self._add_if(step_events.receive_inquiry(self.now, signal))
             case EventSignal():
-                self._add_if(arrived(self.now, signal))
+                self._add_if(receive_event(self.now, signal))
             case _ as never:
                 assert_never(never)
         # Last: if an earlier line fails, as verification does without Postgres, the signal is consumed later.
@@ -180,7 +187,7 @@ class StepBuilder:
             gate = None if pending is None else pending.gate
             if call.started_at != late.started_at or gate in settling:
                 return
-            self.change(changed(arrival(late, gate), closed=late_arrivals(late)))
+            self.change(changed(arrival(late, gate), closed=explain_late_outcome(late)))
             return
 
     def cancel(self, *, by: str, reason: str) -> None:
@@ -202,7 +209,7 @@ class StepBuilder:
                 self.add(WaitEnded(frame=wait.frame, call=wait.call))
         for wait in self.now.waiting():
             if wait.until <= self._clock() and wait.call is not None:
-                self.add(timed_out(self.now, wait.frame, wait.call))
+                self.add(time_out_wait(self.now, wait.frame, wait.call))
 
     def plan_next(
         self,
@@ -288,9 +295,9 @@ class StepBuilder:
             case FailFrame():
                 self.add(ModelFailed(frame=command.frame, error=command.error))
             case CloseFrame():
-                self.add(frame_closed(self.now.frame(command.frame)))
+                self.add(close_frame(self.now.frame(command.frame)))
             case EndRun():
-                self.add(run_ended(self.now))
+                self.add(end_run(self.now))
             case CallModel() | CheckCall() | AnswerInquiry():
                 pass
             case _ as never:
@@ -306,7 +313,7 @@ class StepBuilder:
             pinned_at = prompts_at(self.now, command.parent) or at
             instructions = self._handler.instruct(command.agent, agent_input, at=pinned_at)
         except InvalidInput as exc:
-            reason = invalid_input(command.agent, exc)
+            reason = explain_invalid_input(command.agent, exc)
             if command.parent is None or command.call is None:
                 self.cancel(by="", reason=reason)
             else:
@@ -315,14 +322,14 @@ class StepBuilder:
             info = self._handler.agent(command.agent)
             caller = None if parent is None else self.now.frame(parent).agent
             item = caller is not None and self._handler.agent(caller).items
-            self.add(frame_opened(command, agent_input, instructions, info, at, item=item))
+            self.add(open_frame(command, agent_input, instructions, info, at, item=item))
 
     def _change_agent(self, frame: str, change: VersionChange, by: str = "") -> bool:
         """Continue a frame with this process's version. If that version cannot make its instructions, end the run."""
         try:
             self.add(agent_changed(self.now, frame, change, self._handler, by, at=self._clock()))
         except InvalidInput as exc:
-            self.cancel(by="", reason=invalid_input(self.now.frame(frame).agent, exc))
+            self.cancel(by="", reason=explain_invalid_input(self.now.frame(frame).agent, exc))
             return False
         return True
 
@@ -330,7 +337,7 @@ class StepBuilder:
         self.change(changed(result.event, snapshot=with_revision(self.now, result.snapshot)))
         if result.allowed is not None and isinstance(result.event, GateOpened):
             self._checks.passed(result.event.gate, result.allowed.use)
-            self.add(allowed(result.event, result.allowed.use))
+            self.add(pass_gate(result.event, result.allowed.use))
 
     def _answer(self, command: AnswerInquiry, *, fits: bool) -> None:
         """Have an inquiry answered, unless it is under way. It fails at once if the budget does not suffice."""
@@ -338,7 +345,7 @@ class StepBuilder:
         if inquiry is None or command.inquiry in self._answering:
             return
         if not fits:
-            self.add(inquiries.without_budget(inquiry))
+            self.add(step_events.fail_inquiry(inquiry))
         elif self._begin(command):
             self._answering.add(command.inquiry)
 
@@ -349,9 +356,20 @@ class StepBuilder:
         self.records.work.append(work)
         return True
 
+    def _begin_preview(self, preview: PreviewCall) -> None:
+        if self._begin(preview):
+            self._checks.wait_for({(preview.frame, preview.call)})
+
     def _check_turn(self, frame: str, commands: Sequence[Command]) -> None:
-        calls = [one.call for one in commands if isinstance(one, CheckCall) and one.frame == frame]
-        for result in self._checks.of_turn(self.now, frame, calls):
+        calls = [
+            command.call
+            for command in commands
+            if isinstance(command, CheckCall) and command.frame == frame
+        ]
+        previews, results = self._checks.check_turn(self.now, frame, calls)
+        for preview in previews:
+            self._begin_preview(preview)
+        for result in results:
             if not is_blocked_by_gate(self.now, frame):
                 self._record(result)
 
@@ -371,14 +389,18 @@ class StepBuilder:
 
     def _may_start(self, frame: str, call: str) -> bool:
         """Check a call once more. If it does not start, it is previewed, refused or asked again."""
-        starts, instead = self._checks.again(self.now, frame, call)
-        if instead is not None:
+        if self._checks.is_previewing(frame, call):
+            return False
+        instead = self._checks.recheck(self.now, frame, call)
+        if isinstance(instead, PreviewCall):
+            self._begin_preview(instead)
+        elif instead is not None:
             self._record(instead)
-        return starts
+        return instead is None
 
     def _wait(self, command: StartWait) -> None:
         if self._may_start(command.frame, command.call):
-            self.add(begin(self.now, command, self._clock()))
+            self.add(begin_wait(self.now, command, self._clock()))
 
     def _close_gate(self, gate: Pending, reason: str) -> None:
         self.add(GateClosed(gate=gate.gate, frame=gate.frame, call=gate.call, reason=reason))
@@ -389,7 +411,7 @@ class StepBuilder:
                 fails = self._checks.receive(signal)
                 goes_on = signal.decision.verdict is Verdict.CONTINUE
                 change = approve_change(self.now, pending, self._handler) if goes_on else None
-                self.add(decided(self.now, pending, signal))
+                self.add(decide_gate(self.now, pending, signal))
                 self._refuse_edit(pending, signal.decision)
                 if change is not None:
                     self._change_agent(pending.frame, change)

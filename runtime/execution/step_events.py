@@ -1,14 +1,25 @@
-"""Makes events of a step: frames and runs that end, waits that end, and gates that are decided."""
+"""Makes the events of a step: of frames, runs, waits, inquiries, limits, and decisions of gates."""
 
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
-from runtime.core.commands import OpenFrame
-from runtime.core.continuation import Continuation, Frame, FrameState, Pending, Phase
+from runtime.core.budgets import ExhaustedLimit, Limit
+from runtime.core.commands import OpenFrame, StartWait
+from runtime.core.continuation import Call, Continuation, Frame, FrameState, Inquiry, Pending, Phase
 from runtime.core.digest import sha256_of
-from runtime.core.enums import Verdict
+from runtime.core.documents.budget_text import (
+    InvalidBudget,
+    granted,
+    name_of,
+    to_text,
+    words_of,
+)
+from runtime.core.enums import Decision, GateKind, Verdict
 from runtime.core.events import (
     AllowanceUse,
+    BudgetExceeded,
+    BudgetGranted,
     Cancelled,
     Completed,
     Failed,
@@ -17,20 +28,29 @@ from runtime.core.events import (
     GateDecided,
     GateOpened,
     MessageReceived,
+    QuestionAsked,
+    QuestionFailed,
     WaitEnded,
+    WaitStarted,
 )
 from runtime.core.ids import ROOT
-from runtime.core.limits import plain
+from runtime.core.limits import MAX_EVENT_NAME, MAX_MATCH, MAX_WAIT_DAYS, plain, size_of
 from runtime.core.verdicts import VERDICTS
-from runtime.errors import InvalidInput
+from runtime.errors import InvalidInput, Tampered
+from runtime.execution.admission.gates import AdmissionResult, open_frame_gate
 from runtime.ports.agents import AgentInfo
 from runtime.ports.prompts import Instructions
 from runtime.store.records import waits
 from runtime.store.tables.late_outcomes import LateOutcomeRow
-from runtime.store.tables.signals import EventSignal, GateDecidedSignal, MessageSignal
+from runtime.store.tables.signals import (
+    EventSignal,
+    GateDecidedSignal,
+    InquirySignal,
+    MessageSignal,
+)
 
 
-def frame_opened(
+def open_frame(
     command: OpenFrame,
     agent_input: Any,
     instructions: Instructions,
@@ -60,14 +80,14 @@ def frame_opened(
     )
 
 
-def received(signal: MessageSignal) -> MessageReceived:
+def receive_message(signal: MessageSignal) -> MessageReceived:
     """Return the event for a person's message."""
     return MessageReceived(
         by=signal.by, text=signal.text, reviewer=signal.reviewer, cuts=signal.cuts
     )
 
 
-def frame_closed(frame: Frame) -> FrameClosed:
+def close_frame(frame: Frame) -> FrameClosed:
     """Return the event that closes a frame with its answer, or its failure."""
     answered = frame.state is FrameState.ANSWERED
     return FrameClosed(
@@ -77,7 +97,7 @@ def frame_closed(frame: Frame) -> FrameClosed:
     )
 
 
-def run_ended(now: Continuation) -> Completed | Failed | Cancelled:
+def end_run(now: Continuation) -> Completed | Failed | Cancelled:
     """Return the event that ends the run: with the answer of its root, or without."""
     if now.phase is Phase.CANCELLING:
         reason = now.outcome or ""
@@ -88,7 +108,7 @@ def run_ended(now: Continuation) -> Completed | Failed | Cancelled:
     return Failed(error=root.outcome or "")
 
 
-def arrived(now: Continuation, signal: EventSignal) -> WaitEnded | None:
+def receive_event(now: Continuation, signal: EventSignal) -> WaitEnded | None:
     """Return the event that ends a wait with its external event, None if the call no longer waits."""
     if now.phase is not Phase.STARTED or not waits(now, signal.frame, signal.call):
         return None
@@ -101,18 +121,18 @@ def arrived(now: Continuation, signal: EventSignal) -> WaitEnded | None:
     )
 
 
-def late_arrivals(late: LateOutcomeRow) -> str:
+def explain_late_outcome(late: LateOutcomeRow) -> str:
     """Say why a call no longer needs a person."""
     became = "returned its result" if late.outcome == "returned" else "reported its failure"
     return f"The call itself {became} late, so no person needs to settle it."
 
 
-def invalid_input(agent: str, problem: InvalidInput) -> str:
+def explain_invalid_input(agent: str, problem: InvalidInput) -> str:
     """Say why an agent cannot take its input."""
     return plain(f"{agent} does not take its input: {problem.all_of_it}")
 
 
-def allowed(gate: GateOpened, use: AllowanceUse) -> GateDecided:
+def pass_gate(gate: GateOpened, use: AllowanceUse) -> GateDecided:
     """Return the decision of a gate that an allowance passes."""
     return GateDecided(
         gate=gate.gate,
@@ -125,7 +145,7 @@ def allowed(gate: GateOpened, use: AllowanceUse) -> GateDecided:
     )
 
 
-def decided(now: Continuation, pending: Pending, signal: GateDecidedSignal) -> GateDecided:
+def decide_gate(now: Continuation, pending: Pending, signal: GateDecidedSignal) -> GateDecided:
     """Return a person's decision of an open gate."""
     terms = now.call(pending.frame, pending.call).terms if pending.call else None
     return GateDecided(
@@ -140,3 +160,142 @@ def decided(now: Continuation, pending: Pending, signal: GateDecidedSignal) -> G
         edit=signal.decision.edit,
         answer=signal.decision.verdict is Verdict.ANSWER and terms is not None and terms.answers,
     )
+
+
+class InvalidWait(Exception):
+    """The arguments name no time or event that could come; the model sees the error."""
+
+
+def begin_wait(now: Continuation, effect: StartWait, at: datetime) -> WaitStarted | WaitEnded:
+    """Begin the wait of a call at `at`, or refuse it. Its arguments fit its schema."""
+    call = now.call(effect.frame, effect.call)
+    assert call.terms is not None  # a call is checked before it waits
+    try:
+        if call.terms.waits == "time":
+            until = _read_time(call.args.get("moment"), "moment", at)
+            return WaitStarted(frame=effect.frame, call=call.id, until=until)
+        return _begin_event_wait(effect.frame, call, at)
+    except InvalidWait as exc:
+        return WaitEnded(frame=effect.frame, call=call.id, outcome="refused", result=str(exc))
+
+
+def time_out_wait(now: Continuation, frame: str, call: str) -> WaitEnded:
+    """Return the end of a wait whose time has come."""
+    waiting_call = now.call(frame, call)
+    for_time = waiting_call.terms is not None and waiting_call.terms.waits == "time"
+    result: dict[str, Any] = {"timed_out": True}
+    if for_time:
+        result = {"slept_until": waiting_call.until.isoformat() if waiting_call.until else None}
+    return WaitEnded(frame=frame, call=call, outcome="timed_out", result=result)
+
+
+def receive_inquiry(now: Continuation, signal: InquirySignal) -> QuestionAsked | None:
+    """Return the event that receives an inquiry, None if its gate is no longer open."""
+    for pending in now.pending:
+        if pending.gate == signal.gate and pending.call and now.phase is Phase.STARTED:
+            return QuestionAsked(
+                frame=pending.frame,
+                call=pending.call,
+                gate=pending.gate,
+                question=signal.inquiry,
+                by=signal.by,
+                text=signal.text,
+            )
+    return None
+
+
+def fail_inquiry(inquiry: Inquiry) -> QuestionFailed:
+    """Return the event that ends an inquiry which the budget does not let the model answer."""
+    return QuestionFailed(
+        frame=inquiry.frame,
+        call=inquiry.call,
+        question=inquiry.id,
+        error="the budget does not suffice for an answer",
+    )
+
+
+def open_limit_gate(
+    now: Continuation, reached: Sequence[ExhaustedLimit], at: datetime
+) -> tuple[tuple[BudgetExceeded, ...], AdmissionResult]:
+    """Return one gate for all exhausted limits, with an event for each limit."""
+    frame = next((exhausted.frame for exhausted in reached if exhausted.frame is not None), ROOT)
+    reason = "; ".join(_words(now, exhausted) for exhausted in reached)
+    reason = (
+        reason[0].upper() + reason[1:] if frame == ROOT and reached[0].frame is None else reason
+    )
+    args = {"limits": [_describe_limit(now, exhausted) for exhausted in reached]}
+    gate = open_frame_gate(now, frame, GateKind.LIMIT, reason=reason, args=args, at=at)
+    assert isinstance(gate.event, GateOpened)
+    exceeded = tuple(
+        BudgetExceeded(
+            gate=gate.event.gate,
+            frame=exhausted.frame,
+            limit=exhausted.limit,
+            used=exhausted.used,
+            allowed=exhausted.allowed,
+            at=at,
+        )
+        for exhausted in reached
+    )
+    return exceeded, gate
+
+
+def read_grant(now: Continuation, pending: Pending, decision: Decision) -> BudgetGranted | None:
+    """Read the grant of a decision; None if it is not about a limit or ends the run. Raises Tampered."""
+    if pending.kind is not GateKind.LIMIT or decision.verdict is not Verdict.CONTINUE:
+        return None
+    reached: set[Limit] = (
+        {exhausted.limit for exhausted in now.short.limits} if now.short else set()
+    )
+    try:
+        amounts = granted(decision.result, reached)
+    except InvalidBudget as exc:
+        raise Tampered(f"the grant at gate {pending.gate}: {exc}") from exc
+    return BudgetGranted(gate=pending.gate, by=decision.by, amounts=amounts)
+
+
+def _begin_event_wait(frame: str, call: Call, at: datetime) -> WaitStarted:
+    event, match = call.args.get("event"), call.args.get("match")
+    if not isinstance(event, str) or not 1 <= len(event) <= MAX_EVENT_NAME:
+        raise InvalidWait(f"event: its name must have 1 to {MAX_EVENT_NAME} characters")
+    if not isinstance(match, dict):
+        raise InvalidWait("match: must be an object; {} is contained in every event")
+    if (size := size_of(match)) > MAX_MATCH:
+        raise InvalidWait(f"match: is {size} bytes of JSON, at most {MAX_MATCH} are taken")
+    until = _read_time(call.args.get("until"), "until", at)
+    return WaitStarted(frame=frame, call=call.id, until=until, event=event, match=match)
+
+
+def _read_time(text: object, field: str, at: datetime) -> datetime:
+    """Read a future time (RFC 3339). The error contains the present time, because a model has no clock."""
+    now = f"it is {at.isoformat(timespec='seconds')} now"
+    try:
+        moment = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise InvalidWait(
+            f"{field}: must be a moment with its zone, as in 2030-01-31T09:00:00Z; {now}"
+        )
+    if moment <= at:
+        raise InvalidWait(f"{field}: must be still to come; {now}")
+    if moment > at + timedelta(days=MAX_WAIT_DAYS):
+        raise InvalidWait(f"{field}: must be at most {MAX_WAIT_DAYS} days ahead; {now}")
+    return moment
+
+
+def _words(now: Continuation, exhausted: ExhaustedLimit) -> str:
+    return f"{_name_owner(now, exhausted)} reached its limit: {words_of(exhausted)}"
+
+
+def _name_owner(now: Continuation, exhausted: ExhaustedLimit) -> str:
+    return "the run" if exhausted.frame is None else now.frame(exhausted.frame).agent
+
+
+def _describe_limit(now: Continuation, exhausted: ExhaustedLimit) -> dict[str, Any]:
+    return {
+        "of": _name_owner(now, exhausted),
+        "limit": name_of(exhausted.limit),
+        "used": "unknown" if exhausted.used is None else to_text(exhausted.limit, exhausted.used),
+        "allowed": to_text(exhausted.limit, exhausted.allowed),
+    }

@@ -20,7 +20,7 @@ from runtime.control.start import create
 from runtime.core.enums import GateKind
 from runtime.errors import InvalidInput
 from runtime.execution import edit_previews
-from runtime.execution.effects import requests as effect_requests
+from runtime.execution.effects import perform as effect_requests
 from runtime.models import EditPreview, Run
 from runtime.ports.access import Actor
 from runtime.ports.approvals import NotConfirmed

@@ -20,7 +20,7 @@ from runtime.core.digest import action_digest, sha256_of
 from runtime.core.enums import CallPreview as EarlierPreview
 from runtime.core.enums import Decision, Edit, Verdict
 from runtime.core.events import CallPreviewed, CallRefused, GateOpened
-from runtime.execution.admission import previews
+from runtime.execution.admission import admit
 from tests.support.specs import spec_of
 
 world: dict[str, Any] = {}
@@ -240,8 +240,8 @@ def test_a_preview_counts_for_its_action_and_for_ten_seconds(
 ) -> None:
     preview = EarlierPreview(at=BEGINNING, digest="d", material="m")
     at = BEGINNING + timedelta(seconds=age)
-    assert previews.is_current(preview, digest, at) is counts
-    assert not previews.is_current(None, digest, at)
+    assert admit.is_current(preview, digest, at) is counts
+    assert not admit.is_current(None, digest, at)
 
 
 def test_gates_of_a_turn_open_although_its_previews_take_long() -> None:

@@ -17,8 +17,8 @@ from runtime.core.documents.conversations import Conversations, Told
 from runtime.core.enums import EffectClass
 from runtime.core.limits import MAX_SUMMARY
 from runtime.errors import LeaseLost
-from runtime.execution import recent_runs
-from runtime.execution.recent_runs import RecentRuns
+from runtime.execution import worker
+from runtime.execution.worker import RecentRuns
 from runtime.keyring import macs
 from runtime.models import CompactionBase, JournalEntry, Run, StoredContinuation
 from runtime.ports.agents import AgentInfo
@@ -162,7 +162,7 @@ def test_other_unread_or_unwritten_entries_are_read_anew() -> None:
 
 
 def test_the_oldest_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent_runs, "MAX_CHARACTERS", 10)
+    monkeypatch.setattr(worker, "MAX_CHARACTERS", 10)
     recent, runs = RecentRuns(), [UUID(int=number) for number in range(5)]
     for number in (0, 1, 2, 3, 2, 4):
         recent.put(runs[number], [(1, "abcd", "", "")], read(1))

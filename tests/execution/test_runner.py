@@ -251,7 +251,7 @@ def test_an_outcome_waits(rig: MakeBench, monkeypatch: pytest.MonkeyPatch, sqlst
             raise psycopg.errors.lookup(sqlstate)
 
     around(monkeypatch, steps, "commit", before=refuse)
-    monkeypatch.setattr("runtime.execution.commit.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("runtime.execution.worker.RETRY_SECONDS", 0.0)
     desk = rig({"a": turns(ask(("t", {})), say("done"))}, t=FakeTool())
     run = desk.advance(desk.start("a"))
     assert (run.status, refused, len(desk.effects.calls)) == ("completed", [sqlstate], 1)

@@ -6,8 +6,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from runtime.execution import suspect_trials
-from runtime.execution.suspect_trials import SuspectTrials
+from runtime.execution import crash_loops
+from runtime.execution.crash_loops import SuspectTrials
 from runtime.models import KillSwitch, Run, WorkerProcess
 from runtime.store import pool
 from runtime.store.pool import Connection
@@ -96,12 +96,12 @@ def test_other_runs_are_not_tried(
 def test_processes_with_slow_calls_hold_no_other_group_up(
     desk: Rig, start: Start, own: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(suspect_trials, "SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(crash_loops, "SLOW_SECONDS", 0.0)
     suspect(desk, 5)
     trials = start(HOLD, most=1)
     Run.objects.update(losses=ALONE)
     trials.look(own)
-    assert sizes(trials) == [1] * suspect_trials.SLOW, "but there is a limit"
+    assert sizes(trials) == [1] * crash_loops.SLOW, "but there is a limit"
 
 
 def test_the_runs_of_a_process_that_died_are_lost_before_its_lease_is_over(
@@ -146,7 +146,7 @@ def test_a_process_that_answers_gets_the_next_group_and_ends_when_none_waits(
     assert trial.runs
     Run.objects.update(isolated=False)
     until(answered, "the next answer")
-    monkeypatch.setattr(suspect_trials, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(crash_loops, "IDLE_SECONDS", 0.0)
     trials.look(own)
     assert trial.process.wait(60) == 0
     trials.look(own)

@@ -20,10 +20,10 @@ from runtime.broker import dispatch
 from runtime.control.messages import send_message
 from runtime.core.enums import EffectClass
 from runtime.errors import RunEnded
-from runtime.execution import clock, yielding
+from runtime.execution import heartbeat, worker
 from runtime.execution.claim import advance
-from runtime.execution.concurrency import RunSlots
 from runtime.execution.heartbeat import ClaimedRun, Heartbeat, Lease
+from runtime.execution.worker import RunSlots
 from runtime.models import LostLease, Run, WorkerProcess
 from runtime.ports.agents import TurnBoundary
 from runtime.ports.effects import ModelAnswer, ModelRequest, Outcome, ToolRequest, ToolResult
@@ -145,7 +145,7 @@ def test_a_machine_that_slept_past_a_lease_starts_nothing(monkeypatch: pytest.Mo
     at = datetime(2026, 1, 1, tzinfo=UTC)
     claim = leases.RunClaim(previous="queued", at=at, continuation_position=0, **place)  # type: ignore[arg-type]
     held = ClaimedRun(claim=claim, lease=Lease(), wake=lambda: None)
-    held.lease.renewed(clock.elapsed())
+    held.lease.renewed(heartbeat.elapsed())
     assert held.has_budget()
     awake = time.clock_gettime
     asleep = {time.CLOCK_BOOTTIME: 3600.0}
@@ -219,8 +219,8 @@ def test_a_run_of_many_or_slow_steps_yields_to_waiting_runs(
     calls: Sequence[int],
 ) -> None:
     now = 0.0
-    monkeypatch.setattr(yielding, "STEPS", steps)
-    monkeypatch.setattr(yielding, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(worker, "YIELD_STEPS", steps)
+    monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: now))
 
     def slow(request: ToolRequest) -> ToolResult:
         nonlocal now

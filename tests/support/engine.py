@@ -24,7 +24,7 @@ from runtime.core.enums import Decision, Verdict
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import ClaimedRun, Heartbeat
-from runtime.execution.runner import WorkerContext
+from runtime.execution.worker import WorkerContext
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports import wiring
 from runtime.ports.access import Actor

@@ -18,7 +18,8 @@ from django.db import DatabaseError
 from runtime.core.call_options import CallOptions
 from runtime.core.continuation import MAX_DEPTH, Call, Continuation
 from runtime.core.digest import sha256_of
-from runtime.core.enums import Decision, EffectClass, GateKind, Risk
+from runtime.core.effect_classes import RULES
+from runtime.core.enums import CallPreview, Decision, EffectClass, GateKind, Risk
 from runtime.core.errors import CoreError, NotJson
 from runtime.core.events import CallAdmitted, CallRefused, GateOpened
 from runtime.core.ids import depth_of
@@ -28,17 +29,17 @@ from runtime.core.machine.messages import undelivered_to
 from runtime.core.machine.origin import steered_by
 from runtime.core.machine.repetition import is_stuck
 from runtime.errors import RuntimeFault, Tampered, UnknownAgent
-from runtime.execution.admission import earlier_decisions as earlier
-from runtime.execution.admission import previews
+from runtime.execution.admission import gates as earlier
 from runtime.execution.admission.gates import (
     AdmissionResult,
+    facts_of,
     gate_id,
     open_frame_gate,
     open_outage_gate,
     open_repetition_gate,
     snapshot,
+    terms_of,
 )
-from runtime.execution.admission.terms import facts_of, terms_of
 from runtime.ports.agents import CallInfo, CallRejected, TurnBoundary
 from runtime.ports.approvals import ApprovalPort, NotConfirmed, VerifiedApproval
 from runtime.ports.effects import EffectHandler
@@ -52,6 +53,11 @@ MAX_ERROR = 500
 
 # Errors that no rule causes: the run is released or quarantined, and no person is asked.
 _OURS = (RuntimeFault, CoreError, UnknownAgent, psycopg.Error, DatabaseError)
+CURRENT = timedelta(seconds=10)  # the age up to which a preview confirms an approval
+
+# The age up to which a gate shows a preview. It is longer, because the gates of a turn open together, after the last of
+# its previews. The preview is made again before the effect.
+SHOWN = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,9 +247,9 @@ class Admission:
                 and not lacks_approval
                 and self._confirmed(now, approved, info.risk, decision)
             ):
-                if previews.is_confirmed(approved, self.clock()):
+                if is_confirmed(approved, self.clock()):
                     return None
-                if not previews.is_current(approved.preview, terms.digest, self.clock()):
+                if not is_current(approved.preview, terms.digest, self.clock()):
                     return PreviewCall(frame=frame, call=call, terms=terms)
             earlier.require_not_denied(now, terms)
         except (CallRejected, NotJson) as exc:
@@ -328,7 +334,7 @@ class Admission:
         if not info.previews:
             return self._gated(now, frame, call, info, terms)
         at = self.clock()
-        if not previews.is_current(call.preview, terms.digest, at, previews.SHOWN):
+        if not is_current(call.preview, terms.digest, at, SHOWN):
             return PreviewCall(frame=frame, call=call.id, terms=terms)
         if call.preview is not None and call.preview.refused:
             refused = CallRefused(frame=frame, call=call.id, reason=plain(call.preview.refused))
@@ -362,3 +368,30 @@ class Admission:
             reason=info.problem,
         )
         return AdmissionResult(event=event, snapshot=snapshot(now, event, call, info))
+
+
+def is_current(
+    preview: CallPreview | None, digest: str, at: datetime, within: timedelta = CURRENT
+) -> bool:
+    """Return whether a preview was made of this action, not longer ago than `within`."""
+    if preview is None or preview.at is None or preview.digest != digest:
+        return False
+    return at - preview.at <= within
+
+
+def is_confirmed(call: Call, at: datetime) -> bool:
+    """Return whether the approved call would do what the reviewer saw.
+
+    A call that was approved without a preview needs none. Neither does a repeated `idempotent` one, whose earlier
+    attempt may have had its effect: then nothing is left to change.
+    """
+    if call.shown is None or not call.shown.material or _may_have_happened(call):
+        return True
+    newest = call.preview
+    if not is_current(newest, call.shown.digest, at) or newest is None:
+        return False
+    return newest.material == call.shown.material
+
+
+def _may_have_happened(call: Call) -> bool:
+    return call.attempt > 0 and call.terms is not None and RULES[call.terms.effect].needs_same_key

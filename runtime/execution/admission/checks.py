@@ -1,25 +1,23 @@
 """Checks the calls of one step: those that a model proposed, and approved ones again just before they start."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from runtime.core.continuation import Continuation
 from runtime.core.events import AllowanceUse, CallAdmitted, GateOpened
 from runtime.core.verdicts import STARTS_CALL_UNCHANGED
 from runtime.execution.admission.admit import Admission
-from runtime.execution.admission.earlier_decisions import needs_recheck
-from runtime.execution.admission.gates import AdmissionResult
+from runtime.execution.admission.gates import AdmissionResult, needs_recheck
 from runtime.store.records import PreviewCall
 from runtime.store.tables.signals import GateDecidedSignal
 
 
 class CallChecks:
-    """The checks of one step. `start` starts a preview, and returns whether a slot was free for it."""
+    """The checks of one step."""
 
-    def __init__(self, admission: Admission, start: Callable[[PreviewCall], bool]) -> None:
+    def __init__(self, admission: Admission) -> None:
         self._admission = admission
-        self._start = start
         self._previewing: set[tuple[str, str]] = set()
         self._unverified: dict[UUID, GateDecidedSignal] = {}
         self._passed: set[UUID] = set()  # gates that an allowance decides in this step
@@ -50,10 +48,12 @@ class CallChecks:
         self._passed.add(gate)
         self._uses[use.id] += 1
 
-    def of_turn(
+    def check_turn(
         self, now: Continuation, frame: str, calls: Sequence[str]
-    ) -> tuple[AdmissionResult, ...]:
-        """Check the proposed calls of a frame. Its gates open together, once every call has its preview.
+    ) -> tuple[list[PreviewCall], list[AdmissionResult]]:
+        """Check the proposed calls of a frame, and return the previews to start and the results to record.
+
+        The gates open together, once every call has its preview.
 
         Calls after a change of the agent's plan are checked after it: people are shown to which item they belong.
         """
@@ -68,28 +68,21 @@ class CallChecks:
             if _changes_plan(checked):
                 break
         previews = [result for result in outcomes if isinstance(result, PreviewCall)]
-        for preview in previews:
-            self._preview(preview)
         waits = bool(previews) or frame in [waiting for waiting, _ in self._previewing]
         results = [result for result in outcomes if isinstance(result, AdmissionResult)]
-        return tuple([result for result in results if not (waits and _opens_gate(result))])
+        return previews, [result for result in results if not (waits and _opens_gate(result))]
 
-    def again(
-        self, now: Continuation, frame: str, call: str
-    ) -> tuple[bool, AdmissionResult | None]:
-        """Check a call just before it starts. Return whether it starts now, and what to record if not."""
-        if (frame, call) in self._previewing:
-            return False, None
-        other = self._recheck(now, frame, call)
-        if isinstance(other, PreviewCall):
-            self._preview(other)
-            return False, None
-        return other is None, other
+    def is_previewing(self, frame: str, call: str) -> bool:
+        """Return whether a call waits for its preview."""
+        return (frame, call) in self._previewing
 
-    def _recheck(
+    def recheck(
         self, now: Continuation, frame: str, call: str
     ) -> AdmissionResult | PreviewCall | None:
-        """Check an approved call once more. This also verifies the approval that the step consumes."""
+        """Check an approved call just before it starts. Return None if it starts now, else what comes first.
+
+        This also verifies the approval that the step consumes.
+        """
         approved = now.call(frame, call)
         if not needs_recheck(approved):
             return None
@@ -102,11 +95,6 @@ class CallChecks:
         if not isinstance(other, AdmissionResult) and gate is not None:
             self._unverified.pop(gate, None)
         return other
-
-    def _preview(self, command: PreviewCall) -> None:
-        """Have a call previewed if a slot is free."""
-        if self._start(command):
-            self._previewing.add((command.frame, command.call))
 
 
 def _changes_plan(checked: AdmissionResult | PreviewCall) -> bool:

@@ -8,30 +8,23 @@ A worker with a newer version continues with it if that needs no approval, and o
 then on the run has used that version too.
 """
 
-import threading
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
-from uuid import UUID
 
 from runtime.core.continuation import Continuation, Pending, Phase
 from runtime.core.digest import sha256_of
 from runtime.core.enums import GateKind
-from runtime.core.events import AgentChanged
+from runtime.core.events import AgentChange, AgentChanged, PinnedPrompt
+from runtime.core.ids import ROOT
 from runtime.errors import WorkerOutdated
 from runtime.execution.admission.gates import AdmissionResult, open_frame_gate
-from runtime.execution.prompts import with_prompt
 from runtime.ports.agents import VersionChange
 from runtime.ports.effects import EffectHandler
 
-MIN_PAUSE_SECONDS = 1.0
-MAX_PAUSE_SECONDS = 60.0
-FORGET_SECONDS = 300.0
 MAX_WHY = 500
 NAMED = 3  # changes, in the sentence of a gate; its page shows all of them
-
 VersionChanges = dict[str, VersionChange]
+PART = "prompt"  # as in the definition of an agent
 
 
 def compare(now: Continuation, handler: EffectHandler) -> VersionChanges:
@@ -144,62 +137,30 @@ def approve_change(
     return change
 
 
-@dataclass(slots=True, kw_only=True)
-class _RefusedChange:
-    times: int
-    until: float
-    signal_version: int
-    passed_on: float
+def prompts_at(now: Continuation, parent: str | None) -> datetime | None:
+    """Return the time whose versions a frame below `parent` uses; None for the first frame, which uses today's."""
+    while parent is not None:
+        frame = now.frame(parent)
+        if frame.pinned is not None:
+            return frame.pinned.at
+        parent = frame.parent
+    return now.frames[ROOT].opened_at if ROOT in now.frames else None
 
 
-class RunBackoff:
-    """The runs that this process could not advance. `clock` is a monotonic one."""
+def with_prompt(
+    changes: tuple[AgentChange, ...], before: PinnedPrompt | None, after: PinnedPrompt | None
+) -> tuple[AgentChange, ...]:
+    """Add the change of the prompt's version. Like a reworded text, it needs no approval."""
+    if _describe_version(before) == _describe_version(after):
+        return changes
+    prompt_change = AgentChange(
+        part=PART, before=_describe_version(before), after=_describe_version(after), asks=False
+    )
+    return (*(change for change in changes if change.part != PART), prompt_change)
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._runs: dict[UUID, _RefusedChange] = {}
 
-    def add(self, run: UUID, signal_version: int) -> None:
-        """Skip the run for twice as long as last time, or until it receives a signal."""
-        with self._lock:
-            at = self._clock()
-            self._expire(at)
-            last = self._runs.get(run)
-            times = last.times + 1 if last else 1
-            pause = min(MAX_PAUSE_SECONDS, MIN_PAUSE_SECONDS * 2 ** (times - 1))
-            self._runs[run] = _RefusedChange(
-                times=times, until=at + pause, signal_version=signal_version, passed_on=at
-            )
-
-    def drop(self, run: UUID) -> None:
-        """Stop skipping the run, because this process has advanced it."""
-        with self._lock:
-            self._runs.pop(run, None)
-
-    def is_active(self, run: UUID, signal_version: Callable[[], int]) -> bool:
-        """Return whether to skip the run now. `signal_version` returns its count; it is called only if needed."""
-        with self._lock:
-            refused = self._runs.get(run)
-        return (
-            refused is not None
-            and self._clock() < refused.until
-            and signal_version() == refused.signal_version
-        )
-
-    def forward_once(self, run: UUID) -> bool:
-        """Return whether to forward a hint to another worker: once in each back-off, or hints would circulate."""
-        with self._lock:
-            at, refused = self._clock(), self._runs.get(run)
-            if refused is None or at - refused.passed_on < MIN_PAUSE_SECONDS:
-                return False
-            refused.passed_on = at
-            return True
-
-    def _expire(self, at: float) -> None:
-        """Drop old entries: other workers have advanced their runs since."""
-        expired = [
-            run for run, refused in self._runs.items() if refused.until + FORGET_SECONDS < at
-        ]
-        for run in expired:
-            del self._runs[run]
+def _describe_version(pinned: PinnedPrompt | None) -> str | None:
+    if pinned is None:
+        return None
+    version = f"version {pinned.number}" if pinned.number else "the text in the code"
+    return f"{pinned.name}, {version}"

@@ -68,14 +68,14 @@ def event_of(
     """
     if isinstance(request, ModelRequest):
         if is_cut and isinstance(outcome, ModelFailure):
-            return _cut(now.frame(request.frame), outcome, at)
+            return _cut_reply(now.frame(request.frame), outcome, at)
         return _model_event(now, request, outcome, at, jitter)
     if isinstance(request, PreviewRequest):
-        return _previewed(request, outcome, at)
+        return _preview_event(request, outcome, at)
     return _tool_event(now, request, outcome, at, jitter)
 
 
-def _previewed(request: PreviewRequest, outcome: Outcome, at: datetime) -> CallPreviewed:
+def _preview_event(request: PreviewRequest, outcome: Outcome, at: datetime) -> CallPreviewed:
     return CallPreviewed(
         frame=request.frame,
         call=request.call,
@@ -96,14 +96,14 @@ def _model_event(
 ) -> Event:
     frame = now.frame(request.frame)
     if request.inquiry is not None:
-        return _answered(now, request.inquiry, outcome)
+        return _answer_event(now, request.inquiry, outcome)
     match outcome:
         case ModelAnswer() if request.memory_tokens:
-            return _memory_summarised(request, outcome, at)
+            return _memory_event(request, outcome, at)
         case ModelAnswer() if request.summary:
-            return _summarised(frame, outcome)
+            return _compaction_event(frame, outcome)
         case ModelAnswer():
-            return _replied(request, outcome)
+            return _reply_event(request, outcome)
         case ModelFailure():
             return on_no_reply(
                 frame,
@@ -123,7 +123,7 @@ def _model_event(
                 timeout=timedelta(seconds=settings.SIGNOFF_OUTAGE_SECONDS),
             )
         case RateLimited():
-            return _rate_limited(frame, outcome, at)
+            return _rate_limit_event(frame, outcome, at)
         case Unknown() | ToolFailure():
             return ModelFailed(frame=request.frame, error=outcome.error)
         case ToolResult():
@@ -132,7 +132,7 @@ def _model_event(
             assert_never(never)
 
 
-def _cut(frame: Frame, failure: ModelFailure, at: datetime) -> RetryScheduled:
+def _cut_reply(frame: Frame, failure: ModelFailure, at: datetime) -> RetryScheduled:
     return on_cut(
         frame,
         "message",
@@ -164,7 +164,7 @@ def lost_reply(now: Continuation, kept_part: KeptPart, at: datetime) -> RetrySch
     )
 
 
-def _replied(request: ModelRequest, answer: ModelAnswer) -> ModelReplied:
+def _reply_event(request: ModelRequest, answer: ModelAnswer) -> ModelReplied:
     return ModelReplied(
         frame=request.frame,
         reply=answer.reply,
@@ -181,7 +181,7 @@ def _replied(request: ModelRequest, answer: ModelAnswer) -> ModelReplied:
     )
 
 
-def _answered(
+def _answer_event(
     now: Continuation, inquiry: UUID, outcome: Outcome
 ) -> QuestionAnswered | QuestionFailed:
     """Return the answer to an inquiry that is still open, or why there is none. The worker does not ask again."""
@@ -224,7 +224,7 @@ def dropped(request: ModelRequest, outcome: Outcome) -> AnswerDropped | None:
     )
 
 
-def _rate_limited(frame: Frame, limited: RateLimited, at: datetime) -> RetryScheduled:
+def _rate_limit_event(frame: Frame, limited: RateLimited, at: datetime) -> RetryScheduled:
     return RetryScheduled(
         frame=frame.id,
         call=None,
@@ -239,7 +239,7 @@ def _rate_limited(frame: Frame, limited: RateLimited, at: datetime) -> RetrySche
     )
 
 
-def _memory_summarised(
+def _memory_event(
     request: ModelRequest, answer: ModelAnswer, at: datetime
 ) -> MemorySummarised | ModelFailed:
     """Return the summary in place of what the run remembers. Without one the run fails, as without a reply."""
@@ -256,7 +256,7 @@ def _memory_summarised(
     )
 
 
-def _summarised(frame: Frame, answer: ModelAnswer) -> Compacted | ModelFailed:
+def _compaction_event(frame: Frame, answer: ModelAnswer) -> Compacted | ModelFailed:
     """Return the summary in place of earlier messages. Without one the frame could only grow, so it fails."""
     if not answer.text.strip() or len(answer.text) > MAX_SUMMARY:
         error = f"the summary has {len(answer.text)} characters, from 1 to {MAX_SUMMARY} are taken"

@@ -1,21 +1,43 @@
-"""Calls the effect handler: performs a tool call, or starts a model call.
+"""Makes the requests for planned work, and calls the effect handler: performs a tool call, or starts a model call.
 
-Each ends with an outcome that the journal accepts, never with an exception.
+Each ends with an outcome that the journal accepts, never with an exception: values over a limit are refused, and error
+texts are cleaned.
 """
 
 import logging
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import assert_never
+from uuid import UUID
 
+from runtime.core.call_options import CallOptions
+from runtime.core.commands import AnswerInquiry, CallModel, StartTool
+from runtime.core.continuation import Call, Continuation, Frame
+from runtime.core.digest import require_json
+from runtime.core.documents.blobs import InlinedMessages
 from runtime.core.documents.lost_results import result_lost
 from runtime.core.effect_classes import RULES
 from runtime.core.enums import FailureCause
 from runtime.core.errors import NotJson
-from runtime.core.ids import depth_of
-from runtime.core.limits import plain
+from runtime.core.ids import depth_of, idempotency_key
+from runtime.core.limits import (
+    MAX_CALLS,
+    MAX_ITEMS,
+    MAX_REPLY,
+    MAX_RESULT,
+    MAX_TOOL,
+    plain,
+    size_of,
+)
+from runtime.core.machine.calls.inquiries import conversation, open_inquiry
+from runtime.core.machine.compaction import cut_point, memory_is_due
+from runtime.core.machine.messages import undelivered_to
 from runtime.execution.effects.running import no_abort
-from runtime.execution.effects.validation import validate_outcome
+from runtime.ports.approvals import VerifiedApproval
 from runtime.ports.effects import (
+    PREVIEW_AGAIN_SECONDS,
+    PREVIEW_SECONDS,
     Abort,
     EffectHandler,
     Keep,
@@ -24,14 +46,18 @@ from runtime.ports.effects import (
     ModelRequest,
     Outcome,
     PreviewRequest,
+    RateLimited,
     ToolFailure,
     ToolRequest,
     ToolResult,
     Unknown,
 )
 from runtime.store import failpoints
+from runtime.store.records import PreviewCall
 
 log = logging.getLogger(__name__)
+
+_NO_APPROVAL = VerifiedApproval()
 
 
 def perform(
@@ -55,17 +81,6 @@ def perform(
     return outcome
 
 
-def _preview(handler: EffectHandler, request: PreviewRequest) -> Outcome:
-    failpoints.hit("starting", "preview", depth_of(request.frame))
-    try:
-        preview = handler.preview(request)
-    except Exception as exc:
-        log.exception("Effect handler raised an error for the preview of %s", request.key)
-        return Unknown(error=plain(f"{type(exc).__name__}: {exc}"))
-    failpoints.hit("performed", "preview", depth_of(request.frame))
-    return ToolResult(value=preview)
-
-
 def start_model_call(
     handler: EffectHandler,
     request: ModelRequest,
@@ -86,6 +101,88 @@ def start_model_call(
         log.exception("Run %s: effect handler raised an error for a model call", request.run)
         deliver(ModelFailure(error=plain(f"{type(exc).__name__}: {exc}")))
         return no_abort
+
+
+def validate_outcome(outcome: Outcome) -> Outcome:
+    """Return the outcome as it is journaled. Raises NotJson with the field and the limit."""
+    match outcome:
+        case ModelAnswer():
+            _check_answer(outcome)
+            return outcome
+        case ToolResult():
+            _require(outcome.value, "result", MAX_RESULT)
+            return outcome
+        case ModelFailure():
+            return replace(
+                outcome,
+                error=plain(outcome.error),
+                partial=plain(outcome.partial),
+                said=plain(outcome.said),
+            )
+        case ToolFailure() | Unknown():
+            return replace(outcome, error=plain(outcome.error))
+        case RateLimited():
+            return outcome
+        case _ as never:
+            assert_never(never)
+
+
+def request_for(
+    now: Continuation,
+    work: CallModel | AnswerInquiry | PreviewCall | StartTool,
+    filled: InlinedMessages,
+    approved: Mapping[UUID, VerifiedApproval],
+) -> ModelRequest | PreviewRequest | ToolRequest:
+    """Return the request for planned work.
+
+    `filled` has the results that are stored by their hash, `approved` the verified approvals of calls, by gate.
+    """
+    frame = now.frame(work.frame)
+    if isinstance(work, CallModel):
+        unheard = () if work.summary else undelivered_to(now, frame.id)
+        recalls = work.summary and memory_is_due(now, frame)
+        until = cut_point(frame) if work.summary and not recalls else None
+        messages = filled.messages(frame, now.memory)[:until]
+        return ModelRequest(
+            run=now.run,
+            frame=frame.id,
+            agent=frame.agent,
+            messages=messages + unheard,
+            deadline=frame.terms.deadline,
+            model=frame.model,
+            queue_number=frame.ticket,
+            summary=work.summary,
+            memory_tokens=now.memory_tokens if recalls else 0,
+            unheard=len(unheard),
+            instructions=frame.instructions,
+            calls=frame.calls,
+            todo=() if work.summary else frame.todo,
+            cut=None if work.summary else frame.cut,
+            given=None if work.summary else frame.given,
+        )
+    if isinstance(work, AnswerInquiry):
+        return _inquiry_request(now, frame, work, filled)
+    call = frame.find(work.call)
+    if isinstance(work, PreviewCall):
+        of = _tool_request(now, frame, call, work.terms, call.attempt + 1)
+        is_approved = call.shown is not None
+        seconds = PREVIEW_AGAIN_SECONDS if is_approved else PREVIEW_SECONDS
+        return PreviewRequest(of=of, digest=work.terms.digest, deadline=seconds)
+    assert call.terms is not None  # a call is checked before it is started
+    approval = _NO_APPROVAL if call.gate is None else approved.get(call.gate, _NO_APPROVAL)
+    request = _tool_request(now, frame, call, call.terms, work.attempt)
+    return replace(request, approvers=approval.by, comment=approval.comment)
+
+
+def _preview(handler: EffectHandler, request: PreviewRequest) -> Outcome:
+    failpoints.hit("starting", "preview", depth_of(request.frame))
+    try:
+        preview = handler.preview(request)
+    except Exception as exc:
+        log.exception("Effect handler raised an error for the preview of %s", request.key)
+        return Unknown(error=plain(f"{type(exc).__name__}: {exc}"))
+    failpoints.hit("performed", "preview", depth_of(request.frame))
+    return ToolResult(value=preview)
 
 
 def _valid(
@@ -117,4 +214,89 @@ def _unusable(
         fallback=answer.fallback,
         usage=answer.usage,
         cost=answer.cost,
+    )
+
+
+def _check_answer(answer: ModelAnswer) -> None:
+    """Check the other fields of a reply: a provider's client may have added to them."""
+    limit = MAX_ITEMS if answer.at_once else MAX_CALLS
+    if len(answer.calls) > limit:
+        raise NotJson("calls", f"{len(answer.calls)} in one reply, at most {limit} are taken")
+    if not _is_within_limits(answer):
+        _find_problem(answer)
+
+
+def _is_within_limits(answer: ModelAnswer) -> bool:
+    """Return whether all parts together are within the limits of one part: then each of them is."""
+    calls = [[proposal.tool, proposal.args] for proposal in answer.calls]
+    parts = [answer.reply, answer.text, answer.usage, answer.output, calls]
+    try:
+        require_json(parts)
+    except NotJson:
+        return False
+    return size_of(parts) <= MAX_REPLY and all(len(tool) <= MAX_TOOL for tool, _ in calls)
+
+
+def _find_problem(answer: ModelAnswer) -> None:
+    """Raise NotJson with the part of an answer that exceeds a limit; return if none does."""
+    for index, proposal in enumerate(answer.calls):
+        require_json(proposal.tool, f"calls[{index}].tool")
+        if len(proposal.tool) > MAX_TOOL:
+            raise NotJson(f"calls[{index}].tool", f"at most {MAX_TOOL} characters are taken")
+        require_json(proposal.args, f"calls[{index}].args")
+    facts = {
+        "reply": answer.reply,
+        "text": answer.text,
+        "usage": answer.usage,
+        "output": answer.output,
+    }
+    for name, fact in facts.items():
+        if fact is not None:
+            _require(fact, name, MAX_REPLY)
+    if sum(size_of(proposal.args) for proposal in answer.calls) > MAX_REPLY:
+        raise NotJson("args", f"more than {MAX_REPLY} bytes of JSON in one reply")
+
+
+def _require(value: object, field: str, limit: int) -> None:
+    require_json(value, field)
+    size = size_of(value)
+    if size > limit:
+        raise NotJson(field, f"is {size} bytes of JSON, at most {limit} are taken")
+
+
+def _inquiry_request(
+    now: Continuation, frame: Frame, work: AnswerInquiry, filled: InlinedMessages
+) -> ModelRequest:
+    inquiry = open_inquiry(now, work.inquiry)
+    assert inquiry is not None  # an inquiry that ended is withdrawn before
+    return ModelRequest(
+        run=now.run,
+        frame=frame.id,
+        agent=frame.agent,
+        messages=filled.messages(conversation(frame, inquiry), now.memory),
+        deadline=frame.terms.deadline,
+        instructions=frame.instructions,
+        calls=frame.calls,
+        inquiry=inquiry.id,
+    )
+
+
+def _tool_request(
+    now: Continuation, frame: Frame, call: Call, terms: CallOptions, attempt: int
+) -> ToolRequest:
+    return ToolRequest(
+        run=now.run,
+        frame=frame.id,
+        call=call.id,
+        attempt=attempt,
+        agent=frame.agent,
+        tool=call.tool,
+        args=call.args,
+        key=idempotency_key(now.run, frame.id, call.id),
+        deadline=terms.deadline,
+        effect=terms.effect,
+        requester=now.requester,
+        business_key=now.business_key,
+        input=frame.messages[0]["content"] if frame.messages else None,
+        todo=frame.todo if terms.plan else (),
     )

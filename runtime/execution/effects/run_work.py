@@ -1,6 +1,6 @@
-"""The recorded work of one run: ready to start, waiting for the object store, or running."""
+"""The recorded work of one run: ready to start, waiting for the object store, or running; and its kept slots."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -9,14 +9,14 @@ from runtime.core.continuation import Continuation, Phase
 from runtime.core.machine.calls.inquiries import open_inquiry
 from runtime.errors import ObjectStoreDown
 from runtime.execution.effects.outcomes import CANCELLED, DECIDED, RELEASED, STALE
-from runtime.execution.effects.running import RunningEffect
+from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.ports.effects import ModelRequest, PreviewRequest, ToolRequest
 from runtime.store import leases
 from runtime.store.records import PreviewCall, Work
 
 READ_AGAIN = timedelta(seconds=1)  # after the object store could not be read, while effects run
-
 EffectRequest = ModelRequest | PreviewRequest | ToolRequest
+_CallKey = tuple[str, str]
 
 
 class RunWork:
@@ -33,27 +33,16 @@ class RunWork:
         """Whether no work is recorded or running, as at most steps: then nothing is to be listed."""
         return not self.ready and not self.running
 
-    def requests(
-        self, may_start: Callable[[Work], bool], request: Callable[[Work], EffectRequest]
-    ) -> Iterator[EffectRequest]:
-        """Yield the requests of the ready work, in its order, up to the first that may not start.
+    def await_contents(self, unreadable: Sequence[ObjectStoreDown]) -> None:
+        """Have the contents of ready work that could not be read read again after a pause, while other effects run.
 
-        Work whose contents cannot be read stays ready while other effects run. Raises ObjectStoreDown if none does: the
-        run is then released, and due again after a pause. Nothing is lost: a model call has no intent.
+        Raises ObjectStoreDown if none does: the run is then released, and due again after a pause. Nothing is lost: a
+        model call has no intent.
         """
-        at, down = 0, None
-        while at < len(self.ready) and may_start(self.ready[at]):
-            try:
-                effect_request = request(self.ready[at])
-            except ObjectStoreDown as exc:
-                at, down = at + 1, exc
-                continue
-            del self.ready[at]
-            yield effect_request
-        is_busy = bool(self.running) or at < len(self.ready)
-        if down is not None and not is_busy:
-            raise down
-        self.reads_at = None if down is None else self._clock() + READ_AGAIN
+        is_busy = bool(self.running) or len(self.ready) > len(unreadable)
+        if unreadable and not is_busy:
+            raise unreadable[-1]
+        self.reads_at = self._clock() + READ_AGAIN if unreadable else None
 
     def calling_models(self) -> set[str]:
         """Return the frames whose model call is recorded or running."""
@@ -103,7 +92,9 @@ class RunWork:
         return (one for one in requests if isinstance(one, ModelRequest))
 
 
-def why_not(work: Work, now: Continuation, *, is_ending: bool, at: datetime) -> str | None:
+def reason_not_to_start(
+    work: Work, now: Continuation, *, is_ending: bool, at: datetime
+) -> str | None:
     """Return why recorded work must not start any more, None if it may.
 
     A call whose intent is older than a lease needs a new one, because people could already be offered "run again".
@@ -126,3 +117,49 @@ def is_too_late(now: Continuation, request: EffectRequest) -> bool:
     """Return whether this is the answer to an inquiry whose gate was decided or closed meanwhile: it is dropped."""
     inquiry = request.inquiry if isinstance(request, ModelRequest) else None
     return inquiry is not None and open_inquiry(now, inquiry) is None
+
+
+class KeptSlots:
+    """Keeps the slot of a preview for the call that was previewed, until the step with the preview is written.
+
+    Otherwise the call would wait for a slot once more. If that took longer than a preview stays current, the preview
+    would be made again, and so on as long as the slots stay taken. `_used` are the slots in which the calls of the
+    present step start.
+    """
+
+    def __init__(self) -> None:
+        self._free: dict[_CallKey, Callable[[], None]] = {}
+        self._used: dict[_CallKey, Callable[[], None]] = {}
+
+    def take_over(self, message: EffectFinished) -> None:
+        """Take the slot of a preview that has ended, if it keeps one."""
+        request, slot = message.effect.request, message.slot
+        if slot is not None and isinstance(request, PreviewRequest) and slot.take():
+            self._free[(request.frame, request.call)] = slot.release
+
+    def use(self, work: Work) -> bool:
+        """Use the slot that is kept for this call. Return False if there is none."""
+        return isinstance(work, StartTool) and _move_slot(work, self._free, self._used)
+
+    def put_back(self, work: Work) -> bool:
+        """Keep the slot of a call whose step is built again. Return False if it did not use one."""
+        return isinstance(work, StartTool) and _move_slot(work, self._used, self._free)
+
+    def release(self) -> None:
+        """Free the slots that no call uses. The used ones now belong to their calls."""
+        self._used.clear()
+        while self._free:
+            _, release = self._free.popitem()
+            release()
+
+
+def _move_slot(
+    work: StartTool,
+    source: dict[_CallKey, Callable[[], None]],
+    target: dict[_CallKey, Callable[[], None]],
+) -> bool:
+    release = source.pop((work.frame, work.call), None)
+    if release is None:
+        return False
+    target[(work.frame, work.call)] = release
+    return True

@@ -22,8 +22,7 @@ from runtime.core.events import ModelReplied, PinnedPrompt
 from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import step
 from runtime.errors import InvalidInput, UnknownAgent
-from runtime.execution.effects.perform import start_model_call
-from runtime.execution.effects.requests import request_for
+from runtime.execution.effects.perform import request_for, start_model_call
 from runtime.execution.recorded.said import Said, extract_reply
 from runtime.keyring import held, sealing
 from runtime.ports.effects import (

@@ -12,10 +12,10 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from runtime.execution.other_workers import has_agent, is_for_another
 from runtime.execution.recorded.problems import problem_of
 from runtime.execution.recorded.replay import replay
 from runtime.execution.recorded.trials import MAX_SECONDS
+from runtime.execution.worker import has_agent, is_for_another
 from runtime.ports.approvals import ApprovalPort
 from runtime.ports.effects import EffectHandler
 from runtime.store import pool

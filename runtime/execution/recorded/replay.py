@@ -34,8 +34,7 @@ from runtime.core.machine.reducer import evolve
 from runtime.core.machine.replay import step
 from runtime.errors import InvalidInput, UnknownAgent
 from runtime.execution.admission.admit import Admission, Foreseen
-from runtime.execution.effects.requests import request_for
-from runtime.execution.effects.validation import validate_outcome
+from runtime.execution.effects.perform import request_for, validate_outcome
 from runtime.execution.recorded.said import Said, extract_reply
 from runtime.keyring import held, sealing
 from runtime.ports.approvals import ApprovalPort

@@ -15,7 +15,7 @@ from approvals.models import AllowanceAct, Approval
 from runtime.control.verification.verification import verify
 from runtime.core.enums import Verdict
 from runtime.core.events import AllowanceUse, GateDecided
-from runtime.execution import commit
+from runtime.execution import worker
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.records import Records, changed
@@ -89,7 +89,7 @@ def test_a_commit_whose_answer_is_lost_takes_one_use(
         return found
 
     monkeypatch.setattr(pool, "row", answer)
-    monkeypatch.setattr(commit, "RETRY_SECONDS", 0)
+    monkeypatch.setattr(worker, "RETRY_SECONDS", 0)
     run = office.start()
     assert lost
     assert office.started(run) == 1

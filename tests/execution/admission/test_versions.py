@@ -13,7 +13,7 @@ from runtime.core.documents import codec, conversations, upcasters
 from runtime.core.enums import EffectClass, Verdict
 from runtime.core.events import AgentChange
 from runtime.errors import LeaseLost
-from runtime.execution.admission.versions import MAX_PAUSE_SECONDS, RunBackoff
+from runtime.execution.worker import MAX_PAUSE_SECONDS, RunBackoff
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports.agents import VersionChange
 from runtime.ports.effects import Outcome, ToolRequest, Unknown
@@ -154,23 +154,22 @@ def test_a_call_that_is_or_was_a_write_is_not_repeated(rig: MakeBench, effect: E
 def test_a_refusal_holds_longer_each_time_and_not_against_mail() -> None:
     now = 100.0
     backoff, run = RunBackoff(clock=lambda: now), uuid4()
-    assert not backoff.is_active(run, lambda: 0)
+    assert backoff.skipped_at(run) is None
     pauses = []
     for _ in range(9):
         backoff.add(run, signal_version=1)
         began = now
-        while backoff.is_active(run, lambda: 1):
+        while backoff.skipped_at(run) == 1:
             now += 0.5
         pauses.append(now - began)
     assert pauses == [1, 2, 4, 8, 16, 32, MAX_PAUSE_SECONDS, MAX_PAUSE_SECONDS, MAX_PAUSE_SECONDS]
     backoff.add(run, signal_version=1)
-    assert backoff.is_active(run, lambda: 1)
-    assert not backoff.is_active(run, lambda: 2)
+    assert backoff.skipped_at(run) == 1
     assert backoff.forward_once(run) is False
     now += MAX_PAUSE_SECONDS
     assert [backoff.forward_once(run) for _ in range(3)] == [True, False, False], "one hint a pause"
     backoff.drop(run)
-    assert not backoff.is_active(run, lambda: 1)
+    assert backoff.skipped_at(run) is None
 
 
 # The version gate

@@ -15,11 +15,10 @@ from runtime.core.commands import CallModel, StartTool
 from runtime.core.enums import CallPreview, EffectClass, Verdict
 from runtime.execution.claim import advance
 from runtime.execution.commit import StepWriter
+from runtime.execution.effects import perform
 from runtime.execution.effects import pool as effect_pool
-from runtime.execution.effects import requests
-from runtime.execution.effects.deadlines import DeadlineTimer
-from runtime.execution.effects.kept_slots import KeptSlots
-from runtime.execution.effects.pool import EffectPool
+from runtime.execution.effects.pool import DeadlineTimer, EffectPool
+from runtime.execution.effects.run_work import KeptSlots
 from runtime.execution.effects.running import EffectFinished, KeptSlot, RunningEffect
 from runtime.execution.heartbeat import ClaimedRun
 from runtime.management.commands.healthcheck import _WITHIN
@@ -120,7 +119,7 @@ def test_model_calls_and_tools_do_not_take_each_other_s_slots() -> None:
 def test_a_late_preview_leaves_its_call_to_be_decided(
     rig: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "PREVIEW_SECONDS", 0.01)
+    monkeypatch.setattr(perform, "PREVIEW_SECONDS", 0.01)
     over = threading.Event()
 
     def slow(request: PreviewRequest) -> CallPreview:

@@ -22,7 +22,7 @@ from runtime.core.limits import (
     MAX_RESULT,
 )
 from runtime.core.machine.replay import Entry
-from runtime.execution.effects.validation import validate_outcome
+from runtime.execution.effects.perform import validate_outcome
 from runtime.models import Run
 from runtime.ports.effects import (
     ModelAnswer,
