@@ -1,6 +1,5 @@
 """The messages of agents to the requester of a run, in the API."""
 
-from datetime import datetime
 from uuid import UUID
 
 from ninja import Router, Schema
@@ -10,22 +9,17 @@ from runtime.ports import wiring
 from runtime.queries.transcript.agent_messages import AgentMessage
 from runtime.queries.transcript.transcript import read_transcript
 from runtime.web.requests import Authenticated
+from runtime.web.schemas import fields_of
 
 router = Router(tags=["runs"])
 
 
+@fields_of(AgentMessage)
 class AgentMessageOut(Schema):
     """A message of an agent to the requester. `text` is null while it waits for its release, which is `at`.
 
     `changed_by` is the person who replaced it in a fork, empty if none did.
     """
-
-    frame: str
-    call: str
-    agent: str
-    text: str | None
-    at: datetime | None
-    changed_by: str
 
 
 @router.get("/runs/{uuid:run}/agent-messages", response=list[AgentMessageOut])

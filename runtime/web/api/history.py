@@ -1,11 +1,10 @@
 """API operations on the history of a run: verification, past states, forks, release, export and import."""
 
-from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
 from django.http import HttpResponse
-from ninja import Router, Schema, Status
+from ninja import Field, Router, Schema, Status
 from pydantic import WithJsonSchema
 
 from runtime.control import transfer
@@ -13,9 +12,12 @@ from runtime.control.access import readable, readable_whole
 from runtime.control.forks.fork import fork
 from runtime.control.release import release
 from runtime.control.verification import verification
+from runtime.control.verification.findings import Finding
 from runtime.errors import NoSuchEntry
 from runtime.ports import wiring
 from runtime.queries.history import state_at
+from runtime.queries.history.state_at import StateAt
+from runtime.queries.history.state_diff import StateChange
 from runtime.queries.runs import RunDetail
 from runtime.web.api.runs import RunOut
 from runtime.web.requests import (
@@ -25,6 +27,7 @@ from runtime.web.requests import (
     raw_body,
     with_example,
 )
+from runtime.web.schemas import fields_of
 
 router = Router(tags=["history"])
 
@@ -36,26 +39,20 @@ _PARCEL = {
 }
 
 
+@fields_of(Finding)
 class FindingOut(Schema):
     """One inconsistency with the journal, and its place."""
 
-    subject: str
-    problem: str
 
-
+@fields_of(verification.Verification, "run status position removed removed_at")
 class VerificationOut(Schema):
     """The result of a verification; `sound` if there are no findings.
 
     `removed` entries of a long run were removed at `removed_at`, so they were not verified.
     """
 
-    run: UUID
-    status: str
-    position: int
     sound: bool
     findings: list[FindingOut]
-    removed: int
-    removed_at: datetime | None
 
     @staticmethod
     def resolve_sound(found: verification.Verification) -> bool:
@@ -63,25 +60,17 @@ class VerificationOut(Schema):
         return found.is_consistent
 
 
+@fields_of(StateChange)
 class MoveOut(Schema):
     """One change by an entry; `place` is empty for the run, else a frame or `frame/call`."""
 
-    place: str
-    name: str
-    part: str
-    before: Any
-    after: Any
 
-
+@fields_of(StateAt, "position at events unreadable")
 class PastOut(Schema):
     """The state of a run after an entry; without a continuation if entry `unreadable` cannot be folded."""
 
-    position: int
-    at: datetime | None
-    events: list[str]
     moves: list[MoveOut]
-    continuation: Any
-    unreadable: int | None
+    continuation: Any = Field(validation_alias="document")
 
 
 class ForkIn(Body):
@@ -128,20 +117,13 @@ def verify_run(request: Authenticated, run: UUID) -> verification.Verification:
 
 
 @router.get("/runs/{uuid:run}/at/{int:position}", response=PastOut)
-def read_past(request: Authenticated, run: UUID, position: int) -> dict[str, Any]:
+def read_past(request: Authenticated, run: UUID, position: int) -> StateAt:
     """Read the state of the run after an entry, and the changes by it; for admins."""
     found = readable_whole(run, request.auth)
     past = state_at.state_after(run, position) if position <= found.position else None
     if past is None:
         raise NoSuchEntry
-    return {
-        "position": past.position,
-        "at": past.at,
-        "events": past.events,
-        "moves": past.moves,
-        "continuation": past.document,
-        "unreadable": past.unreadable,
-    }
+    return past
 
 
 @router.post("/runs/{uuid:run}/fork", response={201: RunOut})

@@ -1,42 +1,22 @@
 """What a run waits for, in answers of the API: gates, external events, and rate limits."""
 
-from datetime import datetime
-from typing import Any
-from uuid import UUID
-
 from ninja import Schema
 
+from runtime.core.machine.rate_limits import RateLimitWait
+from runtime.queries.runs import GateView, WaitView
+from runtime.web.schemas import fields_of
 
+
+@fields_of(GateView, "id kind state frame call tool path opened_at approval")
 class GateOut(Schema):
     """A gate whose decision is not applied yet; `approval` is the id of its approval request."""
 
-    id: UUID
-    kind: str
-    state: str
-    frame: str
-    call: str
-    tool: str
-    path: list[str]
-    opened_at: datetime
-    approval: UUID | None
 
-
+@fields_of(WaitView)
 class WaitOut(Schema):
     """A call that waits for an event whose data contains `match`, until `until` at the latest."""
 
-    frame: str
-    call: str
-    event: str
-    match: Any
-    until: datetime
 
-
+@fields_of(RateLimitWait)
 class RateLimitOut(Schema):
     """A model call that the rate limit of its provider puts off: until when, and how often since `since`."""
-
-    frame: str
-    agent: str
-    model: str
-    until: datetime
-    since: datetime
-    tries: int

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 from uuid import UUID
@@ -31,12 +30,13 @@ from runtime.queries.budget_usage import BudgetUsage
 from runtime.queries.history import entries
 from runtime.queries.history.entries import JournalItem
 from runtime.queries.processes import workers
-from runtime.queries.runs import Page, RunDetail
+from runtime.queries.runs import LegalHold, Page, RunDetail
 from runtime.queries.transcript.transcript import read_transcript
 from runtime.store.tables.kill_switches import KillSwitchRow
 from runtime.web.api.late_outcomes import LateOut
 from runtime.web.api.pending import GateOut, RateLimitOut, WaitOut
 from runtime.web.requests import OPTIONAL_BODY, Authenticated, Body, Reason, with_example
+from runtime.web.schemas import fields_of
 
 router = Router(tags=["runs"])
 
@@ -151,14 +151,16 @@ class MessageIn(Body):
     cut_reply: Annotated[Any, WithJsonSchema({"type": "boolean"})] = False
 
 
+@fields_of(LegalHold)
 class HoldOut(Schema):
     """A legal hold: who holds the run, since when, and why."""
 
-    by: str
-    at: datetime
-    reason: str
 
-
+@fields_of(
+    RunDetail,
+    "id agent status status_text next_try_at input output reason business_key thread requester origin"
+    " created_at ended_at removed_at archived_at unheard history_begins history_removed_at",
+)
 class RunOut(Schema):
     """A run. `reason` says why it failed, or was quarantined or cancelled.
 
@@ -173,43 +175,18 @@ class RunOut(Schema):
     removed at `history_removed_at`.
     """
 
-    id: UUID
-    agent: str
-    status: str
-    status_text: str | None
-    next_try_at: datetime | None
     rate_limits: list[RateLimitOut]
-    input: Any
-    output: Any
-    reason: str | None
-    business_key: str | None
-    thread: str | None
-    requester: str
-    origin: list[str]
-    created_at: datetime
-    ended_at: datetime | None
-    removed_at: datetime | None
-    archived_at: datetime | None
     legal_hold: HoldOut | None
-    unheard: int
     waits: list[WaitOut]
     gates: list[GateOut]
-    history_begins: int
-    history_removed_at: datetime | None
 
 
+@fields_of(BudgetUsage, "frame agent limit used allowed unpriced")
 class LimitUseOut(Schema):
     """The usage of one limit: of the run if `frame` is null, else of a frame with its own limits.
 
     `used` and `allowed` are decimal text, `usd` in US dollars; `unpriced` replies have no known price.
     """
-
-    frame: str | None
-    agent: str
-    limit: str
-    used: str
-    allowed: str | None
-    unpriced: int
 
 
 class RunPage(Schema):
@@ -219,11 +196,10 @@ class RunPage(Schema):
     next: str | None
 
 
+@fields_of(JournalItem, "position at")
 class JournalItemOut(Schema):
     """One entry: the events of one commit."""
 
-    position: int
-    at: str | None
     events: list[Any]
 
 
@@ -243,16 +219,9 @@ class StopIn(Body):
     reason: Reason
 
 
+@fields_of(KillSwitchRow)
 class StopOut(Schema):
     """A kill switch: no effect starts for `agent` (all agents if empty) until it is lifted."""
-
-    id: int
-    agent: str
-    stopped_by: str | None
-    reason: str
-    at: datetime
-    lifted_by: str | None
-    lifted_at: datetime | None
 
 
 @router.post("/runs", response={201: RunOut, 200: RunOut})

@@ -7,14 +7,15 @@ from uuid import UUID
 from ninja import Router, Schema, Status
 from pydantic import ConfigDict, WithJsonSchema
 
-from runtime.store.tables.triggers.occurrences import number_of
-from runtime.store.tables.triggers.triggers import TriggerKind
+from runtime.store.tables.triggers.occurrences import OccurrenceRow, number_of
+from runtime.store.tables.triggers.triggers import TriggerKind, TriggerRow
 from runtime.triggers import calendar, changes, listing, manual_times
 from runtime.triggers.fields import MAX_NAME
 from runtime.triggers.listing import TriggerView
-from runtime.triggers.schedule_definition import Missed, Overlap
+from runtime.triggers.schedule_definition import Missed, Overlap, ScheduleDefinition
 from runtime.web.api.triggers import ActOut, Words, collect_fields
 from runtime.web.requests import OPTIONAL_BODY, Authenticated, Body
+from runtime.web.schemas import fields_of
 
 router = Router(tags=["schedules"])
 
@@ -77,28 +78,14 @@ class BackfillIn(Body):
     until: Moment = None
 
 
+@fields_of(OccurrenceRow, "at kind state run reason by run_status")
 class TimeOut(Schema):
     """A time. `state` is `waiting`, `started`, `skipped`, `failed`, or the status of its ended run."""
 
-    at: datetime
-    kind: str
-    state: str
-    run: UUID | None
-    reason: str
-    by: str | None
-    run_status: str | None
 
-
+@fields_of(TriggerRow, "id name agent owner state next_at problem")
 class ScheduleItem(Schema):
     """A schedule in the list. `problem` says why it starts nothing although it is active."""
-
-    id: UUID
-    name: str
-    agent: str
-    owner: str
-    state: str
-    next_at: datetime | None
-    problem: str
 
 
 class ScheduleList(Schema):
@@ -108,6 +95,8 @@ class ScheduleList(Schema):
     cut: bool
 
 
+@fields_of(TriggerView, "id state owner makers next_times")
+@fields_of(ScheduleDefinition)
 class ScheduleOut(Schema):
     """One schedule with its next five times, its newest past times, and its newest acts.
 
@@ -115,23 +104,6 @@ class ScheduleOut(Schema):
     history begins, for `before`.
     """
 
-    id: UUID
-    name: str
-    agent: str
-    input: Any
-    cron: str
-    every: int | None
-    zone: str
-    starts_at: datetime
-    ends_at: datetime | None
-    missed: str
-    overlap: str
-    jitter: int
-    thread: str
-    state: str
-    owner: str
-    makers: list[str]
-    next_times: list[datetime]
     history: list[TimeOut]
     more: datetime | None
     last_failure: TimeOut | None

@@ -1,6 +1,5 @@
 """The API of triggers: make, change, pause, resume, end and try one, retry its events, read their outcomes."""
 
-from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -10,20 +9,24 @@ from ninja import Router, Schema, Status
 from pydantic import ConfigDict, WithJsonSchema
 
 from runtime.core.limits import MAX_EVENT_NAME
-from runtime.store.tables.triggers.triggers import TriggerKind
+from runtime.store.tables.triggers.occurrences import OccurrenceRow
+from runtime.store.tables.triggers.triggers import TriggerKind, TriggerRow
 from runtime.triggers import changes, listing, trials, webhooks
 from runtime.triggers.event_definition import (
     MAX_AT_ONCE,
     MAX_DEBOUNCE,
     MAX_RATE_SECONDS,
+    EventDefinition,
     Wakes,
 )
 from runtime.triggers.fields import MAX_NAME
-from runtime.triggers.listing import TriggerView
+from runtime.triggers.listing import PastAct, SourceView, TriggerView, WebhookView
 from runtime.triggers.signatures import Scheme
 from runtime.triggers.sources.registry import SOURCES
+from runtime.triggers.trials import EventTrial
 from runtime.triggers.webhooks import Receipt
 from runtime.web.requests import Authenticated, Body, raw_body
+from runtime.web.schemas import fields_of
 
 router = Router(tags=["triggers"])
 
@@ -96,39 +99,22 @@ class TrialIn(TriggerIn):
     sample: Any = None
 
 
+@fields_of(OccurrenceRow, "number id source at key state run reason run_status")
 class TriggeredOut(Schema):
     """An event. `state`: `new`, `waiting`, `started`, `woken`, `skipped`, `refused`, `failed`, or the run's status."""
 
-    number: int
-    id: str | None
-    source: str | None
-    at: datetime
-    key: str
-    state: str
-    run: UUID | None
-    reason: str
-    run_status: str | None
 
-
+@fields_of(PastAct, "act at")
 class ActOut(Schema):
     """An act of a person on the schedule or trigger."""
 
-    act: str
     by: str | None
-    at: datetime
     detail: dict[str, Any]
 
 
+@fields_of(TriggerRow, "id name agent event owner state problem")
 class TriggerItem(Schema):
     """A trigger in the list. `problem` says why it starts nothing although it is active."""
-
-    id: UUID
-    name: str
-    agent: str
-    event: str
-    owner: str
-    state: str
-    problem: str
 
 
 class TriggerList(Schema):
@@ -157,27 +143,17 @@ class NewWebhookOut(Schema):
     secret: str
 
 
+@fields_of(WebhookView)
 class WebhookOut(Schema):
     """The webhook of a trigger, and the deliveries that were refused there."""
 
-    scheme: str
-    header: str
-    refused: int
-    refused_at: datetime | None
-    refused_why: str
 
-
+@fields_of(SourceView)
 class SourceOut(Schema):
     """The folder, stream or bucket that a trigger reads: the last look that succeeded, and why a later one did not.
 
     It is `late` if no look succeeded for two minutes.
     """
-
-    kind: str
-    place: str
-    looked_at: datetime | None
-    problem: str
-    late: bool
 
 
 class ReceiptOut(Schema):
@@ -191,6 +167,11 @@ class ReceiptOut(Schema):
     skipped: str = ""
 
 
+@fields_of(TriggerView, "id state problem owner makers")
+@fields_of(
+    EventDefinition,
+    "name agent event filter mapping key business_key at_once at_once_per_key debounce rate rate_seconds wakes thread",
+)
 class TriggerOut(Schema):
     """One trigger with its newest events and its newest acts.
 
@@ -198,28 +179,9 @@ class TriggerOut(Schema):
     although it is active. `more` is the number of the event before which the earlier ones begin, for `before`.
     """
 
-    id: UUID
-    name: str
-    agent: str
-    event: str
-    filter: str
-    mapping: Any
-    key: str
-    business_key: str
-    at_once: int | None
-    at_once_per_key: int | None
-    debounce: int
-    rate: int | None
-    rate_seconds: int
     folder: str
     stream: str
     bucket: str
-    wakes: str
-    thread: str
-    state: str
-    problem: str
-    owner: str
-    makers: list[str]
     history: list[TriggeredOut]
     more: int | None
     acts: list[ActOut]
@@ -227,16 +189,9 @@ class TriggerOut(Schema):
     source: SourceOut | None
 
 
+@fields_of(EventTrial)
 class EventTrialOut(Schema):
     """The result of a trial for one event and its data; `problem` names the wrong place and says why."""
-
-    event: str
-    data: Any
-    passes: bool
-    key: str | None
-    business_key: str | None
-    input: Any
-    problem: str
 
 
 class EventTrials(Schema):

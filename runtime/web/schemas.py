@@ -1,0 +1,42 @@
+"""Gives the schemas of the API the fields of the dataclasses that they show, so that each field is written once."""
+
+from collections.abc import Callable
+from dataclasses import fields
+from enum import StrEnum
+from inspect import getattr_static
+from typing import Any, TypeVar, get_type_hints
+
+from ninja import Schema
+from pydantic import create_model
+
+S = TypeVar("S", bound=Schema)
+
+
+def fields_of(source: type, names: str = "") -> Callable[[type[S]], type[S]]:
+    """Return a decorator that adds the fields of a dataclass to a schema: those named, or all. Properties may be named.
+
+    A field that the schema declares itself stays as declared. The others are required, because an answer has them all.
+    """
+
+    def decorate(schema: type[S]) -> type[S]:
+        chosen = names.split() or [field.name for field in fields(source)]
+        own = schema.model_fields
+        added: dict[str, Any] = {
+            name: (_type_of(source, name), ...) for name in chosen if name not in own
+        }
+        return create_model(
+            schema.__name__,
+            __base__=schema,
+            __doc__=schema.__doc__,
+            __module__=schema.__module__,
+            **added,
+        )
+
+    return decorate
+
+
+def _type_of(source: type, name: str) -> Any:
+    member = getattr_static(source, name, None)
+    is_property = isinstance(member, property)
+    hint = get_type_hints(member.fget)["return"] if is_property else get_type_hints(source)[name]
+    return str if isinstance(hint, type) and issubclass(hint, StrEnum) else hint
