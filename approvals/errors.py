@@ -203,6 +203,26 @@ class NotConfirmable(ApprovalError):
     status, code = 409, "not_confirmable"
 
 
+class LogBroken(Exception):
+    """The stored acts on a subject are not those that were signed."""
+
+
+class AllowanceBroken(LogBroken):
+    """The stored acts on an allowance are not those that were made."""
+
+
+class PolicyBroken(ApprovalError, LogBroken):
+    """The stored acts on policies are not those that were signed."""
+
+    status, code = 409, "policy_broken"
+
+
+class PromptBroken(ApprovalError, LogBroken):
+    """The stored acts on a prompt are not those that were signed."""
+
+    status, code = 409, "prompt_broken"
+
+
 class PolicyRefused(ApprovalError):
     """The change of the policy is not allowed, or not to this person."""
 

@@ -20,7 +20,7 @@ from approvals.models import Approval
 from approvals.permissions import principals, request_rules
 from approvals.policies import escalation
 from approvals.policies.rules import Demands, Stage
-from approvals.policy_versions import facts, in_force
+from approvals.policy_versions import in_force
 from approvals.requests import expiry, snapshot, statements, verification, votes, writers
 from approvals.requests.statements import Statement
 from runtime.core.enums import RISKS, Decision, Risk, Verdict
@@ -200,7 +200,9 @@ def _check_edited_rule(
 def _check_edited_at(
     risk: Risk, approval: Approval, said: Statement, principal: principals.Principal | None
 ) -> None:
-    _, found = in_force.judge(facts.of(approval, json.loads(approval.edited or "{}"), risk))
+    _, found = in_force.judge(
+        in_force.facts_of(approval, json.loads(approval.edited or "{}"), risk)
+    )
     stands = principal.stands_for if principal else ()
     editor = next((one for one in stands if one.person == said.absent), principal)
     demands = found.demands

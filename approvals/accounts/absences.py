@@ -14,9 +14,11 @@ from django.db import transaction
 from approvals import clock, policy
 from approvals.accounts import log
 from approvals.models import Absence, Approval
-from approvals.permissions import absences, principals, request_rules, signatures
+from approvals.permissions import principals, request_rules
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
+from approvals.signed import rows as signed_rows
+from approvals.signed.log import SignedActs
 from runtime.control.access import validate_text
 from runtime.core.limits import MAX_PERSON
 from runtime.errors import Forbidden, InvalidInput
@@ -24,6 +26,8 @@ from runtime.ports.access import Actor
 
 MAX_DAYS: Final = 60
 FIRST: Final = timedelta(days=366)  # how far ahead it may start
+
+_ACTS = SignedActs(Absence, "username")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +57,10 @@ def announce(*, deputy: object, starts: datetime, ends: datetime, actor: Actor) 
         now = clock.now()
         _check_times(starts, ends, now)
         name = _deputy(deputy, actor.person, starts, ends)
-        row = _append(
-            actor.person,
+        row = _ACTS.append(
             Absence.AbsenceChange.SET,
             by=actor.person,
+            username=actor.person,
             deputy=name,
             starts=starts,
             ends=ends,
@@ -74,7 +78,7 @@ def end(person: str, *, actor: Actor | None) -> bool:
     """
     with transaction.atomic():
         _lock(person)
-        row = _latest(person)
+        row = _ACTS.newest(username=person)
         principal = None if actor is None else principals.principal_of(actor)
         parties = {person} if row is None else {person, row.deputy}
         if actor is not None and (
@@ -87,10 +91,10 @@ def end(person: str, *, actor: Actor | None) -> bool:
         if row is None or row.act != Absence.AbsenceChange.SET or row.ends <= now:
             return False
         by = None if actor is None else actor.person
-        _append(
-            person,
+        _ACTS.append(
             Absence.AbsenceChange.ENDED,
             by=by,
+            username=person,
             deputy=row.deputy,
             starts=row.starts,
             ends=row.ends,
@@ -107,7 +111,7 @@ def all_away() -> tuple[Away, ...]:
     return tuple(
         _away(row, now)
         for row in rows
-        if row.act == Absence.AbsenceChange.SET and row.ends > now and signatures.is_valid(row)
+        if row.act == Absence.AbsenceChange.SET and row.ends > now and signed_rows.is_valid(row)
     )
 
 
@@ -150,7 +154,7 @@ def _check_times(starts: datetime, ends: datetime, now: datetime) -> None:
         raise InvalidInput("ends", "must not be before the start")
     if ends <= now:
         raise InvalidInput("ends", "must not be in the past")
-    if ends - starts > absences.LONGEST:
+    if ends - starts > principals.LONGEST_ABSENCE:
         raise InvalidInput("ends", f"must be at most {MAX_DAYS} days after the start")
     if starts > now + FIRST:
         raise InvalidInput("starts", "must be at most a year ahead")
@@ -163,41 +167,11 @@ def _deputy(deputy: object, person: str, starts: datetime, ends: datetime) -> st
     found = principals.principal_of(Actor(person=deputy))
     if found is None or not policy.risks_decided_by(found.groups):
         raise InvalidInput("deputy", "must be a person who may decide themselves")
-    theirs = _latest(deputy)
+    theirs = _ACTS.newest(username=deputy)
     is_away = theirs is not None and theirs.act == Absence.AbsenceChange.SET
     if theirs is not None and is_away and theirs.starts < ends and starts < theirs.ends:
         raise InvalidInput("deputy", f"must not be away on these days: {deputy} has a deputy")
     return deputy
-
-
-def _latest(person: str) -> Absence | None:
-    return Absence.objects.filter(username=person).order_by("-seq").first()
-
-
-def _append(
-    person: str,
-    act: Absence.AbsenceChange,
-    *,
-    by: str | None,
-    deputy: str,
-    starts: datetime,
-    ends: datetime,
-    at: datetime,
-) -> Absence:
-    last = _latest(person)
-    row = Absence(
-        username=person,
-        seq=1 if last is None else last.seq + 1,
-        act=act,
-        deputy=deputy,
-        starts=starts,
-        ends=ends,
-        by=by,
-        at=at,
-    )
-    signatures.sign(row)
-    row.save(force_insert=True)
-    return row
 
 
 def _away(row: Absence, now: datetime) -> Away:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from approvals.models import Assignment
-from approvals.permissions import signatures
+from approvals.signed import rows as signed_rows
 
 LIMIT = 50
 
@@ -39,7 +39,7 @@ def right_changes(username: str) -> tuple[RightChange, ...]:
     rows = Assignment.objects.filter(person__username=username).order_by("-at", "-seq", "what")
     return tuple(
         RightChange(
-            what=row.what, act=row.act, by=row.by, at=row.at, is_signed=signatures.is_valid(row)
+            what=row.what, act=row.act, by=row.by, at=row.at, is_signed=signed_rows.is_valid(row)
         )
         for row in rows[:LIMIT]
     )

@@ -200,7 +200,7 @@ def _read(found: QuerySet[User], reader: str | None = None) -> list[Person]:
     people = found.order_by("username").annotate(last_decision=decided)
     rows = list(people.prefetch_related("groups", "tokens"))
     given = assignments.latest(rows)
-    owed = assignments.debts(reader) if reader else frozenset()
+    hands = assignments.hands(reader) if reader else frozenset()
     return [
         Person(
             username=row.username,
@@ -213,7 +213,7 @@ def _read(found: QuerySet[User], reader: str | None = None) -> list[Person]:
             last_login=row.last_login,
             tokens=_token_views(list(row.tokens.all())),
             rights=tuple(
-                _right(what, given.get((row.pk, what)), row, reader, owed)
+                _right(what, given.get((row.pk, what)), row, hands)
                 for what in (
                     assignments.CREDENTIAL,
                     *sorted(group.name for group in row.groups.all()),
@@ -230,9 +230,7 @@ def _last_active(person: User) -> datetime | None:
     return max((at for at in times if at is not None), default=None)
 
 
-def _right(
-    what: str, row: Assignment | None, person: User, reader: str | None, owed: Collection[str]
-) -> Right:
+def _right(what: str, row: Assignment | None, person: User, reader_hands: Collection[str]) -> Right:
     is_password = what == assignments.CREDENTIAL
     if row is None or not assignments.is_of(row, person):
         return _unrecorded(what)
@@ -255,8 +253,8 @@ def _right(
         waits=waits,
         confirmable=waits
         and (is_chosen or not is_password)
-        and reader is not None
-        and assignments.is_second(reader, owed, row),
+        and bool(reader_hands)
+        and assignments.is_second(reader_hands, row),
     )
 
 

@@ -20,7 +20,8 @@ from approvals.accounts import people
 from approvals.accounts.log import record
 from approvals.errors import LastAdmin, LinkOver
 from approvals.models import PasswordLink
-from approvals.permissions import assignments, signatures
+from approvals.permissions import assignments
+from approvals.signed import rows as signed_rows
 
 HOURS = 48
 
@@ -55,8 +56,7 @@ def create(username: str, *, actor: str | None) -> NewLink:
             created_at=at,
             expires_at=at + timedelta(hours=HOURS),
         )
-        signatures.sign(row)
-        row.save(force_insert=True)
+        signed_rows.add(row)
         record(actor, f"made a password link for {username}")
     return NewLink(
         person=username,
@@ -99,7 +99,7 @@ def _valid(plain: str) -> PasswordLink:
     if not match or row is None or not hmac.compare_digest(_hash(match[2]), row.secret_hash):
         raise LinkOver
     is_over = row.ended_at is not None or row.expires_at <= clock.now()
-    if is_over or not row.person.is_active or not signatures.is_valid(row):
+    if is_over or not row.person.is_active or not signed_rows.is_valid(row):
         raise LinkOver
     if row.by is not None and row.by not in people.admins():  # no admin any more
         raise LinkOver

@@ -135,7 +135,7 @@ def confirm(username: str, what: str, *, seq: int, actor: str | None) -> None:
             raise NotConfirmable(
                 "This has changed since you saw it: read it again before you confirm it."
             )
-        if actor is not None and not assignments.is_second(actor, assignments.debts(actor), row):
+        if actor is not None and not assignments.is_second(assignments.hands(actor), row):
             raise NotConfirmable(
                 f"A second admin must confirm this: one who did not get their own right from"
                 f" {row.givers[0]}, and did not give {row.givers[0]} theirs."

@@ -20,8 +20,8 @@ from approvals import clock
 from approvals.accounts.log import record
 from approvals.errors import UnknownToken
 from approvals.models import Token
-from approvals.permissions import signatures
 from approvals.permissions.scopes import ALL_SCOPES
+from approvals.signed import rows as signed_rows
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 
@@ -72,8 +72,7 @@ def create(
         created_at=at,
         expires_at=None if days is None else at + timedelta(days=days),
     )
-    signatures.sign(token)
-    token.save(force_insert=True)
+    signed_rows.add(token)
     record(actor, f"made the token {token.public_id} of {owner.username}")
     return token, f"sgn_{token.public_id}_{secret}"
 
@@ -114,7 +113,7 @@ def authenticate(plain: str) -> Actor | None:
         return None
     if token.expires_at is not None and token.expires_at <= timezone.now():
         return None
-    if not signatures.is_valid(token):
+    if not signed_rows.is_valid(token):
         return None
     _record_use(token)
     return Actor(person=token.owner.get_username(), token=token.public_id)

@@ -1,8 +1,7 @@
-"""Reads the acts on allowances, verified, and adds one.
+"""The allowances, from the acts on them: proposed, confirmed, its uses, and at last revoked.
 
-The acts of an allowance are numbered from 1 without gaps: proposed, confirmed, its uses, and at last revoked. People
-sign theirs, so a program that only writes to Postgres cannot make an allowance or extend one; a use that it adds only
-takes one away. Deleting the newest acts is not noticed, so neither web nor workers have the right to delete one.
+People sign theirs, so a program that only writes to Postgres cannot make an allowance or extend one; a use that it
+adds only takes one away.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,13 +10,13 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from django.db import DEFAULT_DB_ALIAS
-
-from approvals import clock
+from approvals import clock, stored_rows
 from approvals.allowances import terms as stored_terms
 from approvals.allowances.terms import Terms
+from approvals.errors import AllowanceBroken
 from approvals.models import AllowanceAct
-from approvals.permissions import signatures
+from approvals.signed import rows as signed_rows
+from approvals.signed.log import SignedLog
 from runtime.store import pool
 from runtime.store.pool import Connection
 
@@ -27,24 +26,9 @@ State = Literal["proposed", "in force", "used up", "ended", "revoked"]
 FIRST_USE = 3  # the number of the act of the first use
 MAX_LISTED = 200
 
-_NAMES = (
-    "id",
-    "allowance",
-    "seq",
-    "act",
-    "tool",
-    "ends_at",
-    "terms",
-    "proposed_by",
-    "by",
-    "at",
-    "reason",
-    "signature",
-    "key_id",
-)
 # The acts before the uses: a use that is added in between is then only a number too high, which is noticed.
 _ACTS = f"""
-    SELECT {", ".join(_NAMES)} FROM approvals_allowanceact
+    SELECT {", ".join(stored_rows.names_of(AllowanceAct))} FROM approvals_allowanceact
     WHERE allowance = ANY(%(ids)s) AND act <> 'used' ORDER BY allowance, seq
 """
 _USES = """
@@ -62,10 +46,6 @@ _LIVE_TOOLS = """
 _NEWEST = f"""
     SELECT allowance FROM approvals_allowanceact WHERE act = 'proposed' ORDER BY id DESC LIMIT {MAX_LISTED}
 """
-
-
-class AllowanceBroken(Exception):
-    """The stored acts on an allowance are not those that were made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +103,7 @@ def newest() -> tuple[tuple[Allowance, ...], tuple[str, ...]]:
     found, broken = list[Allowance](), list[str]()
     for one in dict.fromkeys(ids):
         try:
-            found.append(_made(acts[one], *uses.get(one, (0, 0))))
+            found.append(_build(acts[one], *uses.get(one, (0, 0))))
         except AllowanceBroken as exc:
             broken.append(str(exc))
     return tuple(found), tuple(broken)
@@ -144,29 +124,17 @@ def live_tools(connection: Connection) -> frozenset[str]:
 
 def append(
     allowance: UUID,
-    *,
-    seq: int,
     act: Act,
+    *,
     by: str | None,
+    seq: int,
     terms: Terms | None = None,
-    proposed_by: str | None = None,
-    reason: str = "",
+    **values: Any,
 ) -> None:
     """Sign and add a person's act. Raises IntegrityError if another act was faster."""
-    row = AllowanceAct(
-        allowance=allowance,
-        seq=seq,
-        act=act,
-        tool="" if terms is None else terms.action.tool,
-        ends_at=None if terms is None else terms.ends_at,
-        terms="" if terms is None else terms.text(),
-        proposed_by=proposed_by,
-        by=by,
-        at=clock.now(),
-        reason=reason,
-    )
-    signatures.sign(row)
-    row.save(force_insert=True)
+    if terms is not None:
+        values |= {"tool": terms.action.tool, "ends_at": terms.ends_at, "terms": terms.text()}
+    LOG.append(act, by=by, allowance=allowance, seq=seq, **values)
 
 
 def _ids(connection: Connection, query: str, parameters: dict[str, Any]) -> list[UUID]:
@@ -175,7 +143,7 @@ def _ids(connection: Connection, query: str, parameters: dict[str, Any]) -> list
 
 def _read(connection: Connection, ids: Sequence[UUID]) -> tuple[Allowance, ...]:
     acts, uses = _rows(connection, ids)
-    return tuple(_made(acts[one], *uses.get(one, (0, 0))) for one in ids if one in acts)
+    return tuple(_build(acts[one], *uses.get(one, (0, 0))) for one in ids if one in acts)
 
 
 def _rows(
@@ -185,51 +153,44 @@ def _rows(
     acts: dict[UUID, list[AllowanceAct]] = {}
     if not ids:
         return acts, {}
-    for values in connection.execute(_ACTS, {"ids": list(ids)}).fetchall():
-        row = AllowanceAct.from_db(DEFAULT_DB_ALIAS, _NAMES, values)
+    for row in LOG.loaded(connection.execute(_ACTS, {"ids": list(ids)}).fetchall()):
         acts.setdefault(row.allowance, []).append(row)
     uses = connection.execute(_USES, {"ids": list(ids)}).fetchall()
     return acts, {allowance: (count, last) for allowance, count, last in uses}
 
 
-def _made(rows: Iterable[AllowanceAct], used: int, last_use: int) -> Allowance:
+def _build(rows: Iterable[AllowanceAct], used: int, last_use: int) -> Allowance:
     """Build an allowance of its acts. Raises AllowanceBroken."""
-    found: Allowance | None = None
-    for row in rows:
-        if not signatures.is_valid(row):
-            raise AllowanceBroken(
-                f"act {row.seq} on {row.allowance} is not the one that was signed"
-            )
-        found = _after(found, row, used)
+    verified = LOG.verified(rows, (1, 2, FIRST_USE + used))
+    found = LOG.fold(verified, None)
     if found is None or (used and (found.confirmed_at is None or last_use != used + 2)):
         raise AllowanceBroken("an act on an allowance is missing")
     return replace(found, used=used)
 
 
-def _after(before: Allowance | None, row: AllowanceAct, used: int) -> Allowance:
+def _after(before: Allowance | None, row: AllowanceAct) -> Allowance:
     match row.act:
-        case Act.PROPOSED if before is None and row.seq == 1 and row.by is not None:
+        case Act.PROPOSED if before is None and row.by is not None:
             return Allowance(
                 id=row.allowance,
                 terms=_terms(row),
                 proposed_by=row.by,
                 proposed_at=clock.to_utc(row.at),
             )
-        case Act.CONFIRMED if before is not None and row.seq == 2 and before.revoked_at is None:
+        case Act.CONFIRMED if before is not None and row.seq == 2:
             same = (row.terms, row.proposed_by) == (before.terms.text(), before.proposed_by)
             if same and row.by is not None and row.by != before.proposed_by:
-                proof = (signatures.text_of(row), str(row.signature), str(row.key_id))
+                proof = (signed_rows.text_of(row), row.signature, row.key_id)
                 return replace(
                     before, confirmed_by=row.by, confirmed_at=clock.to_utc(row.at), proof=proof
                 )
         case Act.REVOKED if before is not None and before.revoked_at is None:
-            if row.seq == (FIRST_USE + used if before.confirmed_at else 2):
-                return replace(
-                    before,
-                    revoked_by=row.by,
-                    revoked_at=clock.to_utc(row.at),
-                    reason=str(row.reason),
-                )
+            return replace(
+                before,
+                revoked_by=row.by,
+                revoked_at=clock.to_utc(row.at),
+                reason=str(row.reason),
+            )
     raise AllowanceBroken(f"act {row.seq} on {row.allowance} does not follow the acts before it")
 
 
@@ -242,3 +203,13 @@ def _terms(row: AllowanceAct) -> Terms:
     except (ValueError, KeyError, TypeError) as problem:
         exc = problem
     raise AllowanceBroken(f"the terms of {row.allowance} cannot be read") from exc
+
+
+LOG = SignedLog(
+    AllowanceAct,
+    "allowance",
+    noun="{0.allowance}",
+    start=lambda **_: None,
+    apply=_after,
+    broken=AllowanceBroken,
+)

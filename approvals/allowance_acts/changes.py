@@ -17,15 +17,16 @@ from django.utils import timezone
 from approvals import clock
 from approvals.accounts.log import record, refused
 from approvals.allowance_acts import acts, uses
-from approvals.allowance_acts.acts import Act, Allowance, AllowanceBroken
+from approvals.allowance_acts.acts import Act, Allowance
 from approvals.allowances import limits as matching
 from approvals.allowances.limits import MAX_ARGUMENTS, ArgumentLimit, LimitRule
 from approvals.allowances.terms import ALLOWED_RISKS, MAX_COUNT, MAX_DAYS, Terms
-from approvals.errors import AllowanceRefused, NotFound, UnknownAllowance
+from approvals.errors import AllowanceBroken, AllowanceRefused, NotFound, UnknownAllowance
 from approvals.models import Approval
-from approvals.permissions import assignments, principals, request_rules
+from approvals.permissions import principals, request_rules
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
+from approvals.permissions.second_admin import SecondAdmin
 from approvals.policies.rules import demands_of
 from approvals.policy import risks_decided_by
 from approvals.requests import verification
@@ -109,7 +110,7 @@ def propose(
         raise InvalidInput("limits", f"are longer than {MAX_TERMS} characters of JSON")
     allowance = uuid4()
     with _changing():
-        acts.append(allowance, seq=1, act=Act.PROPOSED, by=actor.person, terms=terms)
+        acts.append(allowance, Act.PROPOSED, by=actor.person, seq=1, terms=terms)
         record(actor.person, f"proposed the allowance {allowance} of {approval.tool}")
     return allowance
 
@@ -132,9 +133,9 @@ def confirm(allowance: UUID, *, actor: Actor) -> None:
     with _changing():
         acts.append(
             allowance,
-            seq=2,
-            act=Act.CONFIRMED,
+            Act.CONFIRMED,
             by=actor.person,
+            seq=2,
             terms=one.terms,
             proposed_by=one.proposed_by,
         )
@@ -156,7 +157,7 @@ def revoke(allowance: UUID, *, actor: Actor | None, reason: object = "") -> None
             raise AllowanceRefused("This allowance was revoked before.")
         try:
             with transaction.atomic():
-                acts.append(allowance, seq=one.next_act, act=Act.REVOKED, by=person, reason=given)
+                acts.append(allowance, Act.REVOKED, by=person, seq=one.next_act, reason=given)
                 record(person, f"revoked the allowance {allowance} of {one.terms.action.tool}")
             return
         except IntegrityError:
@@ -234,8 +235,7 @@ def _is_second(second: Principal | None, first: Principal | None) -> bool:
     both = ((second, first.person), (first, second.person))
     if any(bond.binds({other}) for one, other in both for bond in one.bonds):
         return False
-    owed = ({one.person, *assignments.debts(one.person)} for one in (second, first))
-    return next(owed).isdisjoint(next(owed))
+    return SecondAdmin(author=first.person).is_independent(second.person)
 
 
 def _limits(given: Sequence[LimitedArgument], limits: object) -> tuple[ArgumentLimit, ...]:

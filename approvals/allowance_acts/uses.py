@@ -15,14 +15,15 @@ from uuid import UUID
 
 from approvals import clock, stored_rows
 from approvals.allowance_acts import acts
-from approvals.allowance_acts.acts import FIRST_USE, Allowance, AllowanceBroken
+from approvals.allowance_acts.acts import FIRST_USE, Allowance
 from approvals.allowances import terms as coverage
+from approvals.errors import AllowanceBroken
 from approvals.models import Approval
 from approvals.oddities.find import find
 from approvals.permissions import principals, request_rules
 from approvals.policies.judge import Judgement
 from approvals.policies.rules import Demands
-from approvals.policy_versions import facts, in_force
+from approvals.policy_versions import in_force
 from approvals.queries.past_calls import usual
 from approvals.requests import snapshot, verification
 from runtime.core.enums import GateKind, Risk
@@ -86,7 +87,7 @@ def allow(shown: ReviewSnapshot, taken: Mapping[UUID, int]) -> Allowed | None:
     if used:
         return None
     # The policy is read on a connection of its own.
-    version, judged = in_force.judge(facts.of(shown, shown.args, shown.risk))
+    version, judged = in_force.judge(in_force.facts_of(shown, shown.args, shown.risk))
     if not _is_met(judged.demands):
         return None
     approval = snapshot.row(shown, at, merged(shown.origin, origin), _judged(version, judged))
@@ -194,7 +195,7 @@ def _judged(version: str, judged: Judgement) -> snapshot.Judged:
 
 
 def _judged_again(approval: Approval, risk: Risk) -> Judgement:
-    return in_force.judge(facts.of(approval, verification.arguments(approval), risk))[1]
+    return in_force.judge(in_force.facts_of(approval, verification.arguments(approval), risk))[1]
 
 
 def _is_met(demands: Demands | None) -> bool:

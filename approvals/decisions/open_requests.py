@@ -12,10 +12,10 @@ from uuid import UUID
 
 from approvals import audit, clock
 from approvals.decisions import allowed
+from approvals.errors import PolicyBroken
 from approvals.models import Approval, AuditEntry
 from approvals.policies.judge import without_policy
-from approvals.policy_versions import facts, in_force
-from approvals.policy_versions.acts import PolicyBroken
+from approvals.policy_versions import in_force
 from approvals.requests import schemas, snapshot
 from runtime.core.enums import GateKind
 from runtime.core.machine.origin import merged
@@ -108,7 +108,7 @@ def _judged(shown: ReviewSnapshot) -> snapshot.Judged:
     if shown.kind in FRAME_GATES:
         return snapshot.Judged(risk=str(shown.risk))
     try:
-        version, found = in_force.judge(facts.of(shown, shown.args, shown.risk))
+        version, found = in_force.judge(in_force.facts_of(shown, shown.args, shown.risk))
     except PolicyBroken as exc:
         log.error("Run %s: a request demands the most, because %s", shown.run, exc)
         version, found = UNREADABLE, without_policy(str(exc))

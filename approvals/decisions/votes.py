@@ -244,7 +244,7 @@ def _cast(loaded: commit.LoadedApproval, decision: Decision, actor: Actor, place
         stage=place.stage,
         reason=decision.reason,
         at=loaded.at,
-        digest=votes.digest_of(made.statement),
+        digest=votes.digest_of(made),
     )
 
 

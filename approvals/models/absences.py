@@ -2,28 +2,27 @@
 
 from django.db import models
 
+from approvals.models.signed import SignedAct
 
-class Absence(models.Model):
-    """An act of a person about being away: they name a deputy for some days, or it ends. A trigger refuses changes.
 
-    The row with the highest `seq` of a person is the current one. It is signed, so a program that only writes to
-    Postgres can neither make a deputy nor restore an earlier row.
+class Absence(SignedAct):
+    """An act of a person about being away: they name a deputy for some days, or it ends.
+
+    The row with the highest `seq` of a person is the current one.
     """
 
     class AbsenceChange(models.TextChoices):
         SET = "set"
         ENDED = "ended"  # by either of the two, an admin, or on the command line
 
+    KIND = "absence"
+    SIGNED_FIELDS = ("username", "seq", "act", "deputy", "starts", "ends", "by", "at")
+
     username = models.TextField()
-    seq = models.IntegerField()
     act = models.TextField(choices=AbsenceChange.choices)
     deputy = models.TextField()
     starts = models.DateTimeField()
     ends = models.DateTimeField()
-    by = models.TextField(null=True)  # None is the command line
-    at = models.DateTimeField()
-    signature = models.TextField()  # hex
-    key_id = models.TextField()
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["username", "seq"], name="absence_order"),)

@@ -6,12 +6,20 @@ from django.conf import settings
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 
+from approvals.models.signed import SignedAct, SignedRow
 
-class Token(models.Model):
+
+class Token(SignedRow):
     """A bearer token of the API. Only the hash of the secret is stored.
 
     A trigger rejects deleting a row, changing its signed columns, and changing `revoked_at` once it is set.
     """
+
+    KIND = "token"
+    SIGNED_FIELDS = (
+        *("public_id", "owner_id", "secret_hash", "scopes"),
+        *("name", "created_at", "expires_at"),
+    )
 
     public_id = models.TextField(primary_key=True)
     owner = models.ForeignKey(
@@ -24,15 +32,12 @@ class Token(models.Model):
     expires_at = models.DateTimeField(null=True)
     last_used_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
-    signature = models.TextField()  # hex
-    key_id = models.TextField()
 
 
-class Assignment(models.Model):
-    """A group or a password that a person was given. A trigger refuses changes and deletions.
+class Assignment(SignedAct):
+    """An act on a group or a password that a person was given.
 
-    The row with the highest `seq` of a person and a right is the current one. It is signed, so a program that only
-    writes to Postgres cannot give or confirm a right, nor restore an earlier row.
+    The row with the highest `seq` of a person and a right is the current one.
     """
 
     class AssignmentChange(models.TextChoices):
@@ -41,23 +46,24 @@ class Assignment(models.Model):
         CHANGED = "changed"  # the person chose another password; the giver stays
         ENDED = "ended"  # taken away, or the person was disabled
 
+    KIND = "assignment"
+    SIGNED_FIELDS = (
+        *("person_id", "username", "what", "seq", "act", "by", "at"),
+        *("givers", "given_at", "needs_second", "confirmed_by", "confirmed_at", "digest"),
+    )
+
     person = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="assignments"
     )
     username = models.TextField()
     what = models.TextField()  # the group's name, or `password`
-    seq = models.IntegerField()
     act = models.TextField(choices=AssignmentChange.choices)
-    by = models.TextField(null=True)  # who did this; None is the command line
-    at = models.DateTimeField()
     givers = models.JSONField()  # the admin who gave it, then the givers of that admin's own right
     given_at = models.DateTimeField()
     needs_second = models.BooleanField()  # it does not count before a second admin confirms it
     confirmed_by = models.TextField(null=True)  # None with a time is the command line
     confirmed_at = models.DateTimeField(null=True)
     digest = models.TextField(null=True)  # of the stored password
-    signature = models.TextField()  # hex
-    key_id = models.TextField()
 
     class Meta:
         constraints = [
@@ -72,11 +78,14 @@ class Assignment(models.Model):
         ]
 
 
-class PasswordLink(models.Model):
+class PasswordLink(SignedRow):
     """A link with which a person chooses a password, once. Only the hash of its secret is stored.
 
     A trigger rejects deleting a row, changing its signed columns, and changing `ended_at` once it is set.
     """
+
+    KIND = "password link"
+    SIGNED_FIELDS = ("public_id", "person_id", "secret_hash", "by", "created_at", "expires_at")
 
     public_id = models.TextField(primary_key=True)
     person = models.ForeignKey(
@@ -87,8 +96,6 @@ class PasswordLink(models.Model):
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)  # used, or replaced by a newer one
-    signature = models.TextField()  # hex
-    key_id = models.TextField()
 
 
 class LoginFailures(models.Model):

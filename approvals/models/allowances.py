@@ -2,12 +2,13 @@
 
 from django.db import models
 
+from approvals.models.signed import SignedAct
 
-class AllowanceAct(models.Model):
-    """An act on an allowance. A trigger refuses changes and deletions.
 
-    The acts of an allowance are numbered from 1 without gaps. People sign theirs: proposed, confirmed, and revoked,
-    which is the last. Between them stand the uses, one row for each call that the allowance passed. The unique number
+class AllowanceAct(SignedAct):
+    """An act on an allowance. People sign theirs: proposed, confirmed, and revoked, which is the last.
+
+    Between them stand the uses, one row for each call that the allowance passed. The unique number
     makes a use and a revocation exclude each other, and two uses never share a place.
     """
 
@@ -17,22 +18,25 @@ class AllowanceAct(models.Model):
         USED = "used"  # by a worker, in the step that passes the call; not signed
         REVOKED = "revoked"  # or withdrawn, before it was confirmed
 
+    KIND = "allowance"
+    SIGNED_FIELDS = (
+        *("allowance", "seq", "act", "tool", "ends_at", "terms"),
+        *("proposed_by", "by", "at", "reason"),
+    )
+
     allowance = models.UUIDField()
-    seq = models.IntegerField()
     act = models.TextField(choices=AllowanceChange.choices)
     tool = models.TextField(default="", db_default="")
     ends_at = models.DateTimeField(null=True)
     terms = models.TextField(default="", db_default="")  # JSON
     proposed_by = models.TextField(null=True)
-    by = models.TextField(null=True)  # None is the command line, or the worker
-    at = models.DateTimeField()
     reason = models.TextField(default="", db_default="")
     run = models.UUIDField(null=True)
     frame = models.TextField(null=True)
     call = models.TextField(null=True)
     approval = models.UUIDField(null=True)
-    signature = models.TextField(null=True)  # hex
-    key_id = models.TextField(null=True)
+    signature = models.TextField(default="", db_default="")  # hex; empty for a use
+    key_id = models.TextField(default="", db_default="")
 
     class Meta:
         constraints = [

@@ -2,12 +2,13 @@
 
 from django.db import models
 
+from approvals.models.signed import SignedAct
 
-class PolicyAct(models.Model):
-    """An act on a version of the policy, signed. A trigger refuses changes and deletions.
 
-    The acts are numbered without gaps, so a deleted one is noticed. The version in force is that of the last act with
-    a past `effective_at` that was not withdrawn before.
+class PolicyAct(SignedAct):
+    """An act on a version of the policy.
+
+    The version in force is that of the last act with a past `effective_at` that was not withdrawn before.
     """
 
     class PolicyChange(models.TextChoices):
@@ -16,12 +17,11 @@ class PolicyAct(models.Model):
         CONFIRMED = "confirmed"  # by another admin, or on the command line
         WITHDRAWN = "withdrawn"  # before it was in force
 
+    KIND = "policy"
+    SIGNED_FIELDS = ("seq", "act", "number", "text", "by", "at", "effective_at")
+
     seq = models.IntegerField(primary_key=True)
     act = models.TextField(choices=PolicyChange.choices)
     number = models.IntegerField()  # of the version
-    text = models.TextField()  # YAML; empty unless the act is PROPOSED
-    by = models.TextField(null=True)  # None is the command line
-    at = models.DateTimeField()
+    text = models.TextField(default="")  # YAML; empty unless the act is PROPOSED
     effective_at = models.DateTimeField(null=True)
-    signature = models.TextField()  # hex
-    key_id = models.TextField()

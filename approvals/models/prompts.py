@@ -2,12 +2,11 @@
 
 from django.db import models
 
+from approvals.models.signed import SignedAct
 
-class PromptAct(models.Model):
-    """An act on a version of a prompt, signed. A trigger refuses changes and deletions.
 
-    The acts on one prompt are numbered without gaps, so a deleted one is noticed. Number 0 is the text in the code.
-    """
+class PromptAct(SignedAct):
+    """An act on a version of a prompt. Version 0 is the text in the code."""
 
     class PromptChange(models.TextChoices):
         SAVED = "saved"  # a new version, with its text
@@ -17,19 +16,20 @@ class PromptAct(models.Model):
         CONFIRMED = "confirmed"  # by another admin, or on the command line
         WITHDRAWN = "withdrawn"  # before it was in production
 
+    KIND = "prompt"
+    SIGNED_FIELDS = (
+        *("name", "seq", "act", "number", "text", "note", "label"),
+        *("by", "token", "at", "effective_at"),
+    )
+
     name = models.TextField()
-    seq = models.IntegerField()
     act = models.TextField(choices=PromptChange.choices)
     number = models.IntegerField()  # of the version
-    text = models.TextField()  # empty unless the act is SAVED, as the note
-    note = models.TextField()
-    label = models.TextField()  # empty unless the act is LABELLED
-    by = models.TextField(null=True)  # None is the command line
+    text = models.TextField(default="")  # empty unless the act is SAVED, as the note
+    note = models.TextField(default="")
+    label = models.TextField(default="")  # empty unless the act is LABELLED
     token = models.TextField(null=True)  # the public id of the API token, None for a session
-    at = models.DateTimeField()
     effective_at = models.DateTimeField(null=True)
-    signature = models.TextField()  # hex
-    key_id = models.TextField()
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["name", "seq"], name="prompt_act_once"),)

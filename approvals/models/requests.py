@@ -2,7 +2,9 @@
 
 from django.db import models
 
+from approvals.models.signed import SignedRow
 from runtime.core.enums import GateKind, Risk
+from runtime.keyring import purposes
 from runtime.models import Run
 
 # The agent of the run, and the one that proposed the call, of the path from the root agent to the tool. An approval of
@@ -255,11 +257,18 @@ class ApprovalOutcome(models.Model):
         ]
 
 
-class Vote(models.Model):
+class Vote(SignedRow):
     """One person's vote for an approval that needs several, signed as a decision is.
 
     Withdrawing a vote deletes it; the audit keeps both acts, and a signed vote names how often its person withdrew.
     """
+
+    PURPOSE = purposes.DECISIONS
+    KIND = "vote"
+    SIGNED_FIELDS = (
+        *("verdict", "approval_id", "approval_digest", "person", "for_person"),
+        *("stage", "reason", "at", "withdrawn"),
+    )
 
     approval = models.ForeignKey(Approval, on_delete=models.PROTECT, related_name="votes")
     person = models.TextField()
@@ -267,11 +276,16 @@ class Vote(models.Model):
     stage = models.IntegerField()
     reason = models.TextField()
     at = models.DateTimeField()
-    statement = models.TextField()
-    signature = models.TextField()  # hex
-    key_id = models.TextField()
+    verdict = models.TextField()
+    # By the audit, how often the person had withdrawn a vote on the approval.
+    withdrawn: int
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["approval", "person"], name="vote_once"),
         ]
+
+    @property
+    def approval_digest(self) -> str:
+        """The digest of the approval that they voted for."""
+        return self.approval.approval_digest

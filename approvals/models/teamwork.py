@@ -5,18 +5,22 @@ from uuid import uuid4
 from django.db import models
 
 from approvals.models.requests import Approval
+from approvals.models.signed import SignedRow
+from runtime.keyring import purposes
 
 
-class Comment(models.Model):
+class Comment(SignedRow):
     """A person's comment on an approval, signed. Never changed, never sent to the agent; retention deletes it."""
+
+    PURPOSE = purposes.DECISIONS  # it can lead a reviewer to approve
+    KIND = "comment"
+    SIGNED_FIELDS = ("id", "approval_id", "person", "text", "at")
 
     id = models.UUIDField(primary_key=True, default=uuid4)
     approval = models.ForeignKey(Approval, on_delete=models.PROTECT, related_name="comments")
     person = models.TextField()
     text = models.TextField()
     at = models.DateTimeField()
-    signature = models.TextField()  # hex
-    key_id = models.TextField()
 
 
 class ApprovalClaim(models.Model):
@@ -30,8 +34,12 @@ class ApprovalClaim(models.Model):
     until = models.DateTimeField()
 
 
-class Handover(models.Model):
+class Handover(SignedRow):
     """The last hand-over of an approval to a person, signed, until it is decided or given back. No right."""
+
+    PURPOSE = purposes.DECISIONS  # its note can lead its reader to approve
+    KIND = "hand-over"
+    SIGNED_FIELDS = ("approval_id", "person", "by", "note", "at")
 
     approval = models.OneToOneField(
         Approval, on_delete=models.PROTECT, primary_key=True, related_name="handover"
@@ -40,8 +48,6 @@ class Handover(models.Model):
     by = models.TextField()
     note = models.TextField()
     at = models.DateTimeField()
-    signature = models.TextField()  # hex
-    key_id = models.TextField()
 
     class Meta:
         indexes = [models.Index(fields=["person"], name="handover_person")]

@@ -2,13 +2,21 @@
 
 from django.db import models
 
+from approvals.models.signed import SignedRow
 
-class VersionDecision(models.Model):
+
+class VersionDecision(SignedRow):
     """An admin's decision that runs continue from version `before` of an agent to `after`, signed.
 
     A trigger refuses changes and deletions. `count` is the number of runs that waited, as the admin confirmed it.
     `withdrawn` is the number of withdrawals for the two versions before it: it counts as long as there are no more.
     """
+
+    KIND = "version"
+    SIGNED_FIELDS = (
+        *("agent", "before", "after", "by", "token"),
+        *("reason", "count", "at", "withdrawn"),
+    )
 
     agent = models.TextField()
     before = models.TextField()
@@ -19,8 +27,6 @@ class VersionDecision(models.Model):
     count = models.IntegerField()
     at = models.DateTimeField()
     withdrawn = models.IntegerField(db_default=0, default=0)
-    signature = models.TextField()  # hex
-    key_id = models.TextField()
 
     class Meta:
         indexes = [
@@ -28,11 +34,14 @@ class VersionDecision(models.Model):
         ]
 
 
-class VersionWithdrawal(models.Model):
+class VersionWithdrawal(SignedRow):
     """An admin's withdrawal of every decision on two versions of an agent so far, signed.
 
     A trigger refuses changes and deletions.
     """
+
+    KIND = "version withdrawal"
+    SIGNED_FIELDS = ("agent", "before", "after", "by", "token", "reason", "at")
 
     agent = models.TextField()
     before = models.TextField()
@@ -41,8 +50,6 @@ class VersionWithdrawal(models.Model):
     token = models.TextField(null=True)  # the API token that was used
     reason = models.TextField()
     at = models.DateTimeField()
-    signature = models.TextField()  # hex
-    key_id = models.TextField()
 
     class Meta:
         indexes = [

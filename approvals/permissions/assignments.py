@@ -13,16 +13,20 @@ import hashlib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
 
 from approvals import clock
 from approvals.models import Assignment
-from approvals.permissions import signatures
 from approvals.policy import DECIDING, Group, is_named
+from approvals.signed import rows as signed_rows
+from approvals.signed.log import SignedActs
 
 Act = Assignment.AssignmentChange
+
+_ACTS = SignedActs(Assignment, "person", "what")
 
 CREDENTIAL = "password"  # an admin can give a password besides groups
 
@@ -46,12 +50,12 @@ class Bond:
 
 def in_force(row: Assignment | None) -> bool:
     """Tell whether this latest row still gives its right, which may still need a second admin before it counts."""
-    return row is not None and row.act != Act.ENDED and signatures.is_valid(row)
+    return row is not None and row.act != Act.ENDED and signed_rows.is_valid(row)
 
 
 def in_force_by(row: Assignment, text: str) -> bool:
     """Tell whether this latest row still gives its right, for a caller that has the signed text of the row."""
-    return row.act != Act.ENDED and signatures.is_signed(row, text)
+    return row.act != Act.ENDED and signed_rows.is_signed(row, text)
 
 
 def is_of(row: Assignment | None, person: User) -> bool:
@@ -105,6 +109,11 @@ def debts(person: str) -> frozenset[str]:
     )
 
 
+def hands(person: str) -> frozenset[str]:
+    """Name the people who can act as this person: they themselves, and the givers of their right and password."""
+    return frozenset({person, *debts(person)})
+
+
 def waits(row: Assignment | None) -> bool:
     """Tell whether this latest row can still be confirmed by a second admin."""
     return (
@@ -116,9 +125,9 @@ def waits(row: Assignment | None) -> bool:
     )
 
 
-def is_second(admin: str, owed: Collection[str], row: Assignment) -> bool:
-    """Tell if this admin is independent of the row: neither they nor their givers, `owed`, gave or hold the right."""
-    return {admin, *owed}.isdisjoint({row.username, *row.givers})
+def is_second(admin: Collection[str], row: Assignment) -> bool:
+    """Tell if an admin is independent of the row: none of their `hands` gave or holds the right."""
+    return {row.username, *row.givers}.isdisjoint(admin)
 
 
 # Writing: the caller holds the lock on people, in a transaction
@@ -130,7 +139,7 @@ def grant(person: User, what: str, *, actor: str | None, needs_second: bool = Fa
     _append(
         person,
         what,
-        act=Act.GIVEN,
+        Act.GIVEN,
         by=actor,
         at=at,
         givers=[] if actor is None else [actor, *sorted(debts(actor) - {actor})],
@@ -142,18 +151,8 @@ def grant(person: User, what: str, *, actor: str | None, needs_second: bool = Fa
 
 def change_password(row: Assignment, person: User) -> None:
     """Record that a person changed their password. It keeps its giver, who knew the old one and may have done it."""
-    _append(
-        person,
-        CREDENTIAL,
-        act=Act.CHANGED,
-        by=person.get_username(),
-        at=clock.now(),
-        givers=row.givers,
-        given_at=row.given_at,
-        needs_second=row.needs_second,
-        confirmed_by=row.confirmed_by,
-        confirmed_at=row.confirmed_at,
-        digest=_digest(person, CREDENTIAL),
+    _append_after(
+        row, person, Act.CHANGED, by=person.get_username(), digest=_digest(person, CREDENTIAL)
     )
 
 
@@ -167,33 +166,14 @@ def end(person: User, what: str, *, actor: str | None) -> None:
     """Record that a person lost a right. Does nothing if it had ended already."""
     row = latest([person]).get((person.pk, what))
     if row is not None and row.act != Act.ENDED:
-        _append(
-            person,
-            what,
-            act=Act.ENDED,
-            by=actor,
-            at=clock.now(),
-            givers=row.givers,
-            given_at=row.given_at,
-            needs_second=False,
-        )
+        _append_after(row, person, Act.ENDED, by=actor, needs_second=False)
 
 
 def confirm(row: Assignment, *, actor: str | None) -> None:
     """Record that a second admin confirms a right. None is the command line."""
     at = clock.now()
-    _append(
-        row.person,
-        row.what,
-        act=Act.CONFIRMED,
-        by=actor,
-        at=at,
-        givers=row.givers,
-        given_at=row.given_at,
-        needs_second=row.needs_second,
-        confirmed_by=actor,
-        confirmed_at=at,
-        digest=row.digest,
+    _append_after(
+        row, row.person, Act.CONFIRMED, by=actor, at=at, confirmed_by=actor, confirmed_at=at
     )
 
 
@@ -202,14 +182,11 @@ def _digest(person: User, what: str) -> str | None:
     return hashlib.sha256(person.password.encode()).hexdigest() if what == CREDENTIAL else None
 
 
-def _append(person: User, what: str, **said: object) -> None:
-    last = Assignment.objects.filter(person=person, what=what).order_by("-seq").first()
-    row = Assignment(
-        person=person,
-        username=person.get_username(),
-        what=what,
-        seq=1 if last is None else last.seq + 1,
-        **said,
-    )
-    signatures.sign(row)
-    row.save(force_insert=True)
+def _append_after(row: Assignment, person: User, act: Act, **changes: Any) -> None:
+    """Record an act that leaves the rest of the right as it was."""
+    unchanged = ("givers", "given_at", "needs_second", "confirmed_by", "confirmed_at", "digest")
+    _append(person, row.what, act, **{name: getattr(row, name) for name in unchanged} | changes)
+
+
+def _append(person: User, what: str, act: Act, **values: Any) -> None:
+    _ACTS.append(act, person=person, username=person.get_username(), what=what, **values)

@@ -1,22 +1,33 @@
-"""Reads the rights of an actor: those of the person's groups, limited to the scopes of the token."""
+"""Reads the rights of an actor: those of the person's groups, limited to the scopes of the token.
+
+A deputy also has those of the people who named them, for as long as these are away. A deputy's own deputy gets nothing
+by it.
+"""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 
 from approvals import policy, stored_rows
 from approvals.models import Absence, Assignment, Token
-from approvals.permissions import absences, assignments, signatures
+from approvals.permissions import assignments
 from approvals.permissions.assignments import Bond
 from approvals.permissions.scopes import ALL_SCOPES, rights_of
 from approvals.policy import Group
+from approvals.signed import rows as signed_rows
 from runtime.ports.access import Actor
 from runtime.store import pool
+
+LONGEST_ABSENCE: Final = timedelta(
+    days=60, hours=1
+)  # days of a zone whose clock may change meanwhile
+# People of whom each absence with this deputy ended longer ago are not read: a vote in their place counts no more.
+ABSENCES_READ_FOR: Final = timedelta(days=90)
 
 # A person, their acts about being away with the signed texts, and their assignments as text.
 _Away = tuple[str, tuple[tuple[Absence, str], ...], str | None]
@@ -86,7 +97,7 @@ def credentials_sql(person: str, key: str = "") -> str:
     away = f"""(SELECT json_agg(json_build_array(away.username, away.acts, {theirs}))
         FROM (SELECT ab.username, json_agg(json_build_array({_ABSENCE})) AS acts FROM approvals_absence ab
             WHERE ab.username IN (SELECT own.username FROM approvals_absence own WHERE own.deputy = {person}
-                AND own.ends > now() - interval '{absences.READ_FOR.days} days')
+                AND own.ends > now() - interval '{ABSENCES_READ_FOR.days} days')
             GROUP BY ab.username ORDER BY ab.username) away)"""
     token = (
         f"""(SELECT json_build_array({_TOKEN}) FROM approvals_token t
@@ -208,13 +219,35 @@ def _stand_ins(
     """Return the people in whose place this deputy acts or will act, with the rights of their own assignments."""
     found = list[StandIn]()
     for person, acts, held in away:
-        row = absences.current(acts, person, deputy, now)
+        row = _current_absence(acts, person, deputy, now)
         if row is None or row.ends <= now:
             continue
         absent = from_rights(Actor(person=person), held, now, past=past)
         if absent is not None:
             found.append(StandIn(absent=absent, starts=row.starts, ends=row.ends))
     return tuple(found)
+
+
+def _current_absence(
+    rows: Collection[tuple[Absence, str]], person: str, deputy: str, at: datetime
+) -> Absence | None:
+    """Return the row by which `deputy` stands in for `person` at this time or later; None without one.
+
+    `rows` are the acts of one person, each with its signed text. The last act up to that time counts, so an act that
+    does not verify ends the absence.
+    """
+    acts = [(row, text) for row, text in rows if row.at <= at]
+    if not acts:
+        return None
+    row, text = max(acts, key=lambda act: act[0].seq)
+    is_deputy = (
+        signed_rows.is_signed(row, text)
+        and row.act == Absence.AbsenceChange.SET
+        and (row.username, row.deputy) == (person, deputy)
+        and row.ends - row.starts <= LONGEST_ABSENCE
+        and person != deputy
+    )
+    return row if is_deputy else None
 
 
 def _with_password(
@@ -270,7 +303,7 @@ def _row(model: type[R], names: Sequence[str], values: Sequence[object]) -> tupl
         for name, value in zip(names, values, strict=True):
             is_time = value is not None and name in _TIMES
             setattr(row, name, datetime.fromisoformat(str(value)) if is_time else value)
-        return row, signatures.text_of(row)
+        return row, signed_rows.text_of(row)
     except (ValueError, TypeError, AttributeError):
         return None
 
@@ -280,7 +313,7 @@ def _scopes_of(
 ) -> frozenset[str] | None:
     if actor.token is None:
         return ALL_SCOPES
-    if token is None or not signatures.is_signed(*token):
+    if token is None or not signed_rows.is_signed(*token):
         return None
     if token[0].expires_at is not None and token[0].expires_at <= now:
         return None

@@ -1,30 +1,23 @@
 """Changes of the policy: propose a version, confirm it, withdraw it.
 
-A version takes effect when an independent admin confirms it. That is one who neither gave the author their rights nor
-got them from the author, as for rights on the page People. If there is no such admin, the version takes effect a day
-after it was proposed, and everyone who may decide can see it until then.
+A version takes effect by the rule of two admins.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
-
-from django.contrib.auth.models import User
-from django.db import connection, transaction
 
 from approvals import clock
 from approvals.accounts import groups
 from approvals.accounts.log import record
-from approvals.errors import PolicyRefused
-from approvals.permissions import assignments, principals
-from approvals.permissions.scopes import Scope
+from approvals.errors import PolicyBroken, PolicyRefused
+from approvals.permissions.second_admin import SecondAdmin, may_administer
 from approvals.policies import conditions
 from approvals.policies import text as texts
 from approvals.policies.conditions import ConditionError
 from approvals.policies.rules import OnExpiry, Policy, Rule
-from approvals.policy import DECIDING, POLICY_VERSION, Group
-from approvals.policy_versions import acts, in_force
-from approvals.policy_versions.acts import FIRST_NUMBER, Act, PolicyBroken, PolicyVersion
+from approvals.policy import DECIDING, POLICY_VERSION
+from approvals.policy_versions import in_force
+from approvals.policy_versions.in_force import FIRST_NUMBER, LOG, Act, PolicyVersion
 from approvals.queries import deciders
 from approvals.requests import results
 from runtime.core.schemas.json_schema import may_have
@@ -32,12 +25,8 @@ from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 
-ALONE = timedelta(hours=24)
 FIELD = "text"
 ANSWER = "answer"  # the argument of the call by which an agent gives a held answer
-
-# No lock of the table: that needs the right to change its rows, which no process has.
-_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('approvals_policyact', 0))"
 
 
 def check(text: object) -> Policy:
@@ -119,10 +108,10 @@ def propose(text: object, *, actor: str | None) -> int:
     check(text)
     assert isinstance(text, str)
     with _changing(actor):
-        number = max((one.number for one in acts.versions()), default=FIRST_NUMBER - 1) + 1
-        row = acts.append(act=Act.PROPOSED, number=number, text=text, by=actor)
-        if actor is not None and not seconds(actor):
-            acts.append(act=Act.SCHEDULED, number=number, by=actor, effective_at=row.at + ALONE)
+        number = max((one.number for one in in_force.read_versions()), default=FIRST_NUMBER - 1) + 1
+        row = LOG.append(Act.PROPOSED, by=actor, number=number, text=text)
+        if alone_from := SecondAdmin(author=actor).alone_from(row.at):
+            LOG.append(Act.SCHEDULED, by=actor, number=number, effective_at=alone_from)
         record(actor, f"proposed version {number} of the policy")
     return number
 
@@ -135,7 +124,7 @@ def confirm(number: int, *, actor: str | None) -> None:
     """
     with _changing(actor):
         version = _waiting(number)
-        if actor is not None and not _is_second(actor, version.author):
+        if actor is not None and not SecondAdmin(author=version.author).is_independent(actor):
             raise PolicyRefused(
                 f"Another admin must confirm version {number}: one who did not write it, did not get their own"
                 " right from its author, and did not give the author theirs."
@@ -144,7 +133,7 @@ def confirm(number: int, *, actor: str | None) -> None:
             check(version.text)
         except InvalidInput as exc:
             raise PolicyRefused(f"Version {number} {exc.detail}") from exc
-        acts.append(act=Act.CONFIRMED, number=number, by=actor, effective_at=clock.now())
+        LOG.append(Act.CONFIRMED, by=actor, number=number, effective_at=clock.now())
         record(actor, f"confirmed version {number} of the policy")
 
 
@@ -152,36 +141,12 @@ def withdraw(number: int, *, actor: str | None) -> None:
     """Withdraw a version before it is in force. Any admin may. Raises PolicyRefused."""
     with _changing(actor):
         _waiting(number)
-        acts.append(act=Act.WITHDRAWN, number=number, by=actor)
+        LOG.append(Act.WITHDRAWN, by=actor, number=number)
         record(actor, f"withdrew version {number} of the policy")
 
 
-def seconds(author: str) -> list[str]:
-    """Name the admins who could confirm a version of this author."""
-    named = User.objects.filter(is_active=True, groups__name=Group.ADMINS).order_by("username")
-    return [admin.username for admin in named if may_confirm(admin.username, author)]
-
-
-def may_confirm(person: str, author: str | None) -> bool:
-    """Tell whether this person is an admin who is independent of the author."""
-    return _may_change(person) and _is_second(person, author)
-
-
-def _is_second(admin: str, author: str | None) -> bool:
-    """Tell whether the admin is independent of the author; of the command line, every admin is."""
-    if author is None:
-        return True
-    both = ({name, *assignments.debts(name)} for name in (admin, author))
-    return next(both).isdisjoint(next(both))
-
-
-def _may_change(person: str) -> bool:
-    principal = principals.principal_of(Actor(person=person))
-    return principal is not None and principal.has(Scope.ADMIN)
-
-
 def _waiting(number: int) -> PolicyVersion:
-    found = {one.number: one for one in acts.versions()}.get(number)
+    found = {one.number: one for one in in_force.read_versions()}.get(number)
     if found is None:
         raise PolicyRefused(f"There is no version {number} of the policy.")
     if not found.waits(clock.now()):
@@ -192,12 +157,10 @@ def _waiting(number: int) -> PolicyVersion:
 @contextmanager
 def _changing(actor: str | None) -> Iterator[None]:
     """Run the block in a transaction that holds the lock for changes of the policy. Raises PolicyRefused."""
-    if actor is not None and not _may_change(actor):
+    if actor is not None and not may_administer(Actor(person=actor)):
         raise PolicyRefused(f"{actor} may not change the policy.")
     try:
-        with transaction.atomic():
-            with connection.cursor() as cursor:
-                cursor.execute(_LOCK)
+        with LOG.locked():
             yield
     except PolicyBroken as exc:
         raise PolicyRefused(f"The stored policy does not verify: {exc}.") from exc

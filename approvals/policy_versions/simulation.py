@@ -11,7 +11,7 @@ from approvals import clock
 from approvals.models import Approval
 from approvals.policies.judge import Judgement, judge
 from approvals.policies.rules import Demands, OnExpiry, Policy, demands_of
-from approvals.policy_versions import facts
+from approvals.policy_versions import in_force
 from runtime.core.enums import GateKind, Risk
 
 DAYS = 30
@@ -71,7 +71,7 @@ def _difference(draft: Policy, approval: Approval) -> SimulatedChange | None:
     """Return the difference for one request; None without one, and for a row that cannot be read."""
     try:
         before = _needs(demands_of(approval.rule), approval.risk)
-        call = facts.of(approval, json.loads(approval.args), Risk(approval.risk))
+        call = in_force.facts_of(approval, json.loads(approval.args), Risk(approval.risk))
     except (ValueError, KeyError, TypeError):
         return None
     after = _words(judge(draft, call))

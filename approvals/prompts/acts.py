@@ -1,42 +1,22 @@
-"""Reads the signed acts on a prompt, and adds one.
+"""The versions of a prompt and which is in production, from the signed acts on it.
 
-The acts on each prompt are numbered from 1 without gaps. A missing or changed act is an error, never another text.
-Deleting the newest acts is not noticed, so neither web nor workers have the right to delete one.
+A missing or changed act is an error, never another text.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final
 
-from django.db import DEFAULT_DB_ALIAS
-
-from approvals import clock, stored_rows
-from approvals.errors import ApprovalError
+from approvals.errors import PromptBroken
 from approvals.models import PromptAct
-from approvals.permissions import signatures
+from approvals.signed.log import SignedLog
 from runtime.core.digest import sha256_of
-from runtime.store import pool
 
 Act = PromptAct.PromptChange
 
 CODE = 0  # the number of the text in the code
 PRODUCTION = "production"
-
-# With the engine's connections, because a worker has few of Django's.
-_NAMES: Final = stored_rows.names_of(PromptAct)
-_READ: Final = f"""
-    SELECT {", ".join(_NAMES)} FROM approvals_promptact
-    WHERE %(name)s::text IS NULL OR name = %(name)s ORDER BY name, seq
-"""
-
-
-class PromptBroken(ApprovalError):
-    """The stored acts on a prompt are not those that were signed."""
-
-    status, code = 409, "prompt_broken"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +61,6 @@ class PromptHistory:
     """What the acts on one prompt made, up to a time. `proposals` wait; `activations` are in the order of the acts."""
 
     name: str
-    acts: int = 0
     versions: dict[int, StoredPromptVersion] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     proposals: dict[int, ProposedVersion] = field(default_factory=dict)
@@ -95,49 +74,9 @@ class PromptHistory:
 
 def history(rows: Sequence[PromptAct], name: str, at: datetime) -> PromptHistory:
     """Return the history of one prompt at a time, by its verified acts. Raise PromptBroken."""
-    found = PromptHistory(name=name)
-    for row in rows:
-        if row.at <= at:
-            _take_effect(found, row.at)
-            _add(found, row)
+    found = LOG.fold((row for row in rows if row.at <= at), PromptHistory(name=name))
     _take_effect(found, at)
-    found.acts = len(rows)
     return found
-
-
-def read(name: str | None = None) -> Mapping[str, tuple[PromptAct, ...]]:
-    """Read and verify the acts on one prompt, or on all. Raise PromptBroken."""
-    with pool.in_transaction() as connection:
-        rows = connection.execute(_READ, {"name": name}).fetchall()
-    found = [PromptAct.from_db(DEFAULT_DB_ALIAS, _NAMES, row) for row in rows]
-    return {one: verified(tuple(acts)) for one, acts in groupby(found, attrgetter("name"))}
-
-
-def verified(rows: tuple[PromptAct, ...]) -> tuple[PromptAct, ...]:
-    """Return these acts on one prompt. Raise PromptBroken unless each was signed, and none is missing."""
-    for count, row in enumerate(rows, 1):
-        if row.seq != count:
-            raise PromptBroken(f"act {count} on the prompt {row.name} is missing")
-        if not signatures.is_valid(row):
-            raise PromptBroken(
-                f"act {count} on the prompt {row.name} is not the one that was signed"
-            )
-    return rows
-
-
-def append(history: PromptHistory, act: Act, number: int, **more: Any) -> PromptAct:
-    """Sign and add an act. The caller holds the lock for changes of prompts."""
-    history.acts += 1
-    row = PromptAct(
-        name=history.name,
-        seq=history.acts,
-        act=act,
-        number=number,
-        **{"text": "", "note": "", "label": "", "at": clock.now(), **more},
-    )
-    signatures.sign(row)
-    row.save(force_insert=True)
-    return row
 
 
 def _take_effect(found: PromptHistory, at: datetime) -> None:
@@ -151,8 +90,9 @@ def _take_effect(found: PromptHistory, at: datetime) -> None:
         )
 
 
-def _add(found: PromptHistory, row: PromptAct) -> None:
+def _apply(found: PromptHistory, row: PromptAct) -> PromptHistory:
     """Take one act into the history. Raise PromptBroken if it does not follow from those before."""
+    _take_effect(found, row.at)
     match row.act:
         case Act.SAVED if row.number == len(found.versions) + 1:
             found.versions[row.number] = StoredPromptVersion(
@@ -176,3 +116,14 @@ def _add(found: PromptHistory, row: PromptAct) -> None:
             raise PromptBroken(
                 f"act {row.seq} on the prompt {row.name} follows from none before it"
             )
+    return found
+
+
+LOG = SignedLog(
+    PromptAct,
+    "name",
+    noun="the prompt {0.name}",
+    start=PromptHistory,
+    apply=_apply,
+    broken=PromptBroken,
+)

@@ -1,25 +1,20 @@
 """Changes of prompts: save a version, label it, propose it for production, confirm it, withdraw it.
 
-A version is in production when an admin confirms it who is independent of the one who proposed it, as for versions of
-the policy. If there is no such admin, it is in production a day after it was proposed. A roll-back is the proposal of
-an earlier version, or of 0, the text in the code.
+A version goes into production by the rule of two admins. A roll-back is the proposal of an earlier version, or of 0,
+the text in the code.
 """
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from django.db import connection, transaction
-
 from approvals import clock
 from approvals.accounts.log import record
-from approvals.errors import PromptRefused, UnknownPrompt
+from approvals.errors import PromptBroken, PromptRefused, UnknownPrompt
 from approvals.models import PromptAct
-from approvals.permissions import principals
-from approvals.permissions.scopes import Scope
-from approvals.policy_versions.changes import ALONE, may_confirm, seconds
+from approvals.permissions.second_admin import SecondAdmin, may_administer
 from approvals.prompts import acts
-from approvals.prompts.acts import CODE, PRODUCTION, Act, PromptBroken, PromptHistory
+from approvals.prompts.acts import CODE, LOG, PRODUCTION, Act, PromptHistory
 from runtime.core.digest import is_text
 from runtime.core.ids import is_prompt_name
 from runtime.core.limits import MAX_INSTRUCTIONS, MAX_REASON
@@ -31,8 +26,6 @@ from runtime.ports.access import Actor
 MAX_VERSIONS = 1000  # of one prompt
 
 _LABEL = re.compile(r"[a-z][a-z0-9_-]{0,39}")
-# No lock of the table: that needs the right to change its rows, which no process has.
-_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('approvals_promptact', 0))"
 
 
 def check(name: object, text: object) -> str:
@@ -107,8 +100,8 @@ def propose(name: str, number: int, *, actor: Actor | None) -> None:
         if number == found.in_production:
             raise PromptRefused(f"{title(number)} is in production already.")
         row = _append(found, actor, Act.PROPOSED, number)
-        if actor is not None and not seconds(actor.person):
-            _append(found, actor, Act.SCHEDULED, number, effective_at=row.at + ALONE)
+        if alone_from := SecondAdmin(author=row.by).alone_from(row.at):
+            _append(found, actor, Act.SCHEDULED, number, effective_at=alone_from)
 
 
 def confirm(name: str, number: int, *, actor: Actor | None) -> None:
@@ -118,7 +111,7 @@ def confirm(name: str, number: int, *, actor: Actor | None) -> None:
     """
     with _changing(name, actor) as found:
         waiting = _waiting(found, number)
-        if actor is not None and not may_confirm(actor.person, waiting.by):
+        if actor is not None and not SecondAdmin(author=waiting.by).may_be(actor.person):
             raise PromptRefused(
                 f"Another admin must confirm {title(number)}: one who did not propose it, did not get their own"
                 " right from the one who did, and did not give it to them."
@@ -136,8 +129,7 @@ def withdraw(name: str, number: int, *, actor: Actor | None) -> None:
 
 def require_right(actor: Actor) -> None:
     """Raise PromptRefused unless the actor may change prompts."""
-    principal = principals.principal_of(actor)
-    if principal is None or not principal.has(Scope.ADMIN):
+    if not may_administer(actor):
         raise PromptRefused(f"{actor.person} may not change prompts.")
 
 
@@ -166,9 +158,9 @@ def title(number: int) -> str:
 def _append(
     found: PromptHistory, actor: Actor | None, act: Act, number: int, **more: object
 ) -> PromptAct:
-    who = {"by": actor.person if actor else None, "token": actor.token if actor else None}
-    record(who["by"], f"{act} version {number} of the prompt {found.name}")
-    return acts.append(found, act, number, **who, **more)
+    by, token = (actor.person, actor.token) if actor else (None, None)
+    record(by, f"{act} version {number} of the prompt {found.name}")
+    return LOG.append(act, by=by, token=token, name=found.name, number=number, **more)
 
 
 @contextmanager
@@ -181,11 +173,8 @@ def _changing(name: str, actor: Actor | None) -> Iterator[PromptHistory]:
         require_right(actor)
     if not is_prompt_name(name):
         raise UnknownPrompt
-    with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute(_LOCK)
+    with LOG.locked():
         try:
-            rows = acts.read(name).get(name, ())
-            yield acts.history(rows, name, clock.now())
+            yield acts.history(LOG.rows(name=name), name, clock.now())
         except PromptBroken as exc:
             raise PromptRefused(f"The stored prompt does not verify: {exc}.") from exc

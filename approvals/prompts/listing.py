@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from approvals import clock
-from approvals.errors import UnknownPrompt
+from approvals.errors import PromptBroken, UnknownPrompt
 from approvals.models import PromptAct
-from approvals.policy_versions.changes import may_confirm
+from approvals.permissions.second_admin import SecondAdmin
 from approvals.prompts import acts
-from approvals.prompts.acts import CODE, PRODUCTION, Activation, PromptBroken, ProposedVersion
+from approvals.prompts.acts import CODE, LOG, PRODUCTION, Activation, ProposedVersion
 from runtime.core.digest import sha256_of
 from runtime.core.events import AgentChange
 from runtime.core.ids import is_prompt_name
@@ -133,7 +133,7 @@ def _view(name: str, users: Sequence[PromptUser], reader: str | None) -> PromptV
         texts=tuple(_code(users)),
     )
     try:
-        rows = acts.read(name).get(name, ())
+        rows = LOG.rows(name=name)
         found = acts.history(rows, name, clock.now())
     except PromptBroken as exc:
         return PromptView(
@@ -160,7 +160,8 @@ def _view(name: str, users: Sequence[PromptUser], reader: str | None) -> PromptV
         production=found.in_production,
         waiting=tuple(
             WaitingProposal(
-                proposal=one, may_confirm=reader is not None and may_confirm(reader, one.by)
+                proposal=one,
+                may_confirm=reader is not None and SecondAdmin(author=one.by).may_be(reader),
             )
             for one in found.proposals.values()
         ),

@@ -204,7 +204,7 @@ def _hex(signature: str) -> str:
 def _parse(text: str) -> Statement:
     """Parse a statement. The caller has verified its signature."""
     said: dict[str, Any] = json.loads(text)
-    if "verdict" not in said:  # a vote is signed with the same key
+    if "kind" in said:  # a row, such as a vote, is signed with the same key
         raise NotConfirmed("the statement is no decision")
     effective = said["effective_at"]
     return Statement(

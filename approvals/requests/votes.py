@@ -9,16 +9,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from approvals.models import Approval, Vote
 from approvals.policies import tally
 from approvals.policies.rules import Demands, demands_of
 from approvals.requests.statements import Statement
-from runtime.core.digest import canonical, sha256_of
+from approvals.signed import rows
+from runtime.core.digest import sha256_of
 from runtime.core.enums import Verdict
 from runtime.core.verdicts import STARTS_CALL_UNCHANGED
-from runtime.keyring import purposes, signatures
+from runtime.keyring import signatures
 from runtime.keyring.signatures import Verifies
 from runtime.ports.approvals import NotConfirmed
 
@@ -51,7 +51,7 @@ def sql(held: str = "NULL") -> str:
     """
     return f"""
         CASE WHEN r.rule IS NULL THEN NULL ELSE (
-            SELECT json_agg(json_build_array(v.person, v.for_person, v.stage, v.reason, v.at, v.statement, v.signature,
+            SELECT json_agg(json_build_array(v.person, v.for_person, v.stage, v.reason, v.at, v.verdict, v.signature,
                 v.key_id,
                 (SELECT count(*) FROM approvals_auditentry a WHERE a.run_id = r.run_id
                     AND a.subject = 'vote ' || r.id || ' ' || v.person AND a.act <> 'voted'),
@@ -77,36 +77,23 @@ def make(
     absent: str | None = None,
 ) -> Vote:
     """Sign a vote, without writing it. Raises ImproperlyConfigured without the private key."""
-    text = canonical(
-        {
-            "vote": str(verdict),
-            "request": str(approval.id),
-            "digest": approval.approval_digest,
-            "by": person,
-            "reason": reason,
-            "stage": stage,
-            "at": at.isoformat(),
-            "withdrawn": withdrawn,
-            **({"for": absent} if absent else {}),
-        }
-    ).decode()
-    signature = signatures.sign(purposes.DECISIONS, text)
-    return Vote(
+    vote = Vote(
         approval=approval,
         person=person,
         for_person=absent,
+        verdict=verdict,
         stage=stage,
         reason=reason,
         at=at,
-        statement=text,
-        signature=signature.hex,
-        key_id=signature.key_id,
     )
+    vote.withdrawn = withdrawn
+    rows.sign(vote)
+    return vote
 
 
-def digest_of(statement: str) -> str:
+def digest_of(vote: Vote) -> str:
     """Return the digest by which the deciding statement names a vote."""
-    return sha256_of(statement)
+    return sha256_of(rows.text_of(vote))
 
 
 def read(
@@ -164,35 +151,33 @@ def _read(
     stage: int,
     reason: str,
     at: str,
-    statement: str,
+    verdict: str,
     signature: str,
     key_id: str,
     withdrawn: int,
     held: str | None,
 ) -> Cast:
-    signed = signatures.Signature(hex=signature, key_id=key_id)
-    if not verifies(purposes.DECISIONS, signed, statement):
-        raise NotConfirmed(f"the vote of {person} differs from the signed one")
-    said: dict[str, Any] = json.loads(statement)
-    moment = datetime.fromisoformat(at)
-    stored = {
-        "request": str(approval.id),
-        "digest": approval.approval_digest,
-        "by": person,
-        "for": absent,
-        "reason": reason,
-        "stage": stage,
-        "withdrawn": withdrawn,
-    }
-    wrong = [name for name, value in stored.items() if said.get(name) != value]
-    if wrong or "vote" not in said or datetime.fromisoformat(said["at"]) != moment:
-        raise NotConfirmed(f"the vote of {person} is not about this request as it is")
+    vote = Vote(
+        approval=approval,
+        person=person,
+        for_person=absent,
+        verdict=verdict,
+        stage=stage,
+        reason=reason,
+        at=datetime.fromisoformat(at),
+        signature=signature,
+        key_id=key_id,
+    )
+    vote.withdrawn = withdrawn
+    text = rows.text_of(vote)
+    if not rows.verify(vote, text, verifies):
+        raise NotConfirmed(f"the vote of {person} is not the one that they signed")
     return Cast(
         person=person,
         stage=stage,
         reason=reason,
-        at=moment,
-        digest=digest_of(statement),
+        at=vote.at,
+        digest=sha256_of(text),
         held=held,
         absent=absent,
     )

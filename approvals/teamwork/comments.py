@@ -1,7 +1,7 @@
 """Adds a person's comment to a request, pending or decided. The agent and its model never receive it."""
 
 from typing import Final
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from django.db import transaction
 
@@ -10,7 +10,7 @@ from approvals.models import Comment
 from approvals.permissions import principals
 from approvals.permissions.scopes import Scope
 from approvals.queries import requests
-from approvals.requests import comments
+from approvals.signed import rows
 from runtime.control.access import validate_text as checked_text
 from runtime.control.transaction import notify
 from runtime.core.digest import sha256_of
@@ -42,10 +42,8 @@ def add(*, approval_id: UUID, text: object, actor: Actor) -> Comment:
                 "text", f"cannot be added: a request has at most {MAX_COMMENTS} comments"
             )
         at = clock.now()
-        made = comments.make(
-            id=uuid4(), approval_id=approval.id, person=actor.person, text=said, at=at
-        )
-        made.save(force_insert=True)
+        made = Comment(approval=approval, person=actor.person, text=said, at=at)
+        rows.add(made)
         audit.append(
             run=approval.run_id,
             actor=actor,

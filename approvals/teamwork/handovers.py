@@ -9,7 +9,7 @@ from approvals import audit, clock
 from approvals.models import Approval, Handover
 from approvals.permissions import principals, request_rules
 from approvals.queries import deciders
-from approvals.requests import handovers
+from approvals.signed import rows
 from approvals.teamwork import claims
 from runtime.control.access import validate_text
 from runtime.core.digest import sha256_of
@@ -36,8 +36,7 @@ def hand_over(*, approval_id: UUID, to: object, note: object, actor: Actor) -> H
         made = Handover(
             approval=approval, person=person, by=actor.person, note=said, at=clock.now()
         )
-        handovers.sign(made)
-        made.save(force_insert=True)
+        rows.add(made)
         audit.append(
             run=approval.run_id,
             actor=actor,

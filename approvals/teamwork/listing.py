@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db import connection
 
 from approvals.models import Comment, Handover
-from approvals.requests import comments, handovers
+from approvals.signed import rows
 
 OPEN_FOR: Final = timedelta(seconds=45)  # after an open page last said so
 MAX_VIEWERS: Final = 5
@@ -126,7 +126,7 @@ def _mark(
             signature=signature or "",
             key_id=key_id or "",
         )
-        if not handovers.is_signed(handed):
+        if not rows.is_valid(handed):
             handed_by = note = None
     return Mark(
         claimed_by=claimed_by,
@@ -151,4 +151,4 @@ def _remark(
         signature=signature,
         key_id=key_id,
     )
-    return Remark(person=person, text=text, at=comment.at, is_signed=comments.is_signed(comment))
+    return Remark(person=person, text=text, at=comment.at, is_signed=rows.is_valid(comment))

@@ -127,7 +127,7 @@ class _Reader:
         found = [
             [
                 *(row[name] for name in ("person", "for_person", "stage", "reason", "at")),
-                *(row[name] for name in ("statement", "signature", "key_id")),
+                *(row[name] for name in ("verdict", "signature", "key_id")),
                 self._acts(votes.subject(approval, row["person"]), without=votes.VOTED),
                 None,
             ]

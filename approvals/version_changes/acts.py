@@ -12,10 +12,11 @@ from datetime import datetime
 from uuid import UUID
 
 from approvals import clock, stored_rows
-from approvals.models import Approval, VersionDecision, VersionWithdrawal
-from approvals.permissions import principals, request_rules, signatures
+from approvals.models import Approval, VersionDecision
+from approvals.permissions import principals, request_rules
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
+from approvals.signed import rows as signed_rows
 from runtime.core.enums import GateKind, Risk
 from runtime.core.machine.origin import merged
 from runtime.errors import Forbidden
@@ -24,19 +25,7 @@ from runtime.store import pool
 
 log = logging.getLogger(__name__)
 
-_NAMES = (
-    "agent",
-    "before",
-    "after",
-    "by",
-    "token",
-    "reason",
-    "count",
-    "at",
-    "withdrawn",
-    "signature",
-    "key_id",
-)
+_NAMES = (*VersionDecision.SIGNED_FIELDS, "signature", "key_id")
 _RECENT = 20  # decisions on one pair that are tried
 _READ = f"""
     SELECT coalesce((SELECT origin FROM runtime_run WHERE id = %(run)s), '[]'::jsonb),
@@ -47,12 +36,6 @@ _READ = f"""
             WHERE w.agent = d.agent AND w.before = d.before AND w.after = d.after)
     ORDER BY d.id DESC LIMIT {_RECENT}
 """
-
-
-def sign(row: VersionDecision | VersionWithdrawal) -> None:
-    """Sign and add the decision or withdrawal. Raises ImproperlyConfigured without the private key."""
-    signatures.sign(row)
-    row.save(force_insert=True)
 
 
 def decider(
@@ -103,7 +86,7 @@ def _counts(
     row: VersionDecision, held: str | None, requester: str, origin: Collection[str]
 ) -> bool:
     at = row.at if isinstance(row.at, datetime) else None
-    if at is None or not signatures.is_valid(row):
+    if at is None or not signed_rows.is_valid(row):
         log.error("A decision on versions of %s is not the one that was signed", row.agent)
         return False
     actor = Actor(person=row.by)

@@ -21,6 +21,7 @@ from approvals.errors import ApprovalError, NotFound
 from approvals.models import VersionDecision, VersionWithdrawal
 from approvals.permissions import principals
 from approvals.permissions.scopes import Scope
+from approvals.signed import rows as signed_rows
 from approvals.version_changes import acts, listing
 from approvals.version_changes.listing import VersionPair, WaitingRun
 from runtime.control.access import validate_text
@@ -119,7 +120,7 @@ def withdraw(
 
 
 def _record_withdrawal(pair: VersionPair, reason: str, actor: Actor) -> None:
-    acts.sign(
+    signed_rows.add(
         VersionWithdrawal(
             agent=pair.agent,
             before=pair.before,
@@ -162,7 +163,7 @@ def _pair(agent: object, before: object, after: object) -> VersionPair:
 
 
 def _record(pair: VersionPair, count: int, reason: str, actor: Actor) -> None:
-    acts.sign(
+    signed_rows.add(
         VersionDecision(
             agent=pair.agent,
             before=pair.before,

@@ -11,9 +11,10 @@ from django.db.models import QuerySet
 
 from approvals import clock
 from approvals.models import Approval, VersionDecision, VersionWithdrawal
-from approvals.permissions import request_rules, signatures
+from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
 from approvals.policies.text import MAX_UNDO
+from approvals.signed import rows as signed_rows
 from runtime.core.enums import GateKind
 from runtime.ports import wiring
 from runtime.queries.version_diff import VersionDifference, differences
@@ -187,7 +188,7 @@ def _decisions(sql: str, *given: object) -> Iterator[PairDecision]:
             at=row.at,
         )
         for row in VersionDecision.objects.raw(sql, given)
-        if signatures.is_valid(row)
+        if signed_rows.is_valid(row)
     )
 
 

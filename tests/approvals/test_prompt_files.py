@@ -7,7 +7,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from agents.sdk import prompt
-from approvals.prompts import files, in_production
+from approvals.prompts import files
+from approvals.prompts.acts import LOG
 from approvals.prompts.listing import PromptText
 from runtime.errors import InvalidInput
 from tests.support.released import released
@@ -24,7 +25,7 @@ def prompts(*words: str) -> str:
 
 
 def test_a_version_is_reviewed_in_git_and_activated(cast: Cast, tmp_path: Path) -> None:
-    in_production._known.clear()
+    LOG.forget()
     released(spec_of("desk", instructions=prompt(NAME, "Serve {name}.\nBe kind: always.")))
     file = tmp_path / "desk.yaml"
     file.write_text(prompts("export", NAME))

@@ -15,6 +15,7 @@ from django.utils import timezone
 from agents.effect_handler import AgentEffects
 from approvals.errors import PromptRefused, UnknownPrompt
 from approvals.prompts import changes, in_production, trials
+from approvals.prompts.acts import LOG
 from runtime.broker import dispatch
 from runtime.core.enums import FailureCause
 from runtime.errors import InvalidInput
@@ -39,7 +40,7 @@ PAGE, API = f"/prompts/{NAME}/1/try/", "/api/v1/prompts/trials"
 @pytest.fixture
 def shop(by_hand: None, cast: Cast) -> Iterator[Shop]:
     """A shop with a prompt of two versions: the text in the code, and one with which it pays more."""
-    in_production._known.clear()
+    LOG.forget()
     one = Shop(desk(model=listens))
     changes.save(NAME, SECOND, actor=None)
     yield one

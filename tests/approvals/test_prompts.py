@@ -19,11 +19,11 @@ from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk.spec import AgentSpec
 from approvals import audit, clock
 from approvals.adapter import ApprovalService
-from approvals.errors import PromptRefused, UnknownPrompt
+from approvals.errors import PromptBroken, PromptRefused, UnknownPrompt
 from approvals.models import Approval, PromptAct
 from approvals.policy import Group
 from approvals.prompts import acts, changes, in_production, listing
-from approvals.prompts.acts import PromptBroken
+from approvals.prompts.acts import LOG
 from approvals.prompts.in_production import StoredPrompts
 from runtime.control.forks.fork import fork
 from runtime.control.kill_switches import engage
@@ -131,7 +131,7 @@ def shops(by_hand: None, cast: Cast) -> Iterator[Any]:
         made.append(Shop(spec))
         return made[-1]
 
-    in_production._known.clear()
+    LOG.forget()
     yield shop
     for one in made:
         one.close()
@@ -140,7 +140,7 @@ def shops(by_hand: None, cast: Cast) -> Iterator[Any]:
 @pytest.fixture
 def office(cast: Cast) -> None:
     """One admin, and an agent with a prompt."""
-    in_production._known.clear()
+    LOG.forget()
     for spec in (desk(), desk().subagents[0]):
         released(spec)
 
@@ -168,7 +168,7 @@ def test_a_run_keeps_the_prompts_of_its_start_also_for_agents_that_begin_later(
     run = shop.start()
     put_in_production(SECOND)
     put_in_production("Help {name} more.", CHILD)
-    assert {name: len(done) for name, done in acts.read().items()} == {CHILD: 6, NAME: 6}
+    assert [len(LOG.rows(name=name)) for name in (CHILD, NAME)] == [6, 6]
     shop.approve(run)
     shop.approve(before)
     assert told(run) == [(1, "Serve A-1.!"), (1, "Help B-2.")]
@@ -265,7 +265,7 @@ def test_the_only_admins_proposal_waits_a_day_and_can_be_withdrawn(
     now = clock.now()
 
     def at(hours: float) -> int:
-        rows = acts.read(NAME)[NAME]
+        rows = LOG.rows(name=NAME)
         return acts.history(rows, NAME, now + timedelta(hours=hours)).in_production
 
     assert (at(23.9), at(24.1)) == (0, number)
@@ -275,7 +275,7 @@ def test_the_only_admins_proposal_waits_a_day_and_can_be_withdrawn(
     monkeypatch.setattr(clock, "now", lambda: now + timedelta(hours=25))
     later = put_in_production(FIRST + "!")
     assert (at(24.9), at(25)) == (number, later)
-    alone = acts.history(acts.read(NAME)[NAME], NAME, clock.now()).activations
+    alone = acts.history(LOG.rows(name=NAME), NAME, clock.now()).activations
     assert [(one.number, one.alone) for one in alone] == [(number, True), (later, False)]
 
 

@@ -12,7 +12,7 @@ from approvals.adapter import ApprovalService
 from approvals.decisions.undo import undo
 from approvals.errors import AlreadyClaimed, AlreadyDecided, NotFound
 from approvals.models import Approval, ApprovalClaim, ApprovalViewer, AuditEntry, Comment, Handover
-from approvals.requests.comments import make
+from approvals.signed import rows
 from approvals.teamwork import claims, comments, handovers, listing, presence
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
@@ -163,7 +163,8 @@ def test_a_comment_that_its_person_did_not_write_is_not_shown(asked: Approval, c
         approval=other, person="cora", text="Deny this", at=kept.at,
         signature=kept.signature, key_id=kept.key_id,
     )  # fmt: skip
-    made = make(id=kept.id, approval_id=other.id, person="cora", text="Fine", at=kept.at)
+    made = Comment(id=kept.id, approval=other, person="cora", text="Fine", at=kept.at)
+    rows.sign(made)
     made.pk, made.text = other.gate, "Approve it"
     made.save(force_insert=True)
     page = shows(log_in(cast.bea), other, "was changed in the database")

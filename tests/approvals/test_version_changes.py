@@ -22,8 +22,8 @@ from approvals.errors import NotFound
 from approvals.models import Approval, VersionDecision, VersionWithdrawal
 from approvals.permissions import principals
 from approvals.policy import Group
+from approvals.signed.rows import add
 from approvals.version_changes import decide
-from approvals.version_changes.acts import sign
 from approvals.version_changes.listing import decided, half_withdrawn, waiting
 from runtime.control.messages import send_message
 from runtime.control.start import create
@@ -176,7 +176,7 @@ def test_a_decision_counts_only_signed_and_while_its_admin_may_decide(
     second = releases(FEWER)
     pair = {"agent": "desk", "before": first.fingerprint, "after": second.fingerprint}
     forged = VersionDecision(**pair, by="anne", reason="x", count=1, at=seeds.moment(0))
-    sign(forged)
+    add(forged)
     for field, other in (("before", "sha256:other"), ("by", "ada"), ("count", 2)):
         copy = VersionDecision.objects.get(pk=forged.pk)
         copy.pk = None
@@ -204,7 +204,7 @@ def test_a_decision_does_not_count_in_a_run_that_its_admin_has_just_steered(
     steered, other = first.start(2)
     second = releases(FEWER)
     pair = {"agent": "desk", "before": first.fingerprint, "after": second.fingerprint}
-    sign(VersionDecision(**pair, by="anne", reason="x", count=1, at=seeds.moment(0)))
+    add(VersionDecision(**pair, by="anne", reason="x", count=1, at=seeds.moment(0)))
     with transaction.atomic():
         send_message(run=steered, text="Pay now.", actor=anne)  # its journal does not name her yet
     second.approve(steered, other)
@@ -290,7 +290,7 @@ def test_busy_runs_are_passed_and_the_same_act_again_reaches_them(
 def test_a_withdrawal_reaches_the_decision_below_a_forged_row(releases: Any, anne: Actor) -> None:
     pair = {"agent": "desk", "before": "sha256:a", "after": "sha256:b"}
     given = {**pair, "reason": "x", "count": 1, "at": seeds.moment(0)}
-    sign(VersionDecision(**given, by="anne"))
+    add(VersionDecision(**given, by="anne"))
     VersionDecision.objects.create(**given, by="ada")
     assert [one.by for one in decided()] == ["anne"]
     decide.withdraw(**pair, reason="No.", actor=Actor(person="admin"))

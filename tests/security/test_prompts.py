@@ -15,10 +15,11 @@ from agents.sdk.scripts import call, say
 from approvals import clock
 from approvals.accounts import people
 from approvals.adapter import ApprovalService
+from approvals.errors import PromptBroken
 from approvals.models import Approval
 from approvals.policy import Group
-from approvals.prompts import acts, changes, in_production, trials
-from approvals.prompts.acts import PromptBroken
+from approvals.prompts import acts, changes, trials
+from approvals.prompts.acts import LOG
 from approvals.prompts.in_production import StoredPrompts
 from runtime.control.start import create
 from runtime.execution.recorded import queued_trial
@@ -42,7 +43,7 @@ class Shop(HandDriven):
         prompted = {"instructions": prompt(NAME, text), "input": Question, "model": model}
         spec = spec_of("desk", **prompted, **options)
         released(spec)
-        in_production._known.clear()
+        LOG.forget()
         self.number = changes.save(NAME, f"{text} Do it well.", actor=None)
         self.agents = AgentEffects(
             Registry(agents={"desk": spec}), lambda: None, prompts=StoredPrompts()
@@ -140,7 +141,7 @@ def test_a_signed_act_counts_at_its_place_alone(
     """So an earlier version does not come back, and no prompt gets the text of another one."""
     make_shop(_reply(say("Served."), say("Served well.")))
     number = put_in_production("Serve {text} again.")
-    assert acts.history(acts.read(NAME)[NAME], NAME, clock.now()).in_production == number
+    assert acts.history(LOG.rows(name=NAME), NAME, clock.now()).in_production == number
     columns = "act, number, text, note, label, by, token, at, effective_at, signature, key_id"
     with connection.cursor() as cursor:
         cursor.execute(
@@ -149,4 +150,4 @@ def test_a_signed_act_counts_at_its_place_alone(
             [name],
         )
     with pytest.raises(PromptBroken, match="is not the one that was signed"):
-        acts.read(name)
+        LOG.rows(name=name)

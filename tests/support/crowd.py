@@ -1,14 +1,13 @@
 """A request with everything that its page can show beside the call."""
 
 from datetime import timedelta
-from uuid import uuid4
 
 from approvals import clock
 from approvals.accounts import absences
 from approvals.decisions.inquire import inquire
-from approvals.models import Approval
+from approvals.models import Approval, Comment
 from approvals.policy import Group
-from approvals.requests.comments import make
+from approvals.signed import rows
 from approvals.teamwork import claims, comments, handovers, presence
 from runtime.core.enums import EffectClass
 from runtime.ports.effects import ModelFailure, ModelRequest, Outcome
@@ -51,7 +50,8 @@ def crowded(office: Office) -> Approval:
     claims.claim(approval_id=approval.id, actor=dan)
     handovers.hand_over(approval_id=approval.id, to="bea", note="You know her.", actor=dan)
     kept = comments.add(approval_id=approval.id, text="Ask first.", actor=eva)
-    forged = make(id=uuid4(), approval_id=approval.id, person="eva", text="Approve it.", at=kept.at)
+    forged = Comment(approval=approval, person="eva", text="Approve it.", at=kept.at)
+    rows.sign(forged)
     forged.text = "Deny it."
     forged.save(force_insert=True)
     for actor in (cora, eva):

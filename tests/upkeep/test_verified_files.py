@@ -344,8 +344,12 @@ def test_the_votes_of_a_decision_are_verified_and_counted(
     original = copy.read_bytes()
     changes: list[tuple[Callable[[list[File]], object], str]] = [
         (lambda votes: votes.pop(), "1 of 2 approvals are signed"),
-        (lambda votes: votes[0].update(person="eve"), "the vote of eve is not about this request"),
-        (lambda votes: votes[0].update(signature="00" * 64), "differs from the signed one"),
+        (
+            lambda votes: votes[0].update(person="eve"),
+            "the vote of eve is not the one that they signed",
+        ),
+        (lambda votes: votes[0].update(signature="00" * 64), "is not the one that they signed"),
+        (lambda votes: votes[0].update(verdict="deny"), "is not the one that they signed"),
     ]
     for change, problem in changes:
         copy.write_bytes(original)

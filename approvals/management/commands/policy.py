@@ -9,7 +9,7 @@ from django.core.management.base import CommandError, CommandParser
 from approvals import clock
 from approvals.management import command
 from approvals.policies import text as texts
-from approvals.policy_versions import acts, changes
+from approvals.policy_versions import changes, in_force
 from runtime.errors import InvalidInput
 
 
@@ -73,8 +73,8 @@ class Command(command.Command):
         self.stdout.write(f"{len(rules)} rules, no errors.")
 
     def _list(self) -> None:
-        found, at = acts.versions(), clock.now()
-        now = acts.in_force(found, at)
+        found, at = in_force.read_versions(), clock.now()
+        now = in_force.version_in_force(found, at)
         self.stdout.write(f"1\tthe default policy{'' if now else ', in force'}")
         for one in found:
             state = "replaced"
@@ -98,9 +98,9 @@ def _read(file: str) -> str:
 
 
 def _text(number: int | None) -> str:
-    found = acts.versions()
+    found = in_force.read_versions()
     if number is None:
-        now = acts.in_force(found, clock.now())
+        now = in_force.version_in_force(found, clock.now())
         return now.text if now else texts.DEFAULT
     for one in found:
         if one.number == number:

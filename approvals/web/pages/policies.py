@@ -9,12 +9,13 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from approvals import clock
-from approvals.errors import PolicyRefused
+from approvals.errors import PolicyBroken, PolicyRefused
 from approvals.permissions import principals
 from approvals.permissions.scopes import Scope
+from approvals.permissions.second_admin import SecondAdmin
 from approvals.policies import text as texts
-from approvals.policy_versions import acts, changes
-from approvals.policy_versions.acts import PolicyBroken, PolicyVersion
+from approvals.policy_versions import changes, in_force
+from approvals.policy_versions.in_force import PolicyVersion
 from approvals.policy_versions.simulation import DAYS, Simulation, simulate
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
@@ -50,10 +51,12 @@ def policies(request: HttpRequest) -> HttpResponse:
 @visible_to(_require_reader)
 def export(request: HttpRequest, number: int) -> HttpResponse:
     """Download one version as YAML; 1 is the default policy."""
-    text = texts.DEFAULT if number == acts.FIRST_NUMBER - 1 else None
+    text = texts.DEFAULT if number == in_force.FIRST_NUMBER - 1 else None
     if text is None:
         try:
-            text = next((one.text for one in acts.versions() if one.number == number), None)
+            text = next(
+                (one.text for one in in_force.read_versions() if one.number == number), None
+            )
         except PolicyBroken as broken:
             return _page(request, status=broken.status)
     if text is None:
@@ -126,16 +129,16 @@ def _page(
 ) -> HttpResponse:
     broken, found = "", tuple[PolicyVersion, ...]()
     try:
-        found = acts.versions()
+        found = in_force.read_versions()
     except PolicyBroken as exc:
         broken = str(exc)
     at = clock.now()
-    now = acts.in_force(found, at)
+    now = in_force.version_in_force(found, at)
     rows = [_row(one, now, request) for one in reversed(found)]
     current = now.text if now else texts.DEFAULT
     context = {
         "section": "policies",
-        "number": now.number if now else acts.FIRST_NUMBER - 1,
+        "number": now.number if now else in_force.FIRST_NUMBER - 1,
         "current": current,
         "waiting": [row for row in rows if row.state == "waiting"],
         "past": [row for row in rows if row.state != "waiting"],
@@ -157,5 +160,5 @@ def _row(version: PolicyVersion, now: PolicyVersion | None, request: HttpRequest
         return VersionRow(version=version, state="withdrawn")
     if not version.waits(clock.now()):
         return VersionRow(version=version, state="replaced")
-    may = changes.may_confirm(actor_of(request).person, version.author)
+    may = SecondAdmin(author=version.author).may_be(actor_of(request).person)
     return VersionRow(version=version, state="waiting", may_confirm=may)

@@ -10,14 +10,13 @@ from django.db import DatabaseError, connection, transaction
 
 from approvals import clock
 from approvals.accounts import people
-from approvals.errors import PolicyRefused
+from approvals.errors import PolicyBroken, PolicyRefused
 from approvals.models import PolicyAct
 from approvals.policies.judge import Facts
 from approvals.policies.rules import Policy
 from approvals.policies.settings import SETTINGS
 from approvals.policy import Group
-from approvals.policy_versions import acts, changes, in_force
-from approvals.policy_versions.acts import PolicyBroken
+from approvals.policy_versions import changes, in_force
 from approvals.requests import votes
 from runtime.core.enums import Risk
 from runtime.errors import InvalidInput
@@ -44,7 +43,7 @@ def test_another_admin_puts_a_change_in_force_and_its_author_cannot(office: None
     seeds.person("anne", Group.ADMINS)
     number = changes.propose(TWO, actor="admin")
     assert current() == Policy()
-    assert acts.versions()[0].effective_at is None  # no day of waiting puts it in force
+    assert in_force.read_versions()[0].effective_at is None  # no day of waiting puts it in force
     for other in ("admin", "bea"):
         with pytest.raises(PolicyRefused):
             changes.confirm(number, actor=other)
@@ -67,19 +66,19 @@ def test_the_only_admins_change_waits_a_day_in_which_it_can_be_withdrawn(office:
     number = changes.propose(TWO, actor="admin")
     with pytest.raises(PolicyRefused):
         changes.confirm(number, actor="admin")
-    found, now = acts.versions(), clock.now()
+    found, now = in_force.read_versions(), clock.now()
     almost, then = (now + timedelta(hours=hours) for hours in (23.9, 24))
     assert in_force.at_time(found, almost) == Policy()
     assert in_force.at_time(found, then).version == str(number)
     changes.withdraw(number, actor="admin")
-    assert in_force.at_time(acts.versions(), then) == Policy()
+    assert in_force.at_time(in_force.read_versions(), then) == Policy()
 
 
 def test_a_version_that_waited_replaces_none_that_was_confirmed_later(office: None) -> None:
     changes.propose("rules: []", actor="admin")
     number = put_in_force(TWO)
     later = clock.now() + timedelta(hours=25)
-    assert in_force.at_time(acts.versions(), later).version == str(number)
+    assert in_force.at_time(in_force.read_versions(), later).version == str(number)
 
 
 @pytest.mark.parametrize(

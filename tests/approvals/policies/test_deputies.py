@@ -17,10 +17,10 @@ from approvals.adapter import ApprovalService
 from approvals.decisions.undo import undo
 from approvals.errors import AlreadyVoted, NotFound
 from approvals.models import Absence, Approval, Vote
-from approvals.permissions import signatures
 from approvals.permissions.principals import principal_of
 from approvals.queries import deciders, inbox
 from approvals.queries.inbox import View
+from approvals.signed import rows
 from approvals.upkeep.outlooks import Outlooks
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
@@ -120,8 +120,7 @@ def signed(person: str, deputy: str, starts: float, ends: float, seq: int = 1) -
         by=person,
         at=now - timedelta(seconds=1),
     )
-    signatures.sign(row)
-    row.save(force_insert=True)
+    rows.add(row)
 
 
 @pytest.mark.parametrize("case", TIMES)
@@ -279,7 +278,7 @@ def test_the_worker_refuses_a_decision_whose_absence_it_cannot_verify(
     decide(approval, CORA)
     approval.refresh_from_db()
     with monkeypatch.context() as patched:
-        patched.setattr(signatures, "is_signed", _only_assignments(signatures.is_signed))
+        patched.setattr(rows, "is_signed", _only_assignments(rows.is_signed))
         with pytest.raises(ApprovalVoid):
             seeds.verify_approval(approval)
     seeds.verify_approval(approval)

@@ -197,7 +197,7 @@ def vote_at(approval: Approval, at: datetime) -> None:
     made.save(force_insert=True)
     said = Decision(verdict=Verdict.APPROVE, by="cora")
     approval.decided_at, approval.effective_at = at, None
-    digest = votes.digest_of(made.statement)
+    digest = votes.digest_of(made)
     statements.sign(approval, statements.make(approval, said, at, votes=[digest]))
     approval.save()
 

@@ -23,7 +23,7 @@ from approvals.allowance_acts import changes as allowance_changes
 from approvals.models import Approval, VersionDecision
 from approvals.policies.rules import Demands
 from approvals.policy import Group
-from approvals.version_changes.acts import sign
+from approvals.signed.rows import add
 from runtime.control import replay as replays
 from runtime.control.archive.legal_hold import hold
 from runtime.control.external_events import deliver
@@ -138,7 +138,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     webhooks.make(id=trigger, scheme="github", actor=Actor(person="ada"))
     Occurrence.objects.update(state="failed", reason="input.level: is missing")
     pair = {"agent": "hr_onboarding", "before": "sha256:a", "after": "sha256:b"}
-    sign(VersionDecision(**pair, by="admin", reason="Fine.", count=2, at=clock.now()))
+    add(VersionDecision(**pair, by="admin", reason="Fine.", count=2, at=clock.now()))
     ours = [waiting, done, denied, expired, doubt, cancelled]
     run, start = f"/runs/{waiting}/", "/agents/hr_onboarding/start/"
     asked = f"/a/{office.request(waiting).id}/"

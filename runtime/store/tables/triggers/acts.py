@@ -4,14 +4,15 @@ An act holds the whole trigger after it, with its owner and makers. So a program
 make one, change one, or start runs of another person with it.
 """
 
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from runtime.errors import Tampered
 from runtime.keyring import macs, purposes
 from runtime.keyring.macs import Seal
+from runtime.keyring.row_text import row_text
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables.triggers.triggers import TriggerRow
@@ -37,7 +38,7 @@ def add(
     ).fetchone()
     assert last is not None  # an aggregate has one row
     added = StoredAct(seq=last[0] + 1, act=act, by=by, at=pool.now(connection), body=body)
-    seal = macs.seal(purposes.JOURNAL, *_parts(trigger, added))
+    seal = macs.seal(purposes.JOURNAL, _text(trigger, added))
     connection.execute(
         """
         INSERT INTO runtime_triggeract (trigger, seq, act, by, token, at, body, mac, key_id)
@@ -65,12 +66,11 @@ def _verified(trigger: TriggerRow, row: Any) -> StoredAct:
     seq, act, by, at, body, mac, key_id = row
     stored = StoredAct(seq=seq, act=act, by=by, at=at, body=body)
     seal = Seal(mac=mac, key_id=key_id)
-    if not macs.verify(purposes.JOURNAL, seal, *_parts(trigger.id, stored)):
+    if not macs.verify(purposes.JOURNAL, seal, _text(trigger.id, stored)):
         raise Tampered(f"the {trigger.kind.noun} does not verify")
     return stored
 
 
-def _parts(trigger: UUID, act: StoredAct) -> tuple[str, ...]:
-    """Return the MAC's parts. An entry's parts begin with a run's id, so neither passes for the other."""
-    at = act.at.astimezone(UTC).isoformat()
-    return ("trigger", str(trigger), str(act.seq), act.act, act.by, at, act.body)
+def _text(trigger: UUID, act: StoredAct) -> str:
+    """Return the text under the MAC. Those of entries begin with a run's id, so neither passes for the other."""
+    return row_text("trigger", {"trigger": trigger, **asdict(act)})
