@@ -14,15 +14,17 @@ from config.env.environment import ROOT
 from tests.docs.pages import blocks
 from tests.support import commands
 
+DOCS = ROOT / "docs"
 PAGES = (
-    "tutorial/first-agent.md",
-    "tutorial/invoices.md",
-    "how-to/write-tools.md",
-    "how-to/write-agents.md",
-    "how-to/test-agents.md",
-    "how-to/change-prompts.md",
+    DOCS / "tutorial/first-agent.md",
+    DOCS / "tutorial/invoices.md",
+    DOCS / "how-to/write-tools.md",
+    DOCS / "how-to/write-agents.md",
+    DOCS / "how-to/test-agents.md",
+    DOCS / "how-to/change-prompts.md",
+    Path(__file__).with_name("examples.md"),
 )
-BLOCKS = [block for page in PAGES for block in blocks(ROOT / "docs" / page, "python")]
+BLOCKS = [block for page in PAGES for block in blocks(page, "python")]
 
 
 def test_every_block_runs(tmp_path: Path, postgres_url: str) -> None:
@@ -72,5 +74,5 @@ def _pytest(tests: Path, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_no_other_page_for_authors_has_python() -> None:
-    others = set((ROOT / "docs").glob("[th]*/*.md")) - {ROOT / "docs" / page for page in PAGES}
+    others = set(DOCS.glob("[th]*/*.md")) - set(PAGES)
     assert [page.name for page in others if blocks(page, "python")] == []
