@@ -17,10 +17,10 @@ Loads = tuple[float, float, float]
 NOTES = "<!-- what follows is written by hand and kept by `make bench` -->"
 HEAD = """# Performance
 
-`make bench` measures the engine against bare references, prints all figures, and writes those with a goal here, up to
-the marked line. Figures are ratios to something measured in the same minutes, because absolute times depend on the
-machine. The median decides on `reached` or `missed`; the spread is from the 5th to the 95th percentile, or between the
-extremes of fewer than 20 values.
+`make bench` measures the engine against bare references, and writes the figures with a goal here, up to the marked line.
+They are ratios to something measured in the same minutes, because absolute times depend on the machine. The median decides
+on `reached` or `missed`; the spread is from the 5th to the 95th percentile, or between the extremes of fewer than 20
+values.
 """
 
 
@@ -57,7 +57,7 @@ def _run(load_before: Loads, seconds: float, quick: bool) -> str:
     loads = ", ".join(f"{one:.1f}" for one in load_before)
     how = "small numbers (`--quick`)" if quick else "full numbers"
     when = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
-    return f"{when}, {how}, {seconds:.0f} s, load average before it (1, 5, 15 minutes) {loads}"
+    return f"{when}, {how}, {seconds:.0f} s, load averages before it {loads}"
 
 
 def _machine(load_before: Loads, seconds: float, quick: bool) -> str:

@@ -17,7 +17,6 @@ from tests.support import commands
 DOCS = ROOT / "docs"
 PAGES = (
     DOCS / "tutorial/first-agent.md",
-    DOCS / "tutorial/invoices.md",
     DOCS / "how-to/write-tools.md",
     DOCS / "how-to/write-agents.md",
     DOCS / "how-to/test-agents.md",
