@@ -20,7 +20,6 @@ PAGES = (
     DOCS / "how-to/write-tools.md",
     DOCS / "how-to/write-agents.md",
     DOCS / "how-to/test-agents.md",
-    DOCS / "how-to/change-prompts.md",
     Path(__file__).with_name("examples.md"),
 )
 BLOCKS = [block for page in PAGES for block in blocks(page, "python")]
