@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -26,6 +26,33 @@ class Wakes(StrEnum):
     ONLY = "only"  # it wakes such a run, and starts none
 
 
+def _read_event(value: object, field: str) -> str:
+    return fields.name(value, field, MAX_EVENT_NAME)
+
+
+def _read_mapping(value: object, field: str) -> Any:
+    mapping.check(value)
+    return value
+
+
+def _read_expression(value: object, field: str) -> str:
+    text = fields.text(value or "", field).strip()
+    if text:
+        mapping.check_expression(text, field)
+    return text
+
+
+def _read_wakes(value: object, field: str) -> Wakes:
+    try:
+        return Wakes(fields.text(value or "", field))
+    except ValueError as exc:
+        raise InvalidInput(field, f"must be {Wakes.FIRST}, {Wakes.ONLY} or empty") from exc
+
+
+_EXPRESSION = fields.text_rule(_read_expression, default="")
+_LIMIT = fields.number_rule(1, MAX_AT_ONCE, default=None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventDefinition:
     """One trigger: which events start which agent on which input, and how many at once.
@@ -36,22 +63,27 @@ class EventDefinition:
     the id of a run, says which run of the agent waits for an event.
     """
 
-    name: str
-    agent: str
-    event: str
-    filter: str
-    mapping: Any
-    key: str
-    business_key: str
-    at_once: int | None
-    at_once_per_key: int | None
-    debounce: int
-    rate: int | None
-    rate_seconds: int
+    name: str = field(metadata=fields.NAME)
+    agent: str = field(metadata=fields.TEXT)
+    event: str = field(metadata=fields.text_rule(_read_event, MAX_EVENT_NAME))
+    filter: str = field(metadata=_EXPRESSION)
+    mapping: Any = field(metadata=fields.rule({}, _read_mapping, default={}))
+    key: str = field(metadata=_EXPRESSION)
+    business_key: str = field(metadata=_EXPRESSION)
+    at_once: int | None = field(metadata=_LIMIT)
+    at_once_per_key: int | None = field(metadata=_LIMIT)
+    debounce: int = field(metadata=fields.number_rule(0, MAX_DEBOUNCE, "seconds", default=0))
+    rate: int | None = field(metadata=_LIMIT)
+    rate_seconds: int = field(
+        metadata=fields.number_rule(1, MAX_RATE_SECONDS, "seconds", default=60)
+    )
     source: str = ""
     location: str = ""
-    wakes: str = Wakes.NONE
-    thread: str = ""
+    wakes: str = field(
+        default=Wakes.NONE,
+        metadata=fields.rule({"enum": [*Wakes]}, _read_wakes, default=Wakes.NONE),
+    )
+    thread: str = field(default="", metadata=_EXPRESSION)
 
     def key_of(self, facts: Mapping[str, Any]) -> str:
         """Return the key of an event, empty without one. Raise InvalidInput naming the expression."""
@@ -87,42 +119,13 @@ def read(sent: Mapping[str, object], source: str, location: str) -> EventDefinit
 
     Raise InvalidInput naming the field.
     """
-    event = fields.text(sent.get("event"), "event").strip()
-    if not 1 <= len(event) <= MAX_EVENT_NAME:
-        raise InvalidInput("event", f"must have 1 to {MAX_EVENT_NAME} characters")
-    mapped = sent.get("mapping", {})
-    mapping.check(mapped)
-    rate = _limit(sent, "rate")
-    definition = EventDefinition(
-        name=fields.name(sent.get("name")),
-        agent=fields.text(sent.get("agent"), "agent"),
-        event=event,
-        filter=_expression(sent, "filter"),
-        mapping=mapped,
-        key=_expression(sent, "key"),
-        business_key=_expression(sent, "business_key"),
-        at_once=_limit(sent, "at_once"),
-        at_once_per_key=_limit(sent, "at_once_per_key"),
-        debounce=_seconds(sent, "debounce", 0, MAX_DEBOUNCE, 0),
-        rate=rate,
-        rate_seconds=_seconds(sent, "rate_seconds", 1, MAX_RATE_SECONDS, 60),
-        source=source,
-        location=location,
-        wakes=_wakes(sent),
-        thread=_expression(sent, "thread"),
-    )
+    values = fields.check_all(EventDefinition, sent)
+    definition = EventDefinition(**values, source=source, location=location)
     if definition.wakes:
         _require_correlation(definition)
     if definition.at_once_per_key is not None and not definition.key:
         raise InvalidInput("at_once_per_key", "needs a key")
     return definition
-
-
-def _wakes(sent: Mapping[str, object]) -> Wakes:
-    try:
-        return Wakes(fields.text(sent.get("wakes") or "", "wakes"))
-    except ValueError as exc:
-        raise InvalidInput("wakes", f"must be {Wakes.FIRST}, {Wakes.ONLY} or empty") from exc
 
 
 def _require_correlation(definition: EventDefinition) -> None:
@@ -133,24 +136,3 @@ def _require_correlation(definition: EventDefinition) -> None:
         raise InvalidInput("key", "must be empty: the business key says which run an event wakes")
     if definition.debounce:
         raise InvalidInput("debounce", "must be 0 for a trigger that wakes runs")
-
-
-def _expression(sent: Mapping[str, object], field: str) -> str:
-    text = fields.text(sent.get(field) or "", field).strip()
-    if text:
-        mapping.check_expression(text, field)
-    return text
-
-
-def _limit(sent: Mapping[str, object], field: str) -> int | None:
-    value = sent.get(field)
-    return None if value is None else fields.whole_number(value, field, 1, MAX_AT_ONCE)
-
-
-def _seconds(
-    sent: Mapping[str, object], field: str, least: int, greatest: int, default: int
-) -> int:
-    value = sent.get(field)
-    return (
-        default if value is None else fields.whole_number(value, field, least, greatest, "seconds")
-    )

@@ -1,7 +1,12 @@
-"""Checks single fields that a person sends for a trigger. Each raises InvalidInput naming the field."""
+"""The fields of a definition that a person sends: what the API says of each, and its check.
 
+A rule is the metadata of a field of the definition's dataclass. Each check raises InvalidInput naming the field.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from runtime.core.digest import require_json
 from runtime.core.errors import NotJson
@@ -10,13 +15,58 @@ from runtime.errors import InvalidInput
 MAX_NAME = 100  # characters
 
 E = TypeVar("E", bound=StrEnum)
+Check = Callable[[Any, str], Any]  # of a value and the name of its field
 
 
-def name(value: object) -> str:
+def rule(
+    schema: Mapping[str, Any], check: Check | None = None, *, default: Any = ...
+) -> dict[str, Any]:
+    """Return the rule of a field. It must be sent without a `default`; without a `check` the reader checks it."""
+    return {"schema": schema, "check": check, "default": default}
+
+
+def text_rule(check: Check, maximum: int | None = None, *, default: Any = ...) -> dict[str, Any]:
+    """Return the rule of a text."""
+    limit = {} if maximum is None else {"maxLength": maximum}
+    return rule({"type": "string", **limit}, check, default=default)
+
+
+def number_rule(
+    least: int, greatest: int, unit: str = "", *, default: int | None
+) -> dict[str, Any]:
+    """Return the rule of a whole number in this range. Null means the default."""
+    kind: Any = ["integer", "null"] if default is None else "integer"
+
+    def check(value: object, field: str) -> int | None:
+        return default if value is None else whole_number(value, field, least, greatest, unit)
+
+    return rule({"type": kind, "minimum": least, "maximum": greatest}, check, default=default)
+
+
+def choice_rule(kind: type[StrEnum], *, default: StrEnum) -> dict[str, Any]:
+    """Return the rule of a choice."""
+    return rule(
+        {"enum": [*kind]}, lambda value, field: choice(value, field, kind), default=str(default)
+    )
+
+
+def check_all(definition: type, sent: Mapping[str, object]) -> dict[str, Any]:
+    """Return the values of the fields of a definition that have a check."""
+    checks = {field.name: field.metadata for field in fields(definition) if field.metadata}
+    return {
+        name: entry["check"](
+            sent.get(name, None if entry["default"] is ... else entry["default"]), name
+        )
+        for name, entry in checks.items()
+        if entry["check"]
+    }
+
+
+def name(value: object, field: str = "name", maximum: int = MAX_NAME) -> str:
     """Return a name without the blanks around it."""
-    stripped = text(value, "name").strip()
-    if not 1 <= len(stripped) <= MAX_NAME:
-        raise InvalidInput("name", f"must have 1 to {MAX_NAME} characters")
+    stripped = text(value, field).strip()
+    if not 1 <= len(stripped) <= maximum:
+        raise InvalidInput(field, f"must have 1 to {maximum} characters")
     return stripped
 
 
@@ -56,3 +106,7 @@ def whole_number(value: object, field: str, least: int, greatest: int, unit: str
         unit = f" of {unit}" if unit else ""
         raise InvalidInput(field, f"must be a whole number{unit} from {least} to {greatest}")
     return value
+
+
+NAME = text_rule(name, MAX_NAME)
+TEXT = text_rule(text)

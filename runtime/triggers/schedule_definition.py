@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -37,22 +37,44 @@ class Overlap(StrEnum):
     ALLOW = "allow"  # it starts a run beside that one
 
 
+def _read_zone(value: object, field: str) -> str:
+    name = fields.text(value, field).strip()
+    try:
+        if 0 < len(name) <= MAX_ZONE and ZoneInfo(name).key:
+            return name
+    except (ValueError, OSError, KeyError):  # no such name, or a path that leads elsewhere
+        pass
+    raise InvalidInput(field, "must be a time zone such as Europe/Berlin")
+
+
+def _read_thread(value: object, field: str) -> str:
+    text = fields.text(value or "", field).strip()
+    if len(text) > MAX_KEY:
+        raise InvalidInput(field, f"must have at most {MAX_KEY} characters")
+    return text
+
+
+_TIME = fields.rule({"type": ["string", "null"], "format": "date-time"}, default=None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleDefinition:
     """One schedule: when it starts which agent on which input. `every` and `jitter` are seconds."""
 
-    name: str
-    agent: str
-    input: Any
-    cron: str
-    every: int | None
-    zone: str
-    starts_at: datetime
-    ends_at: datetime | None
-    missed: Missed
-    overlap: Overlap
-    jitter: int
-    thread: str = ""
+    name: str = field(metadata=fields.NAME)
+    agent: str = field(metadata=fields.TEXT)
+    input: Any = field(metadata=fields.rule({}, fields.json, default={}))
+    cron: str = field(metadata=fields.rule({"type": "string"}, default=""))
+    every: int | None = field(
+        metadata=fields.number_rule(calendar.MIN_EVERY, calendar.MAX_EVERY, "seconds", default=None)
+    )
+    zone: str = field(metadata=fields.text_rule(_read_zone, default="UTC"))
+    starts_at: datetime = field(metadata=_TIME)
+    ends_at: datetime | None = field(metadata=_TIME)
+    missed: Missed = field(metadata=fields.choice_rule(Missed, default=Missed.ONCE))
+    overlap: Overlap = field(metadata=fields.choice_rule(Overlap, default=Overlap.SKIP))
+    jitter: int = field(metadata=fields.number_rule(0, calendar.MAX_JITTER, "seconds", default=0))
+    thread: str = field(default="", metadata=fields.text_rule(_read_thread, default=""))
 
     @property
     def calendar(self) -> Calendar:
@@ -110,8 +132,9 @@ def read(sent: Mapping[str, object], now: datetime) -> ScheduleDefinition:
 
     Raise InvalidInput naming the field.
     """
-    zone = _zone(sent.get("zone", "UTC"))
-    cron, every = _rhythm(sent.get("cron") or "", sent.get("every"))
+    values = fields.check_all(ScheduleDefinition, sent)
+    zone, every = values["zone"], values["every"]
+    cron = _read_cron(sent.get("cron") or "", every)
     starts_at = _optional_time(sent.get("starts_at"), "starts_at", zone)
     ends_at = _optional_time(sent.get("ends_at"), "ends_at", zone)
     if starts_at is None:
@@ -126,22 +149,7 @@ def read(sent: Mapping[str, object], now: datetime) -> ScheduleDefinition:
             calendar.check_cron(cron, zone, max(starts_at, now))
         except NeverComes as exc:
             raise InvalidInput("cron", str(exc)) from exc
-    definition = ScheduleDefinition(
-        name=fields.name(sent.get("name")),
-        agent=fields.text(sent.get("agent"), "agent"),
-        input=fields.json(sent.get("input", {}), "input"),
-        cron=cron,
-        every=every,
-        zone=zone,
-        starts_at=starts_at,
-        ends_at=ends_at,
-        missed=fields.choice(sent.get("missed", Missed.ONCE), "missed", Missed),
-        overlap=fields.choice(sent.get("overlap", Overlap.SKIP), "overlap", Overlap),
-        jitter=fields.whole_number(
-            sent.get("jitter", 0), "jitter", 0, calendar.MAX_JITTER, "seconds"
-        ),
-        thread=_thread(sent),
-    )
+    definition = ScheduleDefinition(**values, cron=cron, starts_at=starts_at, ends_at=ends_at)
     if definition.calendar.first_after(now) is None:
         raise InvalidInput("ends_at", "is before the first time")
     return definition
@@ -158,13 +166,6 @@ def read_time(value: object, field: str, zone: str, *, in_seconds: bool = True) 
     return time.replace(microsecond=0) if in_seconds else time
 
 
-def _thread(sent: Mapping[str, object]) -> str:
-    text = fields.text(sent.get("thread") or "", "thread").strip()
-    if len(text) > MAX_KEY:
-        raise InvalidInput("thread", f"must have at most {MAX_KEY} characters")
-    return text
-
-
 def _fill(value: Any, words: Mapping[str, str]) -> Any:
     match value:
         case str():
@@ -177,27 +178,15 @@ def _fill(value: Any, words: Mapping[str, str]) -> Any:
             return value
 
 
-def _rhythm(cron: object, every: object) -> tuple[str, int | None]:
+def _read_cron(cron: object, every: int | None) -> str:
     if every is not None:
         if cron:
             raise InvalidInput("every", "cannot be given together with cron")
-        return "", fields.whole_number(
-            every, "every", calendar.MIN_EVERY, calendar.MAX_EVERY, "seconds"
-        )
+        return ""
     expression = " ".join(fields.text(cron, "cron").split()).upper()
     if not expression:
         raise InvalidInput("cron", "is required, or an interval")
-    return expression, None
-
-
-def _zone(value: object) -> str:
-    name = fields.text(value, "zone").strip()
-    try:
-        if 0 < len(name) <= MAX_ZONE and ZoneInfo(name).key:
-            return name
-    except (ValueError, OSError, KeyError):  # no such name, or a path that leads elsewhere
-        pass
-    raise InvalidInput("zone", "must be a time zone such as Europe/Berlin")
+    return expression
 
 
 def _optional_time(value: object, field: str, zone: str) -> datetime | None:

@@ -1,13 +1,13 @@
-"""Gives the schemas of the API the fields of the dataclasses that they show, so that each field is written once."""
+"""Gives the schemas of the API the fields of the dataclasses that they show or make, so that each is written once."""
 
 from collections.abc import Callable
 from dataclasses import fields
 from enum import StrEnum
 from inspect import getattr_static
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 from ninja import Schema
-from pydantic import create_model
+from pydantic import WithJsonSchema, create_model
 
 S = TypeVar("S", bound=Schema)
 
@@ -21,18 +21,38 @@ def fields_of(source: type, names: str = "") -> Callable[[type[S]], type[S]]:
     def decorate(schema: type[S]) -> type[S]:
         chosen = names.split() or [field.name for field in fields(source)]
         own = schema.model_fields
-        added: dict[str, Any] = {
-            name: (_type_of(source, name), ...) for name in chosen if name not in own
-        }
-        return create_model(
-            schema.__name__,
-            __base__=schema,
-            __doc__=schema.__doc__,
-            __module__=schema.__module__,
-            **added,
+        return _extend(
+            schema, {name: (_type_of(source, name), ...) for name in chosen if name not in own}
         )
 
     return decorate
+
+
+def accepts(definition: type) -> Callable[[type[S]], type[S]]:
+    """Return a decorator that adds the fields of a definition that people send, with their rules.
+
+    They accept any value: the act itself names the wrong one.
+    """
+    added: dict[str, Any] = {
+        field.name: (
+            Annotated[Any, WithJsonSchema({**field.metadata["schema"]})],
+            field.metadata["default"],
+        )
+        for field in fields(definition)
+        if field.metadata
+    }
+    return lambda schema: _extend(schema, added)
+
+
+def _extend(schema: type[S], added: dict[str, Any]) -> type[S]:
+    """Return the schema with more fields, under its own name."""
+    return create_model(
+        schema.__name__,
+        __base__=schema,
+        __doc__=schema.__doc__,
+        __module__=schema.__module__,
+        **added,
+    )
 
 
 def _type_of(source: type, name: str) -> Any:

@@ -9,19 +9,17 @@ from pydantic import ConfigDict, WithJsonSchema
 
 from runtime.store.tables.triggers.occurrences import OccurrenceRow, number_of
 from runtime.store.tables.triggers.triggers import TriggerKind, TriggerRow
-from runtime.triggers import calendar, changes, listing, manual_times
-from runtime.triggers.fields import MAX_NAME
+from runtime.triggers import changes, listing, manual_times
 from runtime.triggers.listing import TriggerView
-from runtime.triggers.schedule_definition import Missed, Overlap, ScheduleDefinition
-from runtime.web.api.triggers import ActOut, Words, collect_fields
+from runtime.triggers.schedule_definition import ScheduleDefinition
+from runtime.web.api.triggers import ActOut, collect_fields
 from runtime.web.requests import OPTIONAL_BODY, Authenticated, Body
-from runtime.web.schemas import fields_of
+from runtime.web.schemas import accepts, fields_of
 
 router = Router(tags=["schedules"])
 
 # Fields accept any value: the act itself names the wrong one.
 Moment = Annotated[Any, WithJsonSchema({"type": ["string", "null"], "format": "date-time"})]
-Seconds = Annotated[Any, WithJsonSchema({"type": "integer", "minimum": 0})]
 
 _EXAMPLE: dict[str, Any] = {
     "name": "Nightly onboarding",
@@ -32,6 +30,7 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
+@accepts(ScheduleDefinition)
 class ScheduleIn(Body):
     """A schedule: `cron` with five fields in `zone`, or an interval of `every` seconds from `starts_at`.
 
@@ -41,28 +40,6 @@ class ScheduleIn(Body):
     """
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
-
-    name: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_NAME})]
-    agent: Words
-    input: Any = {}
-    cron: Words = ""
-    every: Annotated[
-        Any,
-        WithJsonSchema(
-            {
-                "type": ["integer", "null"],
-                "minimum": calendar.MIN_EVERY,
-                "maximum": calendar.MAX_EVERY,
-            }
-        ),
-    ] = None
-    zone: Words = "UTC"
-    starts_at: Moment = None
-    ends_at: Moment = None
-    missed: Annotated[Any, WithJsonSchema({"enum": [*Missed]})] = str(Missed.ONCE)
-    overlap: Annotated[Any, WithJsonSchema({"enum": [*Overlap]})] = str(Overlap.SKIP)
-    jitter: Seconds = 0
-    thread: Words = ""
 
 
 class RunNowIn(Body):

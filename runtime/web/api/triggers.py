@@ -8,34 +8,22 @@ from django.urls import reverse
 from ninja import Router, Schema, Status
 from pydantic import ConfigDict, WithJsonSchema
 
-from runtime.core.limits import MAX_EVENT_NAME
 from runtime.store.tables.triggers.occurrences import OccurrenceRow
 from runtime.store.tables.triggers.triggers import TriggerKind, TriggerRow
 from runtime.triggers import changes, listing, trials, webhooks
-from runtime.triggers.event_definition import (
-    MAX_AT_ONCE,
-    MAX_DEBOUNCE,
-    MAX_RATE_SECONDS,
-    EventDefinition,
-    Wakes,
-)
-from runtime.triggers.fields import MAX_NAME
+from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.listing import PastAct, SourceView, TriggerView, WebhookView
 from runtime.triggers.signatures import Scheme
 from runtime.triggers.sources.registry import SOURCES
 from runtime.triggers.trials import EventTrial
 from runtime.triggers.webhooks import Receipt
 from runtime.web.requests import Authenticated, Body, raw_body
-from runtime.web.schemas import fields_of
+from runtime.web.schemas import accepts, fields_of
 
 router = Router(tags=["triggers"])
 
 # Fields accept any value: the act itself names the wrong one.
 Words = Annotated[Any, WithJsonSchema({"type": "string"})]
-Limit = Annotated[
-    Any, WithJsonSchema({"type": ["integer", "null"], "minimum": 1, "maximum": MAX_AT_ONCE})
-]
-
 _EXAMPLE: dict[str, Any] = {
     "name": "New hires",
     "agent": "hr_onboarding",
@@ -52,6 +40,7 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
+@accepts(EventDefinition)
 class TriggerIn(Body):
     """A trigger: events of the name `event` start runs.
 
@@ -65,27 +54,9 @@ class TriggerIn(Body):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
 
-    name: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_NAME})]
-    agent: Words
-    event: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_EVENT_NAME})]
-    filter: Words = ""
-    mapping: Any = {}
-    key: Words = ""
-    business_key: Words = ""
-    at_once: Limit = None
-    at_once_per_key: Limit = None
-    debounce: Annotated[
-        Any, WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_DEBOUNCE})
-    ] = 0
-    rate: Limit = None
-    rate_seconds: Annotated[
-        Any, WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_RATE_SECONDS})
-    ] = 60
     folder: Words = ""
     stream: Words = ""
     bucket: Words = ""
-    wakes: Annotated[Any, WithJsonSchema({"enum": [*Wakes]})] = Wakes.NONE
-    thread: Words = ""
 
 
 class TrialIn(TriggerIn):
