@@ -51,15 +51,21 @@ def choice_rule(kind: type[StrEnum], *, default: StrEnum) -> dict[str, Any]:
 
 
 def check_all(definition: type, sent: Mapping[str, object]) -> dict[str, Any]:
-    """Return the values of the fields of a definition that have a check."""
-    checks = {field.name: field.metadata for field in fields(definition) if field.metadata}
-    return {
-        name: entry["check"](
-            sent.get(name, None if entry["default"] is ... else entry["default"]), name
-        )
-        for name, entry in checks.items()
-        if entry["check"]
-    }
+    """Return the values of the fields of a definition that have a check. Raise InvalidInput with all wrong ones."""
+    values, problems = dict[str, Any](), list[InvalidInput]()
+    for field in fields(definition):
+        check, default = field.metadata.get("check"), field.metadata.get("default")
+        if check is None:
+            continue
+        try:
+            values[field.name] = check(
+                sent.get(field.name, None if default is ... else default), field.name
+            )
+        except InvalidInput as exc:
+            problems += [exc, *exc.others]
+    if problems:
+        raise InvalidInput(problems[0].field, problems[0].detail, problems[1:])
+    return values
 
 
 def name(value: object, field: str = "name", maximum: int = MAX_NAME) -> str:

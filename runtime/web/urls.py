@@ -6,6 +6,7 @@ from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.web.health import healthz, readyz
 from runtime.web.installable import manifest, offline, worker
 from runtime.web.manual import manual
+from runtime.web.pages import triggers
 from runtime.web.pages.archive import hold, lift_hold, removed, restore
 from runtime.web.pages.blobs import blob
 from runtime.web.pages.cancel import cancel
@@ -19,7 +20,6 @@ from runtime.web.pages.retry import release, retry
 from runtime.web.pages.run import at, run
 from runtime.web.pages.runs import compare_chosen, runs
 from runtime.web.pages.runs_download import download
-from runtime.web.pages.triggers import forms, pages
 
 
 def _trigger_paths(kind: TriggerKind) -> list[URLPattern]:
@@ -28,17 +28,17 @@ def _trigger_paths(kind: TriggerKind) -> list[URLPattern]:
     changes = [
         path(
             f"{section}/<uuid:id>/{act}/",
-            pages.change_state,
+            triggers.change_state,
             {**options, "act": act},
             name=f"{act}_{noun}",
         )
-        for act in pages.CHANGES
+        for act in triggers.CHANGES
     ]
     return [
-        path(f"{section}/", pages.list_page, options, name=section),
-        path(f"{section}/new/", forms.new, options, name=f"new_{noun}"),
-        path(f"{section}/<uuid:id>/", pages.trigger_page, options, name=noun),
-        path(f"{section}/<uuid:id>/change/", forms.change, options, name=f"change_{noun}"),
+        path(f"{section}/", triggers.list_page, options, name=section),
+        path(f"{section}/new/", triggers.new, options, name=f"new_{noun}"),
+        path(f"{section}/<uuid:id>/", triggers.trigger_page, options, name=noun),
+        path(f"{section}/<uuid:id>/change/", triggers.change, options, name=f"change_{noun}"),
         *changes,
     ]
 
@@ -70,12 +70,12 @@ urlpatterns = [
     path("manual/", manual, name="manual"),
     path("manual/<path:page>/", manual, name="manual_page"),
     *_trigger_paths(TriggerKind.SCHEDULE),
-    path("schedules/<uuid:id>/run-now/", pages.run_now, name="run_now"),
-    path("schedules/<uuid:id>/backfill/", pages.backfill, name="backfill"),
+    path("schedules/<uuid:id>/run-now/", triggers.run_now, name="run_now"),
+    path("schedules/<uuid:id>/backfill/", triggers.backfill, name="backfill"),
     *_trigger_paths(TriggerKind.EVENT),
-    path("triggers/<uuid:id>/events/<int:number>/retry/", pages.retry_event, name="retry_event"),
-    path("triggers/<uuid:id>/webhook/", pages.make_webhook, name="make_webhook"),
-    path("triggers/<uuid:id>/webhook/remove/", pages.remove_webhook, name="remove_webhook"),
+    path("triggers/<uuid:id>/events/<int:number>/retry/", triggers.retry_event, name="retry_event"),
+    path("triggers/<uuid:id>/webhook/", triggers.make_webhook, name="make_webhook"),
+    path("triggers/<uuid:id>/webhook/remove/", triggers.remove_webhook, name="remove_webhook"),
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
     path("manifest.webmanifest", manifest, name="manifest"),

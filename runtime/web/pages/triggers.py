@@ -1,23 +1,24 @@
-"""The pages of schedules and triggers: the list, and one with its history and what people may do with it."""
+"""The pages of schedules and triggers: the list, one with its history and what people may do with it, and the form."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from runtime.errors import KeyMissing, NoSuchSchedule, NoSuchTrigger, RequestError, Tampered
 from runtime.ports import wiring
 from runtime.store.tables.triggers.triggers import TriggerKind
-from runtime.triggers import changes, listing, manual_times, webhooks
+from runtime.triggers import changes, listing, manual_times, trials, webhooks
 from runtime.triggers.changes import SCOPE
 from runtime.triggers.signatures import Scheme
+from runtime.web.pages.trigger_forms import FORMS, TriggerForm
 from runtime.web.requests import actor_of, visible_to
 from runtime.web.schema_fields import as_typed
 
@@ -98,6 +99,38 @@ def remove_webhook(request: HttpRequest, id: UUID) -> HttpResponse:
     return _act(request, TriggerKind.EVENT, id, webhooks.remove, "The webhook is removed.")
 
 
+@require_http_methods(["GET", "HEAD", "POST"])
+@starters_only
+def new(request: HttpRequest, kind: TriggerKind) -> HttpResponse:
+    """Choose an agent, then fill in, try or send the form."""
+    agent = request.POST.get("agent") or request.GET.get("agent") or ""
+    schema = listing.input_schema(agent)
+    if schema is None:
+        return _choose_agent(request, kind, agent)
+    if request.method != "POST":
+        return _form_page(request, kind, FORMS[kind](agent, schema))
+    return _submit(request, kind, FORMS[kind](agent, schema, request.POST))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@starters_only
+def change(request: HttpRequest, kind: TriggerKind, id: UUID) -> HttpResponse:
+    """Show what a schedule or trigger says, try another definition, or change it."""
+    try:
+        definition = listing.read_one(kind, id, actor_of(request)).definition
+    except (NoSuchSchedule, NoSuchTrigger) as exc:
+        raise Http404 from exc
+    except (Tampered, KeyMissing):
+        return show(request, kind, id)
+    schema = listing.input_schema(definition.agent) or {}
+    if request.method != "POST":
+        return _form_page(
+            request, kind, FORMS[kind](definition.agent, schema, definition=definition), id
+        )
+    form = FORMS[kind](definition.agent, schema, request.POST, definition)
+    return _submit(request, kind, form, id)
+
+
 def show(
     request: HttpRequest,
     kind: TriggerKind,
@@ -166,3 +199,67 @@ def _act(
 def _before(request: HttpRequest) -> int | None:
     number = request.GET.get("before", "")
     return int(number) if number.isascii() and number.isdigit() and len(number) < 19 else None
+
+
+def _submit(
+    request: HttpRequest, kind: TriggerKind, form: TriggerForm, id: UUID | None = None
+) -> HttpResponse:
+    """Try, make or change what the form says; or show the form again, with each problem at its field."""
+    if not form.is_valid():
+        return _form_page(request, kind, form, id, status=422)
+    actor = actor_of(request)
+    try:
+        if kind is TriggerKind.EVENT and "try" in request.POST:
+            sample = form.cleaned_data["sample"]
+            form.trials = trials.try_definition(form.definition, actor, sample=sample, id=id)
+            return _form_page(request, kind, form, id)
+        if id is None:
+            number = _number(request)
+            return redirect(
+                kind.noun, changes.create(kind, sent=form.definition, actor=actor, form=number)
+            )
+        changes.change(kind, id=id, sent=form.definition, actor=actor)
+    except (NoSuchSchedule, NoSuchTrigger) as exc:
+        raise Http404 from exc
+    except RequestError as exc:
+        form.mark(exc)
+        form.refusal = None if form.errors else exc
+        return _form_page(request, kind, form, id, status=exc.status)
+    return redirect(kind.noun, id)
+
+
+def _choose_agent(request: HttpRequest, kind: TriggerKind, unknown: str) -> HttpResponse:
+    """Show the agents; `unknown` is a name that none of them has, or empty."""
+    context = {
+        "section": f"{kind.noun}s",
+        "noun": kind.noun,
+        "agents": wiring.catalogue().names(),
+        "unknown": unknown,
+    }
+    return render(request, "triggers/agent.html", context, status=404 if unknown else 200)
+
+
+def _number(request: HttpRequest) -> UUID:
+    """Return the number of the form: sent twice, it makes one schedule or trigger."""
+    try:
+        return UUID(request.POST.get("form", ""))
+    except ValueError:
+        return uuid4()
+
+
+def _form_page(
+    request: HttpRequest,
+    kind: TriggerKind,
+    form: TriggerForm,
+    id: UUID | None = None,
+    *,
+    status: int = 200,
+) -> HttpResponse:
+    context = {
+        "section": f"{kind.noun}s",
+        "noun": kind.noun,
+        "id": id,
+        "number": _number(request),
+        "form": form,
+    }
+    return render(request, "triggers/form.html", context, status=status)

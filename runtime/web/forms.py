@@ -1,0 +1,104 @@
+"""The forms of pages: typed fields, and the way a page shows a field.
+
+A form reads what was typed. Limits are checked by the action, whose refusal a page adds to the fields it names.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django import forms
+from django.forms.renderers import TemplatesSetting
+from django.utils.safestring import SafeString
+
+from runtime.errors import InvalidInput, RequestError
+from runtime.web.schema_fields import InvalidValue, value_of
+
+_TEXTS = ("text", "long", "email", "date", "datetime-local", "password")
+_INPUT_MODES = {"integer": "numeric", "number": "decimal"}
+
+Choices = Iterable[tuple[str, str]]
+
+
+class Renderer(TemplatesSetting):
+    """Renders the fields of all forms with our template."""
+
+    field_template_name = "components/field.html"
+
+
+class TypedField(forms.Field):
+    """A field whose text is a value of this kind, see `schema_fields.kind_of`. Its value is None if it is blank.
+
+    A blank text is empty. `optional` is what the label says: the action decides what is required.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        kind: str = "text",
+        *,
+        help: str | SafeString = "",
+        optional: bool = False,
+        maximum: int | None = None,
+        rows: int = 0,
+        choices: Choices = (),
+        **attributes: Any,
+    ) -> None:
+        limit = {} if maximum is None else {"maxlength": maximum}
+        mode = {"inputmode": _INPUT_MODES[kind]} if kind in _INPUT_MODES else {}
+        widget = _widget(kind, rows, list(choices), {**limit, **mode, **attributes})
+        super().__init__(required=False, label=label, help_text=help, widget=widget)
+        self.kind, self.optional = kind, optional
+
+    def to_python(self, value: str | None) -> Any:
+        """Read the text. Browsers send CRLF."""
+        text = (value or "").replace("\r\n", "\n")
+        if self.kind in _TEXTS:
+            return text if self.kind == "long" else text.strip()
+        try:
+            return value_of(self.kind, text) if text.strip() else None
+        except InvalidValue as exc:
+            raise forms.ValidationError(str(exc)) from exc
+
+
+class PageForm(forms.Form):
+    """A form of a page."""
+
+    def __init__(
+        self, data: Mapping[str, str] | None = None, *, initial: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(data, initial=initial, auto_id="%s", label_suffix="")
+
+    def mark(self, refusal: RequestError) -> None:
+        """Add a refusal to the fields that it names. A dotted path leads into the value of a field."""
+        problems = (refusal, *refusal.others) if isinstance(refusal, InvalidInput) else (refusal,)
+        for problem in problems:
+            self.mark_field(problem.field or "", problem.detail)
+
+    def mark_field(self, path: str, detail: str) -> None:
+        """Add a problem to the field that this path begins with, if there is one."""
+        name = path if path in self.fields else path.partition(".")[0].partition("[")[0]
+        if name in self.fields:
+            inside = path.removeprefix(name).lstrip(".")
+            self.add_error(name, f"{inside}: {detail}" if inside else detail)
+
+
+def _widget(
+    kind: str, rows: int, choices: list[tuple[str, str]], attributes: dict[str, Any]
+) -> forms.Widget:
+    if choices:
+        return forms.Select(attributes, choices)
+    attributes = {"autocomplete": "off", "spellcheck": "false", **attributes}
+    if rows:
+        return _Area({"rows": rows, **attributes})
+    widget = forms.TextInput(attributes)
+    if kind in _TEXTS and kind != "long":
+        widget.input_type = kind
+    return widget
+
+
+class _Area(forms.Textarea):
+    """A text area as wide as its form."""
+
+    def __init__(self, attrs: dict[str, Any]) -> None:
+        super().__init__(attrs)
+        del self.attrs["cols"]

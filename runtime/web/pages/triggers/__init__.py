@@ -1,1 +1,0 @@
-"""The pages of schedules and triggers, and their forms."""
