@@ -8,10 +8,8 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from agents.catalogue import queries
-from agents.web import budget_fields, start_form
-from agents.web.start import start_once
+from agents.web.start_form import WHOLE, StartForm, start_once
 from runtime.core.errors import NotJson
-from runtime.core.limits import MAX_KEY
 from runtime.errors import BusinessKeyConflict, Forbidden, InvalidInput, UnknownAgent
 from runtime.ports import wiring
 from runtime.queries import run_figures
@@ -70,71 +68,54 @@ def start(request: HttpRequest, name: str) -> HttpResponse:
     try:
         wiring.access().require(actor_of(request), "runs:start")
     except Forbidden as exc:
-        return _page(request, agent, start_form.empty(agent.schema), refusal=exc, status=403)
+        return _page(request, StartForm(agent), refusal=exc)
     if request.method != "POST":
-        return _page(request, agent, start_form.empty(agent.schema))
-    return _start_run(request, agent)
+        return _page(request, StartForm(agent))
+    return _start_run(request, StartForm(agent, request.POST))
 
 
-def _start_run(request: HttpRequest, agent: queries.AgentView) -> HttpResponse:
-    form, value = start_form.read(agent.schema, request.POST)
-    if form.problems:
-        return _page(request, agent, form, status=422)
+def _start_run(request: HttpRequest, form: StartForm) -> HttpResponse:
+    if not form.is_valid():
+        return _page(request, form, status=422)
+    values = form.cleaned_data
     try:
         run = start_once(
             form=_number(request),
-            agent=agent.name,
-            input=value,
-            business_key=request.POST.get("business_key", "").strip() or None,
+            agent=form.agent.name,
+            input=values[WHOLE],
+            business_key=values["business_key"] or None,
             actor=actor_of(request),
-            budget=budget_fields.read(request.POST),
-            thread=request.POST.get("thread", "").strip() or None,
+            budget=form.budget,
+            thread=values["thread"] or None,
         )
     except UnknownAgent as exc:
         raise Http404 from exc
     except Forbidden as exc:
-        return _page(request, agent, form, refusal=exc, status=403)
-    except BusinessKeyConflict:
+        return _page(request, form, refusal=exc)
+    except BusinessKeyConflict as exc:
         problem = "has started a run with another input already; choose another, or leave it empty"
-        return _page(request, agent, form, key_problem=problem, status=409)
+        form.add_error("business_key", problem)
+        return _page(request, form, status=exc.status)
     except InvalidInput as exc:
-        if exc.field.startswith(budget_fields.PREFIX):
-            return _page(request, agent, form, budget_problem=exc, status=422)
-        if exc.field == "thread":
-            return _page(request, agent, form, thread_problem=exc.detail, status=422)
-        return _page(request, agent, form, key_problem=exc.detail, status=422)
+        form.add_error(exc.field if exc.field in form.fields else "business_key", exc.detail)
+        return _page(request, form, status=422)
     except NotJson as exc:
-        return _page(request, agent, form, key_problem=exc.why, status=422)
+        form.add_error("business_key", exc.why)
+        return _page(request, form, status=422)
     return redirect("run", run=run)
 
 
 def _page(
-    request: HttpRequest,
-    agent: queries.AgentView,
-    form: start_form.StartForm,
-    *,
-    refusal: Forbidden | None = None,
-    key_problem: str = "",
-    thread_problem: str = "",
-    budget_problem: InvalidInput | None = None,
-    status: int = 200,
+    request: HttpRequest, form: StartForm, *, refusal: Forbidden | None = None, status: int = 200
 ) -> HttpResponse:
     context = {
         "section": "agents",
-        "agent": agent,
+        "agent": form.agent,
         "form": form,
         "refusal": refusal,
-        "business_key": request.POST.get("business_key", ""),
-        "key_problem": key_problem,
-        "thread": request.POST.get("thread", ""),
-        "thread_problem": thread_problem,
-        "max_business_key": MAX_KEY,
         "number": _number(request),
-        "budget_fields": budget_fields.budget_fields(request.POST, budget_problem),
-        "budget_problem": budget_problem,
-        "wrong": bool(form.problems or key_problem or thread_problem or budget_problem),
     }
-    return render(request, "agents/start.html", context, status=status)
+    return render(request, "agents/start.html", context, status=403 if refusal else status)
 
 
 def _agent(name: str) -> queries.AgentView:

@@ -41,12 +41,15 @@ class TypedField(forms.Field):
         maximum: int | None = None,
         rows: int = 0,
         choices: Choices = (),
+        initial: str | None = None,
         **attributes: Any,
     ) -> None:
         limit = {} if maximum is None else {"maxlength": maximum}
         mode = {"inputmode": _INPUT_MODES[kind]} if kind in _INPUT_MODES else {}
         widget = _widget(kind, rows, list(choices), {**limit, **mode, **attributes})
-        super().__init__(required=False, label=label, help_text=help, widget=widget)
+        super().__init__(
+            required=False, label=label, help_text=help, widget=widget, initial=initial
+        )
         self.kind, self.optional = kind, optional
 
     def to_python(self, value: str | None) -> Any:
@@ -90,8 +93,10 @@ def _widget(
     attributes = {"autocomplete": "off", "spellcheck": "false", **attributes}
     if rows:
         return _Area({"rows": rows, **attributes})
+    if kind == "password":
+        return forms.PasswordInput(attributes)  # its text is not shown again
     widget = forms.TextInput(attributes)
-    if kind in _TEXTS and kind != "long":
+    if kind in _TEXTS:
         widget.input_type = kind
     return widget
 

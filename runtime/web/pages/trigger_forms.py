@@ -19,6 +19,7 @@ from runtime.triggers import calendar
 from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.fields import MAX_NAME
 from runtime.triggers.schedule_definition import ScheduleDefinition
+from runtime.triggers.signatures import Scheme
 from runtime.triggers.sources.reading import WatchedSource
 from runtime.triggers.sources.registry import SOURCES
 from runtime.triggers.trials import EventTrial
@@ -28,6 +29,7 @@ from runtime.web.schema_fields import as_typed
 from runtime.web.schema_form import Field
 
 UNITS = {"minutes": 60, "hours": 3600, "days": 86400, "seconds": 1}
+_SCHEMES = {Scheme.STANDARD: "Standard Webhooks", Scheme.HEADER: "secret in a header"}
 # A text may hold {{date}} or {{time}}, which the fields for dates and times do not accept.
 _AS_TEXT = ("date", "moment")
 
@@ -282,6 +284,30 @@ class EventForm(TriggerForm):
     def sources(self) -> Iterator[tuple[WatchedSource, BoundField]]:
         """Each source with its field."""
         return ((source, self[kind]) for kind, source in SOURCES.items())
+
+
+class BackfillForm(PageForm):
+    """The form of a back-fill."""
+
+    first = TypedField("From", "datetime-local", step=1)
+    until = TypedField("Until", "datetime-local", step=1)
+
+
+class WebhookForm(PageForm):
+    """The form of a webhook."""
+
+    scheme = TypedField(
+        "Signed as", choices=[(scheme, _SCHEMES.get(scheme, scheme.title())) for scheme in Scheme]
+    )
+    header = TypedField(
+        "Header", optional=True, help="Only for a secret in a header, such as X-Token."
+    )
+    secret = TypedField(
+        "Secret",
+        "password",
+        optional=True,
+        help="The one that the other system shows. Without it one is made.",
+    )
 
 
 FORMS: Mapping[TriggerKind, type[TriggerForm]] = {

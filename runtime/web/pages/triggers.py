@@ -17,8 +17,7 @@ from runtime.ports import wiring
 from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import changes, listing, manual_times, trials, webhooks
 from runtime.triggers.changes import SCOPE
-from runtime.triggers.signatures import Scheme
-from runtime.web.pages.trigger_forms import FORMS, TriggerForm
+from runtime.web.pages.trigger_forms import FORMS, BackfillForm, TriggerForm, WebhookForm
 from runtime.web.requests import actor_of, visible_to
 from runtime.web.schema_fields import as_typed
 
@@ -152,7 +151,6 @@ def show(
         "trigger": view,
         "unverified": unverified,
         "problem": problem,
-        "sent": request.POST,
         "paged": "before" in request.GET,
         **_own_context(request, kind, view, webhook),
     }
@@ -167,14 +165,18 @@ def _own_context(
     webhook: webhooks.NewWebhook | None,
 ) -> dict[str, Any]:
     if kind is TriggerKind.SCHEDULE:
-        return {"at": timezone.now().isoformat(), "max_backfill": manual_times.MAX_BACKFILL}
+        return {
+            "at": timezone.now().isoformat(),
+            "max_backfill": manual_times.MAX_BACKFILL,
+            "backfill": BackfillForm(request.POST or None),
+        }
     path = webhook and reverse("api:deliver", args=[webhook.address])
     return {
         "mapping": view and as_typed("json", view.definition.mapping),
         "retried": changes.RETRIED,
         "made": webhook,
         "address": path and request.build_absolute_uri(path),
-        "schemes": list(Scheme),
+        "form": WebhookForm(request.POST or None),
     }
 
 

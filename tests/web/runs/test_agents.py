@@ -12,11 +12,11 @@ from django.db.models import F, Q
 from django.test import Client
 from django.utils import timezone
 
+from agents.catalogue import queries
 from agents.catalogue.published import publish
 from agents.models import AgentVersion, FormSubmission, PublishedAgent
 from agents.registry import Registry
-from agents.web import start_form
-from agents.web.start import start_once
+from agents.web.start_form import StartForm, start_once
 from approvals.models import Approval
 from runtime.core.documents.compression import plain_text
 from runtime.core.enums import GateKind
@@ -145,7 +145,9 @@ def test_every_invalid_field_shows_its_error(ada: Client, joiner: PublishedAgent
     assert not Run.objects.exists()
 
 
-def test_typed_values_are_checked_by_their_kind() -> None:
+def test_typed_values_are_checked_by_their_kind(joiner: PublishedAgent) -> None:
+    agent = queries.agent(joiner.name)
+    assert agent is not None
     for name, typed, error in (
         ("security_level", "3.0", "must be a whole number"),
         ("security_level", "9" * 400, "must be a whole number"),
@@ -157,8 +159,8 @@ def test_typed_values_are_checked_by_their_kind() -> None:
         ("tags", "[" * 100_000, "must be JSON"),
         ("full_name", "\ud800", "contains half of a surrogate pair"),
     ):
-        form, _ = start_form.read(SCHEMA, {**TYPED, f"in.{name}": typed})
-        assert error in form.problems[name]
+        form = StartForm(agent, {**TYPED, f"in.{name}": typed})
+        assert error in form.errors[f"in.{name}"][0]
 
 
 def test_schemas_without_fields_have_a_form(ada: Client, cast: Cast) -> None:

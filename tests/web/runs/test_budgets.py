@@ -97,7 +97,7 @@ def test_the_form_limits_a_run(ada: Client, published: None, settings: Settings)
     shows(ada, path, "at most 10, also the default")
     form = {f"in.{name}": str(value) for name, value in NEWCOMER.items()}
     refused = ada.post(path, {**form, "budget.turns": "11"})
-    has(text_of(refused, 422), "Turns must be at most 10 here.")
+    has(text_of(refused, 422), "<bdi>Turns</bdi> must be at most 10 here.")
     assert ada.post(path, {**form, "budget.turns": "4", "budget.usd": "0.75"}).status_code == 302
     limits = _event(Run.objects.get().id, "RunStarted")["budget"]
     assert (limits["turns"], limits["micros"]) == (4, 750_000)
