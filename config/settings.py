@@ -61,7 +61,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "approvals.web.context.nav",
-                "runtime.web.context.kill_switches",
+                "runtime.web.requests.add_kill_switches",
             ],
             "libraries": {"display": "runtime.web.display", "numbers": "runtime.web.numbers"},
         },

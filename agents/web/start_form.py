@@ -24,7 +24,7 @@ from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from runtime.web.display import plain_visible
 from runtime.web.forms import PageForm, TypedField
-from runtime.web.schema_fields import as_typed, choices_of, kind_of
+from runtime.web.schema_form import as_typed, choices_of, kind_of
 
 WHOLE = "input"  # the only field of a schema that is not an object's
 

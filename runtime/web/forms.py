@@ -11,7 +11,7 @@ from django.forms.renderers import TemplatesSetting
 from django.utils.safestring import SafeString
 
 from runtime.errors import InvalidInput, RequestError
-from runtime.web.schema_fields import InvalidValue, value_of
+from runtime.web.schema_form import InvalidValue, value_of
 
 _TEXTS = ("text", "long", "email", "date", "datetime-local", "password")
 _INPUT_MODES = {"integer": "numeric", "number": "decimal"}
@@ -67,7 +67,7 @@ class PageForm(forms.Form):
     """A form of a page."""
 
     def __init__(
-        self, data: Mapping[str, str] | None = None, *, initial: Mapping[str, Any] | None = None
+        self, data: Mapping[str, str] | None = None, *, initial: dict[str, Any] | None = None
     ) -> None:
         super().__init__(data, initial=initial, auto_id="%s", label_suffix="")
 

@@ -2,9 +2,12 @@
 
 Text, numbers, choices, dates and times have fields of their own. Lists of these have a row for each item and some empty
 ones, objects have the fields of their properties. All other values are JSON. A field that was not touched keeps its
-value exactly, and an empty one is left out, or null if it may be.
+value exactly, and an empty one is left out, or null if it may be. The kinds of fields, and the reading of a typed text,
+are those of all forms.
 """
 
+import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,9 +16,12 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from runtime.core.schemas import json_schema
+from runtime.core.schemas.json_schema import brief
 from runtime.web.requests import form_text
-from runtime.web.schema_fields import InvalidValue, as_typed, choices_of, kind_of, value_of
 
+MAX_LINE_CHARACTERS = 300  # a longer text has several lines
+
+_NUMBERS = {"integer": r"-?\d{1,18}", "number": r"-?\d{1,18}(\.\d{1,18})?([eE][-+]?\d{1,2})?"}
 _WHERE = "value"
 _MORE_ROWS = 3
 _MAX_ROWS = 30
@@ -29,6 +35,66 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 _MOMENT = re.compile(
     r"(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?)([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
+
+
+class InvalidValue(Exception):
+    """The submitted text is not a value of the field's kind."""
+
+
+def kind_of(rule: Mapping[str, Any]) -> str:
+    """Return the kind: `choice`, `boolean`, `integer`, `number`, `email`, `date`, `text`, `long` or `json`."""
+    kind = rule.get("type")
+    if isinstance(rule.get("enum"), list):
+        return "choice"
+    if kind in ("boolean", "integer", "number"):
+        return str(kind)
+    if kind != "string":
+        return "json"
+    if rule.get("format") in ("email", "date"):
+        return str(rule["format"])
+    limit = rule.get("maxLength")
+    return (
+        "long"
+        if "pattern" not in rule and (limit is None or limit > MAX_LINE_CHARACTERS)
+        else "text"
+    )
+
+
+def choices_of(rule: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return the choices as pairs of the sent text and the label; none for a field that is typed."""
+    match kind_of(rule):
+        case "choice":
+            return tuple((json.dumps(choice), brief(choice)) for choice in rule["enum"])
+        case "boolean":
+            return (("true", "yes"), ("false", "no"))
+        case _:
+            return ()
+
+
+def as_typed(kind: str, value: Any) -> str:
+    """Return the text of a value in a field of this kind."""
+    if isinstance(value, str) and kind not in ("choice", "json"):
+        return value
+    return json.dumps(value, ensure_ascii=False) if kind == "json" else json.dumps(value)
+
+
+def value_of(kind: str, raw: str) -> Any:
+    """Read the value of one field. Raise InvalidValue."""
+    match kind:
+        case "integer" | "number":
+            text = raw.strip()
+            if not re.fullmatch(_NUMBERS[kind], text, re.ASCII):
+                raise InvalidValue(f"must be a {'whole ' if kind == 'integer' else ''}number")
+            return int(text) if kind == "integer" else _number(text)
+        case "choice" | "boolean" | "json":
+            try:
+                return json.loads(raw, parse_constant=_refuse)
+            except (ValueError, RecursionError) as exc:
+                raise InvalidValue("must be JSON" if kind == "json" else "is not a choice") from exc
+        case "long":
+            return raw
+        case _:
+            return raw.strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +294,18 @@ def _raw(kind: str, value: Any) -> str:
 def _zone(kind: str, value: Any) -> str:
     found = _MOMENT.fullmatch(value) if kind == "moment" and isinstance(value, str) else None
     return found[2] if found else "Z"
+
+
+def _refuse(constant: str) -> None:
+    """Refuse NaN and Infinity, which Python reads but JSON does not have."""
+    raise ValueError(constant)
+
+
+def _number(text: str) -> float | int:
+    number = float(text)
+    if not math.isfinite(number):
+        raise InvalidValue("must be a number")
+    return int(text) if re.fullmatch(_NUMBERS["integer"], text) else number
 
 
 def _read(field: Field, posted: Mapping[str, str], wrong: dict[str, str]) -> Any:

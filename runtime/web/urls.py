@@ -8,18 +8,12 @@ from runtime.web.installable import manifest, offline, worker
 from runtime.web.manual import manual
 from runtime.web.pages import triggers
 from runtime.web.pages.archive import hold, lift_hold, removed, restore
-from runtime.web.pages.blobs import blob
-from runtime.web.pages.cancel import cancel
 from runtime.web.pages.fork import fork, newest
 from runtime.web.pages.kill_switches import disengage, engage, list_switches
-from runtime.web.pages.message import message
-from runtime.web.pages.pause import pause, resume
-from runtime.web.pages.recorded.comparison import compare
-from runtime.web.pages.recorded.replay import replay
-from runtime.web.pages.retry import release, retry
-from runtime.web.pages.run import at, run
-from runtime.web.pages.runs import compare_chosen, runs
-from runtime.web.pages.runs_download import download
+from runtime.web.pages.recorded_runs import compare, replay
+from runtime.web.pages.run import at, blob, run
+from runtime.web.pages.run_actions import cancel, message, pause, release, resume, retry
+from runtime.web.pages.runs import compare_chosen, download, runs
 
 
 def _trigger_paths(kind: TriggerKind) -> list[URLPattern]:

@@ -28,7 +28,7 @@ from runtime.errors import ObjectStoreDown
 from runtime.ports.approvals import CallOutcome
 from runtime.queries import late_outcomes
 from runtime.queries.transcript.transcript import read_transcript
-from runtime.web.api.late_outcomes import LateOut
+from runtime.web.api.run_details import LateOut
 from runtime.web.requests import Authenticated, Body, Reason, with_example
 
 router = Router(tags=["approvals"])
@@ -421,4 +421,4 @@ def _late_outcomes(approval: requests.ApprovalView) -> list[LateOut] | None:
         )
     except ObjectStoreDown:
         return None  # the request and its decision are in Postgres
-    return [LateOut.shown(one) for one in late]
+    return [LateOut.from_view(outcome) for outcome in late]

@@ -11,7 +11,7 @@ from agents.registry import load
 from approvals.prompts.in_production import StoredPrompts
 from runtime.core.invisible import on_one_line
 from runtime.errors import RuntimeFault
-from runtime.management.run_ids import run_id
+from runtime.management.run_command import run_id
 from runtime.models import Run
 from runtime.ports import wiring
 from runtime.store import pool

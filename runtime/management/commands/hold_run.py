@@ -1,7 +1,7 @@
 """`manage.py hold_run RUN --as NAME --reason WHY`: put a run under a legal hold."""
 
 from runtime.control.archive.legal_hold import hold
-from runtime.management.again import AgainCommand
+from runtime.management.run_command import AgainCommand
 
 
 class Command(AgainCommand):

@@ -1,7 +1,7 @@
 """`manage.py lift_hold RUN --as NAME --reason WHY`: lift the legal hold of a run."""
 
 from runtime.control.archive.legal_hold import lift
-from runtime.management.again import AgainCommand
+from runtime.management.run_command import AgainCommand
 
 
 class Command(AgainCommand):

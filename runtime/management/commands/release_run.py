@@ -1,7 +1,7 @@
 """`manage.py release_run RUN --as NAME --reason WHY`: release a run from quarantine."""
 
 from runtime.control.release import release
-from runtime.management.again import AgainCommand
+from runtime.management.run_command import AgainCommand
 
 
 class Command(AgainCommand):

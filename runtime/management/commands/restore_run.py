@@ -1,7 +1,7 @@
 """`manage.py restore_run RUN --as NAME --reason WHY`: put an archived run back into Postgres."""
 
 from runtime.control.archive.restore import restore
-from runtime.management.again import AgainCommand
+from runtime.management.run_command import AgainCommand
 
 
 class Command(AgainCommand):

@@ -1,7 +1,7 @@
 """`manage.py retry_run RUN --as NAME --reason WHY`: continue a failed run from its last entry."""
 
 from runtime.control.retry import retry
-from runtime.management.again import AgainCommand
+from runtime.management.run_command import AgainCommand
 
 
 class Command(AgainCommand):

@@ -10,7 +10,7 @@ from runtime.control.verification import verification
 from runtime.control.verification.verification import Verification
 from runtime.core.invisible import on_one_line
 from runtime.errors import KeyMissing, NoSuchRun, Tampered
-from runtime.management.run_ids import run_id
+from runtime.management.run_command import run_id
 from runtime.store import archive
 from runtime.store.sealed_files import MAX_BYTES
 

@@ -9,7 +9,7 @@ from pydantic import WithJsonSchema
 from runtime.control.external_events import deliver
 from runtime.core.limits import MAX_EVENT_NAME
 from runtime.errors import InvalidInput
-from runtime.web import cloud_events
+from runtime.web import requests
 from runtime.web.requests import OPTIONAL_BODY, Authenticated, Body, with_example
 
 router = Router(tags=["events"])
@@ -66,6 +66,6 @@ def send_event(request: Authenticated, body: EventIn = OPTIONAL_BODY) -> Status[
 
 def _of_headers(request: Authenticated) -> EventIn:
     """Return the CloudEvent without data whose attributes are in the headers. Raise InvalidInput."""
-    if not cloud_events.is_one(request):
+    if not requests.is_cloud_event(request):
         raise InvalidInput("body", "Field required")
-    return EventIn(**cloud_events.plain(request, None))
+    return EventIn(**requests.read_cloud_event(request, None))

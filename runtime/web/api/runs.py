@@ -33,8 +33,7 @@ from runtime.queries.processes import workers
 from runtime.queries.runs import LegalHold, Page, RunDetail
 from runtime.queries.transcript.transcript import read_transcript
 from runtime.store.tables.kill_switches import KillSwitchRow
-from runtime.web.api.late_outcomes import LateOut
-from runtime.web.api.pending import GateOut, RateLimitOut, WaitOut
+from runtime.web.api.run_details import GateOut, LateOut, RateLimitOut, WaitOut
 from runtime.web.requests import OPTIONAL_BODY, Authenticated, Body, Reason, with_example
 from runtime.web.schemas import fields_of
 
@@ -326,7 +325,7 @@ def read_late_outcomes(request: Authenticated, run: UUID) -> list[LateOut]:
     """List the late outcomes of calls, oldest first."""
     wiring.access().require(request.auth, "runs:read")
     readable(run, request.auth)
-    return [LateOut.shown(one) for one in late_outcomes.of_run(run, read_transcript(run))]
+    return [LateOut.from_view(late) for late in late_outcomes.of_run(run, read_transcript(run))]
 
 
 @router.get("/runs/{uuid:run}/journal", response=JournalPage)

@@ -18,8 +18,8 @@ from runtime.ports.access import Actor
 from runtime.queries.history.removed import RemovedEntry, removed_entries
 from runtime.queries.runs import RunDetail
 from runtime.web.pages import query_params
-from runtime.web.pages.action_form import Context, Refusal, answer
 from runtime.web.pages.run import with_archive
+from runtime.web.pages.run_actions import Context, Refusal, answer
 from runtime.web.requests import actor_of, admins_only, form_text
 
 ENTRIES = 50  # on one page

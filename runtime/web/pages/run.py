@@ -1,5 +1,6 @@
 """The page of one run with its tabs, and the page of its state at an entry."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
@@ -17,7 +18,7 @@ from runtime.core.limits import MAX_MESSAGE
 from runtime.errors import KeyMissing, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.queries import crash_evidence, late_outcomes, run_page, runs, threads
+from runtime.queries import blobs, crash_evidence, late_outcomes, run_page, runs, threads
 from runtime.queries.history import state_at
 from runtime.queries.processes import workers
 from runtime.queries.run_page import RunHistory
@@ -165,3 +166,19 @@ def _piece(
         "after": number + 1 if number < last else 0,
         "keep": f"{urlencode(keep)}&" if keep else "",
     }
+
+
+@require_safe
+@login_required
+def blob(request: HttpRequest, digest: str) -> HttpResponse:
+    """Send JSON with secrets redacted, to people who may read a run that refers to it."""
+    found = blobs.blob(wiring.access().readable_runs(actor_of(request)), digest)
+    if found is None:
+        raise Http404
+    text = json.dumps(found[0], indent=2, ensure_ascii=False)
+    name = f"result-{digest.removeprefix('sha256:')[:12]}.json"
+    return HttpResponse(
+        text,
+        content_type="application/json",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )

@@ -1,6 +1,9 @@
-"""The page with the list of runs, and the way from two of its rows to their comparison."""
+"""The list of runs with its filters, its download as CSV, and the way from two rows to their comparison."""
 
-from collections.abc import Sequence
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime, time, timedelta, tzinfo
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -8,11 +11,11 @@ from uuid import UUID
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.db.models import Q
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_GET, require_safe
 
 from runtime.core.continuation import RunStatus
 from runtime.errors import InvalidInput
@@ -20,9 +23,11 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.queries import outcomes
 from runtime.queries import runs as run_queries
+from runtime.queries.lists import filters
 from runtime.queries.lists.filters import MAX_SEARCH
 from runtime.queries.runs import Page, RunLine
-from runtime.web.pages import query_params, runs_filter
+from runtime.web import downloads
+from runtime.web.pages import query_params
 from runtime.web.requests import actor_of
 
 TABS = (
@@ -34,6 +39,15 @@ TABS = (
     ("finished", "Finished"),
     ("cancelled", "Cancelled"),
 )
+OLDEST = "oldest"
+DOWNLOADED_ROWS = 200  # of one page, which are in memory at once
+COLUMNS = (
+    *("id", "agent", "business_key", "title", "status", "requester"),
+    *("created_at", "ended_at", "seconds", "answer", "reason"),
+)
+
+
+_log = logging.getLogger(__name__)
 
 
 @require_safe
@@ -43,15 +57,15 @@ def runs(request: HttpRequest) -> HttpResponse:
     actor, access = actor_of(request), wiring.access()
     readable, problem = access.readable_runs(actor), None
     is_admin = access.reads_continuations(actor)
-    chosen = runs_filter.chosen(request)
+    chosen = read_filters(request)
     try:
         search = query_params.search(request)
-        where = runs_filter.condition(readable, chosen, search)
+        where = condition(readable, chosen, search)
     except InvalidInput as exc:
         problem, search, where = exc, request.GET.get("q", ""), Q(pk__in=[])
     kept = {**chosen, "q": search} if search and not problem else chosen
     page = run_queries.runs_page(
-        where, cursor=query_params.cursor(request), oldest=chosen.get("order") == runs_filter.OLDEST
+        where, cursor=query_params.cursor(request), oldest=chosen.get("order") == OLDEST
     )
     context = {
         "section": "runs",
@@ -94,6 +108,27 @@ def compare_chosen(request: HttpRequest) -> HttpResponse:
         return redirect("compare", *ids)
     messages.error(request, "Select exactly two runs to compare.")
     return redirect("runs")
+
+
+@require_GET
+@login_required
+def download(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
+    """Stream all runs that match, and log who exports what."""
+    actor = actor_of(request)
+    try:
+        given, search = read_filters(request), query_params.search(request)
+        condition(wiring.access().readable_runs(actor), given, search)  # is it valid?
+    except InvalidInput as exc:
+        return HttpResponse(f"{exc.field} {exc.detail}.", "text/plain; charset=utf-8", status=422)
+    found = downloads.start(_lines(actor, given, search, timezone.get_current_timezone()))
+    if found is None:
+        return downloads.busy()
+    filters = {**given, **({"words": search} if search else {})}
+    _log.info("%s exports the list of runs: %s", actor.person, json.dumps(filters))
+    answer = StreamingHttpResponse(found, content_type="text/csv; charset=utf-8")
+    name = f"runs-{timezone.localdate()}.csv"
+    answer["Content-Disposition"] = f'attachment; filename="{name}"'
+    return answer
 
 
 def _rows(page: Page[RunLine], actor: Actor) -> list[tuple[RunLine, int, bool]]:
@@ -148,3 +183,78 @@ def _tab(name: str, label: str, chosen: dict[str, str], search: str) -> dict[str
         query = f"{query}{'&' if query else ''}{urlencode({'q': search})}"
     here = name == chosen.get("tab", "") and "status" not in chosen
     return {"label": label, "query": f"?{query}", "here": here}
+
+
+def read_filters(request: HttpRequest) -> dict[str, str]:
+    """Return the filters of the address beside the search."""
+    found = {
+        "tab": query_params.choice(request, "tab", tuple(filters.TABS)),
+        "status": query_params.choice(request, "status", tuple(RunStatus)),
+        "from": request.GET.get("from", ""),
+        "to": request.GET.get("to", ""),
+        "order": query_params.choice(request, "order", (OLDEST,)),
+    }
+    return {name: text for name, text in found.items() if text}
+
+
+def condition(readable: Q, given: dict[str, str], search: str) -> Q:
+    """Return the condition for these filters and a search. Raise InvalidInput naming the field."""
+    until = _day("to", given, after=1)
+    return filters.filter_runs(
+        readable,
+        tab=given.get("tab", ""),
+        status=given.get("status", ""),
+        search=search,
+        since=_day("from", given),
+        until=until,
+    )
+
+
+def _day(name: str, given: dict[str, str], *, after: int = 0) -> datetime | None:
+    """Return the start of a day, or of the one `after` it, in the reader's zone. Raise InvalidInput."""
+    if name not in given:
+        return None
+    try:
+        day = date.fromisoformat(given[name])
+        if after and day == date.max:
+            return None
+        day += timedelta(days=after)
+        return datetime.combine(day, time.min, tzinfo=timezone.get_current_timezone())
+    except (ValueError, OverflowError) as exc:
+        raise InvalidInput(name, "must be a day such as 2026-11-24") from exc
+
+
+def _lines(actor: Actor, given: dict[str, str], search: str, zone: tzinfo) -> Iterator[str]:
+    yield downloads.row(COLUMNS)
+    cursor: UUID | None = None
+    while True:
+        # The rights are read for each page: a person who loses them while it runs gets no further rows.
+        with timezone.override(zone):  # that of the request, which is over
+            where = condition(wiring.access().readable_runs(actor), given, search)
+        page = run_queries.runs_page(
+            where,
+            limit=DOWNLOADED_ROWS,
+            cursor=cursor,
+            oldest=given.get("order") == OLDEST,
+        )
+        if page.items:
+            yield "".join(downloads.row(_values(run)) for run in page.items)
+        if page.next is None:
+            return
+        cursor = UUID(page.next)
+
+
+def _values(run: RunLine) -> tuple[Any, ...]:
+    return (
+        str(run.id),
+        run.agent,
+        run.business_key,
+        run.title,
+        run.status,
+        run.requester,
+        run.created_at.isoformat(),
+        run.ended_at.isoformat() if run.ended_at else None,
+        round(run.lasted.total_seconds(), 3) if run.ended else None,
+        run.answer,
+        run.why,
+    )

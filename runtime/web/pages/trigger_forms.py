@@ -25,8 +25,7 @@ from runtime.triggers.sources.registry import SOURCES
 from runtime.triggers.trials import EventTrial
 from runtime.web import schema_form
 from runtime.web.forms import PageForm, TypedField
-from runtime.web.schema_fields import as_typed
-from runtime.web.schema_form import Field
+from runtime.web.schema_form import Field, as_typed
 
 UNITS = {"minutes": 60, "hours": 3600, "days": 86400, "seconds": 1}
 _SCHEMES = {Scheme.STANDARD: "Standard Webhooks", Scheme.HEADER: "secret in a header"}

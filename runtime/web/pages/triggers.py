@@ -19,7 +19,7 @@ from runtime.triggers import changes, listing, manual_times, trials, webhooks
 from runtime.triggers.changes import SCOPE
 from runtime.web.pages.trigger_forms import FORMS, BackfillForm, TriggerForm, WebhookForm
 from runtime.web.requests import actor_of, visible_to
-from runtime.web.schema_fields import as_typed
+from runtime.web.schema_form import as_typed
 
 # Only people who may start runs have schedules and triggers.
 starters_only = visible_to(lambda actor: wiring.access().require(actor, SCOPE))

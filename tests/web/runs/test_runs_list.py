@@ -12,7 +12,7 @@ from django.test import Client
 
 from runtime.models import Run
 from runtime.web import downloads
-from runtime.web.pages import runs_download
+from runtime.web.pages import runs as runs_page
 from tests.support.office import NEWCOMER, Office
 from tests.support.pages import has, queries_at_most, shows, text, text_of
 from tests.support.seeds import PASSWORD
@@ -66,11 +66,11 @@ def test_the_list_is_a_file(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(runs_download, "ROWS", 2)
+    monkeypatch.setattr(runs_page, "DOWNLOADED_ROWS", 2)
     keys = ["=cmd()", "a", "b"]
     runs = [str(office.start(key=key)) for key in keys]
     head, *rows = _file(ada, "")
-    assert head == list(runs_download.COLUMNS)
+    assert head == list(runs_page.COLUMNS)
     assert [row[0] for row in rows] == runs[::-1]
     assert rows[-1][2] == "'=cmd()"
     assert [row[0] for row in _file(ada, "?q=key:b&order=oldest")] == ["id", runs[2]]

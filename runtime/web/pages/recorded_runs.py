@@ -1,21 +1,36 @@
-"""The page on which an admin has a worker replay a run with today's code."""
+"""The pages about records: two runs side by side, and a run replayed by a worker with today's code."""
 
 from uuid import UUID
 
+from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.cache import patch_vary_headers
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
 from runtime.control import replay as replays
 from runtime.control.access import readable
 from runtime.errors import RequestError
 from runtime.ports import wiring
 from runtime.ports.access import Actor
+from runtime.queries.history import comparison
 from runtime.queries.version_diff import VersionDifference, differences
 from runtime.store.tables.jobs.replays import StoredReplay
 from runtime.web.pages import query_params
 from runtime.web.requests import actor_of, admins_only
+
+
+@require_safe
+@login_required
+def compare(request: HttpRequest, run: UUID, other: UUID) -> HttpResponse:
+    """Compare two runs. A person who may not read both gets 404."""
+    actor = actor_of(request)
+    context = {
+        "section": "runs",
+        "shown": comparison.compare(readable(run, actor), readable(other, actor)),
+        "is_admin": wiring.access().reads_continuations(actor),
+    }
+    return render(request, "runs/comparison.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -1,14 +1,24 @@
-"""The shared part of commands that do one act on a run with a reason, such as `release_run` and `hold_run`."""
+"""What commands about runs share: the id as an argument, one act with a reason, and the list of old runs."""
 
+from argparse import ArgumentTypeError
 from collections.abc import Callable
 from typing import Any, ClassVar
+from uuid import UUID
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper
 
 from runtime.core.errors import CoreError
 from runtime.errors import Forbidden, InvalidInput, NoSuchRun, RequestError, RuntimeFault
-from runtime.management.run_ids import run_id
 from runtime.ports.access import Actor
+from runtime.upkeep.old_runs import OldRuns
+
+
+def run_id(text: str) -> UUID:
+    """Parse the id of a run. Raise ArgumentTypeError."""
+    try:
+        return UUID(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is not the id of a run") from None
 
 
 class AgainCommand(BaseCommand):
@@ -36,3 +46,13 @@ class AgainCommand(BaseCommand):
         except (RequestError, RuntimeFault, CoreError) as exc:
             raise CommandError(f"run {run} stays as it is: {exc}") from exc
         self.stdout.write(f"Run {run} {self.outcome}.")
+
+
+def write_groups(stdout: OutputWrapper, groups: list[OldRuns]) -> int:
+    """Write a line for each group, and return how many runs there are."""
+    for group in groups:
+        stdout.write(
+            f"{group.agent} {group.status}: {group.runs} runs older than {group.days} days,"
+            f" the first of {group.earliest:%Y-%m-%d}"
+        )
+    return sum(group.runs for group in groups)

@@ -1,11 +1,29 @@
-"""The late outcomes of calls in the API: results that arrived after their worker had lost the run."""
+"""Parts of a run in answers of the API: what it waits for, and late outcomes of its calls."""
 
 from datetime import datetime
 from typing import Any, Literal
 
 from ninja import Schema
 
+from runtime.core.machine.rate_limits import RateLimitWait
 from runtime.queries.late_outcomes import LateView
+from runtime.queries.runs import GateView, WaitView
+from runtime.web.schemas import fields_of
+
+
+@fields_of(GateView, "id kind state frame call tool path opened_at approval")
+class GateOut(Schema):
+    """A gate whose decision is not applied yet; `approval` is the id of its approval request."""
+
+
+@fields_of(WaitView)
+class WaitOut(Schema):
+    """A call that waits for an event whose data contains `match`, until `until` at the latest."""
+
+
+@fields_of(RateLimitWait)
+class RateLimitOut(Schema):
+    """A model call that the rate limit of its provider puts off: until when, and how often since `since`."""
 
 
 class LateOut(Schema):
@@ -28,7 +46,7 @@ class LateOut(Schema):
     note: str
 
     @staticmethod
-    def shown(late: LateView) -> "LateOut":
+    def from_view(late: LateView) -> "LateOut":
         """Convert a late outcome to its form in the API."""
         return LateOut(
             frame=late.frame,

@@ -1,0 +1,269 @@
+"""What people do with a run: cancel it, write to it, pause, resume, retry or release it.
+
+A form for an action: GET shows it, POST performs the action, and a refusal shows the form again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST
+
+from runtime.control.access import readable
+from runtime.control.cancel import cancel as cancel_run
+from runtime.control.messages import send_message
+from runtime.control.pause import pause as pause_run
+from runtime.control.pause import resume as resume_run
+from runtime.control.release import release as release_run
+from runtime.control.retry import retry as retry_run
+from runtime.core.continuation import RunStatus
+from runtime.core.errors import NewerSchema
+from runtime.core.limits import MAX_MESSAGE, MAX_REASON
+from runtime.errors import (
+    Forbidden,
+    InvalidInput,
+    KeyMissing,
+    RequestError,
+    RunEnded,
+    Tampered,
+    TooManyUndelivered,
+)
+from runtime.ports import wiring
+from runtime.ports.access import Actor
+from runtime.queries import crash_evidence, runs
+from runtime.queries.runs import RunDetail
+from runtime.queries.transcript.transcript import read_transcript
+from runtime.web.requests import actor_of, admins_only, form_text
+
+Refusal = RequestError | Tampered | KeyMissing | NewerSchema
+Context = dict[str, Any]
+
+
+def answer(
+    request: HttpRequest,
+    run: UUID,
+    template: str,
+    *,
+    act: Callable[[Actor], UUID],
+    context: Callable[[Actor, RunDetail, Refusal | None], Context],
+) -> HttpResponse:
+    """Show the form, or perform its action and redirect to the run that `act` returns."""
+    actor, refusal = actor_of(request), None
+    if request.method == "POST":
+        try:
+            return redirect("run", run=act(actor))
+        except (RequestError, Tampered, KeyMissing, NewerSchema) as exc:
+            refusal = exc
+    shown = readable(run, actor)
+    page = {"run": shown, **_fields(request, refusal), **context(actor, shown, refusal)}
+    return render(request, template, page, status=_status(refusal))
+
+
+def _fields(request: HttpRequest, refusal: Refusal | None) -> Context:
+    """Return the context that all forms share. `unverified` names the stored data that does not verify."""
+    return {
+        "section": "runs",
+        "reason": "" if isinstance(refusal, Forbidden) else form_text(request.POST, "reason"),
+        "max_reason": MAX_REASON,
+        "field": refusal if isinstance(refusal, InvalidInput) else None,
+        "unverified": "" if isinstance(refusal, RequestError | None) else str(refusal),
+    }
+
+
+def _status(refusal: Refusal | None) -> int:
+    if refusal is None:
+        return 200
+    return refusal.status if isinstance(refusal, RequestError) else 409
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def cancel(request: HttpRequest, run: UUID) -> HttpResponse:
+    """Show the consequences of cancelling and the form; cancel the run on POST."""
+    reason = form_text(request.POST, "reason")
+    act = partial(_cancel, run, reason)
+    return answer(request, run, "runs/cancel.html", act=act, context=_cancel_context)
+
+
+def _cancel(run: UUID, reason: str, actor: Actor) -> UUID:
+    try:
+        return cancel_run(run=run, reason=reason, actor=actor).id
+    except RunEnded:
+        ending = read_transcript(run).ending
+        if ending is None or ending.by != actor.person:
+            raise
+        return run  # a double click is redirected to the run
+
+
+def _cancel_context(actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context:
+    transcript = read_transcript(shown.id)
+    return {
+        "transcript": transcript,
+        "traces": [call for call in transcript.calls() if call.has_side_effects],
+        "may_cancel": wiring.access().may_cancel(actor, shown.requester),
+        "cancel_requested": not shown.ended and runs.is_cancel_requested(shown.id),
+        "late": isinstance(refusal, RunEnded),
+    }
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def message(request: HttpRequest, run: UUID) -> HttpResponse:
+    """Send a message to the agent. A refused message is shown again with the reason."""
+    text, cuts = form_text(request.POST, "text"), bool(request.POST.get("cut_reply"))
+    return answer(
+        request,
+        run,
+        "runs/message.html",
+        act=lambda actor: send_message(run=run, text=text, cut_reply=cuts, actor=actor).id,
+        context=partial(_message_context, text, cuts),
+    )
+
+
+def _message_context(
+    text: str, cuts: bool, actor: Actor, shown: RunDetail, refusal: Refusal | None
+) -> Context:
+    late, problem = shown.status if shown.ended else "", ""
+    match refusal:
+        case InvalidInput():
+            problem = f"the text {refusal.detail}."
+        case TooManyUndelivered():
+            problem = refusal.detail
+        case RunEnded():
+            late = refusal.run_status
+    return {
+        "may_write": wiring.access().may_control(actor, shown.requester),
+        "late": late,
+        "text": text,
+        "cuts": cuts,
+        "problem": problem,
+        "max_message": MAX_MESSAGE,
+    }
+
+
+@require_POST
+@login_required
+def pause(request: HttpRequest, run: UUID) -> HttpResponse:
+    """Pause the run: nothing new starts until it is resumed."""
+    return _change_pace(request, run, partial(pause_run, reason=""))
+
+
+@require_POST
+@login_required
+def resume(request: HttpRequest, run: UUID) -> HttpResponse:
+    """Resume the run."""
+    return _change_pace(request, run, partial(resume_run, reason=form_text(request.POST, "reason")))
+
+
+def _change_pace(request: HttpRequest, run: UUID, act: Callable[..., object]) -> HttpResponse:
+    try:
+        act(run=run, actor=actor_of(request))
+    except InvalidInput as exc:
+        messages.error(request, f"Nothing was changed: the {exc.field} {exc.detail}.")
+    except RunEnded as exc:
+        messages.error(request, f"Nothing was changed: the run is {exc.run_status} already.")
+    return redirect("run", run=run)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RetryForm:
+    """The differences between the two forms: the status, the action, the extra context and the texts."""
+
+    url: str
+    status: RunStatus
+    act: Callable[..., RunDetail]
+    may: Callable[[Actor, RunDetail], bool]
+    shows: Callable[[UUID], dict[str, Any]]
+    verb: str
+    ending: str
+    refused: str
+    other: str
+    only: str
+    forbidden: str
+    why: str
+    button: str
+    keep: str
+
+
+def _effects(run: UUID) -> dict[str, Any]:
+    transcript = read_transcript(run)
+    calls = [call for call in transcript.calls() if call.has_side_effects]
+    return {"traces": calls, "unreadable": transcript.unreadable}
+
+
+_RETRY = _RetryForm(
+    url="retry",
+    status=RunStatus.FAILED,
+    act=retry_run,
+    may=lambda actor, run: wiring.access().may_control(actor, run.requester),
+    shows=_effects,
+    verb="Try",
+    ending="again",
+    refused="Not tried again",
+    other="This run cannot be tried again",
+    only="Only a failed run whose journal still exists can be tried again.",
+    forbidden="Only the person who started a run, and admins, may try it again.",
+    why="Why it failed",
+    button="Try this run again",
+    keep="Keep it failed",
+)
+_RELEASE = _RetryForm(
+    url="release",
+    status=RunStatus.QUARANTINED,
+    act=release_run,
+    may=lambda actor, run: True,  # the page is for admins
+    shows=lambda run: {"crashes": crash_evidence.crashes(run)},
+    verb="Release",
+    ending="from quarantine",
+    refused="Not released",
+    other="This run is not in quarantine",
+    only="Only a run in quarantine can be released.",
+    forbidden="Only admins may release a run from quarantine.",
+    why="Why it is in quarantine",
+    button="Release this run",
+    keep="Keep it in quarantine",
+)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def retry(request: HttpRequest, run: UUID) -> HttpResponse:
+    """Show the consequences of a retry and the form; retry the run on POST."""
+    return _answer_retry(request, run, _RETRY)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@admins_only
+def release(request: HttpRequest, run: UUID) -> HttpResponse:
+    """Show the reason of the quarantine and the form; release the run on POST."""
+    return _answer_retry(request, run, _RELEASE)
+
+
+def _answer_retry(request: HttpRequest, run: UUID, form: _RetryForm) -> HttpResponse:
+    reason = form_text(request.POST, "reason")
+    return answer(
+        request,
+        run,
+        "runs/retry.html",
+        act=lambda actor: form.act(run=run, reason=reason, actor=actor).id,
+        context=partial(_retry_context, form),
+    )
+
+
+def _retry_context(
+    form: _RetryForm, actor: Actor, shown: RunDetail, refusal: Refusal | None
+) -> Context:
+    return {
+        "form": form,
+        "fits": shown.status == form.status
+        and shown.removed_at is None
+        and shown.archived_at is None,
+        "may": form.may(actor, shown),
+        **form.shows(shown.id),
+    }
