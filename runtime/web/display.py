@@ -139,7 +139,7 @@ def lookalikes(*values: Any) -> list[str]:
 @register.simple_tag
 def lookalikes_of_row(*values: Any) -> list[str]:
     """Describe look-alikes within fewer characters: a list has many rows."""
-    return _described(*values, most=ROW_CHARACTERS)
+    return _described(*values, limit=ROW_CHARACTERS)
 
 
 @register.simple_tag
@@ -148,8 +148,8 @@ def parts(pieces: Sequence[Piece], element: str) -> SafeString:
     first, last = _ends("".join(piece.text for piece in pieces))
     rows, start = [], 0
     for piece in pieces:
-        shown = _plain_visible(piece.text, first - start, last - start)
-        rows.append((format_html("<{0}>{1}</{0}>", element, shown) if piece.changed else shown,))
+        text = _plain_visible(piece.text, first - start, last - start)
+        rows.append((format_html("<{0}>{1}</{0}>", element, text) if piece.changed else text,))
         start += len(piece.text)
     return format_html_join("", "{}", rows)
 
@@ -157,8 +157,8 @@ def parts(pieces: Sequence[Piece], element: str) -> SafeString:
 @register.filter
 def plain_visible(value: str) -> str:
     """Mark characters as `escape_visible` does, for places without elements, such as page titles. Not yet escaped."""
-    marks, rest = _marks(value, *_ends(value))
-    return "".join(before + code(char) for before, char in marks) + rest
+    marks, tail = _marks(value, *_ends(value))
+    return "".join(before + code(char) for before, char in marks) + tail
 
 
 @register.filter
@@ -174,9 +174,9 @@ def is_text(value: Any) -> bool:
 
 
 @register.filter
-def of(found: Any, key: Any) -> Any:
+def of(mapping: Any, key: Any) -> Any:
     """Look a key up in a mapping; nothing without one."""
-    return found.get(key) if isinstance(found, dict) else None
+    return mapping.get(key) if isinstance(mapping, dict) else None
 
 
 @register.filter
@@ -246,9 +246,9 @@ def duration(time: timedelta) -> str:
 def clock(moment: datetime, since: datetime) -> str:
     """Render a `<time>` element with the time of day, and the date if it differs from that of `since`."""
     local = timezone.localtime(moment)
-    same = local.date() == timezone.localtime(since).date()
-    shown = _time(local) if same else f"{local:%Y-%m-%d} {_time(local)}"
-    return format_html('<time datetime="{}">{}</time>', moment.isoformat(), shown)
+    same_day = local.date() == timezone.localtime(since).date()
+    text = _time(local) if same_day else f"{local:%Y-%m-%d} {_time(local)}"
+    return format_html('<time datetime="{}">{}</time>', moment.isoformat(), text)
 
 
 @register.simple_tag
@@ -326,8 +326,8 @@ def _time(local: datetime) -> str:
     return f"{local:%I:%M:%S %p}" if HOURS.get() == "12" else f"{local:%H:%M:%S}"
 
 
-def _described(*values: Any, most: int = MAX_CHARACTERS) -> list[str]:
-    return [NOT_SEARCHED] if time_limits.is_used_up() else describe(*values, most=most)
+def _described(*values: Any, limit: int = MAX_CHARACTERS) -> list[str]:
+    return [NOT_SEARCHED] if time_limits.is_used_up() else describe(*values, most=limit)
 
 
 def _ends(text: str) -> tuple[int, int]:
@@ -336,10 +336,10 @@ def _ends(text: str) -> tuple[int, int]:
 
 
 def _plain_visible(text: str, first: int, last: int) -> SafeString:
-    marks, rest = _marks(text, first, last)
+    marks, tail = _marks(text, first, last)
     rows = [(before, name(char), code(char), _break(char)) for before, char in marks]
     marked = format_html_join("", '{}<span class="cp" title="{}">{}</span>{}', rows)
-    return format_html("{}{}", marked, rest)
+    return format_html("{}{}", marked, tail)
 
 
 def _marks(text: str, first: int, last: int) -> tuple[list[tuple[str, str]], str]:
@@ -347,21 +347,21 @@ def _marks(text: str, first: int, last: int) -> tuple[list[tuple[str, str]], str
 
     Line breaks are marked before `first` and from `last` on.
     """
-    found: list[tuple[str, str]] = []
+    marks: list[tuple[str, str]] = []
     start = 0
     for index, char in enumerate(text):
         if shows(char) and (first <= index < last or char != "\n"):
             continue
-        found.append((text[start:index], char))
+        marks.append((text[start:index], char))
         start = index + 1
-    return found, text[start:]
+    return marks, text[start:]
 
 
 def _largest(seconds: int, *, tolerance: float = 0) -> str:
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
-            rest = tolerance if size >= 3600 else 0
-            return f"{int(seconds / size + rest)} {unit}"
+            added = tolerance if size >= 3600 else 0
+            return f"{int(seconds / size + added)} {unit}"
     return ""
 
 

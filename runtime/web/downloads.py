@@ -26,17 +26,17 @@ class _Line:
 class Download:
     """The lines of one file. Close it, or read it to the end, to make room for the next download."""
 
-    def __init__(self, first: str, rest: Generator[str]) -> None:
-        self._first, self._rest = first, rest
+    def __init__(self, first: str, remaining: Generator[str]) -> None:
+        self._first, self._remaining = first, remaining
 
     def __iter__(self) -> Iterator[str]:
         """Return the lines, several in each text."""
         yield self._first
-        yield from self._rest
+        yield from self._remaining
 
     def close(self) -> None:
         """Make room for the next download."""
-        self._rest.close()
+        self._remaining.close()
 
 
 def start(texts: Iterable[str]) -> Download | None:

@@ -186,7 +186,7 @@ class LiveServer:
         return self.connected.is_set() and len(self._streams) < MAX_STREAMS
 
     async def _serve(self, stream: Stream, receive: Receive, send: Send) -> None:
-        gone = asyncio.get_running_loop().create_task(_gone(receive, stream))
+        watcher = asyncio.get_running_loop().create_task(_end_on_disconnect(receive, stream))
         self._streams[stream] = None
         try:
             with suppress(OSError):  # the tab was closed while a line was sent
@@ -196,7 +196,7 @@ class LiveServer:
                 await send({"type": "http.response.body", "body": b""})
         finally:
             self._streams.pop(stream, None)
-            gone.cancel()
+            watcher.cancel()
 
     async def _forward(self, stream: Stream, send: Send) -> None:
         loop = asyncio.get_running_loop()
@@ -268,23 +268,23 @@ class LiveServer:
         for stream in list(self._streams):
             stream.end()
 
-    async def _read(self, read: Callable[..., Any], *what: Any) -> Any:
+    async def _read(self, read: Callable[..., Any], *arguments: Any) -> Any:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._reader, _with_database, read, *what)
+        return await loop.run_in_executor(self._reader, _with_database, read, *arguments)
 
 
 def _end_oldest(members: dict[Member, None], person: str, limit: int) -> None:
     """End the oldest of this person, so that there is room for one within the limit."""
-    own = [member for member in members if member.person == person]
-    for oldest in own[: max(0, len(own) - limit + 1)]:
+    of_person = [member for member in members if member.person == person]
+    for oldest in of_person[: max(0, len(of_person) - limit + 1)]:
         members.pop(oldest)  # now: a client that reads nothing delays the end
         oldest.end()
 
 
-def _with_database(read: Callable[..., Any], *what: Any) -> Any:
+def _with_database(read: Callable[..., Any], *arguments: Any) -> Any:
     close_old_connections()
     try:
-        return read(*what)
+        return read(*arguments)
     except Exception as exc:  # of the database client; the page polls again by itself
         log.warning("Live update not sent: %s", exc)
         return None
@@ -326,7 +326,7 @@ def _session_key(cookie: bytes) -> str:
     return "" if morsel is None else morsel.value
 
 
-async def _gone(receive: Receive, stream: Stream) -> None:
+async def _end_on_disconnect(receive: Receive, stream: Stream) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     stream.end()

@@ -31,8 +31,8 @@ def manual(request: HttpRequest, page: str = START) -> HttpResponse:
 
 @lru_cache(1)
 def _pages() -> frozenset[str]:
-    found = (path.relative_to(DOCS).with_suffix("") for path in DOCS.rglob("*.md"))
-    return frozenset(path.as_posix() for path in found)
+    paths = (path.relative_to(DOCS).with_suffix("") for path in DOCS.rglob("*.md"))
+    return frozenset(path.as_posix() for path in paths)
 
 
 @lru_cache(64)

@@ -22,26 +22,26 @@ _PARTS = re.compile(r"(-?)(\d+)((?:\.\d+)?)", re.ASCII)
 def sentence(text: str) -> SafeString:
     """Escape a sentence as `escape_visible` does, and group the digits of its numbers."""
     pieces = _LONG.split(text)  # every second one is a number
-    shown = (
+    parts = (
         (digits(piece) if at % 2 else escape_visible(piece),) for at, piece in enumerate(pieces)
     )
-    return format_html_join("", "{}", shown)
+    return format_html_join("", "{}", parts)
 
 
 @register.filter
 def digits(value: Any) -> SafeString | str:
     """Group the digits before the point by threes; empty if the value is no number in plain digits."""
     text = _plain(value)
-    found = _PARTS.fullmatch(text) if len(text) <= MAX_DIGITS else None
-    if found is None:
+    match = _PARTS.fullmatch(text) if len(text) <= MAX_DIGITS else None
+    if match is None:
         return ""
-    sign, whole, rest = found.groups()
-    if len(whole) <= MAX_PLAIN:
+    sign, integer, decimals = match.groups()
+    if len(integer) <= MAX_PLAIN:
         return format_html("{}", text)
-    first = len(whole) % 3 or 3
-    groups = ((whole[at : at + 3],) for at in range(first, len(whole), 3))
+    first = len(integer) % 3 or 3
+    groups = ((integer[at : at + 3],) for at in range(first, len(integer), 3))
     grouped = format_html_join("", '<span class="g">{}</span>', groups)
-    return format_html("{}{}{}{}", sign, whole[:first], grouped, rest)
+    return format_html("{}{}{}{}", sign, integer[:first], grouped, decimals)
 
 
 def _plain(value: Any) -> str:

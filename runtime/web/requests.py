@@ -81,9 +81,9 @@ def layout_of(request: HttpRequest) -> str:
     return "base.html" if user is not None and user.is_authenticated else "plain.html"
 
 
-def form_text(posted: Mapping[str, str], field: str) -> str:
+def form_text(form_values: Mapping[str, str], field: str) -> str:
     """Return the text of a field with LF line breaks: browsers send CRLF."""
-    return posted.get(field, "").replace("\r\n", "\n")
+    return form_values.get(field, "").replace("\r\n", "\n")
 
 
 class Body(Schema):
@@ -151,22 +151,22 @@ def read_cloud_event(request: HttpRequest, body: Any) -> dict[str, Any]:
     if request.content_type == _BATCH:
         raise InvalidInput("content-type", "must not be a batch: send one event in a request")
     binary = request.content_type != STRUCTURED
-    found = _read_headers(request.headers, body) if binary else body
-    if not isinstance(found, dict):
+    event = _read_headers(request.headers, body) if binary else body
+    if not isinstance(event, dict):
         raise InvalidInput("body", "must be an object")
-    if found.get("specversion") != "1.0":
+    if event.get("specversion") != "1.0":
         raise InvalidInput("specversion", "must be 1.0")
     for name in _REQUIRED:
-        if not isinstance(found.get(name), str) or not 1 <= len(found[name]) <= MAX_EVENT_NAME:
+        if not isinstance(event.get(name), str) or not 1 <= len(event[name]) <= MAX_EVENT_NAME:
             raise InvalidInput(name, f"must be text of 1 to {MAX_EVENT_NAME} characters")
-    if "data_base64" in found:
+    if "data_base64" in event:
         raise InvalidInput("data_base64", "is not accepted: send JSON as data")
-    data = found.get("data")
+    data = event.get("data")
     return {
-        "id": found["id"],
-        "name": found["type"],
-        "source": found["source"],
-        "subject": found.get("subject") or "",
+        "id": event["id"],
+        "name": event["type"],
+        "source": event["source"],
+        "subject": event.get("subject") or "",
         "data": {} if data is None else data,
     }
 
@@ -181,9 +181,9 @@ def _is_body(parameter: Parameter) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
-def _check_query(request: HttpRequest, known: frozenset[str]) -> None:
+def _check_query(request: HttpRequest, names: frozenset[str]) -> None:
     for name, values in request.GET.lists():
-        if name not in known:
+        if name not in names:
             raise InvalidInput(name, "is not a parameter of this address")
         if len(values) > 1:
             raise InvalidInput(name, "may be given only once")
@@ -193,25 +193,25 @@ def _check_no_body(request: HttpRequest) -> None:
     if not request.body.strip():
         return
     try:
-        given = json.loads(request.body)
+        body = json.loads(request.body)
     except (ValueError, RecursionError):
-        given = None
-    if not isinstance(given, dict):
+        body = None
+    if not isinstance(body, dict):
         raise InvalidInput("body", "must be empty or {}")
-    for name in given:
+    for name in body:
         raise InvalidInput(name, "is not a field of this request")
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict[str, Any]()
+    document = dict[str, Any]()
     for name, value in pairs:
-        if name in found:
+        if name in document:
             raise InvalidInput(name, "may be given only once")
-        found[name] = value
-    return found
+        document[name] = value
+    return document
 
 
 def _read_headers(headers: Mapping[str, str], data: Any) -> dict[str, Any]:
     names = ("specversion", *_REQUIRED, "subject")
-    found = {name: unquote(headers[f"ce-{name}"]) for name in names if f"ce-{name}" in headers}
-    return {**found, "data": data}
+    attributes = {name: unquote(headers[f"ce-{name}"]) for name in names if f"ce-{name}" in headers}
+    return {**attributes, "data": data}

@@ -131,27 +131,27 @@ def fields(schema: Mapping[str, Any], args: Mapping[str, Any]) -> tuple[Field, .
 
 
 def read(
-    found: tuple[Field, ...], posted: Mapping[str, str]
+    form_fields: tuple[Field, ...], form_values: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the object that the form makes, and the problems of single fields, by path."""
     wrong: dict[str, str] = {}
-    values = ((field.path, _read(field, posted, wrong)) for field in found)
+    values = ((field.path, _read(field, form_values, wrong)) for field in form_fields)
     return {path: value for path, value in values if value is not _ABSENT}, wrong
 
 
 def problems(schema: Mapping[str, Any], value: Any) -> dict[str, str]:
     """Return the limits of the schema that the object breaks, by path."""
-    found = json_schema.problems(schema, value, _WHERE)
-    return {one.field.removeprefix(_WHERE).removeprefix("."): one.detail for one in found}
+    broken = json_schema.problems(schema, value, _WHERE)
+    return {one.field.removeprefix(_WHERE).removeprefix("."): one.detail for one in broken}
 
 
-def shown(
-    found: tuple[Field, ...], posted: Mapping[str, str], wrong: dict[str, str]
+def fill_in(
+    form_fields: tuple[Field, ...], form_values: Mapping[str, str], wrong: dict[str, str]
 ) -> tuple[tuple[Field, ...], list[str]]:
     """Return the fields with the submitted texts and their problems, and the problems of no field."""
-    left = dict(wrong)
-    filled = tuple(_filled(field, posted, left) for field in found)
-    return filled, [f"{path} {detail}" if path else detail for path, detail in left.items()]
+    unplaced = dict(wrong)
+    filled = tuple(_filled(field, form_values, unplaced) for field in form_fields)
+    return filled, [f"{path} {detail}" if path else detail for path, detail in unplaced.items()]
 
 
 # Fields
@@ -164,16 +164,16 @@ def _of_object(
     definitions = {"$defs": schema.get("$defs", {})}
     return tuple(
         _field(
-            f"{prefix}{part.name}",
-            {**part.rule, **definitions},
-            args.get(part.name, _ABSENT),
-            label=part.title,
-            required=part.required,
-            nullable=_is_nullable(rules[part.name]),
-            help=" · ".join(text for text in (part.description, part.type) if text),
+            f"{prefix}{prop.name}",
+            {**prop.rule, **definitions},
+            args.get(prop.name, _ABSENT),
+            label=prop.title,
+            required=prop.required,
+            nullable=_is_nullable(rules[prop.name]),
+            help=" · ".join(text for text in (prop.description, prop.type) if text),
             depth=depth,
         )
-        for part in json_schema.parts(schema)
+        for prop in json_schema.parts(schema)
     )
 
 
@@ -235,7 +235,7 @@ def _kind(rule: Mapping[str, Any], value: Any, depth: int) -> str:
         return kind
     match kind:
         case "choice":
-            return "choice" if any(_same(value, choice) for choice in rule["enum"]) else "json"
+            return "choice" if any(_are_equal(value, choice) for choice in rule["enum"]) else "json"
         case "integer" | "number" | "boolean":
             is_flag = isinstance(value, bool)
             fits = isinstance(value, _TYPES[kind]) and is_flag is (kind == "boolean")
@@ -258,8 +258,10 @@ def _container(rule: Mapping[str, Any], value: Any, depth: int, *, empty: bool) 
         few = isinstance(value, list) and len(value) <= _MAX_ROWS
         return "list" if few and all(_kind(items, one, 0) != "json" for one in value) else "json"
     if rule.get("type") == "object" and isinstance(rule.get("properties"), dict):
-        known = empty or (isinstance(value, dict) and value.keys() <= rule["properties"].keys())
-        return "object" if known else "json"
+        has_fields = empty or (
+            isinstance(value, dict) and value.keys() <= rule["properties"].keys()
+        )
+        return "object" if has_fields else "json"
     return "json"
 
 
@@ -275,8 +277,8 @@ def _is_nullable(rule: Any) -> bool:
     return (isinstance(kinds, list) and "null" in kinds) or {"type": "null"} in choices
 
 
-def _same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and bool(one == other)
+def _are_equal(value: Any, other: Any) -> bool:
+    return type(value) is type(other) and bool(value == other)
 
 
 # Texts and values
@@ -286,14 +288,14 @@ def _raw(kind: str, value: Any) -> str:
     if value is _ABSENT or (value is None and kind != "json") or kind in ("object", "list"):
         return ""
     if kind == "moment":
-        found = _MOMENT.fullmatch(value)
-        return found[1] if found else ""
+        match = _MOMENT.fullmatch(value)
+        return match[1] if match else ""
     return as_typed(kind, value)
 
 
 def _zone(kind: str, value: Any) -> str:
-    found = _MOMENT.fullmatch(value) if kind == "moment" and isinstance(value, str) else None
-    return found[2] if found else "Z"
+    match = _MOMENT.fullmatch(value) if kind == "moment" and isinstance(value, str) else None
+    return match[2] if match else "Z"
 
 
 def _refuse(constant: str) -> None:
@@ -308,13 +310,13 @@ def _number(text: str) -> float | int:
     return int(text) if re.fullmatch(_NUMBERS["integer"], text) else number
 
 
-def _read(field: Field, posted: Mapping[str, str], wrong: dict[str, str]) -> Any:
+def _read(field: Field, form_values: Mapping[str, str], wrong: dict[str, str]) -> Any:
     """Return the value of a field, _ABSENT if it is left out."""
     if field.inside:
-        return _read_inside(field, posted, wrong)
-    raw, zone = form_text(posted, field.id), form_text(posted, field.zone_id).strip()
+        return _read_inside(field, form_values, wrong)
+    raw, zone = form_text(form_values, field.id), form_text(form_values, field.zone_id).strip()
     same_zone = field.kind != "moment" or zone == field.zone
-    if field.id not in posted or (raw == field.raw.replace("\r\n", "\n") and same_zone):
+    if field.id not in form_values or (raw == field.raw.replace("\r\n", "\n") and same_zone):
         return field.value
     if not raw.strip() and not (raw and field.kind in ("text", "long")):
         return _empty(field)
@@ -327,12 +329,14 @@ def _read(field: Field, posted: Mapping[str, str], wrong: dict[str, str]) -> Any
         return field.value
 
 
-def _read_inside(field: Field, posted: Mapping[str, str], wrong: dict[str, str]) -> Any:
-    made = [(one.path.rpartition(".")[2], _read(one, posted, wrong)) for one in field.inside]
-    given = {name: value for name, value in made if value is not _ABSENT}
-    if not given and (field.value is _ABSENT or field.value is None):
+def _read_inside(field: Field, form_values: Mapping[str, str], wrong: dict[str, str]) -> Any:
+    entries = [
+        (inner.path.rpartition(".")[2], _read(inner, form_values, wrong)) for inner in field.inside
+    ]
+    values = {name: value for name, value in entries if value is not _ABSENT}
+    if not values and (field.value is _ABSENT or field.value is None):
         return field.value
-    return list(given.values()) if field.kind == "list" else given
+    return list(values.values()) if field.kind == "list" else values
 
 
 def _empty(field: Field) -> Any:
@@ -358,14 +362,14 @@ def _moment(local: str, zone: str) -> str:
     return f"{local}{offset}"
 
 
-def _filled(field: Field, posted: Mapping[str, str], left: dict[str, str]) -> Field:
-    inside = tuple(_filled(one, posted, left) for one in field.inside)
-    mine = [path for path in left if path == field.path or path.startswith(f"{field.path}.")]
-    error = "; ".join(left.pop(path) for path in mine)
+def _filled(field: Field, form_values: Mapping[str, str], unplaced: dict[str, str]) -> Field:
+    inside = tuple(_filled(one, form_values, unplaced) for one in field.inside)
+    mine = [path for path in unplaced if path == field.path or path.startswith(f"{field.path}.")]
+    error = "; ".join(unplaced.pop(path) for path in mine)
     return replace(
         field,
         inside=inside,
         error=error,
-        raw=form_text(posted, field.id) if field.id in posted else field.raw,
-        zone=form_text(posted, field.zone_id) if field.zone_id in posted else field.zone,
+        raw=form_text(form_values, field.id) if field.id in form_values else field.raw,
+        zone=form_text(form_values, field.zone_id) if field.zone_id in form_values else field.zone,
     )

@@ -19,10 +19,11 @@ def fields_of(source: type, names: str = "") -> Callable[[type[S]], type[S]]:
     """
 
     def decorate(schema: type[S]) -> type[S]:
-        chosen = names.split() or [field.name for field in fields(source)]
-        own = schema.model_fields
+        selected = names.split() or [field.name for field in fields(source)]
+        declared = schema.model_fields
         return _extend(
-            schema, {name: (_type_of(source, name), ...) for name in chosen if name not in own}
+            schema,
+            {name: (_type_of(source, name), ...) for name in selected if name not in declared},
         )
 
     return decorate

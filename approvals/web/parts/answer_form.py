@@ -19,7 +19,7 @@ def shown(
     schema: Any, posted: Mapping[str, str], wrong: dict[str, str]
 ) -> tuple[tuple[Field, ...], list[str]]:
     """Return the fields with the submitted texts and their problems, and the problems of no field."""
-    return schema_form.shown(_fields(schema), posted, wrong)
+    return schema_form.fill_in(_fields(schema), posted, wrong)
 
 
 def read(schema: Any, posted: Mapping[str, str]) -> tuple[Any, dict[str, str]]:

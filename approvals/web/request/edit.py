@@ -183,7 +183,7 @@ def _form_page(
     wrong: dict[str, str] | None = None,
 ) -> HttpResponse:
     schema, args = _open_part(approval)
-    fields, other = schema_form.shown(schema_form.fields(schema, args), request.POST, wrong or {})
+    fields, other = schema_form.fill_in(schema_form.fields(schema, args), request.POST, wrong or {})
     context = {
         **_context(request, approval, problem),
         "fields": fields,

@@ -49,19 +49,19 @@ def send_event(request: Authenticated, body: EventIn = OPTIONAL_BODY) -> Status[
     trigger of its name. It is not kept for later ones. It is known by its source and id for 30 days. CloudEvents 1.0
     are accepted too, in structured and binary mode; their `type` is the name.
     """
-    given: EventIn | None = body
-    one = given or _of_headers(request)
+    sent_body: EventIn | None = body
+    event = sent_body or _of_headers(request)
     sent = deliver(
-        id=one.id,
-        name=one.name,
-        data=one.data,
-        source=one.source,
-        subject=one.subject,
+        id=event.id,
+        name=event.name,
+        data=event.data,
+        source=event.source,
+        subject=event.subject,
         actor=request.auth,
     )
-    shown = {"id": one.id, "name": sent.event.name, "source": one.source or ""}
+    facts = {"id": event.id, "name": sent.event.name, "source": event.source or ""}
     counts = {"waits": sent.event.waits, "triggers": sent.triggers, "at": sent.event.at}
-    return Status(201 if sent.new else 200, {**shown, **counts})
+    return Status(201 if sent.new else 200, {**facts, **counts})
 
 
 def _of_headers(request: Authenticated) -> EventIn:

@@ -55,9 +55,9 @@ class VerificationOut(Schema):
     findings: list[FindingOut]
 
     @staticmethod
-    def resolve_sound(found: verification.Verification) -> bool:
+    def resolve_sound(result: verification.Verification) -> bool:
         """Return the public field."""
-        return found.is_consistent
+        return result.is_consistent
 
 
 @fields_of(StateChange)
@@ -119,8 +119,8 @@ def verify_run(request: Authenticated, run: UUID) -> verification.Verification:
 @router.get("/runs/{uuid:run}/at/{int:position}", response=PastOut)
 def read_past(request: Authenticated, run: UUID, position: int) -> StateAt:
     """Read the state of the run after an entry, and the changes by it; for admins."""
-    found = readable_whole(run, request.auth)
-    past = state_at.state_after(run, position) if position <= found.position else None
+    detail = readable_whole(run, request.auth)
+    past = state_at.state_after(run, position) if position <= detail.position else None
     if past is None:
         raise NoSuchEntry
     return past

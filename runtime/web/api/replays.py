@@ -89,33 +89,33 @@ class ReplayOut(Schema):
 def replay_run(request: Authenticated, run: UUID) -> Status[ReplayOut]:
     """Have a worker replay a recorded run with its code. Nothing is executed. For admins."""
     wiring.access().require(request.auth, "runs:read")
-    return Status(202, _shown(replays.ask(run=run, actor=request.auth)))
+    return Status(202, _read(replays.ask(run=run, actor=request.auth)))
 
 
 @router.get("/runs/{uuid:run}/replays/{uuid:replay}", response=ReplayOut)
 def read_replay(request: Authenticated, run: UUID, replay: UUID) -> ReplayOut:
     """Read a replay: how far it is, and where the run would go another way. For admins."""
     wiring.access().require(request.auth, "runs:read")
-    return _shown(replays.find(run=run, replay=replay, actor=request.auth))
+    return _read(replays.find(run=run, replay=replay, actor=request.auth))
 
 
-def _shown(one: StoredReplay) -> ReplayOut:
-    found = one.found
+def _read(stored: StoredReplay) -> ReplayOut:
+    result = stored.found
     versions = [
         AgentVersionsOut(agent=agent, recorded=before, today=after)
-        for agent, (before, after) in found.get("versions", {}).items()
+        for agent, (before, after) in result.get("versions", {}).items()
     ]
     return ReplayOut(
-        id=one.id,
-        run=one.run,
-        by=one.by,
-        at=one.at,
-        state=one.state,
-        ended_at=one.ended_at,
-        problem=one.problem,
-        host=one.host,
-        process=one.process,
-        compared=one.compared,
-        entries=one.entries,
-        found=ComparedOut(**{**found, "versions": versions}) if found else None,
+        id=stored.id,
+        run=stored.run,
+        by=stored.by,
+        at=stored.at,
+        state=stored.state,
+        ended_at=stored.ended_at,
+        problem=stored.problem,
+        host=stored.host,
+        process=stored.process,
+        compared=stored.compared,
+        entries=stored.entries,
+        found=ComparedOut(**{**result, "versions": versions}) if result else None,
     )

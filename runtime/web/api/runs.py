@@ -267,11 +267,11 @@ def read_run(
     people, is paused or quarantined, or has ended.
     """
     wiring.access().require(request.auth, "runs:read")
-    (found,) = workers.with_missing_agents([runs.with_archive(readable(run, request.auth))])
+    (detail,) = workers.with_missing_agents([runs.with_archive(readable(run, request.auth))])
     if wait is not None:
-        response[WAIT_HEADER] = "met" if until.holds(found) else f"unmet; {wait}"
+        response[WAIT_HEADER] = "met" if until.holds(detail) else f"unmet; {wait}"
         response[PERSON_HEADER] = request.auth.person
-    return found
+    return detail
 
 
 @router.post("/runs/{uuid:run}/cancel", response=RunOut)
@@ -335,8 +335,8 @@ def read_journal(
     """List the entries in order. Only admins see the error texts of providers (`said`)."""
     wiring.access().require(request.auth, "runs:read")
     readable(run, request.auth)
-    whole = wiring.access().reads_continuations(request.auth)
-    return entries.journal_page(run, limit=limit, cursor=cursor, whole=whole)
+    as_admin = wiring.access().reads_continuations(request.auth)
+    return entries.journal_page(run, limit=limit, cursor=cursor, whole=as_admin)
 
 
 @router.get("/contents/{digest}")
@@ -344,10 +344,10 @@ def read_content(request: Authenticated, digest: str) -> Any:
     """Read a result by its hash, if you may read a run with it."""
     access = wiring.access()
     access.require(request.auth, "runs:read")
-    found = blobs.blob(access.readable_runs(request.auth), digest)
-    if found is None:
+    content = blobs.blob(access.readable_runs(request.auth), digest)
+    if content is None:
         raise Http404("There is no such content.")
-    return JsonResponse(found[0], safe=False)
+    return JsonResponse(content[0], safe=False)
 
 
 @router.get("/runs/{uuid:run}/continuation")

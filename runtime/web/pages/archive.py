@@ -102,20 +102,20 @@ def lift_hold(request: HttpRequest, run: UUID) -> HttpResponse:
 @admins_only
 def removed(request: HttpRequest, run: UUID) -> HttpResponse:
     """List the entries that were moved to the archive while the run was live."""
-    found, problem = with_archive(readable(run, actor_of(request)))
-    number, total = query_params.page_number(request), found.history_begins - 1
+    detail, problem = with_archive(readable(run, actor_of(request)))
+    number, total = query_params.page_number(request), detail.history_begins - 1
     after = (number - 1) * ENTRIES
     if after >= max(1, total):
         raise Http404
     items: tuple[RemovedEntry, ...] = ()
     try:
-        items = removed_entries(found, after=after, limit=ENTRIES)
+        items = removed_entries(detail, after=after, limit=ENTRIES)
     except (Tampered, KeyMissing) as exc:
         problem = problem or str(exc)
     last = min(after + ENTRIES, total)
     context = {
         "section": "runs",
-        "run": found,
+        "run": detail,
         "problem": problem,
         "items": items,
         "first": after + 1,
@@ -139,6 +139,6 @@ def _answer(request: HttpRequest, run: UUID, form: _ArchiveForm) -> HttpResponse
 
 
 def _context(
-    form: _ArchiveForm, actor: Actor, shown: RunDetail, refusal: Refusal | None
+    form: _ArchiveForm, actor: Actor, detail: RunDetail, refusal: Refusal | None
 ) -> Context:
-    return {"form": form, "fits": form.fits(shown)}
+    return {"form": form, "fits": form.fits(detail)}

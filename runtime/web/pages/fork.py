@@ -29,8 +29,8 @@ from runtime.web.requests import actor_of, form_text
 @login_required
 def newest(request: HttpRequest, run: UUID) -> HttpResponse:
     """Redirect to the form for the newest entry that can be forked."""
-    found = readable(run, actor_of(request))
-    return redirect("fork", run=run, position=fork_preview.last_quiescent(run) or found.position)
+    detail = readable(run, actor_of(request))
+    return redirect("fork", run=run, position=fork_preview.last_quiescent(run) or detail.position)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -50,19 +50,19 @@ def fork(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
 
 def _context(
     position: int,
-    posted: Mapping[str, str],
+    form_values: Mapping[str, str],
     actor: Actor,
-    shown: RunDetail,
+    detail: RunDetail,
     refusal: Refusal | None,
 ) -> Context:
     # Positions are eight-byte integers; larger numbers name no entry.
-    view = fork_preview.preview(shown.id, position) if position <= shown.position else None
+    view = fork_preview.preview(detail.id, position) if position <= detail.position else None
     if view is None:
         raise Http404
     return {
         "fork": view,
-        "may_fork": wiring.access().may_fork(actor, shown.requester),
-        "changes": fields_of(view.changes, posted, refusal),
+        "may_fork": wiring.access().may_fork(actor, detail.requester),
+        "changes": fields_of(view.changes, form_values, refusal),
         "max_message": MAX_MESSAGE,
         "is_admin": wiring.access().reads_continuations(actor),
     }
@@ -82,65 +82,67 @@ class ChangeField:
     error: InvalidInput | None
 
 
-def change_of(posted: Mapping[str, str]) -> dict[str, Any] | None:
+def change_of(form_values: Mapping[str, str]) -> dict[str, Any] | None:
     """Return the change in a form, None if it has none. Raise InvalidInput for a value that is not JSON."""
-    kind, text = posted.get("kind", ""), form_text(posted, "value")
+    kind, text = form_values.get("kind", ""), form_text(form_values, "value")
     if not kind:
         return None
     if kind == "message":
-        number = posted.get("number", "")
-        place: Any = int(number) if number.isascii() and number.isdigit() and len(number) < 5 else 0
-        return {"kind": kind, "number": place, "value": text}
+        number = form_values.get("number", "")
+        position: Any = (
+            int(number) if number.isascii() and number.isdigit() and len(number) < 5 else 0
+        )
+        return {"kind": kind, "number": position, "value": text}
     if kind == "reply":
-        calls = _json(form_text(posted, "calls").strip() or "[]", "change.value.calls")
+        calls = _json(form_text(form_values, "calls").strip() or "[]", "change.value.calls")
         return {
             "kind": kind,
-            "frame": posted.get("frame", ""),
+            "frame": form_values.get("frame", ""),
             "value": {"text": text, "calls": calls},
         }
     value = _json(text, "change.value")
     return {
         "kind": kind,
-        "frame": posted.get("frame", ""),
-        "call": posted.get("call", ""),
+        "frame": form_values.get("frame", ""),
+        "call": form_values.get("call", ""),
         "value": value,
     }
 
 
-def _json(text: str, where: str) -> Any:
+def _json(text: str, field: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as exc:
         line = f" (line {exc.lineno})" if isinstance(exc, json.JSONDecodeError) else ""
-        raise InvalidInput(where, f"is not JSON{line}") from exc
+        raise InvalidInput(field, f"is not JSON{line}") from exc
 
 
 def fields_of(
-    found: Iterable[ChangeableValue], posted: Mapping[str, str], refusal: Refusal | None
+    values: Iterable[ChangeableValue], form_values: Mapping[str, str], refusal: Refusal | None
 ) -> list[ChangeField]:
     """Return a form for each value; that of a refused change has the text and the error."""
     fields = []
-    for one in found:
-        name = f"{one.change.kind}-{one.change.frame}-{one.change.call}-{one.change.number}"
-        sent = posted.get("field") == name
+    for value in values:
+        name = f"{value.change.kind}-{value.change.frame}-{value.change.call}-{value.change.number}"
+        sent = form_values.get("field") == name
         error = refusal if sent and isinstance(refusal, InvalidInput) else None
-        text = form_text(posted, "value") if sent else _text(one)
-        calls = form_text(posted, "calls") if sent else _calls(one)
-        fields.append(ChangeField(id=name, of=one, text=text, calls=calls, error=error))
+        text = form_text(form_values, "value") if sent else _text(value)
+        calls = form_text(form_values, "calls") if sent else _calls(value)
+        fields.append(ChangeField(id=name, of=value, text=text, calls=calls, error=error))
     return fields
 
 
-def _text(one: ChangeableValue) -> str:
-    if one.stored:
+def _text(value: ChangeableValue) -> str:
+    if value.stored:
         return ""
-    if one.change.kind == "message":
-        return str(one.value)
-    if one.change.kind == "reply":
-        return str(one.value["text"])
-    return json.dumps(one.value, ensure_ascii=False, indent=2)
+    if value.change.kind == "message":
+        return str(value.value)
+    if value.change.kind == "reply":
+        return str(value.value["text"])
+    return json.dumps(value.value, ensure_ascii=False, indent=2)
 
 
-def _calls(one: ChangeableValue) -> str:
-    if one.change.kind != "reply" or not one.value["calls"]:
+def _calls(value: ChangeableValue) -> str:
+    if value.change.kind != "reply" or not value.value["calls"]:
         return ""
-    return json.dumps(one.value["calls"], ensure_ascii=False, indent=2)
+    return json.dumps(value.value["calls"], ensure_ascii=False, indent=2)

@@ -26,21 +26,21 @@ def list_switches(request: HttpRequest) -> HttpResponse:
 @admins_only
 def engage(request: HttpRequest) -> HttpResponse:
     """Engage a kill switch for an agent, or for all."""
-    chosen = request.POST.get("agent", "")
-    agent = "" if chosen == EVERY else chosen
+    choice = request.POST.get("agent", "")
+    agent = "" if choice == EVERY else choice
     reason = form_text(request.POST, "reason")
-    if not chosen:
+    if not choice:
         return _page(request, "Choose an agent, or every agent. Nothing was stopped.", status=422)
-    if chosen == EVERY and request.POST.get("confirm", "").strip().lower() != CONFIRMATION:
+    if choice == EVERY and request.POST.get("confirm", "").strip().lower() != CONFIRMATION:
         problem = f"Type “{CONFIRMATION}” to stop all of them. Nothing was stopped."
         return _page(request, problem, status=422)
     try:
-        done = kill_switches.engage(agent=agent, reason=reason, actor=actor_of(request))
+        switch = kill_switches.engage(agent=agent, reason=reason, actor=actor_of(request))
     except InvalidInput as problem:
         return _page(request, f"The {problem.field} {problem.detail}.", status=422)
     except (UnknownAgent, SwitchAlreadyEngaged) as problem:
         return _page(request, problem.detail, status=problem.status)
-    messages.success(request, f"{done.agent or 'Every agent'} is stopped.")
+    messages.success(request, f"{switch.agent or 'Every agent'} is stopped.")
     return redirect("kill_switches")
 
 
@@ -49,10 +49,10 @@ def engage(request: HttpRequest) -> HttpResponse:
 def disengage(request: HttpRequest, stop: int) -> HttpResponse:
     """Disengage a kill switch."""
     try:
-        done = kill_switches.disengage(stop=stop, actor=actor_of(request))
+        switch = kill_switches.disengage(stop=stop, actor=actor_of(request))
     except SwitchNotEngaged as problem:
         return _page(request, str(problem), status=409)
-    messages.success(request, f"{done.agent or 'Every agent'} resumed.")
+    messages.success(request, f"{switch.agent or 'Every agent'} resumed.")
     return redirect("kill_switches")
 
 

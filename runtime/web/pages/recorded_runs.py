@@ -54,18 +54,18 @@ def replay(request: HttpRequest, run: UUID) -> HttpResponse:
 def _page(
     request: HttpRequest, run: UUID, actor: Actor, refused: RequestError | None = None
 ) -> HttpResponse:
-    shown = readable(run, actor)
+    detail = readable(run, actor)
     listed = replays.listed(run=run, actor=actor)
-    chosen = _chosen(request, listed)
-    one = replays.find(run=run, replay=chosen.id, actor=actor) if chosen else None
-    is_last = chosen is not None and chosen.id == listed[0].id
+    listed_replay = _find_listed(request, listed)
+    stored = replays.find(run=run, replay=listed_replay.id, actor=actor) if listed_replay else None
+    is_last = listed_replay is not None and listed_replay.id == listed[0].id
     context = {
         "section": "runs",
-        "run": shown,
-        "one": one,
-        "found": one.found if one else None,
-        "changed": _changed(one) if one else [],
-        "others": [other for other in listed if chosen and other.id != chosen.id],
+        "run": detail,
+        "one": stored,
+        "found": stored.found if stored else None,
+        "changed": _changed(stored) if stored else [],
+        "others": [other for other in listed if listed_replay and other.id != listed_replay.id],
         "is_last": is_last,
         "is_open": bool(listed) and listed[0].ended_at is None,
         "refused": refused,
@@ -81,22 +81,22 @@ def _page(
     return answer
 
 
-def _changed(one: StoredReplay) -> list[tuple[str, tuple[VersionDifference, ...] | None]]:
+def _changed(stored: StoredReplay) -> list[tuple[str, tuple[VersionDifference, ...] | None]]:
     """Return the agents that were changed since the run, with the differences; None if a version is not known here."""
-    found = []
-    for agent, (recorded, today) in sorted(one.found.get("versions", {}).items()):
+    changed = []
+    for agent, (recorded, today) in sorted(stored.found.get("versions", {}).items()):
         if recorded != today:
             changes = wiring.catalogue().changes_between(agent, recorded, today)
-            found.append((agent, None if changes is None else differences(changes)))
-    return found
+            changed.append((agent, None if changes is None else differences(changes)))
+    return changed
 
 
-def _chosen(request: HttpRequest, listed: list[StoredReplay]) -> StoredReplay | None:
+def _find_listed(request: HttpRequest, listed: list[StoredReplay]) -> StoredReplay | None:
     """Return the replay of the address, without one the last; None if there is none."""
-    wanted = request.GET.get("replay")
-    if wanted is None:
+    replay_id = request.GET.get("replay")
+    if replay_id is None:
         return listed[0] if listed else None
-    for one in listed:
-        if str(one.id) == wanted:
-            return one
+    for stored in listed:
+        if str(stored.id) == replay_id:
+            return stored
     raise Http404

@@ -37,21 +37,21 @@ ROWS = 200  # steps, or messages, on one page
 def run(request: HttpRequest, run: UUID) -> HttpResponse:
     """Show a run: its status, its open gates and waits, and the steps of its agents."""
     actor, access = actor_of(request), wiring.access()
-    found, problem = with_archive(readable(run, actor))
+    detail, problem = with_archive(readable(run, actor))
     is_admin = access.reads_continuations(actor)
     tabs = ("timeline", "transcript", "state") if is_admin else ("timeline", "transcript")
     tab = query_params.choice(request, "tab", tabs) or "timeline"
-    history = run_page.history(found, whole=is_admin)
-    told = runs.pending_requests(run)
+    history = run_page.history(detail, whole=is_admin)
+    pending = runs.pending_requests(run)
     context = {
         "section": "runs",
-        "run": found,
+        "run": detail,
         "tab": tab,
         "tabs": tabs,
         "history": history,
         "timeline": history.timeline,
         "transcript": history.transcript,
-        "without_worker": workers.agents_without_worker(found, history.transcript),
+        "without_worker": workers.agents_without_worker(detail, history.transcript),
         "crashes": crash_evidence.crashes(run),
         "late": late_outcomes.of_run(run, history.transcript),
         "budget_usage": history.usage,
@@ -59,16 +59,16 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         "memory": threads.memory_of(history.memory),
         "is_admin": is_admin,
         "archive_problem": problem,
-        "archive_file": runs.file_of(run) if found.archived_at and is_admin else None,
+        "archive_file": runs.file_of(run) if detail.archived_at and is_admin else None,
         "source": request.get_full_path(),
-        "cancel_requested": told.cancel and not found.ended,
-        "may_fork": found.archived_at is None and access.may_fork(actor, found.requester),
-        "may_retry": found.status == RunStatus.FAILED
-        and found.archived_at is None
-        and access.may_control(actor, found.requester),
-        "may_cancel": not found.ended and access.may_cancel(actor, found.requester),
-        **_pace(found, actor, told, history.transcript),
-        **_shown(request, tab, history),
+        "cancel_requested": pending.cancel and not detail.ended,
+        "may_fork": detail.archived_at is None and access.may_fork(actor, detail.requester),
+        "may_retry": detail.status == RunStatus.FAILED
+        and detail.archived_at is None
+        and access.may_control(actor, detail.requester),
+        "may_cancel": not detail.ended and access.may_cancel(actor, detail.requester),
+        **_pace(detail, actor, pending, history.transcript),
+        **_read_tab(request, tab, history),
     }
     response = render(
         request,
@@ -84,64 +84,65 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
 def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
     """Show the continuation after an entry of the journal, for admins."""
     actor = actor_of(request)
-    found = readable(run, actor)
+    detail = readable(run, actor)
     # Positions are eight-byte integers; larger numbers name no entry.
-    past = state_at.state_after(run, position) if position <= found.position else None
+    past = state_at.state_after(run, position) if position <= detail.position else None
     if past is None:
         raise Http404
     context = {
         "section": "runs",
-        "run": found,
+        "run": detail,
         "past": past,
-        "may_fork": found.archived_at is None and wiring.access().may_fork(actor, found.requester),
+        "may_fork": detail.archived_at is None
+        and wiring.access().may_fork(actor, detail.requester),
     }
     return render(request, "runs/state_at.html", context)
 
 
-def with_archive(found: RunDetail) -> tuple[RunDetail, str]:
+def with_archive(detail: RunDetail) -> tuple[RunDetail, str]:
     """Return an archived run with its payloads, and why its file cannot be shown, empty if it can."""
     try:
-        return runs.with_archive(found), ""
+        return runs.with_archive(detail), ""
     except (Tampered, KeyMissing) as exc:
-        return found, str(exc)
+        return detail, str(exc)
 
 
 def _pace(
-    shown: RunDetail, actor: Actor, told: PendingRequests, transcript: Transcript
+    detail: RunDetail, actor: Actor, pending: PendingRequests, transcript: Transcript
 ) -> dict[str, Any]:
     """Tell whether the run is paused or about to be, and whether the actor may pause it and send messages."""
     may_control = (
-        not shown.ended
-        and shown.status != RunStatus.QUARANTINED
+        not detail.ended
+        and detail.status != RunStatus.QUARANTINED
         and transcript.ending is None
-        and not told.cancel
-        and wiring.access().may_control(actor, shown.requester)
+        and not pending.cancel
+        and wiring.access().may_control(actor, detail.requester)
     )
     return {
-        "pause_requested": told.pause,
-        "is_paused": transcript.pause is not None if told.pause is None else told.pause,
+        "pause_requested": pending.pause,
+        "is_paused": transcript.pause is not None if pending.pause is None else pending.pause,
         "may_pause": may_control,
         "may_write": may_control,
         "max_message": MAX_MESSAGE,
     }
 
 
-def _shown(request: HttpRequest, tab: str, history: RunHistory) -> dict[str, Any]:
+def _read_tab(request: HttpRequest, tab: str, history: RunHistory) -> dict[str, Any]:
     """Return the rows or messages of this tab and page, and the opened step."""
     if tab == "state":
         return {"gates": history.timeline.gates}
     if tab == "transcript":
         return _piece(request, history.transcript.all_messages(), {"tab": tab})
     step = request.GET.get("step", "")
-    opened = history.step(step) if step else None
-    if step and opened is None:
+    step_view = history.step(step) if step else None
+    if step and step_view is None:
         raise Http404
     rows = history.timeline.rows
-    piece = _piece(request, rows, {}, at=_place(rows, step))
-    return {**piece, "opened": opened, "open_row": opened.rows[-1].id if opened else ""}
+    piece = _piece(request, rows, {}, at=_page_of_step(rows, step))
+    return {**piece, "opened": step_view, "open_row": step_view.rows[-1].id if step_view else ""}
 
 
-def _place(rows: Sequence[Span], step: str) -> int | None:
+def _page_of_step(rows: Sequence[Span], step: str) -> int | None:
     """Return the page with the last row of a step; None if the step has no rows."""
     places = [index for index, row in enumerate(rows) if step and row.step == step]
     return places[-1] // ROWS + 1 if places else None
@@ -155,11 +156,11 @@ def _piece(
     if number > last:
         raise Http404
     first = (number - 1) * ROWS
-    shown = items[first : first + ROWS]
+    page_items = items[first : first + ROWS]
     return {
-        "items": shown,
+        "items": page_items,
         "first": first + 1,
-        "last": first + len(shown),
+        "last": first + len(page_items),
         "total": len(items),
         "number": number,
         "before": number - 1,
@@ -172,10 +173,10 @@ def _piece(
 @login_required
 def blob(request: HttpRequest, digest: str) -> HttpResponse:
     """Send JSON with secrets redacted, to people who may read a run that refers to it."""
-    found = blobs.blob(wiring.access().readable_runs(actor_of(request)), digest)
-    if found is None:
+    content = blobs.blob(wiring.access().readable_runs(actor_of(request)), digest)
+    if content is None:
         raise Http404
-    text = json.dumps(found[0], indent=2, ensure_ascii=False)
+    text = json.dumps(content[0], indent=2, ensure_ascii=False)
     name = f"result-{digest.removeprefix('sha256:')[:12]}.json"
     return HttpResponse(
         text,

@@ -60,8 +60,8 @@ def answer(
             return redirect("run", run=act(actor))
         except (RequestError, Tampered, KeyMissing, NewerSchema) as exc:
             refusal = exc
-    shown = readable(run, actor)
-    page = {"run": shown, **_fields(request, refusal), **context(actor, shown, refusal)}
+    detail = readable(run, actor)
+    page = {"run": detail, **_fields(request, refusal), **context(actor, detail, refusal)}
     return render(request, template, page, status=_status(refusal))
 
 
@@ -101,13 +101,13 @@ def _cancel(run: UUID, reason: str, actor: Actor) -> UUID:
         return run  # a double click is redirected to the run
 
 
-def _cancel_context(actor: Actor, shown: RunDetail, refusal: Refusal | None) -> Context:
-    transcript = read_transcript(shown.id)
+def _cancel_context(actor: Actor, detail: RunDetail, refusal: Refusal | None) -> Context:
+    transcript = read_transcript(detail.id)
     return {
         "transcript": transcript,
         "traces": [call for call in transcript.calls() if call.has_side_effects],
-        "may_cancel": wiring.access().may_cancel(actor, shown.requester),
-        "cancel_requested": not shown.ended and runs.is_cancel_requested(shown.id),
+        "may_cancel": wiring.access().may_cancel(actor, detail.requester),
+        "cancel_requested": not detail.ended and runs.is_cancel_requested(detail.id),
         "late": isinstance(refusal, RunEnded),
     }
 
@@ -127,9 +127,9 @@ def message(request: HttpRequest, run: UUID) -> HttpResponse:
 
 
 def _message_context(
-    text: str, cuts: bool, actor: Actor, shown: RunDetail, refusal: Refusal | None
+    text: str, cuts: bool, actor: Actor, detail: RunDetail, refusal: Refusal | None
 ) -> Context:
-    late, problem = shown.status if shown.ended else "", ""
+    late, problem = detail.status if detail.ended else "", ""
     match refusal:
         case InvalidInput():
             problem = f"the text {refusal.detail}."
@@ -138,7 +138,7 @@ def _message_context(
         case RunEnded():
             late = refusal.run_status
     return {
-        "may_write": wiring.access().may_control(actor, shown.requester),
+        "may_write": wiring.access().may_control(actor, detail.requester),
         "late": late,
         "text": text,
         "cuts": cuts,
@@ -186,7 +186,7 @@ class _RetryForm:
     other: str
     only: str
     forbidden: str
-    why: str
+    reason_title: str
     button: str
     keep: str
 
@@ -209,7 +209,7 @@ _RETRY = _RetryForm(
     other="This run cannot be tried again",
     only="Only a failed run whose journal still exists can be tried again.",
     forbidden="Only the person who started a run, and admins, may try it again.",
-    why="Why it failed",
+    reason_title="Why it failed",
     button="Try this run again",
     keep="Keep it failed",
 )
@@ -225,7 +225,7 @@ _RELEASE = _RetryForm(
     other="This run is not in quarantine",
     only="Only a run in quarantine can be released.",
     forbidden="Only admins may release a run from quarantine.",
-    why="Why it is in quarantine",
+    reason_title="Why it is in quarantine",
     button="Release this run",
     keep="Keep it in quarantine",
 )
@@ -257,13 +257,13 @@ def _answer_retry(request: HttpRequest, run: UUID, form: _RetryForm) -> HttpResp
 
 
 def _retry_context(
-    form: _RetryForm, actor: Actor, shown: RunDetail, refusal: Refusal | None
+    form: _RetryForm, actor: Actor, detail: RunDetail, refusal: Refusal | None
 ) -> Context:
     return {
         "form": form,
-        "fits": shown.status == form.status
-        and shown.removed_at is None
-        and shown.archived_at is None,
-        "may": form.may(actor, shown),
-        **form.shows(shown.id),
+        "fits": detail.status == form.status
+        and detail.removed_at is None
+        and detail.archived_at is None,
+        "may": form.may(actor, detail),
+        **form.shows(detail.id),
     }

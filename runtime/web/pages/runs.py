@@ -57,15 +57,17 @@ def runs(request: HttpRequest) -> HttpResponse:
     actor, access = actor_of(request), wiring.access()
     readable, problem = access.readable_runs(actor), None
     is_admin = access.reads_continuations(actor)
-    chosen = read_filters(request)
+    filter_values = read_filters(request)
     try:
         search = query_params.search(request)
-        where = condition(readable, chosen, search)
+        matching = condition(readable, filter_values, search)
     except InvalidInput as exc:
-        problem, search, where = exc, request.GET.get("q", ""), Q(pk__in=[])
-    kept = {**chosen, "q": search} if search and not problem else chosen
+        problem, search, matching = exc, request.GET.get("q", ""), Q(pk__in=[])
+    query = {**filter_values, "q": search} if search and not problem else filter_values
     page = run_queries.runs_page(
-        where, cursor=query_params.cursor(request), oldest=chosen.get("order") == OLDEST
+        matching,
+        cursor=query_params.cursor(request),
+        oldest=filter_values.get("order") == OLDEST,
     )
     context = {
         "section": "runs",
@@ -74,18 +76,18 @@ def runs(request: HttpRequest) -> HttpResponse:
         "terms": _terms(page.items),
         "zone": timezone.get_current_timezone_name(),
         "first_page": "cursor" not in request.GET,
-        "tabs": [_tab(name, label, chosen, search) for name, label in TABS],
-        "status": chosen.get("status", ""),
+        "tabs": [_tab(name, label, filter_values, search) for name, label in TABS],
+        "status": filter_values.get("status", ""),
         "search": search,
         "mine": search == f"by:{actor.person}",
-        "chosen": chosen,
-        "filtered": bool(search or set(chosen) - {"order"}),
+        "chosen": filter_values,
+        "filtered": bool(search or set(filter_values) - {"order"}),
         "problem": problem,
         "wrong_search": problem is not None and problem.field == "q",
-        "kept": kept,
-        "place": f"?{urlencode(kept)}",
+        "kept": query,
+        "place": f"?{urlencode(query)}",
         "longest": MAX_SEARCH,
-        "keep": f"{urlencode(kept)}&" if kept else "",
+        "keep": f"{urlencode(query)}&" if query else "",
         "source": request.get_full_path(),
         "is_admin": is_admin,
         "alarms": run_queries.quarantined(readable) if is_admin else 0,
@@ -116,16 +118,16 @@ def download(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
     """Stream all runs that match, and log who exports what."""
     actor = actor_of(request)
     try:
-        given, search = read_filters(request), query_params.search(request)
-        condition(wiring.access().readable_runs(actor), given, search)  # is it valid?
+        filter_values, search = read_filters(request), query_params.search(request)
+        condition(wiring.access().readable_runs(actor), filter_values, search)  # is it valid?
     except InvalidInput as exc:
         return HttpResponse(f"{exc.field} {exc.detail}.", "text/plain; charset=utf-8", status=422)
-    found = downloads.start(_lines(actor, given, search, timezone.get_current_timezone()))
-    if found is None:
+    lines = downloads.start(_lines(actor, filter_values, search, timezone.get_current_timezone()))
+    if lines is None:
         return downloads.busy()
-    filters = {**given, **({"words": search} if search else {})}
+    filters = {**filter_values, **({"words": search} if search else {})}
     _log.info("%s exports the list of runs: %s", actor.person, json.dumps(filters))
-    answer = StreamingHttpResponse(found, content_type="text/csv; charset=utf-8")
+    answer = StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8")
     name = f"runs-{timezone.localdate()}.csv"
     answer["Content-Disposition"] = f'attachment; filename="{name}"'
     return answer
@@ -154,68 +156,68 @@ def _controls(actor: Actor, failed: Sequence[RunLine]) -> tuple[bool, bool]:
     """Tell whether the actor may control their own runs, and those of other people; read only if it matters."""
     access = wiring.access()
     mine = any(run.requester == actor.person for run in failed)
-    others = any(run.requester != actor.person for run in failed)
+    of_others = any(run.requester != actor.person for run in failed)
     return (
         mine and access.may_control(actor, actor.person),
-        others and access.may_control(actor, ""),
+        of_others and access.may_control(actor, ""),
     )
 
 
 def _terms(items: Sequence[RunLine]) -> list[str]:
     """Return the filters that make sense for these rows, to be suggested."""
-    found = {
+    texts_by_term = {
         "agent": {run.agent for run in items},
         "by": {run.requester for run in items},
         "key": {run.business_key for run in items if run.business_key},
     }
     return [
         f'{name}:"{text}"' if " " in text else f"{name}:{text}"
-        for name, texts in found.items()
+        for name, texts in texts_by_term.items()
         for text in sorted(texts)
     ]
 
 
-def _tab(name: str, label: str, chosen: dict[str, str], search: str) -> dict[str, Any]:
+def _tab(name: str, label: str, filter_values: dict[str, str], search: str) -> dict[str, Any]:
     """Return a tab, its address with the other filters, and whether it is the current one."""
-    rest = {key: text for key, text in chosen.items() if key not in ("tab", "status")}
-    query = urlencode({key: text for key, text in (("tab", name), *rest.items()) if text})
+    remaining = {key: text for key, text in filter_values.items() if key not in ("tab", "status")}
+    query = urlencode({key: text for key, text in (("tab", name), *remaining.items()) if text})
     if search:
         query = f"{query}{'&' if query else ''}{urlencode({'q': search})}"
-    here = name == chosen.get("tab", "") and "status" not in chosen
+    here = name == filter_values.get("tab", "") and "status" not in filter_values
     return {"label": label, "query": f"?{query}", "here": here}
 
 
 def read_filters(request: HttpRequest) -> dict[str, str]:
     """Return the filters of the address beside the search."""
-    found = {
+    texts = {
         "tab": query_params.choice(request, "tab", tuple(filters.TABS)),
         "status": query_params.choice(request, "status", tuple(RunStatus)),
         "from": request.GET.get("from", ""),
         "to": request.GET.get("to", ""),
         "order": query_params.choice(request, "order", (OLDEST,)),
     }
-    return {name: text for name, text in found.items() if text}
+    return {name: text for name, text in texts.items() if text}
 
 
-def condition(readable: Q, given: dict[str, str], search: str) -> Q:
+def condition(readable: Q, filter_values: dict[str, str], search: str) -> Q:
     """Return the condition for these filters and a search. Raise InvalidInput naming the field."""
-    until = _day("to", given, after=1)
+    until = _day("to", filter_values, after=1)
     return filters.filter_runs(
         readable,
-        tab=given.get("tab", ""),
-        status=given.get("status", ""),
+        tab=filter_values.get("tab", ""),
+        status=filter_values.get("status", ""),
         search=search,
-        since=_day("from", given),
+        since=_day("from", filter_values),
         until=until,
     )
 
 
-def _day(name: str, given: dict[str, str], *, after: int = 0) -> datetime | None:
+def _day(name: str, filter_values: dict[str, str], *, after: int = 0) -> datetime | None:
     """Return the start of a day, or of the one `after` it, in the reader's zone. Raise InvalidInput."""
-    if name not in given:
+    if name not in filter_values:
         return None
     try:
-        day = date.fromisoformat(given[name])
+        day = date.fromisoformat(filter_values[name])
         if after and day == date.max:
             return None
         day += timedelta(days=after)
@@ -224,18 +226,18 @@ def _day(name: str, given: dict[str, str], *, after: int = 0) -> datetime | None
         raise InvalidInput(name, "must be a day such as 2026-11-24") from exc
 
 
-def _lines(actor: Actor, given: dict[str, str], search: str, zone: tzinfo) -> Iterator[str]:
+def _lines(actor: Actor, filter_values: dict[str, str], search: str, zone: tzinfo) -> Iterator[str]:
     yield downloads.row(COLUMNS)
     cursor: UUID | None = None
     while True:
         # The rights are read for each page: a person who loses them while it runs gets no further rows.
         with timezone.override(zone):  # that of the request, which is over
-            where = condition(wiring.access().readable_runs(actor), given, search)
+            matching = condition(wiring.access().readable_runs(actor), filter_values, search)
         page = run_queries.runs_page(
-            where,
+            matching,
             limit=DOWNLOADED_ROWS,
             cursor=cursor,
-            oldest=given.get("order") == OLDEST,
+            oldest=filter_values.get("order") == OLDEST,
         )
         if page.items:
             yield "".join(downloads.row(_values(run)) for run in page.items)

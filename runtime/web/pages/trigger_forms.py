@@ -173,9 +173,9 @@ class ScheduleForm(TriggerForm):
         return {"agent": self.agent, **self.cleaned_data, "every": every}
 
     def _mark_input(self, wrong: dict[str, str]) -> None:
-        self.input_fields, others = schema_form.shown(self.input_fields, self.data, wrong)
+        self.input_fields, unplaced = schema_form.fill_in(self.input_fields, self.data, wrong)
         if wrong:  # also without a text of its own, so that the form is not valid
-            self.add_error(None, [f"The input {problem}." for problem in others])
+            self.add_error(None, [f"The input {problem}." for problem in unplaced])
 
 
 class EventForm(TriggerForm):

@@ -186,6 +186,6 @@ def test_an_unreadable_value_is_named(field: str, text: str) -> None:
     typed = posted(given) | {f"in.{field}": text}
     _, wrong = schema_form.read(fields, typed)
     assert list(wrong) == [field]
-    shown, other = schema_form.shown(fields, typed, wrong | {"gone": "is not expected"})
+    shown, other = schema_form.fill_in(fields, typed, wrong | {"gone": "is not expected"})
     assert other == ["gone is not expected"]
     assert text in repr(shown)
