@@ -1,6 +1,6 @@
 """The forms of pages: typed fields, and the way a page shows a field.
 
-A form reads what was typed. Limits are checked by the action, whose refusal a page adds to the fields it names.
+A form reads texts. The action checks the limits, and the page adds its refusal to the fields that it names.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ class Renderer(TemplatesSetting):
 class TypedField(forms.Field):
     """A field whose text is a value of this kind, see `schema_fields.kind_of`. Its value is None if it is blank.
 
-    A blank text is empty. `optional` is what the label says: the action decides what is required.
+    A blank text is empty. `optional` is for the label: the action checks the required fields.
     """
 
     def __init__(
