@@ -1,4 +1,4 @@
-"""Parts of a run in answers of the API: what it waits for, and late outcomes of its calls."""
+"""Parts of a run in answers of the API: its waits, and late outcomes of its calls."""
 
 from datetime import datetime
 from typing import Any, Literal
