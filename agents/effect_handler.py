@@ -33,12 +33,11 @@ from agents.sdk.spec import (
     ToolSpec,
 )
 from agents.tool_calls import call, context_of, open_arguments, read_arguments, require_object
-from runtime.core.budgets import Rates
-from runtime.core.call_options import ModelOptions
-from runtime.core.digest import sha256_of
-from runtime.core.effect_classes import RULES
-from runtime.core.enums import CallPreview, EffectClass, FailureCause, Risk
-from runtime.core.limits import plain
+from runtime.core.run.budgets import Rates
+from runtime.core.run.call_options import ModelOptions
+from runtime.core.values.enums import EFFECT_CLASSES, CallPreview, EffectClass, FailureCause, Risk
+from runtime.core.values.json_values import sha256_of
+from runtime.core.values.limits import plain
 from runtime.errors import InvalidInput, KeyMissing, UnknownAgent
 from runtime.keyring import held
 from runtime.ports.agents import AgentInfo, CallInfo, CallRejected, TurnBoundary, VersionChange
@@ -203,7 +202,7 @@ class AgentEffects:
             return call(tool, arguments, unsealed, request)
         finally:
             # The engine commits a transactional call together with its journal entry, on this connection.
-            if not RULES[tool.effect].commits_with_entry or not connection.in_atomic_block:
+            if not EFFECT_CLASSES[tool.effect].commits_with_entry or not connection.in_atomic_block:
                 self.close_connections()
 
 

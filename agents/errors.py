@@ -1,6 +1,6 @@
 """Errors of agents, one type for each party that can correct them."""
 
-from runtime.core.enums import FailureCause
+from runtime.core.values.enums import FailureCause
 
 
 class AgentsError(Exception):

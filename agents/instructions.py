@@ -5,10 +5,10 @@ from datetime import datetime
 from typing import Any
 
 from agents.sdk.spec import AgentSpec
-from runtime.core.digest import sha256_of
-from runtime.core.events import PinnedPrompt
-from runtime.core.limits import MAX_INSTRUCTIONS
-from runtime.core.placeholders import filled, placeholders
+from runtime.core.run.events import PinnedPrompt
+from runtime.core.values.json_values import sha256_of
+from runtime.core.values.limits import MAX_INSTRUCTIONS
+from runtime.core.values.texts import fill_placeholders, find_placeholders
 from runtime.errors import InvalidInput
 from runtime.ports.prompts import Instructions, Prompts
 
@@ -37,7 +37,7 @@ def fill_version(
         else (stored_version.number, stored_version.text)
     )
     pinned = PinnedPrompt(name=name, number=number, digest=sha256_of(text), at=at)
-    if number == 0 and not placeholders(text):
+    if number == 0 and not find_placeholders(text):
         return Instructions(pinned=pinned)
     return Instructions(text=fill(name, text, input), pinned=pinned)
 
@@ -45,7 +45,7 @@ def fill_version(
 def fill(name: str, text: str, input: Any) -> str:
     """Fill in the fields of an input. Raise InvalidInput for a variable that it lacks, or a text that is too long."""
     try:
-        instructions = filled(text, input if isinstance(input, dict) else {})
+        instructions = fill_placeholders(text, input if isinstance(input, dict) else {})
     except KeyError as exc:
         raise InvalidInput(
             "instructions", f"the prompt {name} names {{{exc.args[0]}}}, which the input lacks"

@@ -13,9 +13,9 @@ from agents.sdk.previews import Preview as Written
 from agents.sdk.previews import material, serialize_preview
 from agents.sdk.sentences import describe_exception
 from agents.sdk.spec import ToolSpec
-from runtime.core.digest import require_json
-from runtime.core.enums import CallPreview
-from runtime.core.limits import plain, size_of
+from runtime.core.values.enums import CallPreview
+from runtime.core.values.json_values import require_json
+from runtime.core.values.limits import plain, size_of
 
 log = logging.getLogger(__name__)
 

@@ -19,12 +19,11 @@ from agents.sdk import ToolContext, inputs
 from agents.sdk.scripts.conversation_texts import REPEATED
 from agents.sdk.sentences import describe_exception
 from agents.sdk.spec import ToolSpec
-from runtime.core.digest import require_json
-from runtime.core.documents.lost_results import result_lost
-from runtime.core.effect_classes import RULES
-from runtime.core.enums import FailureCause
-from runtime.core.errors import NotJson
-from runtime.core.limits import MAX_RESULT, plain, size_of
+from runtime.core.documents.codec import result_lost
+from runtime.core.values.enums import EFFECT_CLASSES, FailureCause
+from runtime.core.values.errors import NotJson
+from runtime.core.values.json_values import require_json
+from runtime.core.values.limits import MAX_RESULT, plain, size_of
 from runtime.ports.agents import CallRejected
 from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult, Unknown
 
@@ -152,7 +151,7 @@ def _outcome(
     except ToolError as exc:
         return ToolFailure(error=redact(str(exc)) or type(exc).__name__)
     except _NotKept as exc:
-        if RULES[tool.effect].happened_when_returned:
+        if EFFECT_CLASSES[tool.effect].happened_when_returned:
             return ToolResult(value=result_lost(redact(str(exc))))
         return ToolFailure(error=redact(str(exc)))
     except NotDone as exc:
@@ -192,7 +191,7 @@ def _run(
     """Run a tool and check its result. A transactional tool is rolled back if its result cannot be journaled."""
     _require_precondition(tool, arguments, request)
     before = [context] if tool.wants_context else []
-    if not RULES[tool.effect].commits_with_entry:
+    if not EFFECT_CLASSES[tool.effect].commits_with_entry:
         return _result(tool, _call_function(tool, before, arguments, request.deadline))
     with transaction.atomic():
         return _result(tool, _call_function(tool, before, arguments, request.deadline))
@@ -203,7 +202,7 @@ def _require_precondition(tool: ToolSpec, arguments: dict[str, Any], request: To
 
     An earlier attempt at an `idempotent` call may have changed the answer, so it is checked before the first alone.
     """
-    if request.attempt > 1 and RULES[request.effect].needs_same_key:
+    if request.attempt > 1 and EFFECT_CLASSES[request.effect].needs_same_key:
         return
     try:
         refused = previews.refusal(tool, arguments, context_of(request))

@@ -26,8 +26,8 @@ from approvals.requests import writers
 from approvals.upkeep import erasure, escalations, evidence
 from approvals.upkeep.outlooks import Outlooks
 from approvals.version_changes import acts
-from runtime.core.enums import Decision, GateKind, Risk
-from runtime.core.events import AllowanceUse
+from runtime.core.run.events import AllowanceUse
+from runtime.core.values.enums import Decision, GateKind, Risk
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo

@@ -22,7 +22,7 @@ from django.db import connection
 from approvals import clock
 from approvals.errors import BrokenChain
 from approvals.models import Approval, AuditEntry, AuditHead
-from runtime.core.digest import sha256_of
+from runtime.core.values.json_values import sha256_of
 from runtime.keyring import macs, purposes
 from runtime.ports.access import Actor, Expression
 from runtime.ports.approvals import StatementPart

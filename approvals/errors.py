@@ -7,7 +7,7 @@ raises too, and `runtime.ports.approvals.NotConfirmed`, which the adapter raises
 from datetime import UTC, datetime
 from uuid import UUID
 
-from runtime.core.limits import MAX_INQUIRIES
+from runtime.core.values.limits import MAX_INQUIRIES
 from runtime.errors import RequestError
 
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Literal
 
-from runtime.core.enums import Risk
+from runtime.core.values.enums import Risk
 
 POLICY_VERSION = "1"
 

@@ -23,8 +23,8 @@ from approvals.policies.rules import Demands, Stage
 from approvals.policy_versions import in_force
 from approvals.requests import expiry, snapshot, statements, verification, votes, writers
 from approvals.requests.statements import Statement
-from runtime.core.enums import RISKS, Decision, Risk, Verdict
-from runtime.core.verdicts import BEFORE_CALL
+from runtime.core.values.enums import RISKS, Decision, Risk, Verdict
+from runtime.core.values.verdicts import BEFORE_CALL
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ApprovalVoid, NotConfirmed, VerifiedApproval
 from runtime.store import pool

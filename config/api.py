@@ -31,7 +31,7 @@ from approvals.web.api.prompts import router as prompts_router
 from approvals.web.api.requests import router as approvals_router
 from approvals.web.api.teamwork import router as teamwork_router
 from approvals.web.api.version_changes import router as version_changes_router
-from runtime.core.errors import NewerSchema, NotJson
+from runtime.core.values.errors import NewerSchema, NotJson
 from runtime.errors import (
     Forbidden,
     InvalidInput,

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from config import logs
 from config.env import environment
-from runtime.core import limits
+from runtime.core.values import limits
 
 ENV = environment.load(os.environ)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from runtime.core.limits import MAX_DELIVERY, MAX_MATCHED, MAX_UNDELIVERED
+from runtime.core.values.limits import MAX_DELIVERY, MAX_MATCHED, MAX_UNDELIVERED
 
 
 class RuntimeFault(Exception):

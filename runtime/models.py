@@ -8,7 +8,7 @@ from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models.functions import Now
 
-from runtime.core.continuation import RunStatus
+from runtime.core.run.continuation import RunStatus
 
 
 class Run(models.Model):

@@ -12,9 +12,9 @@ from agents.models import AgentVersion, PublishedAgent
 from agents.registry import Registry
 from agents.sdk import inputs
 from agents.sdk.spec import DEPENDS, EACH, FINAL_ANSWER, AgentSpec, ToolSpec
-from runtime.core.digest import is_text, sha256_of
-from runtime.core.enums import EffectClass, Risk
-from runtime.core.events import AgentChange
+from runtime.core.run.events import AgentChange
+from runtime.core.values.enums import EffectClass, Risk
+from runtime.core.values.json_values import is_text, sha256_of
 from runtime.errors import UnknownAgent
 from runtime.ports.access import Expression
 from runtime.ports.agents import PromptUser, PublishedChange, Remembers, ToolSchemas

@@ -9,7 +9,7 @@ from typing import Any
 from agents.catalogue import published as catalogue
 from agents.catalogue.versions import PublishedVersion, changes
 from agents.models import AgentVersion, PublishedAgent
-from runtime.core.schemas.json_schema import Property, parts
+from runtime.core.values.json_schema import Property, parts
 from runtime.queries.labels import effect_texts
 from runtime.queries.processes.measures import CallOutcomes, call_outcomes
 from runtime.queries.processes.workers import live_versions

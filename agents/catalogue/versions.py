@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import Any
 
 from agents.sdk.spec import DEPENDS
-from runtime.core.events import AgentChange
-from runtime.core.schemas.changes import is_compatible
+from runtime.core.run.events import AgentChange
+from runtime.core.values.json_schema import is_compatible
 
 _LISTS = {"tools": "tool", "subagents": "sub-agent"}
 # `approvals` shows in each tool.

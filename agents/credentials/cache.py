@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from agents.credentials.providers import Credential, Secret
 from agents.errors import CredentialMissing, NotDone
-from runtime.core.enums import FailureCause
+from runtime.core.values.enums import FailureCause
 
 # Threads share it without a lock: two that fetch at once keep the later token.
 _tokens: dict[Credential, tuple[str, float]] = {}

@@ -15,7 +15,7 @@ import httpx2
 from agents.credentials import token_files
 from agents.credentials.token_files import Kept, Unkept
 from agents.errors import CredentialMissing, NotDone
-from runtime.core.enums import FailureCause
+from runtime.core.values.enums import FailureCause
 
 MOST_SECONDS = 10.0  # for one request to a token server
 MOST_BYTES = 256 * 1024  # of its answer, decompressed

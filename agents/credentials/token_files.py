@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.errors import NotDone
-from runtime.core.enums import FailureCause
+from runtime.core.values.enums import FailureCause
 
 ROOM_BYTES = 8192  # reserved for the next token
 POLL_SECONDS = 0.05  # between two tries to get the lock

@@ -22,7 +22,7 @@ from typing import Any, get_args
 from pydantic import TypeAdapter
 
 from agents.sdk.spec import ToolSpec
-from runtime.core.enums import FailureCause
+from runtime.core.values.enums import FailureCause
 from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, Unknown
 
 log = logging.getLogger(__name__)

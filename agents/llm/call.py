@@ -39,9 +39,9 @@ from agents.llm.token_counts import (
 from agents.llm.whole_replies import UnusableReply, mend, require_whole
 from agents.sdk.sentences import describe_exception
 from agents.sdk.spec import AgentSpec
-from runtime.core.enums import FailureCause
-from runtime.core.limits import MAX_ERROR, MAX_SUMMARY, plain
-from runtime.core.machine.calls.retries import longest_wait
+from runtime.core.run.retries import longest_wait
+from runtime.core.values.enums import FailureCause
+from runtime.core.values.limits import MAX_ERROR, MAX_SUMMARY, plain
 from runtime.errors import KeyMissing
 from runtime.keyring import held
 from runtime.ports.effects import (

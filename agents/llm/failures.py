@@ -24,8 +24,8 @@ from pydantic_ai.exceptions import (
 )
 
 from agents.llm.whole_replies import BrokenOff, UnusableReply
-from runtime.core.enums import FailureCause
-from runtime.core.limits import plain
+from runtime.core.values.enums import FailureCause
+from runtime.core.values.limits import plain
 from runtime.ports.effects import ModelFailure
 
 # Temporary errors, although the status blames the request.

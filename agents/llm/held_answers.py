@@ -15,7 +15,7 @@ from pydantic_core import to_jsonable_python
 from agents import secrets
 from agents.sdk.answers import ARGUMENT, TOGETHER
 from agents.sdk.spec import FINAL_ANSWER, AgentSpec
-from runtime.core.events import Proposal
+from runtime.core.run.events import Proposal
 from runtime.keyring import held
 
 _DETAILS = ""  # the name for `provider_details`, which no tool has

@@ -35,8 +35,8 @@ from agents.llm.replies import NO_TIME, args_of
 from agents.sdk import outputs
 from agents.sdk.scripts import conversation_texts as texts
 from agents.sdk.spec import FINAL_ANSWER, AgentSpec, ToolSpec
-from runtime.core.continuation import Call, CutReply, PlanItem
 from runtime.core.documents.blobs import begins
+from runtime.core.run.continuation import Call, CutReply, PlanItem
 from runtime.keyring import held
 from runtime.ports import effects
 

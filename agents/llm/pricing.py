@@ -12,7 +12,7 @@ from pydantic_ai.messages import ModelResponse
 from agents.endpoints import ProviderKind, provider_of
 from agents.llm import providers
 from agents.sdk.spec import AgentSpec
-from runtime.core.budgets import MICROS, Rates
+from runtime.core.run.budgets import MICROS, Rates
 
 _SAMPLE = 100_000  # tokens, for models that charge more for long conversations
 _LISTED_AS = {ProviderKind.GEMINI: "google", ProviderKind.BEDROCK: "aws"}

@@ -23,7 +23,7 @@ from agents.llm.clients.models import client_of
 from agents.masked_output import REDACTED
 from agents.registry import Registry
 from agents.sdk.spec import AgentSpec
-from runtime.core.limits import plain
+from runtime.core.values.limits import plain
 
 SCRIPTED = "scripted"
 

@@ -22,11 +22,11 @@ from agents.llm.token_counts import counts_of
 from agents.sdk import outputs
 from agents.sdk.scripts.conversation_texts import REPEATED
 from agents.sdk.spec import FINAL_ANSWER, AgentSpec
-from runtime.core.continuation import Call, GivenReply
-from runtime.core.digest import require_json, same
-from runtime.core.errors import NotJson
-from runtime.core.events import Proposal
-from runtime.core.limits import MAX_ANSWER
+from runtime.core.run.continuation import Call, GivenReply
+from runtime.core.run.events import Proposal
+from runtime.core.values.errors import NotJson
+from runtime.core.values.json_values import require_json, same
+from runtime.core.values.limits import MAX_ANSWER
 from runtime.keyring import held
 from runtime.ports.effects import ModelAnswer
 

@@ -11,7 +11,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, Tool
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
-from runtime.core.limits import MAX_INTEGER
+from runtime.core.values.limits import MAX_INTEGER
 
 CHARACTERS = 4  # of a token, on average; those beyond ASCII count as their bytes
 OVERHEAD = 50  # tokens that a provider adds to every conversation, on average

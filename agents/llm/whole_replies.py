@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 
-from runtime.core.digest import is_text, require_json
-from runtime.core.errors import NotJson
-from runtime.core.limits import MAX_TOOL, plain
+from runtime.core.values.errors import NotJson
+from runtime.core.values.json_values import is_text, require_json
+from runtime.core.values.limits import MAX_TOOL, plain
 
 # Reasons to stop, in small letters with underscores: those of the two protocols, and the same of other servers.
 _ANNOUNCES_CALLS = {"tool_calls", "function_call", "tool_use", "tool_call"}

@@ -6,7 +6,7 @@ from agents.llm.providers import models_of
 from agents.registry import AgentModule, family
 from agents.sdk.spec import DEPENDS, AgentSpec, ToolSpec
 from agents.sdk.thread_memory import ThreadMemory
-from runtime.core.enums import Risk
+from runtime.core.values.enums import Risk
 
 ASKED = "a person approves each call"
 SOME_ASKED = "a person approves some calls, depending on their arguments"

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from agents.errors import DefinitionError
 from agents.sdk.spec import FINAL_ANSWER, Condition, ToolSpec
-from runtime.core.enums import Risk
+from runtime.core.values.enums import Risk
 
 ARGUMENT = "answer"
 TOGETHER = "together"  # the name of the arguments of an answer that is not alone in its reply

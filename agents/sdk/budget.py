@@ -4,8 +4,8 @@ from dataclasses import asdict, dataclass
 from decimal import Decimal
 
 from agents.errors import DefinitionError
-from runtime.core import budgets
 from runtime.core.documents.budget_text import InvalidBudget, budget_of
+from runtime.core.run import budgets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

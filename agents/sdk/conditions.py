@@ -10,7 +10,7 @@ from typing import Any
 from agents.errors import DefinitionError
 from agents.sdk.sentences import describe_exception
 from agents.sdk.spec import ToolSpec
-from runtime.core.enums import RISKS, Risk
+from runtime.core.values.enums import RISKS, Risk
 
 LIMIT = 1.0  # seconds of one condition
 

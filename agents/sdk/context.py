@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from runtime.core.continuation import PlanItem
+from runtime.core.run.continuation import PlanItem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,13 +28,13 @@ from agents.sdk.spec import (
     positive,
 )
 from agents.sdk.thread_memory import ThreadMemory, last, summary
-from runtime.core.call_options import (
+from runtime.core.run.call_options import (
     MODEL_DEADLINE,
     MODEL_RETRIES,
     TOOL_RETRIES,
     RetryPolicy,
 )
-from runtime.core.enums import EffectClass, FailureCause, Risk
+from runtime.core.values.enums import EffectClass, FailureCause, Risk
 
 __all__ = [
     "Answer",

@@ -24,11 +24,10 @@ from agents.sdk.spec import (
     positive,
 )
 from agents.sdk.thread_memory import ThreadMemory
-from runtime.core.call_options import RetryPolicy
-from runtime.core.effect_classes import RULES
-from runtime.core.enums import RISKS, EffectClass, FailureCause, Risk
-from runtime.core.limits import MAX_REMEMBERED, MAX_SUMMARY_TOKENS, MIN_SUMMARY_TOKENS
-from runtime.core.placeholders import placeholders
+from runtime.core.run.call_options import RetryPolicy
+from runtime.core.values.enums import EFFECT_CLASSES, RISKS, EffectClass, FailureCause, Risk
+from runtime.core.values.limits import MAX_REMEMBERED, MAX_SUMMARY_TOKENS, MIN_SUMMARY_TOKENS
+from runtime.core.values.texts import find_placeholders
 
 T = TypeVar("T")
 
@@ -64,7 +63,7 @@ def prompt_name(instructions: Any, schema: dict[str, Any], label: str) -> str:
     if not isinstance(instructions, Prompt):
         return ""
     try:
-        unknown = placeholders(instructions.text) - set(schema.get("properties", {}))
+        unknown = find_placeholders(instructions.text) - set(schema.get("properties", {}))
     except ValueError as exc:
         raise DefinitionError(f"{label}: the text of its prompt: {exc}") from exc
     if unknown:
@@ -101,7 +100,7 @@ def _require_model(value: Any, name: str, label: str) -> None:
 def effect(value: Any, function: Callable[..., Any], label: str) -> EffectClass:
     """Return the effect class. An async function cannot be transactional."""
     effect: EffectClass = member(EffectClass, value, label)
-    if RULES[effect].commits_with_entry and inspect.iscoroutinefunction(function):
+    if EFFECT_CLASSES[effect].commits_with_entry and inspect.iscoroutinefunction(function):
         raise DefinitionError(
             f"{label}: a transactional tool cannot be async: Django's connection is not"
         )
@@ -261,7 +260,7 @@ def models(model: Any, models: Sequence[str], label: str) -> tuple[str, ...]:
 
 def isolate(function: Callable[..., Any], effect: EffectClass, label: str) -> bool:
     """Return True for a function that a child process can import and call."""
-    if RULES[effect].commits_with_entry:
+    if EFFECT_CLASSES[effect].commits_with_entry:
         raise DefinitionError(
             f"{label}: a transactional tool cannot be isolated: its transaction is the worker's"
         )
@@ -376,7 +375,7 @@ def sentence(sentence: str | None, name: str, signature: ToolSignature, label: s
         listed = ", ".join(f"{argument} {{{argument}}}" for argument in arguments)
         return f"Call {name} with {listed}" if listed else f"Call {name}"
     try:
-        unknown = placeholders(sentence) - set(arguments)
+        unknown = find_placeholders(sentence) - set(arguments)
     except ValueError as exc:
         raise DefinitionError(f"{label}: its sentence cannot be read: {exc}") from exc
     if unknown:

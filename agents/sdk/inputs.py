@@ -8,10 +8,10 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic import ValidationError as PydanticError
 
-from runtime.core.digest import require_json
-from runtime.core.errors import NotJson
-from runtime.core.limits import MAX_INPUT, MAX_INSTRUCTIONS, size_of
-from runtime.core.schemas import json_schema
+from runtime.core.values import json_schema
+from runtime.core.values.errors import NotJson
+from runtime.core.values.json_values import require_json
+from runtime.core.values.limits import MAX_INPUT, MAX_INSTRUCTIONS, size_of
 from runtime.errors import InvalidInput
 
 

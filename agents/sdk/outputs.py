@@ -6,7 +6,7 @@ from typing import Any
 
 from agents.sdk import inputs
 from agents.sdk.spec import FINAL_ANSWER, AgentSpec
-from runtime.core.events import Proposal
+from runtime.core.run.events import Proposal
 from runtime.errors import InvalidInput
 
 DESCRIPTION = (

@@ -6,8 +6,8 @@ from pydantic import Field
 
 from agents.errors import ToolError
 from agents.sdk.context import ToolContext
-from runtime.core.limits import MAX_PLAN_ITEM, MAX_PLAN_ITEMS
-from runtime.core.machine import plans
+from runtime.core.run import frames
+from runtime.core.values.limits import MAX_PLAN_ITEM, MAX_PLAN_ITEMS
 
 _Item = Annotated[str, Field(min_length=1, max_length=MAX_PLAN_ITEM)]
 _Number = Annotated[int, Field(ge=1, le=MAX_PLAN_ITEMS)]
@@ -29,9 +29,9 @@ def plan(
     plan.
     """
     try:
-        changed = plans.changed(
+        changed = frames.change_plan(
             context.todo, write=write, add=add or (), done=done or (), doing=doing
         )
     except ValueError as exc:
         raise ToolError(f"the plan was not changed: {exc}") from exc
-    return plans.result_of(changed)
+    return frames.plan_result(changed)

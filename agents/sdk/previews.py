@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from runtime.core.digest import sha256_of
+from runtime.core.values.json_values import sha256_of
 
 PARTS = ("summary", "changes", "counts", "targets", "warnings")
 

@@ -4,8 +4,8 @@ import inspect
 from dataclasses import dataclass
 
 from agents.errors import DefinitionError
-from runtime.core.ids import is_prompt_name
-from runtime.core.limits import MAX_INSTRUCTIONS
+from runtime.core.values.ids import is_prompt_name
+from runtime.core.values.limits import MAX_INSTRUCTIONS
 
 
 @dataclass(frozen=True, slots=True)

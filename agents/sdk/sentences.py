@@ -5,8 +5,8 @@ from typing import Any
 
 from agents.masked_output import REDACTED
 from agents.sdk.spec import ToolSpec
-from runtime.core.invisible import on_one_line
-from runtime.core.limits import MAX_SENTENCE_VALUE, plain
+from runtime.core.values.limits import MAX_SENTENCE_VALUE, plain
+from runtime.core.values.texts import write_on_one_line
 
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -33,4 +33,6 @@ def describe_exception(exc: BaseException) -> str:
 def _visible(value: Any) -> str:
     """Write the code point of characters that break a line, are invisible or reverse text."""
     text = value if isinstance(value, str) else _as_json(value)
-    return on_one_line(text if len(text) <= MAX_SENTENCE_VALUE else f"{text[:MAX_SENTENCE_VALUE]}…")
+    return write_on_one_line(
+        text if len(text) <= MAX_SENTENCE_VALUE else f"{text[:MAX_SENTENCE_VALUE]}…"
+    )

@@ -10,8 +10,8 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from typing_extensions import TypedDict
 
 from agents.errors import DefinitionError
-from runtime.core.digest import require_json
-from runtime.core.errors import NotJson
+from runtime.core.values.errors import NotJson
+from runtime.core.values.json_values import require_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

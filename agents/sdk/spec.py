@@ -13,16 +13,16 @@ from agents.credentials.providers import Credential
 from agents.errors import DefinitionError
 from agents.sdk import mistakes
 from agents.sdk.thread_memory import ThreadMemory
-from runtime.core.budgets import BudgetLimits
-from runtime.core.call_options import (
+from runtime.core.run.budgets import BudgetLimits
+from runtime.core.run.call_options import (
     MODEL_DEADLINE,
     MODEL_RETRIES,
     CompactionOptions,
     RetryPolicy,
 )
-from runtime.core.digest import sha256_of
-from runtime.core.enums import RISKS, EffectClass, Risk
-from runtime.core.placeholders import placeholders
+from runtime.core.values.enums import RISKS, EffectClass, Risk
+from runtime.core.values.json_values import sha256_of
+from runtime.core.values.texts import find_placeholders
 
 DEFAULT_DEADLINE = 30.0
 DEPENDS = "depends on its arguments"
@@ -132,7 +132,7 @@ class ToolSpec:
     def __post_init__(self) -> None:
         # Every call of the tool reads these, so they are computed once.
         object.__setattr__(self, "is_async", iscoroutinefunction(self.function))
-        object.__setattr__(self, "sentence_args", frozenset(placeholders(self.sentence)))
+        object.__setattr__(self, "sentence_args", frozenset(find_placeholders(self.sentence)))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function as its author wrote it."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.core.limits import MAX_REMEMBERED
+from runtime.core.values.limits import MAX_REMEMBERED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,9 @@ from threading import Event
 from typing import Any
 from uuid import UUID
 
-from runtime.core.enums import RISKS, Decision, Risk
-from runtime.core.events import AllowanceUse
-from runtime.core.verdicts import STARTS_CALL
+from runtime.core.run.events import AllowanceUse
+from runtime.core.values.enums import RISKS, Decision, Risk
+from runtime.core.values.verdicts import STARTS_CALL
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
 from runtime.ports.approvals import (

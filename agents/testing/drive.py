@@ -12,12 +12,11 @@ from agents.testing.scripted_models import ScriptedModel, with_models
 from agents.testing.transcript import lines_of
 from agents.testing.worker import MemoryWorker, ToolCall
 from runtime.control.edit import edit, is_previewed
-from runtime.core.budgets import NO_LIMITS
-from runtime.core.continuation import Phase, status_of
 from runtime.core.documents import budget_text
 from runtime.core.documents.codec import decode_entry
-from runtime.core.enums import Decision, Edit, GateKind, Verdict
-from runtime.core.events import (
+from runtime.core.run.budgets import NO_LIMITS
+from runtime.core.run.continuation import Phase, status_of
+from runtime.core.run.events import (
     AgentChanged,
     Event,
     FrameOpened,
@@ -25,8 +24,9 @@ from runtime.core.events import (
     RunStarted,
     WaitStarted,
 )
-from runtime.core.ids import ROOT
-from runtime.core.verdicts import VERDICTS, VERDICTS_AT
+from runtime.core.values.enums import Decision, Edit, GateKind, Verdict
+from runtime.core.values.ids import ROOT
+from runtime.core.values.verdicts import VERDICTS, VERDICTS_AT
 from runtime.ports.approvals import ReviewSnapshot
 
 REQUESTER, DECIDER = "ada", "bea"

@@ -5,9 +5,9 @@ from typing import Any
 from uuid import UUID
 
 from agents.testing.worker import BEGINNING
-from runtime.core.documents import memory
+from runtime.core.documents import blobs
 from runtime.core.documents.blobs import blob_of
-from runtime.core.events import Remembered
+from runtime.core.run.events import Remembered
 
 
 def remembered(
@@ -22,8 +22,8 @@ def remembered(
 
 
 def _remember(run: UUID, kind: str, by: str, value: Any) -> tuple[Remembered, str]:
-    text = memory.text_of(value)
-    digest = blob_of(memory.stored(run, kind, text)).digest
+    text = blobs.memory_text(value)
+    digest = blob_of(blobs.memory_body(run, kind, text)).digest
     is_asked = kind == "asked"
     entry = Remembered(
         run=run, kind="asked" if is_asked else "answered", by=by, at=BEGINNING, digest=digest

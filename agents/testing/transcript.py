@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from runtime.core import events as e
+from runtime.core.run import events as e
 
 
 def lines_of(events: tuple[e.Event, ...]) -> tuple[str, ...]:

@@ -24,9 +24,7 @@ from agents.sdk.spec import AgentSpec
 from agents.testing import setup
 from agents.testing.approvals import ApprovalStub
 from agents.testing.event_match import contains
-from runtime.core.commands import AnswerInquiry, CallModel, StartTool
-from runtime.core.continuation import Phase
-from runtime.core.documents import memory
+from runtime.core.documents import blobs
 from runtime.core.documents.blobs import InlinedMessages, value_of
 from runtime.core.documents.codec import (
     decode_continuation,
@@ -34,15 +32,12 @@ from runtime.core.documents.codec import (
     encode_continuation,
     encode_entry,
 )
-from runtime.core.effect_classes import RULES
-from runtime.core.enums import CallPreview, Decision, Verdict
-from runtime.core.events import Event, WaitStarted
-from runtime.core.machine.replay import (
-    Entry,
-    initial,
-    recover,
-    step,
-)
+from runtime.core.run.continuation import Phase
+from runtime.core.run.events import Event, WaitStarted
+from runtime.core.run.planning import AnswerInquiry, CallModel, StartTool
+from runtime.core.run.reducer import Entry, initial, step
+from runtime.core.run.retries import recover
+from runtime.core.values.enums import EFFECT_CLASSES, CallPreview, Decision, Verdict
 from runtime.execution.admission import versions
 from runtime.execution.admission.admit import Admission
 from runtime.execution.edit_previews import request_of
@@ -231,7 +226,7 @@ class MemoryWorker:
         self.journal.append(text)
         self._contents.update({one.digest: value_of(one) for one in step_builder.records.blobs})
         if (summary := step_builder.records.summary) is not None:
-            self.remembered[summary.digest] = memory.read(summary.text)
+            self.remembered[summary.digest] = blobs.read_memory(summary.text)
         self.now = step(self.now, decode_entry(text).events, head="", at=self.clock)
         self._approvals.show(step_builder.records.snapshots)
         self._ready.extend(step_builder.records.work)
@@ -279,7 +274,10 @@ class MemoryWorker:
         self, request: ModelRequest | PreviewRequest | ToolRequest, *, commits: bool
     ) -> Outcome:
         with override_settings(SIGNOFF_MODEL=SCRIPTED):
-            if isinstance(request, ToolRequest) and RULES[request.effect].commits_with_entry:
+            if (
+                isinstance(request, ToolRequest)
+                and EFFECT_CLASSES[request.effect].commits_with_entry
+            ):
                 return self._transact(request, commits)
             return perform(self._handler, request)
 

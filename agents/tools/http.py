@@ -10,7 +10,7 @@ from agents.errors import DefinitionError, NotDone, ToolError
 from agents.sdk import ToolContext, mistakes, tool
 from agents.sdk.spec import ToolSpec
 from agents.tools.sites import Site, refusal, site_of
-from runtime.core.enums import EffectClass, FailureCause, Risk
+from runtime.core.values.enums import EffectClass, FailureCause, Risk
 
 Method = Literal["GET", "HEAD", "PUT", "DELETE", "POST", "PATCH"]
 

@@ -34,8 +34,8 @@ from httpx2 import (
 from agents.sdk import FailureCause, NotDone, ToolContext, ToolError
 from agents.tools.retry_after import seconds_of
 from agents.tools.sites import Site, refusal
-from runtime.core.errors import NotJson
-from runtime.core.foreign_json import read_json
+from runtime.core.values.errors import NotJson
+from runtime.core.values.json_values import read_json
 
 MAX_BODY = 256 * 1024  # bytes of an answer, decompressed
 MAX_REDIRECTS = 5

@@ -16,7 +16,7 @@ from pydantic import Field
 from agents.errors import DefinitionError, ToolError
 from agents.sdk import FailureCause, NotDone, Preview, PreviewChange, ToolContext, mistakes, tool
 from agents.sdk.spec import ToolSpec
-from runtime.core.enums import EffectClass, Risk
+from runtime.core.values.enums import EffectClass, Risk
 from runtime.errors import ObjectStoreDown
 from runtime.objects.by_address import SCHEMES, store_at
 from runtime.ports import wiring

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from agents.sdk import mistakes, tool
 from agents.sdk.spec import ToolSpec
-from runtime.core.enums import Risk
+from runtime.core.values.enums import Risk
 
 MAX_TOLD = 4_000  # characters; fewer than KEPT_INLINE bytes, so a page has the whole text
 

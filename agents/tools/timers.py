@@ -9,7 +9,7 @@ from pydantic import Field
 from agents.errors import ToolError
 from agents.sdk import tool
 from agents.sdk.spec import ToolSpec
-from runtime.core.limits import MAX_EVENT_NAME, MAX_WAIT_DAYS
+from runtime.core.values.limits import MAX_EVENT_NAME, MAX_WAIT_DAYS
 
 _WITHIN = f"at most {MAX_WAIT_DAYS} days ahead"
 Moment = Annotated[

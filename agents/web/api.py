@@ -7,7 +7,7 @@ from ninja import Router, Schema
 from pydantic import WithJsonSchema
 
 from agents.catalogue import queries
-from runtime.core.enums import EffectClass, Risk
+from runtime.core.values.enums import EffectClass, Risk
 from runtime.ports import wiring
 from runtime.web.requests import Authenticated
 

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from agents.catalogue import queries
 from agents.web.start_form import WHOLE, StartForm, start_once
-from runtime.core.errors import NotJson
+from runtime.core.values.errors import NotJson
 from runtime.errors import BusinessKeyConflict, Forbidden, InvalidInput, UnknownAgent
 from runtime.ports import wiring
 from runtime.queries import run_figures

@@ -20,7 +20,7 @@ from approvals.permissions.scopes import Scope
 from approvals.signed import rows as signed_rows
 from approvals.signed.log import SignedActs
 from runtime.control.access import validate_text
-from runtime.core.limits import MAX_PERSON
+from runtime.core.values.limits import MAX_PERSON
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 

@@ -20,7 +20,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from approvals.models import LoginFailures
-from runtime.core.limits import MAX_PERSON
+from runtime.core.values.limits import MAX_PERSON
 
 _log = logging.getLogger(__name__)
 

@@ -31,9 +31,9 @@ from approvals.policies.rules import demands_of
 from approvals.policy import risks_decided_by
 from approvals.requests import verification
 from runtime.control.access import validate_text
-from runtime.core.enums import GateKind
-from runtime.core.errors import NotJson
-from runtime.core.limits import MAX_REASON
+from runtime.core.values.enums import GateKind
+from runtime.core.values.errors import NotJson
+from runtime.core.values.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput
 from runtime.keyring import sealing
 from runtime.ports.access import Actor

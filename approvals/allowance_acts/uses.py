@@ -26,9 +26,9 @@ from approvals.policies.rules import Demands
 from approvals.policy_versions import in_force
 from approvals.queries.past_calls import usual
 from approvals.requests import snapshot, verification
-from runtime.core.enums import GateKind, Risk
-from runtime.core.events import AllowanceUse
-from runtime.core.machine.origin import merged
+from runtime.core.run.continuation import merge_people
+from runtime.core.run.events import AllowanceUse
+from runtime.core.values.enums import GateKind, Risk
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from runtime.ports.approvals import (
@@ -90,7 +90,7 @@ def allow(shown: ReviewSnapshot, taken: Mapping[UUID, int]) -> Allowed | None:
     version, judged = in_force.judge(in_force.facts_of(shown, shown.args, shown.risk))
     if not _is_met(judged.demands):
         return None
-    approval = snapshot.row(shown, at, merged(shown.origin, origin), _judged(version, judged))
+    approval = snapshot.row(shown, at, merge_people(shown.origin, origin), _judged(version, judged))
     action, args = verification.action(approval), sealing.redacted_args(shown.tool, shown.args)
     with pool.in_transaction() as connection:
         for one in found:

@@ -12,7 +12,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final
 
-from runtime.core.digest import same
+from runtime.core.values.json_values import same
 
 Path = tuple[str, ...]
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from approvals.allowances import limits as matching
 from approvals.allowances.limits import ArgumentLimit, LimitRule
-from runtime.core.digest import canonical
-from runtime.core.enums import Risk
+from runtime.core.values.enums import Risk
+from runtime.core.values.json_values import canonical
 
 MAX_COUNT: Final = 1_000
 MAX_DAYS: Final = 30

@@ -15,9 +15,9 @@ from approvals.errors import NotFound, NotTogether
 from approvals.queries import requests
 from approvals.queries.requests import ApprovalView
 from runtime.control.access import validate_text
-from runtime.core.enums import GateKind, Verdict
-from runtime.core.limits import MAX_REASON
-from runtime.core.verdicts import GATES, VERDICTS
+from runtime.core.values.enums import GateKind, Verdict
+from runtime.core.values.limits import MAX_REASON
+from runtime.core.values.verdicts import GATES, VERDICTS
 from runtime.errors import InvalidInput, RequestError
 from runtime.ports.access import Actor
 

@@ -14,7 +14,7 @@ from runtime.core.documents.budget_text import (
     granted,
     unit_of,
 )
-from runtime.core.enums import GateKind, Verdict
+from runtime.core.values.enums import GateKind, Verdict
 from runtime.errors import InvalidInput
 
 FIELD = "grant"

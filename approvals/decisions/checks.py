@@ -30,10 +30,10 @@ from approvals.permissions.principals import Principal
 from approvals.queries import requests
 from approvals.requests import confirmation, verification
 from runtime.control.access import validate_text
-from runtime.core.continuation import MAX_REVISIONS
-from runtime.core.enums import Decision, Edit, GateKind, Verdict
-from runtime.core.limits import MAX_REASON
-from runtime.core.verdicts import STARTS_CALL, VERDICTS, VERDICTS_AT
+from runtime.core.run.continuation import MAX_REVISIONS
+from runtime.core.values.enums import Decision, Edit, GateKind, Verdict
+from runtime.core.values.limits import MAX_REASON
+from runtime.core.values.verdicts import STARTS_CALL, VERDICTS, VERDICTS_AT
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 

@@ -19,8 +19,8 @@ from approvals.models import Approval
 from approvals.permissions import principals
 from approvals.requests import snapshot, statements, votes
 from runtime.control.settle import settle
-from runtime.core.enums import Decision, Verdict
-from runtime.core.verdicts import VERDICTS
+from runtime.core.values.enums import Decision, Verdict
+from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import GateNotOpen
 from runtime.ports.access import Actor
 from runtime.ports.approvals import StatementPart

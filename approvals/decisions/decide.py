@@ -17,7 +17,7 @@ from approvals.queries.requests import ApprovalView
 from approvals.requests import results
 from runtime.control import edit_previews
 from runtime.control.edit import is_previewed
-from runtime.core.enums import Decision, Edit, GateKind, Verdict
+from runtime.core.values.enums import Decision, Edit, GateKind, Verdict
 from runtime.errors import GateNotOpen, InvalidInput
 from runtime.ports.access import Actor
 from runtime.store.tables.jobs.edit_previews import EditPreviewRow

@@ -13,7 +13,7 @@ from approvals.models import Approval
 from approvals.requests import schemas
 from runtime.control import edit_previews
 from runtime.control.edit import FIELD, edit
-from runtime.core.enums import Edit, EffectClass, GateKind
+from runtime.core.values.enums import Edit, EffectClass, GateKind
 from runtime.errors import InvalidInput, KeyMissing, Tampered
 from runtime.keyring import held
 from runtime.store.tables.jobs.edit_previews import EditPreviewRow

@@ -10,7 +10,7 @@ from approvals.errors import TooEarly
 from approvals.models import Approval
 from approvals.queries.requests import ApprovalView
 from approvals.requests import results
-from runtime.core.enums import Decision, GateKind, Verdict
+from runtime.core.values.enums import Decision, GateKind, Verdict
 from runtime.errors import GateNotOpen, InvalidInput
 from runtime.ports.access import Actor
 

@@ -11,8 +11,8 @@ from approvals.queries import requests
 from runtime.control import inquiries
 from runtime.control.access import validate_text
 from runtime.core.documents.blobs import digest_of
-from runtime.core.enums import GateKind
-from runtime.core.limits import MAX_INQUIRIES, MAX_INQUIRY
+from runtime.core.values.enums import GateKind
+from runtime.core.values.limits import MAX_INQUIRIES, MAX_INQUIRY
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 

@@ -17,9 +17,9 @@ from approvals.models import Approval, AuditEntry
 from approvals.policies.judge import without_policy
 from approvals.policy_versions import in_force
 from approvals.requests import schemas, snapshot
-from runtime.core.enums import GateKind
-from runtime.core.machine.origin import merged
-from runtime.core.verdicts import FRAME_GATES
+from runtime.core.run.continuation import merge_people
+from runtime.core.values.enums import GateKind
+from runtime.core.values.verdicts import FRAME_GATES
 from runtime.ports.approvals import ReviewSnapshot, StatementPart
 from runtime.store import pool
 from runtime.store.pool import Connection
@@ -59,7 +59,7 @@ def build(
     # A microsecond apart, so that the requests of a turn keep the order of its calls.
     approvals = [
         snapshot.row(
-            shown, at + n * timedelta.resolution, merged(shown.origin, origin), _judged(shown)
+            shown, at + n * timedelta.resolution, merge_people(shown.origin, origin), _judged(shown)
         )
         for n, shown in enumerate(snapshots)
     ]

@@ -23,8 +23,8 @@ from approvals.policies.rules import Demands, Stage
 from approvals.requests import votes
 from approvals.requests.votes import VOID, VOTED, WITHDRAWN, Cast
 from runtime.control.transaction import notify
-from runtime.core.enums import Decision, Verdict
-from runtime.core.verdicts import STARTS_CALL_UNCHANGED
+from runtime.core.values.enums import Decision, Verdict
+from runtime.core.values.verdicts import STARTS_CALL_UNCHANGED
 from runtime.errors import Forbidden, GateNotOpen, InvalidInput
 from runtime.ports.access import Actor
 from runtime.ports.approvals import NotConfirmed

@@ -3,7 +3,7 @@
 from django.db import models
 
 from approvals.models.signed import SignedRow
-from runtime.core.enums import GateKind, Risk
+from runtime.core.values.enums import GateKind, Risk
 from runtime.keyring import purposes
 from runtime.models import Run
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from runtime.core.enums import GateKind, Risk
+from runtime.core.values.enums import GateKind, Risk
 
 # How long a request waits in the inbox before its people are mailed. A call in doubt counts as high risk.
 DELAYS: Mapping[Risk, timedelta] = {

@@ -24,8 +24,8 @@ from approvals.models import Approval, MailPreference, SentMail
 from approvals.notices import due, runs, text
 from approvals.permissions import principals, request_rules
 from approvals.requests import verification
-from runtime.core.enums import GateKind, Risk
-from runtime.core.limits import plain
+from runtime.core.values.enums import GateKind, Risk
+from runtime.core.values.limits import plain
 from runtime.ports.access import Actor
 
 log = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from django.conf import settings
 from approvals.models import Approval
 from approvals.notices.due import is_urgent
 from approvals.notices.runs import News
-from runtime.core.enums import GateKind
-from runtime.core.invisible import on_one_line
-from runtime.core.limits import plain
+from runtime.core.values.enums import GateKind
+from runtime.core.values.limits import plain
+from runtime.core.values.texts import write_on_one_line
 
 _LINK = re.compile(r"://|www\.", re.IGNORECASE)
 MAX_LISTED = 20
@@ -89,7 +89,7 @@ def _what(approval: Approval) -> str:
 
 def _plain(text: str) -> str:
     """Return a text of others on one line, without links."""
-    return _LINK.sub(_broken, on_one_line(plain(text))[:MAX_SENTENCE])
+    return _LINK.sub(_broken, write_on_one_line(plain(text))[:MAX_SENTENCE])
 
 
 def _broken(found: re.Match[str]) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 
 from approvals.oddities.oddity import Oddity, OddityKind, oddity
 from approvals.oddities.places import WHOLE, ArgumentPath
-from runtime.core import invisible
-from runtime.queries import lookalikes
+from runtime.core.values import lookalikes
+from runtime.core.values import texts as invisible
 
 MAX_CHARACTERS = 100_000  # of one call
 NAMED = 3
@@ -27,7 +27,8 @@ def find(args: Any, *, most: int = MAX_CHARACTERS) -> Iterator[Oddity]:
         hidden = dict.fromkeys(char for text in texts for char in _hidden(text))
         if hidden:
             told = ", ".join(
-                f"{invisible.code(char)} {invisible.name(char)}" for char in list(hidden)[:NAMED]
+                f"{invisible.code_point(char)} {invisible.character_name(char)}"
+                for char in list(hidden)[:NAMED]
             )
             more = f" and {len(hidden) - NAMED} more" if len(hidden) > NAMED else ""
             text = f"Contains invisible characters: {told}{more}."
@@ -48,7 +49,7 @@ def _hidden(text: str) -> Iterator[str]:
     if text.isascii() and text.isprintable():
         return
     for at, char in enumerate(text):
-        if not invisible.shows(char) and char not in _ORDINARY and not _is_emoji(text, at):
+        if not invisible.is_visible(char) and char not in _ORDINARY and not _is_emoji(text, at):
             yield char
 
 

@@ -2,7 +2,7 @@
 
 from approvals.oddities.past import Past
 from approvals.oddities.places import ArgumentPath, Value, ValueKind
-from runtime.queries.lookalikes import skeleton
+from runtime.core.values.lookalikes import skeleton
 
 MAX_LENGTH = 200  # characters of values that are compared
 MIN_NEAR = 5  # characters of values that may differ in one, without the top domain: shorter ones do so by chance

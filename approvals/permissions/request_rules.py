@@ -14,7 +14,7 @@ from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
 from approvals.policies import escalation
 from approvals.policies.rules import demands_of, keys_of
-from runtime.core.enums import GateKind, Risk
+from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import Forbidden
 
 _RISKS = frozenset(Risk)

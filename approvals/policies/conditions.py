@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from runtime.core import expressions
-from runtime.core.expressions import ExpressionError as ConditionError
+from runtime.core.values import expressions
+from runtime.core.values.expressions import ExpressionError as ConditionError
 
 __all__ = ["FACTS", "ConditionError", "check", "check_new", "holds", "paths"]
 

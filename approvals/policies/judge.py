@@ -11,7 +11,7 @@ from approvals import policy
 from approvals.policies import conditions
 from approvals.policies.conditions import ConditionError
 from approvals.policies.rules import MAX_QUORUM, Demands, OnExpiry, Policy, Rule, Stage
-from runtime.core.enums import RISKS, Risk
+from runtime.core.values.enums import RISKS, Risk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from approvals import policy
-from runtime.core.enums import Risk
+from runtime.core.values.enums import Risk
 
 GROUP, PERSON = "group:", "person:"
 _OMITTED = ("escalate", "on_expiry", "answer", "reviewer_may_write")  # of Demands, if not set

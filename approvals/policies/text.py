@@ -18,7 +18,7 @@ from approvals.policies import conditions
 from approvals.policies.conditions import ConditionError
 from approvals.policies.rules import MAX_QUORUM, Escalation, OnExpiry, Policy, Rule, Stage
 from approvals.policies.settings import SETTINGS
-from runtime.core.enums import Risk
+from runtime.core.values.enums import Risk
 
 # The default policy as text: no rule, so each tool's own setting applies and one reviewer decides.
 DEFAULT = "rules: []\n"

@@ -20,7 +20,7 @@ from approvals.policy_versions import in_force
 from approvals.policy_versions.in_force import FIRST_NUMBER, LOG, Act, PolicyVersion
 from approvals.queries import deciders
 from approvals.requests import results
-from runtime.core.schemas.json_schema import may_have
+from runtime.core.values.json_schema import may_have
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.ports.access import Actor

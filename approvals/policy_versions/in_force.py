@@ -17,7 +17,7 @@ from approvals.policies import text
 from approvals.policies.judge import Facts, Judgement
 from approvals.policies.rules import Policy
 from approvals.signed.log import SignedLog
-from runtime.core.enums import Risk
+from runtime.core.values.enums import Risk
 from runtime.ports.approvals import ReviewSnapshot
 
 Act = PolicyAct.PolicyChange

@@ -12,7 +12,7 @@ from approvals.models import Approval
 from approvals.policies.judge import Judgement, judge
 from approvals.policies.rules import Demands, OnExpiry, Policy, demands_of
 from approvals.policy_versions import in_force
-from runtime.core.enums import GateKind, Risk
+from runtime.core.values.enums import GateKind, Risk
 
 DAYS = 30
 MOST = 1000  # newest requests

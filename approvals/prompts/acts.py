@@ -11,7 +11,7 @@ from operator import attrgetter
 from approvals.errors import PromptBroken
 from approvals.models import PromptAct
 from approvals.signed.log import SignedLog
-from runtime.core.digest import sha256_of
+from runtime.core.values.json_values import sha256_of
 
 Act = PromptAct.PromptChange
 

@@ -15,10 +15,10 @@ from approvals.models import PromptAct
 from approvals.permissions.second_admin import SecondAdmin, may_administer
 from approvals.prompts import acts
 from approvals.prompts.acts import CODE, LOG, PRODUCTION, Act, PromptHistory
-from runtime.core.digest import is_text
-from runtime.core.ids import is_prompt_name
-from runtime.core.limits import MAX_INSTRUCTIONS, MAX_REASON
-from runtime.core.placeholders import placeholders
+from runtime.core.values.ids import is_prompt_name
+from runtime.core.values.json_values import is_text
+from runtime.core.values.limits import MAX_INSTRUCTIONS, MAX_REASON
+from runtime.core.values.texts import find_placeholders
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.ports.access import Actor
@@ -39,11 +39,11 @@ def check(name: object, text: object) -> str:
     if not users:
         raise InvalidInput("name", f"names a prompt that no agent uses: {str(name)[:100]}")
     try:
-        found = placeholders(clean)
+        found = find_placeholders(clean)
     except ValueError as exc:
         raise InvalidInput("text", f"has a wrong brace ({exc}); double a brace itself") from exc
     for user in users:
-        if lacking := placeholders(user.text) - found:
+        if lacking := find_placeholders(user.text) - found:
             raise InvalidInput(
                 "text",
                 f"lacks the variable {{{min(lacking)}}}, which the text of {user.agent} in the code has",

@@ -10,10 +10,10 @@ from approvals.models import PromptAct
 from approvals.permissions.second_admin import SecondAdmin
 from approvals.prompts import acts
 from approvals.prompts.acts import CODE, LOG, PRODUCTION, Activation, ProposedVersion
-from runtime.core.digest import sha256_of
-from runtime.core.events import AgentChange
-from runtime.core.ids import is_prompt_name
-from runtime.core.placeholders import placeholders
+from runtime.core.run.events import AgentChange
+from runtime.core.values.ids import is_prompt_name
+from runtime.core.values.json_values import sha256_of
+from runtime.core.values.texts import find_placeholders
 from runtime.ports import wiring
 from runtime.ports.agents import PromptUser
 from runtime.queries.version_diff import VersionDifference, differences
@@ -128,7 +128,7 @@ def _view(name: str, users: Sequence[PromptUser], reader: str | None) -> PromptV
     base = PromptView(
         name=name,
         agents=tuple(one.agent for one in users),
-        variables=tuple(sorted({one for user in users for one in placeholders(user.text)})),
+        variables=tuple(sorted({one for user in users for one in find_placeholders(user.text)})),
         fields=_common(users),
         texts=tuple(_code(users)),
     )

@@ -14,7 +14,7 @@ from approvals.permissions.principals import Principal
 from approvals.policies import escalation, tally
 from approvals.policies.rules import GROUP, PERSON, Policy, demands_of, keys_of
 from approvals.policy import DECIDING
-from runtime.core.enums import GateKind
+from runtime.core.values.enums import GateKind
 from runtime.ports.access import Actor
 from runtime.store import pool
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from approvals.models import Approval
 from approvals.queries import filters
-from runtime.core.enums import Risk
+from runtime.core.values.enums import Risk
 from runtime.errors import InvalidInput
 from runtime.ports.approvals import CallOutcome
 from runtime.queries.lists.filters import terms

@@ -17,7 +17,7 @@ from django.utils import timezone
 from approvals.models import ApprovalClaim, Handover
 from approvals.policies.escalation import ESCALATE
 from approvals.policies.rules import OnExpiry
-from runtime.core.enums import GateKind, Risk
+from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput
 from runtime.queries.lists.filters import duration, terms
 

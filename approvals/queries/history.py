@@ -26,7 +26,7 @@ from approvals.queries.decision_filters import CHANGES_REQUESTED, EDITED, Decisi
 from approvals.requests import argument_changes, statements, verification, votes
 from approvals.requests.argument_changes import ArgumentChange
 from approvals.requests.votes import Cast
-from runtime.core.enums import GateKind
+from runtime.core.values.enums import GateKind
 from runtime.errors import InvalidInput, KeyMissing
 from runtime.keyring import sealing
 from runtime.ports.approvals import CallOutcome, NotConfirmed

@@ -12,7 +12,7 @@ from approvals.queries.orders import Order
 from approvals.queries.past_calls import usual
 from approvals.queries.past_calls.usual import OdditiesByApproval
 from approvals.queries.requests import ApprovalView, to_view
-from runtime.core.enums import GateKind, Risk
+from runtime.core.values.enums import GateKind, Risk
 
 LOOKED_AT = 20  # calls at high risk, those with the next deadlines
 MOST = 3  # calls that are listed before all others

@@ -21,7 +21,7 @@ from approvals.permissions.principals import Principal
 from approvals.queries import filters, windows
 from approvals.queries.orders import Order
 from approvals.queries.requests import ApprovalView, to_view
-from runtime.core.enums import GateKind
+from runtime.core.values.enums import GateKind
 from runtime.errors import InvalidInput
 from runtime.queries.runs import Page
 

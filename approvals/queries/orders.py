@@ -17,7 +17,7 @@ from django.utils import timezone
 from approvals.models import Approval
 from approvals.queries.filters import Agents
 from approvals.queries.requests import ApprovalView
-from runtime.core.enums import Risk
+from runtime.core.values.enums import Risk
 from runtime.errors import InvalidInput
 
 _RANKS = {Risk.HIGH: 0, Risk.MEDIUM: 1, Risk.LOW: 2}

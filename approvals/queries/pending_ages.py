@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from approvals.models import Approval
 from approvals.queries import windows
-from runtime.core.enums import GateKind
+from runtime.core.values.enums import GateKind
 
 _AGES = (  # from, and up to
     ("less than an hour", None, timedelta(hours=1)),

@@ -19,10 +19,10 @@ from approvals.policies.escalation import NextStep
 from approvals.policies.rules import Demands, OnExpiry, demands_of
 from approvals.queries import cursors
 from approvals.requests import confirmation, schemas, statements, verification, writers
-from runtime.core.enums import GateKind
-from runtime.core.ids import turn_of
-from runtime.core.machine.origin import merged
-from runtime.core.verdicts import BEFORE_CALL
+from runtime.core.run.continuation import merge_people
+from runtime.core.values.enums import GateKind
+from runtime.core.values.ids import turn_of
+from runtime.core.values.verdicts import BEFORE_CALL
 from runtime.errors import Forbidden, InvalidInput
 from runtime.keyring import held, sealing
 from runtime.ports.access import Actor
@@ -332,7 +332,7 @@ def verified(
         status=approval.status,
         digest=approval.approval_digest,
         requester=approval.requester,
-        origin=merged(
+        origin=merge_people(
             [approval.requester],
             stored_rows.texts(approval.origin),
             stored_rows.texts(approval.excluded),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from approvals.oddities.oddity import Oddity
-from runtime.core.schemas import json_schema
+from runtime.core.values import json_schema
 
 MAX_VALUE = 40  # characters of a value in a heading
 

@@ -12,7 +12,7 @@ from unicodedata import normalize
 
 from approvals import policy
 from approvals.models import Approval
-from runtime.core.enums import GateKind
+from runtime.core.values.enums import GateKind
 from runtime.keyring import sealing
 
 # In doubt, a call is let start once more.

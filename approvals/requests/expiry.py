@@ -8,7 +8,7 @@ from datetime import UTC
 from approvals.models import Approval
 from approvals.policies.rules import Demands, OnExpiry
 from approvals.requests import results, votes
-from runtime.core.enums import Decision, Verdict
+from runtime.core.values.enums import Decision, Verdict
 from runtime.errors import InvalidInput
 from runtime.ports.approvals import NotConfirmed
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from approvals.models import Approval
 from approvals.requests import schemas
-from runtime.core.digest import require_json
-from runtime.core.errors import NotJson
-from runtime.core.limits import MAX_REPORTED, size_of
-from runtime.core.schemas import json_schema
+from runtime.core.values import json_schema
+from runtime.core.values.errors import NotJson
+from runtime.core.values.json_values import require_json
+from runtime.core.values.limits import MAX_REPORTED, size_of
 from runtime.errors import InvalidInput
 from runtime.keyring import sealing
 

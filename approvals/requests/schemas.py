@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from approvals.models import ToolSchema
-from runtime.core.digest import sha256_of
-from runtime.core.errors import NotJson
+from runtime.core.values.errors import NotJson
+from runtime.core.values.json_values import sha256_of
 from runtime.ports.approvals import NotConfirmed, StatementPart
 
 _REFERENCE = "sha256:"  # no JSON text begins with it

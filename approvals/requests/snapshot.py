@@ -13,12 +13,12 @@ from approvals.models import Approval
 from approvals.policies import escalation
 from approvals.policies.rules import Demands
 from approvals.requests import schemas
-from runtime.core.digest import action_digest as digest_of_action
-from runtime.core.digest import sha256_of
-from runtime.core.enums import EffectClass, GateKind
-from runtime.core.errors import NotJson
-from runtime.core.ids import RANDOM_BITS, by_time
-from runtime.core.verdicts import BEFORE_CALL
+from runtime.core.values.enums import EffectClass, GateKind
+from runtime.core.values.errors import NotJson
+from runtime.core.values.ids import RANDOM_BITS, by_time
+from runtime.core.values.json_values import action_digest as digest_of_action
+from runtime.core.values.json_values import sha256_of
+from runtime.core.values.verdicts import BEFORE_CALL
 from runtime.keyring import macs, purposes
 from runtime.ports.approvals import NotConfirmed, ReviewSnapshot
 

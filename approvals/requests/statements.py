@@ -14,9 +14,9 @@ from typing import Any
 from uuid import UUID
 
 from approvals.models import Approval
-from runtime.core.digest import canonical, sha256_of
-from runtime.core.enums import Decision, GateKind, Verdict
-from runtime.core.verdicts import VERDICTS, VERDICTS_AT
+from runtime.core.values.enums import Decision, GateKind, Verdict
+from runtime.core.values.json_values import canonical, sha256_of
+from runtime.core.values.verdicts import VERDICTS, VERDICTS_AT
 from runtime.keyring import purposes, signatures
 from runtime.keyring.signatures import Verifies
 from runtime.ports.approvals import NotConfirmed

@@ -12,8 +12,8 @@ from approvals.allowances import terms as coverage
 from approvals.allowances.terms import Action
 from approvals.models import Approval
 from approvals.requests import schemas, snapshot, statements
-from runtime.core.digest import sha256_of
-from runtime.core.enums import Verdict
+from runtime.core.values.enums import Verdict
+from runtime.core.values.json_values import sha256_of
 from runtime.errors import KeyMissing
 from runtime.keyring import purposes, sealing, signatures
 from runtime.keyring.signatures import Verifies

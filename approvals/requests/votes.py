@@ -15,9 +15,9 @@ from approvals.policies import tally
 from approvals.policies.rules import Demands, demands_of
 from approvals.requests.statements import Statement
 from approvals.signed import rows
-from runtime.core.digest import sha256_of
-from runtime.core.enums import Verdict
-from runtime.core.verdicts import STARTS_CALL_UNCHANGED
+from runtime.core.values.enums import Verdict
+from runtime.core.values.json_values import sha256_of
+from runtime.core.values.verdicts import STARTS_CALL_UNCHANGED
 from runtime.keyring import signatures
 from runtime.keyring.signatures import Verifies
 from runtime.ports.approvals import NotConfirmed

@@ -12,8 +12,8 @@ from django.db.models import QuerySet
 
 from approvals.models import Approval
 from approvals.policies.rules import Demands, demands_of
-from runtime.core.machine.origin import merged
-from runtime.core.verdicts import BEFORE_CALL
+from runtime.core.run.continuation import merge_people
+from runtime.core.values.verdicts import BEFORE_CALL
 
 
 def may_write(approval: Approval) -> bool:
@@ -37,7 +37,7 @@ def barred(
 
     Those who wrote before the request opened are in its own origin.
     """
-    return origin if may_write(approval) else merged(origin, reviewers)
+    return origin if may_write(approval) else merge_people(origin, reviewers)
 
 
 def still_decided(rows: QuerySet[Approval]) -> list[UUID]:

@@ -13,7 +13,7 @@ from approvals.queries import requests
 from approvals.signed import rows
 from runtime.control.access import validate_text as checked_text
 from runtime.control.transaction import notify
-from runtime.core.digest import sha256_of
+from runtime.core.values.json_values import sha256_of
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 

@@ -12,8 +12,8 @@ from approvals.queries import deciders
 from approvals.signed import rows
 from approvals.teamwork import claims
 from runtime.control.access import validate_text
-from runtime.core.digest import sha256_of
-from runtime.core.limits import MAX_PERSON
+from runtime.core.values.json_values import sha256_of
+from runtime.core.values.limits import MAX_PERSON
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 

@@ -15,9 +15,9 @@ from approvals.audit import UNDONE
 from approvals.models import Approval
 from approvals.requests import snapshot, statements, verification, votes
 from approvals.requests.statements import Statement
-from runtime.core.enums import Decision, Verdict
-from runtime.core.events import GateDecided
-from runtime.core.verdicts import BEFORE_CALL
+from runtime.core.run.events import GateDecided
+from runtime.core.values.enums import Decision, Verdict
+from runtime.core.values.verdicts import BEFORE_CALL
 from runtime.errors import KeyMissing, Tampered
 from runtime.keyring import purposes, sealing
 from runtime.keyring.signatures import PublicKeys

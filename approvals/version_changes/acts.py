@@ -17,8 +17,8 @@ from approvals.permissions import principals, request_rules
 from approvals.permissions.principals import Principal
 from approvals.permissions.scopes import Scope
 from approvals.signed import rows as signed_rows
-from runtime.core.enums import GateKind, Risk
-from runtime.core.machine.origin import merged
+from runtime.core.run.continuation import merge_people
+from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor
 from runtime.store import pool
@@ -57,7 +57,7 @@ def decider(
         rows = connection.execute(_READ, given).fetchall()
     for steered, held, *values in rows:
         row = VersionDecision(**dict(zip(_NAMES, values, strict=True)))
-        if _counts(row, held, requester, merged(origin, stored_rows.texts(steered))):
+        if _counts(row, held, requester, merge_people(origin, stored_rows.texts(steered))):
             return row.by
     return None
 

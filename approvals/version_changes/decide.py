@@ -25,9 +25,9 @@ from approvals.signed import rows as signed_rows
 from approvals.version_changes import acts, listing
 from approvals.version_changes.listing import VersionPair, WaitingRun
 from runtime.control.access import validate_text
-from runtime.core.digest import is_text
-from runtime.core.enums import Verdict
-from runtime.core.limits import MAX_REASON
+from runtime.core.values.enums import Verdict
+from runtime.core.values.json_values import is_text
+from runtime.core.values.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 

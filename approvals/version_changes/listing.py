@@ -15,7 +15,7 @@ from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
 from approvals.policies.text import MAX_UNDO
 from approvals.signed import rows as signed_rows
-from runtime.core.enums import GateKind
+from runtime.core.values.enums import GateKind
 from runtime.ports import wiring
 from runtime.queries.version_diff import VersionDifference, differences
 

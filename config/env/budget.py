@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from config.env.errors import InvalidSetting
-from runtime.core.budgets import BudgetLimits
 from runtime.core.documents.budget_text import InvalidBudget, budget_of, from_form
+from runtime.core.run.budgets import BudgetLimits
 
 PREFIX = "SIGNOFF_BUDGET_"
 NAMES = ("turns", "tokens", "usd", "seconds")

@@ -14,8 +14,8 @@ from agents import endpoints
 from agents.endpoints import Endpoint
 from config.env import budget, providers, values
 from config.env.errors import InvalidSetting
-from runtime.core.budgets import BudgetLimits
-from runtime.core.limits import KEPT_INLINE, MAX_RESULT
+from runtime.core.run.budgets import BudgetLimits
+from runtime.core.values.limits import KEPT_INLINE, MAX_RESULT
 from runtime.objects.by_address import SCHEMES
 from runtime.upkeep import retention_rules
 

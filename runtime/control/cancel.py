@@ -4,9 +4,9 @@ from uuid import UUID
 
 from runtime.control import access, release
 from runtime.control.transaction import atomic, notify
-from runtime.core.continuation import RunStatus
-from runtime.core.errors import NewerSchema
-from runtime.core.limits import MAX_REASON
+from runtime.core.run.continuation import RunStatus
+from runtime.core.values.errors import NewerSchema
+from runtime.core.values.limits import MAX_REASON
 from runtime.errors import Forbidden, KeyMissing, RunEnded, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor

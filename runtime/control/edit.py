@@ -7,11 +7,11 @@ digest of the edited action has the tool, schema, agents and effect class of the
 from collections.abc import Mapping
 from typing import Any
 
-from runtime.core.digest import action_digest, require_json, sha256_of
-from runtime.core.enums import Edit, EffectClass
-from runtime.core.errors import NotJson
-from runtime.core.limits import MAX_ARGS, size_of
-from runtime.core.schemas import json_schema
+from runtime.core.values import json_schema
+from runtime.core.values.enums import Edit, EffectClass
+from runtime.core.values.errors import NotJson
+from runtime.core.values.json_values import action_digest, require_json, sha256_of
+from runtime.core.values.limits import MAX_ARGS, size_of
 from runtime.errors import InvalidInput
 from runtime.keyring import held, sealing
 

@@ -11,10 +11,10 @@ from typing import Any
 from uuid import UUID
 
 from runtime.control.transaction import atomic, join, notify
-from runtime.core.digest import require_json, sha256_of
-from runtime.core.errors import NotJson
-from runtime.core.limits import MAX_EVENT_DATA, MAX_EVENT_NAME, MAX_MATCHED, size_of
-from runtime.core.machine.origin import merged
+from runtime.core.run.continuation import merge_people
+from runtime.core.values.errors import NotJson
+from runtime.core.values.json_values import require_json, sha256_of
+from runtime.core.values.limits import MAX_EVENT_DATA, MAX_EVENT_NAME, MAX_MATCHED, size_of
 from runtime.errors import EventConflict, InvalidInput, RunEnded, TooManyMatched
 from runtime.ports import wiring
 from runtime.ports.access import Actor
@@ -94,7 +94,7 @@ def wake(
     for wait in ended:
         _signal(connection, wait, {"event": name, "id": id, "data": data}, sender)
     if ended:
-        for person in merged([owner], makers):
+        for person in merge_people([owner], makers):
             join(connection, run, Actor(person=person))
         _noted(run, sender, {"event": name, "id": id})
     return bool(ended)

@@ -5,7 +5,7 @@ from uuid import UUID
 from runtime.control import access
 from runtime.control.transaction import atomic, join, lock_open, notify
 from runtime.core.documents.blobs import digest_of
-from runtime.core.limits import MAX_MESSAGE, MAX_UNDELIVERED
+from runtime.core.values.limits import MAX_MESSAGE, MAX_UNDELIVERED
 from runtime.errors import InvalidInput, TooManyUndelivered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
@@ -33,7 +33,7 @@ def send_message(*, run: UUID, text: object, actor: Actor, cut_reply: object = F
 def send_as_reviewer(*, run: UUID, text: object, actor: Actor) -> None:
     """Send the message of a person who reviews a request of the run. Approvals checks who may.
 
-    The writer does not join the origin of the open requests whose rule says so; see `runtime.core.machine.origin`.
+    The writer does not join the origin of the open requests whose rule says so; see `runtime.core.run.continuation`.
     Raises as `send_message` does, without the rights.
     """
     _send(run, text, actor, reviewer=True)

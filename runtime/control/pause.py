@@ -4,8 +4,8 @@ from uuid import UUID
 
 from runtime.control import access
 from runtime.control.transaction import atomic, lock_open, notify
-from runtime.core.continuation import RunStatus
-from runtime.core.limits import MAX_REASON
+from runtime.core.run.continuation import RunStatus
+from runtime.core.values.limits import MAX_REASON
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.queries.runs import RunDetail

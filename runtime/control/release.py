@@ -5,9 +5,9 @@ from uuid import UUID
 from runtime.broker import dispatch
 from runtime.control import access
 from runtime.control.transaction import atomic, notify
-from runtime.core.continuation import RunStatus, status_of
 from runtime.core.documents.blobs import blob_refs
-from runtime.core.limits import MAX_REASON
+from runtime.core.run.continuation import RunStatus, status_of
+from runtime.core.values.limits import MAX_REASON
 from runtime.errors import NotQuarantined
 from runtime.ports import wiring
 from runtime.ports.access import Actor

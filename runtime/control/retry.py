@@ -4,11 +4,11 @@ from uuid import UUID
 
 from runtime.control import access
 from runtime.control.transaction import atomic, join, notify
-from runtime.core.continuation import RunStatus, status_of
 from runtime.core.documents.blobs import blob_refs
-from runtime.core.events import Retried
-from runtime.core.limits import MAX_REASON
-from runtime.core.machine.replay import Entry, initial, step
+from runtime.core.run.continuation import RunStatus, status_of
+from runtime.core.run.events import Retried
+from runtime.core.run.reducer import Entry, initial, step
+from runtime.core.values.limits import MAX_REASON
 from runtime.errors import NotFailed, RunArchived
 from runtime.ports import wiring
 from runtime.ports.access import Actor

@@ -7,7 +7,7 @@ from uuid import UUID
 from django.db import transaction
 
 from runtime.control.transaction import notify
-from runtime.core.enums import Decision
+from runtime.core.values.enums import Decision
 from runtime.errors import GateNotOpen
 from runtime.ports.approvals import StatementPart
 from runtime.store import decisions, pool, runs

@@ -11,13 +11,13 @@ from django.conf import settings
 from runtime.broker import dispatch
 from runtime.control import thread_memory
 from runtime.control.transaction import notify
-from runtime.core.budgets import NO_LIMITS, BudgetLimits
-from runtime.core.digest import require_json, same
 from runtime.core.documents import budget_text
-from runtime.core.events import RunStarted
-from runtime.core.limits import MAX_KEY
-from runtime.core.machine.origin import merged
-from runtime.core.machine.replay import Entry
+from runtime.core.run.budgets import NO_LIMITS, BudgetLimits
+from runtime.core.run.continuation import merge_people
+from runtime.core.run.events import RunStarted
+from runtime.core.run.reducer import Entry
+from runtime.core.values.json_values import require_json, same
+from runtime.core.values.limits import MAX_KEY
 from runtime.errors import BusinessKeyConflict, InvalidInput
 from runtime.ports import wiring
 from runtime.ports.access import Actor
@@ -95,7 +95,7 @@ def create(
         if born is None:
             born, _ = starts.peek(connection)
         memory = thread_memory.recall_for_run(agent=agent, thread=thread, actor=requester)
-        makers = merged(makers, memory.people)
+        makers = merge_people(makers, memory.people)
         event = RunStarted(
             agent=agent,
             input=input,
@@ -117,7 +117,7 @@ def create(
             "thread": thread,
             "input": json.dumps(input),
             "head": first.seal.mac,
-            "origin": merged([requester.person], makers),
+            "origin": merge_people([requester.person], makers),
         }
         if not starts.write(connection, row, first):
             return _find_by_key(connection, row, input)

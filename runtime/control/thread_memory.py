@@ -11,14 +11,13 @@ from datetime import datetime
 from uuid import UUID
 
 from runtime.control.transaction import atomic
-from runtime.core.continuation import Continuation, Phase
-from runtime.core.documents import memory
+from runtime.core.documents import blobs
 from runtime.core.documents.blobs import Blob, blob_of
-from runtime.core.errors import CoreError
-from runtime.core.events import Completed, Event, MessageReceived, Remembered, RunStarted
-from runtime.core.limits import MAX_MEMORY
-from runtime.core.machine.origin import merged, steered_by
-from runtime.core.machine.replay import step
+from runtime.core.run.continuation import Continuation, Phase, merge_people, steered_by
+from runtime.core.run.events import Completed, Event, MessageReceived, Remembered, RunStarted
+from runtime.core.run.reducer import step
+from runtime.core.values.errors import CoreError
+from runtime.core.values.limits import MAX_MEMORY
 from runtime.errors import KeyMissing, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
@@ -81,7 +80,7 @@ def recall_for_run(*, agent: str, thread: str | None, actor: Actor) -> Memory:
             if not fitting:
                 break  # older ones do not fit either
             texts += fitting
-            people = merged(people, steered_by(now), [now.requester])
+            people = merge_people(people, steered_by(now), [now.requester])
     texts.reverse()
     return Memory(
         remembered=tuple(text.of for text in texts),
@@ -131,15 +130,15 @@ def _read_messages(
     for event in events:
         match event:
             case RunStarted():
-                yield "asked", event.requester, at, memory.text_of(event.input)
+                yield "asked", event.requester, at, blobs.memory_text(event.input)
             case MessageReceived():
-                yield "asked", event.by, at, memory.text_of(event.text)
+                yield "asked", event.by, at, blobs.memory_text(event.text)
             case Completed():
-                yield "answered", now.agent, at, memory.text_of(event.output)
+                yield "answered", now.agent, at, blobs.memory_text(event.output)
 
 
 def _build_text(run: UUID, kind: str, by: str, at: datetime, text: str) -> _Text:
-    blob = blob_of(memory.stored(run, kind, text))
+    blob = blob_of(blobs.memory_body(run, kind, text))
     return _Text(
         of=Remembered(
             run=run,

@@ -7,7 +7,7 @@ from uuid import UUID
 from django.db import transaction
 
 from runtime.broker import dispatch
-from runtime.core.continuation import RunStatus
+from runtime.core.run.continuation import RunStatus
 from runtime.errors import RunEnded
 from runtime.ports import wiring
 from runtime.ports.access import Actor

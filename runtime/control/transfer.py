@@ -2,7 +2,7 @@
 
 An export ends the run; an admin can build its file again at any time. An imported run keeps its id and journal, with
 MACs by the keys of this installation. Its last entry keeps the manifest that the other installation signed. An import
-inherits no permission: see runtime.core.machine.forks.
+inherits no permission: see runtime.core.run.forks.
 
 A shortened journal is exported from where it begins. Files of its removed entries stay with this installation.
 """
@@ -16,15 +16,13 @@ import psycopg.errors
 
 from runtime.control import access
 from runtime.control.transaction import atomic, notify
-from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
 from runtime.core.documents import compression, export_file
 from runtime.core.documents.blobs import Blob, blob_refs
 from runtime.core.documents.export_file import ExportedBeginning, ExportFile
-from runtime.core.errors import CoreError
-from runtime.core.events import Exported, Imported
-from runtime.core.machine.origin import steered_by
-from runtime.core.machine.reducer import evolve
-from runtime.core.machine.replay import Entry, initial, step
+from runtime.core.run.continuation import Continuation, Phase, RunStatus, status_of, steered_by
+from runtime.core.run.events import Exported, Imported
+from runtime.core.run.reducer import Entry, evolve, initial, step
+from runtime.core.values.errors import CoreError
 from runtime.errors import (
     InvalidInput,
     KeyMissing,

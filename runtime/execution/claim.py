@@ -10,11 +10,11 @@ import psycopg
 from django.db import DataError
 
 from runtime.broker import dispatch
-from runtime.core.continuation import Phase
 from runtime.core.documents.blobs import blob_refs
-from runtime.core.enums import Verdict
-from runtime.core.errors import NewerSchema, NotJson
-from runtime.core.limits import plain
+from runtime.core.run.continuation import Phase
+from runtime.core.values.enums import Verdict
+from runtime.core.values.errors import NewerSchema, NotJson
+from runtime.core.values.limits import plain
 from runtime.errors import (
     KeyMissing,
     LeaseLost,

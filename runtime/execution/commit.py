@@ -16,14 +16,13 @@ from uuid import UUID
 from django.db import transaction
 
 from runtime.broker import dispatch
-from runtime.core.continuation import Continuation, Phase, in_doubt, status_of
 from runtime.core.documents.blobs import Blob
 from runtime.core.documents.conversations import Brief, Conversations
-from runtime.core.events import Compacted
-from runtime.core.fast_replace import replace
-from runtime.core.ids import ROOT, depth_of
-from runtime.core.machine.active_time import advance_clock, exhausted_at
-from runtime.core.machine.replay import Entry
+from runtime.core.run.accounting import advance_clock, exhausted_at
+from runtime.core.run.continuation import Continuation, Phase, in_doubt, replace, status_of
+from runtime.core.run.events import Compacted
+from runtime.core.run.reducer import Entry
+from runtime.core.values.ids import ROOT, depth_of
 from runtime.errors import LeaseLost
 from runtime.execution import heartbeat
 from runtime.execution.contents import RunContents

@@ -15,8 +15,8 @@ import psycopg
 
 from runtime.broker import dispatch
 from runtime.core.documents.blobs import Blob
-from runtime.core.events import Remembered
-from runtime.core.limits import plain
+from runtime.core.run.events import Remembered
+from runtime.core.values.limits import plain
 from runtime.errors import ObjectStoreDown
 from runtime.execution.worker import RunPauses, YieldPolicy, retried
 from runtime.store import leases, pool

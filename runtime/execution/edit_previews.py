@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from runtime.core.continuation import Continuation
 from runtime.core.documents.blobs import InlinedMessages
-from runtime.core.enums import CallPreview
-from runtime.core.limits import plain
+from runtime.core.run.continuation import Continuation
+from runtime.core.values.enums import CallPreview
+from runtime.core.values.limits import plain
 from runtime.execution.admission.gates import terms_of
 from runtime.execution.effects.outcomes import preview_of
 from runtime.execution.effects.perform import request_for

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from runtime.core.commands import StartTool
-from runtime.core.continuation import Continuation, FrameState, Phase
 from runtime.core.documents.blobs import InlinedMessages
-from runtime.core.documents.lost_results import journaled
-from runtime.core.errors import NotJson
-from runtime.core.events import MessageReceived, QuestionFailed
-from runtime.core.machine.planning import plan
-from runtime.core.machine.replay import recover
+from runtime.core.documents.codec import journaled
+from runtime.core.run.continuation import Continuation, FrameState, Phase
+from runtime.core.run.events import MessageReceived, QuestionFailed
+from runtime.core.run.planning import StartTool, plan
+from runtime.core.run.retries import recover
+from runtime.core.values.errors import NotJson
 from runtime.errors import LeaseLost, ObjectStoreDown
 from runtime.execution.admission.admit import Admission
 from runtime.execution.admission.versions import (

@@ -5,7 +5,22 @@ from datetime import datetime
 from typing import assert_never
 from uuid import UUID
 
-from runtime.core.commands import (
+from runtime.core.run.accounting import exhausted, fits, has_limits
+from runtime.core.run.continuation import Continuation, Pending, Phase, in_doubt
+from runtime.core.run.events import (
+    CallRefused,
+    Cancelling,
+    Event,
+    GateClosed,
+    GateOpened,
+    ModelFailed,
+    Paused,
+    Resumed,
+    ToolStarted,
+    WaitEnded,
+)
+from runtime.core.run.gates import gate_of_call, is_blocked_by_gate, open_inquiry
+from runtime.core.run.planning import (
     AnswerInquiry,
     CallModel,
     CancelRun,
@@ -18,28 +33,11 @@ from runtime.core.commands import (
     OpenInDoubt,
     StartTool,
     StartWait,
+    plan,
 )
-from runtime.core.continuation import Continuation, Pending, Phase, in_doubt
-from runtime.core.enums import Decision, Verdict
-from runtime.core.events import (
-    CallRefused,
-    Cancelling,
-    Event,
-    GateClosed,
-    GateOpened,
-    ModelFailed,
-    Paused,
-    Resumed,
-    ToolStarted,
-    WaitEnded,
-)
-from runtime.core.limits import plain
-from runtime.core.machine.budget_accounting import exhausted, fits, limited
-from runtime.core.machine.calls.inquiries import open_inquiry
-from runtime.core.machine.gates import is_blocked_by_gate
-from runtime.core.machine.pending import of_call
-from runtime.core.machine.planning import plan
-from runtime.core.machine.reducer import evolve
+from runtime.core.run.reducer import evolve
+from runtime.core.values.enums import Decision, Verdict
+from runtime.core.values.limits import plain
 from runtime.errors import InvalidInput
 from runtime.execution import step_events
 from runtime.execution.admission.admit import Admission
@@ -183,7 +181,7 @@ class StepBuilder:
         for frame, call in in_doubt(self.now):
             if (frame, call.id, call.attempt) != (late.frame, late.call, late.attempt):
                 continue
-            pending = of_call(self.now, frame, call.id)
+            pending = gate_of_call(self.now, frame, call.id)
             gate = None if pending is None else pending.gate
             if call.started_at != late.started_at or gate in settling:
                 return
@@ -228,7 +226,7 @@ class StepBuilder:
         self._answering |= {*answering}
         while True:
             before = self.now
-            is_limited = limited(before)
+            is_limited = has_limits(before)
             checked: set[str] = set()  # frames whose proposed calls were checked together
             commands = [
                 command

@@ -4,10 +4,6 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from runtime.core.budgets import ExhaustedLimit, Limit
-from runtime.core.commands import OpenFrame, StartWait
-from runtime.core.continuation import Call, Continuation, Frame, FrameState, Inquiry, Pending, Phase
-from runtime.core.digest import sha256_of
 from runtime.core.documents.budget_text import (
     InvalidBudget,
     granted,
@@ -15,8 +11,17 @@ from runtime.core.documents.budget_text import (
     to_text,
     words_of,
 )
-from runtime.core.enums import Decision, GateKind, Verdict
-from runtime.core.events import (
+from runtime.core.run.budgets import ExhaustedLimit, Limit
+from runtime.core.run.continuation import (
+    Call,
+    Continuation,
+    Frame,
+    FrameState,
+    Inquiry,
+    Pending,
+    Phase,
+)
+from runtime.core.run.events import (
     AllowanceUse,
     BudgetExceeded,
     BudgetGranted,
@@ -33,9 +38,12 @@ from runtime.core.events import (
     WaitEnded,
     WaitStarted,
 )
-from runtime.core.ids import ROOT
-from runtime.core.limits import MAX_EVENT_NAME, MAX_MATCH, MAX_WAIT_DAYS, plain, size_of
-from runtime.core.verdicts import VERDICTS
+from runtime.core.run.planning import OpenFrame, StartWait
+from runtime.core.values.enums import Decision, GateKind, Verdict
+from runtime.core.values.ids import ROOT
+from runtime.core.values.json_values import sha256_of
+from runtime.core.values.limits import MAX_EVENT_NAME, MAX_MATCH, MAX_WAIT_DAYS, plain, size_of
+from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import InvalidInput, Tampered
 from runtime.execution.admission.gates import AdmissionResult, open_frame_gate
 from runtime.ports.agents import AgentInfo

@@ -16,10 +16,10 @@ from uuid import UUID
 import psycopg
 from django.db import DatabaseError, InterfaceError, connections
 
-from runtime.core.call_states import CallState
-from runtime.core.continuation import Continuation, FrameState
 from runtime.core.documents.conversations import Conversations
-from runtime.core.machine.planning import plan
+from runtime.core.run.continuation import Continuation, FrameState
+from runtime.core.run.planning import plan
+from runtime.core.values.enums import CallState
 from runtime.errors import LeaseLost, UnknownAgent
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import ClaimedRun, Drain, Heartbeat

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from uuid import UUID
 
-from runtime.core.digest import canonical
+from runtime.core.values.json_values import canonical
 
 
 def row_text(kind: str, values: Mapping[str, object]) -> str:

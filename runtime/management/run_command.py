@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper
 
-from runtime.core.errors import CoreError
+from runtime.core.values.errors import CoreError
 from runtime.errors import Forbidden, InvalidInput, NoSuchRun, RequestError, RuntimeFault
 from runtime.ports.access import Actor
 from runtime.upkeep.old_runs import OldRuns

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from runtime.core.budgets import BudgetLimits, Rates
-from runtime.core.call_options import (
+from runtime.core.run.budgets import BudgetLimits, Rates
+from runtime.core.run.call_options import (
     MODEL_OPTIONS,
     TOOL_RETRIES,
     CompactionOptions,
     ModelOptions,
     RetryPolicy,
 )
-from runtime.core.enums import EffectClass, Risk
-from runtime.core.events import AgentChange
+from runtime.core.run.events import AgentChange
+from runtime.core.values.enums import EffectClass, Risk
 from runtime.ports.access import Expression
 
 

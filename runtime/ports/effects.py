@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from runtime.core.continuation import Call, CutReply, GivenReply, PlanItem
-from runtime.core.enums import CallPreview, EffectClass, FailureCause
-from runtime.core.events import Proposal
-from runtime.core.ids import ROOT
+from runtime.core.run.continuation import Call, CutReply, GivenReply, PlanItem
+from runtime.core.run.events import Proposal
+from runtime.core.values.enums import CallPreview, EffectClass, FailureCause
+from runtime.core.values.ids import ROOT
 from runtime.ports.agents import AgentInfo, CallInfo, TurnBoundary, VersionChange
 from runtime.ports.prompts import Instructions
 

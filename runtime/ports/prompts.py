@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from runtime.core.events import PinnedPrompt
+from runtime.core.run.events import PinnedPrompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

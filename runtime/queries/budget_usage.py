@@ -7,11 +7,11 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from runtime.core.budgets import Amount, BudgetLimits, Limit, Spent
-from runtime.core.continuation import Continuation
 from runtime.core.documents.budget_text import name_of, to_text, unit_of
-from runtime.core.ids import depth_of
-from runtime.core.machine.active_time import active_seconds
+from runtime.core.run.accounting import active_seconds
+from runtime.core.run.budgets import Amount, BudgetLimits, Limit, Spent
+from runtime.core.run.continuation import Continuation
+from runtime.core.values.ids import depth_of
 from runtime.queries.journal import latest, remaining
 
 _ALWAYS = (Limit.TURNS, Limit.CALLS, Limit.TOKENS, Limit.MICROS)

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db.models import Count, OuterRef, Subquery
 from django.db.models.functions import Coalesce
 
-from runtime.core.continuation import RunStatus
+from runtime.core.run.continuation import RunStatus
 from runtime.models import LostLease, Run
 from runtime.store.suspects import ALONE
 

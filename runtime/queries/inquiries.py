@@ -11,7 +11,7 @@ from uuid import UUID
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import OuterRef
 
-from runtime.core.continuation import RunStatus
+from runtime.core.run.continuation import RunStatus
 from runtime.keyring import held
 from runtime.models import Run, Signal
 from runtime.queries.redaction import redact

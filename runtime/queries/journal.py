@@ -12,11 +12,11 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from runtime.core.continuation import Continuation
 from runtime.core.documents.codec import decode_continuation, decode_entry
 from runtime.core.documents.upcasters import readable_pattern
-from runtime.core.errors import CoreError
-from runtime.core.machine.replay import Entry, initial, step
+from runtime.core.run.continuation import Continuation
+from runtime.core.run.reducer import Entry, initial, step
+from runtime.core.values.errors import CoreError
 from runtime.errors import KeyMissing, Tampered
 from runtime.models import ArchivedEntries, JournalEntry, Pruning
 from runtime.queries import time_limits

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from runtime.core.enums import EffectClass
+from runtime.core.values.enums import EffectClass
 
 # A short name, and the effect of a worker's death during a call.
 EFFECTS = {

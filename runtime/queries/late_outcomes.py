@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime.core import events as e
 from runtime.core.documents.blobs import digest_of
-from runtime.core.enums import GateKind, Verdict
-from runtime.core.verdicts import VERDICTS
+from runtime.core.run import events as e
+from runtime.core.values.enums import GateKind, Verdict
+from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import KeyMissing
 from runtime.queries.journal import JournalLine, read
 from runtime.queries.redaction import redact

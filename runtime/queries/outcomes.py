@@ -9,9 +9,9 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from runtime.core import events as e
-from runtime.core.enums import Verdict
-from runtime.core.ids import child_frame
+from runtime.core.run import events as e
+from runtime.core.values.enums import Verdict
+from runtime.core.values.ids import child_frame
 from runtime.models import JournalEntry
 from runtime.queries import time_limits
 from runtime.queries.journal import COLUMNS, decoded

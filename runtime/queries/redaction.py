@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from runtime.core.events import BlobRef
+from runtime.core.run.events import BlobRef
 from runtime.keyring.sealing import MARK, REDACTED, was_made_here
 
 # In a text, as JSON or as Python writes it; `quote` has a backslash for each text it is nested in.

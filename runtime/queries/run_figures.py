@@ -8,7 +8,7 @@ from math import ceil
 
 from django.db.models import Q
 
-from runtime.core.continuation import RunStatus
+from runtime.core.run.continuation import RunStatus
 from runtime.models import Run
 from runtime.ports import wiring
 

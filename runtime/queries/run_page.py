@@ -6,8 +6,8 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from runtime.core.continuation import RunStatus
-from runtime.core.events import Remembered
+from runtime.core.run.continuation import RunStatus
+from runtime.core.run.events import Remembered
 from runtime.models import Gate
 from runtime.ports import wiring
 from runtime.queries.budget_usage import BudgetUsage, usage_of

@@ -12,9 +12,8 @@ from django.db.models import Case, Count, F, OuterRef, Q, QuerySet, Subquery, Wh
 from django.db.models.functions import Coalesce, JSONObject, Left
 from django.utils import timezone
 
-from runtime.core.continuation import RunStatus
-from runtime.core.machine.origin import merged
-from runtime.core.machine.rate_limits import RateLimitWait
+from runtime.core.run.continuation import RunStatus, merge_people
+from runtime.core.run.retries import RateLimitWait
 from runtime.models import Gate, Run, Signal, WaitingCall
 from runtime.ports import wiring
 from runtime.ports.approvals import RequestLink
@@ -419,7 +418,7 @@ def _detail(run: Run, gates: Sequence[GateView], suspicion: Suspicion | None = N
         limited=rate_limits.read(run.limited),
         awaits_store=run.awaits_store,
         suspicion=suspicion,
-        origin=merged([run.requester], run.origin),
+        origin=merge_people([run.requester], run.origin),
         thread=run.thread,
         **_history(run),
     )

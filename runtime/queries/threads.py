@@ -7,12 +7,12 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from runtime.core.continuation import RunStatus
-from runtime.core.documents import memory
+from runtime.core.documents import blobs
 from runtime.core.documents.blobs import Blob, value_of
-from runtime.core.errors import Unreadable
-from runtime.core.events import Remembered
-from runtime.core.limits import MAX_REMEMBERED_ENTRIES, MAX_REMEMBERED_RUNS
+from runtime.core.run.continuation import RunStatus
+from runtime.core.run.events import Remembered
+from runtime.core.values.errors import Unreadable
+from runtime.core.values.limits import MAX_REMEMBERED_ENTRIES, MAX_REMEMBERED_RUNS
 from runtime.models import Run
 from runtime.models import StoredBlob as BlobRow
 from runtime.queries.redaction import redact
@@ -73,5 +73,5 @@ def _text(digest: str, body: str) -> str | None:
         value_of(Blob(digest=digest, text=body))
     except Unreadable:
         return None
-    text: str = redact(memory.read(body))
+    text: str = redact(blobs.read_memory(body))
     return text

@@ -7,7 +7,7 @@ from difflib import unified_diff
 from itertools import islice
 from typing import Any, Literal
 
-from runtime.core.events import AgentChange
+from runtime.core.run.events import AgentChange
 
 MAX_LINES = 200  # of one change
 CONTEXT_LINES = 3  # unchanged lines around a change

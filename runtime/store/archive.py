@@ -16,12 +16,12 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from runtime.core.continuation import Continuation
 from runtime.core.documents import export_file
 from runtime.core.documents.blobs import Blob
 from runtime.core.documents.export_file import ExportedBeginning, ExportFile
-from runtime.core.errors import CoreError
-from runtime.core.machine.replay import initial, step
+from runtime.core.run.continuation import Continuation
+from runtime.core.run.reducer import initial, step
+from runtime.core.values.errors import CoreError
 from runtime.errors import NotArchived, Tampered
 from runtime.keyring.macs import Seal
 from runtime.ports import wiring

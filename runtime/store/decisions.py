@@ -12,7 +12,7 @@ from uuid import UUID
 
 import psycopg
 
-from runtime.core.enums import Decision
+from runtime.core.values.enums import Decision
 from runtime.errors import GateNotOpen
 from runtime.ports.approvals import StatementPart
 from runtime.store import pool, runs

@@ -10,8 +10,8 @@ from itertools import starmap
 from typing import Any
 from uuid import UUID
 
-from runtime.core.continuation import Continuation
 from runtime.core.documents.conversations import Conversations
+from runtime.core.run.continuation import Continuation
 from runtime.ports.access import Expression
 from runtime.store import leases
 from runtime.store.leases import RunClaim

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from runtime.core.continuation import Continuation
-from runtime.core.events import (
+from runtime.core.run.continuation import Continuation
+from runtime.core.run.events import (
     Event,
     ModelFailed,
     OutcomeUnknown,

@@ -11,13 +11,10 @@ from uuid import UUID
 
 from django.conf import settings
 
-from runtime.core.call_options import CallOptions
-from runtime.core.call_states import CallState
-from runtime.core.commands import AnswerInquiry, CallModel, StartTool
-from runtime.core.continuation import Continuation, Pending
 from runtime.core.documents.blobs import Blob, extract_blob
-from runtime.core.enums import GateKind, Verdict
-from runtime.core.events import (
+from runtime.core.run.call_options import CallOptions
+from runtime.core.run.continuation import Continuation, Pending
+from runtime.core.run.events import (
     CallRefused,
     Event,
     FrameClosed,
@@ -32,6 +29,8 @@ from runtime.core.events import (
     WaitEnded,
     WaitStarted,
 )
+from runtime.core.run.planning import AnswerInquiry, CallModel, StartTool
+from runtime.core.values.enums import CallState, GateKind, Verdict
 from runtime.ports import wiring
 from runtime.ports.approvals import CallOutcome, EndedCall, ReviewSnapshot
 from runtime.store.tables.ledger import Spend

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from runtime.core.machine.origin import merged
+from runtime.core.run.continuation import merge_people
 from runtime.errors import NoSuchRun, RunEnded, Tampered
 from runtime.ports import wiring
 from runtime.store.leases import DUE_SHORTLY
@@ -181,7 +181,7 @@ def origin(connection: Connection, run: UUID) -> tuple[str, ...]:
     ).fetchone()
     if row is None:
         raise NoSuchRun
-    return merged([row[0]], row[1])
+    return merge_people([row[0]], row[1])
 
 
 def join(connection: Connection, run: UUID, person: str) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from runtime.core.documents import signed_gzip
 from runtime.core.documents.signed_gzip import Head
-from runtime.core.errors import Unreadable
+from runtime.core.values.errors import Unreadable
 from runtime.errors import ObjectStoreDown, Tampered, TooLarge
 from runtime.keyring import archive_keys, purposes, signatures
 from runtime.store import failpoints, object_access

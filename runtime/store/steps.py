@@ -17,11 +17,11 @@ from uuid import UUID
 import psycopg
 from pydantic import TypeAdapter
 
-from runtime.core.continuation import Continuation, Pending
 from runtime.core.documents.blobs import Blob
 from runtime.core.documents.conversations import Brief
-from runtime.core.events import WaitStarted
-from runtime.core.machine.rate_limits import RateLimitWait, rate_limit_waits
+from runtime.core.run.continuation import Continuation, Pending
+from runtime.core.run.events import WaitStarted
+from runtime.core.run.retries import RateLimitWait, rate_limit_waits
 from runtime.errors import Tampered
 from runtime.ports.approvals import StatementPart
 from runtime.store import failpoints, leases, pool

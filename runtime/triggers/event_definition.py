@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from runtime.core.digest import sha256_of
-from runtime.core.limits import MAX_EVENT_NAME
+from runtime.core.values.json_values import sha256_of
+from runtime.core.values.limits import MAX_EVENT_NAME
 from runtime.errors import InvalidInput
 from runtime.triggers import fields, mapping
 

@@ -11,8 +11,8 @@ from datetime import datetime
 
 from runtime.control import external_events
 from runtime.control.start import start
-from runtime.core.errors import NotJson
-from runtime.core.machine.origin import merged
+from runtime.core.run.continuation import merge_people
+from runtime.core.values.errors import NotJson
 from runtime.errors import InvalidInput, RequestError, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
@@ -191,7 +191,7 @@ def _start(connection: Connection, trigger: EventTrigger, number: int, now: date
         input=mapping.applied(definition.mapping, facts),
         business_key=definition.business_key_of(facts, f"{trigger.id} {event.key}"),
         actor=Actor(person=trigger.owner),
-        makers=merged(trigger.makers, [event.by or ""]),
+        makers=merge_people(trigger.makers, [event.by or ""]),
         thread=definition.thread_of(facts),
     )
     columns = {"started_at": now} if started.created else {"reason": SAME_KEY}

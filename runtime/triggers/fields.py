@@ -8,8 +8,8 @@ from dataclasses import fields
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from runtime.core.digest import require_json
-from runtime.core.errors import NotJson
+from runtime.core.values.errors import NotJson
+from runtime.core.values.json_values import require_json
 from runtime.errors import InvalidInput
 
 MAX_NAME = 100  # characters

@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runtime.core import expressions
-from runtime.core.digest import require_json
-from runtime.core.errors import NotJson
-from runtime.core.expressions import ExpressionError
-from runtime.core.limits import MAX_INPUT, MAX_KEY, size_of
+from runtime.core.values import expressions
+from runtime.core.values.errors import NotJson
+from runtime.core.values.expressions import ExpressionError
+from runtime.core.values.json_values import require_json
+from runtime.core.values.limits import MAX_INPUT, MAX_KEY, size_of
 from runtime.errors import InvalidInput
 
 FACTS = ("id", "source", "name", "subject", "time", "data")

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from runtime.core.limits import MAX_KEY
+from runtime.core.values.limits import MAX_KEY
 from runtime.errors import InvalidInput
 from runtime.triggers import calendar, fields
 from runtime.triggers.calendar import Calendar, NeverComes

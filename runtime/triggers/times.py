@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from runtime.control.start import start
-from runtime.core.errors import NotJson
-from runtime.core.machine.origin import merged
+from runtime.core.run.continuation import merge_people
+from runtime.core.values.errors import NotJson
 from runtime.errors import InvalidInput, RequestError
 from runtime.ports import wiring
 from runtime.ports.access import Actor
@@ -113,7 +113,7 @@ def start_run(
         # People see it as the title of the run.
         business_key=f"{definition.name} {at.isoformat()} ({schedule.id.hex[-12:]})",
         actor=Actor(person=schedule.owner),
-        makers=merged(schedule.makers, [by or ""]),
+        makers=merge_people(schedule.makers, [by or ""]),
         thread=definition.thread or None,
     ).run
     _write(connection, schedule, at, state=OccurrenceState.STARTED, run=run, reason="")

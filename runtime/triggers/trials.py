@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from runtime.core.digest import require_json
-from runtime.core.errors import NotJson
+from runtime.core.values.errors import NotJson
+from runtime.core.values.json_values import require_json
 from runtime.errors import InvalidInput, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from runtime.core.machine.origin import merged
+from runtime.core.run.continuation import merge_people
 from runtime.errors import Tampered
 from runtime.ports.access import Actor
 from runtime.store.pool import Connection
@@ -107,7 +107,7 @@ def record(
     body = {
         "kind": after.row.kind,
         "owner": after.owner,
-        "makers": merged(after.makers),
+        "makers": merge_people(after.makers),
         "status": after.status,
         "definition": after.definition.to_text(),
         **({"webhook": asdict(after.webhook)} if after.webhook else {}),

@@ -20,9 +20,9 @@ from urllib.parse import parse_qs
 from uuid import UUID, uuid4
 
 from runtime.control.transaction import atomic
-from runtime.core.errors import NotJson
-from runtime.core.foreign_json import read_json
-from runtime.core.limits import MAX_DELIVERY, MAX_EVENT_NAME
+from runtime.core.values.errors import NotJson
+from runtime.core.values.json_values import read_json
+from runtime.core.values.limits import MAX_DELIVERY, MAX_EVENT_NAME
 from runtime.errors import DeliveryTooLarge, InvalidInput, NoSuchWebhook, NotVerified
 from runtime.keyring import sealing
 from runtime.ports.access import Actor

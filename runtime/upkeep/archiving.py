@@ -11,7 +11,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
-from runtime.core.errors import CoreError
+from runtime.core.values.errors import CoreError
 from runtime.errors import KeyMissing, ObjectStoreDown, Tampered, TooLarge
 from runtime.store import archive, failpoints, pool
 from runtime.store.pool import Connection

@@ -18,8 +18,8 @@ from uuid import UUID
 import psycopg.errors
 from django.conf import settings
 
-from runtime.core.continuation import Continuation
-from runtime.core.errors import NewerSchema
+from runtime.core.run.continuation import Continuation
+from runtime.core.values.errors import NewerSchema
 from runtime.errors import KeyMissing, ObjectStoreDown, Tampered, TooLarge
 from runtime.store import pool, removed_entries, runs
 from runtime.store.pool import Connection

@@ -14,12 +14,12 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from runtime.core.call_states import CallState
-from runtime.core.continuation import RunStatus
-from runtime.core.events import BlobRef
-from runtime.core.invisible import code, name, shows
+from runtime.core.run.continuation import RunStatus
+from runtime.core.run.events import BlobRef
+from runtime.core.values.enums import CallState
+from runtime.core.values.lookalikes import MAX_CHARACTERS, describe
+from runtime.core.values.texts import character_name, code_point, is_visible
 from runtime.queries import time_limits
-from runtime.queries.lookalikes import MAX_CHARACTERS, describe
 from runtime.queries.spans.span import Span
 from runtime.queries.spans.states import SpanKind, SpanResult
 from runtime.triggers.sources.registry import SOURCES
@@ -158,7 +158,7 @@ def parts(pieces: Sequence[Piece], element: str) -> SafeString:
 def plain_visible(value: str) -> str:
     """Mark characters as `escape_visible` does, for places without elements, such as page titles. Not yet escaped."""
     marks, tail = _marks(value, *_ends(value))
-    return "".join(before + code(char) for before, char in marks) + tail
+    return "".join(before + code_point(char) for before, char in marks) + tail
 
 
 @register.filter
@@ -337,7 +337,9 @@ def _ends(text: str) -> tuple[int, int]:
 
 def _plain_visible(text: str, first: int, last: int) -> SafeString:
     marks, tail = _marks(text, first, last)
-    rows = [(before, name(char), code(char), _break(char)) for before, char in marks]
+    rows = [
+        (before, character_name(char), code_point(char), _break(char)) for before, char in marks
+    ]
     marked = format_html_join("", '{}<span class="cp" title="{}">{}</span>{}', rows)
     return format_html("{}{}", marked, tail)
 
@@ -350,7 +352,7 @@ def _marks(text: str, first: int, last: int) -> tuple[list[tuple[str, str]], str
     marks: list[tuple[str, str]] = []
     start = 0
     for index, char in enumerate(text):
-        if shows(char) and (first <= index < last or char != "\n"):
+        if is_visible(char) and (first <= index < last or char != "\n"):
             continue
         marks.append((text[start:index], char))
         start = index + 1

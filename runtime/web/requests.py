@@ -20,7 +20,7 @@ from ninja.parser import Parser
 from pydantic import BaseModel, ConfigDict, WithJsonSchema
 
 from runtime.control.kill_switches import active
-from runtime.core.limits import MAX_EVENT_NAME, MAX_REASON
+from runtime.core.values.limits import MAX_EVENT_NAME, MAX_REASON
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports import wiring
 from runtime.ports.access import Actor

@@ -15,8 +15,8 @@ from datetime import datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from runtime.core.schemas import json_schema
-from runtime.core.schemas.json_schema import brief
+from runtime.core.values import json_schema
+from runtime.core.values.json_schema import brief
 from runtime.web.requests import form_text
 
 MAX_LINE_CHARACTERS = 300  # a longer text has several lines

@@ -13,8 +13,8 @@ from agents.management.listing import _tool as listed
 from agents.sdk import conditions, tool
 from agents.sdk.spec import DEPENDS, AgentSpec
 from agents.testing import Flow, call, drive, say
-from runtime.core.enums import Risk
-from runtime.core.events import GateOpened
+from runtime.core.run.events import GateOpened
+from runtime.core.values.enums import Risk
 from tests.support.specs import spec_of
 
 limits: dict[str, Any] = {}

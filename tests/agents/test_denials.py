@@ -6,15 +6,13 @@ from unittest.mock import patch
 from agents.sdk import tool
 from agents.sdk.scripts import script
 from agents.testing import Flow, Turn, call, drive, say, together
-from runtime.core.commands import CancelRun
-from runtime.core.continuation import Continuation
 from runtime.core.documents.codec import decode_entry, encode_entry
-from runtime.core.enums import Decision, Verdict
-from runtime.core.events import CallRefused, Forked, GateOpened, Retried
-from runtime.core.machine.forks import forked, state_of
-from runtime.core.machine.planning import plan
-from runtime.core.machine.reducer import evolve
-from runtime.core.machine.replay import Entry
+from runtime.core.run.continuation import Continuation
+from runtime.core.run.events import CallRefused, Forked, GateOpened, Retried
+from runtime.core.run.forks import fork_document, read_fork
+from runtime.core.run.planning import CancelRun, plan
+from runtime.core.run.reducer import Entry, evolve
+from runtime.core.values.enums import Decision, Verdict
 from runtime.ports.approvals import ApprovalVoid
 from tests.support.specs import spec_of
 
@@ -127,8 +125,8 @@ def test_a_run_that_is_tried_again_keeps_its_denials_and_counts_anew() -> None:
 
 def test_a_fork_keeps_the_denials() -> None:
     before = state(at_desk(pay(1), pay(2)).deny("no"))
-    event = Forked(of=before.run, position=1, by="admin", state=forked(before))
+    event = Forked(of=before.run, position=1, by="admin", state=fork_document(before))
     text = encode_entry(Entry(at=at_desk(pay(1)).clock, events=(event,)))
     (read,) = decode_entry(text).events
     assert isinstance(read, Forked)
-    assert state_of(read).denials == before.denials
+    assert read_fork(read).denials == before.denials

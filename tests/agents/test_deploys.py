@@ -9,7 +9,7 @@ from pydantic import Field
 from agents.sdk import tool
 from agents.sdk.spec import AgentSpec, ToolSpec
 from agents.testing import Flow, call, drive, say
-from runtime.core.events import AgentChanged, GateOpened
+from runtime.core.run.events import AgentChanged, GateOpened
 from tests.support.specs import child, spec_of
 
 paid: list[tuple[str, int, str]] = []

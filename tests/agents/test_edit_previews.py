@@ -17,7 +17,7 @@ from approvals.models import Approval, ApprovalOutcome
 from approvals.queries.requests import approval
 from runtime.control.kill_switches import engage
 from runtime.control.start import create
-from runtime.core.enums import GateKind
+from runtime.core.values.enums import GateKind
 from runtime.errors import InvalidInput
 from runtime.execution import edit_previews
 from runtime.execution.effects import perform as effect_requests

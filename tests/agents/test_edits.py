@@ -12,14 +12,12 @@ from agents.sdk import tool
 from agents.sdk.scripts import Turn, together
 from agents.testing import Flow, call, drive, say
 from agents.testing.approvals import ApprovalStub
-from runtime.core.call_states import CallState
-from runtime.core.continuation import Continuation
 from runtime.core.documents.codec import decode_entry
-from runtime.core.enums import Risk
-from runtime.core.events import CallRefused, GateOpened, Retried
-from runtime.core.machine.forks import without_permissions
-from runtime.core.machine.reducer import evolve
-from runtime.core.machine.replay import initial, step
+from runtime.core.run.continuation import Continuation
+from runtime.core.run.events import CallRefused, GateOpened, Retried
+from runtime.core.run.forks import without_permissions
+from runtime.core.run.reducer import evolve, initial, step
+from runtime.core.values.enums import CallState, Risk
 from runtime.errors import InvalidInput
 from runtime.keyring import sealing
 from runtime.ports.agents import CallInfo

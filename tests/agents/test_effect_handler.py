@@ -7,9 +7,9 @@ from django.contrib.auth.models import Group
 
 from agents.effect_handler import AgentEffects
 from agents.sdk import NotDone, ToolContext, ToolError, tool
-from runtime.core.call_options import RetryPolicy
-from runtime.core.digest import sha256_of
-from runtime.core.enums import EffectClass, Risk
+from runtime.core.run.call_options import RetryPolicy
+from runtime.core.values.enums import EffectClass, Risk
+from runtime.core.values.json_values import sha256_of
 from runtime.errors import UnknownAgent
 from runtime.ports.agents import CallRejected
 from runtime.ports.effects import EffectHandler, ToolFailure, ToolResult, Unknown

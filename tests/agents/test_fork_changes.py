@@ -13,13 +13,12 @@ from agents.sdk import tool
 from agents.sdk.scripts import Reply, Turn
 from agents.testing import Flow, call, drive, say, together
 from agents.tools.requester import tell_requester
-from runtime.core.continuation import Continuation, GivenReply
 from runtime.core.documents.codec import decode_entry
-from runtime.core.enums import FailureCause
-from runtime.core.events import ForkChange, Proposal
-from runtime.core.machine.calls.fork_changes import changed
-from runtime.core.machine.forks import without_permissions
-from runtime.core.machine.replay import initial, step
+from runtime.core.run.continuation import Continuation, GivenReply
+from runtime.core.run.events import ForkChange, Proposal
+from runtime.core.run.forks import change_value, without_permissions
+from runtime.core.run.reducer import initial, step
+from runtime.core.values.enums import FailureCause
 from runtime.execution.effects.perform import perform
 from runtime.keyring.held import open_text, sealed_text
 from runtime.keyring.sealing import seal
@@ -55,7 +54,7 @@ def forked(*model: Any, change: ForkChange, value: Any) -> Flow:
     DONE.clear()
     run = drive(spec_of("a", tools=[look, pay], model=None), {"name": "x"}, model=[*model, told])
     worker = run._worker
-    worker.now = changed(without_permissions(worker.now), change, value, "eve")
+    worker.now = change_value(without_permissions(worker.now), change, value, "eve")
     worker.advance()
     return run._go_on()
 
@@ -107,7 +106,7 @@ def replied(text: str, *calls: Proposal, first: str = "look", **spec: Any) -> Fl
     sealed = now.call("0", "c1.0").args
     calls = tuple(replace(one, args=sealed) if one.args is None else one for one in calls)
     reply = GivenReply(by="eve", text=text, calls=calls)
-    worker.now = changed(without_permissions(now), REPLY, reply, "eve")
+    worker.now = change_value(without_permissions(now), REPLY, reply, "eve")
     worker.advance()
     return run._go_on()
 
@@ -179,7 +178,7 @@ def test_a_call_that_needs_no_approval_is_asked_about_once_a_person_changed_it()
         worker = run._worker
         first = next(n for n, text in enumerate(worker.journal) if '"ModelReplied"' in text)
         now = _before_admission(worker.journal[: first + 1], worker.now.run)
-        worker.now = now if change is None else changed(now, change, {"at": "c"}, "eve")
+        worker.now = now if change is None else change_value(now, change, {"at": "c"}, "eve")
         worker.advance()
         run._go_on()
         assert [gate.args for gate in run.gates] == [{"at": "c"}] * asks

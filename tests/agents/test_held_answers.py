@@ -19,8 +19,8 @@ from agents.sdk import Answer, Compaction, agent, tool
 from agents.sdk.scripts import Turn, answer, script, together
 from agents.testing import Flow, call, drive, say
 from agents.tools.requester import MAX_TOLD, tell_requester
-from runtime.core.enums import GateKind, Risk
-from runtime.core.events import Compacted, ModelReplied, ToolReturned
+from runtime.core.run.events import Compacted, ModelReplied, ToolReturned
+from runtime.core.values.enums import GateKind, Risk
 from runtime.keyring import held
 from tests.support.specs import Question, spec_of
 

@@ -10,7 +10,7 @@ from agents.effect_handler import AgentEffects
 from agents.registry import Registry
 from agents.testing import drive
 from runtime.core.documents.codec import decode_entry, documents_of
-from runtime.core.enums import EffectClass, Verdict
+from runtime.core.values.enums import EffectClass, Verdict
 from runtime.models import Gate
 from runtime.queries.history import entries
 from tests.agents.conftest import Directory

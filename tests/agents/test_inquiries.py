@@ -12,8 +12,8 @@ from agents.sdk import agent, tool
 from agents.sdk.scripts import Turn, script
 from agents.testing import Flow, call, drive, say, together
 from runtime.core.documents.conversations import Conversations
-from runtime.core.events import Event, QuestionAnswered, QuestionAsked, QuestionFailed
-from runtime.core.machine.calls.inquiries import open_inquiry
+from runtime.core.run.events import Event, QuestionAnswered, QuestionAsked, QuestionFailed
+from runtime.core.run.gates import open_inquiry
 from tests.support.specs import Input, spec_of
 
 HEARD: list[list[ModelMessage]] = []

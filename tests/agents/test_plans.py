@@ -8,8 +8,8 @@ from agents.errors import DefinitionError
 from agents.sdk import Compaction, tool
 from agents.sdk.scripts import Reply, Turn, script
 from agents.testing import call, drive, say, together
-from runtime.core.continuation import PlanItem
-from runtime.core.events import CallRefused, ToolFailed, ToolReturned
+from runtime.core.run.continuation import PlanItem
+from runtime.core.run.events import CallRefused, ToolFailed, ToolReturned
 from tests.support.specs import Input, spec_of
 
 WRITE = call("plan", write=["Book the room", "Pay it"])

@@ -15,11 +15,10 @@ from agents.sdk import NotDone, Preview, PreviewChange, RetryPolicy, ToolContext
 from agents.sdk.spec import AgentSpec
 from agents.testing import Flow, call, drive, say, together
 from agents.testing.worker import BEGINNING
-from runtime.core.call_states import CallState
-from runtime.core.digest import action_digest, sha256_of
-from runtime.core.enums import CallPreview as EarlierPreview
-from runtime.core.enums import Decision, Edit, Verdict
-from runtime.core.events import CallPreviewed, CallRefused, GateOpened
+from runtime.core.run.events import CallPreviewed, CallRefused, GateOpened
+from runtime.core.values.enums import CallPreview as EarlierPreview
+from runtime.core.values.enums import CallState, Decision, Edit, Verdict
+from runtime.core.values.json_values import action_digest, sha256_of
 from runtime.execution.admission import admit
 from tests.support.specs import spec_of
 

@@ -6,14 +6,14 @@ from unittest.mock import patch
 from agents.sdk import tool
 from agents.sdk.scripts import Turn
 from agents.testing import Flow, call, drive, say, together
-from runtime.core.continuation import MAX_DENIALS, Continuation
-from runtime.core.denial_text import changes_text
 from runtime.core.documents import codec
 from runtime.core.documents.conversations import Conversations
-from runtime.core.enums import Decision, Verdict
-from runtime.core.events import CallRefused, GateDecided, Retried
-from runtime.core.machine.forks import without_permissions
-from runtime.core.machine.reducer import evolve
+from runtime.core.run.continuation import MAX_DENIALS, Continuation
+from runtime.core.run.events import CallRefused, GateDecided, Retried
+from runtime.core.run.forks import without_permissions
+from runtime.core.run.reducer import evolve
+from runtime.core.values.enums import Decision, Verdict
+from runtime.core.values.verdicts import changes_text
 from runtime.ports.approvals import ApprovalVoid, Ruling
 from tests.support.specs import spec_of
 

@@ -16,9 +16,9 @@ from agents.errors import NotSealed
 from agents.llm.messages import to_provider
 from agents.sdk import ToolError, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script, together
-from runtime.core.digest import require_json
 from runtime.core.documents.compression import plain_text
-from runtime.core.enums import Verdict
+from runtime.core.values.enums import Verdict
+from runtime.core.values.json_values import require_json
 from runtime.errors import KeyMissing
 from runtime.execution.effects.perform import perform
 from runtime.keyring import files, purposes, sealing

@@ -15,8 +15,8 @@ from agents.testing import Flow, Turn, call, drive, say, together
 from agents.testing.event_match import contains
 from agents.testing.worker import BEGINNING
 from agents.tools.timers import sleep_until, wait_for
-from runtime.core.enums import Verdict
-from runtime.core.limits import MAX_MATCH, MAX_WAIT_DAYS
+from runtime.core.values.enums import Verdict
+from runtime.core.values.limits import MAX_MATCH, MAX_WAIT_DAYS
 from runtime.errors import InvalidInput
 from tests.support.specs import spec_of
 

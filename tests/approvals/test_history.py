@@ -15,7 +15,7 @@ from approvals.decisions.undo import undo
 from approvals.models import Approval, ApprovalOutcome, Vote
 from approvals.permissions.principals import principal_of
 from approvals.queries import decision_filters, history
-from runtime.core.enums import Risk
+from runtime.core.values.enums import Risk
 from runtime.errors import InvalidInput
 from runtime.keyring import held
 from runtime.keyring.sealing import REDACTED

@@ -13,7 +13,7 @@ from approvals import clock
 from approvals.accounts import people
 from approvals.models import Approval, MailPreference, SentMail
 from approvals.notices import due, preferences, send
-from runtime.core.enums import GateKind, Risk
+from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput
 from runtime.keyring import sealing
 from runtime.models import Run

@@ -21,7 +21,7 @@ from approvals.permissions.scopes import ALL_SCOPES, Scope
 from approvals.queries import inbox
 from approvals.queries.requests import approval
 from approvals.requests import verification
-from runtime.core.enums import Decision, Risk, Verdict
+from runtime.core.values.enums import Decision, Risk, Verdict
 from runtime.errors import Forbidden
 from runtime.models import Run
 from runtime.ports.access import Access as AccessPort

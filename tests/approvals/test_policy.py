@@ -6,7 +6,7 @@ import pytest
 
 from approvals import policy
 from approvals.policy import Group
-from runtime.core.enums import Risk
+from runtime.core.values.enums import Risk
 
 
 @pytest.mark.parametrize("risk", Risk)

@@ -17,7 +17,7 @@ from approvals.errors import PromptRefused, UnknownPrompt
 from approvals.prompts import changes, in_production, trials
 from approvals.prompts.acts import LOG
 from runtime.broker import dispatch
-from runtime.core.enums import FailureCause
+from runtime.core.values.enums import FailureCause
 from runtime.errors import InvalidInput
 from runtime.execution.recorded import prompt_trial, queued_trial
 from runtime.execution.recorded.prompt_trial import STOPPED

@@ -29,8 +29,8 @@ from runtime.control.forks.fork import fork
 from runtime.control.kill_switches import engage
 from runtime.control.start import create
 from runtime.control.verification.verification import verify
-from runtime.core.digest import sha256_of
-from runtime.core.enums import GateKind
+from runtime.core.values.enums import GateKind
+from runtime.core.values.json_values import sha256_of
 from runtime.errors import InvalidInput
 from runtime.execution.recorded.prompt_trial import STOPPED
 from runtime.execution.recorded.replay import replay

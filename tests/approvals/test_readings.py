@@ -11,7 +11,7 @@ from approvals.adapter import ApprovalService
 from approvals.decisions.undo import undo
 from approvals.models import Approval, ReviewTime
 from approvals.queries.requests import ApprovalView, approval
-from runtime.core.enums import Risk
+from runtime.core.values.enums import Risk
 from runtime.ports.access import Actor
 from tests.support import seeds
 

@@ -26,8 +26,8 @@ from approvals.queries.inbox import View
 from approvals.queries.requests import approval
 from approvals.requests import schemas, snapshot, verification
 from approvals.web.api.requests import router
-from runtime.core.digest import sha256_of
-from runtime.core.enums import Risk
+from runtime.core.values.enums import Risk
+from runtime.core.values.json_values import sha256_of
 from runtime.errors import InvalidInput
 from runtime.models import Run
 from runtime.ports.access import Actor

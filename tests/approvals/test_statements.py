@@ -17,7 +17,7 @@ from pytest_django import Settings
 from approvals.adapter import ApprovalService
 from approvals.models import Approval
 from approvals.requests import statements
-from runtime.core.enums import Decision, Risk, Verdict
+from runtime.core.values.enums import Decision, Risk, Verdict
 from runtime.errors import KeyMissing
 from runtime.keyring import files, purposes, signatures
 from runtime.models import Gate

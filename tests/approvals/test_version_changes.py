@@ -27,7 +27,7 @@ from approvals.version_changes import decide
 from approvals.version_changes.listing import decided, half_withdrawn, waiting
 from runtime.control.messages import send_message
 from runtime.control.start import create
-from runtime.core.enums import GateKind
+from runtime.core.values.enums import GateKind
 from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Run
 from runtime.ports.access import Actor

@@ -15,8 +15,8 @@ from agents.models import PublishedAgent
 from approvals.decisions.inquire import inquire
 from approvals.policy import Group
 from approvals.teamwork import comments, handovers
-from runtime.core.continuation import MAX_REFUSALS
-from runtime.core.limits import MAX_INQUIRY, MAX_REASON, MAX_TOOL
+from runtime.core.run.continuation import MAX_REFUSALS
+from runtime.core.values.limits import MAX_INQUIRY, MAX_REASON, MAX_TOOL
 from runtime.models import Run
 from runtime.ports.agents import CallInfo
 from runtime.ports.effects import ToolFailure, ToolResult

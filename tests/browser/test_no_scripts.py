@@ -15,7 +15,7 @@ from approvals import clock
 from approvals.models import Approval
 from approvals.policies.rules import Demands
 from approvals.policy import Group
-from runtime.core.budgets import BudgetLimits
+from runtime.core.run.budgets import BudgetLimits
 from tests.browser.conftest import window
 from tests.support.office import Office, reseal
 from tests.support.seeds import person

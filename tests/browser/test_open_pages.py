@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, Page, expect
 from approvals.decisions.undo import undo
 from approvals.models import Approval
 from approvals.prompts import trials
-from runtime.core.budgets import BudgetLimits
-from runtime.core.enums import Verdict
+from runtime.core.run.budgets import BudgetLimits
+from runtime.core.values.enums import Verdict
 from runtime.models import PromptTrial
 from runtime.ports.access import Actor
 from tests.approvals.test_prompts import NAME as PROMPT

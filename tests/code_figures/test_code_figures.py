@@ -10,7 +10,7 @@ from tests.code_figures.bounds import Bound
 from tests.code_figures.sources import Source
 
 TEXT = """
-from runtime.core.events import GateOpened
+from runtime.core.run.events import GateOpened
 import json as found
 class _Row:
     given: int
@@ -74,8 +74,8 @@ def test_a_module_with_one_importer_is_listed_with_it() -> None:
 
 def test_the_state_machine_is_the_core_without_values_and_stored_forms() -> None:
     paths = (
-        *("runtime/core/events.py", "runtime/core/machine/reducer.py", "runtime/core/run/plan.py"),
-        *("runtime/core/digest.py", "runtime/core/values/digest.py", "runtime/core/documents/a.py"),
+        *("runtime/core/run/events.py", "runtime/core/run/reducer.py", "runtime/core/run/plan.py"),
+        *("runtime/core/values/json_values.py", "runtime/core/documents/a.py"),
     )
     machine = uses.state_machine([source("", path) for path in paths])
     assert [module.path for module in machine] == list(paths[:3])

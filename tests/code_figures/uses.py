@@ -9,13 +9,7 @@ from tests.code_figures.sources import Source
 EVENTS = "events.py"  # in a folder of CORE
 CORE = "runtime/core/"
 # The rest of the core is the state machine of a run: stored forms and values that it only uses.
-OTHER_CORE = frozenset(
-    {
-        *("documents", "values", "schemas", "denial_text.py", "digest.py", "enums.py", "errors.py"),
-        *("expressions.py", "fast_replace.py", "ids.py", "invisible.py", "limits.py"),
-        "placeholders.py",
-    }
-)
+OTHER_CORE = frozenset({"documents", "values"})
 
 
 def state_machine(sources: Sequence[Source]) -> list[Source]:

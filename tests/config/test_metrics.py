@@ -21,7 +21,7 @@ from pytest_django import Settings
 
 from approvals.models import Approval
 from config.env.environment import ROOT
-from runtime.core.events import ModelFailed, RetryScheduled
+from runtime.core.run.events import ModelFailed, RetryScheduled
 from runtime.models import Run, Signal, SweeperLoop, WorkerProcess
 from runtime.store.measures import Measures, cumulative, quantile
 from tests.support.office import Office

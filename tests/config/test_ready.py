@@ -7,7 +7,7 @@ from django.core.management import call_command
 
 from config import celery, wiring
 from runtime.core.documents import codec
-from runtime.core.events import EVENT_TYPES
+from runtime.core.run.events import EVENT_TYPES
 from runtime.upkeep import startup, sweeper
 
 

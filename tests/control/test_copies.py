@@ -15,7 +15,7 @@ from runtime.control.transfer import export_run, import_run
 from runtime.control.verification import verification
 from runtime.core.documents import export_file
 from runtime.core.documents.compression import plain_text
-from runtime.core.enums import EffectClass, Verdict
+from runtime.core.values.enums import EffectClass, Verdict
 from runtime.errors import (
     GateNotOpen,
     InvalidInput,

@@ -15,10 +15,9 @@ from runtime.control.external_events import Delivered, deliver
 from runtime.control.forks.fork import fork as fork_run
 from runtime.control.transfer import export_run
 from runtime.control.verification.verification import verify
-from runtime.core.call_states import CallState
-from runtime.core.continuation import Call, Continuation, Frame
-from runtime.core.enums import EffectClass
-from runtime.core.events import WaitStarted
+from runtime.core.run.continuation import Call, Continuation, Frame
+from runtime.core.run.events import WaitStarted
+from runtime.core.values.enums import CallState, EffectClass
 from runtime.errors import EventConflict, TooManyMatched
 from runtime.models import ExternalEvent, Run, Signal, WaitingCall
 from runtime.ports.access import Actor

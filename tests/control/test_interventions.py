@@ -11,8 +11,8 @@ from runtime.control.forks.fork import fork as fork_run
 from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.control.messages import send_message
 from runtime.control.verification.verification import verify
-from runtime.core.enums import Verdict
-from runtime.core.limits import MAX_UNDELIVERED
+from runtime.core.values.enums import Verdict
+from runtime.core.values.limits import MAX_UNDELIVERED
 from runtime.errors import RunEnded, SwitchAlreadyEngaged, SwitchNotEngaged, TooManyUndelivered
 from runtime.models import Gate, KillSwitch, Run, Signal
 from runtime.ports.access import Actor

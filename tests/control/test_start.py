@@ -13,10 +13,10 @@ from runtime.control.retry import retry as retry_run
 from runtime.control.settle import undo
 from runtime.control.start import Started, create
 from runtime.control.verification.verification import verify
-from runtime.core.continuation import MAX_REFUSALS
 from runtime.core.documents.compression import plain_text
-from runtime.core.enums import Verdict
-from runtime.core.errors import NotJson
+from runtime.core.run.continuation import MAX_REFUSALS
+from runtime.core.values.enums import Verdict
+from runtime.core.values.errors import NotJson
 from runtime.errors import BusinessKeyConflict, GateNotOpen, NotFailed
 from runtime.models import Gate, JournalEntry, Run, Signal
 from runtime.ports.access import Actor

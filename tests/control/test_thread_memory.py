@@ -15,7 +15,7 @@ from runtime.control.messages import send_message
 from runtime.control.start import create, start
 from runtime.control.verification.verification import verify
 from runtime.core.documents.compression import plain_text
-from runtime.core.limits import MAX_REMEMBERED_TEXT
+from runtime.core.values.limits import MAX_REMEMBERED_TEXT
 from runtime.errors import InvalidInput
 from runtime.models import JournalEntry, Run, StoredBlob
 from runtime.ports.access import Actor

@@ -7,10 +7,16 @@ import rfc8785
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from runtime.core.digest import ENCLOSED_DEPTH, action_digest, canonical, require_json, sha256_of
-from runtime.core.enums import EffectClass
-from runtime.core.errors import NotJson
-from runtime.core.limits import JSON_DEPTH
+from runtime.core.values.enums import EffectClass
+from runtime.core.values.errors import NotJson
+from runtime.core.values.json_values import (
+    ENCLOSED_DEPTH,
+    action_digest,
+    canonical,
+    require_json,
+    sha256_of,
+)
+from runtime.core.values.limits import JSON_DEPTH
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
 JSON = st.recursive(

@@ -8,16 +8,13 @@ from uuid import UUID
 import pytest
 
 from config.env.environment import ROOT
-from runtime.core import limits
-from runtime.core.budgets import NO_LIMITS, BudgetLimits, Rates, tokens_of
-from runtime.core.commands import CancelRun, OpenFrame
-from runtime.core.continuation import MAX_REFUSALS, Call, Continuation, Phase
-from runtime.core.fast_replace import replace
-from runtime.core.ids import call_id, idempotency_key, turn_mark, turn_of
-from runtime.core.machine.active_time import exhausted_at
-from runtime.core.machine.budget_accounting import limited
-from runtime.core.machine.planning import plan
-from tests.core.machine.events import AT, frame_of
+from runtime.core.run.accounting import exhausted_at, has_limits
+from runtime.core.run.budgets import NO_LIMITS, BudgetLimits, Rates, tokens_of
+from runtime.core.run.continuation import MAX_REFUSALS, Call, Continuation, Phase, replace
+from runtime.core.run.planning import CancelRun, OpenFrame, plan
+from runtime.core.values import limits
+from runtime.core.values.ids import call_id, idempotency_key, turn_mark, turn_of
+from tests.core.run.events import AT, frame_of
 
 RUN = UUID(int=1)
 
@@ -65,7 +62,7 @@ def test_a_run_fails_at_the_limit_of_refused_calls() -> None:
 def test_a_run_is_limited_only_by_its_budget() -> None:
     budgets = {None: False, NO_LIMITS: False, BudgetLimits(turns=1): True}
     for budget, held in budgets.items():
-        assert limited(Continuation(run=RUN, budget=budget)) is held
+        assert has_limits(Continuation(run=RUN, budget=budget)) is held
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from runtime.core.errors import NotJson
-from runtime.core.foreign_json import read_json
-from runtime.core.limits import JSON_DEPTH
+from runtime.core.values.errors import NotJson
+from runtime.core.values.json_values import read_json
+from runtime.core.values.limits import JSON_DEPTH
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from runtime.core.schemas.changes import is_compatible
+from runtime.core.values.json_schema import is_compatible
 
 BEFORE: dict[str, Any] = {
     "type": "object",

@@ -22,12 +22,12 @@ django.setup()
 from approvals.permissions.scopes import Scope  # noqa: E402 - settings come first
 from approvals.policy import Group  # noqa: E402
 from config.api import api  # noqa: E402
-from runtime.core import enums  # noqa: E402
-from runtime.core.budgets import Limit  # noqa: E402
-from runtime.core.call_states import CallState  # noqa: E402
-from runtime.core.continuation import FrameState, RunStatus  # noqa: E402
-from runtime.core.events import EVENT_TYPES  # noqa: E402
-from runtime.core.verdicts import VERDICTS_AT  # noqa: E402
+from runtime.core.run.budgets import Limit  # noqa: E402
+from runtime.core.run.continuation import FrameState, RunStatus  # noqa: E402
+from runtime.core.run.events import EVENT_TYPES  # noqa: E402
+from runtime.core.values import enums  # noqa: E402
+from runtime.core.values.enums import CallState  # noqa: E402
+from runtime.core.values.verdicts import VERDICTS_AT  # noqa: E402
 from runtime.errors import RequestError  # noqa: E402
 from tests.docs import guarantees, layers_picture  # noqa: E402
 
@@ -57,7 +57,7 @@ Row = tuple[str, ...]
 def lists() -> str:
     return _page(
         "Closed lists",
-        "Tables and API answers hold no other values. `runtime/core/machine/transitions.py` has the legal transitions.",
+        "Tables and API answers hold no other values. `runtime/core/run/transitions.py` has the legal transitions.",
         _section("Run states", _members(RunStatus), "state"),
         _section("Frame states", _members(FrameState), "state"),
         _section("Call states", _members(CallState), "state"),

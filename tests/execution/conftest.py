@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from django.db import connection
 
-from runtime.core.enums import EffectClass
+from runtime.core.values.enums import EffectClass
 from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.ports.effects import ToolRequest, ToolResult
 from runtime.store import pool

@@ -10,9 +10,9 @@ import pytest
 
 from runtime.control.messages import send_message
 from runtime.control.verification import verification
-from runtime.core.continuation import CutReply
 from runtime.core.documents.codec import decode_entry
-from runtime.core.machine.replay import fold, initial
+from runtime.core.run.continuation import CutReply
+from runtime.core.run.reducer import fold, initial
 from runtime.execution.commit import StepWriter
 from runtime.execution.effects.kept_replies import _write
 from runtime.execution.effects.running import RunningEffect

@@ -8,8 +8,8 @@ import pytest
 
 from runtime.control.inquiries import ask as ask_agent
 from runtime.control.verification.verification import verify
-from runtime.core.enums import FailureCause, Verdict
-from runtime.core.machine.replay import initial
+from runtime.core.run.reducer import initial
+from runtime.core.values.enums import FailureCause, Verdict
 from runtime.execution.effects.running import no_abort
 from runtime.models import Signal
 from runtime.ports.effects import Abort, ModelFailure, ModelRequest, Outcome, ToolResult

@@ -10,12 +10,12 @@ from uuid import UUID, uuid4
 import pytest
 
 from runtime.control.verification import verification
-from runtime.core.call_options import CompactionOptions
-from runtime.core.continuation import Continuation as State
 from runtime.core.documents.codec import decode_continuation
 from runtime.core.documents.conversations import Conversations, Told
-from runtime.core.enums import EffectClass
-from runtime.core.limits import MAX_SUMMARY
+from runtime.core.run.call_options import CompactionOptions
+from runtime.core.run.continuation import Continuation as State
+from runtime.core.values.enums import EffectClass
+from runtime.core.values.limits import MAX_SUMMARY
 from runtime.errors import LeaseLost
 from runtime.execution import worker
 from runtime.execution.worker import RecentRuns

@@ -18,7 +18,7 @@ from agents.sdk import agent, last, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk.spec import AgentSpec
 from runtime.control.start import create
-from runtime.core.enums import Verdict
+from runtime.core.values.enums import Verdict
 from runtime.execution.recorded.replay import MAX_WORDS, Replay, replay
 from runtime.models import Run
 from runtime.store import pool

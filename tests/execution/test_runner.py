@@ -14,8 +14,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from runtime.control.messages import send_message
 from runtime.control.verification import verification
-from runtime.core.enums import EffectClass, Verdict
-from runtime.core.events import AgentChange
+from runtime.core.run.events import AgentChange
+from runtime.core.values.enums import EffectClass, Verdict
 from runtime.execution.commit import StepWriter
 from runtime.models import Gate, Run, Signal
 from runtime.ports.agents import CallInfo, VersionChange

@@ -18,7 +18,7 @@ from pytest_django import Settings
 
 from runtime.broker import dispatch
 from runtime.control.messages import send_message
-from runtime.core.enums import EffectClass
+from runtime.core.values.enums import EffectClass
 from runtime.errors import RunEnded
 from runtime.execution import heartbeat, worker
 from runtime.execution.claim import advance

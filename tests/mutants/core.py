@@ -20,7 +20,7 @@ from tests.mutants.operators import Mutant, mutants
 
 GOAL = 0.95
 LANES = len(os.sched_getaffinity(0))
-HISTORIES = "tests/core/machine/test_histories.py"
+HISTORIES = "tests/core/run/test_histories.py"
 NEEDS_ALL_WALKS = "test_the_walks_take_every_event_type_and_table_key"
 # Without Django, which takes longer to set up than these tests do.
 PURE = ("-c", "tests/mutants/pure.ini", "--rootdir=.", "--noconftest", "-p", "no:django")
@@ -41,7 +41,7 @@ DEEPER = {
     "forks": ("tests/control/test_copies.py",),
     "export_file": ("tests/control/test_copies.py", "tests/security/test_forged_exports.py"),
     "retention_rules": ("tests/upkeep/test_retention.py",),
-    "active_time": ("tests/execution/admission/test_gates.py",),
+    "accounting": ("tests/execution/admission/test_gates.py",),
 }
 POSTGRES = Lock()  # there is one test database
 

@@ -14,7 +14,11 @@ from approvals.policies.settings import SETTINGS
 from config.env.environment import ROOT, EnvironmentVariables
 from tests.mutants.tried import SETTINGS_TABLE
 
-CORE = ("runtime/core/continuation.py", "runtime/core/limits.py", "runtime/core/expressions.py")
+CORE = (
+    "runtime/core/run/continuation.py",
+    "runtime/core/values/limits.py",
+    "runtime/core/values/expressions.py",
+)
 WHOLE = ("approvals/policy.py", "approvals/web/parts/denial.py")  # constants of any kind
 
 

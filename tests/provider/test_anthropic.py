@@ -9,7 +9,7 @@ from httpx2 import AsyncClient, MockTransport, Request, Response
 from pytest_django import Settings
 
 from agents.endpoints import Endpoint, ProviderKind
-from runtime.core.enums import FailureCause
+from runtime.core.values.enums import FailureCause
 from runtime.execution.effects.perform import perform
 from tests.support.specs import CREATE, MEMORY, MEMORY_LINES, NEWCOMER, Frame
 

@@ -10,8 +10,8 @@ import pytest
 from agents.effect_handler import AgentEffects
 from agents.registry import Registry
 from agents.sdk.scripts import conversation_texts
-from runtime.core.call_options import RetryPolicy
-from runtime.core.enums import Verdict
+from runtime.core.run.call_options import RetryPolicy
+from runtime.core.values.enums import Verdict
 from runtime.models import Run
 from tests.agents.conftest import Directory
 from tests.support.engine import Engine, events

@@ -28,7 +28,7 @@ from agents.registry import Registry
 from agents.sdk import tool
 from agents.sdk.scripts import conversation_texts
 from agents.sdk.scripts.conversation_texts import SUM_UP_MEMORY
-from runtime.core.enums import FailureCause
+from runtime.core.values.enums import FailureCause
 from runtime.execution.effects.perform import perform
 from runtime.keyring import held
 from runtime.ports.effects import ModelFailure, Outcome

@@ -10,8 +10,8 @@ from pytest_django import Settings
 
 from agents.sdk import RetryPolicy, tool
 from agents.tool_calls import read_arguments
-from runtime.core.enums import FailureCause
-from runtime.core.limits import MAX_SUMMARY
+from runtime.core.values.enums import FailureCause
+from runtime.core.values.limits import MAX_SUMMARY
 from runtime.execution.effects.perform import perform
 from runtime.ports.agents import CallRejected
 from runtime.ports.effects import ModelAnswer, ModelFailure

@@ -9,7 +9,7 @@ from pytest_django import Settings
 from agents.effect_handler import AgentEffects
 from agents.endpoints import Endpoint
 from agents.registry import Registry
-from runtime.core.machine import plans
+from runtime.core.run import frames
 from runtime.execution.effects.perform import perform
 from tests.provider.test_anthropic import BODIES, REPLY, answers
 from tests.provider.test_llm_call import KINDS
@@ -18,7 +18,7 @@ from tests.support.specs import NEWCOMER, Frame
 
 __all__ = ["answers"]
 
-TODO = plans.changed((), write=["Look", "Book"], done=[1], doing=2)
+TODO = frames.change_plan((), write=["Look", "Book"], done=[1], doing=2)
 WORDS = "Your plan: 1 of 2 items are done, and item 2 is at work. Open:\n2. Book"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtime.queries.lookalikes import describe
+from runtime.core.values.lookalikes import describe
 
 
 @pytest.mark.parametrize(

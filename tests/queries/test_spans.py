@@ -4,17 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from runtime.core.call_states import SETTLED
-from runtime.core.continuation import FrameState, Phase
-from runtime.core.enums import Verdict
-from runtime.core.events import Forked, GateDecided
-from runtime.core.machine.forks import state_of
-from runtime.core.machine.gates import is_blocked_by_gate
+from runtime.core.run.continuation import FrameState, Phase
+from runtime.core.run.events import Forked, GateDecided
+from runtime.core.run.forks import read_fork
+from runtime.core.run.gates import is_blocked_by_gate
+from runtime.core.values.enums import SETTLED, Verdict
 from runtime.queries.journal import Remaining
 from runtime.queries.spans.fold import Trace, fold
 from runtime.queries.spans.states import SpanResult, SpanState
-from tests.core.machine.events import AT
-from tests.core.machine.walks import Walk
+from tests.core.run.events import AT
+from tests.core.run.walks import Walk
 from tests.queries.test_states import RUN, lines_of
 
 
@@ -54,7 +53,7 @@ def test_a_fork_says_whose_results_it_copied() -> None:
         assert isinstance(copy, Forked)
         walk.history = walk.history[:2]
         records = _folded_walk(walk).frames
-        for frame in state_of(copy).frames.values():
+        for frame in read_fork(copy).frames.values():
             for call in frame.calls:
                 record = records[frame.id].by_id[call.id]
                 assert record.decided_by == (call.reported_by or "")

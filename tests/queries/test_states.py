@@ -7,13 +7,13 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core.events import Event
-from runtime.core.machine.replay import Entry
+from runtime.core.run.events import Event
+from runtime.core.run.reducer import Entry
 from runtime.queries.budget_usage import usage_of
 from runtime.queries.history import state_at
 from runtime.queries.journal import JournalLine, Remaining, latest
-from tests.core.machine.events import AT, begun, opened
-from tests.core.machine.test_compaction import turn
+from tests.core.run.events import AT, begun, opened
+from tests.core.run.test_compaction import turn
 
 RUN = UUID(int=1)
 LONG = [begun(), opened(), *[event for number in range(1, 401) for event in turn(number)]]

@@ -6,10 +6,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from runtime.core.call_states import CallState
 from runtime.core.documents.codec import encode_entry
-from runtime.core.enums import EffectClass, GateKind, Verdict
-from runtime.core.events import (
+from runtime.core.run.events import (
     CallAdmitted,
     Cancelled,
     Cancelling,
@@ -20,10 +18,11 @@ from runtime.core.events import (
     ToolStarted,
     WaitEnded,
 )
-from runtime.core.machine.replay import Entry
+from runtime.core.run.reducer import Entry
+from runtime.core.values.enums import CallState, EffectClass, GateKind, Verdict
 from runtime.models import JournalEntry
 from runtime.queries.transcript.transcript import Transcript, read_transcript
-from tests.core.machine.events import AT, TERMS, begun, opened, options, replied
+from tests.core.run.events import AT, TERMS, begun, opened, options, replied
 
 pytestmark = pytest.mark.django_db
 

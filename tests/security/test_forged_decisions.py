@@ -11,7 +11,7 @@ from django.utils import timezone
 from approvals.models import Approval
 from approvals.requests import snapshot, statements
 from runtime.control.pause import pause
-from runtime.core.enums import Decision, Verdict
+from runtime.core.values.enums import Decision, Verdict
 from runtime.models import Gate, Signal
 from runtime.ports.access import Actor
 from runtime.ports.approvals import VerifiedApproval

@@ -18,8 +18,8 @@ from approvals.accounts import people
 from approvals.models import Approval
 from approvals.policy import Group
 from approvals.queries import requests
-from runtime.core.enums import Risk
-from runtime.core.events import Compacted
+from runtime.core.run.events import Compacted
+from runtime.core.values.enums import Risk
 from runtime.keyring import held
 from runtime.ports.access import Actor
 from tests.agents import test_held_answers as agents

@@ -17,8 +17,8 @@ from approvals.models import Approval
 from approvals.policy import Group
 from approvals.policy_versions import changes, in_force
 from runtime.control.forks.fork import fork
-from runtime.core.budgets import BudgetLimits
-from runtime.core.enums import GateKind
+from runtime.core.run.budgets import BudgetLimits
+from runtime.core.values.enums import GateKind
 from runtime.models import Run
 from runtime.ports.access import Actor
 from tests.approvals.allowances.office import in_force as allowed

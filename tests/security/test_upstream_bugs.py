@@ -9,12 +9,12 @@ import pytest
 from agents.sdk import tool
 from agents.testing import call, drive, say, together
 from agents.testing.drive import DECIDER, Flow
-from runtime.core.digest import action_digest
 from runtime.core.documents.codec import encode_entry
-from runtime.core.enums import Decision, EffectClass, GateKind, Verdict
-from runtime.core.errors import NotJson
-from runtime.core.events import RunStarted
-from runtime.core.machine.replay import Entry
+from runtime.core.run.events import RunStarted
+from runtime.core.run.reducer import Entry
+from runtime.core.values.enums import Decision, EffectClass, GateKind, Verdict
+from runtime.core.values.errors import NotJson
+from runtime.core.values.json_values import action_digest
 from tests.stored.scenarios import BOTH, INPUT, PAY, POST, boss, desk
 
 ACTION: dict[str, Any] = {

@@ -18,7 +18,7 @@ from approvals.policy import Group
 from runtime.control.forks.fork import fork
 from runtime.control.messages import send_message
 from runtime.control.verification.verification import verify
-from runtime.core.enums import Verdict
+from runtime.core.values.enums import Verdict
 from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Run
 from runtime.ports.access import Actor

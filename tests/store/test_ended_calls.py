@@ -5,9 +5,9 @@ from uuid import uuid4
 
 import pytest
 
-from runtime.core import events as e
-from runtime.core.continuation import Call, Continuation, Frame, FrameState, Phase
-from runtime.core.enums import Verdict
+from runtime.core.run import events as e
+from runtime.core.run.continuation import Call, Continuation, Frame, FrameState, Phase
+from runtime.core.values.enums import Verdict
 from runtime.ports.approvals import CallOutcome, EndedCall
 from runtime.store.records import Records, changed
 

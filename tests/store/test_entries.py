@@ -10,8 +10,8 @@ from django.db import connection
 
 from runtime.core.documents.blobs import Blob as Text
 from runtime.core.documents.blobs import digest_of
-from runtime.core.enums import EffectClass, Verdict
-from runtime.core.limits import KEPT_INLINE
+from runtime.core.values.enums import EffectClass, Verdict
+from runtime.core.values.limits import KEPT_INLINE
 from runtime.errors import Tampered
 from runtime.keyring import files, macs, purposes
 from runtime.models import BlobReference, JournalEntry, StoredBlob, StoredContinuation

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pytest_django import Settings
 
 from runtime.core.documents import signed_gzip
-from runtime.core.errors import Unreadable
+from runtime.core.values.errors import Unreadable
 from runtime.errors import KeyMissing, Tampered
 from runtime.keyring import archive_keys, files
 from runtime.ports.objects import ObjectStore

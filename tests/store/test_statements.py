@@ -17,7 +17,7 @@ from django.utils import timezone
 from runtime.broker import dispatch
 from runtime.control.messages import send_message
 from runtime.control.pause import pause
-from runtime.core.enums import Decision, Verdict
+from runtime.core.values.enums import Decision, Verdict
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.execution import heartbeat
 from runtime.models import (

@@ -17,12 +17,10 @@ from agents.testing.worker import BEGINNING, MemoryWorker
 from agents.tools.questions import ask_person
 from agents.tools.timers import wait_for
 from runtime.control.edit import edit, is_previewed
-from runtime.core.call_states import CallState
-from runtime.core.continuation import Continuation, GivenReply
 from runtime.core.documents import codec, compression
 from runtime.core.documents.conversations import Conversations
-from runtime.core.enums import Decision, FailureCause, Verdict
-from runtime.core.events import (
+from runtime.core.run.continuation import Continuation, GivenReply
+from runtime.core.run.events import (
     AllowanceUse,
     ForkChange,
     Forked,
@@ -30,10 +28,10 @@ from runtime.core.events import (
     Remembered,
     RunStarted,
 )
-from runtime.core.machine.calls.fork_changes import changed
-from runtime.core.machine.calls.retries import on_no_reply
-from runtime.core.machine.forks import forked, without_permissions
-from runtime.core.machine.replay import initial
+from runtime.core.run.forks import change_value, fork_document, without_permissions
+from runtime.core.run.reducer import initial
+from runtime.core.run.retries import on_no_reply
+from runtime.core.values.enums import CallState, Decision, FailureCause, Verdict
 from runtime.ports.approvals import Allowed, ReviewSnapshot
 from runtime.store.tables.signals import MessageSignal, PauseSignal
 
@@ -214,8 +212,8 @@ def _forked(worker: MemoryWorker) -> None:
     pay = (Proposal(tool="refund", args={"number": "A-1", "euros": 30}),)
     reply = GivenReply(by="eve", text="30 will do.", calls=pay)
     place = ForkChange(kind="reply", frame="0")
-    now = changed(without_permissions(worker.now), place, reply, "eve")
-    fork = Forked(of=worker.now.run, position=1, by="eve", state=forked(now), change=place)
+    now = change_value(without_permissions(worker.now), place, reply, "eve")
+    fork = Forked(of=worker.now.run, position=1, by="eve", state=fork_document(now), change=place)
     worker.journal.clear()
     worker._ready.clear()
     worker.now = initial(UUID(int=9))

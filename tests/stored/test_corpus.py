@@ -15,13 +15,14 @@ import pytest
 
 from agents.sdk.spec import AgentSpec
 from agents.testing.worker import MemoryWorker
-from runtime.core.continuation import Continuation, Pending
 from runtime.core.documents import codec, compression, upcasters
 from runtime.core.documents.upcasters import UPCASTERS, Document
-from runtime.core.enums import Decision, GateKind, Verdict
-from runtime.core.errors import NewerSchema, Unreadable
-from runtime.core.machine.replay import initial, recover, step
-from runtime.core.verdicts import FRAME_GATES
+from runtime.core.run.continuation import Continuation, Pending
+from runtime.core.run.reducer import initial, step
+from runtime.core.run.retries import recover
+from runtime.core.values.enums import Decision, GateKind, Verdict
+from runtime.core.values.errors import NewerSchema, Unreadable
+from runtime.core.values.verdicts import FRAME_GATES
 from runtime.queries.journal import unreadable_sql
 from runtime.store.tables.signals import ResumeSignal
 from tests.stored.scenarios import PICTURE, SCENES, written

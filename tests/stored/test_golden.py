@@ -14,22 +14,20 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core import budgets, continuation, limits
-from runtime.core.budgets import Limit
-from runtime.core.call_states import CallState
-from runtime.core.commands import AnswerInquiry
 from runtime.core.documents import budget_text, codec, export_file
 from runtime.core.documents.blobs import blob_refs
-from runtime.core.enums import EffectClass, FailureCause, GateKind, Risk, Verdict
-from runtime.core.events import EVENT_TYPES
-from runtime.core.ids import ROOT
-from runtime.core.machine.calls import retries
-from runtime.core.machine.forks import quiescent, without_permissions
-from runtime.core.machine.planning import plan
-from runtime.core.machine.reducer import evolve
-from runtime.core.machine.replay import Entry, initial, recover
-from tests.core.machine.events import AT
-from tests.core.machine.walks import Walk
+from runtime.core.run import budgets, continuation, retries
+from runtime.core.run.budgets import Limit
+from runtime.core.run.events import EVENT_TYPES
+from runtime.core.run.forks import is_quiescent, without_permissions
+from runtime.core.run.planning import AnswerInquiry, plan
+from runtime.core.run.reducer import Entry, evolve, initial
+from runtime.core.run.retries import recover
+from runtime.core.values import limits
+from runtime.core.values.enums import CallState, EffectClass, FailureCause, GateKind, Risk, Verdict
+from runtime.core.values.ids import ROOT
+from tests.core.run.events import AT
+from tests.core.run.walks import Walk
 
 STORED = Path(__file__).parent / "1" / "histories.json"
 EVERY = 16  # so many events lie between two whole states
@@ -112,7 +110,7 @@ def _seen(now: continuation.Continuation) -> dict[str, Any]:
         "plan": [_plain(effect) for effect in plan(now)],
         "recovery": [_plain(event) for event in recover(now)],
         "waits": [_plain(wait) for wait in now.waits()],
-        "fork": [quiescent(now), [_plain(effect) for effect in plan(without_permissions(now))]],
+        "fork": [is_quiescent(now), [_plain(effect) for effect in plan(without_permissions(now))]],
         "path": list(now.path(ROOT, "t")) if now.root else [],
         "refers": sorted(blob_refs(now)),
     }

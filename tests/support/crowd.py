@@ -9,7 +9,7 @@ from approvals.models import Approval, Comment
 from approvals.policy import Group
 from approvals.signed import rows
 from approvals.teamwork import claims, comments, handovers, presence
-from runtime.core.enums import EffectClass
+from runtime.core.values.enums import EffectClass
 from runtime.ports.effects import ModelFailure, ModelRequest, Outcome
 from tests.approvals.policies.office import put_in_force
 from tests.support.fake_ports import FakeTool, Script, say

@@ -18,9 +18,9 @@ from runtime.control import cancel as cancelling
 from runtime.control import pause as pausing
 from runtime.control.settle import settle
 from runtime.control.start import create
-from runtime.core.call_options import RetryPolicy
 from runtime.core.documents.codec import decode_entry, documents_of
-from runtime.core.enums import Decision, Verdict
+from runtime.core.run.call_options import RetryPolicy
+from runtime.core.values.enums import Decision, Verdict
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import ClaimedRun, Heartbeat

@@ -13,11 +13,11 @@ from django.db import transaction
 from django.db.models import Q
 
 from runtime.control.settle import settle
-from runtime.core.budgets import BudgetLimits
-from runtime.core.call_options import RetryPolicy
-from runtime.core.continuation import GivenReply
-from runtime.core.enums import CallPreview, Decision, EffectClass, Risk, Verdict
-from runtime.core.events import AllowanceUse, Proposal
+from runtime.core.run.budgets import BudgetLimits
+from runtime.core.run.call_options import RetryPolicy
+from runtime.core.run.continuation import GivenReply
+from runtime.core.run.events import AllowanceUse, Proposal
+from runtime.core.values.enums import CallPreview, Decision, EffectClass, Risk, Verdict
 from runtime.errors import GateNotOpen, UnknownAgent
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import AgentInfo, CallInfo, CallRejected, TurnBoundary, VersionChange

@@ -8,8 +8,8 @@ import pytest
 from django.test import override_settings
 
 from runtime.control.verification import verification
-from runtime.core.call_options import CompactionOptions
-from runtime.core.enums import EffectClass
+from runtime.core.run.call_options import CompactionOptions
+from runtime.core.values.enums import EffectClass
 from runtime.models import JournalEntry
 from runtime.ports.agents import AgentInfo
 from runtime.ports.effects import ModelAnswer, ModelRequest, Outcome, ToolResult

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from moto.server import ThreadedMotoServer
 
-from runtime.core.limits import KEPT_INLINE
+from runtime.core.values.limits import KEPT_INLINE
 from runtime.errors import ObjectStoreDown
 from runtime.objects.by_address import store_at
 from runtime.ports import wiring

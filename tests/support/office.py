@@ -14,9 +14,9 @@ from approvals.models import Approval
 from approvals.requests import snapshot
 from runtime.control.cancel import cancel as cancel_run
 from runtime.control.start import create
-from runtime.core.budgets import BudgetLimits
-from runtime.core.digest import sha256_of
-from runtime.core.enums import EffectClass, GateKind, Risk, Verdict
+from runtime.core.run.budgets import BudgetLimits
+from runtime.core.values.enums import EffectClass, GateKind, Risk, Verdict
+from runtime.core.values.json_values import sha256_of
 from runtime.errors import Forbidden
 from runtime.keyring import macs, purposes
 from runtime.models import JournalEntry, Run, StoredContinuation

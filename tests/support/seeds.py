@@ -27,9 +27,17 @@ from approvals.models import Approval, AuditEntry
 from approvals.policy import Group
 from approvals.queries.requests import ApprovalView
 from approvals.requests import confirmation
-from runtime.core.continuation import RunStatus
-from runtime.core.digest import action_digest, sha256_of
-from runtime.core.enums import CallPreview, Decision, Edit, EffectClass, GateKind, Risk, Verdict
+from runtime.core.run.continuation import RunStatus
+from runtime.core.values.enums import (
+    CallPreview,
+    Decision,
+    Edit,
+    EffectClass,
+    GateKind,
+    Risk,
+    Verdict,
+)
+from runtime.core.values.json_values import action_digest, sha256_of
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ReviewSnapshot

@@ -11,8 +11,8 @@ from agents.registry import Registry
 from agents.sdk import agent, tool
 from agents.sdk.scripts import Reply, Turn, say, script
 from agents.sdk.spec import AgentSpec
-from runtime.core.continuation import Call
-from runtime.core.events import Proposal
+from runtime.core.run.continuation import Call
+from runtime.core.run.events import Proposal
 from runtime.execution.effects.perform import perform
 from runtime.ports.effects import ModelAnswer, ModelFailure, ModelRequest, ToolRequest
 

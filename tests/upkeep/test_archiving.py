@@ -26,7 +26,7 @@ from runtime.control.transfer import export_run
 from runtime.control.verification import verification
 from runtime.core.documents import signed_gzip
 from runtime.core.documents.blobs import digest_of
-from runtime.core.enums import EffectClass, Verdict
+from runtime.core.values.enums import EffectClass, Verdict
 from runtime.errors import Forbidden, NotArchived, NotHeld, NotImportable, RunArchived, Tampered
 from runtime.models import ArchivedRun, JournalEntry, Pruning, Run, StoredBlob
 from runtime.ports.access import Actor

@@ -13,7 +13,7 @@ from approvals.requests import statements
 from runtime.control import retry
 from runtime.control.forks.fork import fork
 from runtime.control.verification import verification
-from runtime.core.enums import EffectClass, Verdict
+from runtime.core.values.enums import EffectClass, Verdict
 from runtime.errors import HistoryRemoved, ObjectStoreDown, Tampered
 from runtime.execution import commit
 from runtime.execution.commit import StepWriter

@@ -17,7 +17,7 @@ from approvals.models import Approval, AuditEntry
 from approvals.requests import snapshot, statements
 from runtime.control.verification import verification
 from runtime.core.documents.compression import plain_text
-from runtime.core.enums import EffectClass, Verdict
+from runtime.core.values.enums import EffectClass, Verdict
 from runtime.errors import Tampered
 from runtime.models import JournalEntry, Pruning, Run, StoredBlob
 from runtime.ports.approvals import NotConfirmed

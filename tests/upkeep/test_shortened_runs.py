@@ -14,7 +14,7 @@ from runtime.control.archive.restore import restore
 from runtime.control.transfer import export_run, import_run
 from runtime.control.verification import verification
 from runtime.core.documents import export_file
-from runtime.core.events import PinnedPrompt
+from runtime.core.run.events import PinnedPrompt
 from runtime.models import ArchivedEntries, ArchivedRun, CompactionBase, JournalEntry, Pruning, Run
 from runtime.ports.effects import ModelFailure
 from runtime.ports.prompts import Instructions

@@ -24,7 +24,7 @@ from config.env.environment import ROOT
 from runtime.core.documents import compression, export_file
 from runtime.core.documents.blobs import digest_of
 from runtime.core.documents.signed_gzip import digest_of as digest_of_file
-from runtime.core.enums import EffectClass, Verdict
+from runtime.core.values.enums import EffectClass, Verdict
 from runtime.keyring import archive_keys, files, purposes
 from runtime.models import ArchivedEntries, ArchivedRun
 from runtime.ports.effects import ToolResult

@@ -30,7 +30,7 @@ from runtime.control import replay as replays
 from runtime.control.archive.legal_hold import hold
 from runtime.control.external_events import deliver
 from runtime.control.transfer import export_run
-from runtime.core.enums import EffectClass
+from runtime.core.values.enums import EffectClass
 from runtime.models import BlobReference, KillSwitch, Occurrence, Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult

@@ -10,7 +10,7 @@ from django.test import Client
 
 from approvals.errors import AlreadyDecided
 from runtime import errors
-from runtime.core.errors import NewerSchema, NotJson
+from runtime.core.values.errors import NewerSchema, NotJson
 from runtime.errors import Forbidden, InvalidInput, UnknownAgent
 from runtime.models import Run
 from runtime.queries import runs as run_queries

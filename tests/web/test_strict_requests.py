@@ -13,7 +13,7 @@ from django.test import Client
 
 from approvals.models import Approval
 from config.api import api
-from runtime.core.limits import MAX_BODY, MAX_INPUT, MAX_REPORTED
+from runtime.core.values.limits import MAX_BODY, MAX_INPUT, MAX_REPORTED
 from tests.support.api_client import Caller, field_of
 from tests.support.office import NEWCOMER, Office
 from tests.web.matrix import ROWS, Places, Row, answer, blank, body_of

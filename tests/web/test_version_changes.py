@@ -8,7 +8,7 @@ from django.test import Client
 
 from approvals.models import Approval
 from approvals.policy import Group
-from runtime.core.enums import GateKind
+from runtime.core.values.enums import GateKind
 from tests.support import seeds
 from tests.support.api_client import Caller
 from tests.support.pages import has, log_in, shows, text_of

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from runtime.core.denial_text import CHANGES, DENIED, changes_text, denial_text
+from runtime.core.values.verdicts import CHANGES, DENIED, changes_text, denial_text
 
 Outcome = Literal["success", "failed", "denied"]
 

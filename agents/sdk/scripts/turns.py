@@ -48,7 +48,7 @@ from agents.sdk.scripts.conversation_texts import (
     SUMMARY,
 )
 from agents.sdk.spec import FINAL_ANSWER
-from runtime.core.denial_text import CHANGES
+from runtime.core.values.verdicts import CHANGES
 
 _TOLD = (
     CHANGED,

@@ -24,7 +24,7 @@ from approvals.permissions.principals import Principal
 from approvals.queries.past_calls.word_diff import Block, blocks, words
 from approvals.queries.requests import ApprovalView
 from approvals.requests import verification
-from runtime.core.enums import GateKind
+from runtime.core.values.enums import GateKind
 from runtime.keyring import sealing
 
 MAX_COMPARED = (

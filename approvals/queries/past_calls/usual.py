@@ -20,7 +20,7 @@ from approvals.oddities.past import PastValues, learn
 from approvals.permissions import request_rules
 from approvals.permissions.principals import Principal
 from approvals.queries.requests import ApprovalView
-from runtime.core.enums import GateKind
+from runtime.core.values.enums import GateKind
 from runtime.keyring import sealing
 from runtime.queries import time_limits
 from runtime.store.pool import Connection

@@ -12,7 +12,7 @@ from approvals.errors import NotFound, TamperedWith
 from approvals.permissions.access import AccessService
 from approvals.permissions.scopes import Scope
 from approvals.web.api.ids import id_of
-from runtime.core.enums import CallPreview
+from runtime.core.values.enums import CallPreview
 from runtime.errors import InvalidInput, KeyMissing, Tampered
 from runtime.ports.access import Actor
 from runtime.web.requests import Authenticated, Body

@@ -18,7 +18,7 @@ from approvals.permissions.access import AccessService
 from approvals.permissions.scopes import Scope
 from approvals.queries import requests
 from approvals.web.api.ids import id_of
-from runtime.core.limits import MAX_INQUIRY, MAX_MESSAGE
+from runtime.core.values.limits import MAX_INQUIRY, MAX_MESSAGE
 from runtime.errors import ObjectStoreDown
 from runtime.queries.inquiries import of_gate, unreceived
 from runtime.queries.spans.inquiries import InquiryRecord

@@ -11,7 +11,7 @@ from approvals.permissions.scopes import Scope
 from approvals.prompts import changes, listing
 from approvals.prompts.acts import CODE
 from approvals.prompts.listing import PromptText, PromptView
-from runtime.core.limits import MAX_INSTRUCTIONS
+from runtime.core.values.limits import MAX_INSTRUCTIONS
 from runtime.errors import InvalidInput
 from runtime.web.requests import Authenticated, Body, Reason
 

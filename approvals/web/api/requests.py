@@ -22,8 +22,8 @@ from approvals.requests.votes import Cast
 from approvals.web import zone as zones
 from approvals.web.api.ids import id_of
 from runtime.core.documents.budget_text import NAMES
-from runtime.core.enums import GateKind
-from runtime.core.verdicts import VERDICTS_AT
+from runtime.core.values.enums import GateKind
+from runtime.core.values.verdicts import VERDICTS_AT
 from runtime.errors import ObjectStoreDown
 from runtime.ports.approvals import CallOutcome
 from runtime.queries import late_outcomes

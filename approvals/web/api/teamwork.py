@@ -12,7 +12,7 @@ from approvals.permissions.scopes import Scope
 from approvals.queries import requests
 from approvals.teamwork import claims, comments, handovers, listing
 from approvals.web.api.ids import id_of
-from runtime.core.limits import MAX_PERSON
+from runtime.core.values.limits import MAX_PERSON
 from runtime.web.requests import Authenticated, Body
 
 router = Router(tags=["approvals"])

@@ -17,9 +17,9 @@ from approvals.queries.requests import ApprovalView
 from approvals.web import place as places
 from approvals.web.batch.sheet import Sheet, sheet
 from approvals.web.parts import denial
-from runtime.core.continuation import MAX_DENIALS
-from runtime.core.enums import Verdict
-from runtime.core.limits import MAX_REASON
+from runtime.core.run.continuation import MAX_DENIALS
+from runtime.core.values.enums import Verdict
+from runtime.core.values.limits import MAX_REASON
 from runtime.errors import InvalidInput
 from runtime.web.requests import form_text
 

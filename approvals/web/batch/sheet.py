@@ -12,7 +12,7 @@ from approvals.queries.requests import ApprovalView
 from approvals.web.parts import preview
 from approvals.web.parts.arguments import Argument, arguments
 from approvals.web.parts.preview import PreviewCard
-from runtime.core.enums import Verdict
+from runtime.core.values.enums import Verdict
 
 _UNCHECKED = "not checked for unusual values, because that took too long"
 _WARNS = "its preview has a warning"

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 from approvals.allowance_acts import changes, listing
 from approvals.errors import AllowanceRefused, UnknownAllowance
 from approvals.permissions import principals
-from runtime.core.limits import MAX_REASON
+from runtime.core.values.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.ports.access import Actor
 from runtime.web.requests import actor_of, form_text, visible_to

@@ -23,7 +23,7 @@ from approvals.queries.decision_filters import DecisionFilter
 from approvals.queries.history import HistoryPage, PastDecision
 from approvals.web import export
 from approvals.web import zone as zones
-from runtime.core.enums import GateKind
+from runtime.core.values.enums import GateKind
 from runtime.errors import InvalidInput
 from runtime.queries import outcomes, time_limits
 from runtime.queries.outcomes import CallEnd, OutcomeLabel

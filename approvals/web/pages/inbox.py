@@ -31,7 +31,7 @@ from approvals.web import run_views
 from approvals.web.parts import inbox_rows
 from approvals.web.place import ListPosition, read_order
 from approvals.web.run_views import RunsPlace
-from runtime.core.enums import GateKind, Risk
+from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput
 from runtime.queries import runs
 from runtime.queries.runs import Page

@@ -11,8 +11,8 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from approvals.errors import PromptRefused, UnknownPrompt
 from approvals.prompts import changes, listing
 from approvals.prompts.listing import PromptView
-from runtime.core.ids import PROMPT_NAME
-from runtime.core.limits import MAX_INSTRUCTIONS, MAX_REASON
+from runtime.core.values.ids import PROMPT_NAME
+from runtime.core.values.limits import MAX_INSTRUCTIONS, MAX_REASON
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from runtime.web.requests import actor_of, admins_only, form_text

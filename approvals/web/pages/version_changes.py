@@ -10,7 +10,7 @@ from django.views.decorators.http import require_POST, require_safe
 from approvals.errors import NotFound
 from approvals.permissions import principals
 from approvals.version_changes import acts, decide, listing
-from runtime.core.limits import MAX_REASON
+from runtime.core.values.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput
 from runtime.web.requests import actor_of, admins_only, form_text
 

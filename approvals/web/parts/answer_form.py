@@ -6,7 +6,7 @@ An answer that is an object has the fields of its properties. Any other is one f
 from collections.abc import Mapping
 from typing import Any, Final
 
-from runtime.core.schemas import json_schema
+from runtime.core.values import json_schema
 from runtime.errors import InvalidInput
 from runtime.web import schema_form
 from runtime.web.schema_form import Field

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from approvals.web.parts.units import is_amount, unit_of
-from runtime.core.events import BlobRef
-from runtime.core.schemas.json_schema import describe
+from runtime.core.run.events import BlobRef
+from runtime.core.values.json_schema import describe
 from runtime.web.display import as_json
 
 MAX_OPEN = 600  # characters of a value that is shown without folding

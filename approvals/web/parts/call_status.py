@@ -9,9 +9,8 @@ from approvals import clock
 from approvals.permissions.principals import Principal
 from approvals.queries import history, requests
 from runtime.control import kill_switches
-from runtime.core.call_states import NOT_STARTED, CallState
-from runtime.core.enums import GateKind
-from runtime.core.verdicts import FRAME_GATES
+from runtime.core.values.enums import NOT_STARTED, CallState, GateKind
+from runtime.core.values.verdicts import FRAME_GATES
 from runtime.queries import runs
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.span import Span

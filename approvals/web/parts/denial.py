@@ -6,11 +6,10 @@ from typing import Any, Final
 from django.http import HttpRequest
 
 from approvals.queries.requests import ApprovalView, Beside
-from runtime.core.call_states import CallState
-from runtime.core.continuation import MAX_DENIALS
-from runtime.core.denial_text import changes_text, denial_text
-from runtime.core.enums import GateKind
-from runtime.core.ids import turn_key
+from runtime.core.run.continuation import MAX_DENIALS
+from runtime.core.values.enums import CallState, GateKind
+from runtime.core.values.ids import turn_key
+from runtime.core.values.verdicts import changes_text, denial_text
 from runtime.ports import wiring
 from runtime.queries.transcript.transcript import Transcript
 from runtime.web.requests import form_text

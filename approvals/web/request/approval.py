@@ -20,9 +20,9 @@ from approvals.web.parts import denial, preview, result_field, second_step
 from approvals.web.request import edit, frame_gate, in_doubt, inquiries, question, revisions
 from approvals.web.request.decision_form import Problem, handle_decision
 from approvals.web.request.request_page import answer, page_context
-from runtime.core.continuation import MAX_DENIALS
-from runtime.core.enums import GateKind, Verdict
-from runtime.core.verdicts import FRAME_GATES
+from runtime.core.run.continuation import MAX_DENIALS
+from runtime.core.values.enums import GateKind, Verdict
+from runtime.core.values.verdicts import FRAME_GATES
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from runtime.queries import time_limits

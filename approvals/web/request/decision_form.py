@@ -24,8 +24,8 @@ from approvals.requests.argument_changes import changes, describe
 from approvals.web import place as places
 from approvals.web.parts import call_status, reading
 from approvals.web.request.request_page import already_closed, to_page
-from runtime.core.enums import GateKind, Risk, Verdict
-from runtime.core.verdicts import words_at
+from runtime.core.values.enums import GateKind, Risk, Verdict
+from runtime.core.values.verdicts import words_at
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 from runtime.web.display import plain_visible

@@ -35,9 +35,9 @@ from approvals.web.parts import second_step
 from approvals.web.request.decision_form import Problem, handle_decision
 from approvals.web.request.request_page import already_closed, answer, to_page
 from runtime.control.edit import FIELD, is_previewed
-from runtime.core.enums import GateKind, Verdict
-from runtime.core.limits import MAX_REASON
-from runtime.core.schemas import json_schema
+from runtime.core.values import json_schema
+from runtime.core.values.enums import GateKind, Verdict
+from runtime.core.values.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput, KeyMissing, Tampered
 from runtime.keyring import held, sealing
 from runtime.ports.access import Actor

@@ -12,9 +12,9 @@ from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.web.request.decision_form import Problem, handle_decision
 from approvals.web.request.request_page import answer, page_context
-from runtime.core.enums import GateKind, Verdict
-from runtime.core.events import AgentChange
-from runtime.core.verdicts import FRAME_GATES
+from runtime.core.run.events import AgentChange
+from runtime.core.values.enums import GateKind, Verdict
+from runtime.core.values.verdicts import FRAME_GATES
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from runtime.queries.version_diff import VersionDifference, differences

@@ -15,7 +15,7 @@ from approvals.requests import results
 from approvals.web.parts import result_field, second_step
 from approvals.web.request.decision_form import Problem, handle_decision
 from approvals.web.request.request_page import answer, page_context
-from runtime.core.enums import Verdict
+from runtime.core.values.enums import Verdict
 from runtime.ports.access import Actor
 from runtime.queries import late_outcomes
 from runtime.web.requests import form_text

@@ -22,8 +22,8 @@ from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.web import place as places
 from approvals.web.request.request_page import to_page
-from runtime.core.enums import GateKind
-from runtime.core.limits import MAX_INQUIRIES, MAX_INQUIRY
+from runtime.core.values.enums import GateKind
+from runtime.core.values.limits import MAX_INQUIRIES, MAX_INQUIRY
 from runtime.errors import InvalidInput, RunEnded
 from runtime.queries.inquiries import of_gate
 from runtime.web.requests import form_text

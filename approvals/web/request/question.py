@@ -12,7 +12,7 @@ from approvals.web.parts import answer_form, denial
 from approvals.web.request.decision_form import Problem, handle_decision
 from approvals.web.request.request_page import answer as rendered
 from approvals.web.request.request_page import page_context
-from runtime.core.enums import Verdict
+from runtime.core.values.enums import Verdict
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from runtime.web.requests import form_text

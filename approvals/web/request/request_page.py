@@ -23,11 +23,10 @@ from approvals.web.parts import agent_update, teamwork
 from approvals.web.parts.arguments import Argument, arguments, fields
 from approvals.web.parts.call_status import aftermath
 from approvals.web.parts.reading import panel as reading_panel
-from runtime.core.call_states import CallState
-from runtime.core.enums import Verdict
-from runtime.core.ids import turn_of
-from runtime.core.limits import MAX_MESSAGE, MAX_REASON
-from runtime.core.verdicts import VERDICTS
+from runtime.core.values.enums import CallState, Verdict
+from runtime.core.values.ids import turn_of
+from runtime.core.values.limits import MAX_MESSAGE, MAX_REASON
+from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import RequestError
 from runtime.keyring.sealing import REDACTED
 from runtime.queries.inquiries import unreceived

@@ -9,7 +9,7 @@ from approvals.queries import revisions
 from approvals.queries.requests import ApprovalView
 from approvals.requests.argument_changes import changes
 from approvals.web.request.decision_form import Problem
-from runtime.core.continuation import MAX_REVISIONS
+from runtime.core.run.continuation import MAX_REVISIONS
 
 
 def context(

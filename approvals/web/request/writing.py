@@ -14,7 +14,7 @@ from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.web import place as places
 from approvals.web.request.request_page import to_page
-from runtime.core.limits import MAX_MESSAGE
+from runtime.core.values.limits import MAX_MESSAGE
 from runtime.errors import InvalidInput, RunEnded, TooManyUndelivered
 from runtime.web.requests import form_text
 

@@ -9,7 +9,7 @@ from django.utils import timezone
 from agents.errors import RegistryError
 from agents.registry import load
 from approvals.prompts.in_production import StoredPrompts
-from runtime.core.invisible import on_one_line
+from runtime.core.values.texts import write_on_one_line
 from runtime.errors import RuntimeFault
 from runtime.management.run_command import run_id
 from runtime.models import Run
@@ -54,10 +54,10 @@ class Command(BaseCommand):
         for divergence in result.divergences:
             # An agent's words could move the cursor, or imitate the lines below.
             self.stdout.write(
-                on_one_line(f"Entry {divergence.position}, {' › '.join(divergence.path)}")
+                write_on_one_line(f"Entry {divergence.position}, {' › '.join(divergence.path)}")
             )
-            self.stdout.write(f"  recorded: {on_one_line(divergence.recorded)}")
-            self.stdout.write(f"  today:    {on_one_line(divergence.today)}")
+            self.stdout.write(f"  recorded: {write_on_one_line(divergence.recorded)}")
+            self.stdout.write(f"  today:    {write_on_one_line(divergence.today)}")
         if omitted := result.differing - len(result.divergences):
             self.stdout.write(f"{omitted} more")
         compared = (

@@ -11,7 +11,7 @@ from agents.errors import RegistryError
 from agents.registry import load
 from approvals.errors import ApprovalError
 from approvals.prompts.in_production import StoredPrompts
-from runtime.core.invisible import on_one_line
+from runtime.core.values.texts import write_on_one_line
 from runtime.errors import RuntimeFault
 from runtime.execution.recorded.trials import MAX_SECONDS
 from runtime.queries.redaction import redact
@@ -62,10 +62,10 @@ class Command(BaseCommand):
             for reply in tried_run.replies:
                 self.stdout.write(f"  Entry {reply.position}, {' › '.join(reply.path)}")
                 # A model's words could move the cursor, or imitate the lines below.
-                self.stdout.write(f"    recorded: {on_one_line(_words(reply.recorded))}")
+                self.stdout.write(f"    recorded: {write_on_one_line(_words(reply.recorded))}")
                 now = reply.error or _words(reply.tried)
                 self.stdout.write(
-                    f"    tried:    {on_one_line(now) if reply.differs or reply.error else 'the same'}"
+                    f"    tried:    {write_on_one_line(now) if reply.differs or reply.error else 'the same'}"
                 )
         replies = trial.replies
         costs = [reply.tried.cost for reply in replies if reply.tried is not None]

@@ -13,8 +13,8 @@ from approvals.upkeep.verified_evidence import VerifiedEvidence
 from runtime.control.archive import verified_entries, verified_file
 from runtime.control.archive.verified_entries import VerifiedEntries
 from runtime.control.archive.verified_file import VerifiedFile
-from runtime.core.continuation import status_of
-from runtime.core.invisible import on_one_line
+from runtime.core.run.continuation import status_of
+from runtime.core.values.texts import write_on_one_line
 from runtime.errors import Tampered
 from runtime.keyring import files, purposes
 from runtime.keyring.signatures import PublicKeys
@@ -78,13 +78,15 @@ class Command(BaseCommand):
                 verified.approvals, verified.run, verified.decided, verified.contents, keys
             )
         except Tampered as exc:
-            raise CommandError(on_one_line(f"{path} is refused: {exc}")) from exc
+            raise CommandError(write_on_one_line(f"{path} is refused: {exc}")) from exc
         try:
             before = verified_entries.verify(
                 verified, map(_bytes, options["entries"]), tuple(archives.values())
             )
         except Tampered as exc:
-            raise CommandError(on_one_line(f"A file of removed entries is refused: {exc}")) from exc
+            raise CommandError(
+                write_on_one_line(f"A file of removed entries is refused: {exc}")
+            ) from exc
         status = status_of(verified.now, held=False)
         lines = (
             f"Run {verified.run} of {verified.now.agent}, started by {verified.now.requester}: {status}",
@@ -93,7 +95,7 @@ class Command(BaseCommand):
             *_not_verified(verified, evidence, before),
         )
         for line in lines:  # words of the file could move the cursor, or imitate a line
-            self.stdout.write(on_one_line(line))
+            self.stdout.write(write_on_one_line(line))
 
 
 def _keys(path: Path, purpose: str) -> dict[str, bytes]:

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from runtime.control import access
 from runtime.control.transaction import atomic, notify
-from runtime.core.limits import MAX_REASON
+from runtime.core.values.limits import MAX_REASON
 from runtime.errors import NotHeld
 from runtime.ports import wiring
 from runtime.ports.access import Actor

@@ -12,8 +12,8 @@ from uuid import UUID
 
 from runtime.control.archive.verified_file import RemovedFile, VerifiedFile
 from runtime.core.documents import codec, signed_gzip
-from runtime.core.errors import CoreError
-from runtime.core.machine.replay import initial, step
+from runtime.core.run.reducer import initial, step
+from runtime.core.values.errors import CoreError
 from runtime.errors import Tampered
 from runtime.store import removed_entries, sealed_files
 

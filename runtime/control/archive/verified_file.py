@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from runtime.core.continuation import Continuation, Phase, status_of
 from runtime.core.documents import codec, export_file
 from runtime.core.documents.export_file import ExportFile
-from runtime.core.errors import CoreError
-from runtime.core.events import GateDecided, Imported
+from runtime.core.run.continuation import Continuation, Phase, status_of
+from runtime.core.run.events import GateDecided, Imported
+from runtime.core.values.errors import CoreError
 from runtime.errors import Tampered
 from runtime.store import sealed_files
 

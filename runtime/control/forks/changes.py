@@ -6,13 +6,13 @@ from typing import Any
 from runtime.control import access
 from runtime.control.edit import edit
 from runtime.control.forks.replies import given_reply
-from runtime.core.continuation import Continuation
-from runtime.core.digest import require_json, same
-from runtime.core.errors import NotJson
-from runtime.core.events import Event, ForkChange
-from runtime.core.limits import MAX_MESSAGE, MAX_REPORTED, size_of
-from runtime.core.machine.calls.fork_changes import changeable, changed, next_reply
-from runtime.core.schemas import json_schema
+from runtime.core.run.continuation import Continuation
+from runtime.core.run.events import Event, ForkChange
+from runtime.core.run.forks import change_value, list_changeable, next_reply
+from runtime.core.values import json_schema
+from runtime.core.values.errors import NotJson
+from runtime.core.values.json_values import require_json, same
+from runtime.core.values.limits import MAX_MESSAGE, MAX_REPORTED, size_of
 from runtime.errors import InvalidInput
 from runtime.keyring import held, sealing
 from runtime.ports import wiring
@@ -37,7 +37,7 @@ def apply(
             "must have kind and value, and number (message), frame (reply), or frame and call",
         )
     target = {name: value for name, value in sent.items() if name != "value"}
-    matches = [(change, old) for change, old in changeable(now) if _names(change) == target]
+    matches = [(change, old) for change, old in list_changeable(now) if _names(change) == target]
     if not matches:
         raise InvalidInput(FIELD, "names nothing that can be changed after this entry")
     [(change, old)] = matches
@@ -46,11 +46,11 @@ def apply(
     if change.kind == "reply":
         frame, recorded = now.frame(change.frame), next_reply(later(), change.frame)
         reply = given_reply(frame, recorded, sent["value"], by, VALUE)
-        return changed(now, change, reply, by), change
+        return change_value(now, change, reply, by), change
     value = _value(now, change, old, sent["value"])
     if same(value, old):
         raise InvalidInput(VALUE, "is unchanged")
-    return changed(now, change, value, by), change
+    return change_value(now, change, value, by), change
 
 
 def schemas_of(now: Continuation, change: ForkChange) -> ToolSchemas | None:

@@ -8,12 +8,11 @@ from uuid import UUID
 from runtime.control import access
 from runtime.control.forks import changes
 from runtime.control.transaction import atomic, notify
-from runtime.core.continuation import status_of
 from runtime.core.documents.blobs import blob_refs
-from runtime.core.events import Event, ForkChange, Forked, RunStarted
-from runtime.core.machine.forks import forked, quiescent, without_permissions
-from runtime.core.machine.origin import joined, merged, steered_by
-from runtime.core.machine.replay import Entry
+from runtime.core.run.continuation import joined, merge_people, status_of, steered_by
+from runtime.core.run.events import Event, ForkChange, Forked, RunStarted
+from runtime.core.run.forks import fork_document, is_quiescent, without_permissions
+from runtime.core.run.reducer import Entry
 from runtime.errors import Forbidden, InvalidInput, NotQuiescent, RunArchived
 from runtime.ports import wiring
 from runtime.ports.access import Actor
@@ -69,7 +68,7 @@ def _copy(
         raise RunArchived
     now = journal.state_at(connection, run, position)
     now = joined(now, *runs.origin(connection, run))
-    if not quiescent(now):
+    if not is_quiescent(now):
         raise NotQuiescent
     now, change = without_permissions(now), None
     if sent is not None:
@@ -77,14 +76,14 @@ def _copy(
         now, change = changes.apply(now, sent, actor.person, later)
     events = (
         RunStarted(agent=now.agent, input=now.input, requester=actor.person),
-        Forked(of=run, position=position, by=actor.person, state=forked(now), change=change),
+        Forked(of=run, position=position, by=actor.person, state=fork_document(now), change=change),
     )
     first = journal.sign(born.run, 1, "", Entry(at=born.at, events=events))
     row = {
         "id": born.run,
         "agent": now.agent,
         "requester": actor.person,
-        "origin": merged(steered_by(now), [actor.person]),
+        "origin": merge_people(steered_by(now), [actor.person]),
         "token": actor.token,
         "business_key": None,
         "input": json.dumps(now.input),

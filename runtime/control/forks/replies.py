@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from runtime.control.edit import check_schema
-from runtime.core.continuation import Frame, GivenReply
-from runtime.core.digest import require_json, same
-from runtime.core.errors import NotJson
-from runtime.core.events import ModelReplied, Proposal
-from runtime.core.limits import MAX_CALLS, MAX_REPORTED, MAX_TOOL, size_of
-from runtime.core.machine.calls.fork_changes import text_of
-from runtime.core.schemas import json_schema
+from runtime.core.run.continuation import Frame, GivenReply
+from runtime.core.run.events import ModelReplied, Proposal
+from runtime.core.run.forks import text_of_reply
+from runtime.core.values import json_schema
+from runtime.core.values.errors import NotJson
+from runtime.core.values.json_values import require_json, same
+from runtime.core.values.limits import MAX_CALLS, MAX_REPORTED, MAX_TOOL, size_of
 from runtime.errors import InvalidInput
 from runtime.keyring import held, sealing
 from runtime.ports import wiring
@@ -51,7 +51,7 @@ def given_reply(
     if not calls:
         _check_answer(frame, text, f"{field}.text")
     if recorded is not None and same(
-        _parts(text, calls), _parts(text_of(recorded), recorded.calls)
+        _parts(text, calls), _parts(text_of_reply(recorded), recorded.calls)
     ):
         raise InvalidInput(field, "is unchanged")
     return GivenReply(by=by, text=text, calls=calls)
@@ -68,7 +68,7 @@ def _text(recorded: ModelReplied | None, text: object, field: str) -> str:
         raise InvalidInput(field, "must not hold a sealed secret")
     if sealing.REDACTED not in text:
         return text
-    old = text_of(recorded) if recorded else ""
+    old = text_of_reply(recorded) if recorded else ""
     if text != redact(old):
         raise InvalidInput(field, f"must not hold {sealing.REDACTED}: no secret is there")
     return old

@@ -11,11 +11,10 @@ from typing import Any
 from uuid import UUID
 
 from runtime.control.verification.replayed import OpenedGate, Replayed, VerifiedRunRow, replay
-from runtime.core.continuation import Continuation, Phase, RunStatus, status_of
 from runtime.core.documents import export_file
 from runtime.core.documents.blobs import blob_refs
-from runtime.core.errors import CoreError, NewerSchema
-from runtime.core.machine.origin import steered_by
+from runtime.core.run.continuation import Continuation, Phase, RunStatus, status_of, steered_by
+from runtime.core.values.errors import CoreError, NewerSchema
 from runtime.errors import KeyMissing, LedgerBroken, ObjectStoreDown, Tampered
 from runtime.keyring import purposes, signatures
 from runtime.ports import wiring

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from runtime.core.continuation import Continuation
 from runtime.core.documents.blobs import digest_of
-from runtime.core.events import (
+from runtime.core.run.continuation import Continuation
+from runtime.core.run.events import (
     AgentChanged,
     AllowanceUse,
     Event,
@@ -19,7 +19,7 @@ from runtime.core.events import (
     OutcomeArrived,
     PinnedPrompt,
 )
-from runtime.core.machine.replay import step
+from runtime.core.run.reducer import step
 from runtime.errors import NoSuchRun
 from runtime.store import leases
 from runtime.store.archive import Archive

@@ -1,19 +1,23 @@
-"""Results too large for an entry: the event keeps hash, size and beginning; the content is stored once, under its hash.
+"""Texts stored by their hash, apart from the journal: results too large for an entry, and what a run remembers.
 
-Events, continuation and messages carry the reference, so they stay small. Readers look the content up by its hash. A
-reference has a field of its own, so no value that a tool returns can pass for one.
+The event keeps hash, size and beginning of a result. Events, continuation and messages carry this reference, so they
+stay small. Readers look the content up by its hash. A reference has a field of its own, so no value that a tool returns
+can pass for one.
+
+The first entry of a run has the digests of the texts of earlier runs that it remembers. So its memory is fixed, and the
+journal verifies without the texts. A stored text names the run that it comes from: no two runs share one, and it can be
+erased with that run.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
-from runtime.core.continuation import Continuation, Frame
-from runtime.core.documents.memory import Recall, recalled
-from runtime.core.errors import Unreadable
-from runtime.core.events import (
+from runtime.core.run.continuation import Continuation, Frame
+from runtime.core.run.events import (
     BlobRef,
     Event,
     GateDecided,
@@ -22,8 +26,45 @@ from runtime.core.events import (
     Remembered,
     ToolReturned,
 )
-from runtime.core.ids import ROOT
-from runtime.core.limits import KEPT_INLINE, PREVIEW
+from runtime.core.values.errors import Unreadable
+from runtime.core.values.ids import ROOT
+from runtime.core.values.limits import KEPT_INLINE, MAX_REMEMBERED_TEXT, PREVIEW
+
+Recall = Callable[[Sequence[Remembered]], Mapping[str, str]]  # the texts that exist, by digest
+
+
+def memory_text(value: Any) -> str:
+    """Return an input or an answer as text, at most MAX_REMEMBERED_TEXT characters of it."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_REMEMBERED_TEXT else text[: MAX_REMEMBERED_TEXT - 1] + "…"
+
+
+def memory_body(run: UUID, kind: str, text: str) -> str:
+    """Return the JSON under whose hash a text of `run` is stored."""
+    return json.dumps({"run": str(run), "kind": kind, "text": text}, separators=(",", ":"))
+
+
+def read_memory(body: str) -> str:
+    """Return the text of what `stored` made."""
+    text: str = json.loads(body)["text"]
+    return text
+
+
+def describe_memory(
+    memory: Sequence[Remembered], texts: Mapping[str, str]
+) -> tuple[dict[str, Any], ...]:
+    """Return the memory as models get it: `text` is None where it was erased."""
+    return tuple(
+        {
+            "run": str(one.run),
+            "kind": one.kind,
+            "by": one.by,
+            "at": one.at.isoformat(timespec="seconds"),
+            "text": texts.get(one.digest),
+        }
+        for one in memory
+    )
+
 
 _compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
@@ -132,7 +173,10 @@ class InlinedMessages:
             before, filled = (), ()
         filled += tuple(map(self._filled, frame.messages[len(before) :]))
         if not before and memory and frame.id == ROOT:
-            filled = ({**filled[0], "memory": recalled(memory, self._recall(memory))}, *filled[1:])
+            filled = (
+                {**filled[0], "memory": describe_memory(memory, self._recall(memory))},
+                *filled[1:],
+            )
         if frame.id == ROOT:
             self._memory = memory
         self._known[frame.id] = frame.messages, filled

@@ -10,7 +10,7 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from runtime.core.budgets import MICROS, Amount, BudgetLimits, ExhaustedLimit, Limit, strictest
+from runtime.core.run.budgets import MICROS, Amount, BudgetLimits, ExhaustedLimit, Limit, strictest
 
 USD = "usd"
 NAMES: dict[str, Limit] = {

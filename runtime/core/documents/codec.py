@@ -16,14 +16,27 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from runtime.core.continuation import Continuation
-from runtime.core.digest import ENCLOSED_DEPTH, require_json
 from runtime.core.documents.compression import plain_text
 from runtime.core.documents.conversations import Conversations, Told
 from runtime.core.documents.upcasters import SCHEMA, Document, upcast
-from runtime.core.errors import IllegalTransition, NotJson, UnknownSubject, Unreadable
-from runtime.core.events import EVENT_TYPES, Event, TaggedEvent
-from runtime.core.machine.replay import Entry, initial, step
+from runtime.core.run.continuation import Continuation
+from runtime.core.run.events import (
+    EVENT_TYPES,
+    Compacted,
+    Event,
+    MemorySummarised,
+    ModelFailed,
+    ModelReplied,
+    RetryScheduled,
+    TaggedEvent,
+    ToolFailed,
+    ToolReturned,
+)
+from runtime.core.run.reducer import Entry, initial, step
+from runtime.core.values.enums import EFFECT_CLASSES
+from runtime.core.values.errors import IllegalTransition, NotJson, UnknownSubject, Unreadable
+from runtime.core.values.json_values import ENCLOSED_DEPTH, require_json
+from runtime.core.values.limits import plain
 
 TextOf = Callable[[int], str]  # the entry text at a position; raises LookupError
 
@@ -212,3 +225,47 @@ def _continuations() -> TypeAdapter[Continuation]:
 @cache
 def _told() -> TypeAdapter[Told]:
     return TypeAdapter(Told)
+
+
+# An outcome that no entry can hold is replaced: the entry records whether the effect happened, without its result. A
+# call with effects has happened, so it counts as returned, without a result. A `read` changed nothing and a
+# `transactional` call is rolled back: both failed. A model call gave no reply.
+
+
+def result_lost(why: str) -> dict[str, Any]:
+    """Return the substitute for a result that cannot be kept."""
+    return {"happened": True, "result": None, "problem": plain(why)}
+
+
+def journaled(now: Continuation, event: Event) -> Event:
+    """Return the event, or its substitute if it cannot be encoded. Raises NotJson if it has no substitute."""
+    try:
+        require_encodable(event)
+    except NotJson as exc:
+        return _instead(now, event, exc)
+    return event
+
+
+def _instead(now: Continuation, event: Event, problem: NotJson) -> Event:
+    why = plain(f"its outcome cannot be kept: {problem}")
+    match event:
+        case ToolReturned():
+            terms = now.call(event.frame, event.call).terms
+            if terms is not None and EFFECT_CLASSES[terms.effect].happened_when_returned:
+                return ToolReturned(
+                    frame=event.frame,
+                    call=event.call,
+                    attempt=event.attempt,
+                    result=result_lost(why),
+                )
+            return ToolFailed(frame=event.frame, call=event.call, attempt=event.attempt, error=why)
+        case (
+            ModelReplied()
+            | ModelFailed()
+            | Compacted()
+            | MemorySummarised()
+            | RetryScheduled(call=None)
+        ):
+            return ModelFailed(frame=event.frame, error=why)
+        case _:
+            raise problem

@@ -9,7 +9,7 @@ entries cannot be read. An entry of another schema is not compressed, so Postgre
 import zlib
 from binascii import a2b_base64, b2a_base64
 
-from runtime.core.errors import Unreadable
+from runtime.core.values.errors import Unreadable
 
 MAX_CHARACTERS = 8_192  # Postgres compresses longer text itself
 

@@ -18,17 +18,15 @@ from uuid import UUID
 from pydantic import TypeAdapter
 from pydantic_core import from_json
 
-from runtime.core.call_options import CallOptions
-from runtime.core.call_states import SETTLED, CallState
-from runtime.core.continuation import Call, Continuation, Edited, Frame
 from runtime.core.documents.compression import plain_text
 from runtime.core.documents.upcasters import SCHEMA, upcast
-from runtime.core.errors import CoreError
-from runtime.core.events import BlobRef
-from runtime.core.fast_replace import replace
-from runtime.core.ids import ROOT, call_id
-from runtime.core.machine.calls.results import result_of
-from runtime.core.machine.messages import MESSAGE
+from runtime.core.run.call_options import CallOptions
+from runtime.core.run.continuation import Call, Continuation, Edited, Frame, replace
+from runtime.core.run.events import BlobRef
+from runtime.core.run.frames import MESSAGE, result_of
+from runtime.core.values.enums import SETTLED, CallState
+from runtime.core.values.errors import CoreError
+from runtime.core.values.ids import ROOT, call_id
 
 Event = dict[str, Any]
 Fields = dict[str, Any]  # of a call

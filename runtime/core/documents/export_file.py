@@ -22,14 +22,14 @@ from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
 
-from runtime.core.call_states import CallState
-from runtime.core.continuation import Continuation, Phase
-from runtime.core.digest import sha256_of
 from runtime.core.documents import codec
 from runtime.core.documents.blobs import blob_refs, digest_of
 from runtime.core.documents.upcasters import SCHEMA, upcast
-from runtime.core.errors import CoreError, NewerSchema, Unreadable
-from runtime.core.machine.replay import initial, step
+from runtime.core.run.continuation import Continuation, Phase
+from runtime.core.run.reducer import initial, step
+from runtime.core.values.enums import CallState
+from runtime.core.values.errors import CoreError, NewerSchema, Unreadable
+from runtime.core.values.json_values import sha256_of
 
 FORMAT = "signoff.run"
 MAX_BYTES = 64 * 1024 * 1024

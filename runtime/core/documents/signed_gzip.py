@@ -12,8 +12,8 @@ import struct
 import zlib
 from dataclasses import asdict, dataclass
 
-from runtime.core.digest import canonical
-from runtime.core.errors import Unreadable
+from runtime.core.values.errors import Unreadable
+from runtime.core.values.json_values import canonical
 
 FORMAT = "signoff.signed"
 

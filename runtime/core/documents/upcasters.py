@@ -7,7 +7,7 @@ who changes what a stored field means, or its default, raises SCHEMA and adds an
 from collections.abc import Callable
 from typing import Any
 
-from runtime.core.errors import NewerSchema, Unreadable
+from runtime.core.values.errors import NewerSchema, Unreadable
 
 SCHEMA = 1
 

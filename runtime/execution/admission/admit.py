@@ -15,19 +15,23 @@ import psycopg
 from django.conf import settings
 from django.db import DatabaseError
 
-from runtime.core.call_options import CallOptions
-from runtime.core.continuation import MAX_DEPTH, Call, Continuation
-from runtime.core.digest import sha256_of
-from runtime.core.effect_classes import RULES
-from runtime.core.enums import CallPreview, Decision, EffectClass, GateKind, Risk
-from runtime.core.errors import CoreError, NotJson
-from runtime.core.events import CallAdmitted, CallRefused, GateOpened
-from runtime.core.ids import depth_of
-from runtime.core.limits import MAX_ARGS, plain, size_of
-from runtime.core.machine.calls.revisions import revision_of
-from runtime.core.machine.messages import undelivered_to
-from runtime.core.machine.origin import steered_by
-from runtime.core.machine.repetition import is_stuck
+from runtime.core.run.call_options import CallOptions
+from runtime.core.run.calls import revision_of
+from runtime.core.run.continuation import MAX_DEPTH, Call, Continuation, steered_by
+from runtime.core.run.events import CallAdmitted, CallRefused, GateOpened
+from runtime.core.run.frames import is_stuck, undelivered_to
+from runtime.core.values.enums import (
+    EFFECT_CLASSES,
+    CallPreview,
+    Decision,
+    EffectClass,
+    GateKind,
+    Risk,
+)
+from runtime.core.values.errors import CoreError, NotJson
+from runtime.core.values.ids import depth_of
+from runtime.core.values.json_values import sha256_of
+from runtime.core.values.limits import MAX_ARGS, plain, size_of
 from runtime.errors import RuntimeFault, Tampered, UnknownAgent
 from runtime.execution.admission import gates as earlier
 from runtime.execution.admission.gates import (
@@ -394,4 +398,8 @@ def is_confirmed(call: Call, at: datetime) -> bool:
 
 
 def _may_have_happened(call: Call) -> bool:
-    return call.attempt > 0 and call.terms is not None and RULES[call.terms.effect].needs_same_key
+    return (
+        call.attempt > 0
+        and call.terms is not None
+        and EFFECT_CLASSES[call.terms.effect].needs_same_key
+    )

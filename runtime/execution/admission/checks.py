@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
-from runtime.core.continuation import Continuation
-from runtime.core.events import AllowanceUse, CallAdmitted, GateOpened
-from runtime.core.verdicts import STARTS_CALL_UNCHANGED
+from runtime.core.run.continuation import Continuation
+from runtime.core.run.events import AllowanceUse, CallAdmitted, GateOpened
+from runtime.core.values.verdicts import STARTS_CALL_UNCHANGED
 from runtime.execution.admission.admit import Admission
 from runtime.execution.admission.gates import AdmissionResult, needs_recheck
 from runtime.store.records import PreviewCall

@@ -10,18 +10,17 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime.core.call_options import CallOptions
-from runtime.core.continuation import Call, Continuation, Frame, Outage, Pending
-from runtime.core.digest import action_digest, same, sha256_of
-from runtime.core.enums import RISKS, Decision, EffectClass, GateKind, Risk
-from runtime.core.events import CallAdmitted, CallRefused, GateOpened
-from runtime.core.ids import RANDOM_BITS, by_time
-from runtime.core.limits import plain
-from runtime.core.machine import plans, repetition
-from runtime.core.machine.calls.revisions import revision_of
-from runtime.core.machine.origin import steered_by
-from runtime.core.schemas.changes import is_compatible
-from runtime.core.verdicts import GATES
+from runtime.core.run import frames
+from runtime.core.run.call_options import CallOptions
+from runtime.core.run.calls import revision_of
+from runtime.core.run.continuation import Call, Continuation, Frame, Outage, Pending, steered_by
+from runtime.core.run.events import CallAdmitted, CallRefused, GateOpened
+from runtime.core.values.enums import RISKS, Decision, EffectClass, GateKind, Risk
+from runtime.core.values.ids import RANDOM_BITS, by_time
+from runtime.core.values.json_schema import is_compatible
+from runtime.core.values.json_values import action_digest, same, sha256_of
+from runtime.core.values.limits import plain
+from runtime.core.values.verdicts import GATES
 from runtime.errors import Tampered
 from runtime.ports.agents import CallInfo, CallRejected
 from runtime.ports.approvals import (
@@ -119,7 +118,7 @@ def open_outage_gate(
 
 def open_repetition_gate(now: Continuation, frame: Frame, at: datetime) -> AdmissionResult:
     """Return the hold that tells people what the model of a frame repeats, and how often it did."""
-    times = repetition.count_repeats(frame)
+    times = frames.count_repeats(frame)
     tools = [call.tool for call in frame.of_turn()]
     reason = plain(
         f"{frame.agent} repeats itself: {', '.join(tools)} had the same arguments and result"
@@ -315,6 +314,6 @@ def _preview(info: CallInfo, call: Call, frame: Frame) -> dict[str, Any] | None:
         findings["before"] = approved.shown
     if call.edited is not None and call.edited.in_fork:
         findings["changed_by"] = call.edited.by
-    if (plan_position := plans.place_of(frame.todo)) is not None:
+    if (plan_position := frames.current_item(frame.todo)) is not None:
         findings["plan"] = plan_position
     return findings or None

@@ -11,11 +11,11 @@ then on the run has used that version too.
 from dataclasses import asdict
 from datetime import datetime
 
-from runtime.core.continuation import Continuation, Pending, Phase
-from runtime.core.digest import sha256_of
-from runtime.core.enums import GateKind
-from runtime.core.events import AgentChange, AgentChanged, PinnedPrompt
-from runtime.core.ids import ROOT
+from runtime.core.run.continuation import Continuation, Pending, Phase
+from runtime.core.run.events import AgentChange, AgentChanged, PinnedPrompt
+from runtime.core.values.enums import GateKind
+from runtime.core.values.ids import ROOT
+from runtime.core.values.json_values import sha256_of
 from runtime.errors import WorkerOutdated
 from runtime.execution.admission.gates import AdmissionResult, open_frame_gate
 from runtime.ports.agents import VersionChange

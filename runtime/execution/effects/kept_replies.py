@@ -5,8 +5,8 @@ import threading
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from runtime.core.continuation import Continuation
-from runtime.core.events import RetryScheduled
+from runtime.core.run.continuation import Continuation
+from runtime.core.run.events import RetryScheduled
 from runtime.execution.effects.outcomes import lost_reply
 from runtime.execution.effects.running import RunningEffect
 from runtime.ports.effects import Keep, ModelRequest, PartialReply

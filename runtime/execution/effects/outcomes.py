@@ -7,12 +7,10 @@ from uuid import UUID
 
 from django.conf import settings
 
-from runtime.core.commands import StartTool
-from runtime.core.continuation import Continuation, Frame, FrameState, Phase
-from runtime.core.documents import memory
-from runtime.core.effect_classes import RULES
-from runtime.core.enums import CallPreview, FailureCause
-from runtime.core.events import (
+from runtime.core.documents import blobs
+from runtime.core.run.compaction import cut_point
+from runtime.core.run.continuation import Continuation, Frame, FrameState, Phase
+from runtime.core.run.events import (
     AnswerDropped,
     CallPreviewed,
     Compacted,
@@ -27,10 +25,11 @@ from runtime.core.events import (
     ToolFailed,
     ToolReturned,
 )
-from runtime.core.limits import MAX_ANSWER, MAX_SUMMARY
-from runtime.core.machine.calls.inquiries import open_inquiry
-from runtime.core.machine.calls.retries import on_cut, on_no_reply, on_not_performed, on_unknown
-from runtime.core.machine.compaction import cut_point
+from runtime.core.run.gates import open_inquiry
+from runtime.core.run.planning import StartTool
+from runtime.core.run.retries import on_cut, on_no_reply, on_not_performed, on_unknown
+from runtime.core.values.enums import EFFECT_CLASSES, CallPreview, FailureCause
+from runtime.core.values.limits import MAX_ANSWER, MAX_SUMMARY
 from runtime.ports.effects import (
     ModelAnswer,
     ModelFailure,
@@ -249,7 +248,7 @@ def _memory_event(
     return MemorySummarised(
         frame=request.frame,
         at=at,
-        text=memory.stored(request.run, "summary", answer.text),
+        text=blobs.memory_body(request.run, "summary", answer.text),
         usage=answer.usage,
         model=answer.model,
         cost=answer.cost,
@@ -333,7 +332,7 @@ def timed_out(request: ModelRequest | PreviewRequest | ToolRequest) -> Outcome:
     if isinstance(request, ModelRequest):
         return ModelFailure(error=error, retryable=True, cause=FailureCause.TIME)
     late = Unknown(error=error, cause=FailureCause.TIME)
-    if RULES[request.effect].commits_with_entry:
+    if EFFECT_CLASSES[request.effect].commits_with_entry:
         return rolled_back(replace(late, error=f"{error}, and was rolled back"))
     return late
 

@@ -11,17 +11,19 @@ from dataclasses import replace
 from typing import assert_never
 from uuid import UUID
 
-from runtime.core.call_options import CallOptions
-from runtime.core.commands import AnswerInquiry, CallModel, StartTool
-from runtime.core.continuation import Call, Continuation, Frame
-from runtime.core.digest import require_json
 from runtime.core.documents.blobs import InlinedMessages
-from runtime.core.documents.lost_results import result_lost
-from runtime.core.effect_classes import RULES
-from runtime.core.enums import FailureCause
-from runtime.core.errors import NotJson
-from runtime.core.ids import depth_of, idempotency_key
-from runtime.core.limits import (
+from runtime.core.documents.codec import result_lost
+from runtime.core.run.call_options import CallOptions
+from runtime.core.run.compaction import cut_point, memory_is_due
+from runtime.core.run.continuation import Call, Continuation, Frame
+from runtime.core.run.frames import undelivered_to
+from runtime.core.run.gates import open_inquiry, with_inquiry
+from runtime.core.run.planning import AnswerInquiry, CallModel, StartTool
+from runtime.core.values.enums import EFFECT_CLASSES, FailureCause
+from runtime.core.values.errors import NotJson
+from runtime.core.values.ids import depth_of, idempotency_key
+from runtime.core.values.json_values import require_json
+from runtime.core.values.limits import (
     MAX_CALLS,
     MAX_ITEMS,
     MAX_REPLY,
@@ -30,9 +32,6 @@ from runtime.core.limits import (
     plain,
     size_of,
 )
-from runtime.core.machine.calls.inquiries import conversation, open_inquiry
-from runtime.core.machine.compaction import cut_point, memory_is_due
-from runtime.core.machine.messages import undelivered_to
 from runtime.execution.effects.running import no_abort
 from runtime.ports.approvals import VerifiedApproval
 from runtime.ports.effects import (
@@ -195,7 +194,10 @@ def _valid(
         problem = f"its result cannot be kept: {exc}"
         if isinstance(outcome, ModelAnswer):
             return _unusable(handler, request, outcome, problem)
-        if isinstance(request, ToolRequest) and RULES[request.effect].happened_when_returned:
+        if (
+            isinstance(request, ToolRequest)
+            and EFFECT_CLASSES[request.effect].happened_when_returned
+        ):
             return ToolResult(value=result_lost(problem))
         return ToolFailure(error=problem)
 
@@ -273,7 +275,7 @@ def _inquiry_request(
         run=now.run,
         frame=frame.id,
         agent=frame.agent,
-        messages=filled.messages(conversation(frame, inquiry), now.memory),
+        messages=filled.messages(with_inquiry(frame, inquiry), now.memory),
         deadline=frame.terms.deadline,
         instructions=frame.instructions,
         calls=frame.calls,

@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
-from runtime.core.commands import AnswerInquiry, CallModel
-from runtime.core.effect_classes import RULES
+from runtime.core.run.planning import AnswerInquiry, CallModel
+from runtime.core.values.enums import EFFECT_CLASSES
 from runtime.execution.effects.kept_replies import ReplyKeeper
 from runtime.execution.effects.outcomes import timed_out
 from runtime.execution.effects.perform import perform, start_model_call
@@ -166,7 +166,7 @@ class EffectPool:
     def _run_tool(self, effect: RunningEffect, request: ToolRequest | PreviewRequest) -> None:
         outcome = None
         try:
-            if RULES[request.effect].commits_with_entry:
+            if EFFECT_CLASSES[request.effect].commits_with_entry:
                 outcome = transact(effect, partial(perform, self._handler))
             else:
                 outcome = perform(self._handler, request)

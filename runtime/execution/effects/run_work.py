@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from runtime.core.commands import AnswerInquiry, CallModel, StartTool
-from runtime.core.continuation import Continuation, Phase
-from runtime.core.machine.calls.inquiries import open_inquiry
+from runtime.core.run.continuation import Continuation, Phase
+from runtime.core.run.gates import open_inquiry
+from runtime.core.run.planning import AnswerInquiry, CallModel, StartTool
 from runtime.errors import ObjectStoreDown
 from runtime.execution.effects.outcomes import CANCELLED, DECIDED, RELEASED, STALE
 from runtime.execution.effects.running import EffectFinished, RunningEffect

@@ -17,9 +17,9 @@ import psycopg
 
 from runtime.broker import dispatch
 from runtime.core.documents import codec
-from runtime.core.documents.lost_results import result_lost
-from runtime.core.effect_classes import RULES
-from runtime.core.errors import NotJson
+from runtime.core.documents.codec import result_lost
+from runtime.core.values.enums import EFFECT_CLASSES
+from runtime.core.values.errors import NotJson
 from runtime.errors import RunEnded
 from runtime.execution.effects.outcomes import arrival
 from runtime.ports.effects import (
@@ -128,7 +128,7 @@ def record(request: ToolRequest, outcome: Outcome, *, started_at: datetime, work
     """
     if (
         not isinstance(outcome, ToolResult | ToolFailure)
-        or not RULES[request.effect].happened_when_returned
+        or not EFFECT_CLASSES[request.effect].happened_when_returned
     ):
         return
     for _ in range(TRIES):

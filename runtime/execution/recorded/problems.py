@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 
-from runtime.core.errors import CoreError
+from runtime.core.values.errors import CoreError
 from runtime.errors import KeyMissing, ObjectStoreDown, RequestError, Tampered
 
 log = logging.getLogger(__name__)

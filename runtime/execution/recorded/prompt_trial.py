@@ -14,13 +14,12 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from runtime.core.commands import CallModel
-from runtime.core.continuation import Continuation
 from runtime.core.documents.blobs import InlinedMessages
-from runtime.core.enums import FailureCause
-from runtime.core.events import ModelReplied, PinnedPrompt
-from runtime.core.machine.reducer import evolve
-from runtime.core.machine.replay import step
+from runtime.core.run.continuation import Continuation
+from runtime.core.run.events import ModelReplied, PinnedPrompt
+from runtime.core.run.planning import CallModel
+from runtime.core.run.reducer import evolve, step
+from runtime.core.values.enums import FailureCause
 from runtime.errors import InvalidInput, UnknownAgent
 from runtime.execution.effects.perform import request_for, start_model_call
 from runtime.execution.recorded.said import Said, extract_reply

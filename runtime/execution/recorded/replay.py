@@ -13,13 +13,9 @@ from functools import singledispatchmethod
 from typing import Any
 from uuid import UUID
 
-from runtime.core.call_states import CallState
-from runtime.core.commands import CallModel
-from runtime.core.continuation import Continuation
 from runtime.core.documents.blobs import Blob, InlinedMessages, value_of
-from runtime.core.enums import EffectClass, GateKind
-from runtime.core.errors import NotJson
-from runtime.core.events import (
+from runtime.core.run.continuation import Continuation
+from runtime.core.run.events import (
     AgentChanged,
     CallAdmitted,
     CallRefused,
@@ -30,8 +26,10 @@ from runtime.core.events import (
     ModelReplied,
     Remembered,
 )
-from runtime.core.machine.reducer import evolve
-from runtime.core.machine.replay import step
+from runtime.core.run.planning import CallModel
+from runtime.core.run.reducer import evolve, step
+from runtime.core.values.enums import CallState, EffectClass, GateKind
+from runtime.core.values.errors import NotJson
 from runtime.errors import InvalidInput, UnknownAgent
 from runtime.execution.admission.admit import Admission, Foreseen
 from runtime.execution.effects.perform import request_for, validate_outcome

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.core.events import ModelReplied
+from runtime.core.run.events import ModelReplied
 from runtime.ports.effects import ModelAnswer
 
 

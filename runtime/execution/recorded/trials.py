@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from runtime.core.errors import CoreError
+from runtime.core.values.errors import CoreError
 from runtime.errors import KeyMissing, ObjectStoreDown, Tampered
 from runtime.execution.recorded.prompt_trial import TriedReply, asked_with, tried
 from runtime.ports.effects import EffectHandler

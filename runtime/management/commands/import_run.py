@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from runtime.control.archive.restore import restore_file
 from runtime.control.transfer import import_run
 from runtime.core.documents.export_file import MAX_BYTES
-from runtime.core.invisible import on_one_line
+from runtime.core.values.texts import write_on_one_line
 from runtime.errors import Forbidden, RequestError, RuntimeFault
 from runtime.ports.access import Actor
 from runtime.store import sealed_files
@@ -44,5 +44,5 @@ class Command(BaseCommand):
         except Forbidden as exc:
             raise CommandError(exc.detail) from exc
         except (RequestError, RuntimeFault, ImproperlyConfigured) as exc:
-            raise CommandError(on_one_line(f"not imported: {exc}")) from exc
+            raise CommandError(write_on_one_line(f"not imported: {exc}")) from exc
         self.stdout.write(f"Run {run} continues here.")

@@ -7,7 +7,7 @@ from uuid import UUID
 from django.core.management.base import CommandError, CommandParser
 from django.urls import reverse
 
-from runtime.core.invisible import on_one_line
+from runtime.core.values.texts import write_on_one_line
 from runtime.management.trigger_command import TriggerCommand, read_json
 from runtime.ports.access import Actor
 from runtime.store.tables.triggers.triggers import TriggerKind, TriggerRow
@@ -75,7 +75,7 @@ class Command(TriggerCommand):
             self.stdout.write(f"webhook\t{webhook.scheme}\t{refused}")
         for row in view.history:
             words = (str(row.number), row.id or "", row.state, str(row.run or ""), row.reason)
-            self.stdout.write("\t".join(map(on_one_line, words)).rstrip())
+            self.stdout.write("\t".join(map(write_on_one_line, words)).rstrip())
 
 
 def _make_webhook(id: UUID, actor: Actor, options: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runtime.control.verification import verification
 from runtime.control.verification.verification import Verification
-from runtime.core.invisible import on_one_line
+from runtime.core.values.texts import write_on_one_line
 from runtime.errors import KeyMissing, NoSuchRun, Tampered
 from runtime.management.run_command import run_id
 from runtime.store import archive
@@ -58,7 +58,7 @@ class Command(BaseCommand):
             with path.open("rb") as file:
                 stored = archive.parse(None, file.read(MAX_BYTES + 1))
         except (OSError, Tampered, KeyMissing) as exc:
-            raise CommandError(on_one_line(f"{path}: {exc}")) from exc
+            raise CommandError(write_on_one_line(f"{path}: {exc}")) from exc
         self.stdout.write(
             f"run {stored.run} of {stored.now.agent}, {len(stored.entries)} entries verified, nothing found"
         )
@@ -83,4 +83,6 @@ class Command(BaseCommand):
                 f" {verified.removed} entries before it were removed on {verified.removed_at:%Y-%m-%d}"
             )
         for finding in verified.findings:
-            self.stdout.write(on_one_line(f"{verified.run}: {finding.subject}: {finding.problem}"))
+            self.stdout.write(
+                write_on_one_line(f"{verified.run}: {finding.subject}: {finding.problem}")
+            )

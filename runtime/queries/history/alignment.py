@@ -6,8 +6,8 @@ from difflib import SequenceMatcher
 from enum import StrEnum
 from typing import Any
 
-from runtime.core.budgets import Limit
 from runtime.core.documents.budget_text import to_text
+from runtime.core.run.budgets import Limit
 from runtime.ports import wiring
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.frames import FrameRecord

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runtime.core.documents import codec
-from runtime.core.machine.replay import Entry
+from runtime.core.run.reducer import Entry
 from runtime.queries.history.alignment import Alignment, align
 from runtime.queries.history.entry_texts import Paths, paths_of, texts_of
 from runtime.queries.journal import JournalLine, Remaining, remaining

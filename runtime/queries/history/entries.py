@@ -6,8 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from runtime.core.documents import codec
-from runtime.core.errors import CoreError
-from runtime.core.machine.replay import initial
+from runtime.core.run.reducer import initial
+from runtime.core.values.errors import CoreError
 from runtime.models import JournalEntry, Run, StoredContinuation
 from runtime.queries.journal import archived, decoded, latest, read, removed, stored
 from runtime.queries.redaction import redact

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from runtime.core import events as e
-from runtime.core.verdicts import GATES, words_at
+from runtime.core.run import events as e
+from runtime.core.values.verdicts import GATES, words_at
 from runtime.queries.journal import JournalLine
 from runtime.queries.redaction import redact
 from runtime.queries.transcript.transcript import Transcript

@@ -5,16 +5,17 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime.core.call_states import CallState
-from runtime.core.continuation import Continuation
-from runtime.core.events import BlobRef, Event, ForkChange, ModelReplied, ToolStarted
-from runtime.core.machine.calls.fork_changes import (
+from runtime.core.run.continuation import Continuation
+from runtime.core.run.events import BlobRef, Event, ForkChange, ModelReplied, ToolStarted
+from runtime.core.run.forks import (
     BEFORE_REPLY,
-    changeable,
+    is_quiescent,
+    list_changeable,
     next_reply,
-    text_of,
+    text_of_reply,
+    without_permissions,
 )
-from runtime.core.machine.forks import quiescent, without_permissions
+from runtime.core.values.enums import CallState
 from runtime.keyring import held
 from runtime.keyring.sealing import redacted_args
 from runtime.ports import wiring
@@ -93,7 +94,7 @@ def preview(run: UUID, position: int) -> ForkView | None:
     if line is None and not is_removed:
         return None
     reached = list(states(journal.start, lines))
-    places = [state.position for state in reached if quiescent(state)]
+    places = [state.position for state in reached if is_quiescent(state)]
     then = next((state for state in reached if state.position == position), None)
     later = _started(lines, after=position)
     transcript = transcript_of(fold(journal))
@@ -125,7 +126,7 @@ def preview(run: UUID, position: int) -> ForkView | None:
 def last_quiescent(run: UUID) -> int:
     """Return the newest entry that can be forked, 0 for none. The caller has checked access."""
     journal = remaining(run)
-    places = [now.position for now in states(journal.start, journal.lines) if quiescent(now)]
+    places = [now.position for now in states(journal.start, journal.lines) if is_quiescent(now)]
     return max(places, default=0)
 
 
@@ -164,7 +165,7 @@ def _before_reply(reached: list[Continuation], events: tuple[Event, ...], positi
     places = (
         now.position
         for now in reached
-        if now.position < position and quiescent(now) and _calls_model(now, frame, turn)
+        if now.position < position and is_quiescent(now) and _calls_model(now, frame, turn)
     )
     return max(places, default=0)
 
@@ -179,7 +180,7 @@ def _changes(then: Continuation, lines: tuple[JournalLine, ...]) -> tuple[Change
     now = without_permissions(then)
     return tuple(
         _reply(now, change, lines) if change.kind == "reply" else _changeable(now, change, value)
-        for change, value in changeable(now)
+        for change, value in list_changeable(now)
         if _is_offered(now, change, value)
     )
 
@@ -226,6 +227,6 @@ def _reply(
             {"tool": redact(one.tool), "arguments": redacted_args(one.tool, one.args)}
             for one in found.calls
         ]
-        value = {"text": redact(text_of(found)), "calls": calls}
+        value = {"text": redact(text_of_reply(found)), "calls": calls}
     frame = now.frame(change.frame)
     return ChangeableValue(change=change, agent=frame.agent, tool="", by="", value=value)

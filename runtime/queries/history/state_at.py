@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime.core.call_states import CallState
-from runtime.core.continuation import Continuation, Pending
 from runtime.core.documents import codec
+from runtime.core.run.continuation import Continuation, Pending
+from runtime.core.values.enums import CallState
 from runtime.queries.history.entry_texts import paths_of, texts_of
 from runtime.queries.history.state_diff import StateChange, changes_of
 from runtime.queries.journal import latest, remaining

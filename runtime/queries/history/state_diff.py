@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.core.continuation import Continuation
 from runtime.core.documents import codec
+from runtime.core.run.continuation import Continuation
 from runtime.queries.redaction import redact
 
 # Fields that every entry changes, or that have lines of their own.

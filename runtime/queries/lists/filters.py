@@ -15,7 +15,7 @@ from django.db.models.functions import Left
 from django.db.models.lookups import IContains
 from django.utils import timezone
 
-from runtime.core.continuation import RunStatus
+from runtime.core.run.continuation import RunStatus
 from runtime.errors import InvalidInput
 from runtime.queries.lists import titles
 

@@ -8,8 +8,8 @@ from typing import Any
 from django.db import connection
 from pydantic import TypeAdapter, ValidationError
 
-from runtime.core.continuation import RunStatus
-from runtime.core.machine.rate_limits import RateLimitWait
+from runtime.core.run.continuation import RunStatus
+from runtime.core.run.retries import RateLimitWait
 from runtime.queries.lists.totals import MOST
 
 # A paused, stopped or ended run starts no model call.

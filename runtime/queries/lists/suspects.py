@@ -7,7 +7,7 @@ from uuid import UUID
 from django.db.models import Count, F, Q, Window
 from django.db.models.functions import RowNumber
 
-from runtime.core.continuation import RunStatus
+from runtime.core.run.continuation import RunStatus
 from runtime.models import Run
 
 _SUSPECTED = Run.objects.filter(isolated=True).exclude(status=RunStatus.QUARANTINED)

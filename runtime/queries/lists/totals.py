@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from django.db import connection
 
-from runtime.core.continuation import RunStatus
+from runtime.core.run.continuation import RunStatus
 from runtime.queries.lists.filters import TABS
 
 RECENT = timedelta(hours=24)

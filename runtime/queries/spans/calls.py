@@ -6,13 +6,21 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime.core import events as e
-from runtime.core.call_states import CALL_STATES, ENDED, SETTLED, CallState, Effect
-from runtime.core.continuation import Call
-from runtime.core.effect_classes import RULES
-from runtime.core.enums import EffectClass, GateKind, Verdict
-from runtime.core.ids import depth_of
-from runtime.core.verdicts import STARTS_CALL, words_at
+from runtime.core.run import events as e
+from runtime.core.run.continuation import Call
+from runtime.core.values.enums import (
+    CALL_STATES,
+    EFFECT_CLASSES,
+    ENDED,
+    SETTLED,
+    CallState,
+    Effect,
+    EffectClass,
+    GateKind,
+    Verdict,
+)
+from runtime.core.values.ids import depth_of
+from runtime.core.values.verdicts import STARTS_CALL, words_at
 from runtime.queries.redaction import redact
 from runtime.queries.spans.span import GateFacts, Span
 from runtime.queries.spans.states import SpanKind, SpanState
@@ -212,7 +220,9 @@ class CallRecord:
     @property
     def has_side_effects(self) -> bool:
         """Tell whether the call changed the outside world, or may have. Cancelling the run does not undo that."""
-        if self.child is not None or (self.effect and not RULES[self.effect].has_side_effects):
+        if self.child is not None or (
+            self.effect and not EFFECT_CLASSES[self.effect].has_side_effects
+        ):
             return False
         effect = CALL_STATES[self.state].effect
         if self.verdict is Verdict.ANSWER or effect is Effect.IF_TRIED:

@@ -16,16 +16,23 @@ from itertools import accumulate, pairwise
 from typing import Any
 from uuid import UUID
 
-from runtime.core import events as e
-from runtime.core.continuation import Continuation, Denial, Frame, FrameState, Phase, Undelivered
-from runtime.core.enums import GateKind, Verdict
-from runtime.core.errors import CoreError
-from runtime.core.fast_replace import replace as replace_state
-from runtime.core.ids import ROOT
-from runtime.core.machine.active_time import advance_clock
-from runtime.core.machine.gates import is_blocked_by_gate
-from runtime.core.machine.reducer import evolve
-from runtime.core.verdicts import VERDICTS, words_at
+from runtime.core.run import events as e
+from runtime.core.run.accounting import advance_clock
+from runtime.core.run.continuation import (
+    Continuation,
+    Denial,
+    Frame,
+    FrameState,
+    Phase,
+    Undelivered,
+)
+from runtime.core.run.continuation import replace as replace_state
+from runtime.core.run.gates import is_blocked_by_gate
+from runtime.core.run.reducer import evolve
+from runtime.core.values.enums import GateKind, Verdict
+from runtime.core.values.errors import CoreError
+from runtime.core.values.ids import ROOT
+from runtime.core.values.verdicts import VERDICTS, words_at
 from runtime.queries import time_limits
 from runtime.queries.journal import Beginning, JournalLine, Remaining
 from runtime.queries.labels import MessageKind

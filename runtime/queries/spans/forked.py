@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from runtime.core.call_states import CallState
-from runtime.core.continuation import Call, Continuation, Frame
-from runtime.core.enums import Verdict
-from runtime.core.errors import UnknownSubject
-from runtime.core.events import ForkChange
-from runtime.core.machine.messages import MESSAGE
+from runtime.core.run.continuation import Call, Continuation, Frame
+from runtime.core.run.events import ForkChange
+from runtime.core.run.frames import MESSAGE
+from runtime.core.values.enums import CallState, Verdict
+from runtime.core.values.errors import UnknownSubject
 from runtime.queries.labels import MessageKind
 from runtime.queries.redaction import redact
 from runtime.queries.spans.calls import CallRecord

@@ -6,11 +6,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime.core import events as e
-from runtime.core.call_states import WAITS_FOR_PERSON
-from runtime.core.continuation import Frame, FrameState, PlanItem
-from runtime.core.enums import GateKind
-from runtime.core.ids import depth_of
+from runtime.core.run import events as e
+from runtime.core.run.continuation import Frame, FrameState, PlanItem
+from runtime.core.values.enums import WAITS_FOR_PERSON, GateKind
+from runtime.core.values.ids import depth_of
 from runtime.queries import labels
 from runtime.queries.redaction import redact
 from runtime.queries.spans.calls import CallRecord

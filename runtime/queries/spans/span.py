@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from runtime.core import events as e
-from runtime.core.enums import GateKind, Verdict
-from runtime.core.verdicts import GATES, VERDICTS, words_at
+from runtime.core.run import events as e
+from runtime.core.values.enums import GateKind, Verdict
+from runtime.core.values.verdicts import GATES, VERDICTS, words_at
 from runtime.queries.redaction import redact
 from runtime.queries.spans.states import SpanKind, SpanResult, SpanState
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from runtime.core.call_states import CallState
+from runtime.core.values.enums import CallState
 from runtime.queries.spans.calls import CallRecord
 
 _SHOWN = (CallState.GATED, CallState.RETURNED)

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
-from runtime.core.call_states import CallState
-from runtime.core.continuation import Denial
-from runtime.core.events import PinnedPrompt
+from runtime.core.run.continuation import Denial
+from runtime.core.run.events import PinnedPrompt
+from runtime.core.values.enums import CallState
 from runtime.errors import ObjectStoreDown
 from runtime.queries.journal import Beginning, Remaining, remaining
 from runtime.queries.spans.calls import CallRecord

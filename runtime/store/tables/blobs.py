@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from runtime.core.documents import memory
+from runtime.core.documents import blobs
 from runtime.core.documents.blobs import Blob, digest_of, value_of
-from runtime.core.errors import Unreadable
-from runtime.core.events import Remembered
+from runtime.core.run.events import Remembered
+from runtime.core.values.errors import Unreadable
 from runtime.errors import Tampered
 from runtime.store.pool import Connection
 from runtime.store.tables import objects
@@ -166,7 +166,7 @@ def share_remembered(connection: Connection, run: UUID, found: Sequence[Remember
 def remembered(connection: Connection, digests: Sequence[str]) -> dict[str, str]:
     """Return the texts that were not erased, by digest. Raises Tampered if one does not match its digest."""
     found = remembered_bodies(connection, digests)
-    return {digest: memory.read(body) for digest, body in found.items()}
+    return {digest: blobs.read_memory(body) for digest, body in found.items()}
 
 
 def remembered_bodies(connection: Connection, digests: Sequence[str]) -> dict[str, str]:

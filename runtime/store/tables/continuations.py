@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from runtime.core.continuation import Continuation
 from runtime.core.documents import codec
 from runtime.core.documents.codec import TextOf, no_entries
 from runtime.core.documents.conversations import Conversations, Told
-from runtime.core.errors import Unreadable
-from runtime.core.machine.replay import initial
+from runtime.core.run.continuation import Continuation
+from runtime.core.run.reducer import initial
+from runtime.core.values.errors import Unreadable
 from runtime.errors import Tampered
 from runtime.keyring import macs, purposes
 from runtime.keyring.macs import Seal

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from uuid import UUID
 
-from runtime.core.continuation import Pending
+from runtime.core.run.continuation import Pending
 from runtime.errors import GateNotOpen
 from runtime.store.pool import Connection
 

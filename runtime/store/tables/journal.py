@@ -13,11 +13,11 @@ from itertools import chain, islice
 from typing import Any
 from uuid import UUID
 
-from runtime.core.continuation import Continuation
 from runtime.core.documents import codec, compression
-from runtime.core.errors import CoreError, Unreadable
-from runtime.core.machine.forks import quiescent
-from runtime.core.machine.replay import Entry, initial, step
+from runtime.core.run.continuation import Continuation
+from runtime.core.run.forks import is_quiescent
+from runtime.core.run.reducer import Entry, initial, step
+from runtime.core.values.errors import CoreError, Unreadable
 from runtime.errors import HistoryRemoved, NoSuchEntry, Tampered
 from runtime.keyring import files, macs, purposes
 from runtime.keyring.macs import Seal
@@ -197,7 +197,7 @@ def state_at(connection: Connection, run: UUID, position: int) -> Continuation:
     """
     found = history(connection, run)
     if position <= (removed := found.mark.position):
-        first = next((now.position for now in found.states() if quiescent(now)), None)
+        first = next((now.position for now in found.states() if is_quiescent(now)), None)
         then = "no entry" if first is None else f"entry {first} is the first one that"
         raise HistoryRemoved(
             removed + 1, found.mark.at, f"{then} can be forked", first=first, field="position"

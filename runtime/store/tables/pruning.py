@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from runtime.core.continuation import Continuation
 from runtime.core.documents.codec import no_entries
-from runtime.core.machine.replay import initial
+from runtime.core.run.continuation import Continuation
+from runtime.core.run.reducer import initial
 from runtime.errors import Tampered
 from runtime.keyring import macs, purposes
 from runtime.keyring.macs import Seal

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime.core.enums import CallPreview, Decision, Edit, Verdict
+from runtime.core.values.enums import CallPreview, Decision, Edit, Verdict
 from runtime.errors import Tampered
 from runtime.store.pool import Connection
 

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from uuid import UUID
 
-from runtime.core.events import WaitStarted
+from runtime.core.run.events import WaitStarted
 from runtime.store.pool import Connection
 
 # Parts of the step statement: waits that begin with it, and waits that have ended.

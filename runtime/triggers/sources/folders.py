@@ -20,7 +20,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from runtime.core.digest import is_text
+from runtime.core.values.json_values import is_text
 from runtime.errors import InvalidInput
 from runtime.store import failpoints, pool
 from runtime.store.pool import Connection

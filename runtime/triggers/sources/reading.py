@@ -16,9 +16,8 @@ from uuid import UUID
 from django.conf import settings
 
 from runtime.control.transaction import atomic
-from runtime.core.digest import is_text, sha256_of
-from runtime.core.errors import NotJson
-from runtime.core.foreign_json import read_json
+from runtime.core.values.errors import NotJson
+from runtime.core.values.json_values import is_text, read_json, sha256_of
 from runtime.errors import InvalidInput, KeyMissing, Tampered
 from runtime.store import failpoints, pool
 from runtime.store.pool import Connection

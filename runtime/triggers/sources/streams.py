@@ -15,9 +15,9 @@ from uuid import UUID
 import redis
 from django.conf import settings
 
-from runtime.core.errors import NotJson
-from runtime.core.foreign_json import read_json
-from runtime.core.limits import MAX_DELIVERY, escape_text
+from runtime.core.values.errors import NotJson
+from runtime.core.values.json_values import read_json
+from runtime.core.values.limits import MAX_DELIVERY, escape_text
 from runtime.store import failpoints
 from runtime.store.pool import Connection
 from runtime.triggers.event_definition import EventDefinition

@@ -7,7 +7,7 @@ from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
 from runtime.control.external_events import deliver
-from runtime.core.limits import MAX_EVENT_NAME
+from runtime.core.values.limits import MAX_EVENT_NAME
 from runtime.errors import InvalidInput
 from runtime.web import requests
 from runtime.web.requests import OPTIONAL_BODY, Authenticated, Body, with_example

@@ -18,7 +18,7 @@ from runtime.control.pause import pause, resume
 from runtime.control.retry import retry
 from runtime.control.start import start
 from runtime.core.documents.budget_text import NAMES
-from runtime.core.limits import MAX_KEY, MAX_MESSAGE
+from runtime.core.values.limits import MAX_KEY, MAX_MESSAGE
 from runtime.ports import wiring
 from runtime.queries import (
     blobs,

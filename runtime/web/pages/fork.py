@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from runtime.control.access import readable
 from runtime.control.forks.fork import fork as fork_run
-from runtime.core.limits import MAX_MESSAGE
+from runtime.core.values.limits import MAX_MESSAGE
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.ports.access import Actor

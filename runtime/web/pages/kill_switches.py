@@ -6,7 +6,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from runtime.control import kill_switches
-from runtime.core.limits import MAX_REASON
+from runtime.core.values.limits import MAX_REASON
 from runtime.errors import InvalidInput, SwitchAlreadyEngaged, SwitchNotEngaged, UnknownAgent
 from runtime.ports import wiring
 from runtime.web.requests import actor_of, admins_only, form_text

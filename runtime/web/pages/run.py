@@ -13,8 +13,8 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
 from runtime.control.access import readable
-from runtime.core.continuation import RunStatus
-from runtime.core.limits import MAX_MESSAGE
+from runtime.core.run.continuation import RunStatus
+from runtime.core.values.limits import MAX_MESSAGE
 from runtime.errors import KeyMissing, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor

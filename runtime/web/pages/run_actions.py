@@ -22,9 +22,9 @@ from runtime.control.pause import pause as pause_run
 from runtime.control.pause import resume as resume_run
 from runtime.control.release import release as release_run
 from runtime.control.retry import retry as retry_run
-from runtime.core.continuation import RunStatus
-from runtime.core.errors import NewerSchema
-from runtime.core.limits import MAX_MESSAGE, MAX_REASON
+from runtime.core.run.continuation import RunStatus
+from runtime.core.values.errors import NewerSchema
+from runtime.core.values.limits import MAX_MESSAGE, MAX_REASON
 from runtime.errors import (
     Forbidden,
     InvalidInput,

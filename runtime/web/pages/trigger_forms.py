@@ -11,8 +11,8 @@ from django.forms import BoundField
 from django.http import QueryDict
 from django.utils import timezone
 
-from runtime.core.limits import MAX_EVENT_NAME
-from runtime.core.schemas import json_schema
+from runtime.core.values import json_schema
+from runtime.core.values.limits import MAX_EVENT_NAME
 from runtime.errors import RequestError
 from runtime.store.tables.triggers.triggers import TriggerKind
 from runtime.triggers import calendar

@@ -20,7 +20,7 @@ from agents.isolation.processes import Child, Children
 from agents.masked_output import REDACTED
 from agents.registry import load
 from agents.sdk.spec import ToolSpec
-from runtime.core.enums import FailureCause
+from runtime.core.values.enums import FailureCause
 from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult, Unknown
 from tests.agents.isolation import isolated
 from tests.support.people import until

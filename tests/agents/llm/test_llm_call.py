@@ -24,9 +24,9 @@ from agents.llm.token_counts import complete_usage
 from agents.sdk import Budget, tool
 from agents.sdk.scripts import call, say, script, together
 from agents.sdk.spec import AgentSpec
-from runtime.core import budgets
-from runtime.core.budgets import Rates
-from runtime.core.events import Proposal
+from runtime.core.run import budgets
+from runtime.core.run.budgets import Rates
+from runtime.core.run.events import Proposal
 from tests.support.people import until
 from tests.support.specs import Frame, Question, handler_of, registry_of, spec_of
 

@@ -26,8 +26,8 @@ from agents.llm.replies import _REPLIES, NO_TIME, from_provider, restore_replies
 from agents.sdk import tool
 from agents.sdk.scripts import call, say
 from agents.sdk.spec import AgentSpec
-from runtime.core.call_states import CallState
-from runtime.core.continuation import Call
+from runtime.core.run.continuation import Call
+from runtime.core.values.enums import CallState
 from runtime.ports.effects import ModelAnswer
 from tests.bench.sides.agents import Walk, walker
 from tests.support.specs import spec_of

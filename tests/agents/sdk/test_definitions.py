@@ -18,8 +18,8 @@ from agents.sdk import (
     tool,
 )
 from agents.sdk.spec import ToolSpec
-from runtime.core.call_options import TOOL_RETRIES, RetryPolicy
-from runtime.core.enums import EffectClass, Risk
+from runtime.core.run.call_options import TOOL_RETRIES, RetryPolicy
+from runtime.core.values.enums import EffectClass, Risk
 from tests.support.specs import Input, spec_of
 
 PATIENT = RetryPolicy(attempts=9, base=2.0, ceiling=60.0)

@@ -19,7 +19,7 @@ from agents.llm.replies import from_provider
 from agents.sdk import Compaction, Holds, ToolContext, tool
 from agents.sdk.spec import ToolSpec
 from agents.testing import Flow, Turn, answer, call, drive, say, together
-from runtime.core.events import AgentChanged, FrameOpened, ModelReplied
+from runtime.core.run.events import AgentChanged, FrameOpened, ModelReplied
 from runtime.ports.effects import ToolFailure, ToolResult, Unknown
 from tests.support.specs import spec_of
 

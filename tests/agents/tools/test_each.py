@@ -16,11 +16,11 @@ from agents.sdk.scripts.conversation_texts import EDITED, REPORTED
 from agents.sdk.spec import EACH
 from agents.testing import drive
 from agents.tools.each import MAX_RESULTS, for_each
-from runtime.core.continuation import GivenReply
 from runtime.core.documents.codec import decode_entry
-from runtime.core.events import FrameClosed, FrameOpened, ModelReplied, Proposal
-from runtime.core.ids import ROOT
-from runtime.core.limits import MAX_ITEMS, MAX_REPLY, size_of
+from runtime.core.run.continuation import GivenReply
+from runtime.core.run.events import FrameClosed, FrameOpened, ModelReplied, Proposal
+from runtime.core.values.ids import ROOT
+from runtime.core.values.limits import MAX_ITEMS, MAX_REPLY, size_of
 from runtime.queries.journal import JournalLine, Remaining
 from runtime.queries.spans.fold import fold
 from runtime.queries.transcript.transcript import Transcript, transcript_of

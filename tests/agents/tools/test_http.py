@@ -18,7 +18,7 @@ from agents.sdk.spec import ToolSpec
 from agents.tools import http_client
 from agents.tools.http import http_request
 from agents.tools.http_client import MAX_BODY, QUOTED, is_public
-from runtime.core.enums import EffectClass, FailureCause, Risk
+from runtime.core.values.enums import EffectClass, FailureCause, Risk
 from tests.agents.conftest import context
 
 

@@ -11,7 +11,7 @@ from agents.sdk import agent
 from agents.sdk.spec import AgentSpec, ApprovalMode
 from agents.testing import Turn, call, drive, say, script
 from agents.tools.questions import MAX_QUESTION, ask_person
-from runtime.core.enums import EffectClass, GateKind
+from runtime.core.values.enums import EffectClass, GateKind
 
 
 class Colour(StrEnum):

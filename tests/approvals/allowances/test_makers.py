@@ -14,7 +14,7 @@ from approvals.allowance_acts import acts, changes, listing
 from approvals.errors import AllowanceRefused, NotFound, UnknownAllowance
 from approvals.models import AllowanceAct, Approval
 from approvals.policy import Group
-from runtime.core.enums import GateKind, Risk
+from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 from tests.approvals.allowances.office import ANY, BEA, CORA, LIMITS, proposed, reviewers

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from approvals.allowance_acts import acts, changes, uses
 from approvals.errors import AllowanceRefused
-from runtime.core.enums import Risk
+from runtime.core.values.enums import Risk
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor
 from tests.approvals.allowances.office import ANY, proposed, reviewers

@@ -13,8 +13,8 @@ import pytest
 from approvals.allowance_acts import acts, changes
 from approvals.models import AllowanceAct, Approval
 from runtime.control.verification.verification import verify
-from runtime.core.enums import Verdict
-from runtime.core.events import AllowanceUse, GateDecided
+from runtime.core.run.events import AllowanceUse, GateDecided
+from runtime.core.values.enums import Verdict
 from runtime.execution import worker
 from runtime.store import pool
 from runtime.store.pool import Connection

@@ -17,7 +17,7 @@ from approvals.errors import TooLate
 from approvals.models import Approval, ApprovalOutcome, AuditEntry
 from approvals.requests import verification
 from runtime.control.verification.verification import verify
-from runtime.core.events import GateDecided, ToolStarted
+from runtime.core.run.events import GateDecided, ToolStarted
 from runtime.models import Run
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ApprovalVoid, NotConfirmed

@@ -15,7 +15,7 @@ from approvals.adapter import ApprovalService
 from approvals.errors import AlreadyDecided, Expired
 from approvals.models import Approval, AuditEntry
 from approvals.requests import expiry, snapshot
-from runtime.core.enums import Decision, Verdict
+from runtime.core.values.enums import Decision, Verdict
 from runtime.errors import Forbidden
 from runtime.models import Gate, Run
 from runtime.ports.access import Actor

@@ -27,7 +27,7 @@ from approvals.errors import (
 from approvals.models import Approval, AuditEntry, Token
 from approvals.permissions.scopes import ALL_SCOPES, Scope
 from approvals.policy import Group
-from runtime.core.enums import Decision, GateKind, Verdict
+from runtime.core.values.enums import Decision, GateKind, Verdict
 from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor

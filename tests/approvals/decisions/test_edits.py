@@ -10,7 +10,7 @@ from approvals import audit
 from approvals.decisions.undo import undo
 from approvals.models import Approval, AuditEntry
 from approvals.requests import verification
-from runtime.core.enums import GateKind, Risk, Verdict
+from runtime.core.values.enums import GateKind, Risk, Verdict
 from runtime.errors import InvalidInput
 from runtime.models import Signal
 from runtime.ports.access import Actor

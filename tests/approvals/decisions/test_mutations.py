@@ -18,8 +18,8 @@ from django.db import transaction
 
 from approvals.errors import DigestMismatch, TamperedWith
 from approvals.models import Approval
-from runtime.core.digest import sha256_of
-from runtime.core.enums import Decision, Risk
+from runtime.core.values.enums import Decision, Risk
+from runtime.core.values.json_values import sha256_of
 from runtime.errors import Tampered
 from runtime.models import Signal
 from runtime.ports.access import Actor

@@ -26,7 +26,7 @@ from approvals.errors import ApprovalError, Expired
 from approvals.models import Approval, AuditEntry
 from approvals.policy import Group
 from runtime.control.cancel import cancel as cancel_run
-from runtime.core.enums import Decision, GateKind, Risk, Verdict
+from runtime.core.values.enums import Decision, GateKind, Risk, Verdict
 from runtime.errors import InvalidInput, RunEnded
 from runtime.models import Gate, Signal
 from runtime.ports.access import Actor

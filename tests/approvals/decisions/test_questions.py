@@ -6,7 +6,7 @@ from approvals.adapter import ApprovalService
 from approvals.models import Approval
 from approvals.policies.rules import Demands, Stage
 from approvals.requests import statements
-from runtime.core.enums import Decision, GateKind, Verdict
+from runtime.core.values.enums import Decision, GateKind, Verdict
 from runtime.ports.access import Actor
 from runtime.ports.approvals import NotConfirmed
 from tests.support import seeds

@@ -11,7 +11,7 @@ from approvals.decisions.in_doubt import resolve
 from approvals.decisions.undo import undo
 from approvals.errors import NotFound
 from approvals.models import Approval, AuditEntry
-from runtime.core.enums import GateKind
+from runtime.core.values.enums import GateKind
 from runtime.errors import RequestError
 from runtime.ports.access import Actor
 from tests.support import seeds

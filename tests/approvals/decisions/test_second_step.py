@@ -9,7 +9,7 @@ from django.test import override_settings
 from approvals.queries.requests import approval
 from approvals.requests import confirmation
 from config.env import environment
-from runtime.core.enums import Risk
+from runtime.core.values.enums import Risk
 from runtime.errors import InvalidInput
 from runtime.keyring import sealing
 from runtime.ports.access import Actor

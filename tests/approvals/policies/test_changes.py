@@ -18,7 +18,7 @@ from approvals.policies.settings import SETTINGS
 from approvals.policy import Group
 from approvals.policy_versions import changes, in_force
 from approvals.requests import votes
-from runtime.core.enums import Risk
+from runtime.core.values.enums import Risk
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from tests.approvals.policies.office import TWO, put_in_force, reviewers

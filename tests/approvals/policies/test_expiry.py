@@ -25,7 +25,7 @@ from approvals.upkeep import escalations as decisions
 from approvals.upkeep import outlooks
 from approvals.upkeep.escalations import record_begun
 from approvals.upkeep.outlooks import Outlooks
-from runtime.core.enums import Decision, Verdict
+from runtime.core.values.enums import Decision, Verdict
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ApprovalVoid, NotConfirmed

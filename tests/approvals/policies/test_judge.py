@@ -14,8 +14,8 @@ from approvals.policies.conditions import ConditionError
 from approvals.policies.judge import Facts, Judgement
 from approvals.policies.rules import Demands, Escalation, Stage, demands_of
 from approvals.policies.settings import SETTINGS
-from runtime.core import expressions
-from runtime.core.enums import Risk
+from runtime.core.values import expressions
+from runtime.core.values.enums import Risk
 
 REVIEWERS = ("reviewers",)
 

@@ -18,7 +18,7 @@ from approvals.allowance_acts import changes
 from approvals.decisions.undo import undo
 from approvals.errors import ApprovalError
 from approvals.models import Approval
-from runtime.core.enums import Risk
+from runtime.core.values.enums import Risk
 from runtime.errors import Forbidden, InvalidInput, RunEnded
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ApprovalVoid

@@ -10,7 +10,7 @@ from approvals.models import Approval
 from approvals.permissions import request_rules
 from approvals.permissions.access import AccessService
 from approvals.permissions.principals import principal_of
-from runtime.core.enums import GateKind
+from runtime.core.values.enums import GateKind
 from runtime.models import Run
 from runtime.ports.access import Actor
 from tests.approvals.policies.office import asked, reviewers

@@ -18,8 +18,8 @@ from approvals.policy import Group
 from approvals.queries import deciders
 from approvals.requests import statements, votes
 from approvals.signed import rows
-from runtime.core.digest import action_digest, sha256_of
-from runtime.core.enums import Decision, EffectClass, Risk, Verdict
+from runtime.core.values.enums import Decision, EffectClass, Risk, Verdict
+from runtime.core.values.json_values import action_digest, sha256_of
 from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Signal
 from runtime.ports.access import Actor

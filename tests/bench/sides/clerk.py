@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from agents.sdk import agent, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.tools.questions import ask_person
-from runtime.core.enums import Risk
+from runtime.core.values.enums import Risk
 
 RISKS = {"voucher": Risk.LOW, "transfer": Risk.MEDIUM, "cash": Risk.HIGH}
 

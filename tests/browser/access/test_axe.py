@@ -28,7 +28,7 @@ from runtime.control import replay as replays
 from runtime.control.archive.legal_hold import hold
 from runtime.control.external_events import deliver
 from runtime.control.start import create
-from runtime.core.budgets import BudgetLimits
+from runtime.core.run.budgets import BudgetLimits
 from runtime.models import Occurrence, Run
 from runtime.ports.access import Actor
 from runtime.store import pool

@@ -6,12 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core.continuation import Call, Continuation
 from runtime.core.documents import blobs
-from runtime.core.documents.lost_results import journaled
-from runtime.core.enums import EffectClass, Verdict
-from runtime.core.errors import Unreadable
-from runtime.core.events import (
+from runtime.core.documents.codec import journaled
+from runtime.core.run.continuation import Call, Continuation
+from runtime.core.run.events import (
     BlobRef,
     CallAdmitted,
     Event,
@@ -21,8 +19,10 @@ from runtime.core.events import (
     ToolReturned,
     WaitEnded,
 )
-from runtime.core.limits import KEPT_INLINE, PREVIEW
-from tests.core.machine.events import STARTED, after, frame_of, options
+from runtime.core.values.enums import EffectClass, Verdict
+from runtime.core.values.errors import Unreadable
+from runtime.core.values.limits import KEPT_INLINE, PREVIEW
+from tests.core.run.events import STARTED, after, frame_of, options
 
 CALL: dict[str, Any] = {"frame": "0", "call": "c1.0"}
 LARGEST = "x" * (KEPT_INLINE - 2)  # with its quotes

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.core.budgets import Amount, BudgetLimits, ExhaustedLimit, Limit
 from runtime.core.documents.budget_text import (
     MAX,
     NAMES,
@@ -19,6 +18,7 @@ from runtime.core.documents.budget_text import (
     within,
     words_of,
 )
+from runtime.core.run.budgets import Amount, BudgetLimits, ExhaustedLimit, Limit
 
 WHOLE = {
     name: st.integers(1, int(MAX[limit]))

@@ -17,18 +17,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.core.continuation import Continuation
 from runtime.core.documents import codec, compression
 from runtime.core.documents.compression import plain_text, stored_text
 from runtime.core.documents.conversations import Conversations
 from runtime.core.documents.upcasters import SCHEMA
-from runtime.core.errors import NewerSchema, NotJson, Unreadable
-from runtime.core.events import (
+from runtime.core.run.continuation import Continuation
+from runtime.core.run.events import (
     EVENT_TYPES,
     ToolReturned,
 )
-from runtime.core.machine.replay import Entry
-from tests.core.machine.events import AT, STARTED
+from runtime.core.run.reducer import Entry
+from runtime.core.values.errors import NewerSchema, NotJson, Unreadable
+from tests.core.run.events import AT, STARTED
 
 RUN = UUID(int=1)
 DEEP = json.loads("[" * 81 + "]" * 81)

@@ -8,15 +8,15 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core import events
-from runtime.core.continuation import Continuation
 from runtime.core.documents import codec, conversations
 from runtime.core.documents.conversations import Brief, Conversations
-from runtime.core.errors import NewerSchema, Unreadable
-from runtime.core.events import Event
-from runtime.core.machine.replay import Entry, initial, step
-from tests.core.machine.events import AT, STARTED, options, replied
-from tests.core.machine.test_histories import first
+from runtime.core.run import events
+from runtime.core.run.continuation import Continuation
+from runtime.core.run.events import Event
+from runtime.core.run.reducer import Entry, initial, step
+from runtime.core.values.errors import NewerSchema, Unreadable
+from tests.core.run.events import AT, STARTED, options, replied
+from tests.core.run.test_histories import first
 
 CALL: dict[str, Any] = {"frame": "0", "call": "c1.0"}
 # A fork has messages of another run; an imported run loses permissions; a summary outlasts the entries before it.

@@ -14,11 +14,11 @@ from runtime.core.documents.blobs import digest_of, extract_blob
 from runtime.core.documents.codec import encode_entry
 from runtime.core.documents.export_file import ExportedBeginning, ExportFile
 from runtime.core.documents.upcasters import SCHEMA, UPCASTERS
-from runtime.core.errors import NewerSchema, Unreadable
-from runtime.core.events import Event, Exported, ToolReturned
-from runtime.core.limits import KEPT_INLINE
-from runtime.core.machine.replay import Entry, fold, initial, step
-from tests.core.machine.events import AT, STARTED
+from runtime.core.run.events import Event, Exported, ToolReturned
+from runtime.core.run.reducer import Entry, fold, initial, step
+from runtime.core.values.errors import NewerSchema, Unreadable
+from runtime.core.values.limits import KEPT_INLINE
+from tests.core.run.events import AT, STARTED
 
 RUN = UUID(int=9)
 LEFT = Exported(by="eve")

@@ -12,10 +12,10 @@ from pytest_django import Settings
 from runtime.control.messages import send_message
 from runtime.control.start import create
 from runtime.control.verification.verification import verify
-from runtime.core.budgets import BudgetLimits
-from runtime.core.continuation import MAX_SAME_REPLIES, Continuation
-from runtime.core.enums import EffectClass, FailureCause, Verdict
-from runtime.core.machine.calls import retries
+from runtime.core.run import retries
+from runtime.core.run.budgets import BudgetLimits
+from runtime.core.run.continuation import MAX_SAME_REPLIES, Continuation
+from runtime.core.values.enums import EffectClass, FailureCause, Verdict
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.models import Gate, Run
 from runtime.ports.effects import (

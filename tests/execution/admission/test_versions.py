@@ -10,8 +10,8 @@ import pytest
 from django.utils import timezone
 
 from runtime.core.documents import codec, conversations, upcasters
-from runtime.core.enums import EffectClass, Verdict
-from runtime.core.events import AgentChange
+from runtime.core.run.events import AgentChange
+from runtime.core.values.enums import EffectClass, Verdict
 from runtime.errors import LeaseLost
 from runtime.execution.worker import MAX_PAUSE_SECONDS, RunBackoff
 from runtime.models import Gate, JournalEntry, Run

@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import pytest
 
-from runtime.core.commands import CallModel, StartTool
-from runtime.core.enums import CallPreview, EffectClass, Verdict
+from runtime.core.run.planning import CallModel, StartTool
+from runtime.core.values.enums import CallPreview, EffectClass, Verdict
 from runtime.execution.claim import advance
 from runtime.execution.commit import StepWriter
 from runtime.execution.effects import perform

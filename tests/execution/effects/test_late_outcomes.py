@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from runtime.control.settle import settle, undo
 from runtime.control.verification import verification
-from runtime.core.enums import Decision, Verdict
-from runtime.core.limits import KEPT_INLINE
+from runtime.core.values.enums import Decision, Verdict
+from runtime.core.values.limits import KEPT_INLINE
 from runtime.execution.claim import advance
 from runtime.models import Gate, LateOutcome, Run
 from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult, Unknown

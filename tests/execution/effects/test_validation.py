@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.core.documents import codec
-from runtime.core.enums import EffectClass, Verdict
-from runtime.core.errors import NotJson
-from runtime.core.events import Proposal, ToolReturned
-from runtime.core.limits import (
+from runtime.core.run.events import Proposal, ToolReturned
+from runtime.core.run.reducer import Entry
+from runtime.core.values.enums import EffectClass, Verdict
+from runtime.core.values.errors import NotJson
+from runtime.core.values.limits import (
     JSON_DEPTH,
     MAX_ARGS,
     MAX_CALLS,
@@ -21,7 +22,6 @@ from runtime.core.limits import (
     MAX_REPLY,
     MAX_RESULT,
 )
-from runtime.core.machine.replay import Entry
 from runtime.execution.effects.perform import validate_outcome
 from runtime.models import Run
 from runtime.ports.effects import (

@@ -18,7 +18,7 @@ from pydantic_ai.messages import (
 )
 
 from agents.sdk.scripts.conversation_texts import EXPIRED, REFUSED
-from runtime.core.denial_text import DENIED
+from runtime.core.values.verdicts import DENIED
 
 DONE = b"data: [DONE]\n\n"
 PIECE = 24  # characters

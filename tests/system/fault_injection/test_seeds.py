@@ -9,9 +9,9 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from runtime.core.events import EVENT_TYPES
-from tests.core.machine import invariants
-from tests.core.machine.walks import Walk
+from runtime.core.run.events import EVENT_TYPES
+from tests.core.run import invariants
+from tests.core.run.walks import Walk
 from tests.system.fault_injection.harness.counts import count
 from tests.system.fault_injection.harness.figures import say
 

@@ -10,7 +10,7 @@ import pytest
 import redis
 from pytest_django import Settings
 
-from runtime.core.limits import MAX_DELIVERY
+from runtime.core.values.limits import MAX_DELIVERY
 from runtime.errors import InvalidInput
 from runtime.models import ReceivedEvent, Run, TriggerSource
 from runtime.store import pool

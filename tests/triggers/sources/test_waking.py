@@ -10,7 +10,7 @@ import pytest
 from approvals.accounts import people
 from approvals.policy import Group
 from runtime.control.start import start
-from runtime.core.limits import MAX_EVENT_DATA
+from runtime.core.values.limits import MAX_EVENT_DATA
 from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Run, Signal, WaitingCall
 from runtime.ports.access import Actor

@@ -12,7 +12,7 @@ import pytest
 
 from approvals.policy import Group
 from runtime.control.external_events import deliver
-from runtime.core.limits import MAX_DELIVERY
+from runtime.core.values.limits import MAX_DELIVERY
 from runtime.errors import InvalidInput, NoSuchTrigger, NoSuchWebhook, NotVerified, Tampered
 from runtime.models import Occurrence, ReceivedEvent, Run, TriggerAct, TriggerWebhook
 from runtime.store.tables.triggers.triggers import TriggerKind

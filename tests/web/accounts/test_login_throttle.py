@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from approvals.accounts import login_throttle
 from approvals.models import LoginFailures
-from runtime.core.limits import MAX_PERSON
+from runtime.core.values.limits import MAX_PERSON
 from runtime.store import pool
 from tests.support.api_client import Caller
 from tests.support.pages import has, text, text_of

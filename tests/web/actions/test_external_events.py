@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from approvals import audit
 from approvals.models import AuditEntry
-from runtime.core.enums import EffectClass
-from runtime.core.limits import MAX_EVENT_DATA
+from runtime.core.values.enums import EffectClass
+from runtime.core.values.limits import MAX_EVENT_DATA
 from runtime.models import ExternalEvent, KillSwitch
 from tests.support.api_client import Caller, code_of, field_of
 from tests.support.fake_ports import FakeTool, ask, say, turns

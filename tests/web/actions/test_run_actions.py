@@ -13,7 +13,7 @@ from pytest_django import Settings
 
 from approvals import audit
 from approvals.models import Approval, AuditEntry
-from runtime.core.limits import MAX_MESSAGE
+from runtime.core.values.limits import MAX_MESSAGE
 from runtime.models import JournalEntry, Run, Signal
 from runtime.store.suspects import ALONE
 from tests.support.api_client import Caller, code_of, field_of

@@ -5,7 +5,7 @@ from django.test import Client
 
 from approvals.models import Approval
 from approvals.web.parts.denial import REASONS
-from runtime.core.denial_text import denial_text
+from runtime.core.values.verdicts import denial_text
 from tests.support.office import Office
 from tests.support.pages import queries_at_most, send, shows, text
 from tests.support.seeds import TOOL, published

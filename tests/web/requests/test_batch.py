@@ -11,8 +11,8 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from approvals.models import Approval
-from runtime.core.digest import action_digest, sha256_of
-from runtime.core.enums import EffectClass, GateKind, Risk
+from runtime.core.values.enums import EffectClass, GateKind, Risk
+from runtime.core.values.json_values import action_digest, sha256_of
 from runtime.queries import time_limits
 from tests.support import seeds
 from tests.support.office import BEA, Office, reseal

@@ -10,8 +10,8 @@ import pytest
 from django.test import Client
 
 from approvals.models import Approval
-from runtime.core.digest import sha256_of
-from runtime.core.enums import CallPreview
+from runtime.core.values.enums import CallPreview
+from runtime.core.values.json_values import sha256_of
 from runtime.execution import edit_previews
 from runtime.models import EditPreview
 from runtime.ports.effects import PreviewRequest

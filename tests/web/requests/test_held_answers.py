@@ -22,8 +22,8 @@ from approvals.decisions.decide import decide
 from approvals.models import Approval
 from runtime.control.start import create
 from runtime.core.documents.compression import plain_text
-from runtime.core.enums import Risk, Verdict
-from runtime.core.events import ModelReplied
+from runtime.core.run.events import ModelReplied
+from runtime.core.values.enums import Risk, Verdict
 from runtime.errors import Forbidden
 from runtime.models import Run
 from runtime.ports.access import Actor

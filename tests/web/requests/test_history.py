@@ -13,7 +13,7 @@ from django.utils import timezone
 from approvals.models import Approval, ApprovalOutcome
 from approvals.queries import history
 from approvals.web import export
-from runtime.core.enums import EffectClass, GateKind
+from runtime.core.values.enums import EffectClass, GateKind
 from runtime.models import JournalEntry
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolFailure, ToolResult, Unknown

@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from approvals.models import Approval, AuditEntry
-from runtime.core.continuation import RunStatus
+from runtime.core.run.continuation import RunStatus
 from runtime.errors import RunEnded
 from runtime.models import Gate, JournalEntry
 from runtime.store import pool, runs

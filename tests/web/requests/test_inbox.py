@@ -17,7 +17,7 @@ from approvals.queries import inbox as lists
 from approvals.queries.inbox import View
 from approvals.queries.orders import Grouping, Order, Sort
 from approvals.queries.requests import ApprovalView
-from runtime.core.enums import GateKind, Risk
+from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput
 from tests.support import seeds
 from tests.support.office import BEA, Office, reseal

@@ -13,8 +13,8 @@ from approvals.errors import TooManyInquiries
 from approvals.models import Approval, AuditEntry
 from approvals.permissions.scopes import ALL_SCOPES
 from runtime.control.verification.verification import verify
-from runtime.core.budgets import BudgetLimits
-from runtime.core.limits import MAX_ANSWER, MAX_INQUIRIES, MAX_INQUIRY
+from runtime.core.run.budgets import BudgetLimits
+from runtime.core.values.limits import MAX_ANSWER, MAX_INQUIRIES, MAX_INQUIRY
 from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Signal
 from runtime.ports.access import Actor

@@ -12,7 +12,7 @@ from django.utils import timezone
 from approvals.models import Approval
 from approvals.queries import inbox
 from approvals.requests import snapshot
-from runtime.core.enums import GateKind, Risk
+from runtime.core.values.enums import GateKind, Risk
 from runtime.queries import time_limits
 from tests.support import seeds
 from tests.support.api_client import Caller

@@ -7,8 +7,8 @@ import pytest
 from django.test import Client
 
 from approvals.models import Approval
-from runtime.core.enums import EffectClass
-from runtime.core.machine import plans
+from runtime.core.run import frames
+from runtime.core.values.enums import EffectClass
 from runtime.ports.effects import ToolRequest, ToolResult
 from tests.support.api_client import Caller
 from tests.support.fake_ports import FakeTool, ask, say, turns
@@ -20,7 +20,7 @@ ITEM = {"item": "Set its\u202e level", "number": 2, "of": 3}
 
 
 def _change(request: ToolRequest) -> ToolResult:
-    return ToolResult(value=plans.result_of(plans.changed(request.todo, **request.args)))
+    return ToolResult(value=frames.plan_result(frames.change_plan(request.todo, **request.args)))
 
 
 @pytest.fixture

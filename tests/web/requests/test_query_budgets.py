@@ -10,7 +10,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from approvals.policy import Group
-from runtime.core.enums import GateKind
+from runtime.core.values.enums import GateKind
 from tests.approvals.allowances.office import proposed
 from tests.support import seeds
 from tests.support.crowd import crowded

@@ -9,8 +9,8 @@ from approvals.models import Approval
 from approvals.permissions import principals
 from approvals.queries import decision_filters, history
 from approvals.requests import snapshot, verification
-from runtime.core.continuation import MAX_REVISIONS
-from runtime.core.denial_text import CHANGES
+from runtime.core.run.continuation import MAX_REVISIONS
+from runtime.core.values.verdicts import CHANGES
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from tests.support import seeds

@@ -19,8 +19,8 @@ from agents.registry import Registry
 from agents.web.start_form import StartForm, start_once
 from approvals.models import Approval
 from runtime.core.documents.compression import plain_text
-from runtime.core.enums import GateKind
-from runtime.core.events import AgentChange
+from runtime.core.run.events import AgentChange
+from runtime.core.values.enums import GateKind
 from runtime.models import JournalEntry, Run, WorkerProcess
 from runtime.ports.access import Actor
 from runtime.ports.agents import VersionChange

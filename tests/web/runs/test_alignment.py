@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from runtime.core.call_states import CallState
-from runtime.core.continuation import Call
-from runtime.core.events import AgentChange
+from runtime.core.run.continuation import Call
+from runtime.core.run.events import AgentChange
+from runtime.core.values.enums import CallState
 from runtime.ports import wiring
 from runtime.queries.history import alignment
 from runtime.queries.history.alignment import MAX_STEPS, Alignment, StepKind, align
 from runtime.queries.spans.frames import FrameMessage, FrameRecord
 from runtime.queries.spans.span import Usage
 from runtime.queries.transcript.transcript import Transcript
-from tests.core.machine.events import frame_of, replied
+from tests.core.run.events import frame_of, replied
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 TEN = Usage(input=10, output=2, cost=5)

@@ -33,7 +33,7 @@ from approvals.adapter import ApprovalService
 from approvals.models import Approval
 from runtime.control.start import create
 from runtime.core.documents.compression import plain_text
-from runtime.core.enums import GateKind
+from runtime.core.values.enums import GateKind
 from runtime.models import Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolFailure

@@ -6,7 +6,7 @@ from uuid import UUID
 from django.test import Client
 from django.utils import timezone
 
-from runtime.core.enums import FailureCause
+from runtime.core.values.enums import FailureCause
 from runtime.models import Run
 from runtime.ports.effects import ModelFailure, Outcome, RateLimited
 from tests.support.api_client import Caller

@@ -12,7 +12,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from approvals.models import Approval
-from runtime.core.machine.calls import retries
+from runtime.core.run import retries
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports.effects import ModelFailure, Outcome, ToolFailure
 from tests.support.api_client import Caller

@@ -13,9 +13,9 @@ from django.test import Client
 from django.utils import timezone
 
 from runtime.control.forks.fork import fork
-from runtime.core.call_options import RetryPolicy
 from runtime.core.documents.compression import plain_text
-from runtime.core.events import EVENT_TYPES
+from runtime.core.run.call_options import RetryPolicy
+from runtime.core.run.events import EVENT_TYPES
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ModelAnswer, Outcome, RateLimited, ToolFailure, ToolResult

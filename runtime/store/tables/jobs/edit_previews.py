@@ -13,8 +13,8 @@ from uuid import UUID
 
 from psycopg.rows import class_row
 
-from runtime.core.digest import canonical
-from runtime.core.enums import CallPreview
+from runtime.core.values.enums import CallPreview
+from runtime.core.values.json_values import canonical
 from runtime.errors import Tampered
 from runtime.keyring import macs, purposes
 from runtime.keyring.macs import Seal

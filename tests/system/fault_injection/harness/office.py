@@ -23,11 +23,10 @@ from runtime.control.external_events import deliver
 from runtime.control.messages import send_message
 from runtime.control.pause import pause, resume
 from runtime.control.start import create
-from runtime.core.call_states import CallState
-from runtime.core.continuation import Continuation
-from runtime.core.enums import EffectClass, GateKind
-from runtime.core.ids import idempotency_key
-from runtime.core.machine.replay import initial
+from runtime.core.run.continuation import Continuation
+from runtime.core.run.reducer import initial
+from runtime.core.values.enums import CallState, EffectClass, GateKind
+from runtime.core.values.ids import idempotency_key
 from runtime.errors import RunEnded
 from runtime.models import Gate, Run, Signal, WaitingCall, WorkerProcess
 from runtime.ports.access import Actor

@@ -5,8 +5,8 @@ A kind of commit or of effect that is in neither list, or a point that no run pa
 
 from itertools import product
 
-from runtime.core.enums import EffectClass
-from runtime.core.events import EVENT_TYPES
+from runtime.core.run.events import EVENT_TYPES
+from runtime.core.values.enums import EffectClass
 from runtime.triggers import events, times, webhooks
 from runtime.triggers.sources.registry import SOURCES as SOURCES_OF_TRIGGERS
 

@@ -1,0 +1,377 @@
+"""Keeps the accounts of budgets: amounts are reserved when an effect starts and charged when its outcome arrives.
+
+A started call reserves one call. A model call reserves one turn, the tokens of its conversation and a long reply, and
+their price. No effect starts if charged and reserved amounts together exhaust a limit it needs. So a limit is exceeded
+by at most one reservation, unless a call uses more than it reserved. If the charged amounts alone exhaust a limit, the
+run stops at a limit gate before the next effect that needs it. The usage of a frame counts for every frame above it and
+for the run.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from runtime.core.run.budgets import (
+    NO_LIMITS,
+    NOTHING,
+    REPLY_TOKENS,
+    Amount,
+    BudgetGate,
+    BudgetLimits,
+    ExhaustedLimit,
+    Limit,
+    Rates,
+    Spent,
+    tokens_of,
+)
+from runtime.core.run.continuation import Continuation, Frame, Phase, Wait, replace
+from runtime.core.run.events import (
+    AnswerDropped,
+    BudgetExceeded,
+    BudgetGranted,
+    Compacted,
+    Event,
+    MemorySummarised,
+    ModelReplied,
+    OutcomeUnknown,
+    QuestionAnswered,
+    RetryScheduled,
+    ToolFailed,
+    ToolReturned,
+)
+from runtime.core.run.planning import AnswerInquiry, CallModel, Command, OpenFrame, StartTool, plan
+from runtime.core.values.enums import CallState, GateKind
+from runtime.core.values.errors import IllegalTransition, UnknownSubject
+from runtime.core.values.ids import depth_of
+
+_ASKING = (Limit.TURNS, Limit.TOKENS, Limit.MICROS, Limit.SECONDS)
+
+
+_STARTING = (Limit.CALLS, Limit.SECONDS)
+
+
+_OPENING = (Limit.DEPTH, Limit.SECONDS)
+
+
+_WAITING = (Limit.SECONDS,)
+
+
+_COUNTED = {
+    CallModel: (Limit.TURNS, Limit.TOKENS, Limit.MICROS),
+    AnswerInquiry: (Limit.TOKENS, Limit.MICROS),
+    StartTool: (Limit.CALLS,),
+}
+
+
+_A_CALL = Spent(calls=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitOwner:
+    """The owner of limits: a frame with all frames below it, or the run where `frame` is None."""
+
+    frame: str | None
+    budget: BudgetLimits
+    spent: Spent
+    active_at_open: float = 0.0
+
+    def contains(self, frame: str) -> bool:
+        """Say whether the usage of this frame counts here."""
+        return self.frame is None or frame == self.frame or frame.startswith(f"{self.frame}.")
+
+
+# Charging
+
+
+def charge(now: Continuation, event: Event) -> Continuation:
+    """Charge the usage in `event`; `now` is the state after it.
+
+    Runs from before budgets keep no accounts, so that their journals still fold to the stored state.
+    """
+    if now.budget is None:
+        return now
+    match event:
+        case ModelReplied():
+            tokens = tokens_of(event.usage)
+            spent = Spent(
+                turns=1, tokens=tokens, micros=event.cost or 0, unpriced=event.cost is None
+            )
+            return _add(now, event.frame, spent, context=tokens)
+        case RetryScheduled(call=None) if not event.usage:
+            return now
+        case (
+            Compacted(by="model")
+            | QuestionAnswered()
+            | AnswerDropped()
+            | RetryScheduled(call=None)
+            | MemorySummarised()
+        ):
+            spent = Spent(
+                tokens=tokens_of(event.usage),
+                micros=event.cost or 0,
+                unpriced=event.cost is None,
+            )
+            return _add(now, _nearest_open(now, event.frame), spent)
+        case ToolReturned() | ToolFailed() | OutcomeUnknown():
+            return _add(now, event.frame, _A_CALL)
+        case RetryScheduled():
+            return _add(now, event.frame, _A_CALL)
+        case _:
+            return now
+
+
+def _nearest_open(now: Continuation, frame: str) -> str:
+    """Return the frame, or the nearest one above it that is there: a dropped answer can come after its frame closed."""
+    if frame in now.frames:
+        return frame
+    return max((one for one in now.frames if frame.startswith(f"{one}.")), key=len, default=frame)
+
+
+def _add(
+    now: Continuation, frame: str, spent: Spent, *, context: int | None = None
+) -> Continuation:
+    """Charge `spent` to the frame, the frames above it and the run. Set the frame's `context` if given."""
+    frames = dict(now.frames)
+    for holder in _frames_upwards(now, frame):
+        size = holder.context if context is None or holder.id != frame else context
+        frames[holder.id] = replace(holder, spent=holder.spent + spent, context=size)
+    return replace(now, frames=frames, spent=now.spent + spent)
+
+
+# Reserving
+
+
+def fits(now: Continuation, effect: Command, asking: Collection[str]) -> bool:
+    """Say whether the limits allow this effect to start beside the running ones.
+
+    `asking` are the frames with a running model call.
+    """
+    limits = _COUNTED.get(type(effect), ())
+    if not limits or not isinstance(effect, CallModel | AnswerInquiry | StartTool):
+        return True
+    for scope in _owners_of(now, effect.frame):
+        used = scope.spent + reserved(now, scope, asking)
+        for limit in limits:
+            allowed = scope.budget.of(limit)
+            if allowed is not None and getattr(used, limit) >= allowed:
+                return False
+    return True
+
+
+def reserved(now: Continuation, scope: LimitOwner, asking: Collection[str]) -> Spent:
+    """Return the amounts reserved for running effects in a scope."""
+    total = NOTHING
+    for frame in now.frames.values():
+        if scope.contains(frame.id):
+            started = sum(call.state is CallState.STARTED for call in frame.open_calls())
+            total += Spent(calls=started)
+            if frame.id in asking:
+                total += reserve_reply(frame.rates, frame.context)
+    return total
+
+
+def reserve_reply(rates: Rates | None, context: int) -> Spent:
+    """Return the amount reserved for the next reply, if the last one left `context` tokens."""
+    price = rates.price(input=context, output=REPLY_TOKENS) if rates else 0
+    return Spent(turns=1, tokens=context + REPLY_TOKENS, micros=price)
+
+
+# Exhausted limits
+
+
+def exhausted(
+    now: Continuation, effects: Sequence[Command], at: datetime
+) -> tuple[ExhaustedLimit, ...]:
+    """List the exhausted limits that a planned or waiting effect would need."""
+    if not has_limits(now) or now.phase is not Phase.STARTED or is_blocked(now):
+        return ()
+    found: dict[tuple[str | None, Limit], ExhaustedLimit] = {}
+    for frame, limits in _needed_limits(now, effects):
+        for scope in _owners_of(now, frame):
+            for limit in limits:
+                exceeded = _check_limit(now, scope, limit, frame, at)
+                if exceeded is not None:
+                    found.setdefault((scope.frame, limit), exceeded)
+    return tuple(found.values())
+
+
+def has_limits(now: Continuation) -> bool:
+    """Say whether any limit applies. Runs from before budgets have none."""
+    if now.budget is None:
+        return False
+    budgets = [now.budget, *[frame.budget for frame in now.frames.values() if frame.budget]]
+    return budgets.count(NO_LIMITS) < len(budgets)
+
+
+def _needed_limits(
+    now: Continuation, effects: Sequence[Command]
+) -> Iterator[tuple[str, tuple[Limit, ...]]]:
+    """Yield each frame that would start an effect, with the limits it needs."""
+    for effect in effects:
+        match effect:
+            case CallModel():
+                yield effect.frame, _ASKING
+            case StartTool():
+                yield effect.frame, _STARTING
+            case OpenFrame() if effect.parent is not None:
+                yield effect.parent, _OPENING
+            case _:
+                pass
+    for wait in now.retries():
+        yield wait.frame, _WAITING
+
+
+def _check_limit(
+    now: Continuation, scope: LimitOwner, limit: Limit, frame: str, at: datetime
+) -> ExhaustedLimit | None:
+    allowed = scope.budget.of(limit)
+    if allowed is None:
+        return None
+    used = _used_amount(now, scope, limit, frame, at)
+    if used is not None and used < allowed:
+        return None
+    return ExhaustedLimit(limit=limit, used=used, allowed=allowed, frame=scope.frame)
+
+
+def _used_amount(
+    now: Continuation, scope: LimitOwner, limit: Limit, frame: str, at: datetime
+) -> Amount | None:
+    """Return the usage of a limit; None for money if a price is not known."""
+    match limit:
+        case Limit.SECONDS:
+            return round(active_seconds(now, at) - scope.active_at_open, 3)
+        case Limit.DEPTH:
+            above = 0 if scope.frame is None else depth_of(scope.frame)
+            return depth_of(frame) - above + 1
+        case Limit.MICROS if scope.spent.unpriced or now.frame(frame).rates is None:
+            return None
+        case _:
+            used: int = getattr(scope.spent, limit)
+            return used
+
+
+# Granting
+
+
+def exceed(now: Continuation, event: BudgetExceeded) -> Continuation:
+    """Add an exhausted limit to the subject of the gate."""
+    _require_started(now, event)
+    one = ExhaustedLimit(
+        limit=event.limit, used=event.used, allowed=event.allowed, frame=event.frame
+    )
+    earlier = now.short.limits if now.short and now.short.gate == event.gate else ()
+    return replace(now, short=BudgetGate(gate=event.gate, at=event.at, limits=(*earlier, one)))
+
+
+def grant(now: Continuation, event: BudgetGranted) -> Continuation:
+    """Raise the granted limits of the gate, in every scope where they were exhausted."""
+    _require_started(now, event)
+    if now.short is None or now.short.gate != event.gate:
+        raise UnknownSubject("limit gate", str(event.gate))
+    for one in now.short.limits:
+        if one.limit not in event.amounts:
+            continue
+        amount = event.amounts[one.limit]
+        if one.frame is not None:
+            frame = now.frame(one.frame)
+            budget = (frame.budget or BudgetLimits()).granted(one.limit, amount)
+            now = now.with_frame(replace(frame, budget=budget))
+        else:
+            budget = (now.budget or BudgetLimits()).granted(one.limit, amount)
+            now = replace(now, budget=budget)
+    return replace(now, short=None)
+
+
+def _require_started(now: Continuation, event: BudgetExceeded | BudgetGranted) -> None:
+    if now.phase is not Phase.STARTED:
+        raise IllegalTransition(type(now.phase).__name__, now.phase, event.type, str(now.run))
+
+
+# Owners of limits
+
+
+def _owners_of(now: Continuation, frame: str) -> Iterator[LimitOwner]:
+    """Yield every scope with limits that a frame counts for."""
+    if now.budget is not None:
+        yield LimitOwner(frame=None, budget=now.budget, spent=now.spent)
+    for holder in _frames_upwards(now, frame):
+        if holder.budget is not None:
+            yield LimitOwner(
+                frame=holder.id,
+                budget=holder.budget,
+                spent=holder.spent,
+                active_at_open=holder.since,
+            )
+
+
+def _frames_upwards(now: Continuation, frame: str) -> Iterator[Frame]:
+    at: str | None = frame
+    while at is not None:
+        holder = now.frame(at)
+        yield holder
+        at = holder.parent
+
+
+# Active time: the time between entries, minus the time the run only waited for people, times, events, or providers
+# whose models do not reply. The time before another attempt counts as active until each model was tried. It is measured
+# only if a budget limits it. An entry's own time starts and stops the clock.
+
+
+def advance_clock(before: Continuation, after: Continuation, at: datetime) -> Continuation:
+    """Return `after`, an entry written at `at`, with the active time since `before` added."""
+    if before.ticking is None and not _has_time_limit(after):
+        return after
+    return replace(
+        after, worked=active_seconds(after, at), ticking=at if _is_active(after) else None
+    )
+
+
+def active_seconds(now: Continuation, at: datetime) -> float:
+    """Return the active seconds until `at`."""
+    if now.ticking is None:
+        return now.worked
+    return now.worked + max(0.0, (at - now.ticking).total_seconds())
+
+
+def exhausted_at(now: Continuation) -> datetime | None:
+    """Return the time at which a waiting retry would exhaust the limit; None if no retry waits or no limit is set."""
+    if now.ticking is None:
+        return None
+    left = []
+    for wait in now.retries():
+        if now.budget is not None and now.budget.seconds is not None:
+            left.append(now.budget.seconds - now.worked)
+        at: str | None = wait.frame
+        while at is not None:
+            frame = now.frame(at)
+            if frame.budget is not None and frame.budget.seconds is not None:
+                left.append(frame.budget.seconds - (now.worked - frame.since))
+            at = frame.parent
+    return now.ticking + timedelta(seconds=min(left)) if left else None
+
+
+def is_blocked(now: Continuation) -> bool:
+    """Say whether the whole run is blocked, so nothing new starts: paused, or waiting for a grant."""
+    return now.paused is not None or any(pending.kind is GateKind.LIMIT for pending in now.pending)
+
+
+def _has_time_limit(now: Continuation) -> bool:
+    budgets = (now.budget, *[frame.budget for frame in now.frames.values()])
+    return any(budget is not None and budget.seconds is not None for budget in budgets)
+
+
+def _is_active(now: Continuation) -> bool:
+    """Say whether the run is active: an effect runs, is planned or waits to be retried, and no limit blocks the run."""
+    if now.ended or is_blocked(now):
+        return False
+    started = any(
+        call.state is CallState.STARTED
+        for frame in now.frames.values()
+        for call in frame.open_calls()
+    )
+    return started or bool(plan(now)) or any(_is_active_retry(now, wait) for wait in now.retries())
+
+
+def _is_active_retry(now: Continuation, wait: Wait) -> bool:
+    outage = now.frame(wait.frame).outage if wait.call is None else None
+    return outage is None or outage.rounds == 0

@@ -1,0 +1,347 @@
+"""Applies events to calls: each has a row in the table of transitions and one change of its call.
+
+When the last call of a turn is settled, the results go to the model. People also leave marks for later calls: a denial,
+an edit or a request for changes.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import assert_never
+
+from runtime.core.run import frames, gates
+from runtime.core.run.continuation import (
+    MAX_DENIALS,
+    MAX_REFUSALS,
+    Call,
+    Continuation,
+    Denial,
+    Edited,
+    Frame,
+    Revision,
+    ToRevise,
+    replace,
+)
+from runtime.core.run.events import (
+    CallAdmitted,
+    CallEvent,
+    CallPreviewed,
+    CallRefused,
+    GateClosed,
+    GateDecided,
+    GateOpened,
+    OutcomeArrived,
+    OutcomeUnknown,
+    RetryScheduled,
+    ToolFailed,
+    ToolReturned,
+    ToolStarted,
+    WaitEnded,
+    WaitStarted,
+)
+from runtime.core.run.frames import result_of, undelivered_to
+from runtime.core.run.transitions import CALLS, FRAMES, next_state, require_attempt
+from runtime.core.values.enums import SETTLED, GateKind, Verdict
+from runtime.core.values.errors import IllegalTransition
+from runtime.core.values.ids import turn_key, turn_of
+from runtime.core.values.limits import plain
+
+
+def change_call(now: Continuation, event: CallEvent | WaitStarted | WaitEnded) -> Continuation:
+    """Return the continuation after an event of a call. Raises IllegalTransition or UnknownSubject."""
+    assert event.call is not None  # gates without a call are the frame's
+    frame = now.frame(event.frame)
+    call = move_call(frame, event.call, _trigger_of(event))
+    match event:
+        case CallAdmitted():
+            call = replace(call, terms=event.terms)
+        case CallPreviewed():
+            call = replace(call, preview=event.preview)
+        case CallRefused():
+            call = replace(call, result=event.reason)
+            now, frame = count_refusal(now, frame)
+        case GateOpened():
+            call = replace(call, terms=event.terms, gate=event.gate)
+            if call.preview is not None or call.shown is not None:
+                shown = call.preview if event.kind is GateKind.APPROVAL else None
+                call = replace(call, preview=None, shown=shown)
+            if event.kind is GateKind.APPROVAL:
+                frame, call = revise(frame, call)
+            now = gates.add_gate(now, event, call.tool)
+        case GateDecided():
+            now = _remember_denial(gates.remove_gate(now, event), call, event)
+            now = remember_edit(now, call, event)
+            frame = remember_changes(frame, call, event)
+            call = _apply_verdict(call, event)
+        case GateClosed():
+            now = gates.remove_gate(now, event)
+        case ToolStarted():
+            require_attempt(call, event.attempt, call.attempt + 1)
+            call = replace(call, attempt=event.attempt, started_at=event.at)
+            if call.preview is not None:
+                call = replace(call, preview=None)
+        case ToolReturned():
+            require_attempt(call, event.attempt, call.attempt)
+            call = replace(call, result=event.result, stored=event.stored)
+            frame = frames.keep_plan(frame, call)
+        case ToolFailed():
+            require_attempt(call, event.attempt, call.attempt)
+            call = replace(call, result=event.error)
+        case OutcomeUnknown():
+            require_attempt(call, event.attempt, call.attempt)
+            call = replace(call, gate=None)  # its approval is used up
+        case OutcomeArrived():
+            require_attempt(call, event.attempt, call.attempt)
+            now = gates.settle_gate(now, event)
+            result = event.result if event.outcome == "returned" else event.error
+            call = replace(call, result=result, stored=event.stored)
+        case WaitStarted():
+            call = replace(call, until=event.until)
+        case WaitEnded():
+            call = replace(call, until=None, result=event.result)
+        case _ as never:
+            assert_never(never)
+    return with_call(now, frame, call)
+
+
+def change_retry(now: Continuation, event: RetryScheduled | WaitEnded) -> Continuation:
+    """Return the continuation after an attempt at a call without a result, or after the wait for the next one."""
+    assert event.call is not None  # gates without a call are the frame's
+    frame = now.frame(event.frame)
+    call = move_call(frame, event.call, event.type)
+    match event:
+        case RetryScheduled():
+            require_attempt(call, event.attempt, call.attempt)
+            failures = call.failures + (event.cause == "error")
+            needs = event.error if event.cause == "credential" else ""
+            call = replace(call, failures=failures, until=event.until, credential=needs)
+        case WaitEnded():
+            call = replace(call, until=None)
+    return with_call(now, frame, call)
+
+
+def move_call(frame: Frame, call: str, trigger: str) -> Call:
+    """Return a call of the frame in its next state. Raises IllegalTransition or UnknownSubject."""
+    found = frame.find(call)
+    state = next_state(CALLS, found.state, trigger, subject=f"{frame.id}/{call}")
+    return replace(found, state=state)
+
+
+def with_call(now: Continuation, frame: Frame, call: Call) -> Continuation:
+    """Return the continuation with this call in the frame. If it was the last of its turn, the turn is settled."""
+    if call.state in SETTLED and (call.preview or call.shown or call.revises):
+        call = replace(call, preview=None, shown=None, revises=None)
+    holder = frame.with_call(call)
+    return now.with_frame(_settle_turn(now, holder) if call.state in SETTLED else holder)
+
+
+def _trigger_of(event: CallEvent | WaitStarted | WaitEnded) -> str:
+    match event:
+        case GateOpened():
+            return f"{event.type}:{event.kind}"
+        case GateDecided():
+            return f"{event.type}:{event.verdict}"
+        case WaitEnded() | OutcomeArrived():
+            return f"{event.type}:{event.outcome}"
+        case _:
+            return event.type
+
+
+def _apply_verdict(call: Call, event: GateDecided) -> Call:
+    match event.verdict:
+        case Verdict.HAPPENED | Verdict.ANSWER:
+            answered = event.verdict is Verdict.ANSWER
+            call = replace(call, result=event.result, stored=event.stored, answered=answered)
+            return replace(call, reported_by=event.by)
+        case Verdict.DENY:
+            return replace(call, result=event.reason)
+        case Verdict.REQUEST_CHANGES:
+            return replace(call, result=event.reason, verdict="request_changes")
+        case Verdict.EXPIRE:
+            return replace(call, result=event.reason, verdict="expire")
+        case Verdict.GIVE_UP:
+            return replace(call, result=event.reason, verdict="give_up")
+        case Verdict.EDIT:
+            return edit_call(call, event)
+        case Verdict.APPROVE | Verdict.RUN_AGAIN | Verdict.CONTINUE | Verdict.STOP:
+            return call  # the last two are gates of frames: no call has such a transition
+        case _ as never:
+            assert_never(never)
+
+
+# Turns
+
+
+def _settle_turn(now: Continuation, frame: Frame) -> Frame:
+    """Hand the results to the model if every call of the turn has one. A released answer ends the frame instead.
+
+    If people wrote meanwhile, the model reads that first.
+    """
+    calls = frame.of_turn()
+    if not all(call.state in SETTLED for call in calls):
+        return frame
+    results = ({"role": "results", "results": [result_of(call) for call in calls]},)
+    answer = _find_released(calls) if not undelivered_to(now, frame.id) else None
+    trigger = "TurnSettled" if answer is None else "TurnSettled:answer"
+    state = next_state(FRAMES, frame.state, trigger, subject=frame.id)
+    frame = replace(frame, state=state, messages=frame.messages + results)
+    return frame if answer is None else replace(frame, outcome=answer.result)
+
+
+def _find_released(calls: tuple[Call, ...]) -> Call | None:
+    """Return the only call of a turn if it released the answer of its frame."""
+    call = calls[0]
+    gives = len(calls) == 1 and call.terms is not None and call.terms.answers
+    return call if gives and call.state == "returned" else None
+
+
+# Denials and refused calls are counted for the whole run, or for one item of a list, which they end instead of the run.
+# The frame of an item works apart from the others: its model never learns what people decided about them.
+
+
+def _remember_denial(now: Continuation, call: Call, event: GateDecided) -> Continuation:
+    if not event.stands or call.terms is None:
+        return now
+    apart = item_of(now, now.frame(event.frame)) is not None
+    denial = denial_of(call.tool, call.id, event, apart=apart)
+    return replace(now, denials={**now.denials, call.terms.digest: denial})
+
+
+def denial_of(tool: str, call: str, event: GateDecided, *, apart: bool) -> Denial:
+    """Return the denial of a call of `tool`; `apart` is one of an item of a list.
+
+    Such a denial and a request for changes do not count towards the end of the run.
+    """
+    changes = event.verdict is Verdict.REQUEST_CHANGES
+    return Denial(
+        tool=tool,
+        turn=turn_key(event.frame, call),
+        reason=event.reason,
+        counts=not (changes or apart),
+        changes=changes,
+    )
+
+
+def too_many_denials(denials: Iterable[Denial]) -> str:
+    """Word the end of a run or item in which people denied one tool in too many turns; empty if they did not.
+
+    Parallel calls count once: the model learns of a denial only when its turn has ended.
+    """
+    turns: dict[str, dict[str, str]] = {}
+    for denial in denials:
+        turns.setdefault(denial.tool, {})[denial.turn] = denial.reason
+    for tool, reasons in turns.items():
+        if len(reasons) >= MAX_DENIALS:
+            last = list(reasons.values())[-1]
+            return plain(f"{tool} was denied in {len(reasons)} turns, last because: {last}")
+    return ""
+
+
+def item_of(now: Continuation, frame: Frame) -> Frame | None:
+    """Return the innermost item that the frame works on, perhaps itself; None if it is part of none."""
+    found: Frame | None = frame
+    while found is not None and not found.item:
+        found = None if found.parent is None else now.frames.get(found.parent)
+    return found
+
+
+def count_refusal(now: Continuation, frame: Frame) -> tuple[Continuation, Frame]:
+    """Count a refused call of the frame. Return the run, and the frame, which may have the count."""
+    item = item_of(now, frame)
+    if item is None:
+        return replace(now, refusals=now.refusals + 1), frame
+    counted = replace(item, refusals=item.refusals + 1)
+    return (now, counted) if item is frame else (now.with_frame(counted), frame)
+
+
+def reason_item_ends(now: Continuation, frame: Frame) -> str:
+    """Return why the model of a frame is called no more; empty if it is."""
+    item = item_of(now, frame)
+    if item is None:
+        return ""
+    if item.refusals >= MAX_REFUSALS:
+        return plain(f"{item.refusals} calls of this item that could not be made")
+    below = (f"{item.id}/", f"{item.id}.")
+    return too_many_denials(
+        denial
+        for denial in now.denials.values()
+        if not denial.changes and denial.turn.startswith(below)
+    )
+
+
+# Revisions: a person requested changes to a call, and the agent proposes it again. The next call of the same tool in
+# the same frame for which a gate opens, in a later turn, is the revision. Several requests are revised in their order.
+
+
+def revision_of(frame: Frame, call: Call) -> Revision | None:
+    """Return what the call revises, or would if its gate opened now; None if it is a first proposal."""
+    if call.revises is not None:
+        return call.revises
+    earlier = _revised_by(frame, call)
+    return None if earlier is None else Revision(gate=earlier.gate, number=earlier.number + 1)
+
+
+def revise(frame: Frame, call: Call) -> tuple[Frame, Call]:
+    """Return frame and call after a gate has opened for the call, which then revises the earlier one."""
+    earlier = _revised_by(frame, call) if call.revises is None else None
+    if earlier is None:
+        return frame, call
+    left = tuple(one for one in frame.to_revise if one != earlier)
+    return replace(frame, to_revise=left), replace(call, revises=revision_of(frame, call))
+
+
+def remember_changes(frame: Frame, call: Call, event: GateDecided) -> Frame:
+    """Return the frame that knows that a person requested changes to the call, if the event says so."""
+    if event.verdict is not Verdict.REQUEST_CHANGES:
+        return frame
+    number = 1 if call.revises is None else call.revises.number
+    asked = ToRevise(tool=call.tool, call=call.id, gate=event.gate, number=number)
+    return replace(frame, to_revise=(*frame.to_revise, asked))
+
+
+def _revised_by(frame: Frame, call: Call) -> ToRevise | None:
+    turn = turn_of(call.id)
+    found = (one for one in frame.to_revise if one.tool == call.tool and turn_of(one.call) < turn)
+    return next(found, None)
+
+
+# Edits: a person approved a call with other arguments than its model had proposed. The call keeps both. The preview of
+# the edited call, which the person saw, takes the place of the one at the gate. Without it the call is asked again,
+# because no person saw the consequences of these arguments. A later call with the digest of the replaced action is
+# asked again, even if policy would not ask.
+
+
+def edit_call(call: Call, event: GateDecided) -> Call:
+    """Return the call with the arguments of the edit. Raises IllegalTransition if the event has none."""
+    if event.edit is None or call.terms is None:
+        raise IllegalTransition("Call", "without an edit", f"{event.type}:{event.verdict}", call.id)
+    edited = Edited(by=event.by, proposed=call.proposed)
+    first = unedited(call)
+    if first.edited is not None:  # a person of a fork gave them
+        edited = dataclasses.replace(edited, given=first.args, given_by=first.edited.by)
+    shown, digest = call.shown, event.edit.digest
+    if event.edit.preview is not None:
+        shown = dataclasses.replace(event.edit.preview, digest=digest)
+    terms = dataclasses.replace(call.terms, digest=digest)
+    return replace(call, args=event.edit.args, terms=terms, edited=edited, shown=shown)
+
+
+def mark_given(call: Call, by: str) -> Call:
+    """Return a call of a reply that this person gave in a fork. Another person is always asked about it."""
+    return replace(call, edited=Edited(by=by, proposed=call.args, in_fork=True))
+
+
+def remember_edit(now: Continuation, call: Call, event: GateDecided) -> Continuation:
+    """Return the state that knows the replaced action of `call`, as it was before the decision."""
+    if event.verdict is not Verdict.EDIT or call.terms is None:
+        return now
+    return replace(now, edits={**now.edits, call.terms.digest: event.by})
+
+
+def unedited(call: Call) -> Call:
+    """Return the call as its model proposed it, or as a person gave it in a fork."""
+    if call.edited is None or call.edited.in_fork:
+        return call
+    if not call.edited.of_fork:
+        return replace(call, args=call.proposed, edited=None)
+    given = Edited(by=call.edited.given_by, proposed=call.proposed, in_fork=True)
+    return replace(call, args=call.edited.given, edited=given)

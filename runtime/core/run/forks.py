@@ -1,0 +1,304 @@
+"""Continues a run elsewhere or again: forks, exports and imports, and failed runs that a person tries again.
+
+A fork or an imported run keeps the recorded results, messages and frames. It keeps no permission: an admitted, approved
+or waiting call is checked again. Idempotency keys contain the run's id, so the calls of a fork are new outside.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, assert_never
+
+from pydantic import TypeAdapter, ValidationError
+
+from runtime.core.run.calls import unedited
+from runtime.core.run.continuation import (
+    Call,
+    Continuation,
+    Denial,
+    Edited,
+    Frame,
+    FrameState,
+    Phase,
+    Undelivered,
+    joined,
+    merge_people,
+    replace,
+)
+from runtime.core.run.events import (
+    Event,
+    Exported,
+    ForkChange,
+    Forked,
+    Imported,
+    ModelReplied,
+    Retried,
+    TravelEvent,
+)
+from runtime.core.run.frames import result_of
+from runtime.core.run.transitions import CALLS, FRAMES, next_state
+from runtime.core.values.enums import EFFECT_CLASSES, CallState
+from runtime.core.values.errors import IllegalTransition, Unreadable
+
+BEFORE_REPLY = frozenset({FrameState.ASKING, FrameState.RETRYING})
+
+
+_AFTER_CALLS = BEFORE_REPLY | {FrameState.ACTING}
+
+
+_HAS_OUTCOME = frozenset({CallState.RETURNED, CallState.FAILED})
+
+
+_PERMITTED = frozenset({CallState.ADMITTED, CallState.GATED, CallState.RETRYING, CallState.WAITING})
+
+
+_STATES: TypeAdapter[Continuation] = TypeAdapter(Continuation)
+
+
+def is_quiescent(now: Continuation) -> bool:
+    """Return whether this state can be forked: no effect is running or may have happened unnoticed.
+
+    The run must be live, without a started call, and without an idempotent call that waits for a repetition. Its
+    first attempt may have happened, and the fork's key would not recognise it. A call in doubt is allowed, because
+    people are asked about it again.
+    """
+    if now.phase is not Phase.STARTED:
+        return False
+    return not any(_prevents_fork(call) for frame in now.frames.values() for call in frame.calls)
+
+
+def fork_document(now: Continuation) -> dict[str, Any]:
+    """Return the first state of a fork as JSON: see `without_permissions`."""
+    document: dict[str, Any] = _STATES.dump_python(
+        without_permissions(now), mode="json", exclude_defaults=True
+    )
+    return document
+
+
+def read_fork(event: Forked) -> Continuation:
+    """Read the first state of a fork. Raises Unreadable."""
+    try:
+        return _STATES.validate_python(event.state)
+    except ValidationError as exc:
+        raise Unreadable(f"not a state to fork from: {exc}") from exc
+
+
+def without_permissions(now: Continuation) -> Continuation:
+    """Return the state without permissions, gates and pause, so that no call may start.
+
+    Admitted, approved, waiting and retrying calls are proposed again, with their model's arguments. If people allowed a
+    `write` with an unknown outcome to run again, it is in doubt again. Budgets and their usage stay.
+    """
+    frames = {name: _without_permissions_of(frame) for name, frame in now.frames.items()}
+    return replace(
+        now, frames=frames, pending=(), questions=(), paused=None, short=None, ticking=None
+    )
+
+
+def apply_transfer(now: Continuation, event: TravelEvent, phase: Phase) -> Continuation:
+    """Return the state after one of these events, in `phase`. Raises IllegalTransition or Unreadable."""
+    match event:
+        case Forked():
+            return _apply_fork(now, event)
+        case Exported():
+            return replace(now, phase=phase, pending=(), questions=())
+        case Imported():
+            return joined(
+                replace(without_permissions(now), phase=phase, requester=event.by), event.by
+            )
+        case _ as never:
+            assert_never(never)
+
+
+def _apply_fork(now: Continuation, event: Forked) -> Continuation:
+    """Copy the state into the run `now`, which keeps its id, position, requester, business key and thread.
+
+    Its origin joins that of the copied run. It remembers what that one remembers.
+    """
+    if now.frames:
+        raise IllegalTransition("Run", "under way", event.type, str(now.run))
+    state = read_fork(event)
+    return replace(
+        state,
+        run=now.run,
+        position=now.position,
+        head=now.head,
+        requester=now.requester,
+        origin=merge_people(
+            [state.requester], state.origin, state.reviewers, now.origin, [event.by]
+        ),
+        reviewers=(),
+        business_key=now.business_key,
+        thread=now.thread,
+    )
+
+
+def _without_permissions_of(frame: Frame) -> Frame:
+    calls = tuple(_without_permission(call) for call in frame.calls)
+    return replace(frame, calls=calls, to_revise=())  # their requests are those of the other run
+
+
+def _without_permission(call: Call) -> Call:
+    if call.state is CallState.UNKNOWN or _was_in_doubt(call):
+        return replace(call, state=CallState.UNKNOWN, gate=None, until=None)
+    if call.state in _PERMITTED:
+        first = unedited(call)
+        return Call(id=call.id, tool=call.tool, args=first.args, edited=first.edited)
+    return call
+
+
+def _was_in_doubt(call: Call) -> bool:
+    """Return whether a `write` was started with an unknown outcome: it was attempted more often than it failed."""
+    if call.terms is None or EFFECT_CLASSES[call.terms.effect].repeats_unasked:
+        return False
+    if call.state is CallState.RETRYING:
+        return call.attempt > call.failures
+    return call.state in (CallState.ADMITTED, CallState.GATED) and call.attempt > 0
+
+
+def _prevents_fork(call: Call) -> bool:
+    if call.state is CallState.STARTED:
+        return True
+    again = call.state in _PERMITTED and call.attempt > 0
+    return again and call.terms is not None and EFFECT_CLASSES[call.terms.effect].needs_same_key
+
+
+# A person may change one value in a fork: an undelivered message, a result of the last turn, arguments, or a reply. The
+# value is marked as theirs. Arguments replace those of a call that has not started; the call keeps those that its model
+# proposed, and a person is always asked about it. A reply takes the place of the next one of a frame's model, which is
+# not called for it. A call that the original made is not made again.
+
+
+def list_changeable(now: Continuation) -> Iterator[tuple[ForkChange, Any]]:
+    """Yield what a person may change in this first state of a fork, each with its present value: a reply has none."""
+    for number, message in enumerate(now.unheard, 1):
+        yield ForkChange(kind="message", number=number), message.text
+    for frame in now.frames.values():
+        if frame.state not in _AFTER_CALLS:
+            continue
+        if frame.state in BEFORE_REPLY:
+            yield ForkChange(kind="reply", frame=frame.id), None
+        for call in frame.of_turn():
+            if _has_result(call):
+                yield _change_of_call("result", frame, call), call.stored or call.result
+            elif call.state is CallState.PROPOSED and isinstance(call.args, dict):
+                yield _change_of_call("arguments", frame, call), call.args
+
+
+def next_reply(events: Iterable[Event], frame: str) -> ModelReplied | None:
+    """Return the first reply of this frame's model among these events. None if there is none."""
+    for event in events:
+        if isinstance(event, ModelReplied) and event.frame == frame:
+            return event
+    return None
+
+
+def text_of_reply(reply: ModelReplied) -> str:
+    """Return the text of a reply; that of a typed answer is its JSON."""
+    if reply.output is None:
+        return reply.text
+    return json.dumps(reply.output, ensure_ascii=False, indent=2)
+
+
+def change_value(now: Continuation, change: ForkChange, value: Any, by: str) -> Continuation:
+    """Return the state with `value`, given by this person. The caller has found the change among the changeable.
+
+    That of a reply is a GivenReply by the person.
+    """
+    if change.kind == "message":
+        unheard = list(now.unheard)
+        unheard[change.number - 1] = Undelivered(by=by, text=value)
+        return replace(now, unheard=tuple(unheard))
+    frame = now.frame(change.frame)
+    if change.kind == "reply":
+        asking = replace(frame, state=FrameState.ASKING, until=None, outage=None, given=value)
+        return now.with_frame(asking)
+    call = frame.find(change.call)
+    if change.kind == "arguments":
+        edited = Edited(by=by, proposed=call.proposed, in_fork=True)
+        return now.with_frame(frame.with_call(replace(call, args=value, edited=edited)))
+    call = replace(
+        call,
+        state=CallState.RETURNED,
+        result=value,
+        stored=None,
+        reported_by=None,
+        answered=False,
+        verdict=None,
+        changed_by=by,
+    )
+    return now.with_frame(_with_result(frame.with_call(call), call))
+
+
+def _change_of_call(kind: Literal["result", "arguments"], frame: Frame, call: Call) -> ForkChange:
+    return ForkChange(kind=kind, frame=frame.id, call=call.id)
+
+
+def _has_result(call: Call) -> bool:
+    """Tell whether a tool made the call and its result is a value for the model alone."""
+    keeps_plan = call.terms is not None and call.terms.plan
+    return call.state in _HAS_OUTCOME and call.frame is None and not keeps_plan
+
+
+def _with_result(frame: Frame, call: Call) -> Frame:
+    """Replace the result among the frame's messages, where the turn has ended."""
+    last = frame.messages[-1] if frame.messages else {}
+    if last.get("role") != "results":
+        return frame
+    results = [result_of(call) if one["call"] == call.id else one for one in last["results"]]
+    return replace(frame, messages=(*frame.messages[:-1], {**last, "results": results}))
+
+
+# A failed run continues from where it failed, and no effect is repeated. Results, messages, used approvals, denials and
+# spending stay. Refusals and denials are counted anew. A frame whose model failed asks it again. A call that was closed
+# with the run is checked again, so people are asked again, about the arguments that its model proposed. If an attempt
+# at it may have had its effect, it is in doubt.
+
+
+def restore_failed(now: Continuation, event: Retried, phase: Phase) -> Continuation:
+    """Restore the failed run, in `phase`."""
+    frames = {name: _restore_frame(frame, event) for name, frame in now.left.items()}
+    return replace(
+        now,
+        phase=phase,
+        frames=frames,
+        left={},
+        outcome=None,
+        refusals=0,
+        denials=uncount_denials(now.denials),
+        cancelled_by="",
+    )
+
+
+def uncount_denials(denials: dict[str, Denial]) -> dict[str, Denial]:
+    """Return the denials of a run that is tried again: they stand, but no longer count towards its end."""
+    return {digest: dataclasses.replace(denial, counts=False) for digest, denial in denials.items()}
+
+
+def _restore_frame(frame: Frame, event: Retried) -> Frame:
+    calls = tuple(
+        _restore_call(call, event) if call.state is CallState.CLOSED else call
+        for call in frame.calls
+    )
+    frame = replace(frame, calls=calls)
+    if frame.state is not FrameState.FAILED:
+        return frame
+    return replace(
+        frame,
+        state=next_state(FRAMES, frame.state, event.type, subject=frame.id),
+        attempt=frame.attempt + 1,
+        failures=0,
+        model="",
+        ticket=0,
+        outage=None,
+        outcome=None,
+    )
+
+
+def _restore_call(call: Call, event: Retried) -> Call:
+    """Restore a closed call. An attempt that did not end as a failure may have had its effect."""
+    in_doubt = call.attempt > call.failures
+    trigger = f"{event.type}:in_doubt" if in_doubt else event.type
+    state = next_state(CALLS, call.state, trigger, subject=call.id)
+    call = replace(call, state=state, gate=None, until=None, result=None)
+    return call if in_doubt else unedited(call)

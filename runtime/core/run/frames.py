@@ -1,0 +1,318 @@
+"""Applies the events of one frame: messages, results, plans, other versions of its agent, and failed model calls.
+
+A message of a person is kept until the root's model receives it, at the start of a turn. A model gets its frame's
+messages, then the undelivered ones. A reply records how many of these its request had, so a message that arrives
+during the call waits for the next turn. If a message arrived while the model was answering, the model is called again.
+"""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from runtime.core.run.budgets import added
+from runtime.core.run.continuation import (
+    MAX_SAME_REPLIES,
+    Call,
+    Continuation,
+    CutReply,
+    Frame,
+    FrameState,
+    Outage,
+    PlanItem,
+    Undelivered,
+    joined,
+    replace,
+    wrote,
+)
+from runtime.core.run.events import AgentChanged, MessageReceived, RetryScheduled
+from runtime.core.run.transitions import FRAMES, RUNS, next_state, require_attempt
+from runtime.core.values.enums import SETTLED, CallState, EffectClass
+from runtime.core.values.errors import IllegalTransition
+from runtime.core.values.ids import ROOT
+from runtime.core.values.limits import KEPT_INLINE, MAX_PLAN_ITEM, MAX_PLAN_ITEMS
+
+MESSAGE = "message"  # role of a person's message
+
+
+Plan = tuple[PlanItem, ...]
+
+
+_PLAN: TypeAdapter[Plan] = TypeAdapter(Plan)
+
+
+_PLAN_FIELD = "plan"
+
+
+def move_frame(frame: Frame, trigger: str) -> Frame:
+    """Return the frame in its next state. Raises IllegalTransition."""
+    return replace(frame, state=next_state(FRAMES, frame.state, trigger, subject=frame.id))
+
+
+# Messages
+
+
+def receive_message(now: Continuation, event: MessageReceived) -> Continuation:
+    """Keep the message. A root that has already answered calls its model again. Raises IllegalTransition."""
+    phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
+    unheard = (*now.unheard, Undelivered(by=event.by, text=event.text))
+    now = replace(now, phase=phase, unheard=unheard)
+    now = wrote(now, event.by) if event.reviewer else joined(now, event.by)
+    root = now.root
+    if root is None or root.state is not FrameState.ANSWERED:
+        return now
+    state = next_state(FRAMES, root.state, event.type, subject=root.id)
+    return now.with_frame(replace(root, state=state, outcome=None))
+
+
+def undelivered_to(now: Continuation, frame: str) -> tuple[dict[str, Any], ...]:
+    """Return the messages to append to the frame's own in the next model call."""
+    return tuple(_to_message(one) for one in now.unheard) if now.unheard and frame == ROOT else ()
+
+
+def deliver_messages(now: Continuation, frame: Frame, count: int) -> tuple[Continuation, Frame]:
+    """Move the first `count` undelivered messages to the frame. Raises IllegalTransition if there are fewer."""
+    there = undelivered_to(now, frame.id)
+    if not 0 <= count <= len(there):
+        raise IllegalTransition("Frame", f"{len(there)} unheard", f"heard {count}", frame.id)
+    if not count:
+        return now, frame
+    frame = replace(frame, messages=frame.messages + there[:count])
+    return replace(now, unheard=now.unheard[count:]), frame
+
+
+def _to_message(one: Undelivered) -> dict[str, Any]:
+    return {"role": MESSAGE, "by": one.by, "content": one.text}
+
+
+def result_of(call: Call) -> dict[str, Any]:
+    """Return the result of a settled call as the model receives it."""
+    result: dict[str, Any] = {
+        "call": call.id,
+        "tool": call.tool,
+        "outcome": str(call.state),
+        "content": call.result,
+    }
+    if call.stored is not None:
+        result["stored"] = {"digest": call.stored.digest, "size": call.stored.size}
+    if call.verdict is not None:
+        result["verdict"] = call.verdict
+    if call.answered:
+        result["answered"] = True
+    if call.edited is not None and not call.edited.of_reply(call.args):
+        result |= {"edited_by": call.edited.by, "args": call.args}
+    if call.changed_by is not None:
+        result["changed_by"] = call.changed_by
+    return result if call.reported_by is None else {**result, "reported_by": call.reported_by}
+
+
+# Model calls without a reply
+
+
+def schedule_model(now: Continuation, event: RetryScheduled) -> Continuation:
+    """Return the continuation after a model call without a reply, which is tried again."""
+    frame = move_frame(now.frame(event.frame), event.type)
+    require_attempt(frame, event.attempt, frame.attempt)
+    if event.instead:
+        frame = replace(frame, model=event.instead, failures=0)
+    elif event.asks_at is not None:  # all models were called: the next round begins with the first
+        frame = replace(frame, model="", failures=0)
+    elif event.cause == "error":
+        frame = replace(frame, failures=frame.failures + 1)
+    since = event.since or event.until
+    if event.tokens and since is not None:
+        cut = CutReply(text=event.partial, tokens=event.tokens, since=since, cause=event.cause)
+        frame = replace(frame, cut=cut)
+    outage = _count_outage(frame, event)
+    now = now.with_frame(replace(frame, until=event.until, ticket=event.ticket, outage=outage))
+    return replace(now, usage=added(now.usage, event.usage)) if event.usage else now
+
+
+def _count_outage(frame: Frame, event: RetryScheduled) -> Outage | None:
+    if event.since is None:
+        return frame.outage
+    rounds, tries = (frame.outage.rounds, frame.outage.tries) if frame.outage else (0, 0)
+    return Outage(
+        since=event.since,
+        error=event.error,
+        rounds=rounds + (event.asks_at is not None),
+        asks_at=event.asks_at,
+        limited=event.model if event.limited and not event.instead else "",
+        tries=tries + event.limited,
+    )
+
+
+# Versions of its agent
+
+
+def change_agent(now: Continuation, event: AgentChanged) -> Continuation:
+    """Return the continuation after the change.
+
+    Raises IllegalTransition if the frame does not have version `before`.
+    """
+    frame = now.frame(event.frame)
+    next_state(FRAMES, frame.state, event.type, subject=frame.id)
+    if event.before != frame.fingerprint:
+        raise IllegalTransition("Frame", f"of version {frame.fingerprint}", event.type, frame.id)
+    changed = replace(
+        frame,
+        fingerprint=event.fingerprint,
+        prompt=event.prompt,
+        instructions=event.instructions,
+        pinned=event.pinned,
+        calls=tuple(_stricter(call, event.writes) for call in frame.calls),
+    )
+    now = now.with_frame(changed)
+    return replace(now, agents={**now.agents, frame.agent: event.fingerprint})
+
+
+def _stricter(call: Call, writes: tuple[str, ...]) -> Call:
+    if call.terms is None or call.state in SETTLED or call.tool not in writes:
+        return call
+    terms = dataclasses.replace(call.terms, effect=EffectClass.WRITE)
+    return replace(call, terms=terms)
+
+
+# Repeated replies: the same calls with the same results, reply after reply. The text beside the calls may differ, since
+# a model words the same step anew. So may the error of a call, which often names a time or a request. A result that
+# differs, a wait that ended, a message of a person and a summary are news for the model: the count begins again.
+
+
+def is_stuck(now: Continuation, frame: Frame) -> bool:
+    """Say whether people must be asked before the frame's next model call: it has repeated itself too often.
+
+    A person who lets the frame continue allows as many replies again.
+    """
+    if frame.turn - max(frame.cleared, 0) < MAX_SAME_REPLIES or undelivered_to(now, frame.id):
+        return False
+    return count_repeats(frame) >= MAX_SAME_REPLIES
+
+
+def count_repeats(frame: Frame) -> int:
+    """Count the last replies in a row that made the same calls with the same results."""
+    messages = frame.messages
+    turns = (_read_turn(frame, messages[end - 2 : end]) for end in range(len(messages), 1, -2))
+    last = next(turns, None)
+    if last is None:
+        return 0
+    return 1 + sum(1 for _ in takewhile(lambda turn: turn == last, turns))
+
+
+def _read_turn(frame: Frame, messages: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]] | None:
+    """Return the calls of a turn and their results, None if it is not a turn or a call of it waited."""
+    if [message["role"] for message in messages] != ["model", "results"]:
+        return None
+    results = messages[1]["results"]
+    calls = [frame.find(result["call"]) for result in results]
+    if any(map(_has_waited, calls)):
+        return None
+    return [
+        (call.tool, call.proposed, _without_error(result))
+        for call, result in zip(calls, results, strict=True)
+    ]
+
+
+def _has_waited(call: Call) -> bool:
+    return call.terms is not None and bool(call.terms.waits) and call.state is CallState.RETURNED
+
+
+def _without_error(result: dict[str, Any]) -> dict[str, Any]:
+    ignored = ("call",) if result["outcome"] == CallState.RETURNED else ("call", "content")
+    return {name: value for name, value in result.items() if name not in ignored}
+
+
+# The plan: items that a model writes, ticks and adds with the tool `plan`. The result of each such call is the whole
+# plan, so the last result is the plan. The calls of one turn are made one after the other, in the model's order. A
+# compaction leaves the plan as it is.
+
+
+def change_plan(
+    plan: Plan,
+    *,
+    write: Sequence[str] | None = None,
+    add: Sequence[str] = (),
+    done: Sequence[int] = (),
+    doing: int | None = None,
+) -> Plan:
+    """Return the plan with these changes, made in this order. Raises ValueError with a text for the model."""
+    if write is None and not add and not done and doing is None:
+        raise ValueError("give at least one of write, add, done and doing")
+    items = [*(plan if write is None else map(_read_item, write)), *map(_read_item, add)]
+    if len(items) > MAX_PLAN_ITEMS:
+        raise ValueError(f"a plan has at most {MAX_PLAN_ITEMS} items, and this has {len(items)}")
+    for number in done:
+        _require_number(number, items, "done")
+        items[number - 1] = _with_state(items[number - 1], "done")
+    if doing is not None:
+        _require_number(doing, items, "doing")
+        items = [_with_state(one, "open") if one.state == "doing" else one for one in items]
+        items[doing - 1] = _with_state(items[doing - 1], "doing")
+    made = tuple(items)
+    if len(json.dumps(plan_result(made), separators=(",", ":"))) > KEPT_INLINE:
+        # The entry of the call must have all of it.
+        raise ValueError("its items are too long together: write them shorter")
+    return made
+
+
+def plan_result(plan: Plan) -> dict[str, Any]:
+    """Return the result of a call of the tool."""
+    return {_PLAN_FIELD: _PLAN.dump_python(plan, mode="json")}
+
+
+def read_plan(result: Any) -> Plan | None:
+    """Return the plan in a result, None if it has none."""
+    try:
+        return _PLAN.validate_python(result[_PLAN_FIELD])
+    except (ValidationError, LookupError, TypeError):
+        return None
+
+
+def keep_plan(frame: Frame, call: Call) -> Frame:
+    """Return the frame with the plan that a returned call has for its result."""
+    if call.terms is None or not call.terms.plan:
+        return frame
+    plan = read_plan(call.result)
+    return frame if plan is None else replace(frame, todo=plan)
+
+
+def may_change_plan(call: Call) -> bool:
+    """Tell whether an admitted call may still change the plan: later calls of its turn wait for it."""
+    return call.terms is not None and call.terms.plan and call.state not in SETTLED
+
+
+def current_number(plan: Plan) -> int | None:
+    """Return the number of the item at work: the one that the model named, or the first that is not done."""
+    for state in ("doing", "open"):
+        for number, item in enumerate(plan, 1):
+            if item.state == state:
+                return number
+    return None
+
+
+def current_item(plan: Plan) -> dict[str, Any] | None:
+    """Return the item at work as JSON, with its number and the size of the plan. None if no item is left."""
+    number = current_number(plan)
+    if number is None:
+        return None
+    return {"item": plan[number - 1].text, "number": number, "of": len(plan)}
+
+
+def _read_item(text: str) -> PlanItem:
+    line = " ".join(text.split())
+    if not 0 < len(line) <= MAX_PLAN_ITEM:
+        raise ValueError(
+            f"an item has 1 to {MAX_PLAN_ITEM} characters, and this has {len(line)}: {line[:40]}"
+        )
+    return PlanItem(text=line)
+
+
+def _with_state(item: PlanItem, state: Literal["open", "doing", "done"]) -> PlanItem:
+    return PlanItem(text=item.text, state=state)
+
+
+def _require_number(number: int, items: Sequence[PlanItem], where: str) -> None:
+    if not 1 <= number <= len(items):
+        raise ValueError(f"{where}: there is no item {number}; the plan has {len(items)}")

@@ -1,0 +1,199 @@
+"""Opens, settles and closes gates, and records the inquiries of people about calls that wait at one.
+
+While a gate of a frame is open, no new effect starts in the frame: a hold and a version gate block their frame, a limit
+gate blocks the whole run, because budgets are the run's. Running effects finish, and their outcomes are recorded.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from runtime.core.run.budgets import added
+from runtime.core.run.continuation import Continuation, Frame, Inquiry, Pending, Phase, replace
+from runtime.core.run.events import (
+    AnswerDropped,
+    GateClosed,
+    GateDecided,
+    GateOpened,
+    InquiryEvent,
+    OutcomeArrived,
+    QuestionAnswered,
+    QuestionAsked,
+)
+from runtime.core.run.frames import result_of
+from runtime.core.run.transitions import FRAMES, next_state
+from runtime.core.values.enums import SETTLED, GateKind, Verdict
+from runtime.core.values.errors import IllegalTransition, UnknownSubject
+from runtime.core.values.verdicts import FRAME_GATES
+
+WAITING = "waiting"  # outcome of a call of the turn that has no result yet
+
+
+QUESTION = "question"  # role of the last message of the request, by the older word
+
+
+# Open gates
+
+
+def gate_of_call(now: Continuation, frame: str, call: str) -> Pending | None:
+    """Return the open gate of a call, None without one."""
+    return next((one for one in now.pending if (one.frame, one.call) == (frame, call)), None)
+
+
+def add_gate(now: Continuation, event: GateOpened, tool: str = "") -> Continuation:
+    """Add the gate. `tool` is that of its call. Raises IllegalTransition if it is already open."""
+    if any(pending.gate == event.gate for pending in now.pending):
+        raise IllegalTransition("Gate", "open", event.type, str(event.gate))
+    pending = Pending(
+        gate=event.gate,
+        kind=event.kind,
+        frame=event.frame,
+        call=event.call,
+        path=now.path(event.frame, tool),
+        expires_at=event.expires_at,
+        version=event.version,
+    )
+    return replace(now, pending=(*now.pending, pending))
+
+
+def remove_gate(now: Continuation, event: GateDecided | GateClosed) -> Continuation:
+    """Remove the gate with its questions. Raises UnknownSubject if it is not open at that place."""
+    place = (event.gate, event.frame, event.call)
+    if all((one.gate, one.frame, one.call) != place for one in now.pending):
+        raise UnknownSubject("open gate", str(event.gate))
+    return _without_gate(now, event.gate)
+
+
+def settle_gate(now: Continuation, event: OutcomeArrived) -> Continuation:
+    """Remove the in-doubt gate of the call. Raise UnknownSubject unless the event names it."""
+    asked = gate_of_call(now, event.frame, event.call)
+    if event.gate != (None if asked is None else asked.gate):
+        raise UnknownSubject("open gate", str(event.gate))
+    return now if asked is None else _without_gate(now, event.gate)
+
+
+def _without_gate(now: Continuation, gate: UUID | None) -> Continuation:
+    now = replace(now, pending=tuple(one for one in now.pending if one.gate != gate))
+    if not now.questions:
+        return now
+    return replace(now, questions=tuple(one for one in now.questions if one.gate != gate))
+
+
+# Gates of frames
+
+
+def is_frame_gate(event: GateOpened | GateDecided | GateClosed) -> bool:
+    """Say whether the gate belongs to a frame, not to a call."""
+    return not event.call
+
+
+def is_blocked_by_gate(now: Continuation, frame: str) -> bool:
+    """Say whether an open gate blocks this frame."""
+    return bool(now.pending) and any(
+        gate.kind is GateKind.LIMIT or (gate.kind in FRAME_GATES and gate.frame == frame)
+        for gate in now.pending
+    )
+
+
+def evolve_frame_gate(
+    now: Continuation, event: GateOpened | GateDecided | GateClosed
+) -> Continuation:
+    """Return the continuation after an event of a frame's gate. Raises IllegalTransition or UnknownSubject."""
+    frame = now.frame(event.frame)
+    match event:
+        case GateOpened():
+            _require_first(now, event)
+            next_state(FRAMES, frame.state, f"{event.type}:{event.kind}", subject=frame.id)
+            return add_gate(now, event).with_frame(_note_hold(frame, event))
+        case GateDecided():
+            after = remove_gate(now, event)
+            kind = next(gate.kind for gate in now.pending if gate.gate == event.gate)
+            trigger = f"{event.type}:{event.verdict}"
+            next_state(FRAMES, frame.state, trigger, subject=frame.id)
+            return after.with_frame(_release(frame, event, kind))
+        case GateClosed():
+            next_state(FRAMES, frame.state, event.type, subject=frame.id)
+            return remove_gate(now, event)
+
+
+def _note_hold(frame: Frame, event: GateOpened) -> Frame:
+    return replace(frame, cleared_at=event.at) if event.kind is GateKind.HOLD else frame
+
+
+def _release(frame: Frame, event: GateDecided, kind: GateKind) -> Frame:
+    goes_on = kind is GateKind.HOLD and event.verdict is Verdict.CONTINUE
+    if goes_on and any(call.credential for call in frame.calls):
+        calls = (replace(call, credential="") if call.credential else call for call in frame.calls)
+        return replace(frame, calls=tuple(calls))
+    return replace(frame, cleared=frame.turn, outage=None) if goes_on else frame
+
+
+def _require_first(now: Continuation, event: GateOpened) -> None:
+    """Raise IllegalTransition if the frame already has an open gate of this kind."""
+    if event.kind not in FRAME_GATES:
+        raise IllegalTransition("Gate", "without a call", event.type, str(event.gate))
+    if any((gate.frame, gate.kind) == (event.frame, event.kind) for gate in now.pending):
+        raise IllegalTransition("Gate", f"{event.kind} is open", event.type, event.frame)
+
+
+# Inquiries: the agent's model answers them outside of its conversation. An inquiry ends with its answer, with a
+# failure, or with its gate. Neither it nor its answer becomes a message of the frame, so it cannot change what the
+# agent does: the person who asks may still decide.
+
+
+def open_inquiry(now: Continuation, inquiry: UUID) -> Inquiry | None:
+    """Return the inquiry if it has no answer yet and its gate is open, else None."""
+    return next((one for one in now.questions if one.id == inquiry), None)
+
+
+def with_inquiry(frame: Frame, inquiry: Inquiry) -> Frame:
+    """Return the frame with the messages that its model gets with the inquiry: results so far, then the inquiry."""
+    results = [
+        result_of(call)
+        if call.state in SETTLED
+        else {"call": call.id, "tool": call.tool, "outcome": WAITING, "content": ""}
+        for call in frame.of_turn()
+    ]
+    tool = frame.find(inquiry.call).tool
+    asked: dict[str, Any] = {
+        "role": QUESTION,
+        "by": inquiry.by,
+        "content": inquiry.text,
+        "tool": tool,
+        "call": inquiry.call,
+    }
+    more = ({"role": "results", "results": results}, asked)
+    return replace(frame, messages=frame.messages + more)
+
+
+def evolve_inquiry(now: Continuation, event: InquiryEvent) -> Continuation:
+    """Return the continuation after an event of an inquiry. Raises IllegalTransition or UnknownSubject."""
+    if isinstance(event, AnswerDropped) and now.phase in (Phase.STARTED, Phase.CANCELLING):
+        return _add_usage(now, event)
+    if now.phase is not Phase.STARTED:
+        raise IllegalTransition(type(now.phase).__name__, now.phase, event.type, str(now.run))
+    if isinstance(event, QuestionAsked):
+        return _add_inquiry(now, event)
+    left = tuple(one for one in now.questions if one.id != event.question)
+    if len(left) == len(now.questions):
+        raise UnknownSubject("open question", str(event.question))
+    now = replace(now, questions=left)
+    return _add_usage(now, event) if isinstance(event, QuestionAnswered) else now
+
+
+def _add_usage(now: Continuation, event: QuestionAnswered | AnswerDropped) -> Continuation:
+    return replace(now, usage=added(now.usage, event.usage))
+
+
+def _add_inquiry(now: Continuation, event: QuestionAsked) -> Continuation:
+    place = (event.gate, event.frame, event.call)
+    if all((one.gate, one.frame, one.call) != place for one in now.pending):
+        raise UnknownSubject("open gate", str(event.gate))
+    inquiry = Inquiry(
+        id=event.question,
+        gate=event.gate,
+        frame=event.frame,
+        call=event.call,
+        by=event.by,
+        text=event.text,
+    )
+    return replace(now, questions=(*now.questions, inquiry))

@@ -1,0 +1,240 @@
+"""Plans the next commands of a run from its state alone: `plan(continuation)`.
+
+Commands are plain data. No earlier plan is kept: the worker records outcomes as events, and the next state is planned
+anew.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, assert_never
+from uuid import UUID
+
+from runtime.core.run import compaction, frames
+from runtime.core.run.calls import reason_item_ends, too_many_denials
+from runtime.core.run.continuation import (
+    MAX_REFUSALS,
+    Call,
+    Continuation,
+    Denial,
+    Frame,
+    FrameState,
+    Phase,
+)
+from runtime.core.run.gates import is_blocked_by_gate
+from runtime.core.values.enums import SETTLED, CallState
+from runtime.core.values.ids import ROOT, child_frame
+from runtime.core.values.limits import plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenFrame:
+    """Look the agent up and open a frame for it."""
+
+    frame: str
+    agent: str
+    input: Any
+    parent: str | None = None
+    call: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallModel:
+    """Call the frame's model with the frame's messages; with `summary`, have them summed up first."""
+
+    frame: str
+    summary: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerInquiry:
+    """Have the frame's model answer a person's inquiry about a call, outside of its conversation."""
+
+    frame: str
+    inquiry: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckCall:
+    """Check a proposed call: it is admitted, gated or refused."""
+
+    frame: str
+    call: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTool:
+    """Record the intent of this attempt, then perform it."""
+
+    frame: str
+    call: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartWait:
+    """Start the wait of a call, as its options say."""
+
+    frame: str
+    call: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenInDoubt:
+    """Open an in-doubt gate for a call whose outcome is unknown."""
+
+    frame: str
+    call: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailFrame:
+    """Fail a frame whose item cannot continue, in place of the next call of its model."""
+
+    frame: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseFrame:
+    """Close a finished frame: its outcome becomes that of the parent's call."""
+
+    frame: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRun:
+    """End a run that cannot continue: start nothing new, and fail it when its running calls have ended."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndRun:
+    """End the run: its root agent has finished, or a person ended it."""
+
+
+Command = (
+    OpenFrame
+    | CallModel
+    | AnswerInquiry
+    | CheckCall
+    | StartTool
+    | StartWait
+    | OpenInDoubt
+    | FailFrame
+    | CloseFrame
+    | CancelRun
+    | EndRun
+)
+
+
+def plan(now: Continuation) -> tuple[Command, ...]:
+    """Return the commands for this state, oldest frame first. A started call needs none, because it is running.
+
+    A run that is being cancelled gets only its end, once no call is running. A paused run gets no command.
+    """
+    if now.phase is Phase.CANCELLING:
+        return () if _under_way(now) else (EndRun(),)
+    if now.phase is not Phase.STARTED or now.is_paused:
+        return ()
+    if now.refusals >= MAX_REFUSALS:
+        return (CancelRun(reason=_too_many_refusals(now)),)
+    if now.denials and (reason := too_many_denials(_counted(now))):
+        return (CancelRun(reason=reason),)
+    if not now.frames:
+        return (OpenFrame(frame=ROOT, agent=now.agent, input=now.input),)
+    effects: list[Command] = []
+    for frame in now.frames.values():
+        if not is_blocked_by_gate(now, frame.id):
+            effects += _plan_frame(now, frame)
+    for one in now.questions:
+        if not is_blocked_by_gate(now, one.frame):
+            effects.append(AnswerInquiry(frame=one.frame, inquiry=one.id))
+    return tuple(effects)
+
+
+def _plan_frame(now: Continuation, frame: Frame) -> Sequence[Command]:
+    match frame.state:
+        case FrameState.ASKING:
+            if frame.parent is not None and (error := reason_item_ends(now, frame)):
+                return (FailFrame(frame=frame.id, error=error),)
+            summary = compaction.compaction_is_due(frame) or compaction.memory_is_due(now, frame)
+            return (CallModel(frame=frame.id, summary=summary),)
+        case FrameState.ACTING:
+            return _plan_calls(frame)
+        case FrameState.ANSWERED | FrameState.FAILED:
+            return (EndRun(),) if frame.id == ROOT else (CloseFrame(frame=frame.id),)
+        case FrameState.RETRYING | FrameState.CLOSED:
+            return ()
+        case _ as never:
+            assert_never(never)
+
+
+def _plan_calls(frame: Frame) -> list[Command]:
+    """Return the commands for the calls of a turn. Those after a change of the agent's plan belong to the new plan."""
+    commands: list[Command] = []
+    for call in _within_limit(frame):
+        if (command := _plan_call(frame, call)) is not None:
+            commands.append(command)
+        if frames.may_change_plan(call):
+            break
+    return commands
+
+
+def _within_limit(frame: Frame) -> Sequence[Call]:
+    """Return the calls of a turn. At most `at_once` are open; the next one is checked when one is settled."""
+    calls = frame.of_turn()
+    if not frame.at_once:
+        return calls
+    is_open = [call.state is not CallState.PROPOSED and call.state not in SETTLED for call in calls]
+    places = frame.at_once - sum(is_open)
+    within: list[Call] = []
+    for call in calls:
+        if call.state is not CallState.PROPOSED:
+            within.append(call)
+        elif places > 0:
+            places -= 1
+            within.append(call)
+    return within
+
+
+def _plan_call(frame: Frame, call: Call) -> Command | None:
+    match call.state:
+        case CallState.PROPOSED:
+            return CheckCall(frame=frame.id, call=call.id)
+        case CallState.ADMITTED if call.terms and call.terms.delegate:
+            return OpenFrame(
+                frame=child_frame(frame.id, call.id),
+                agent=call.terms.delegate,
+                input=call.args,
+                parent=frame.id,
+                call=call.id,
+            )
+        case CallState.ADMITTED if call.terms and call.terms.waits:
+            return StartWait(frame=frame.id, call=call.id)
+        case CallState.RETRYING if call.until is not None:
+            return None
+        case CallState.ADMITTED | CallState.RETRYING:
+            return StartTool(frame=frame.id, call=call.id, attempt=call.attempt + 1)
+        case CallState.UNKNOWN if call.gate is None:
+            return OpenInDoubt(frame=frame.id, call=call.id)
+        case _:
+            return None
+
+
+def _too_many_refusals(now: Continuation) -> str:
+    """Word the end of the run, with the last refused call that is still known: it shows the model's mistake."""
+    calls = (call for frame in now.frames.values() for call in frame.calls)
+    refused = [call for call in calls if call.state is CallState.REFUSED]
+    among = f", among them {refused[-1].tool}: {refused[-1].result}" if refused else ""
+    return plain(f"{now.refusals} calls that could not be made{among}")
+
+
+def _counted(now: Continuation) -> Iterator[Denial]:
+    return (denial for denial in now.denials.values() if denial.counts)
+
+
+def _under_way(now: Continuation) -> bool:
+    return any(
+        call.state is CallState.STARTED for frame in now.frames.values() for call in frame.calls
+    )

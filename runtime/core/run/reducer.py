@@ -1,0 +1,335 @@
+"""The reducer of a run: `evolve(continuation, event)`, and folds of a journal with it.
+
+A turn: the model replies with calls, and each is checked. Gated calls wait for people; admitted ones run or open
+child frames. When every call of the turn is settled, the results go to the model in the order of its proposals, and
+the next turn begins. A reply without calls answers the frame. `evolve` returns the next continuation, or raises and
+leaves the given one unchanged.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, assert_never
+from uuid import UUID
+
+from runtime.core.run.accounting import active_seconds, advance_clock, charge, exceed, grant
+from runtime.core.run.budgets import added
+from runtime.core.run.calls import change_call, change_retry, mark_given, move_call, with_call
+from runtime.core.run.compaction import compact, summarise_memory
+from runtime.core.run.continuation import (
+    Call,
+    Continuation,
+    Frame,
+    Pause,
+    Phase,
+    joined,
+    merge_people,
+    replace,
+)
+from runtime.core.run.events import (
+    AgentChanged,
+    AnswerDropped,
+    BudgetExceeded,
+    BudgetGranted,
+    CallAdmitted,
+    CallPreviewed,
+    CallRefused,
+    Cancelled,
+    Cancelling,
+    Compacted,
+    Completed,
+    Event,
+    Exported,
+    Failed,
+    Forked,
+    FrameClosed,
+    FrameOpened,
+    GateClosed,
+    GateDecided,
+    GateOpened,
+    Imported,
+    MemorySummarised,
+    MessageReceived,
+    ModelFailed,
+    ModelReplied,
+    OutcomeArrived,
+    OutcomeUnknown,
+    Paused,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionFailed,
+    Resumed,
+    Retried,
+    RetryScheduled,
+    RunStarted,
+    ToolFailed,
+    ToolReturned,
+    ToolStarted,
+    WaitEnded,
+    WaitStarted,
+)
+from runtime.core.run.forks import apply_transfer, restore_failed
+from runtime.core.run.frames import (
+    change_agent,
+    deliver_messages,
+    move_frame,
+    receive_message,
+    schedule_model,
+    undelivered_to,
+)
+from runtime.core.run.gates import evolve_frame_gate, evolve_inquiry, is_frame_gate
+from runtime.core.run.transitions import FRAMES, PACES, RUNS, next_state
+from runtime.core.values.errors import IllegalTransition, UnknownSubject
+from runtime.core.values.ids import ROOT, call_id, child_frame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """The events of one commit, and its database time."""
+
+    at: datetime
+    events: tuple[Event, ...]
+
+
+def initial(run: UUID) -> Continuation:
+    """Return a run without events."""
+    return Continuation(run=run)
+
+
+def fold(now: Continuation, events: Iterable[Event]) -> Continuation:
+    """Return the continuation after all `events`. Raises what evolve raises."""
+    for event in events:
+        now = evolve(now, event)
+    return now
+
+
+def step(now: Continuation, events: Iterable[Event], *, head: str, at: datetime) -> Continuation:
+    """Return the continuation after one entry, written at `at`, whose MAC is `head`."""
+    after = replace(fold(now, events), position=now.position + 1, head=head)
+    return advance_clock(now, after, at)
+
+
+def evolve(now: Continuation, event: Event) -> Continuation:
+    """Return the continuation after `event`. Raises IllegalTransition or UnknownSubject."""
+    if now.phase is Phase.EXPORTED and not isinstance(event, Imported):
+        raise IllegalTransition("Run", now.phase, event.type, str(now.run))
+    return charge(_evolve(now, event), event)
+
+
+def _evolve(now: Continuation, event: Event) -> Continuation:
+    """Apply an event. Replies and outcomes of calls come first, because a long journal has mostly these."""
+    match event:
+        case ModelReplied():
+            return _add_reply(now, event)
+        case (
+            CallAdmitted()
+            | CallPreviewed()
+            | ToolStarted()
+            | ToolReturned()
+            | ToolFailed()
+            | CallRefused()
+            | OutcomeUnknown()
+            | OutcomeArrived()
+            | WaitStarted()
+        ):
+            return change_call(now, event)
+        case RunStarted():
+            return _start_run(now, event)
+        case Completed() | Failed() | Cancelled():
+            return _end_run(now, event)
+        case Cancelling():
+            phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
+            return replace(now, phase=phase, outcome=event.reason, cancelled_by=event.by)
+        case Forked() | Exported() | Imported():
+            phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
+            return apply_transfer(now, event, phase)
+        case Retried():
+            phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
+            return joined(restore_failed(now, event, phase), event.by)
+        case Paused():
+            _change_pace(now, event)
+            return replace(now, paused=Pause(by=event.by, reason=event.reason))
+        case Resumed():
+            _change_pace(now, event)
+            return replace(now, paused=None)
+        case MessageReceived():
+            return receive_message(now, event)
+        case RetryScheduled(call=None):
+            return schedule_model(now, event)
+        case WaitEnded(call=None):
+            frame = move_frame(now.frame(event.frame), event.type)
+            made = frame.ticket == 0  # a rate-limited provider was not called
+            return now.with_frame(replace(frame, attempt=frame.attempt + made, until=None))
+        case RetryScheduled() | WaitEnded(outcome="again"):
+            return change_retry(now, event)
+        case QuestionAsked() | QuestionAnswered() | QuestionFailed() | AnswerDropped():
+            return evolve_inquiry(now, event)
+        case BudgetExceeded():
+            return exceed(now, event)
+        case BudgetGranted():
+            return grant(now, event)
+        case FrameOpened():
+            return _open_frame(now, event)
+        case Compacted():
+            return compact(now, event)
+        case MemorySummarised():
+            return summarise_memory(now, event)
+        case ModelFailed():
+            frame = move_frame(now.frame(event.frame), "ModelFailed")
+            return now.with_frame(replace(frame, outcome=event.error))
+        case AgentChanged():
+            return change_agent(now, event)
+        case FrameClosed():
+            return _close_frame(now, event)
+        case GateOpened() | GateDecided() | GateClosed() if is_frame_gate(event):
+            return evolve_frame_gate(now, event)
+        case GateOpened() | GateDecided() | GateClosed():
+            return change_call(now, event)
+        case WaitEnded():
+            return joined(change_call(now, event), event.by)
+        case _ as never:
+            assert_never(never)
+
+
+# The run
+
+
+def _start_run(now: Continuation, event: RunStarted) -> Continuation:
+    return replace(
+        now,
+        phase=next_state(RUNS, now.phase, "RunStarted", subject=str(now.run)),
+        agent=event.agent,
+        input=event.input,
+        requester=event.requester,
+        origin=merge_people([event.requester], event.makers),
+        budget=event.budget,
+        business_key=event.business_key,
+        thread=event.thread,
+        memory=event.memory,
+        memory_tokens=event.memory_tokens,
+    )
+
+
+def _end_run(now: Continuation, event: Completed | Failed | Cancelled) -> Continuation:
+    phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
+    if now.phase is not Phase.CANCELLING:
+        move_frame(now.frame(ROOT), event.type)
+    left = now.frames if phase is Phase.FAILED else {}  # the run may be tried again
+    return replace(
+        now, phase=phase, frames={}, left=left, pending=(), questions=(), outcome=_outcome(event)
+    )
+
+
+def _change_pace(now: Continuation, event: Paused | Resumed) -> None:
+    next_state(RUNS, now.phase, event.type, subject=str(now.run))
+    next_state(PACES, now.pace, event.type, subject=str(now.run))
+
+
+def _outcome(event: Completed | Failed | Cancelled) -> Any:
+    match event:
+        case Completed():
+            return event.output
+        case Failed():
+            return event.error
+        case Cancelled():
+            return event.reason
+
+
+# Frames
+
+
+def _open_frame(now: Continuation, event: FrameOpened) -> Continuation:
+    if event.frame in now.frames or now.phase is not Phase.STARTED:
+        raise IllegalTransition("Frame", "open", event.type, event.frame)
+    if event.parent is not None and event.call is not None:
+        if event.frame != child_frame(event.parent, event.call):
+            raise UnknownSubject("child frame", event.frame)
+        parent = now.frame(event.parent)
+        call = move_call(parent, event.call, event.type)
+        now = with_call(now, parent, replace(call, frame=event.frame))
+    elif event.frame != ROOT:
+        raise UnknownSubject("parent of frame", event.frame)
+    frame = Frame(
+        id=event.frame,
+        agent=event.agent,
+        fingerprint=event.fingerprint,
+        prompt=event.prompt,
+        parent=event.parent,
+        call=event.call,
+        plan=event.plan,
+        terms=event.model,
+        compaction=event.compaction,
+        messages=({"role": "input", "content": event.input},),
+        opened_at=event.at,
+        budget=event.budget,
+        rates=event.rates,
+        instructions=event.instructions,
+        pinned=event.pinned,
+        item=event.item,
+        since=now.worked if event.at is None else active_seconds(now, event.at),
+    )
+    return replace(now.with_frame(frame), agents={**now.agents, event.agent: event.fingerprint})
+
+
+def _add_reply(now: Continuation, event: ModelReplied) -> Continuation:
+    now, frame = deliver_messages(now, now.frame(event.frame), event.heard)
+    answers = not event.calls and not undelivered_to(now, frame.id)
+    state = next_state(FRAMES, frame.state, _trigger_of_reply(event, answers), subject=frame.id)
+    turn = frame.turn + 1
+    calls = tuple(
+        Call(id=call_id(turn, index), tool=proposal.tool, args=proposal.args)
+        for index, proposal in enumerate(event.calls)
+    )
+    if event.given_by:
+        calls = tuple(mark_given(call, event.given_by) for call in calls)
+    message: tuple[dict[str, Any], ...] = (
+        {
+            "role": "model",
+            "reply": event.reply,
+            "text": event.text,
+            "calls": [call.id for call in calls],
+            **({"output": event.output} if event.output_kept else {}),
+            **({"given_by": event.given_by} if event.given_by else {}),
+        },
+    )
+    frame = replace(
+        frame,
+        state=state,
+        turn=turn,
+        attempt=1,
+        failures=0,
+        model="",
+        ticket=0,
+        outage=None,
+        cut=None,
+        given=None,
+        messages=frame.messages + message,
+        calls=frame.calls + calls,
+        at_once=event.at_once,
+        outcome=_answer(event) if answers else None,
+    )
+    usage = added(now.usage, event.usage)
+    return replace(now, frames={**now.frames, frame.id: frame}, usage=usage)
+
+
+def _answer(event: ModelReplied) -> Any:
+    return event.text if event.output is None else event.output
+
+
+def _trigger_of_reply(event: ModelReplied, answers: bool) -> str:
+    if event.calls:
+        return f"{event.type}:calls"
+    return f"{event.type}:answer" if answers else f"{event.type}:interim"
+
+
+def _close_frame(now: Continuation, event: FrameClosed) -> Continuation:
+    frame = now.frame(event.frame)
+    trigger = f"{event.type}:{event.outcome}"
+    move_frame(frame, trigger)
+    if frame.parent is None or frame.call is None:
+        raise IllegalTransition("Frame", "root", event.type, event.frame)
+    parent = now.frame(frame.parent)
+    call = move_call(parent, frame.call, trigger)
+    rest = {name: other for name, other in now.frames.items() if name != frame.id}
+    now = replace(now, frames=rest)
+    return with_call(now, parent, replace(call, result=event.content))

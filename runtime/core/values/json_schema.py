@@ -1,0 +1,399 @@
+"""Checks values against JSON Schemas, describes schemas in words, and compares two schemas of a tool's arguments."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from jsonschema import Draft202012Validator, ValidationError
+from jsonschema.validators import extend
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from runtime.core.values.json_values import canonical
+
+MAX_MESSAGE = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """A field of a value and the limit that it breaks."""
+
+    field: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Property:
+    """One property of an object. `rule` is its schema with references followed; `default` is JSON or None."""
+
+    name: str
+    title: str
+    type: str
+    rule: Mapping[str, Any]
+    required: bool
+    default: Any
+
+    @property
+    def description(self) -> str:
+        """The schema's description of the property, or an empty text."""
+        return str(self.rule.get("description", ""))
+
+
+def write_only(schema: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of properties whose values no reader may see."""
+    rules = schema.get("properties", {})
+    return frozenset(
+        name for name, rule in rules.items() if isinstance(rule, dict) and "writeOnly" in rule
+    )
+
+
+def problems(schema: Mapping[str, Any] | str, value: Any, where: str) -> list[Problem]:
+    """List the problems of a JSON value, at most one for each field, the least deep first.
+
+    The schema may be given as its text. Fields are dotted paths that begin with `where`.
+    """
+    text = schema if isinstance(schema, str) else json.dumps(schema)
+    known = _ERRORS.set({})
+    try:
+        validator = _validator(text)
+        errors = sorted(validator.iter_errors(value), key=lambda one: len(one.absolute_path))
+    except (Unresolvable, re.error, RecursionError) as exc:  # of the schema, not of the value
+        return [Problem(field=where, detail=f"cannot be checked: {exc}")]
+    finally:
+        _ERRORS.reset(known)
+    found: dict[str, Problem] = {}
+    for error in errors:
+        for field in _fields(error, where):
+            detail = _limit(error, field, validator.schema)
+            found.setdefault(field, Problem(field=field, detail=detail))
+    return list(found.values())
+
+
+def describe(rule: Any, schema: Any) -> str:
+    """Return the type and its limits in words: `integer · 1 to 5`; empty if the rule has none."""
+    return " · ".join(_facts(_followed(rule, schema), schema))
+
+
+def parts(schema: Any) -> tuple[Property, ...]:
+    """List the properties of an object's schema; none if the schema is not of an object.
+
+    The required ones come first, in the order in which they are listed: a stored schema keeps no other order.
+    """
+    found = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(found, dict):
+        return ()
+    required = [name for name in schema.get("required", []) if name in found]
+    names = required + [name for name in found if name not in required]
+    return tuple(
+        Property(
+            name=name,
+            title=str(_target(found[name], schema).get("title", name)),
+            type=describe(_resolved(found[name], schema), schema) or "any JSON",
+            rule=_resolved(found[name], schema),
+            required=name in required,
+            default=_target(found[name], schema).get("default"),
+        )
+        for name in names
+    )
+
+
+def may_have(schema: Mapping[str, Any], path: Sequence[str]) -> bool:
+    """Tell whether a value of this schema may have a value at this path of names. It may where the schema is open."""
+    rule: Any = schema
+    for name in path:
+        rule = _resolved(rule, schema)
+        properties = rule.get("properties")
+        if not isinstance(properties, dict):
+            return True
+        if name not in properties:
+            return bool(rule.get("additionalProperties"))
+        rule = properties[name]
+    return True
+
+
+def brief(value: Any) -> str:
+    """Show a text as it is, and any other value as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _resolved(rule: Any, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the rule, the target of its `$ref`, or its one choice beside null.
+
+    Each is followed one step only, because schemas may be circular.
+    """
+    target = _target(rule, schema)
+    choices = target.get("anyOf")
+    if isinstance(choices, list):
+        real = [choice for choice in choices if choice != {"type": "null"}]
+        if len(real) == 1:
+            others = {name: limit for name, limit in target.items() if name != "anyOf"}
+            return {**others, **_target(real[0], schema)}
+    return target
+
+
+def _target(rule: Any, schema: Any) -> Mapping[str, Any]:
+    if not isinstance(rule, dict):
+        return {}
+    name = str(rule.get("$ref", "")).removeprefix("#/$defs/")
+    target = schema.get("$defs", {}).get(name) if name and isinstance(schema, dict) else None
+    return {**rule, **target} if isinstance(target, dict) else rule
+
+
+def _followed(rule: Any, schema: Any) -> Mapping[str, Any]:
+    """Return the rule, or the target of its `$ref`, without choices: a definition may point to itself."""
+    target = _target(rule, schema)
+    if "$ref" not in target:
+        return target
+    return {key: value for key, value in target.items() if key not in ("$ref", "anyOf", "oneOf")}
+
+
+def _facts(rule: Mapping[str, Any], schema: Any) -> Iterator[str]:
+    choices = rule.get("anyOf") or rule.get("oneOf")
+    if isinstance(choices, list):
+        found = [describe(choice, schema) for choice in choices]
+        yield " or ".join(dict.fromkeys(text for text in found if text))
+        return
+    if isinstance(rule.get("enum"), list):
+        yield f"one of {', '.join(brief(choice) for choice in rule['enum'])}"
+        return
+    kind = rule.get("type")
+    if kind is not None:
+        yield " or ".join(str(each) for each in kind) if isinstance(kind, list) else str(kind)
+    if "format" in rule:
+        yield str(rule["format"])
+    if "const" in rule:
+        yield f"always {brief(rule['const'])}"
+    yield from _bounds(rule.get("minimum"), rule.get("maximum"), "")
+    yield from _bounds(rule.get("minLength"), rule.get("maxLength"), " characters")
+
+
+def _bounds(low: Any, high: Any, unit: str) -> Iterator[str]:
+    if low is not None and high is not None:
+        yield f"{low} to {high}{unit}"
+    elif low is not None:
+        yield f"at least {low}{unit}"
+    elif high is not None:
+        yield f"at most {high}{unit}"
+
+
+def _fields(error: ValidationError, where: str) -> list[str]:
+    """Return the fields of an error: the field itself, or its missing or unexpected fields."""
+    path = [where, *(str(step) for step in error.absolute_path)]
+    value: Any = error.instance
+    rule: Any = error.validator_value
+    schema: Any = error.schema
+    match error.validator:
+        case "required":
+            names = [name for name in rule if name not in value]
+        case "additionalProperties":
+            names = [name for name in value if name not in schema.get("properties", {})]
+        case _:
+            return [".".join(path)]
+    return [".".join([*path, name]) for name in names]
+
+
+def _limit(error: ValidationError, field: str, root: Any) -> str:
+    """Return the limit, not the value, which may be long or secret. `errorMessage` is the author's own sentence."""
+    schema: Any = error.schema
+    required: Any = error.validator_value
+    match error.validator:
+        case "required":
+            name = next(name for name in required if field.endswith(f".{name}"))
+            rule = describe(schema.get("properties", {}).get(name), root)
+            return f"is missing: it must be {rule}" if rule else "is missing"
+        case "additionalProperties":
+            return "is not expected"
+        case _ if isinstance(schema.get("errorMessage"), str):
+            return str(schema["errorMessage"])[:MAX_MESSAGE]
+        case "type":
+            return f"must be of type {error.validator_value}"
+        case "minLength":
+            return f"must have at least {error.validator_value} characters"
+        case "maxLength":
+            return f"must have at most {error.validator_value} characters"
+        case "minimum":
+            return f"must be at least {error.validator_value}"
+        case "maximum":
+            return f"must be at most {error.validator_value}"
+        case "pattern":
+            return _form(str(error.validator_value), schema)
+        case ("anyOf" | "oneOf") as either:
+            said = describe({either: error.validator_value}, root)
+            return f"must be {said}" if said and error.message == _NO_CHOICE else error.message
+        case other:
+            return f"breaks the limit {other}: {json.dumps(error.validator_value)}"
+
+
+def _form(pattern: str, schema: Mapping[str, Any]) -> str:
+    """Say in words what a pattern asks for, or by the schema's example: people cannot be expected to read it."""
+    if form := schema.get("format"):
+        return f"must be a valid {form}"
+    if said := _shape(pattern):
+        return said
+    if example := example_of(schema):
+        return f"must have the form of {example}"
+    about = schema.get("description")
+    return f"must fit its description: {about}" if about else f"must match {pattern}"
+
+
+def example_of(schema: Mapping[str, Any]) -> str:
+    """Return the schema's first example as text, or an empty text."""
+    found = schema.get("examples")
+    return brief(found[0]) if isinstance(found, list) and found else ""
+
+
+# A text of certain characters, the first of them perhaps of fewer, as names and codes have.
+_CHARACTERS = r"\[((?:[^\]\\^]|\\[^wWdDsS])+)\]"
+_PLAIN = re.compile(rf"\^{_CHARACTERS}(?:{_CHARACTERS})?[*+]\$")
+
+
+def _shape(pattern: str) -> str:
+    """Say which characters a simple pattern allows; an empty text if it is not simple."""
+    found = _PLAIN.fullmatch(pattern)
+    if found is None:
+        return ""
+    first, rest = found.groups()
+    if rest in (None, first):
+        return f"must have only these characters: {_listed(first)}"
+    begins = f"must begin with one of these characters: {_listed(first)}"
+    return f"{begins}; after it, only these: {_listed(rest)}"
+
+
+def _listed(characters: str) -> str:
+    found = re.findall(r"\\?.-\\?.|\\?.", characters)
+    return " ".join("space" if one == " " else one.replace("\\", "") or one for one in found)
+
+
+def _pattern(
+    validator: Any, pattern: str, instance: Any, schema: dict[str, Any]
+) -> Iterator[ValidationError]:
+    """Match a pattern as in ECMA 262, where `$` is the end of the text. In Python a newline may follow."""
+    anchored = re.sub(r"(?<!\\)\$$", r"\\Z", pattern)
+    if isinstance(instance, str) and not re.search(anchored, instance):
+        yield ValidationError(f"does not match {pattern}")
+
+
+# Of the check that is under way: the first error of a part of the value, by its id, beside a choice. Without it types
+# that refer to each other in `anyOf` are checked 2^depth times.
+_ERRORS: ContextVar[dict[tuple[int, int], ValidationError | None]] = ContextVar("errors")
+_NO_CHOICE = "fits no choice"
+# Limits that no other value of the type fits.
+_OF_TYPE = ("type", "enum", "const", "anyOf", "oneOf")
+
+
+def _first_error(validator: Any, choice: Any, instance: Any) -> ValidationError | None:
+    errors, key = _ERRORS.get(), (id(choice), id(instance))
+    if key not in errors:
+        errors[key] = next(validator.descend(instance, choice), None)
+    return errors[key]
+
+
+def _any_of(
+    validator: Any, choices: list[Any], instance: Any, schema: dict[str, Any]
+) -> Iterator[ValidationError]:
+    errors = [_first_error(validator, choice, instance) for choice in choices]
+    if None not in errors:
+        yield from _of_choices(validator, choices, errors, instance, schema)
+
+
+def _one_of(
+    validator: Any, choices: list[Any], instance: Any, schema: dict[str, Any]
+) -> Iterator[ValidationError]:
+    errors = [_first_error(validator, choice, instance) for choice in choices]
+    if None not in errors:
+        yield from _of_choices(validator, choices, errors, instance, schema)
+    elif errors.count(None) > 1:
+        yield ValidationError("fits more than one choice")
+
+
+def _of_choices(
+    validator: Any,
+    choices: list[Any],
+    errors: list[ValidationError | None],
+    instance: Any,
+    schema: dict[str, Any],
+) -> Iterator[ValidationError]:
+    """Yield the errors beside the one choice that has the type of the value, or one error beside all choices."""
+    near = [
+        choice
+        for choice, error in zip(choices, errors, strict=True)
+        if error and (error.path or error.validator not in _OF_TYPE)
+    ]
+    if len(near) == 1 and "errorMessage" not in schema:
+        yield from validator.descend(instance, near[0])
+    else:
+        yield ValidationError(_NO_CHOICE)
+
+
+def _is_integer(_checker: Any, instance: Any) -> bool:
+    """Refuse 3.0 as an integer, because a tool that takes an int refuses it later."""
+    return isinstance(instance, int) and not isinstance(instance, bool)
+
+
+_Validator: type[Draft202012Validator] = extend(  # type: ignore[no-untyped-call]
+    Draft202012Validator,
+    validators={"pattern": _pattern, "anyOf": _any_of, "oneOf": _one_of},
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
+)
+
+
+@lru_cache(256)
+def _validator(schema: str) -> Draft202012Validator:
+    """Return the validator of a schema, cached because each start of a run needs it.
+
+    Its registry is empty, so that a reference to an address is never fetched.
+    """
+    return _Validator(json.loads(schema), registry=Registry())
+
+
+# Words for people and models, which no value is checked by.
+_WORDING = frozenset({"title", "description", "examples"})
+# Their keys are names that an author chose, and their values are schemas.
+_NAMED = frozenset({"properties", "$defs", "patternProperties", "dependentSchemas"})
+# They hold values, not schemas.
+_VALUES = frozenset({"default", "const", "enum", "required", "discriminator"})
+
+
+def is_compatible(before: Any, after: Any) -> bool:
+    """Tell whether only words changed, and optional arguments and definitions for them were added.
+
+    An argument is new only if the first schema refused it: a call cannot have meant anything else by it. A required one
+    changes `required`. The arguments inside of objects must stay as they are.
+    """
+    if not isinstance(before, Mapping) or not isinstance(after, Mapping):
+        return False
+    old, new = _meaning(before), _meaning(after)
+    names, more = old.pop("properties", {}), new.pop("properties", {})
+    known, defined = old.pop("$defs", {}), new.pop("$defs", {})
+    added = [name for name in more if name not in names]
+    if added and old.get("additionalProperties") is not False:
+        return False
+    return _same(old, new) and _includes_all(more, names) and _includes_all(defined, known)
+
+
+def _includes_all(more: Mapping[str, Any], fewer: Mapping[str, Any]) -> bool:
+    return all(name in more and _same(more[name], one) for name, one in fewer.items())
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Compare as JSON: Python takes 1 and true for the same."""
+    return canonical(one) == canonical(other)
+
+
+def _meaning(schema: Any) -> Any:
+    """Return the schema without the words for people and models."""
+    if isinstance(schema, list):
+        return [_meaning(one) for one in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    return {key: _meaning_of_part(key, one) for key, one in schema.items() if key not in _WORDING}
+
+
+def _meaning_of_part(key: str, value: Any) -> Any:
+    if key in _NAMED and isinstance(value, Mapping):
+        return {name: _meaning(one) for name, one in value.items()}
+    return value if key in _VALUES else _meaning(value)

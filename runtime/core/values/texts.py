@@ -1,0 +1,68 @@
+"""Texts for readers: characters that cannot be seen or that move others, and the `{name}` that are filled in.
+
+Pages, sentences and the API write such a character as its code point. Double braces stand for braces.
+"""
+
+import json
+import unicodedata
+from collections.abc import Mapping
+from functools import lru_cache
+from string import Formatter
+from typing import Any
+
+# Cn and Co stay unmarked: the assigned characters change with the Unicode version.
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+# Letters by category, but invisible: combining joiner, Hangul, Khmer and Mongolian fillers, blank braille.
+_FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
+_SELECTORS = (range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
+
+
+def is_visible(char: str) -> bool:
+    """Tell whether a reader sees this character in a text: a letter, a plain space or a line break."""
+    if char == "\n" or " " <= char <= "~":
+        return True
+    category = unicodedata.category(char)
+    if category in _HIDDEN or category == "Zs" or char in _FILLERS:
+        return False
+    return not any(ord(char) in selectors for selectors in _SELECTORS)
+
+
+def code_point(char: str) -> str:
+    """Write the code point of a character in the one notation of all pages: ⟦U+200B⟧."""
+    return f"⟦U+{ord(char):04X}⟧"
+
+
+@lru_cache(maxsize=1024)
+def character_name(char: str) -> str:
+    """Return the name of a character in Unicode, in small letters."""
+    return unicodedata.name(char, "control character").lower()
+
+
+def write_on_one_line(text: str) -> str:
+    """Return the text with the code point in place of each character that is not seen, and of line breaks."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(char if is_visible(char) and char != "\n" else code_point(char) for char in text)
+
+
+def find_placeholders(text: str) -> set[str]:
+    """Return the names in a text. Raise ValueError unless each is a bare `{name}`."""
+    names = set()
+    for _, name, spec, conversion in Formatter().parse(text):
+        if name is None:
+            continue
+        if spec or conversion or not name.isidentifier():
+            raise ValueError(f"{{{name}}} is not the bare name of an argument")
+        names.add(name)
+    return names
+
+
+def fill_placeholders(text: str, values: Mapping[str, Any]) -> str:
+    """Return the text with its names replaced: a text as it is, another value as JSON. Raise KeyError for a name."""
+    parts = []
+    for before, name, _, _ in Formatter().parse(text):
+        parts.append(before)
+        if name is not None:
+            value = values[name]
+            parts.append(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return "".join(parts)

@@ -1,0 +1,264 @@
+"""Lists the kinds of gates and the verdicts that settle them, with their rules and words.
+
+A new verdict is one more member of its enum, one row here, and its case in the reducer if it changes a call in a new
+way.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from runtime.core.values.enums import CallState, GateKind, Risk, Verdict
+
+Status = Literal["approved", "denied", "answered", "expired"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateRule:
+    """The rules and words of one kind of gate.
+
+    `of_call`: it belongs to a call, otherwise to a frame. `before_call`: it opens before its call could start.
+    `risk`: that of a gate of a frame; a call has its own. `open` and `closed`: its state on pages, without a decision.
+    `alone`: why it is not decided together with others, empty if it can be.
+    """
+
+    of_call: bool
+    before_call: bool = False
+    risk: Risk | None = None
+    open: str
+    closed: str
+    alone: str = ""
+
+
+_STOPPED = "An agent was stopped here. Decide on its own page how it continues."
+_RUN_ENDED = "the run was ended first"
+
+GATES: Mapping[GateKind, GateRule] = {
+    GateKind.APPROVAL: GateRule(
+        of_call=True,
+        before_call=True,
+        open="waits for a person to decide",
+        closed=f"not started: {_RUN_ENDED}",
+    ),
+    GateKind.QUESTION: GateRule(
+        of_call=True,
+        before_call=True,
+        open="waits for a person to answer",
+        closed=f"not answered: {_RUN_ENDED}",
+        alone="An agent asks here. Answer on its own page.",
+    ),
+    GateKind.IN_DOUBT: GateRule(
+        of_call=True,
+        open="in doubt: waits for a person to resolve it",
+        closed=f"in doubt: {_RUN_ENDED}",
+        alone="Its outcome is unknown, so it is resolved on its own page.",
+    ),
+    GateKind.HOLD: GateRule(
+        of_call=False,
+        risk=Risk.MEDIUM,
+        open="stopped: waits for a person to continue it",
+        closed=_RUN_ENDED,
+        alone=_STOPPED,
+    ),
+    GateKind.LIMIT: GateRule(
+        of_call=False,
+        risk=Risk.MEDIUM,
+        open="at its limit: waits for a person to grant more",
+        closed=_RUN_ENDED,
+        alone=_STOPPED,
+    ),
+    GateKind.VERSION: GateRule(
+        of_call=False,
+        risk=Risk.HIGH,
+        open="changed: waits for a person to continue it",
+        closed=_RUN_ENDED,
+        alone=_STOPPED,
+    ),
+}
+BEFORE_CALL = frozenset(kind for kind, gate in GATES.items() if gate.before_call)
+FRAME_GATES = frozenset(kind for kind, gate in GATES.items() if not gate.of_call)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictRule:
+    """The rules and words of one verdict.
+
+    `gates`: the kinds it settles. `by_person`: a person may give it, and not only the clock. `status`: that of the
+    approval. `call_becomes`: the state of the call, None at a gate of a frame. `needs_reason`: a reason is required.
+    `is_remembered`: the same call is refused later in the run. `carries`: the value that the person gives with it.
+
+    `verb` continues "you cannot" and "a reason is required to". The person follows `past`, the tool or the agent
+    follows `title`. `toast` is the message after it: the record and the effect.
+    """
+
+    gates: frozenset[GateKind]
+    by_person: bool = True
+    status: Status
+    call_becomes: CallState | None
+    needs_reason: bool = False
+    is_remembered: bool = False
+    carries: Literal["result", "edit"] | None = None
+    verb: str
+    past: str
+    title: str
+    toast: tuple[str, str]
+
+
+VERDICTS: Mapping[Verdict, VerdictRule] = {
+    Verdict.APPROVE: VerdictRule(
+        gates=frozenset({GateKind.APPROVAL}),
+        status="approved",
+        call_becomes=CallState.ADMITTED,
+        verb="approve it",
+        past="approved by",
+        title="Approved",
+        toast=("Approved", "A worker starts it next."),
+    ),
+    Verdict.DENY: VerdictRule(
+        gates=frozenset({GateKind.APPROVAL, GateKind.QUESTION}),
+        status="denied",
+        call_becomes=CallState.DENIED,
+        needs_reason=True,
+        is_remembered=True,
+        verb="deny it",
+        past="denied by",
+        title="Denied",
+        toast=("Denied", "The call never starts."),
+    ),
+    Verdict.REQUEST_CHANGES: VerdictRule(
+        gates=frozenset({GateKind.APPROVAL}),
+        status="denied",
+        call_becomes=CallState.DENIED,
+        needs_reason=True,
+        is_remembered=True,
+        verb="request changes to it",
+        past="changes requested by",
+        title="Requested changes to",
+        toast=(
+            "Changes requested",
+            "The call never starts, and the agent is asked to propose it again.",
+        ),
+    ),
+    Verdict.ANSWER: VerdictRule(
+        gates=frozenset({GateKind.APPROVAL, GateKind.QUESTION}),
+        status="answered",
+        call_becomes=CallState.RETURNED,
+        carries="result",
+        verb="answer it",
+        past="answered instead by",
+        title="Answered instead of",
+        toast=("Answered", "The call is not made, and the agent gets your result."),
+    ),
+    Verdict.EDIT: VerdictRule(
+        gates=frozenset({GateKind.APPROVAL}),
+        status="approved",
+        call_becomes=CallState.ADMITTED,
+        carries="edit",
+        verb="approve it with changes",
+        past="approved with changes by",
+        title="Approved with changes:",
+        toast=("Approved with changes", "A worker starts it next, with your arguments."),
+    ),
+    Verdict.EXPIRE: VerdictRule(
+        gates=BEFORE_CALL,
+        by_person=False,
+        status="expired",
+        call_becomes=CallState.DENIED,
+        verb="let it expire",
+        past="expired without a decision",
+        title="Expired without a decision:",
+        toast=("Expired", "The call never starts."),
+    ),
+    Verdict.HAPPENED: VerdictRule(
+        gates=frozenset({GateKind.IN_DOUBT}),
+        status="answered",
+        call_becomes=CallState.RETURNED,
+        carries="result",
+        verb="resolve it",
+        past="reported as done by",
+        title="Reported the outcome of",
+        toast=("Resolved", "A worker continues the run next."),
+    ),
+    Verdict.RUN_AGAIN: VerdictRule(
+        gates=frozenset({GateKind.IN_DOUBT}),
+        status="approved",
+        call_becomes=CallState.ADMITTED,
+        verb="let it run again",
+        past="to run again, approved by",
+        title="Approved to run again",
+        toast=("Resolved", "A worker continues the run next."),
+    ),
+    Verdict.GIVE_UP: VerdictRule(
+        gates=frozenset({GateKind.IN_DOUBT}),
+        status="denied",
+        call_becomes=CallState.FAILED,
+        needs_reason=True,
+        verb="give it up",
+        past="given up by",
+        title="Gave up",
+        toast=("Resolved", "A worker continues the run next."),
+    ),
+    Verdict.CONTINUE: VerdictRule(
+        gates=FRAME_GATES,
+        status="approved",
+        call_becomes=None,
+        verb="continue it",
+        past="continued by",
+        title="Continued",
+        toast=("Recorded", "A worker continues the run next."),
+    ),
+    Verdict.STOP: VerdictRule(
+        gates=FRAME_GATES,
+        status="denied",
+        call_becomes=None,
+        needs_reason=True,
+        verb="stop the run",
+        past="stopped by",
+        title="Stopped",
+        toast=("Recorded", "A worker ends the run next."),
+    ),
+}
+# The words of verdicts at a question, where they differ.
+_AT_QUESTION: Mapping[Verdict, VerdictRule] = {
+    Verdict.ANSWER: replace(
+        VERDICTS[Verdict.ANSWER],
+        past="answered by",
+        title="Answered",
+        toast=("Answered", "The agent gets your answer."),
+    ),
+    Verdict.DENY: replace(
+        VERDICTS[Verdict.DENY], toast=("Declined", "The agent gets your reason.")
+    ),
+}
+
+# After these a call may start, once.
+STARTS_CALL = frozenset(
+    v for v, rule in VERDICTS.items() if rule.call_becomes is CallState.ADMITTED
+)
+STARTS_CALL_UNCHANGED = frozenset(v for v in STARTS_CALL if VERDICTS[v].carries != "edit")
+# The verdicts that people may give at each kind of gate.
+VERDICTS_AT: Mapping[GateKind, tuple[Verdict, ...]] = {
+    kind: tuple(v for v, rule in VERDICTS.items() if rule.by_person and kind in rule.gates)
+    for kind in GateKind
+}
+
+
+def words_at(kind: GateKind | None, verdict: Verdict) -> VerdictRule:
+    """Return the row of a verdict with its words at a gate of this kind; None is any but a question."""
+    at_question = _AT_QUESTION.get(verdict) if kind is GateKind.QUESTION else None
+    return at_question or VERDICTS[verdict]
+
+
+# The texts with which an agent receives a denial, or a request for changes. The page of a request shows the same.
+DENIED = "A person denied this call, it was not made. The reason given: "
+CHANGES = "A person requested changes to this call, so it was not made. Make these changes and propose it again: "
+
+
+def denial_text(reason: str) -> str:
+    """Return the text that the model receives as the result of a call that a person denied."""
+    return f"{DENIED}{reason}"
+
+
+def changes_text(reason: str) -> str:
+    """Return the text that the model receives as the result of a call to which a person requested changes."""
+    return f"{CHANGES}{reason}"
