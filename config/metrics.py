@@ -93,6 +93,7 @@ class MetricsCollector(Collector):
 
 
 def _of_workers() -> Iterator[Metric]:
+    # A histogram and no quantiles, because Prometheus can add up histograms of several workers
     commits = HistogramMetricFamily(
         "signoff_step_commit_seconds",
         "Time from the first attempt to commit a step until it was committed.",

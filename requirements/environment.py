@@ -129,6 +129,7 @@ def _update(folder, python, locks, changed):
     problem, listed = None, set()
     for lock in locks:  # in order: each must be complete with the ones before it
         if lock in changed:
+            # Locks have no extras, and pip 3.11 would resolve `pydantic[email]` apart from its pin
             command = _pip(python, "install", "--quiet", "--no-deps", "--require-hashes")
             output = _failed([*command, "--only-binary=:all:", "-r", _path(lock + ".txt")])
             if output is not None:

@@ -79,6 +79,7 @@ def for_each(
         model=_script(agent.name),
         subagents=[agent],
     )
+    # The reply carries `at_once` into the journal, so the limit holds after a crash, a fork and a new release
     flags: dict[str, Any] = {"is_code": True, "items": True, "at_once": at_once}
     return replace(spec, **flags) if isinstance(spec, AgentSpec) else spec
 

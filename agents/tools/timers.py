@@ -1,4 +1,8 @@
-"""Two tools that wait. The engine waits for them, and holds no worker, thread or connection."""
+"""Two tools that wait. The engine waits for them, and holds no worker, thread or connection.
+
+A tool that sleeps would die with its worker, and a program cannot answer a gate. An event is not kept for waits that
+begin later, because its meaning for a run that did not wait for it is unknown.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace

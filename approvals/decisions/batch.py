@@ -1,6 +1,7 @@
 """Decides several requests with one act of a reviewer. Each is checked again, and decided or refused for itself.
 
 A batch has no way of its own to decide: `decide` decides each request, with the digest that the reviewer saw of it.
+It is no transaction: a worker may start the first call before the last decision, as if the reviewer had clicked fast.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -226,7 +226,8 @@ class Approval(models.Model):
 class ApprovalOutcome(models.Model):
     """The outcome of the call of a decided approval, written with the journal entry at `position`.
 
-    Lists filter by it. It repeats the journal, and no check reads it.
+    Lists filter by it. It repeats the journal, and no check reads it. A column of the approval would write an entry in
+    each of its indexes.
     """
 
     approval = models.OneToOneField(

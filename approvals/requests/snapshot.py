@@ -188,6 +188,7 @@ def _action_digest(tool: str, schema: str, args: str, path: tuple[str, ...], eff
 
 def _nonce(at: datetime) -> str:
     """Return random text and the time of the request."""
+    # The digest covers the nonce, so a program that writes to Postgres cannot move the request in lists by its time
     return f"{secrets.token_hex(16)}{_AT}{_moment(at)}"
 
 

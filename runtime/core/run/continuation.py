@@ -41,6 +41,7 @@ from runtime.core.values.errors import UnknownSubject
 from runtime.core.values.ids import ROOT, turn_mark
 from runtime.core.values.json_values import same
 
+# Constants and no settings, so that a later fold of a journal ends its run at the same entry
 MAX_DEPTH = 16
 MAX_REFUSALS = 5
 MAX_DENIALS = 3  # turns in which one tool was denied
