@@ -32,7 +32,7 @@ from runtime.errors import RequestError  # noqa: E402
 from tests.docs import guarantees, layers_picture  # noqa: E402
 
 REFERENCE = ROOT / "docs" / "reference"
-NOTE = "<!-- written by `make reference` from the code; do not edit -->\n"
+NOTE = "[//]: # (written by `make reference` from the code; do not edit)\n"
 UNKNOWN = "…"  # a text that is known only when it is said
 ROOMS = ("runtime", "approvals", "agents", "config")
 
