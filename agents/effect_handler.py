@@ -39,7 +39,7 @@ from runtime.core.values.enums import EFFECT_CLASSES, CallPreview, EffectClass, 
 from runtime.core.values.json_values import sha256_of
 from runtime.core.values.limits import plain
 from runtime.errors import InvalidInput, KeyMissing, UnknownAgent
-from runtime.keyring import held
+from runtime.keyring import sealing
 from runtime.ports.agents import AgentInfo, CallInfo, CallRejected, TurnBoundary, VersionChange
 from runtime.ports.effects import (
     Abort,
@@ -228,7 +228,7 @@ def _agent_info(agent: AgentSpec, rates: Rates | None) -> AgentInfo:
 def _find_answer_problem(caller: AgentSpec, args: Any) -> str:
     """Say why arguments of `final_answer` are not an answer of the agent, or return an empty text."""
     if caller.answer is None:
-        answer = held.open_all(FINAL_ANSWER, args)
+        answer = sealing.open_args(FINAL_ANSWER, args)
         return "" if caller.output is None else plain(outputs.problem(caller, answer))
     unsealed = open_arguments(caller.answer, args)
     if isinstance(unsealed, dict) and set(unsealed) == {TOGETHER}:

@@ -28,7 +28,7 @@ from runtime.core.values.verdicts import BEFORE_CALL
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ApprovalVoid, NotConfirmed, VerifiedApproval
 from runtime.store import pool
-from runtime.store.tables import ledger
+from runtime.store.tables import used_approvals
 
 _QUERY = f"""
     SELECT (SELECT count(*) FROM approvals_auditentry a
@@ -151,7 +151,9 @@ def _statement(stored: _StoredApproval) -> Statement:
         raise NotConfirmed("the first start may still have been running")
     if said.effective_at is not None and said.effective_at > stored.at:
         raise NotConfirmed("the decision can still be undone")
-    if said.undone != stored.undone or ledger.contains(ledger.undone(approval.id, said.undone + 1)):
+    if said.undone != stored.undone or used_approvals.contains(
+        used_approvals.undone_line(approval.id, said.undone + 1)
+    ):
         raise NotConfirmed("the decision was undone")
     snapshot.check_seal(approval)
     _counted(stored, said)

@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 from approvals.queries import pending_ages
 from runtime.queries.lists.suspects import suspect_totals
 from runtime.queries.processes import measures, workers
-from runtime.store.measures import cumulative
+from runtime.store.workers import cumulative
 
 FORWARDED = (
     "X-Forwarded-For",

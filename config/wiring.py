@@ -13,10 +13,10 @@ from approvals.accounts import people
 from approvals.adapter import ApprovalService
 from approvals.permissions.access import AccessService
 from approvals.prompts.in_production import StoredPrompts
-from runtime.broker import dispatch
-from runtime.objects.by_address import store_at
+from runtime import broker
 from runtime.ports import wiring
 from runtime.ports.objects import ObjectStore
+from runtime.store.object_stores.stores import store_at
 from runtime.upkeep import startup
 
 
@@ -41,11 +41,11 @@ def _object_store(address: str) -> ObjectStore:
 def _notify_logged_out(user: User | None, **_: Any) -> None:
     """Notify the live streams of a user who logs out, so that they end with the session."""
     if user is not None:
-        dispatch.notify_person(user.get_username())
+        broker.notify_person(user.get_username())
 
 
 def _notify_ended_sessions(person: str, **_: Any) -> None:
-    dispatch.notify_person(person)
+    broker.notify_person(person)
 
 
 def connect_effects() -> None:

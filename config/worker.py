@@ -18,7 +18,7 @@ if __name__ == "__main__":
     gc.disable()  # before the imports below; config.celery enables it
 
 from config.celery import app, share_connections
-from runtime.broker import dispatch
+from runtime import broker
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
 
         return isolated.supervise(options.concurrency)
     share_connections()
-    if dispatch.RESUMED in queues:
+    if broker.RESUMED in queues:
         queues.append(_own_queue())
     worker = app.Worker(
         hostname=f"worker-{os.getpid()}@{socket.gethostname()}",
@@ -63,7 +63,7 @@ def _own_queue() -> str:
 
     Celery does not declare it: kombu would record the name in the broker, and nothing would remove it.
     """
-    name = dispatch.open_own_queue()
+    name = broker.open_own_queue()
     app.conf.task_queues = {**app.conf.task_queues, name: {"no_ack": True, "no_declare": True}}
     return name
 

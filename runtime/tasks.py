@@ -12,8 +12,8 @@ from uuid import UUID
 from celery import shared_task
 from django.conf import settings
 
-from runtime.broker import dispatch
-from runtime.broker.dispatch import ADVANCE, PREVIEW_EDIT, REPLAY_RUN, TRY_PROMPT
+from runtime import broker
+from runtime.broker import ADVANCE, PREVIEW_EDIT, REPLAY_RUN, TRY_PROMPT
 from runtime.execution import edit_previews
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
@@ -78,7 +78,7 @@ def worker_context() -> WorkerContext:
     """Return the context of this worker process. The first call, after fork, starts the heartbeat."""
     heartbeat = Heartbeat(wiring.effects().fingerprints())
     context = start_context(heartbeat)
-    dispatch.start_listening(lambda: heartbeat.draining.started)
+    broker.start_listening(lambda: heartbeat.draining.started)
     return context
 
 
@@ -116,7 +116,7 @@ def stop() -> bool:
     Returns False if an effect is still running, in a thread that cannot be ended.
     """
     busy = False
-    dispatch.stop_listening()  # its thread may end with the process before it does this
+    broker.stop_listening()  # its thread may end with the process before it does this
     if worker_context.cache_info().currsize:
         busy = worker_context().effect_pool.is_busy()
         worker_context().heartbeat.stop()

@@ -43,7 +43,7 @@ from runtime.core.run.retries import longest_wait
 from runtime.core.values.enums import FailureCause
 from runtime.core.values.limits import MAX_ERROR, MAX_SUMMARY, plain
 from runtime.errors import KeyMissing
-from runtime.keyring import held
+from runtime.keyring import sealing
 from runtime.ports.effects import (
     Abort,
     ModelAnswer,
@@ -129,8 +129,8 @@ def _own_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | None:
     if not (request.summary and agent.compaction and agent.compaction.summarise):
         return None
     text = agent.compaction.summarise(restore_replies(request.messages, request.calls))
-    is_sealed = agent.seals_texts or held.is_token(text)
-    return ModelAnswer(reply=None, text=held.sealed_text(text) if is_sealed else text)
+    is_sealed = agent.seals_texts or sealing.is_token(text)
+    return ModelAnswer(reply=None, text=sealing.seal_text(text) if is_sealed else text)
 
 
 def run_script(
@@ -376,8 +376,8 @@ class _ModelCall:
 def text_to_store(agent: AgentSpec, text: str) -> str:
     """Return at most MAX_ERROR characters of a reply, sealed if they may say what a held text says, or are one."""
     text = plain(text)
-    is_sealed = agent.seals_texts or held.is_token(text)
-    return held.sealed_text(text, MAX_ERROR) if is_sealed else text
+    is_sealed = agent.seals_texts or sealing.is_token(text)
+    return sealing.seal_text(text, MAX_ERROR) if is_sealed else text
 
 
 def _wants_text(request: ModelRequest) -> bool:

@@ -16,7 +16,7 @@ from agents import secrets
 from agents.sdk.answers import ARGUMENT, TOGETHER
 from agents.sdk.spec import FINAL_ANSWER, AgentSpec
 from runtime.core.run.events import Proposal
-from runtime.keyring import held
+from runtime.keyring import sealing
 
 _DETAILS = ""  # the name for `provider_details`, which no tool has
 
@@ -45,7 +45,7 @@ def proposals(
 def seal_texts(calls: Sequence[Proposal]) -> tuple[Proposal, ...]:
     """Seal a text in the place of a typed answer, which is refused: it may be any text of the model."""
     return tuple(
-        replace(call, args=held.seal_all(call.tool, call.args))
+        replace(call, args=sealing.seal_args(call.tool, call.args))
         if isinstance(call.args, str)
         else call
         for call in calls
@@ -55,12 +55,12 @@ def seal_texts(calls: Sequence[Proposal]) -> tuple[Proposal, ...]:
 def seal_response(
     agent: AgentSpec, response: ModelResponse, text: str, max_length: int | None, *, is_answer: bool
 ) -> tuple[ModelResponse, str]:
-    """Seal the texts, thoughts, secret arguments and details of a reply. `max_length` is as in `held.sealed_text`.
+    """Seal the texts, thoughts, secret arguments and details of a reply. `max_length` is as in `sealing.seal_text`.
 
     A part that is the whole text gets the same token as the text, so that the reply need not repeat it. The text of a
     reply that `is_answer` stays as it is.
     """
-    sealed_text = text if is_answer else held.sealed_text(text, max_length)
+    sealed_text = text if is_answer else sealing.seal_text(text, max_length)
 
     def seal_part(part: Any) -> Any:
         match part:
@@ -69,7 +69,7 @@ def seal_response(
             case TextPart() if part.content == text:
                 return replace(part, content=sealed_text)
             case TextPart() | ThinkingPart():
-                return replace(part, content=held.sealed_text(part.content))
+                return replace(part, content=sealing.seal_text(part.content))
             case _:
                 return seal_call(agent, part)
 
@@ -83,8 +83,8 @@ def seal_call(agent: AgentSpec, part: Any) -> Any:
         return part
     if (tool := agent.tool(part.tool_name)) is not None:
         return replace(part, args=secrets.seal_reply(tool, part.args))
-    if is_misspelt(agent, part.tool_name) or held.is_token(part.args):
-        return replace(part, args=held.seal_all(part.tool_name, part.args))
+    if is_misspelt(agent, part.tool_name) or sealing.is_token(part.args):
+        return replace(part, args=sealing.seal_args(part.tool_name, part.args))
     return part
 
 
@@ -94,17 +94,17 @@ def repeats_token(response: ModelResponse) -> bool:
     It is sealed once more, so it is opened to what the model wrote.
     """
     parts = (getattr(part, "content", getattr(part, "args", None)) for part in response.parts)
-    return any(map(held.is_token, [response.text or "", *parts]))
+    return any(map(sealing.is_token, [response.text or "", *parts]))
 
 
 def _seal_details(name: str, details: Any) -> dict[str, str]:
     """Seal details as the JSON that is stored: a provider's client puts times in them."""
-    return held.seal_all(name, to_jsonable_python(details))
+    return sealing.seal_args(name, to_jsonable_python(details))
 
 
 def open_details(message: Any) -> Any:
     """Return a reply, or a part of one, with the details that its provider sent."""
-    return _with_details(message, held.open_all)
+    return _with_details(message, sealing.open_args)
 
 
 def _with_details(message: Any, change: Callable[[str, Any], Any]) -> Any:
@@ -123,9 +123,9 @@ def is_misspelt(agent: AgentSpec, name: str) -> bool:
 def open_part(part: Any) -> Any:
     """Return a part of a reply as the provider sent it."""
     if isinstance(part, ToolCallPart):
-        args = held.open_all(part.tool_name, part.args)
+        args = sealing.open_args(part.tool_name, part.args)
         return part if args is part.args else replace(part, args=args)
     if not isinstance(part, TextPart | ThinkingPart):
         return part
-    content = held.open_text(part.content)
+    content = sealing.open_text(part.content)
     return part if content is part.content else replace(part, content=content)

@@ -37,7 +37,7 @@ from agents.sdk.scripts import conversation_texts as texts
 from agents.sdk.spec import FINAL_ANSWER, AgentSpec, ToolSpec
 from runtime.core.documents.blobs import begins
 from runtime.core.run.continuation import Call, CutReply, PlanItem
-from runtime.keyring import held
+from runtime.keyring import sealing
 from runtime.ports import effects
 
 KEPT = 64  # conversations of one process
@@ -84,7 +84,7 @@ def _prompt(message: dict[str, Any]) -> UserPromptPart:
         case "input":
             text = json.dumps(message["content"], ensure_ascii=False)
         case "summary":
-            text = f"{texts.SUMMARY}{held.open_text(message['content'])}"
+            text = f"{texts.SUMMARY}{sealing.open_text(message['content'])}"
         case "message":
             text = f"{texts.MESSAGE}{message['by']}: {message['content']}"
         case "question":
@@ -111,7 +111,7 @@ def _describe_memory(entry: dict[str, Any]) -> dict[str, Any]:
     if entry["text"] is None:
         return {"at": entry["at"], **author, "erased": True}
     # A person could write the sealed text of a model into a message, and would then read it opened.
-    text = held.open_text(entry["text"]) if entry["kind"] == "summary" else entry["text"]
+    text = sealing.open_text(entry["text"]) if entry["kind"] == "summary" else entry["text"]
     return {"at": entry["at"], **author, "text": text}
 
 
@@ -198,7 +198,7 @@ def build_endings(agent: AgentSpec, request: effects.ModelRequest) -> list[Model
 def _describe_cut(cut: CutReply) -> str:
     facts = {
         "cut_by": texts.CUT_BY[cut.cause],
-        "beginning": held.open_text(cut.text),
+        "beginning": sealing.open_text(cut.text),
         "cut_after_tokens": cut.tokens,
         "since": cut.since.isoformat(timespec="seconds"),
     }
@@ -315,7 +315,7 @@ def _word_result(agent: AgentSpec, result: dict[str, Any]) -> tuple[texts.Outcom
     elif "edited_by" in result and outcome == "success":
         words = f"{texts.RESULT}{json.dumps(content, ensure_ascii=False)}"
     if "edited_by" in result:
-        args = held.opened_args(result["tool"], result["args"])
+        args = sealing.args_for_reviewers(result["tool"], result["args"])
         words = f"{texts.EDITED}{json.dumps(args, ensure_ascii=False)}\n{words}"
     return outcome, words
 

@@ -27,7 +27,7 @@ from runtime.core.run.events import Proposal
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import require_json, same
 from runtime.core.values.limits import MAX_ANSWER
-from runtime.keyring import held
+from runtime.keyring import sealing
 from runtime.ports.effects import ModelAnswer
 
 NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # of a message whose time is in its entry
@@ -100,7 +100,7 @@ def from_person(agent: AgentSpec, reply: GivenReply) -> ModelAnswer:
     """Read the reply that a person gave in a fork as one of the model. Raise as secrets.open_args."""
     # A text without calls is the answer, which is not sealed again.
     is_sealed = agent.seals_texts and bool(reply.calls)
-    text = held.open_text(reply.text) if is_sealed else reply.text
+    text = sealing.open_text(reply.text) if is_sealed else reply.text
     parts: list[Any] = [TextPart(content=text)] if text else []
     for call in reply.calls:
         tool = agent.tool(call.tool)
@@ -122,7 +122,7 @@ def _proposals(agent: AgentSpec, response: ModelResponse) -> tuple[Proposal, ...
             twin = next((n for n in of_tool if same(unsealed[n][1], args)), None)
             args = secrets.seal_args(tool, args) if twin is None else {REPEATED: twin}
         elif held_answers.is_misspelt(agent, name):
-            args = held.seal_all(name, args)
+            args = sealing.seal_args(name, args)
         unsealed.append(call)
         proposals.append(Proposal(tool=name, args=args))
     return tuple(proposals)

@@ -52,7 +52,7 @@ from runtime.execution.effects.perform import perform, request_for
 from runtime.execution.step import StepBuilder
 from runtime.ports.approvals import ReviewSnapshot
 from runtime.ports.effects import ModelRequest, Outcome, PreviewRequest, ToolRequest, ToolResult
-from runtime.store.records import PreviewCall, Work
+from runtime.store.step_records import PreviewCall, Work
 from runtime.store.tables.signals import (
     CancelSignal,
     EventSignal,

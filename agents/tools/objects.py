@@ -18,9 +18,9 @@ from agents.sdk import FailureCause, NotDone, Preview, PreviewChange, ToolContex
 from agents.sdk.spec import ToolSpec
 from runtime.core.values.enums import EffectClass, Risk
 from runtime.errors import ObjectStoreDown
-from runtime.objects.by_address import SCHEMES, store_at
 from runtime.ports import wiring
 from runtime.ports.objects import ObjectStore
+from runtime.store.object_stores.stores import SCHEMES, store_at
 
 MAX_KEY = 300  # characters
 MAX_TEXT = 200_000  # bytes of an object

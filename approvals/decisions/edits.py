@@ -15,7 +15,7 @@ from runtime.control import edit_previews
 from runtime.control.edit import FIELD, edit
 from runtime.core.values.enums import Edit, EffectClass, GateKind
 from runtime.errors import InvalidInput, KeyMissing, Tampered
-from runtime.keyring import held
+from runtime.keyring import sealing
 from runtime.store.tables.jobs.edit_previews import EditPreviewRow
 
 
@@ -73,5 +73,5 @@ def check_previewed(approval: Approval, preview: object, by: str) -> Edit:
     if result.refused:
         raise InvalidInput(FIELD, f"are refused by the tool: {result.refused}")
     return replace(
-        check(approval, held.opened_args(approval.tool, found.arguments)), preview=result
+        check(approval, sealing.args_for_reviewers(approval.tool, found.arguments)), preview=result
     )

@@ -13,7 +13,7 @@ from approvals.queries import requests
 from runtime.control.settle import undo as undo_decision
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.ports.access import Actor
-from runtime.store.tables import ledger
+from runtime.store.tables import used_approvals
 
 
 def undo(*, approval_id: UUID, actor: Actor) -> requests.ApprovalView:
@@ -37,8 +37,8 @@ def undo(*, approval_id: UUID, actor: Actor) -> requests.ApprovalView:
         except (GateNotOpen, RunEnded) as exc:
             raise TooLate from exc
         _reopen(approval, actor)
-        undone = ledger.undone(approval.id, audit.undone(approval))
-    ledger.record(undone)  # after the commit, and before the caller answers
+        undone = used_approvals.undone_line(approval.id, audit.undone(approval))
+    used_approvals.record(undone)  # after the commit, and before the caller answers
     return requests.to_view(approval, principal)
 
 
@@ -59,8 +59,8 @@ def take_back(*, approval_id: UUID, by: str, actor: Actor) -> bool:
         except (GateNotOpen, RunEnded):
             return False
         _reopen(approval, actor)
-        undone = ledger.undone(approval.id, audit.undone(approval))
-    ledger.record(undone)
+        undone = used_approvals.undone_line(approval.id, audit.undone(approval))
+    used_approvals.record(undone)
     return True
 
 

@@ -14,7 +14,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from approvals.models import Approval, SentMail
 from approvals.requests import verification
-from runtime.keyring import held, sealing
+from runtime.keyring import sealing
 from runtime.models import Run
 from runtime.ports import wiring
 from runtime.ports.access import Actor
@@ -67,7 +67,7 @@ def _messages(person: str, since: datetime, at: datetime) -> Iterator[Approval]:
         run__ended_at=None,
     )
     for approval in _unnoticed(rows, person).order_by("decided_at", "id")[:MAX_NEWS]:
-        if verification.fault(approval) is None and held.args(
+        if verification.fault(approval) is None and sealing.held_args(
             approval.tool, json.loads(approval.args)
         ):
             yield approval

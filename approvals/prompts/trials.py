@@ -10,7 +10,7 @@ from django.db import transaction
 from approvals.accounts.log import record
 from approvals.errors import PromptRefused, UnknownPrompt
 from approvals.prompts import changes, listing
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from runtime.store import pool
@@ -84,7 +84,7 @@ def ask(name: str, number: int, runs: object, *, actor: Actor) -> PromptTrialVie
             actor.person,
             f"asked for a trial of version {number} of the prompt {name} on {runs} runs",
         )
-        transaction.on_commit(lambda: dispatch.dispatch(trial, dispatch.TRIAL))
+        transaction.on_commit(lambda: broker.dispatch(trial, broker.TRIAL))
     return find(trial)
 
 

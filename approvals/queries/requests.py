@@ -24,7 +24,7 @@ from runtime.core.values.enums import GateKind
 from runtime.core.values.ids import turn_of
 from runtime.core.values.verdicts import BEFORE_CALL
 from runtime.errors import Forbidden, InvalidInput
-from runtime.keyring import held, sealing
+from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from runtime.ports.approvals import NotConfirmed
 from runtime.queries.runs import Page
@@ -306,7 +306,7 @@ def verified(
         _value(approval.args),
         not tampered and request_rules.sees_held(principal, approval),
     )
-    read_args = held.opened_args if sees_held else sealing.redacted_args
+    read_args = sealing.args_for_reviewers if sees_held else sealing.redacted_args
     return ApprovalView(
         id=approval.id,
         run=approval.run_id,
@@ -320,7 +320,7 @@ def verified(
         if approval.edited is None
         else read_args(approval.tool, _value(approval.edited)),
         edited_preview=None if approval.edited_preview is None else _value(approval.edited_preview),
-        holds=bool(held.args(approval.tool, args)),
+        holds=bool(sealing.held_args(approval.tool, args)),
         sees_held=sees_held,
         schema=_schema(approval.schema),
         result_schema=None if approval.result_schema is None else _schema(approval.result_schema),

@@ -16,7 +16,7 @@ from config.env import budget, providers, values
 from config.env.errors import InvalidSetting
 from runtime.core.run.budgets import BudgetLimits
 from runtime.core.values.limits import KEPT_INLINE, MAX_RESULT
-from runtime.objects.by_address import SCHEMES
+from runtime.store.object_stores.stores import SCHEMES
 from runtime.upkeep import retention_rules
 
 MINUTE = 60.0

@@ -11,9 +11,9 @@ from runtime.errors import Forbidden, KeyMissing, RunEnded, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.queries.runs import RunDetail
-from runtime.store import runs
+from runtime.store import gates, runs
 from runtime.store.pool import Connection
-from runtime.store.tables import gates, signals
+from runtime.store.tables import signals
 
 
 def cancel(*, run: UUID, reason: object, actor: Actor) -> RunDetail:

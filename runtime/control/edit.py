@@ -13,7 +13,7 @@ from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import action_digest, require_json, sha256_of
 from runtime.core.values.limits import MAX_ARGS, size_of
 from runtime.errors import InvalidInput
-from runtime.keyring import held, sealing
+from runtime.keyring import sealing
 
 FIELD = "arguments"
 UNCHANGED = "are unchanged: approve the call as it is"
@@ -44,7 +44,7 @@ def edit(
         raise InvalidInput(FIELD, "cannot be changed: the model gave no object of arguments")
     if not isinstance(new_args, dict):
         raise InvalidInput(FIELD, "must be a JSON object")
-    held_names, secret = held.args(tool, args), _secret(tool, schema, args)
+    held_names, secret = sealing.held_args(tool, args), _secret(tool, schema, args)
     changed = _with_secrets(secret, args, new_args)
     try:
         require_json(changed, FIELD)
@@ -54,10 +54,10 @@ def edit(
     if size > MAX_ARGS:
         raise InvalidInput(FIELD, f"are {size} bytes of JSON, at most {MAX_ARGS} are allowed")
     check_schema(schema, changed, secret=secret)
-    if held_names and changed == held.opened_args(tool, args):
+    if held_names and changed == sealing.args_for_reviewers(tool, args):
         raise InvalidInput(FIELD, UNCHANGED)
     for name in held_names & changed.keys():
-        changed[name] = held.seal_arg(tool, name, changed[name])
+        changed[name] = sealing.seal_arg(tool, name, changed[name])
 
     def digest(of: Any) -> str:
         return action_digest(tool=tool, schema=sha256_of(schema), args=of, path=path, effect=effect)
@@ -70,7 +70,7 @@ def edit(
 
 def _secret(tool: str, schema: Mapping[str, Any], args: Mapping[str, Any]) -> frozenset[str]:
     """Return the names of secret arguments: those that are sealed, and missing ones by the mark of the schema."""
-    hidden = sealing.secret_args(tool, args) - held.args(tool, args)
+    hidden = sealing.secret_args(tool, args) - sealing.held_args(tool, args)
     return hidden | json_schema.write_only(schema)
 
 

@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 from django.db import transaction
 
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.control.transaction import atomic
 from runtime.store import pool
 from runtime.store.tables.jobs import edit_previews
@@ -17,7 +17,7 @@ def ask(*, run: UUID, gate: UUID, by: str, args: dict[str, Any]) -> UUID:
     preview = uuid4()
     with atomic() as connection:
         edit_previews.replace(connection, preview, run=run, gate=gate, by=by, args=args)
-        transaction.on_commit(lambda: dispatch.dispatch(preview, dispatch.PREVIEW))
+        transaction.on_commit(lambda: broker.dispatch(preview, broker.PREVIEW))
     return preview
 
 

@@ -20,9 +20,8 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import runs
 from runtime.store.pool import Connection
-from runtime.store.tables import external_events, signals, waits
-from runtime.store.tables.external_events import ExternalEventRow
-from runtime.store.tables.triggers import occurrences, received_events
+from runtime.store.tables import occurrences, received_events, signals, waits
+from runtime.store.tables.received_events import ExternalEventRow
 from runtime.store.tables.waits import EventWait
 
 SCOPE = "events:send"
@@ -120,10 +119,10 @@ def _deliver(
     source_fields = {"source": source, "subject": subject} if source or subject else {}
     digest = sha256_of({"name": name, "data": data, **source_fields})
     key = json.dumps([source, id]) if source else id
-    if not external_events.insert(
+    if not received_events.claim_id(
         connection, id=key, name=name, digest=digest, by=actor.person, token=actor.token
     ):
-        stored = external_events.read(connection, key)
+        stored = received_events.read_id(connection, key)
         if stored.digest != digest:
             raise EventConflict
         return Delivered(event=stored, new=False)
@@ -134,7 +133,7 @@ def _deliver(
     ended = [wait for wait in matching if wait.run in live and waits.complete(connection, wait)]
     for wait in ended:
         _signal(connection, wait, {"event": name, "id": id, "data": data}, actor)
-    external_events.count(connection, key, len(ended))
+    received_events.count_waits(connection, key, len(ended))
     number = received_events.insert(
         connection,
         key=json.dumps(["sent", key]),
@@ -148,7 +147,7 @@ def _deliver(
     )
     offered = 0 if number is None else occurrences.offer(connection, number, name)
     return Delivered(
-        event=external_events.read(connection, key),
+        event=received_events.read_id(connection, key),
         new=True,
         runs=tuple(dict.fromkeys(wait.run for wait in ended)),
         triggers=offered,

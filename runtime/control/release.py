@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.control import access
 from runtime.control.transaction import atomic, notify
 from runtime.core.documents.blobs import blob_refs
@@ -47,4 +47,4 @@ def make_due(connection: Connection, run: UUID, *, actor: Actor, reason: str) ->
     wiring.approvals().record_audit(
         run=run, actor=actor, act="readmitted", detail={"reason": reason}
     )
-    notify(run, inbox=True, queue=dispatch.RESUMED, hint=not row.isolated)
+    notify(run, inbox=True, queue=broker.RESUMED, hint=not row.isolated)

@@ -4,7 +4,7 @@ from uuid import UUID, uuid4
 
 from django.db import transaction
 
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.control import access
 from runtime.control.transaction import atomic
 from runtime.errors import AgentWithoutWorker, NoSuchReplay, NothingToReplay, ReplayNotEnded
@@ -34,7 +34,7 @@ def ask(*, run: UUID, actor: Actor) -> StoredReplay:
         if not replays.add(connection, replay, run=run, by=actor.person, token=actor.token):
             raise ReplayNotEnded
         wiring.approvals().record_audit(run=run, actor=actor, act="replayed", detail={})
-        transaction.on_commit(lambda: dispatch.dispatch(replay, dispatch.REPLAY))
+        transaction.on_commit(lambda: broker.dispatch(replay, broker.REPLAY))
     return find(run=run, replay=replay, actor=actor)
 
 

@@ -10,8 +10,8 @@ from runtime.control.transaction import notify
 from runtime.core.values.enums import Decision
 from runtime.errors import GateNotOpen
 from runtime.ports.approvals import StatementPart
-from runtime.store import decisions, pool, runs
-from runtime.store.tables import gates, signals
+from runtime.store import gates, pool, runs
+from runtime.store.tables import signals
 
 
 def settle(
@@ -28,7 +28,7 @@ def settle(
     run has ended or a required part writes no row.
     """
     with pool.in_transaction() as connection:
-        run = decisions.settle(
+        run = gates.settle(
             connection,
             gate=gate,
             decision=decision,

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.control import thread_memory
 from runtime.control.transaction import notify
 from runtime.core.documents import budget_text
@@ -21,9 +21,9 @@ from runtime.core.values.limits import MAX_KEY
 from runtime.errors import BusinessKeyConflict, InvalidInput
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.store import pool, starts
+from runtime.store import pool, runs
 from runtime.store.pool import Connection
-from runtime.store.starts import Born
+from runtime.store.runs import NewRun
 from runtime.store.tables import blobs, journal
 
 
@@ -54,7 +54,7 @@ def start(
     """
     access, catalogue = wiring.access(), wiring.catalogue()
     with pool.in_transaction() as connection:
-        born, (rights, schema) = starts.peek(
+        born, (rights, schema) = runs.peek_start(
             connection, access.rights(actor), catalogue.schema(agent)
         )
     access.require_read(actor, "runs:start", rights, at=born.at)
@@ -82,7 +82,7 @@ def create(
     business_key: str | None = None,
     budget: BudgetLimits | None = None,
     makers: Sequence[str] = (),
-    born: Born | None = None,
+    born: NewRun | None = None,
     thread: str | None = None,
 ) -> Started:
     """Create a run, or find the run with the same business key, agent, requester and input.
@@ -93,7 +93,7 @@ def create(
     require_json(input, "input")
     with pool.in_transaction() as connection:
         if born is None:
-            born, _ = starts.peek(connection)
+            born, _ = runs.peek_start(connection)
         memory = thread_memory.recall_for_run(agent=agent, thread=thread, actor=requester)
         makers = merge_people(makers, memory.people)
         event = RunStarted(
@@ -119,10 +119,10 @@ def create(
             "head": first.seal.mac,
             "origin": merge_people([requester.person], makers),
         }
-        if not starts.write(connection, row, first):
+        if not runs.write_start(connection, row, first):
             return _find_by_key(connection, row, input)
         blobs.remember(connection, born.run, memory.texts)
-    notify(born.run, queue=dispatch.NEW)
+    notify(born.run, queue=broker.NEW)
     return Started(run=born.run, created=True)
 
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.core.run.continuation import RunStatus
 from runtime.errors import RunEnded
 from runtime.ports import wiring
@@ -41,14 +41,14 @@ def join(connection: Connection, run: UUID, actor: Actor, *, reviewer: bool = Fa
 
 
 def notify(
-    run: UUID, *, inbox: bool = False, queue: str = dispatch.STICKY, hint: bool = True
+    run: UUID, *, inbox: bool = False, queue: str = broker.STICKY, hint: bool = True
 ) -> None:
     """Send the run's hint and live update after the commit; at once outside a transaction."""
 
     def send() -> None:
         if hint:
-            dispatch.dispatch(run, queue)
-        dispatch.notify_run(run, inbox=inbox)
+            broker.dispatch(run, queue)
+        broker.notify_run(run, inbox=inbox)
 
     connection = transaction.get_connection()
     if connection.in_atomic_block:

@@ -38,10 +38,10 @@ from runtime.errors import (
 from runtime.keyring import files, purposes, signatures
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.store import pool, runs
+from runtime.store import gates, pool, runs
 from runtime.store.pool import Connection
 from runtime.store.runs import LockedRow
-from runtime.store.tables import blobs, continuations, gates, journal, pruning, signals, waits
+from runtime.store.tables import blobs, continuations, journal, pruning, signals, waits
 from runtime.store.tables.pruning import PruneMark
 
 _AT_REST = frozenset({RunStatus.SUSPENDED, RunStatus.WAITING, RunStatus.PAUSED})

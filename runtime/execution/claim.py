@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import psycopg
 from django.db import DataError
 
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.core.documents.blobs import blob_refs
 from runtime.core.run.continuation import Phase
 from runtime.core.values.enums import Verdict
@@ -56,7 +56,7 @@ def _advance(run: UUID, context: WorkerContext, *, isolated: bool) -> bool:
     skipped_at = context.backoff.skipped_at(run)
     if skipped_at is not None and _signal_version(run) == skipped_at:
         if context.backoff.forward_once(run):
-            dispatch.dispatch(run)
+            broker.dispatch(run)
         return False
     owner = uuid4()
     try:
@@ -67,7 +67,7 @@ def _advance(run: UUID, context: WorkerContext, *, isolated: bool) -> bool:
                 owner=owner,
                 worker=context.heartbeat.worker,
                 isolated=isolated,
-                more=context.approvals.claim_query(),
+                also_read=context.approvals.claim_query(),
             )
         if loaded is None:
             log.info("Run %s: not claimed, it is not due or another worker has it", run)
@@ -102,7 +102,7 @@ def _work(
     version_changes = _version_changes(loaded, context.handler)
     now = Runner(context, claimed, messages, loaded, version_changes).work()
     if not now.ended and context.recent.put(claimed.claim.run, loaded.rows, loaded.conversations):
-        dispatch.keep(claimed.claim.run)
+        broker.keep(claimed.claim.run)
     context.backoff.drop(claimed.claim.run)
 
 
@@ -147,7 +147,7 @@ def _handle_crash_loop(claim: RunClaim) -> bool:
         log.warning("Run %s: it lost two workers, so it is tried in another process", claim.run)
         with pool.pooled() as connection:
             leases.isolate(connection, claim)
-        dispatch.notify_run(claim.run, inbox=False)
+        broker.notify_run(claim.run, inbox=False)
         return True
     return False
 
@@ -156,7 +156,7 @@ def _quarantine(claim: RunClaim, reason: str) -> None:
     log.critical("Run %s: quarantined: %s", claim.run, reason)
     with pool.pooled() as connection:
         leases.quarantine(connection, claim, plain(reason))
-    dispatch.notify_run(claim.run, inbox=True)
+    broker.notify_run(claim.run, inbox=True)
 
 
 def _back_off(claim: RunClaim) -> None:
@@ -169,7 +169,7 @@ def _await_store(claim: RunClaim, reason: str) -> None:
     with pool.pooled() as connection:
         leases.await_store(connection, claim, plain(reason))
         leases.back_off(connection, claim, seconds=STORE_SECONDS)
-    dispatch.notify_run(claim.run, inbox=False)
+    broker.notify_run(claim.run, inbox=False)
 
 
 def _skip(claim: RunClaim, backoff: RunBackoff) -> None:
@@ -177,7 +177,7 @@ def _skip(claim: RunClaim, backoff: RunBackoff) -> None:
     with pool.pooled() as connection:
         backoff.add(claim.run, leases.read(connection, claim.run).signal_version)
         leases.back_off(connection, claim, seconds=leases.RESEND_SECONDS)
-    dispatch.dispatch(claim.run)
+    broker.dispatch(claim.run)
 
 
 def _signal_version(run: UUID) -> int:
@@ -188,7 +188,7 @@ def _signal_version(run: UUID) -> int:
 def _load(claim: RunClaim, stored: StoredRun, recent: RecentRuns) -> LoadedRun:
     """Return the verified state of the run at the claim's position."""
     cached = recent.pop(claim.run, stored.entries)
-    now, entries = stored.state(claim, cached.conversations, known=len(cached.rows))
+    now, entries = stored.state(claim, cached.conversations, verified_rows=len(cached.rows))
     if digests := blob_refs(now):
         with pool.pooled() as connection:
             blobs.check_claimed(connection, digests)
@@ -199,7 +199,7 @@ def _load(claim: RunClaim, stored: StoredRun, recent: RecentRuns) -> LoadedRun:
         conversations=cached.conversations,
         sizes=sizes,
         pending_signals=stored.pending_signals(),
-        read=stored.more,
+        read=stored.read,
     )
 
 

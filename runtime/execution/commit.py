@@ -15,7 +15,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.core.documents.blobs import Blob
 from runtime.core.documents.conversations import Brief, Conversations
 from runtime.core.run.accounting import advance_clock, exhausted_at
@@ -31,17 +31,17 @@ from runtime.execution.worker import MAX_CHARACTERS, RunPauses, YieldPolicy, ret
 from runtime.ports.approvals import ApprovalPort, StatementPart
 from runtime.store import failpoints, leases, pool, steps
 from runtime.store.pool import Connection
-from runtime.store.records import Records
+from runtime.store.step_records import Records
 from runtime.store.tables import (
     continuations,
     journal,
     late_outcomes,
-    ledger,
     partial_replies,
     signals,
+    used_approvals,
 )
 from runtime.store.tables.late_outcomes import LateOutcomeRow
-from runtime.store.tables.partial_replies import KeptPart
+from runtime.store.tables.partial_replies import PartialReplyRow
 
 log = logging.getLogger(__name__)
 
@@ -141,10 +141,10 @@ class StepWriter:
         return self._late[1]
 
     @retried
-    def kept_parts(self) -> dict[str, KeptPart]:
+    def kept_parts(self) -> dict[str, PartialReplyRow]:
         """Read the kept parts of replies, by frame. A row that no worker wrote is ignored, with an alarm."""
         with pool.pooled() as connection:
-            parts, forged = partial_replies.of(connection, self.now.run)
+            parts, forged = partial_replies.read_for_run(connection, self.now.run)
         for frame in forged:
             log.critical("Run %s: kept part of a reply of frame %s ignored", self.now.run, frame)
         return parts
@@ -157,7 +157,7 @@ class StepWriter:
         """Write the records as one step, which leads to `now`. Raises LeaseLost or Tampered, with nothing written."""
         blobs = self._contents.write(records.blobs)
         step = self._step(records, now, blobs, release=release)
-        ledger.require_unspent(self.now.run, step.spent)
+        used_approvals.require_unspent(self.now.run, step.spent)
         started = heartbeat.elapsed()
         result = self._write(records, step, itertools.count())
         if result is not steps.CommitResult.WRITTEN:
@@ -191,16 +191,14 @@ class StepWriter:
         """Release a run that has no more to do now. Raises LeaseLost."""
         result = self._release()
         if result is steps.CommitResult.WRITTEN:
-            dispatch.notify_run(self.now.run, inbox=False)
+            broker.notify_run(self.now.run, inbox=False)
             if self._yielding.has_ready_work(self.now):
                 self._dispatch()
         return result
 
     def _dispatch(self) -> None:
         """Send the run to the end of the queue if others wait."""
-        dispatch.dispatch(
-            self.now.run, dispatch.NEW if self._yielding.should_yield else dispatch.RESUMED
-        )
+        broker.dispatch(self.now.run, broker.NEW if self._yielding.should_yield else broker.RESUMED)
 
     @retried
     def _clear_losses(self) -> None:
@@ -215,7 +213,7 @@ class StepWriter:
     @retried
     def _late_outcomes(self) -> tuple[LateOutcomeRow, ...]:
         with pool.pooled() as connection:
-            outcomes = late_outcomes.of(connection, self.now.run)
+            outcomes = late_outcomes.read_for_run(connection, self.now.run)
         for problem in outcomes.forged:
             log.critical("Run %s: late outcome ignored: %s", self.now.run, problem)
         return outcomes.genuine
@@ -249,7 +247,9 @@ class StepWriter:
             del self._rows[:-1]
             self._conversations.reset()
             self._sizes = Sizes(covered=len(step.entry.body))
-        dispatch.notify_run(self.now.run, inbox=bool(step.opened or step.settled or step.closed))
+        broker.notify_run(
+            self.now.run, inbox=bool(step.opened_gates or step.settled or step.closed)
+        )
 
     def _step(
         self, records: Records, after: Continuation, blobs: tuple[Blob, ...], *, release: bool
@@ -282,7 +282,7 @@ class StepWriter:
             signal_version=self._signal_version,
             continuation=continuation,
             pins=pins,
-            opened=records.opened(now),
+            opened_gates=records.opened_gates(now),
             settled=records.settled,
             closed=tuple(itertools.chain.from_iterable(records.closed.values())),
             signals=tuple(records.signals),
@@ -291,7 +291,7 @@ class StepWriter:
             ended_waits=records.ended_waits,
             first=records.needs_first,
             spent=records.spent(after),
-            kept=tuple(sorted(records.kept)),
+            ended_replies=tuple(sorted(records.ended_replies)),
             summary=summary,
             summed_up=tuple(remembered.digest for remembered in self.now.memory) if summary else (),
         )

@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.core.documents.blobs import Blob
 from runtime.core.run.events import Remembered
 from runtime.core.values.limits import plain
@@ -84,5 +84,5 @@ class RunContents:
         claim = self.pauses.claimed.claim
         with suppress(psycopg.Error), pool.pooled() as connection:
             leases.await_store(connection, claim, reason)
-        dispatch.notify_run(claim.run, inbox=False)
+        broker.notify_run(claim.run, inbox=False)
         self.pauses.pause(RETRY_SECONDS)

@@ -30,10 +30,9 @@ from uuid import UUID, uuid4
 import psycopg
 from django.conf import settings
 
-from runtime.store import pool, suspects, workers
-from runtime.store.leases import RunClaim
+from runtime.store import leases, pool, workers
+from runtime.store.leases import ALONE, GROUPS, RunClaim, Suspect
 from runtime.store.pool import Connection
-from runtime.store.suspects import ALONE, GROUPS, Suspect
 
 log = logging.getLogger(__name__)
 
@@ -132,12 +131,12 @@ class SuspectTrials:
                 self._remove(connection, trial)
         while (free := self._free()) > 0:
             tried = [run for trial in self._trials for run in trial.runs]
-            group = next_group(suspects.waiting(connection, but=tried), free)
+            group = next_group(leases.waiting_suspects(connection, but=tried), free)
             if not group:
                 self._close_idle()
                 return
             if len(group) == 1:
-                suspects.count_as_alone(connection, group[0].run)
+                leases.count_as_alone(connection, group[0].run)
             trial = next(iter(self._idle()), None) or self._start()
             log.warning("Process %s tries %d suspected runs", trial.process.pid, len(group))
             trial.begin([suspect.run for suspect in group])
@@ -202,7 +201,7 @@ def run(stop: threading.Event, trials: SuspectTrials) -> None:
     """Try suspected runs until `stop`; reconnect whenever Postgres was unreachable."""
     while not stop.is_set():
         try:
-            with pool.own("signoff isolated") as connection:
+            with pool.open_own("signoff isolated") as connection:
                 while not stop.wait(LOOK_SECONDS):
                     trials.look(connection)
         except psycopg.Error as exc:

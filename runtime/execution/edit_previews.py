@@ -25,7 +25,7 @@ from runtime.execution.worker import is_for_another
 from runtime.ports.agents import CallRejected
 from runtime.ports.effects import EffectHandler, PreviewRequest
 from runtime.store import pool
-from runtime.store.records import PreviewCall
+from runtime.store.step_records import PreviewCall
 from runtime.store.tables import journal, kill_switches
 from runtime.store.tables.jobs import edit_previews
 from runtime.store.tables.jobs.edit_previews import EditPreviewRow

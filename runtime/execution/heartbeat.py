@@ -19,7 +19,7 @@ import psycopg
 
 from runtime.store import leases, pool, workers
 from runtime.store.leases import RunClaim
-from runtime.store.measures import Measures
+from runtime.store.workers import Measures
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ class Heartbeat:
     def start(self) -> None:
         """Beat once, so that the lease is valid before a run is claimed under it, and then every second."""
         try:
-            with pool.own() as connection:
+            with pool.open_own() as connection:
                 self._beat(connection)
         except psycopg.Error as exc:
             log.warning("Heartbeat missed: %s", exc)
@@ -201,7 +201,7 @@ class Heartbeat:
                 self._force_release()
             try:
                 if connection is None or connection.closed:
-                    connection = pool.own()
+                    connection = pool.open_own()
                 self._beat(connection)
             except Exception as exc:  # or every run of this process would lose its lease
                 is_expected = isinstance(exc, psycopg.Error)

@@ -53,9 +53,9 @@ from runtime.ports.effects import (
     ToolFailure,
     ToolRequest,
 )
-from runtime.store.records import RecordedEvent, Work, changed
+from runtime.store.step_records import RecordedEvent, Work, record_event
 from runtime.store.steps import CommitResult
-from runtime.store.tables import ledger
+from runtime.store.tables import used_approvals
 from runtime.store.tables.signals import Signal
 
 KEEP_CLAIM_MAX = timedelta(seconds=2)  # the longest wait for which a worker keeps a run
@@ -182,7 +182,7 @@ class Runner:
 
     def _commit(self, release: bool) -> CommitResult:
         step = self._step
-        step.records.kept = self._replies.ended
+        step.records.ended_replies = self._replies.ended
         if step.records.changes:
             return self._writer.commit(step.records, step.now, release=release)
         return self._writer.release() if release else CommitResult.WRITTEN
@@ -414,7 +414,9 @@ class Runner:
             call = self._writer.now.call(request.frame, request.call)
             effect.started_at = call.started_at
             if call.gate is not None:  # after the intent is committed, before the call starts
-                ledger.record(ledger.spent(request.run, (call.gate, request.attempt)))
+                used_approvals.record(
+                    used_approvals.spent_line(request.run, (call.gate, request.attempt))
+                )
         elif isinstance(request, PreviewRequest):
             approved_preview = self._writer.now.call(request.frame, request.call).shown
             effect.keeps_slot = approved_preview is not None
@@ -451,4 +453,4 @@ class Runner:
 def _make_storable(now: Continuation, change: RecordedEvent) -> RecordedEvent:
     """Return the change, with another event if its own cannot be journaled."""
     event = journaled(now, change.event)
-    return change if event is change.event else changed(event)
+    return change if event is change.event else record_event(event)

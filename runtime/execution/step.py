@@ -75,7 +75,7 @@ from runtime.execution.step_events import (
 )
 from runtime.ports.agents import VersionChange
 from runtime.ports.effects import EffectHandler
-from runtime.store.records import PreviewCall, RecordedEvent, Records, Work, changed
+from runtime.store.step_records import PreviewCall, RecordedEvent, Records, Work, record_event
 from runtime.store.tables.late_outcomes import LateOutcomeRow
 from runtime.store.tables.signals import (
     CancelSignal,
@@ -111,7 +111,7 @@ class StepBuilder:
 
     def add(self, event: Event) -> None:
         """Add an event."""
-        self.change(changed(event))
+        self.change(record_event(event))
 
     def _add_if(self, event: Event | None) -> None:
         if event is not None:
@@ -185,7 +185,7 @@ class StepBuilder:
             gate = None if pending is None else pending.gate
             if call.started_at != late.started_at or gate in settling:
                 return
-            self.change(changed(arrival(late, gate), closed=explain_late_outcome(late)))
+            self.change(record_event(arrival(late, gate), closed=explain_late_outcome(late)))
             return
 
     def cancel(self, *, by: str, reason: str) -> None:
@@ -332,7 +332,7 @@ class StepBuilder:
         return True
 
     def _record(self, result: AdmissionResult) -> None:
-        self.change(changed(result.event, snapshot=with_revision(self.now, result.snapshot)))
+        self.change(record_event(result.event, snapshot=with_revision(self.now, result.snapshot)))
         if result.allowed is not None and isinstance(result.event, GateOpened):
             self._checks.passed(result.event.gate, result.allowed.use)
             self.add(pass_gate(result.event, result.allowed.use))
@@ -383,7 +383,7 @@ class StepBuilder:
             started = ToolStarted(
                 frame=command.frame, call=command.call, attempt=command.attempt, at=self._clock()
             )
-            self.change(changed(started, work=command))
+            self.change(record_event(started, work=command))
 
     def _may_start(self, frame: str, call: str) -> bool:
         """Check a call once more. If it does not start, it is previewed, refused or asked again."""

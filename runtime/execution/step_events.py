@@ -48,7 +48,7 @@ from runtime.errors import InvalidInput, Tampered
 from runtime.execution.admission.gates import AdmissionResult, open_frame_gate
 from runtime.ports.agents import AgentInfo
 from runtime.ports.prompts import Instructions
-from runtime.store.records import waits
+from runtime.store.step_records import waits
 from runtime.store.tables.late_outcomes import LateOutcomeRow
 from runtime.store.tables.signals import (
     EventSignal,

@@ -5,6 +5,9 @@ the value's JSON with a random nonce in front, under a key of the purpose `secre
 and an argument or its result, is authenticated with it. The tag is HMAC-SHA-256, cut to 16 bytes, over everything
 before it, under a key that is derived from the same one (HKDF-Expand, RFC 5869). The tag proves, without the place,
 that this installation made the token. A model can write `{"$secret": "..."}` too; pages must not hide such a value.
+
+A held value is what only reviewers may read until it is released: arguments of a call, and the texts shown with it. It
+is sealed like a secret, but for a location of its own. Every page and answer hides it, except from the reviewers.
 """
 
 import base64
@@ -39,6 +42,9 @@ class NotOurs(ValueError):
 def encode_location(tool: str, *path: str) -> bytes:
     """Return the location that a secret is bound to: `args`, `args` and a name, `reply` or `result` of a tool."""
     return json.dumps([tool, *path]).encode()
+
+
+_TEXT = encode_location("", HELD)
 
 
 def seal(value: Any, location: bytes) -> dict[str, str]:
@@ -134,6 +140,81 @@ def opened_args(tool: str, args: Any) -> Any:
     return {name: _open_arg(tool, name, value) for name, value in args.items()}
 
 
+def is_held(tool: str, name: str, value: Any) -> bool:
+    """Return whether this argument was sealed for exactly its location, to be read by reviewers."""
+    return is_sealed(value) and _opens(value, encode_location(tool, HELD, name))
+
+
+def held_args(tool: str, arguments: Any) -> frozenset[str]:
+    """Return the names of the arguments that were held for exactly their location."""
+    if not isinstance(arguments, dict):
+        return frozenset()
+    values = [(name, value) for name, value in arguments.items() if isinstance(value, dict)]
+    return frozenset(name for name, value in values if is_held(tool, name, value))
+
+
+def seal_arg(tool: str, name: str, value: Any) -> dict[str, str]:
+    """Seal an argument for its location."""
+    return seal(value, encode_location(tool, HELD, name))
+
+
+def seal_args(tool: str, arguments: Any) -> dict[str, str]:
+    """Seal all arguments of a call as one value."""
+    return seal(arguments, encode_location(tool, "args"))
+
+
+def open_args(tool: str, arguments: Any) -> Any:
+    """Open arguments that were sealed as one value; return any others unchanged. Raise KeyMissing."""
+    if not is_sealed(arguments):
+        return arguments
+    try:
+        return unseal(arguments, encode_location(tool, "args"))
+    except NotOurs:
+        return arguments
+
+
+def args_for_reviewers(tool: str, arguments: Any) -> Any:
+    """Return the arguments of a call as its reviewers read them: held ones opened, secret ones as a placeholder."""
+    redacted, held_names = redacted_args(tool, arguments), held_args(tool, arguments)
+    if not held_names:
+        return redacted
+    unsealed = {
+        name: unseal(arguments[name], encode_location(tool, HELD, name))
+        for name in sorted(held_names)
+    }
+    return {**redacted, **unsealed}
+
+
+def seal_text(text: str, max_characters: int | None = None) -> str:
+    """Return the sealed text. Cut the text first if its sealed form would have more than `max_characters`."""
+    if not text:
+        return ""
+    token = json.dumps(seal(text, _TEXT))
+    while max_characters is not None and len(token) > max_characters:
+        text = text[: len(text) * max_characters // len(token) - 1]
+        token = json.dumps(seal(text, _TEXT))
+    return token
+
+
+def open_text(text: str) -> str:
+    """Open a sealed text; return any other text unchanged. Raise NotOurs or KeyMissing."""
+    sealed = _token_in(text)
+    return str(unseal(sealed, _TEXT)) if was_made_here(sealed) else text
+
+
+def is_token(value: Any) -> bool:
+    """Return whether a text, or all arguments of a call, are a value that was sealed here and would be opened."""
+    return was_made_here(_token_in(value) if isinstance(value, str) else value)
+
+
+def text_for_reviewers(text: str) -> str:
+    """Return the text as reviewers read it: opened if it is held, else unchanged."""
+    try:
+        return open_text(text)
+    except (NotOurs, KeyMissing):
+        return text
+
+
 def _open_arg(tool: str, name: str, value: Any) -> Any:
     if not is_sealed(value):
         return value
@@ -141,11 +222,6 @@ def _open_arg(tool: str, name: str, value: Any) -> Any:
         if _opens(value, location):
             return unseal(value, location)
     return value
-
-
-def is_held(tool: str, name: str, value: Any) -> bool:
-    """Return whether this argument was sealed for exactly its location, to be read by reviewers."""
-    return is_sealed(value) and _opens(value, encode_location(tool, HELD, name))
 
 
 def _is_secret_whole(tool: str, args: Any) -> bool:
@@ -181,3 +257,13 @@ def _tag(key: bytes, token: str) -> str:
 
 def _base64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode()
+
+
+def _token_in(text: str) -> Any:
+    """Parse a text that is a token, genuine or not. Return None for any other text."""
+    if not text.startswith(f'{{"{MARK}"'):
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

@@ -1,7 +1,12 @@
-"""Makes and verifies Ed25519 signatures."""
+"""Makes and verifies Ed25519 signatures, and derives the keys that sign the files of the archive.
+
+The sweeper writes those files, and its folder has no private key. HKDF-SHA-256 (RFC 5869) makes one of each key of the
+journal, so nothing new has to be set up, and the public key of an earlier file can be derived after a rotation. Each
+process with the key of the journal can sign, as it can write journals. The public key alone verifies.
+"""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -10,9 +15,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PrivateKey,
     Ed25519PublicKey,
 )
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from runtime.errors import KeyMissing
-from runtime.keyring import files
+from runtime.keyring import files, purposes
+
+_public = lru_cache(64)(Ed25519PublicKey.from_public_bytes)
+_INFO = b"signoff.archives.ed25519.v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +35,33 @@ class Signature:
 
 # Like `verify_signature`: purpose, signature, text.
 Verifies = Callable[[str, Signature, str], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicKeys:
+    """Public keys by purpose and id, for a reader without the files of the installation that signed."""
+
+    keys: Mapping[str, Mapping[str, bytes]]
+
+    def verify(self, purpose: str, stored: Signature, text: str) -> bool:
+        """Do what `verify_signature` does, with these keys. Raises KeyMissing."""
+        key = self.keys.get(purpose, {}).get(stored.key_id)
+        if key is None:
+            raise KeyMissing(f"key {stored.key_id!r} of {purpose} is not among the given ones")
+        return signed_by(purpose, key, stored.hex, text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signer:
+    """The derived key with this id, which is that of the journal's key. `public_key` is hex."""
+
+    key_id: str
+    public_key: str
+    private: Ed25519PrivateKey = field(repr=False)
+
+    def sign(self, text: str) -> str:
+        """Return the signature of a text, as hex."""
+        return self.private.sign(labelled(purposes.ARCHIVES, text)).hex()
 
 
 def sign(purpose: str, text: str) -> Signature:
@@ -42,20 +79,6 @@ def verify_signature(purpose: str, stored: Signature, text: str) -> bool:
     return _recently_signed_by(purpose, files.key_of(purpose, stored.key_id), stored.hex, text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublicKeys:
-    """Public keys by purpose and id, for a reader without the files of the installation that signed."""
-
-    keys: Mapping[str, Mapping[str, bytes]]
-
-    def verify(self, purpose: str, stored: Signature, text: str) -> bool:
-        """Do what `verify_signature` does, with these keys. Raises KeyMissing."""
-        key = self.keys.get(purpose, {}).get(stored.key_id)
-        if key is None:
-            raise KeyMissing(f"key {stored.key_id!r} of {purpose} is not among the given ones")
-        return signed_by(purpose, key, stored.hex, text)
-
-
 def signed_by(purpose: str, public_key: bytes, signature: str, text: str) -> bool:
     """Return whether the holder of this public key signed exactly this text."""
     try:
@@ -65,16 +88,29 @@ def signed_by(purpose: str, public_key: bytes, signature: str, text: str) -> boo
     return True
 
 
+# The answer depends on the arguments only, so it can be cached.
+_recently_signed_by = lru_cache(512)(signed_by)
+
+
 def labelled(purpose: str, text: str) -> bytes:
     """Label the text, so that a signature for one purpose does not verify for another."""
     return f"signoff.{purpose}.v1\n{text}".encode()
 
 
-_public = lru_cache(64)(Ed25519PublicKey.from_public_bytes)
+def current_signer() -> Signer:
+    """Return the signer of new files."""
+    return _derive_signer(*files.current_key(purposes.JOURNAL))
 
 
-# The answer depends on the arguments only, so it can be cached.
-_recently_signed_by = lru_cache(512)(signed_by)
+def public_keys() -> list[tuple[str, bytes]]:
+    """Return the id and public key of each key of the journal, the current one first."""
+    return [(key_id, public_key(key_id)) for key_id in files.ids(purposes.JOURNAL)]
+
+
+def public_key(key_id: str) -> bytes:
+    """Return the public key with this id. Raises KeyMissing."""
+    key = files.key_of(purposes.JOURNAL, key_id)
+    return bytes.fromhex(_derive_signer(key_id, key).public_key)
 
 
 @lru_cache(8)
@@ -84,3 +120,14 @@ def _private(
     """Read the id and the private key; `version` makes the cache miss when the file changes."""
     key_id, secret = next(iter(files.read(path, purpose).items()))
     return key_id, Ed25519PrivateKey.from_private_bytes(secret)
+
+
+@lru_cache(64)
+def _derive_signer(key_id: str, key: bytes) -> Signer:
+    seed = HKDF(algorithm=SHA256(), length=files.KEY_BYTES, salt=None, info=_INFO).derive(key)
+    private = Ed25519PrivateKey.from_private_bytes(seed)
+    return Signer(
+        key_id=key_id,
+        public_key=private.public_key().public_bytes_raw().hex(),
+        private=private,
+    )

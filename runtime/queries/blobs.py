@@ -10,9 +10,8 @@ from runtime.errors import KeyMissing, Tampered
 from runtime.models import BlobReference, Run
 from runtime.ports import wiring
 from runtime.queries.redaction import redact
-from runtime.store import archive, pool
+from runtime.store import archived_runs, pool
 from runtime.store.tables import blobs, objects
-from runtime.store.tables.archive import archived_runs
 from runtime.store.tables.objects import Totals
 
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
@@ -42,7 +41,7 @@ def blob(where: Q, digest: str) -> tuple[Any] | None:
 
 def _archived(where: Q, digest: str) -> tuple[Any] | None:
     connection = pool.djangos()
-    runs = archived_runs.holding(connection, digest)
+    runs = archived_runs.runs_with(connection, digest)
     run = (
         Run.objects.filter(where, id__in=runs).values_list("id", flat=True).first()
         if runs
@@ -51,7 +50,7 @@ def _archived(where: Q, digest: str) -> tuple[Any] | None:
     if run is None:
         return None
     try:
-        found = archive.read_for_page(connection, run)
+        found = archived_runs.read_for_page(connection, run)
     except (Tampered, KeyMissing):
         return None
     return (redact(json.loads(found.contents[digest])),) if found else None

@@ -10,7 +10,7 @@ from django.db.models.functions import Coalesce
 
 from runtime.core.run.continuation import RunStatus
 from runtime.models import LostLease, Run
-from runtime.store.suspects import ALONE
+from runtime.store.leases import ALONE
 
 _OTHERS = Coalesce(
     Subquery(

@@ -12,7 +12,7 @@ from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import OuterRef
 
 from runtime.core.run.continuation import RunStatus
-from runtime.keyring import held
+from runtime.keyring import sealing
 from runtime.models import Run, Signal
 from runtime.queries.redaction import redact
 from runtime.queries.spans.inquiries import InquiryRecord
@@ -41,7 +41,9 @@ def of_gate(
 ) -> tuple[InquiryRecord, ...]:
     """Return the inquiries about the call at this gate, oldest first; with `opened` as its reviewers read them."""
     told = [
-        replace(one, answer=held.shown_text(one.sealed)) if opened and one.sealed else one
+        replace(one, answer=sealing.text_for_reviewers(one.sealed))
+        if opened and one.sealed
+        else one
         for one in transcript.inquiries
         if one.gate == gate
     ]

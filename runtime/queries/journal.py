@@ -20,7 +20,7 @@ from runtime.core.values.errors import CoreError
 from runtime.errors import KeyMissing, Tampered
 from runtime.models import ArchivedEntries, JournalEntry, Pruning
 from runtime.queries import time_limits
-from runtime.store import archive, pool, removed_entries
+from runtime.store import archived_entries, archived_runs, pool
 from runtime.store.tables.journal import unpacked
 
 COLUMNS = ("position", "body", "mac", "key_id", "packed")  # what `unpacked` needs
@@ -108,7 +108,7 @@ def _beginning(run: UUID) -> Beginning | None:
         is_archived = ArchivedEntries.objects.filter(run=run, last=position).exists()
         return Beginning(position=position, at=at, state=state, is_archived=is_archived)
     try:
-        archived = archive.read_for_page(pool.djangos(), run)
+        archived = archived_runs.read_for_page(pool.djangos(), run)
     except (Tampered, KeyMissing):
         return None
     if archived is None or archived.mark.at is None:
@@ -143,7 +143,7 @@ def removed(run: UUID, *, after: int) -> Iterator[tuple[int, str, str]]:
 
     Raises Tampered, KeyMissing or ObjectStoreDown.
     """
-    for position, body, mac, _ in removed_entries.read(pool.djangos(), run, after=after):
+    for position, body, mac, _ in archived_entries.read(pool.djangos(), run, after=after):
         yield position, body, mac
 
 
@@ -154,7 +154,7 @@ def archived(
 
     Raises Tampered, KeyMissing or ObjectStoreDown.
     """
-    found = archive.read_for_page(pool.djangos(), run)
+    found = archived_runs.read_for_page(pool.djangos(), run)
     for entry in found.entries if found else ():
         if entry.position > after and (until is None or entry.position <= until):
             yield entry.position, entry.body, entry.seal.mac

@@ -45,7 +45,7 @@ class LateView:
 def of_run(run: UUID, transcript: Transcript) -> tuple[LateView, ...]:
     """List the late outcomes of a run, oldest first. The caller has checked that the run may be read."""
     try:
-        found = late_outcomes.of(pool.djangos(), run).genuine
+        found = late_outcomes.read_for_run(pool.djangos(), run).genuine
     except KeyMissing:
         return ()  # verify_run names the key
     if not found:

@@ -20,8 +20,7 @@ from runtime.ports.approvals import RequestLink
 from runtime.queries.lists import rate_limits, titles
 from runtime.queries.lists.suspects import Suspicion, suspicions
 from runtime.queries.redaction import redact
-from runtime.store import archive, pool
-from runtime.store.tables.archive import archived_runs
+from runtime.store import archived_runs, pool
 from runtime.store.tables.signals import (
     CANCEL,
     MESSAGE,
@@ -239,8 +238,8 @@ def run_detail(where: Q, run: UUID) -> RunDetail | None:
 
 def file_of(run: UUID) -> str | None:
     """Return the key of an archived run's file in the object store."""
-    found = archived_runs.of(pool.djangos(), run)
-    return None if found is None else found.place
+    found = archived_runs.find_file(pool.djangos(), run)
+    return None if found is None else found.key
 
 
 def with_archive(found: RunDetail) -> RunDetail:
@@ -250,7 +249,7 @@ def with_archive(found: RunDetail) -> RunDetail:
     """
     if (
         found.archived_at is None
-        or (read := archive.read_for_page(pool.djangos(), found.id)) is None
+        or (read := archived_runs.read_for_page(pool.djangos(), found.id)) is None
     ):
         return found
     output, reason = read.row["output"], read.row["reason"]

@@ -11,6 +11,7 @@ runs skip those that a live process has.
 Only the clock of Postgres counts, by `clock_timestamp()`: `now()` does not advance within a transaction.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -83,6 +84,16 @@ TAKE_OVER = """
     owner = NULL,
     losses = losses + CASE WHEN was_lost THEN 1 ELSE 0 END
 """
+GROUPS = (64, 8)  # runs tried together at most: before the first lost group, and before the second
+ALONE = len(GROUPS)  # lost groups after which a run is tried alone
+MOST = 2_000  # suspects that are read at once
+
+_WAITING = f"""
+    SELECT id, losses, extract(epoch FROM clock_timestamp() - due_at)::float FROM runtime_run
+    WHERE isolated AND owner IS NULL AND status <> 'quarantined' AND due_at <= clock_timestamp()
+        AND id <> ALL(%s) AND NOT ({kill_switches.BLOCKS_RUN})
+    ORDER BY due_at, id LIMIT {MOST}
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +127,15 @@ class LeaseRow:
     owner: UUID | None
     position: int
     signal_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspect:
+    """A suspected run that `waits` for so many seconds. `losses` counts the processes in a row that it lost since."""
+
+    run: UUID
+    losses: int
+    waits: float
 
 
 def lease_seconds() -> float:
@@ -164,11 +184,11 @@ def release(
     )
 
 
-def await_store(connection: Connection, claim: RunClaim, why: str) -> None:
+def await_store(connection: Connection, claim: RunClaim, reason: str) -> None:
     """Record that the run waits for the object store, while this worker has it. The next step ends the wait."""
     connection.execute(
         "UPDATE runtime_run SET awaits_store = %s WHERE id = %s AND epoch = %s AND owner = %s",
-        (why, claim.run, claim.epoch, claim.owner),
+        (reason, claim.run, claim.epoch, claim.owner),
     )
 
 
@@ -247,6 +267,20 @@ def has_waiting_runs(connection: Connection) -> bool:
     return row == (True,)
 
 
+def waiting_suspects(connection: Connection, *, but: Collection[UUID]) -> list[Suspect]:
+    """Return the suspects that no process tries, `but` these, in the order of their trials."""
+    rows = connection.execute(_WAITING, (list(but),))
+    return [Suspect(run=run, losses=losses, waits=waits) for run, losses, waits in rows]
+
+
+def count_as_alone(connection: Connection, run: UUID) -> None:
+    """Count a suspect that is tried alone as if it had lost its groups: each further loss is its own."""
+    connection.execute(
+        "UPDATE runtime_run SET losses = greatest(losses, %s) WHERE id = %s AND isolated",
+        (ALONE, run),
+    )
+
+
 def _release(
     connection: Connection,
     claim: RunClaim,
@@ -254,11 +288,11 @@ def _release(
     parameters: dict[str, object],
     condition: str = "",
 ) -> bool:
-    done = connection.execute(
+    cursor = connection.execute(
         f"""
         UPDATE runtime_run SET owner = NULL, {changes}
         WHERE id = %(run)s AND epoch = %(epoch)s AND owner = %(owner)s {condition}
         """,
         {"run": claim.run, "epoch": claim.epoch, "owner": claim.owner, **parameters},
     )
-    return done.rowcount == 1
+    return cursor.rowcount == 1

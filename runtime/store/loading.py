@@ -47,12 +47,12 @@ _LOAD = f"SELECT {_STORED} FROM runtime_run run {_BESIDE} WHERE run.id = %(run)s
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """The stored data of a run, not verified yet. `more` is what the claim has read besides, None without a claim."""
+    """The stored data of a run, not verified yet. `read` is what the claim has read besides, None without a claim."""
 
     run: UUID
     row: Sequence[Any]
     entries: tuple[journal.Row, ...]
-    more: Any = None
+    read: Any = None
 
     def pending_signals(self) -> signals.PendingSignals:
         """Return the signals. Raises Tampered for a signal that none of our processes wrote."""
@@ -60,19 +60,21 @@ class StoredRun:
         return signals.pending(count, _rows(columns), origin)
 
     def state(
-        self, claim: RunClaim, conversations: Conversations, *, known: int = 0
+        self, claim: RunClaim, conversations: Conversations, *, verified_rows: int = 0
     ) -> tuple[Continuation, Entries]:
         """Return the verified state at the claim's position, and the entries of the run.
 
         `conversations` must be empty or have read the first entries; the remaining entries that the state needs are
-        read into it. The first `known` entries are the same as rows that this process verified or wrote. Raises
+        read into it. The first `verified_rows` entries are the same as rows that this process verified or wrote. Raises
         Tampered, KeyMissing, or NewerSchema.
         """
         mark = pruning.checked(self.run, self.row[16:21])
-        entries = Entries(journal.chained(self.run, mark, self.entries, known=known))
-        found = None if self.row[0] is None else self.row[0:4]
+        entries = Entries(
+            journal.chained(self.run, mark, self.entries, verified_rows=verified_rows)
+        )
+        row = None if self.row[0] is None else self.row[0:4]
         base = continuations.checked(
-            self.run, claim.continuation_position, found, entries.text, conversations
+            self.run, claim.continuation_position, row, entries.text, conversations
         )
         now = journal.replayed(base, mark, entries, position=claim.position, head=claim.head)
         return now, entries
@@ -85,22 +87,29 @@ def claim(
     owner: UUID,
     worker: UUID | None = None,
     isolated: bool = False,
-    more: Expression = NOTHING,
+    also_read: Expression = NOTHING,
 ) -> tuple[RunClaim, StoredRun] | None:
     """Claim the run under this owner's token, and load it. None if it is not due, or another process has it.
 
-    With `isolated` only isolated runs can be claimed, else only the others. `more` is read besides; `run` is the row.
+    With `isolated` only isolated runs can be claimed, else only the others. `also_read` is read besides; `run` is the
+    row.
     """
     row = connection.execute(
-        _claim(more.sql),
-        {"run": run, "owner": owner, "worker": worker, "isolated": isolated, **more.parameters},
+        _claim(also_read.sql),
+        {
+            "run": run,
+            "owner": owner,
+            "worker": worker,
+            "isolated": isolated,
+            **also_read.parameters,
+        },
         prepare=True,
         binary=True,
     ).fetchone()
     if row is None:
         return None
-    epoch, position, head, base, previous, at, stopped, losses, whole, *stored, read, _ = row
-    made = RunClaim(
+    epoch, position, head, base, previous, at, stopped, losses, is_current, *stored, read, _ = row
+    run_claim = RunClaim(
         run=run,
         epoch=epoch,
         owner=owner,
@@ -114,17 +123,17 @@ def claim(
         lost_leases=losses,
         isolated=isolated,
     )
-    return made, _stored(run, stored, read) if whole else load(connection, run)
+    return run_claim, _stored(run, stored, read) if is_current else load(connection, run)
 
 
 @cache
-def _claim(more: str) -> str:
+def _claim(also_read: str) -> str:
     # The row is read under its lock. The other data has the statement's snapshot; `seen` is the row in that snapshot.
     return f"""
         WITH run AS ({leases.CLAIM})
         SELECT run.epoch, run.position, run.head, run.base, run.previous, run.at, run.stops, run.losses,
             (seen.epoch, seen.position, seen.mailbox) = (run.epoch - 1, run.position, run.mailbox),
-            {_STORED}, {more}, {leases.ASYNC_COMMIT}
+            {_STORED}, {also_read}, {leases.ASYNC_COMMIT}
         FROM run JOIN runtime_run seen ON seen.id = run.id {_BESIDE}
     """
 
@@ -137,8 +146,8 @@ def load(connection: Connection, run: UUID) -> StoredRun:
     return _stored(run, row)
 
 
-def _stored(run: UUID, row: Sequence[Any], more: Any = None) -> StoredRun:
-    return StoredRun(run, row, tuple(starmap(journal.unpacked, _rows(row[4:9]))), more)
+def _stored(run: UUID, row: Sequence[Any], read: Any = None) -> StoredRun:
+    return StoredRun(run, row, tuple(starmap(journal.unpacked, _rows(row[4:9]))), read)
 
 
 def _rows(columns: Sequence[Sequence[Any] | None]) -> Iterator[tuple[Any, ...]]:

@@ -44,13 +44,13 @@ def pooled() -> AbstractContextManager[Connection]:
     return _Checkout()
 
 
-def own(name: str = "") -> Connection:
+def open_own(name: str = "") -> Connection:
     """Open a connection for a thread that must never wait for the pool.
 
     Postgres shows `name` in pg_stat_activity.
     """
-    named = {"application_name": name} if name else {}
-    return psycopg.connect(autocommit=True, **{**_parameters(), **named})
+    options = {"application_name": name} if name else {}
+    return psycopg.connect(autocommit=True, **{**_parameters(), **options})
 
 
 def djangos() -> Connection:
@@ -79,7 +79,11 @@ def row(
 
     A pooled connection keeps a cursor for each such statement. The cursor holds its last row, so rows must be small.
     """
-    cursor = connection.kept(statement) if isinstance(connection, _Pooled) else connection.cursor()
+    cursor = (
+        connection.frequent_cursor(statement)
+        if isinstance(connection, _Pooled)
+        else connection.cursor()
+    )
     return cursor.execute(statement, parameters, prepare=prepare).fetchone()
 
 
@@ -94,11 +98,11 @@ def is_passing(exc: BaseException) -> bool:
     The SQLSTATE decides, not the class of the error: a read-only Postgres raises no OperationalError. An error without
     a SQLSTATE is due to the connection.
     """
-    found = exc if isinstance(exc, psycopg.Error) else exc.__cause__
-    state = found.sqlstate if isinstance(found, psycopg.Error) else None
+    error = exc if isinstance(exc, psycopg.Error) else exc.__cause__
+    state = error.sqlstate if isinstance(error, psycopg.Error) else None
     if state is None:
         return isinstance(
-            found or exc, psycopg.OperationalError | psycopg.InterfaceError | _DJANGOS
+            error or exc, psycopg.OperationalError | psycopg.InterfaceError | _DJANGOS
         )
     return state[:2] in _PASSING
 
@@ -151,7 +155,7 @@ class _Pooled(psycopg.Connection[TupleRow]):
     def _cursors(self) -> dict[str, psycopg.Cursor[TupleRow]]:
         return {}
 
-    def kept(self, statement: str) -> psycopg.Cursor[TupleRow]:
+    def frequent_cursor(self, statement: str) -> psycopg.Cursor[TupleRow]:
         cursor = self._cursors.get(statement)
         if cursor is None:
             cursor = self._cursors[statement] = self.cursor()

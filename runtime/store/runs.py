@@ -1,20 +1,26 @@
 """Reads and writes the run's row, except for the worker that has the run, which writes it under its claim (`leases`).
 
 These functions run in the caller's transaction. `notify_signal`, `lock` and `locked_row` lock the row until it ends, so
-a signal is written before a step or after it.
+a signal is written before a step or after it. A run is started by two statements: one reads the data that the start
+depends on, one writes row and first entry.
 """
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
 from typing import Any
 from uuid import UUID
 
 from runtime.core.run.continuation import merge_people
 from runtime.errors import NoSuchRun, RunEnded, Tampered
 from runtime.ports import wiring
-from runtime.store.leases import DUE_SHORTLY
+from runtime.ports.access import Expression
+from runtime.store import pool
+from runtime.store.leases import ALONE, DUE_SHORTLY
 from runtime.store.pool import Connection
-from runtime.store.suspects import ALONE
+from runtime.store.tables import journal
+from runtime.store.tables.journal import SignedEntry
 
 # The part of the statement that settles a gate: `notify_signal` for its run, unless it has ended. It does not wait for
 # a lock, because the data that the statement depends on could change meanwhile.
@@ -38,8 +44,11 @@ INSERT = f"""
 # The same for a run with a business key, which may be taken. INSERT alone is faster.
 INSERT_KEYED = f"{INSERT} ON CONFLICT ON CONSTRAINT run_business_key DO NOTHING"
 
-
 _WITHOUT_PAYLOADS = "input = 'null', output = NULL, reason = NULL, awaits = NULL"
+_START, _START_KEYED = (
+    f"WITH run AS ({statement} RETURNING id), first AS ({journal.APPEND}) SELECT id FROM run"
+    for statement in (INSERT, INSERT_KEYED)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +76,14 @@ class LockedRow:
     isolated: bool
     erased: bool
     archived: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """The id of a new run and the time of its start, by the database's clock."""
+
+    run: UUID
+    at: datetime
 
 
 def insert(connection: Connection, row: dict[str, Any]) -> bool:
@@ -101,14 +118,14 @@ def lock_to_shorten(connection: Connection, run: UUID, *, base: int) -> bool:
 
     False if it is not, or the run has ended, is quarantined or under a legal hold.
     """
-    found = connection.execute(
+    cursor = connection.execute(
         """
         SELECT FROM runtime_run WHERE id = %s AND base > %s AND ended_at IS NULL
             AND status <> 'quarantined' AND legal_hold IS NULL FOR UPDATE
         """,
         (run, base),
     )
-    return found.rowcount == 1
+    return cursor.rowcount == 1
 
 
 def exists(connection: Connection, run: UUID) -> bool:
@@ -166,8 +183,8 @@ def undelivered(connection: Connection, run: UUID) -> int:
     """Return how many received messages no model has seen. The caller has locked the row."""
     row = connection.execute("SELECT unheard FROM runtime_run WHERE id = %s", (run,)).fetchone()
     assert row is not None  # the caller has locked it
-    found: int = row[0]
-    return found
+    count: int = row[0]
+    return count
 
 
 def origin(connection: Connection, run: UUID) -> tuple[str, ...]:
@@ -186,14 +203,14 @@ def origin(connection: Connection, run: UUID) -> tuple[str, ...]:
 
 def join(connection: Connection, run: UUID, person: str) -> bool:
     """Add a person to the run's origin; return False if they are in it. The caller has locked the row."""
-    done = connection.execute(
+    cursor = connection.execute(
         """
         UPDATE runtime_run SET origin = origin || to_jsonb(%(person)s::text)
         WHERE id = %(run)s AND NOT origin @> to_jsonb(%(person)s::text)
         """,
         {"run": run, "person": person},
     )
-    return done.rowcount == 1
+    return cursor.rowcount == 1
 
 
 def notify_signal(connection: Connection, run: UUID) -> None:
@@ -343,4 +360,28 @@ def lift_hold(connection: Connection, run: UUID) -> bool:
             (run,),
         ).rowcount
         == 1
+    )
+
+
+def peek_start(connection: Connection, *expressions: Expression) -> tuple[NewRun, tuple[Any, ...]]:
+    """Return the id and start time of a new run, and the values of these expressions."""
+    parameters: dict[str, object] = {}
+    for expression in expressions:
+        parameters |= expression.parameters
+    row = pool.row(connection, _peek_statement(tuple(one.sql for one in expressions)), parameters)
+    assert row is not None  # a SELECT without FROM has one row
+    return NewRun(run=row[0], at=row[1]), row[2:]
+
+
+def write_start(connection: Connection, row: dict[str, Any], first: SignedEntry) -> bool:
+    """Write a due run; the caller sends its hint. Return False if its business key is taken."""
+    statement = _START if row["business_key"] is None else _START_KEYED
+    written = pool.row(connection, statement, {**inserted(row), **first.parameters()})
+    return written is not None
+
+
+@cache
+def _peek_statement(expressions: tuple[str, ...]) -> str:
+    return (
+        f"SELECT {', '.join(('signoff_uuid7(clock_timestamp()), clock_timestamp()', *expressions))}"
     )

@@ -1,7 +1,7 @@
 """Writes and reads signed, compressed files in the object store.
 
 A file is a gzip file with a signature in its head (`runtime.core.documents.signed_gzip`). The key is derived from that
-of the journal (`runtime.keyring.archive_keys`), so the public key alone verifies a file. The signature covers name and
+of the journal (`runtime.keyring.signatures`), so the public key alone verifies a file. The signature covers name and
 text, so no file passes for another one.
 """
 
@@ -12,8 +12,9 @@ from runtime.core.documents import signed_gzip
 from runtime.core.documents.signed_gzip import Head
 from runtime.core.values.errors import Unreadable
 from runtime.errors import ObjectStoreDown, Tampered, TooLarge
-from runtime.keyring import archive_keys, purposes, signatures
-from runtime.store import failpoints, object_access
+from runtime.keyring import purposes, signatures
+from runtime.store import failpoints
+from runtime.store.tables import objects
 
 MAX_BYTES = 64 * 1024 * 1024  # uncompressed
 
@@ -28,7 +29,7 @@ class Written:
     size: int
 
 
-def write(place: str, *, name: str, text: str) -> Written:
+def write(key: str, *, name: str, text: str) -> Written:
     """Write a file under a new key, and read it back. `text` is ASCII without line breaks, such as JSON.
 
     Raises TooLarge, or ObjectStoreDown if the store does not return the same bytes.
@@ -36,20 +37,20 @@ def write(place: str, *, name: str, text: str) -> Written:
     if len(text) > MAX_BYTES:
         raise TooLarge
     data = _signed(name, text)
-    store = object_access.store()
-    store.put(place, data)
+    store = objects.store()
+    store.put(key, data)
     failpoints.hit("written", "archive", 0)
-    if store.get(place) != data:
-        raise ObjectStoreDown(f"the object {place} was written, but cannot be read back")
+    if store.get(key) != data:
+        raise ObjectStoreDown(f"the object {key} was written, but cannot be read back")
     return Written(digest=signed_gzip.digest_of(data), size=len(data))
 
 
-def read(place: str, *, name: str, digest: str) -> str:
+def read(key: str, *, name: str, digest: str) -> str:
     """Return the text of a file. Raises Tampered, KeyMissing or ObjectStoreDown."""
-    data = object_access.fetch(place)
+    data = objects.fetch(key)
     if signed_gzip.digest_of(data) != digest:
-        raise Tampered(f"the object {place} does not match its digest")
-    return opened(data, name=name)
+        raise Tampered(f"the object {key} does not match its digest")
+    return open_file(data, name=name)
 
 
 def is_sealed(data: bytes) -> bool:
@@ -57,17 +58,17 @@ def is_sealed(data: bytes) -> bool:
     return data.startswith(_MAGIC)
 
 
-def opened(data: bytes, *, name: str | None = None) -> str:
+def open_file(data: bytes, *, name: str | None = None) -> str:
     """Return the text of a file's bytes; without `name` its name may be any. Raises Tampered or KeyMissing."""
     head = _head(data)
-    if not _is_signed_by(archive_keys.public_key(head.key_id), head):
+    if not _is_signed_by(signatures.public_key(head.key_id), head):
         raise Tampered("the signature of the file does not verify")
     if name is not None and head.name != name:
         raise Tampered(f"the file is {head.name!r}, not {name!r}")
     return _text(data)
 
 
-def opened_by(data: bytes, keys: Iterable[bytes]) -> tuple[Head, str]:
+def open_with(data: bytes, keys: Iterable[bytes]) -> tuple[Head, str]:
     """Return head and text of a file that one of these public keys signed. Needs no key file. Raises Tampered."""
     head = _head(data)
     if not any(_is_signed_by(key, head) for key in keys):
@@ -78,7 +79,7 @@ def opened_by(data: bytes, keys: Iterable[bytes]) -> tuple[Head, str]:
 
 
 def _signed(name: str, text: str) -> bytes:
-    signer, body = archive_keys.current(), signed_gzip.body_of(text)
+    signer, body = signatures.current_signer(), signed_gzip.body_of(text)
     head = Head(
         name=name,
         key_id=signer.key_id,

@@ -24,27 +24,26 @@ from runtime.core.run.events import WaitStarted
 from runtime.core.run.retries import RateLimitWait, rate_limit_waits
 from runtime.errors import Tampered
 from runtime.ports.approvals import StatementPart
-from runtime.store import failpoints, leases, pool
+from runtime.store import failpoints, gates, leases, pool
 from runtime.store.leases import RunClaim
 from runtime.store.pool import Connection
 from runtime.store.tables import (
     blobs,
     continuations,
-    gates,
     partial_replies,
     signals,
-    spent,
+    used_approvals,
     waits,
 )
 from runtime.store.tables.journal import APPEND, SignedEntry, was_written
-from runtime.store.tables.ledger import Spend
+from runtime.store.tables.used_approvals import Spend
 
 # Optional parts of a step, with the field that requires each, in the order of the statement. Most steps need none of
 # them, and do not pay for them.
 _PARTS = (
     ("continued", continuations.REPLACE, "continuation"),
     ("dropped", continuations.DROP, "ended"),
-    ("opened", gates.OPEN, "opened"),
+    ("opened", gates.OPEN, "opened_gates"),
     ("settled", gates.TAKE_EFFECT, "settled"),
     ("closed", gates.CLOSE, "closed"),
     ("consumed", signals.CONSUME, "signals"),
@@ -53,8 +52,8 @@ _PARTS = (
     ("pinned", continuations.PIN, "pins"),
     ("awaited", waits.OPEN, "opened_waits"),
     ("given_up", waits.CLOSE, "ended_waits"),
-    ("spent", spent.SPEND, "spent"),
-    ("unkept", partial_replies.DROP, "kept"),
+    ("spent", used_approvals.SPEND, "spent"),
+    ("unkept", partial_replies.DROP, "ended_replies"),
     ("summarised", blobs.SUMMARISE, "summary"),
     ("recalling", blobs.RECALL, "summary"),
 )
@@ -79,7 +78,7 @@ class Step:
     its continuation becomes the base of the run. `opened_waits` are calls that begin to wait for an event,
     `ended_waits` the places of calls whose wait has ended. With `first` the step is valid only if no signal came
     before: a wait times out, or a late outcome settles a call. `spent` are the approvals under which it starts calls.
-    `kept` are frames whose model call has ended: the kept part of the reply is deleted. `summary` sums up the
+    `ended_replies` are frames whose model call has ended: the part of the reply is deleted. `summary` sums up the
     contents `summed_up`; it is stored if all of these exist.
     """
 
@@ -98,7 +97,7 @@ class Step:
     due: datetime | None
     signal_version: int
     continuation: Brief | None
-    opened: tuple[Pending, ...]
+    opened_gates: tuple[Pending, ...]
     settled: tuple[UUID, ...]
     closed: tuple[UUID, ...]
     signals: tuple[int, ...]
@@ -108,13 +107,17 @@ class Step:
     ended_waits: tuple[tuple[str, str], ...] = ()
     first: bool = False
     spent: tuple[Spend, ...] = ()
-    kept: tuple[str, ...] = ()
+    ended_replies: tuple[str, ...] = ()
     summary: Blob | None = None
     summed_up: tuple[str, ...] = ()
 
 
 def commit(
-    connection: Connection, step: Step, lent: Sequence[StatementPart] = (), *, prepare: bool
+    connection: Connection,
+    step: Step,
+    extra_statements: Sequence[StatementPart] = (),
+    *,
+    prepare: bool,
 ) -> CommitResult:
     """Write the step, with the parts that approvals adds.
 
@@ -123,11 +126,13 @@ def commit(
     connection breaks.
     """
     failpoints.hit("before", step.kind, step.depth)
-    own = compress(_OWN, _needed(step))
-    statement = _statement(_advance(step), (*own, *[(part.name, part.sql) for part in lent]))
+    parts = compress(_OWN, _needed(step))
+    statement = _statement(
+        _advance(step), (*parts, *[(part.name, part.sql) for part in extra_statements])
+    )
     parameters = _parameters(step)
-    for part in lent:
-        parameters |= part.parameters
+    for statement_part in extra_statements:
+        parameters |= statement_part.parameters
     try:
         row = pool.row(connection, statement, parameters, prepare=prepare)
     except psycopg.errors.ForeignKeyViolation as exc:
@@ -135,11 +140,11 @@ def commit(
             raise
         return CommitResult.NEW_SIGNALS  # the sweeper collected a content: it is written again
     except psycopg.errors.UniqueViolation as exc:
-        if exc.diag.constraint_name in {part.overtaken for part in lent}:
+        if exc.diag.constraint_name in {part.overtaken for part in extra_statements}:
             return (
                 CommitResult.NEW_SIGNALS
             )  # another transaction was faster: its signals are read first
-        if exc.diag.constraint_name != spent.CONSTRAINT:
+        if exc.diag.constraint_name != used_approvals.CONSTRAINT:
             raise
         raise Tampered(f"an approval was used before: {exc.diag.message_detail}") from exc
     if row == (1,) or written(connection, step):
@@ -170,7 +175,7 @@ def _advance(step: Step) -> str:
         suspends=step.continuation is not None,
         ends=step.ended,
         releases=step.release,
-        strict=step.release or bool(step.signals) or bool(step.opened) or step.first,
+        strict=step.release or bool(step.signals) or bool(step.opened_gates) or step.first,
     )
 
 
@@ -206,16 +211,16 @@ def _parameters(step: Step) -> dict[str, object]:
     }
     if step.continuation is not None:
         parameters |= continuations.parameters(step.continuation.state, step.continuation.told)
-    if step.opened or step.settled or step.closed:
-        parameters |= gates.parameters(step.opened, step.settled, step.closed)
+    if step.opened_gates or step.settled or step.closed:
+        parameters |= gates.step_parameters(step.opened_gates, step.settled, step.closed)
     if step.blobs:
         parameters |= blobs.parameters(step.blobs)
     if step.opened_waits or step.ended_waits:
         parameters |= waits.parameters(step.opened_waits, step.ended_waits)
     if step.spent:
-        parameters |= spent.parameters(step.spent)
-    if step.kept:
-        parameters |= partial_replies.parameters(step.kept)
+        parameters |= used_approvals.parameters(step.spent)
+    if step.ended_replies:
+        parameters |= partial_replies.parameters(step.ended_replies)
     if step.summary is not None:
         parameters |= blobs.summary_parameters(step.summary, step.summed_up)
     return parameters

@@ -22,9 +22,9 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.pool import Connection
-from runtime.store.tables.triggers import occurrences, triggers
-from runtime.store.tables.triggers.occurrences import OccurrenceState
-from runtime.store.tables.triggers.triggers import TriggerKind, TriggerRow
+from runtime.store.tables import occurrences, triggers
+from runtime.store.tables.occurrences import OccurrenceState
+from runtime.store.tables.triggers import TriggerKind, TriggerRow
 from runtime.triggers import trigger
 from runtime.triggers.firing import STARTERS
 from runtime.triggers.trigger import SealedWebhook, SignedTrigger, TriggerStatus

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from runtime.store.tables.triggers.occurrences import WaitingEvent
+from runtime.store.tables.occurrences import WaitingEvent
 from runtime.triggers.event_definition import EventDefinition
 
 AGAIN = timedelta(seconds=1)  # until the next look at events that wait for a run to end

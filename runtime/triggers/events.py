@@ -17,8 +17,8 @@ from runtime.errors import InvalidInput, RequestError, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store.pool import Connection
-from runtime.store.tables.triggers import occurrences, sources, triggers
-from runtime.store.tables.triggers.occurrences import OccurrenceState, WaitingEvent
+from runtime.store.tables import occurrences, trigger_sources, triggers
+from runtime.store.tables.occurrences import OccurrenceState, WaitingEvent
 from runtime.triggers import event_definition, event_queue, mapping, waking
 from runtime.triggers.event_definition import EventDefinition, Wakes
 from runtime.triggers.event_queue import EventPlan
@@ -109,9 +109,9 @@ def apply_act(
     )
     definition = after.definition
     if after.status is TriggerStatus.ENDED or not definition.source:
-        sources.delete(connection, after.id)
+        trigger_sources.delete_source(connection, after.id)
     elif before is None or before.definition is not definition:
-        sources.write(connection, after.id, definition.source, definition.location)
+        trigger_sources.write_source(connection, after.id, definition.source, definition.location)
 
 
 def _judge(connection: Connection, trigger: EventTrigger, number: int, *, room: int) -> bool:

@@ -18,8 +18,8 @@ from runtime.errors import Tampered
 from runtime.ports.access import Actor
 from runtime.store import failpoints, pool
 from runtime.store.pool import Connection
-from runtime.store.tables.triggers import triggers
-from runtime.store.tables.triggers.triggers import TriggerKind, TriggerRow
+from runtime.store.tables import triggers
+from runtime.store.tables.triggers import TriggerKind, TriggerRow
 from runtime.triggers import events, times
 from runtime.triggers.trigger import SignedTrigger, read_signed
 

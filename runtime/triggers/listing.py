@@ -11,12 +11,11 @@ from runtime.errors import KeyMissing, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.queries.processes.workers import LATE_SECONDS
-from runtime.store import pool, starts
+from runtime.store import pool
 from runtime.store.pool import Connection
-from runtime.store.tables.triggers import acts, occurrences, sources, triggers, webhooks
-from runtime.store.tables.triggers.acts import StoredAct
-from runtime.store.tables.triggers.occurrences import OccurrenceRow
-from runtime.store.tables.triggers.triggers import TriggerKind, TriggerRow
+from runtime.store.tables import occurrences, trigger_sources, triggers
+from runtime.store.tables.occurrences import OccurrenceRow
+from runtime.store.tables.triggers import StoredAct, TriggerKind, TriggerRow
 from runtime.triggers.changes import may_read, read_row
 from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.schedule_definition import ScheduleDefinition
@@ -117,7 +116,7 @@ def read_list(kind: TriggerKind, actor: Actor) -> tuple[list[TriggerRow], bool]:
     access.require(actor, "runs:read")
     owner = None if access.reads_continuations(actor) else actor.person
     with pool.in_transaction() as connection:
-        rows, cut = triggers.newest(connection, kind, owner)
+        rows, cut = triggers.list_newest(connection, kind, owner)
     # The next time of a paused one is that when it was paused.
     return [
         row if row.state == TriggerStatus.ACTIVE else replace(row, next_at=None) for row in rows
@@ -138,7 +137,7 @@ def read_one(kind: TriggerKind, id: UUID, actor: Actor, before: int | None = Non
 def starter_of_run(run: UUID, actor: Actor) -> StarterOfRun | None:
     """Return the trigger that started a run, None if a person did or the actor may not read it."""
     with pool.in_transaction() as connection:
-        trigger = starts.trigger_of(connection, run)
+        trigger = occurrences.trigger_of_run(connection, run)
         row = None if trigger is None else triggers.read(connection, trigger)
     if row is None or not may_read(row.owner, actor):
         return None
@@ -163,7 +162,7 @@ def describe_problem(exc: Tampered | KeyMissing) -> str:
 def _view(
     connection: Connection, row: TriggerRow, before: int | None, *, may_change: bool
 ) -> TriggerView:
-    stored_acts = acts.newest(connection, row, ACTS)
+    stored_acts = triggers.newest_acts(connection, row, ACTS)
     trigger = parse_act(row, stored_acts[0].body)
     history = occurrences.newest(connection, row.id, HISTORY + 1, before)
     is_schedule = row.kind is TriggerKind.SCHEDULE
@@ -200,7 +199,7 @@ def _next_times(schedule: SignedTrigger[ScheduleDefinition]) -> tuple[datetime, 
 def _webhook(connection: Connection, trigger: SignedTrigger[Any]) -> WebhookView | None:
     if trigger.webhook is None:
         return None
-    row = webhooks.read(connection, trigger.id)
+    row = trigger_sources.read_webhook(connection, trigger.id)
     return WebhookView(
         scheme=trigger.webhook.scheme,
         header=trigger.webhook.header,
@@ -211,7 +210,7 @@ def _webhook(connection: Connection, trigger: SignedTrigger[Any]) -> WebhookView
 
 
 def _source(connection: Connection, id: UUID, definition: EventDefinition) -> SourceView | None:
-    row, source = sources.read(connection, id), SOURCES.get(definition.source)
+    row, source = trigger_sources.read_source(connection, id), SOURCES.get(definition.source)
     if row is None or source is None:
         return None
     late = timedelta(seconds=LATE_SECONDS[source.loop])

@@ -6,9 +6,9 @@ from uuid import UUID
 
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
-from runtime.store.tables.triggers import occurrences
-from runtime.store.tables.triggers.occurrences import OccurrenceKind, OccurrenceState
-from runtime.store.tables.triggers.triggers import TriggerKind
+from runtime.store.tables import occurrences
+from runtime.store.tables.occurrences import OccurrenceKind, OccurrenceState
+from runtime.store.tables.triggers import TriggerKind
 from runtime.triggers import times, trigger
 from runtime.triggers.changes import LockedTrigger, lock
 from runtime.triggers.schedule_definition import read_time

@@ -16,8 +16,8 @@ from runtime.errors import InvalidInput, RequestError
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.store.pool import Connection
-from runtime.store.tables.triggers import occurrences, triggers
-from runtime.store.tables.triggers.occurrences import OccurrenceKind, OccurrenceState
+from runtime.store.tables import occurrences, triggers
+from runtime.store.tables.occurrences import OccurrenceKind, OccurrenceState
 from runtime.triggers import due_times, schedule_definition
 from runtime.triggers.due_times import Busy, DueTime, TimeAct
 from runtime.triggers.schedule_definition import Overlap, ScheduleDefinition

@@ -11,8 +11,8 @@ from uuid import UUID
 from runtime.control.external_events import wake
 from runtime.errors import InvalidInput, RequestError, Tampered
 from runtime.store.pool import Connection
-from runtime.store.tables.triggers import occurrences
-from runtime.store.tables.triggers.occurrences import OccurrenceState
+from runtime.store.tables import occurrences
+from runtime.store.tables.occurrences import OccurrenceState
 from runtime.triggers.event_definition import EventDefinition, Wakes
 from runtime.triggers.trigger import SignedTrigger, read_event
 

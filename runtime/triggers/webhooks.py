@@ -28,9 +28,9 @@ from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from runtime.store import failpoints, pool
 from runtime.store.pool import Connection
-from runtime.store.tables.triggers import occurrences, received_events, triggers, webhooks
-from runtime.store.tables.triggers.occurrences import OccurrenceState
-from runtime.store.tables.triggers.triggers import TriggerKind
+from runtime.store.tables import occurrences, received_events, trigger_sources, triggers
+from runtime.store.tables.occurrences import OccurrenceState
+from runtime.store.tables.triggers import TriggerKind
 from runtime.triggers import changes, fields, trigger
 from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.signatures import (
@@ -93,7 +93,7 @@ def make(
             header=_header(kind, fields.text(header or "", "header").strip()),
             secret=sealing.seal(plain, sealing_label(id)),
         )
-        webhooks.write(locked.connection, id, webhook.address)
+        trigger_sources.write_webhook(locked.connection, id, webhook.address)
         changes.record(locked, "webhook made", actor, webhook=webhook)
     return NewWebhook(address=address, secret=plain)
 
@@ -101,7 +101,7 @@ def make(
 def remove(*, id: UUID, actor: Actor) -> None:
     """Remove the webhook of a trigger. Raise as changes.change does."""
     with changes.lock(TriggerKind.EVENT, id, actor) as locked:
-        webhooks.delete(locked.connection, id)
+        trigger_sources.delete_webhook(locked.connection, id)
         makers = (*locked.trigger.makers, actor.person)
         after = replace(locked.trigger, webhook=None, makers=makers)
         trigger.record(locked.connection, after, "webhook removed", actor)
@@ -119,7 +119,7 @@ def receive(address: str, headers: Mapping[str, str], body: bytes) -> Receipt:
             receipt = _receive(connection, address, headers, body)
     except NotVerified as refused:
         with atomic() as connection:
-            webhooks.refuse(connection, digest_of(address), str(refused.__cause__))
+            trigger_sources.refuse(connection, digest_of(address), str(refused.__cause__))
         raise
     failpoints.hit("committed", FAILPOINT, 0)
     return receipt
@@ -195,7 +195,7 @@ def _trigger_at(
 ) -> tuple[SignedTrigger[EventDefinition], SealedWebhook]:
     """Return the trigger of an address and its webhook, as the newest act says."""
     digest = digest_of(address)
-    trigger_id = webhooks.trigger_at(connection, digest)
+    trigger_id = trigger_sources.trigger_at(connection, digest)
     row = None if trigger_id is None else triggers.read(connection, trigger_id)
     if row is None:
         raise NoSuchWebhook

@@ -13,9 +13,8 @@ from django.db import transaction
 
 from runtime.core.values.errors import CoreError
 from runtime.errors import KeyMissing, ObjectStoreDown, Tampered, TooLarge
-from runtime.store import archive, failpoints, pool
+from runtime.store import archived_runs, failpoints, pool
 from runtime.store.pool import Connection
-from runtime.store.tables.archive import archived_runs
 from runtime.upkeep import old_runs
 from runtime.upkeep.retention_rules import RetentionRule
 
@@ -69,7 +68,7 @@ def archive_run(connection: Connection, run: UUID) -> bool:
     failpoints.hit("reserved", "archive", 0)
     try:
         with transaction.atomic():
-            archived = archive.write(pool.djangos(), run, key)
+            archived = archived_runs.write(pool.djangos(), run, key)
             failpoints.hit("deleted", "archive", 0)
             if not archived:
                 transaction.set_rollback(True)

@@ -20,7 +20,7 @@ from uuid import UUID
 
 import psycopg
 
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.store import leases, pool, workers
 from runtime.store.pool import Connection
 from runtime.store.tables import kill_switches
@@ -54,7 +54,7 @@ def run(stop: threading.Event) -> None:
     delay.begin()
     while not stop.is_set():
         try:
-            with pool.own(sweeper_name()) as connection:
+            with pool.open_own(sweeper_name()) as connection:
                 for pause in _windows(connection, alarm, delay, alive):
                     if stop.wait(pause):
                         return
@@ -78,7 +78,7 @@ def _windows(
         delay.observe(pool.now(connection))
         alive.write(connection)
         try:
-            queues = dispatch.queues_with_room()
+            queues = broker.queues_with_room()
             window = dispatch_window(connection, queues, may_take_over=delay.over, after=after)
         except ConnectionError as exc:
             alarm.log_failure(exc, again=SWEEP_SECONDS)
@@ -90,7 +90,7 @@ def _windows(
             repeat_at = min(repeat_at, time.monotonic() + PASS_SECONDS)
             after = after if time.monotonic() < repeat_at else END
         elif after != END:
-            pause = PAUSE_SECONDS if len(queues) == len(dispatch.QUEUES) else FULL_SECONDS
+            pause = PAUSE_SECONDS if len(queues) == len(broker.QUEUES) else FULL_SECONDS
         else:
             pause = SWEEP_SECONDS
         if after == END:
@@ -100,7 +100,7 @@ def _windows(
 
 def dispatch_window(
     connection: Connection,
-    queues: Collection[str] = dispatch.QUEUES,
+    queues: Collection[str] = broker.QUEUES,
     *,
     may_take_over: bool = True,
     after: Place = BEGINNING,
@@ -112,7 +112,7 @@ def dispatch_window(
     """
     until = _window(connection, after)
     selected = _select(connection, queues, may_take_over=may_take_over, after=after, until=until)
-    dispatch.send_all([(run, queue) for run, queue, _ in selected if queue is not None])
+    broker.send_all([(run, queue) for run, queue, _ in selected if queue is not None])
     full = len(selected) == BATCH
     return Window(hints=len(selected), end=max(place for *_, place in selected) if full else until)
 
@@ -177,7 +177,7 @@ def _select(
 _DB_NOW = "(SELECT clock_timestamp())"
 
 _QUEUE = f"""
-    CASE WHEN status = 'queued' THEN '{dispatch.NEW}' ELSE '{dispatch.RESUMED}' END
+    CASE WHEN status = 'queued' THEN '{broker.NEW}' ELSE '{broker.RESUMED}' END
 """
 
 # Due runs after one place and up to another.

@@ -21,11 +21,10 @@ from django.conf import settings
 from runtime.core.run.continuation import Continuation
 from runtime.core.values.errors import NewerSchema
 from runtime.errors import KeyMissing, ObjectStoreDown, Tampered, TooLarge
-from runtime.store import pool, removed_entries, runs
+from runtime.store import archived_entries, pool, runs
 from runtime.store.pool import Connection
 from runtime.store.sealed_files import Written
 from runtime.store.tables import continuations, journal, pruning
-from runtime.store.tables.archive import archived_entries
 from runtime.store.tables.pruning import PruneMark
 
 log = logging.getLogger(__name__)
@@ -69,7 +68,7 @@ def shorten(connection: Connection, run: UUID, before: datetime) -> int:
     with nothing deleted.
     """
     base = continuations.load_base(connection, run)
-    history = journal.history(connection, run, most=ENTRIES)
+    history = journal.history(connection, run, limit=ENTRIES)
     last: Continuation | None = None
     rows: list[journal.Row] = []
     if base is None:
@@ -95,7 +94,7 @@ def _archived(
 ) -> tuple[str, Written]:
     """Write the entries to the archive, and return the key of their file. Raises ObjectStoreDown or TooLarge."""
     key = archived_entries.reserve(connection, run, first=mark.position + 1)
-    return key, removed_entries.write(key, run, mark, rows)
+    return key, archived_entries.write(key, run, mark, rows)
 
 
 def _delete(
@@ -112,7 +111,7 @@ def _delete(
         journal.delete_until(connection, last.run, until=last.position)
         if file is not None:
             key, written = file
-            archived_entries.keep(
+            archived_entries.record_file(
                 connection, key, last=last.position, digest=written.digest, size=written.size
             )
     return True

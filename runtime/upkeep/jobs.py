@@ -2,14 +2,14 @@
 
 import threading
 
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.store.pool import Connection
 from runtime.store.tables.jobs import edit_previews, prompt_trials, replays
 
 _KINDS = (
-    (prompt_trials.JOBS, dispatch.TRIAL),
-    (replays.JOBS, dispatch.REPLAY),
-    (edit_previews.JOBS, dispatch.PREVIEW),
+    (prompt_trials.JOBS, broker.TRIAL),
+    (replays.JOBS, broker.REPLAY),
+    (edit_previews.JOBS, broker.PREVIEW),
 )
 
 
@@ -23,5 +23,5 @@ def look_after(connection: Connection, stop: threading.Event) -> None:
         jobs.end_lost(connection)
         jobs.prune(connection)
         waiting += [(job, queue) for job in jobs.waiting(connection)]
-    if waiting and dispatch.NEW in dispatch.queues_with_room():
-        dispatch.send_all(waiting)
+    if waiting and broker.NEW in broker.queues_with_room():
+        broker.send_all(waiting)

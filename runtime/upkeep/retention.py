@@ -16,21 +16,21 @@ from django.db import transaction
 
 from runtime.errors import KeyMissing, Tampered
 from runtime.ports import wiring
-from runtime.store import pool, runs
+from runtime.store import archived_entries, archived_runs, pool, runs
 from runtime.store.pool import Connection
 from runtime.store.tables import (
     blobs,
     continuations,
-    external_events,
     journal,
     late_outcomes,
+    occurrences,
     partial_replies,
     pruning,
+    received_events,
     signals,
+    trigger_sources,
 )
-from runtime.store.tables.archive import archived_entries, archived_runs
 from runtime.store.tables.jobs import edit_previews, prompt_trials, replays
-from runtime.store.tables.triggers import occurrences, received_events, watched_files
 from runtime.store.workers import FORGET
 from runtime.upkeep import old_runs
 from runtime.upkeep.retention_rules import RetentionRule
@@ -40,10 +40,10 @@ log = logging.getLogger(__name__)
 COLLECTED = 1_000  # blobs that one statement deletes
 
 _PRUNED = (
-    external_events.prune,
+    received_events.prune_ids,
     occurrences.prune,
     received_events.prune,
-    watched_files.prune,
+    trigger_sources.prune_files,
 )
 
 
@@ -68,7 +68,7 @@ def enforce(connection: Connection, stop: threading.Event) -> int:
     while not stop.is_set() and blobs.collect(connection, COLLECTED) == COLLECTED:
         pass
     for prune in _PRUNED:
-        while not stop.is_set() and prune(connection) == external_events.PRUNED:
+        while not stop.is_set() and prune(connection) == received_events.PRUNED:
             pass
     if removed:
         log.info("Retention erased the payloads of %d runs", removed)

@@ -16,7 +16,7 @@ from django.db import connections
 from runtime.ports import wiring
 from runtime.store import pool
 from runtime.store.pool import Connection
-from runtime.store.tables import objects, spent
+from runtime.store.tables import objects, used_approvals
 from runtime.upkeep import archiving, due_runs, history, jobs, partitions, retention
 from runtime.upkeep.alarm import Alarm
 
@@ -40,7 +40,7 @@ class Loop:
         alarm, pause = Alarm(self.name), 0.0
         while not stop.wait(pause):
             try:
-                with pool.own() as connection:
+                with pool.open_own() as connection:
                     self._round(connection, stop, alarm)
                     while self.seconds <= KEEP_SECONDS and not stop.wait(self.seconds):
                         self._round(connection, stop, alarm)
@@ -61,7 +61,7 @@ def compare_ledger(connection: Connection, stop: threading.Event) -> None:
 
     Raises LedgerBroken, KeyMissing, OSError.
     """
-    for line in spent.missing(connection):
+    for line in used_approvals.missing(connection):
         log.critical("Ledger: the database lacks this used approval: %s", line)
 
 

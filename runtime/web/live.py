@@ -25,7 +25,7 @@ from django.db import close_old_connections, connections
 from django.http import HttpRequest
 from redis.exceptions import RedisError
 
-from runtime.broker.dispatch import CHANNEL
+from runtime.broker import CHANNEL
 from runtime.models import Run
 from runtime.ports import wiring
 from runtime.ports.access import Actor

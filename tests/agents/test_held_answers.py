@@ -5,13 +5,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from pydantic_ai.messages import (
-    ModelMessage,
-    ModelResponse,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-)
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ThinkingPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo
 
 from agents.errors import DefinitionError
@@ -21,7 +15,7 @@ from agents.testing import Flow, call, drive, say
 from agents.tools.requester import MAX_TOLD, tell_requester
 from runtime.core.run.events import Compacted, ModelReplied, ToolReturned
 from runtime.core.values.enums import GateKind, Risk
-from runtime.keyring import held
+from runtime.keyring import sealing
 from tests.support.specs import Question, spec_of
 
 DRAFT, BETTER = "canary-draft: you get nothing", "You get 40 euros."
@@ -58,7 +52,7 @@ def _heard(turn: Turn) -> Any:
 
 def _args(flow: Flow) -> Any:
     """The arguments of the open gate as a reviewer reads them."""
-    return held.opened_args(flow.gate.tool, flow.gate.args)
+    return sealing.args_for_reviewers(flow.gate.tool, flow.gate.args)
 
 
 def _said(flow: Flow) -> str:
@@ -96,8 +90,8 @@ def test_a_reviewer_changes_the_answer_or_gives_another_one() -> None:
 def test_no_text_beside_the_answer_is_stored_as_it_is() -> None:
     flow = _drive(together(say(DRAFT), call("look_up", text="it")), say(DRAFT))
     [first, _] = [event for event in flow.events if isinstance(event, ModelReplied)]
-    assert held.open_text(first.text) == DRAFT
-    assert held.open_text(flow.ask("canary?")).startswith("I am a script")
+    assert sealing.open_text(first.text) == DRAFT
+    assert sealing.open_text(flow.ask("canary?")).startswith("I am a script")
     assert "canary-draft" not in _said(flow)
 
 
@@ -180,7 +174,7 @@ def test_a_message_waits_and_the_run_goes_on_after_its_release() -> None:
     assert (flow.status, flow.gate.kind) == ("suspended", "approval")
     assert _args(flow) == {"message": DRAFT}
     assert "canary" not in _said(flow)
-    assert held.open_text(flow.ask("canary?")).startswith("I am a script")
+    assert sealing.open_text(flow.ask("canary?")).startswith("I am a script")
     flow.approve()
     assert flow.output == f"success: {DRAFT}"
     [released] = [event.result for event in flow.events if isinstance(event, ToolReturned)]
@@ -212,7 +206,7 @@ def test_a_summary_by_the_author_may_say_the_message() -> None:
     tools = [look_up, tell_requester()]
     flow = _drive(*[_summed_up] * 4, answer=False, tools=tools, compaction=compaction)
     [event] = [event for event in flow.events if isinstance(event, Compacted)]
-    assert (flow.output, held.open_text(event.summary)) == ("Done.", DRAFT)
+    assert (flow.output, sealing.open_text(event.summary)) == ("Done.", DRAFT)
     assert "canary" not in _said(flow)
 
 

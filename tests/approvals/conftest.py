@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from runtime.broker import dispatch
+from runtime import broker
 from tests.support import seeds
 from tests.support.mail import sink  # noqa: F401 - a fixture
 from tests.support.seeds import GROUPS
@@ -14,7 +14,7 @@ from tests.support.seeds import GROUPS
 def hints(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
     """The runs that workers were told to look at; there is no broker here."""
     told: list[UUID] = []
-    monkeypatch.setattr(dispatch, "dispatch", lambda run, queue="": told.append(run))
+    monkeypatch.setattr(broker, "dispatch", lambda run, queue="": told.append(run))
     return told
 
 

@@ -17,7 +17,7 @@ from approvals.permissions.principals import principal_of
 from approvals.queries import decision_filters, history
 from runtime.core.values.enums import Risk
 from runtime.errors import InvalidInput
-from runtime.keyring import held
+from runtime.keyring import sealing
 from runtime.keyring.sealing import REDACTED
 from runtime.ports.access import Actor
 from tests.approvals.policies.office import asked, reviewers
@@ -229,7 +229,7 @@ def test_an_edit_has_its_own_verdict_and_both_values(ada: Actor, bea: Actor) -> 
 
 def test_an_edit_of_a_held_argument_is_listed_without_its_values(bea: Actor) -> None:
     drafts = {"username": "draft", "security_level": 3}
-    args = {name: held.seal_arg("set_privileges", name, value) for name, value in drafts.items()}
+    args = {name: sealing.seal_arg("set_privileges", name, value) for name, value in drafts.items()}
     approval = seeds.pending(args=args, risk=Risk.LOW)
     seeds.decide(approval, bea, "edit", arguments={**drafts, "username": "better"})
     (row,) = page(bea).items

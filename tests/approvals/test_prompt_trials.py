@@ -16,7 +16,7 @@ from agents.effect_handler import AgentEffects
 from approvals.errors import PromptRefused, UnknownPrompt
 from approvals.prompts import changes, in_production, trials
 from approvals.prompts.acts import LOG
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.core.values.enums import FailureCause
 from runtime.errors import InvalidInput
 from runtime.execution.recorded import prompt_trial, queued_trial
@@ -142,8 +142,8 @@ def test_a_trial_that_cannot_end_fails_with_the_reason(
     shop: Shop, cast: Cast, own: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[tuple[UUID, str]] = []
-    monkeypatch.setattr(dispatch, "send_all", sent.extend)
-    monkeypatch.setattr(dispatch, "queues_with_room", lambda: frozenset(dispatch.QUEUES))
+    monkeypatch.setattr(broker, "send_all", sent.extend)
+    monkeypatch.setattr(broker, "queues_with_room", lambda: frozenset(broker.QUEUES))
     monkeypatch.setattr(prompt_trial, "LOOK_SECONDS", 0.01)
     ended_run(shop)
     lost = trials.ask(NAME, 1, 1, actor=ADMIN).stored.id
@@ -151,7 +151,7 @@ def test_a_trial_that_cannot_end_fails_with_the_reason(
     assert sent == []  # its first hint may be on its way
     later(RESEND_SECONDS)
     look_after(own, threading.Event())
-    assert sent == [(lost, dispatch.TRIAL)]
+    assert sent == [(lost, broker.TRIAL)]
     prompt_trials.begin(own, lost)
     look_after(own, threading.Event())
     assert PromptTrial.objects.get().state == "running"

@@ -15,8 +15,8 @@ from django.db import transaction
 
 from config import worker
 from config.celery import app
+from runtime import broker as dispatch
 from runtime import tasks
-from runtime.broker import dispatch, sticky_queue
 from runtime.control.transaction import notify
 from tests.support.people import until
 
@@ -125,7 +125,7 @@ def kept(broker: "redis.Redis", monkeypatch: pytest.MonkeyPatch) -> UUID:
     monkeypatch.setattr(transaction, "on_commit", lambda send: send())
     run = uuid4()
     own = dispatch.open_own_queue()
-    sticky_queue.listen(broker, own)
+    dispatch.note_listening(broker, own)
     dispatch.keep(run)
     _flush()
     return run
@@ -138,7 +138,7 @@ def test_a_signal_hints_the_process_that_keeps_the_run(broker: "redis.Redis", ke
     notify(uuid4())
     _flush()
     assert _counts(broker) == {"own": 1, dispatch.RESUMED: 1}
-    assert 0 < int(broker.ttl(_own())) <= sticky_queue.UNREAD_SECONDS
+    assert 0 < int(broker.ttl(_own())) <= dispatch.UNREAD_SECONDS
     dispatch.dispatch(kept)
     dispatch.send_all([(kept, dispatch.RESUMED)])
     _flush()
@@ -175,7 +175,7 @@ def test_a_process_listens_until_it_drains(broker: "redis.Redis") -> None:
     until(lambda: broker.exists(f"signoff:listens:{own}") or None, "the process to listen")
     draining.append("now")
     until(lambda: not broker.exists(f"signoff:listens:{own}") or None, "it to listen no more", 2.5)
-    sticky_queue.listen(broker, own)
+    dispatch.note_listening(broker, own)
     tasks.stop()
     assert not broker.exists(f"signoff:listens:{own}")
 

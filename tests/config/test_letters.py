@@ -14,7 +14,7 @@ from kombu.entity import Queue
 from kombu.messaging import Consumer
 
 from config.broker import transport
-from runtime.broker import dispatch
+from runtime import broker
 
 UNREADABLE = (b"\xff\x00", b"", b"null", b"[]", b"17", b"[" * 100_000, b'{"properties": 5}')
 EMBEDDED = (b"callbacks", b"chain", b"chord")
@@ -22,7 +22,7 @@ EMBEDDED = (b"callbacks", b"chain", b"chord")
 
 def _letter(*, body: bytes = b"", **changed: object) -> bytes:
     """Return a hint as `dispatch` writes it, with changed headers or a changed body."""
-    found = json.loads(dispatch._message(uuid4(), dispatch.NEW))
+    found = json.loads(broker._message(uuid4(), broker.NEW))
     found["headers"] |= changed
     if body:
         found |= {"body": body.decode(), "properties": found["properties"] | {"body_encoding": ""}}

@@ -23,7 +23,7 @@ from approvals.models import Approval
 from config.env.environment import ROOT
 from runtime.core.run.events import ModelFailed, RetryScheduled
 from runtime.models import Run, Signal, SweeperLoop, WorkerProcess
-from runtime.store.measures import Measures, cumulative, quantile
+from runtime.store.workers import Measures, cumulative, quantile
 from tests.support.office import Office
 
 TOKEN = "a-token-for-prometheus"

@@ -12,8 +12,7 @@ from kombu.utils import symbol_by_name
 from config import celery, processes, worker
 from config.broker import queues as worker_queues
 from config.env.environment import MAX_WORKERS
-from runtime import tasks
-from runtime.broker import dispatch
+from runtime import broker, tasks
 from runtime.store import pool
 from tests.support import commands
 
@@ -79,7 +78,7 @@ HEARTBEAT = 1  # connection of its own
 def queues() -> Iterator[worker_queues.QueueOrder]:
     worker_queues.set_concurrency(16)
     one = worker_queues.QueueOrder()
-    one.update([dispatch.NEW, dispatch.RESUMED])
+    one.update([broker.NEW, broker.RESUMED])
     yield one
     worker_queues.set_concurrency(1)
 
@@ -112,15 +111,15 @@ def test_resumed_runs_come_first_and_reserve_an_eighth(
     queues: worker_queues.QueueOrder, number: int, for_new: int
 ) -> None:
     worker_queues.set_concurrency(number)
-    assert _asked(queues, for_new - 1) == [dispatch.RESUMED, dispatch.NEW]
-    assert _asked(queues, for_new) == [dispatch.RESUMED]
+    assert _asked(queues, for_new - 1) == [broker.RESUMED, broker.NEW]
+    assert _asked(queues, for_new) == [broker.RESUMED]
 
 
 def test_a_hint_that_celery_drops_frees_its_thread(queues: worker_queues.QueueOrder) -> None:
     requests = _received(14)
-    assert queues.consume(2) == [dispatch.RESUMED]
+    assert queues.consume(2) == [broker.RESUMED]
     del requests
-    assert queues.consume(2) == [dispatch.RESUMED, dispatch.NEW]
+    assert queues.consume(2) == [broker.RESUMED, broker.NEW]
 
 
 def test_embedded_postgres_has_enough_connections() -> None:
@@ -134,7 +133,7 @@ def test_a_hint_that_a_worker_takes_is_not_acknowledged() -> None:
     """An acknowledgement would wake the main thread, and the broker does not track hints."""
     task = tasks.advance_run
     asked: list[object] = []
-    headers = {"id": "1", "task": dispatch.ADVANCE}
+    headers = {"id": "1", "task": broker.ADVANCE}
     message = Mock(headers=headers, delivery_info={}, properties={}, payload=([], {}, {}))
     made: Any = symbol_by_name(task.Request)  # type: ignore[no-untyped-call]
     hint = made(message, app=celery.app, task=task, on_ack=lambda *_: asked.append(1), body=b"")

@@ -174,14 +174,14 @@ def test_retention_keeps_what_a_fork_reads(rig: MakeBench, monkeypatch: pytest.M
 
     def remove() -> None:
         retention.erase(run)
-        with pool.own() as own:
+        with pool.open_own() as own:
             blobs.collect(own, 1000)
 
     removing = list[threading.Thread]()
 
     def begin(*_: object) -> None:
         removing.append(in_thread(remove))
-        with pool.own() as own:
+        with pool.open_own() as own:
             until(lambda: blocked(own) or not removing[0].is_alive() or None, "retention to wait")
 
     around(monkeypatch, journal, "state_at", after=begin)

@@ -24,8 +24,8 @@ from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
 from runtime.store import pool
 from runtime.store.pool import Connection
-from runtime.store.records import Records, changed
-from runtime.store.tables import external_events, waits
+from runtime.store.step_records import Records, record_event
+from runtime.store.tables import received_events, waits
 from runtime.store.tables.waits import EventWait
 from runtime.upkeep import retention
 from tests.support.engine import (
@@ -300,7 +300,7 @@ def test_a_wait_that_ends_in_its_own_step_is_not_written() -> None:
     ended = lasts.with_frame(frame.with_call(replace(call, state=CallState.RETURNED)))
     began = WaitStarted(frame="0", call="c1.0", until=timezone.now(), event="reply")
     records = Records()
-    records.add(changed(began))
+    records.add(record_event(began))
     assert records.opened_waits(lasts) == (began,)
     assert records.opened_waits(ended) == ()
 
@@ -353,7 +353,7 @@ def test_an_event_locks_its_runs_in_their_order(own: Connection, runs: tuple[UUI
 def test_ids_are_known_for_thirty_days_and_only_so_many_are_forgotten_at_once(
     own: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(external_events, "PRUNED", 2)
+    monkeypatch.setattr(received_events, "PRUNED", 2)
     # The remaining plan evaluates the subquery for each row.
     for way in ("hashjoin", "mergejoin", "hashagg", "material", "sort"):
         own.execute(f"SET enable_{way} = off")
@@ -361,6 +361,6 @@ def test_ids_are_known_for_thirty_days_and_only_so_many_are_forgotten_at_once(
         send(f"e-{number}", data={})
     ExternalEvent.objects.update(at=timezone.now() - timedelta(days=30, minutes=1))
     send("new")
-    assert external_events.prune(own) == 2
+    assert received_events.prune_ids(own) == 2
     retention.enforce(own, threading.Event())
     assert ExternalEvent.objects.get().id == "new"

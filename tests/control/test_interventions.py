@@ -255,7 +255,7 @@ def put(agent: str = "") -> KillSwitch:
 
 
 def lift() -> None:
-    with pool.own() as own:
+    with pool.open_own() as own:
         own.execute("UPDATE runtime_killswitch SET lifted_at = clock_timestamp()")
 
 
@@ -279,7 +279,7 @@ def test_nothing_new_starts_and_the_run_stays_where_it_is(rig: MakeBench, stoppe
     assert run.due_at is not None
     if stopped != "b":
         assert desk.advance(run.id).epoch == run.epoch  # no worker claims it
-        with pool.own() as own:
+        with pool.open_own() as own:
             assert due_runs.dispatch_window(own).hints == 0
     lift()
     Run.objects.filter(id=run.id).update(due_at=run.created_at)

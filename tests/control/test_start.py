@@ -8,7 +8,7 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.control.retry import retry as retry_run
 from runtime.control.settle import undo
 from runtime.control.start import Started, create
@@ -21,7 +21,7 @@ from runtime.errors import BusinessKeyConflict, GateNotOpen, NotFailed
 from runtime.models import Gate, JournalEntry, Run, Signal
 from runtime.ports.access import Actor
 from runtime.ports.effects import ModelFailure, Unknown
-from runtime.store import pool, starts
+from runtime.store import pool, runs
 from tests.support.engine import ADA, MakeBench, Rig, body, events, mac
 from tests.support.fake_ports import FakeTool, Script, ask, say, turns
 
@@ -37,19 +37,19 @@ def test_a_run_and_its_first_entry_are_committed_together(
     started = create(agent="a", input={}, requester=ADA, business_key="k")
     assert mac(run_id=started.run) == Run.objects.get().head
     with pool.pooled() as connection:
-        born, _ = starts.peek(connection)
+        born, _ = runs.peek_start(connection)
     JournalEntry.objects.create(
         run_id=born.run, position=1, body="", mac="", key_id="", commit_id=uuid4()
     )
     with pytest.raises(psycopg.errors.UniqueViolation):
         create(agent="a", input={}, requester=ADA, born=born)
-    assert (Run.objects.count(), hints) == (1, [(started.run, dispatch.NEW)])
+    assert (Run.objects.count(), hints) == (1, [(started.run, broker.NEW)])
 
 
 def test_the_same_business_key_and_input_find_the_same_run(hints: list[tuple[UUID, str]]) -> None:
     first, second = start({"x": 1}, "k"), start({"x": 1}, "k")
     assert (first.run, first.created, second.created) == (second.run, True, False)
-    assert (hints, first.run.version) == ([(first.run, dispatch.NEW)], 7)
+    assert (hints, first.run.version) == ([(first.run, broker.NEW)], 7)
     run = Run.objects.get(id=first.run)
     assert (run.status, run.position, json.loads(run.input)) == ("queued", 1, {"x": 1})
     assert run.due_at is not None

@@ -186,7 +186,7 @@ def test_a_fork_keeps_its_memory_when_its_original_is_erased(thread: Thread) -> 
     thread.office.advance(copy)
     thread.office.approve(second)
     assert retention.erase(second)
-    with pool.own() as own:
+    with pool.open_own() as own:
         own.execute("UPDATE runtime_storedblob SET used_at = now() - interval '2 hours'")
         blobs.collect(own, 10)
     thread.office.approve(copy)

@@ -41,7 +41,7 @@ def found(run: UUID) -> list[str]:
 
 def change(statement: str, *values: object) -> None:
     """Change one stored row behind the engine's back."""
-    with pool.own() as own:
+    with pool.open_own() as own:
         assert own.execute(statement, values).rowcount == 1
 
 

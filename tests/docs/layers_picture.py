@@ -14,8 +14,8 @@ TARGET = ROOT / "docs" / "img" / "layers.svg"
 WAY = (
     "approvals",
     "runtime.control.settle",
-    "runtime.store.decisions",
-    "runtime.broker.dispatch",
+    "runtime.store",
+    "runtime.broker",
     "runtime.tasks",
     "runtime.execution.claim",
     "runtime.execution.runner",

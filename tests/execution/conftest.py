@@ -36,14 +36,14 @@ class Ledger:
         return ToolResult(value="kept")
 
     def attempts(self) -> list[int]:
-        with pool.own() as own:
+        with pool.open_own() as own:
             return [number for (number,) in own.execute("SELECT * FROM ledger ORDER BY 1")]
 
 
 @pytest.fixture
 def ledger(rig: MakeBench) -> Iterator[Ledger]:
-    with pool.own() as own:
+    with pool.open_own() as own:
         own.execute("CREATE TABLE ledger (attempt integer)")
     yield Ledger()
-    with pool.own() as own:
+    with pool.open_own() as own:
         own.execute("DROP TABLE ledger")

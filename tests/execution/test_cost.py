@@ -29,7 +29,7 @@ from approvals.models import Approval
 from approvals.policy_versions import in_force
 from approvals.requests import confirmation
 from config.env.environment import ROOT
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.control.start import start
 from runtime.execution.claim import advance
 from tests.bench.sides import agents, workload
@@ -159,7 +159,7 @@ def test_a_decision_enters_no_more_modules_than_it_did(
     def send_hint(run: UUID, queue: str) -> None:
         """Stand for what follows the commit of the decision in the web process."""
 
-    monkeypatch.setattr(dispatch, "dispatch", send_hint)
+    monkeypatch.setattr(broker, "dispatch", send_hint)
     browser = log_in(cast.bea)
 
     def click(run: UUID) -> Callable[[], object]:

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.execution import crash_loops
-from runtime.store.leases import RunClaim
-from runtime.store.suspects import ALONE, Suspect
+from runtime.store.leases import ALONE, RunClaim, Suspect
 
 PROCESSES = 4
 POISON_LOSSES = 3  # the setting's default

@@ -206,7 +206,7 @@ def test_the_next_worker_tells_what_was_lost(lost: tuple[Rig, UUID]) -> None:
 
 def test_a_forged_part_is_ignored(lost: tuple[Rig, UUID], caplog: pytest.LogCaptureFixture) -> None:
     desk, run = lost
-    with pool.own() as own:
+    with pool.open_own() as own:
         own.execute("UPDATE runtime_storedpartialreply SET body = replace(body, 'so fa', 'do it')")
     assert desk.advance(run).status == "completed"
     assert retries(run) == []
@@ -215,10 +215,10 @@ def test_a_forged_part_is_ignored(lost: tuple[Rig, UUID], caplog: pytest.LogCapt
 
 def test_a_part_of_another_attempt_is_ignored(lost: tuple[Rig, UUID]) -> None:
     desk, run = lost
-    with pool.own() as own, own.transaction():
+    with pool.open_own() as own, own.transaction():
         claim = own.execute("SELECT owner, epoch FROM runtime_run WHERE id = %s", (run,)).fetchone()
         assert claim is not None
-        parts, _ = partial_replies.of(own, run)
+        parts, _ = partial_replies.read_for_run(own, run)
         other = replace(parts["0"], attempt=2)
         owner, epoch = UUID(int=1), claim[1]
         own.execute("UPDATE runtime_run SET owner = %s WHERE id = %s", (owner, run))

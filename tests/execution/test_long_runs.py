@@ -103,7 +103,7 @@ def test_a_worker_that_dies_while_summing_up_repeats_no_call(desk: Rig) -> None:
     def reply(request: ModelRequest) -> Outcome:
         if request.summary and not robbed:
             robbed.append(request.run)
-            with pool.own() as own:
+            with pool.open_own() as own:
                 own.execute("UPDATE runtime_run SET epoch = epoch + 1, owner = %s", (uuid4(),))
         return model(request)
 
@@ -112,7 +112,7 @@ def test_a_worker_that_dies_while_summing_up_repeats_no_call(desk: Rig) -> None:
     desk.advance(run)
     before = types(run)
     assert "Compacted" not in before
-    with pool.own() as own:
+    with pool.open_own() as own:
         own.execute("UPDATE runtime_run SET owner = NULL, due_at = now()")
     assert desk.advance(run).status == "completed"
     assert types(run)[: len(before)] == before

@@ -228,7 +228,7 @@ def test_an_archived_run_is_replayed_and_an_erased_one_has_nothing_left(
     engine: Engine, object_store: object, settings: Settings
 ) -> None:
     settings.SIGNOFF_AGENTS, run = (__name__,), recorded(engine)
-    with pool.own() as own:
+    with pool.open_own() as own:
         assert archiving.archive_run(own, run.id)
     found = today(run, clerk(approvals="every_call"))
     assert (found.replies, [one.position for one in found.divergences]) == (3, [3])

@@ -330,7 +330,7 @@ class Cut:
         self.done.set()
 
         def commit() -> None:
-            with pool.own() as own:
+            with pool.open_own() as own:
                 while self.late and own.execute(BLOCKED, (other.info.backend_pid,)).fetchone() == (
                     0,
                 ):
@@ -354,7 +354,7 @@ def test_a_cut_commit_opens_one_gate(gated: Rig, cut: Cut, monkeypatch: pytest.M
     run = gated.start("a")
 
     def commit(connection: Any, step: steps.Step, *lent: Any, prepare: bool) -> steps.CommitResult:
-        if not step.opened or cut.done.is_set():
+        if not step.opened_gates or cut.done.is_set():
             return COMMIT(connection, step, *lent, prepare=prepare)
         other = psycopg.connect(connection.info.dsn, password=connection.info.password)
         COMMIT(other, step, *lent, prepare=prepare)

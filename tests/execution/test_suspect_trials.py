@@ -10,8 +10,8 @@ from runtime.execution import crash_loops
 from runtime.execution.crash_loops import SuspectTrials
 from runtime.models import KillSwitch, Run, WorkerProcess
 from runtime.store import pool
+from runtime.store.leases import ALONE
 from runtime.store.pool import Connection
-from runtime.store.suspects import ALONE
 from runtime.upkeep import due_runs
 from tests.support.engine import MakeBench, Rig, claim
 from tests.support.fake_ports import say, turns
@@ -46,7 +46,7 @@ def start() -> Iterator[Start]:
 
 @pytest.fixture
 def own() -> Iterator[Connection]:
-    with pool.own() as connection:
+    with pool.open_own() as connection:
         yield connection
 
 

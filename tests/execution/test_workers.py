@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from pytest_django import Settings
 
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.control.messages import send_message
 from runtime.core.values.enums import EffectClass
 from runtime.errors import RunEnded
@@ -77,7 +77,7 @@ def test_one_row_renews_all_leases_despite_a_locked_run(busy: Rig, hold: Hold) -
     with holding(busy, locked, hold), holding(busy, other, hold):
         until(lambda: len(busy.effects.calls) == 2 or None, "both tools to begin")
         before = list(Run.objects.order_by("id").values())
-        with pool.own() as own, own.transaction():
+        with pool.open_own() as own, own.transaction():
             own.execute("SELECT FROM runtime_run WHERE id = %s FOR UPDATE", (locked,))
             until(renewals(busy), "the lease to be renewed", within=60)
             assert not busy.held(locked).lost.is_set()
@@ -91,7 +91,7 @@ def test_no_effect_may_start_while_the_lease_is_not_renewed(busy: Rig, hold: Hol
     with holding(busy, run, hold):
         held = busy.held(run)
         until(renewals(busy), "the mailbox to be known", within=60)
-        with pool.own() as own, own.transaction():
+        with pool.open_own() as own, own.transaction():
             own.execute("SELECT FROM runtime_workerprocess FOR UPDATE")
             until(lambda: not held.has_budget() or None, "the budget to be spent", within=60)
             assert not held.lost.is_set()
@@ -236,7 +236,7 @@ def test_a_run_of_many_or_slow_steps_yields_to_waiting_runs(
     hints.clear()
     row = desk.advance(run)
     assert (row.status, row.owner) == ("queued", None)
-    assert hints == [(run, dispatch.NEW)]
+    assert hints == [(run, broker.NEW)]
     assert len(desk.effects.calls) in calls
     while desk.advance(other).status != "completed":
         assert desk.advance(run).owner is None
@@ -290,7 +290,7 @@ def test_runs_of_slow_models_hold_nothing(rig: MakeBench, monkeypatch: pytest.Mo
 
 
 def _connected() -> int:
-    with pool.own() as own:
+    with pool.open_own() as own:
         row = own.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
         ).fetchone()
@@ -325,7 +325,7 @@ def test_a_suspected_run_that_makes_progress_is_an_ordinary_one_again(
     hints.clear()
     row = desk.advance_once(run)
     assert row.owner is None, "an ordinary worker does not take it"
-    with pool.own() as own:
+    with pool.open_own() as own:
         due_runs.dispatch_window(own)
     assert hints == []
     assert Run.objects.get(id=run).due_at == row.due_at, "it keeps its number in the queue"

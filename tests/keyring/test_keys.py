@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from runtime.errors import KeyMissing
-from runtime.keyring import archive_keys, files, macs, purposes, signatures
+from runtime.keyring import files, macs, purposes, signatures
 
 NEW = f"new:{'ab' * 32}\n"
 
@@ -171,7 +171,7 @@ def test_a_command_prints_public_keys(folder: Path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == (folder / "decisions.public").read_text()
     call_command("public_keys", "archives")
     printed = [line.partition(":")[::2] for line in capsys.readouterr().out.split()]
-    assert printed == [(key_id, key.hex()) for key_id, key in archive_keys.public_keys()]
+    assert printed == [(key_id, key.hex()) for key_id, key in signatures.public_keys()]
     assert [key_id for key_id, _ in printed] == list(files.ids("journal"))
 
 
@@ -188,10 +188,12 @@ def test_workers_get_only_verifying_keys(folder: Path, tmp_path: Path, settings:
         for purpose in purposes.PURPOSES:
             files.rotate(purpose)
     files.check(signing=True)
-    signer = archive_keys.current().public_key
+    signer = signatures.current_signer().public_key
     settings.KEYS_DIR = settings.WORKER_KEYS_DIR
     files._ring.cache_clear()
     files.check(signing=False)
-    assert archive_keys.current().public_key == signer, "the sweeper signs files of the archive"
+    assert signatures.current_signer().public_key == signer, (
+        "the sweeper signs files of the archive"
+    )
     with pytest.raises(ImproperlyConfigured, match=r"decisions\.private"):
         files.check(signing=True)

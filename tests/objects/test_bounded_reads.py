@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from runtime.errors import ObjectStoreDown
-from runtime.objects import bounded_reads
-from runtime.objects.bounded_reads import READS, RETRY_SECONDS, BoundedReads
+from runtime.store.object_stores import stores
+from runtime.store.object_stores.stores import READS, RETRY_SECONDS, BoundedReads
 
 
 class Hanging:
@@ -111,5 +111,5 @@ def test_an_error_of_the_store_is_raised_and_no_hang(hanging: Hanging, problem: 
 
 def _patient(store: BoundedReads) -> BoundedReads:
     """The same store with the time of a real one, so that a busy machine is no hang."""
-    store._seconds = bounded_reads.SECONDS
+    store._seconds = stores.SECONDS
     return store

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import ObjectStoreDown
-from runtime.objects.by_address import store_at
-from runtime.objects.folder import MARKER, Folder
 from runtime.ports.objects import ObjectStore
+from runtime.store.object_stores.folder import MARKER, Folder
+from runtime.store.object_stores.stores import store_at
 from tests.support.object_stores import MakeStore
 from tests.support.threads import together
 

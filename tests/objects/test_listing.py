@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from obstore.store import LocalStore, from_url
 
-from runtime.objects import listing
-from runtime.objects.listing import Listing, Unlisted, Unread, listing_at
+from runtime.store.object_stores.bucket import Listing, Unlisted, Unread, listing_at
 
 
 @pytest.fixture(params=["folder", "s3"])
@@ -54,7 +53,7 @@ def test_a_store_that_does_not_answer_says_so_in_time(
     [one] = found.after("")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        monkeypatch.setattr(listing, "ANSWER", "200ms")
+        monkeypatch.setattr("runtime.store.object_stores.bucket.ANSWER", "200ms")
         late = listing_at.__wrapped__(bucket)
         with pytest.raises(Unlisted, match=r"^the store does not answer in time$"):
             late.after("")

@@ -13,7 +13,7 @@ from pytest_django import Settings
 
 from agents.sdk import agent
 from agents.sdk.scripts.conversation_texts import CUT, CUT_BY
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.control.messages import send_message
 from runtime.control.start import create
 from runtime.models import Run, StoredPartialReply
@@ -103,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def speaker(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Speaker]:
     monkeypatch.setattr("agents.llm.call.KEEP_SECONDS", 0.02)
-    monkeypatch.setattr(dispatch, "send_all", lambda hints: None)
+    monkeypatch.setattr(broker, "send_all", lambda hints: None)
     with Speaker() as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()

@@ -30,7 +30,7 @@ from agents.sdk.scripts import conversation_texts
 from agents.sdk.scripts.conversation_texts import SUM_UP_MEMORY
 from runtime.core.values.enums import FailureCause
 from runtime.execution.effects.perform import perform
-from runtime.keyring import held
+from runtime.keyring import sealing
 from runtime.ports.effects import ModelFailure, Outcome
 from tests.support.provider.faults import Fault
 from tests.support.provider.server import KEY, Provider
@@ -135,7 +135,7 @@ def test_a_question_goes_out_after_results_of_all_calls_and_allows_none(
 
 def test_a_memory_goes_out_before_the_input(provider: Provider, at: MakeFrame) -> None:
     frame = at()
-    sealed = held.sealed_text("This is not for ada.")
+    sealed = sealing.seal_text("This is not for ada.")
     frame.messages[0]["memory"] = (*MEMORY, {**MEMORY[0], "text": sealed})
     assert [call.tool for call in frame.ask().calls] == ["create_account"]
     told, given = [

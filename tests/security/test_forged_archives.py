@@ -41,7 +41,7 @@ def completed(target: Target) -> UUID:
 
 
 def delete_dropped() -> None:
-    with pool.own() as own:
+    with pool.open_own() as own:
         objects.delete_dropped(own, threading.Event())
 
 
@@ -111,7 +111,7 @@ def test_a_forged_key_keeps_no_erased_file_in_the_store(
 ) -> None:
     run = completed(target)
     archive(run)
-    with pool.own() as own:
+    with pool.open_own() as own:
         own.execute("INSERT INTO runtime_droppedobject (place, at) VALUES ('../x', '2026-01-01')")
     assert retention.erase(run)
     delete_dropped()

@@ -20,7 +20,7 @@ from approvals.policy import Group
 from approvals.queries import requests
 from runtime.core.run.events import Compacted
 from runtime.core.values.enums import Risk
-from runtime.keyring import held
+from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from tests.agents import test_held_answers as agents
 from tests.approvals.policies.office import put_in_force
@@ -72,7 +72,7 @@ def test_a_held_text_is_for_those_who_may_decide_now(
 ) -> None:
     settings.SIGNOFF_COOLING_OFF_SECONDS = 3600
     put_in_force(rule)
-    args = {"username": held.seal_arg(TOOL, "username", TEXT), "security_level": 3}
+    args = {"username": sealing.seal_arg(TOOL, "username", TEXT), "security_level": 3}
     actor = reader(seeds.pending(args=args))
     [approval] = requests.approvals(actor).items or [None]
     assert (approval is not None and TEXT in str(approval.args)) is is_read
@@ -113,9 +113,11 @@ def test_a_model_is_told_which_field_of_its_held_answer_is_wrong() -> None:
 @pytest.mark.parametrize(
     "part",
     [
-        lambda: TextPart(held.sealed_text(TEXT)),
-        lambda: ThinkingPart(held.sealed_text(TEXT)),
-        lambda: ToolCallPart("final_anser", held.seal_all("final_anser", {"answer": TEXT}), "b"),
+        lambda: TextPart(sealing.seal_text(TEXT)),
+        lambda: ThinkingPart(sealing.seal_text(TEXT)),
+        lambda: ToolCallPart(
+            "final_anser", sealing.seal_args("final_anser", {"answer": TEXT}), "b"
+        ),
     ],
 )
 def test_no_model_gets_a_sealed_value_opened_that_it_wrote(part: Callable[[], Any]) -> None:
@@ -136,11 +138,11 @@ def test_no_model_gets_a_sealed_value_opened_that_it_wrote(part: Callable[[], An
 
 
 def test_a_sealed_value_in_a_summary_or_a_cut_reply_is_not_opened_either() -> None:
-    spec, token = spec_of("desk", model=agents._say), held.sealed_text(TEXT)
+    spec, token = spec_of("desk", model=agents._say), sealing.seal_text(TEXT)
     halves = ModelResponse(parts=[TextPart(token[:9]), TextPart(token[9:])])
-    assert held.open_text(from_provider(spec, halves, summary=True).text) == token
-    assert held.open_text(text_to_store(spec, token)) == token
+    assert sealing.open_text(from_provider(spec, halves, summary=True).text) == token
+    assert sealing.open_text(text_to_store(spec, token)) == token
     compaction = Compaction(messages=4, summarise=lambda _: token)
     flow = agents._drive(*[agents._summed_up] * 4, answer=False, compaction=compaction)
     [summary] = [event.summary for event in flow.events if isinstance(event, Compacted)]
-    assert held.open_text(summary) == token
+    assert sealing.open_text(summary) == token

@@ -48,7 +48,7 @@ def caller(cast: Cast) -> Caller:
 
 def rows_of_others() -> dict[str, list[str]]:
     """Each row of each table, except for the replays, and for workers, whose heartbeat goes on."""
-    with pool.own() as own:
+    with pool.open_own() as own:
         tables = own.execute(
             "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition"
             " AND relnamespace = current_schema()::regnamespace"

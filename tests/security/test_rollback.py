@@ -14,7 +14,7 @@ from pytest_django import Settings
 from approvals.decisions import undo
 from runtime.control.verification import verification
 from runtime.store import pool
-from runtime.store.tables import ledger
+from runtime.store.tables import used_approvals
 from runtime.upkeep import sweeper
 from tests.support import seeds
 from tests.support.office import BEA, Target
@@ -40,7 +40,7 @@ def kept(settings: Settings, tmp_path: Path) -> Path:
 @contextmanager
 def unguarded() -> Iterator[pool.Connection]:
     """Act as a superuser, whom triggers and foreign keys do not stop."""
-    with pool.own() as own, own.transaction():
+    with pool.open_own() as own, own.transaction():
         own.execute("SET LOCAL session_replication_role = replica")
         yield own
 
@@ -48,7 +48,7 @@ def unguarded() -> Iterator[pool.Connection]:
 def rows_of(run: UUID) -> dict[str, list[str]]:
     """Everything of a run as JSON, a text for each row."""
     found = {}
-    with pool.own() as own:
+    with pool.open_own() as own:
         for table, key in TABLES.items():
             text = f"SELECT row_to_json(t)::text FROM {table} t WHERE {key} = %s"
             found[table] = [row for (row,) in own.execute(text.encode(), [run]).fetchall()]
@@ -111,7 +111,7 @@ def test_the_ledger_reveals_a_rolled_back_database(
     forget_spent(run)
     (finding,) = verification.verify(run).findings
     assert finding.subject == "ledger"
-    with pool.own() as own:
+    with pool.open_own() as own:
         sweeper.compare_ledger(own, threading.Event())
     assert "CRITICAL" in caplog.text
 
@@ -124,23 +124,23 @@ def test_no_approved_call_starts_on_a_changed_ledger(target: Target, kept: Path,
     edited, dropped = text.replace("spent", "spend", 1), text[text.index("\n") + 1 :]
     kept.write_text({"edited": edited, "dropped": dropped, "emptied": ""}[how])
     if how != "emptied":  # which a process that has read it notices
-        ledger._open.clear()
+        used_approvals._open.clear()
     run = target.decided()
     assert target.advance(run).status != "completed"
     assert target.started(run) == 0
 
 
 def test_a_line_that_a_crash_cut_off_makes_room(kept: Path) -> None:
-    ledger.record("undone a 1")
+    used_approvals.record("undone a 1")
     with kept.open("a") as file:
         file.write("undone b 1 2f")
-    ledger.record("undone c 1")
-    again = ledger.Ledger(kept)
+    used_approvals.record("undone c 1")
+    again = used_approvals.Ledger(kept)
     assert again.facts() == {"undone a 1", "undone c 1"}
     again.add("undone d 1")  # as another process does
-    assert ledger.contains("undone d 1")
-    ledger.record("undone e 1")
-    assert ledger.Ledger(kept).facts() == {f"undone {name} 1" for name in "acde"}
+    assert used_approvals.contains("undone d 1")
+    used_approvals.record("undone e 1")
+    assert used_approvals.Ledger(kept).facts() == {f"undone {name} 1" for name in "acde"}
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def test_every_byte_of_a_continuation_and_its_mac_counts(target: Target) -> None
     run = target.decided()
     stored = StoredContinuation.objects.get(run=run)
     body, mac = stored.body, stored.mac
-    with pool.own() as own:
+    with pool.open_own() as own:
         row, (mark, entries) = Run.objects.get(id=run), journal.read(own, run)
 
         def loads(body: str, mac: str = mac) -> bool:
@@ -232,7 +232,7 @@ def _positions(run: UUID) -> list[int]:
 
 
 def _copy(source: UUID, position: int, run: UUID, place: int) -> None:
-    with pool.own() as own:
+    with pool.open_own() as own:
         own.execute(
             """
             INSERT INTO runtime_journalentry (run_id, position, body, mac, key_id, commit_id, packed)

@@ -9,7 +9,7 @@ from runtime.core.run import events as e
 from runtime.core.run.continuation import Call, Continuation, Frame, FrameState, Phase
 from runtime.core.values.enums import Verdict
 from runtime.ports.approvals import CallOutcome, EndedCall
-from runtime.store.records import Records, changed
+from runtime.store.step_records import Records, record_event
 
 GATE = uuid4()
 CALL: dict[str, Any] = {"frame": "0", "call": "c2.0"}
@@ -59,7 +59,7 @@ def state(**call: Any) -> Continuation:
 )
 def test_the_events_that_end_a_call(event: e.Event, outcome: CallOutcome | None) -> None:
     records = Records()
-    records.add(changed(event))
+    records.add(record_event(event))
     expected = [EndedCall(gate=GATE, **CALL, outcome=outcome)] if outcome else []
     assert list(records.ended(state(gate=GATE))) == expected
     assert records.ended(state()) == ()  # no person decided about it

@@ -95,7 +95,7 @@ def test_a_step_that_is_not_written_stores_nothing(desk: Rig) -> None:
     """The reading worker is robbed of its lease, so its step finds no row."""
 
     def robbed(request: ToolRequest) -> ToolResult:
-        with pool.own() as own:
+        with pool.open_own() as own:
             own.execute("UPDATE runtime_run SET epoch = epoch + 1 WHERE id = %s", (request.run,))
         return ToolResult(value=BIG)
 
@@ -140,7 +140,7 @@ def test_a_short_entry_is_packed_and_every_byte_counts(gated: Rig) -> None:
 
     def verifies(**values: object) -> bool:
         JournalEntry.objects.filter(run_id=run.id, position=2).update(**values)
-        with pool.own() as own:
+        with pool.open_own() as own:
             try:
                 journal.verify(own, run.id, position=run.position, head=run.head)
             except Tampered:

@@ -24,7 +24,7 @@ def desk(rig: MakeBench) -> Rig:
 
 def replace() -> None:
     """Give every run to another worker."""
-    with pool.own() as own:
+    with pool.open_own() as own:
         own.execute("UPDATE runtime_run SET epoch = epoch + 1, owner = %s", (uuid4(),))
 
 
@@ -32,7 +32,7 @@ def test_one_of_many_concurrent_claims_succeeds(desk: Rig) -> None:
     run, barrier = desk.start("a"), threading.Barrier(8)
 
     def try_it(_: int) -> leases.RunClaim | None:
-        with pool.own() as own:
+        with pool.open_own() as own:
             barrier.wait()
             return claim(own, run)
 

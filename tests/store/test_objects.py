@@ -79,7 +79,7 @@ def test_two_sweepers_at_once_delete_an_object_once(
     own: Connection, object_store: Breakable
 ) -> None:
     kept = keep(own), keep(own, blob_of('"other"'))
-    with pool.own() as other, at_failpoint("deleted:object", lambda: sweep(other)):
+    with pool.open_own() as other, at_failpoint("deleted:object", lambda: sweep(other)):
         sweep(own)
     assert left(object_store) == (0, 0, 0)
     assert len(set(kept)) == 2
@@ -93,7 +93,7 @@ def test_a_content_stored_while_two_collectors_delete_it_has_a_new_object(
     again: list[str] = []
 
     def store_again() -> None:
-        with pool.own() as worker:
+        with pool.open_own() as worker:
             again.append(keep(worker))
 
     with transaction.atomic():

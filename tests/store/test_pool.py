@@ -22,7 +22,7 @@ def test_one_dead_connection_removes_all_dead_ones(monkeypatch: pytest.MonkeyPat
     pool.close()
     with ExitStack() as held:
         pids = [held.enter_context(pool.pooled()).info.backend_pid for _ in range(CONNECTIONS)]
-    with pool.own() as own:
+    with pool.open_own() as own:
         own.execute(
             "SELECT pg_terminate_backend(pid, 10000) FROM unnest(%s::int[]) AS pid", (pids,)
         )

@@ -14,7 +14,7 @@ from pytest_django import Settings
 from runtime.core.documents import signed_gzip
 from runtime.core.values.errors import Unreadable
 from runtime.errors import KeyMissing, Tampered
-from runtime.keyring import archive_keys, files
+from runtime.keyring import files, signatures
 from runtime.ports.objects import ObjectStore
 from runtime.store import sealed_files
 
@@ -37,7 +37,7 @@ def data(object_store: ObjectStore) -> bytes:
 
 
 def keys() -> list[bytes]:
-    return [key for _, key in archive_keys.public_keys()]
+    return [key for _, key in signatures.public_keys()]
 
 
 def test_the_signing_key_is_derived_by_rfc_5869(data: bytes) -> None:
@@ -46,8 +46,8 @@ def test_the_signing_key_is_derived_by_rfc_5869(data: bytes) -> None:
     seed = hmac.digest(extracted, b"signoff.archives.ed25519.v1\x01", "sha256")
     private = Ed25519PrivateKey.from_private_bytes(seed)
     public = private.public_key().public_bytes_raw()
-    assert archive_keys.public_keys()[0] == (key_id, public)
-    head, text = sealed_files.opened_by(data, [public])
+    assert signatures.public_keys()[0] == (key_id, public)
+    head, text = sealed_files.open_with(data, [public])
     assert (head.name, head.key_id, head.public_key, text) == ("run 1", key_id, public.hex(), TEXT)
     signed = b"signoff.archives.v1\n" + head.statement().encode()
     private.public_key().verify(bytes.fromhex(head.signature), signed)
@@ -55,7 +55,7 @@ def test_the_signing_key_is_derived_by_rfc_5869(data: bytes) -> None:
 
 
 def test_a_change_of_any_byte_is_refused(data: bytes) -> None:
-    assert sealed_files.opened(data, name="run 1") == TEXT
+    assert sealed_files.open_file(data, name="run 1") == TEXT
     given = keys()
     changed = [
         data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
@@ -64,7 +64,7 @@ def test_a_change_of_any_byte_is_refused(data: bytes) -> None:
     ]
     cut = [data[:at] for at in range(len(data))]
     for other in (*changed, *cut, data + b"\0", data + data):
-        for open_file in (sealed_files.opened, lambda file: sealed_files.opened_by(file, given)):
+        for open_file in (sealed_files.open_file, lambda file: sealed_files.open_with(file, given)):
             refused(open_file, other)
 
 
@@ -86,8 +86,8 @@ def refused(open_file: Callable[[bytes], object], data: bytes) -> None:
 
 def test_another_name_or_key_is_refused(data: bytes) -> None:
     with pytest.raises(Tampered, match="'run 1', not 'run 2'"):
-        sealed_files.opened(data, name="run 2")
-    attacker = archive_keys._signer("own", bytes(32))
+        sealed_files.open_file(data, name="run 2")
+    attacker = signatures._derive_signer("own", bytes(32))
     head, body = signed_gzip.head_of(data), signed_gzip.body_of(TEXT)
     for key_id, public_key in (
         (head.key_id, head.public_key),
@@ -97,21 +97,21 @@ def test_another_name_or_key_is_refused(data: bytes) -> None:
         said = replace(head, key_id=key_id, public_key=public_key)
         forged = signed_gzip.encode(replace(said, signature=attacker.sign(said.statement())), body)
         with pytest.raises(Tampered, match="not signed with a given key"):
-            sealed_files.opened_by(forged, keys())
-        refused(sealed_files.opened, forged)
+            sealed_files.open_with(forged, keys())
+        refused(sealed_files.open_file, forged)
 
 
 def test_a_file_verifies_after_its_key_was_rotated(data: bytes) -> None:
     first = keys()
     files.rotate("journal")
     assert keys()[1:] == first != keys()[:1]
-    assert sealed_files.opened(data) == TEXT
-    assert sealed_files.opened_by(data, keys())[1] == TEXT
+    assert sealed_files.open_file(data) == TEXT
+    assert sealed_files.open_with(data, keys())[1] == TEXT
 
 
 def test_a_file_without_a_signature_is_refused() -> None:
     for other in (gzip.compress(TEXT.encode()), b"PK\x03\x04"):
         with pytest.raises(Tampered, match="it is no signed file"):
-            sealed_files.opened(other)
+            sealed_files.open_file(other)
         with pytest.raises(Tampered, match="it is no signed file"):
-            sealed_files.opened_by(other, keys())
+            sealed_files.open_with(other, keys())

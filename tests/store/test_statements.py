@@ -14,7 +14,7 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.control.messages import send_message
 from runtime.control.pause import pause
 from runtime.core.values.enums import Decision, Verdict
@@ -30,9 +30,9 @@ from runtime.models import (
     SweeperLoop,
     WorkerProcess,
 )
-from runtime.store import decisions, leases, loading, pool, runs, steps, workers
+from runtime.store import gates, leases, loading, pool, runs, steps, workers
 from runtime.store.pool import Connection
-from runtime.store.tables import gates, journal, signals
+from runtime.store.tables import journal, signals
 from runtime.upkeep import due_runs, retention
 from tests.support.calls import around
 from tests.support.engine import ADA, Rig, claim
@@ -101,7 +101,7 @@ def test_a_release_requires_the_signal_count_it_read(own: Connection, last: step
     assert steps.commit(own, taking, prepare=False) is Result.NEW_SIGNALS
     assert Signal.objects.filter(run=run).count() == 1
     assert Gate.objects.filter(run=run).count() == 0
-    going_on = replace(last, release=False, continuation=None, opened=())
+    going_on = replace(last, release=False, continuation=None, opened_gates=())
     assert steps.commit(own, going_on, prepare=False) is Result.WRITTEN
     assert Run.objects.get(id=run).owner == last.claim.owner
 
@@ -145,7 +145,7 @@ def test_a_step_that_lets_go_leaves_the_row_to_the_next(own: Connection, last: s
 
 
 def test_a_step_changes_gates_only_in_valid_states(own: Connection, last: steps.Step) -> None:
-    gate = last.opened[0].gate
+    gate = last.opened_gates[0].gate
     going_on = replace(last, release=False, continuation=None)
     for state, took, shut in (
         ("open", "open", "closed"),
@@ -161,7 +161,7 @@ def test_a_step_changes_gates_only_in_valid_states(own: Connection, last: steps.
                 own.execute(
                     "DELETE FROM runtime_journalentry WHERE position = %s", (last.entry.position,)
                 )
-                again = replace(going_on, opened=(), settled=taken, closed=closed)
+                again = replace(going_on, opened_gates=(), settled=taken, closed=closed)
                 steps.commit(own, again, prepare=False)
                 found = own.execute("SELECT state FROM runtime_gate WHERE id = %s", (gate,))
                 assert found.fetchone() == (after,)
@@ -287,7 +287,7 @@ def taken(own: Connection, *, may_take_over: bool = True) -> list[UUID]:
     """The runs that a sweeper would send a hint for, the oldest first."""
     found = due_runs._select(
         own,
-        dispatch.QUEUES,
+        broker.QUEUES,
         may_take_over=may_take_over,
         after=due_runs.BEGINNING,
         until=due_runs.END,
@@ -383,7 +383,7 @@ def test_each_change_of_a_gate_needs_its_state(own: Connection, gated: Rig, stat
     (gate,) = gated.open_gates(run)
     Gate.objects.filter(id=gate.id).update(state=state)
     decision = Decision(verdict=Verdict.APPROVE, by="bea")
-    decide = functools.partial(decisions.settle, decision=decision, effective_at=None)
+    decide = functools.partial(gates.settle, decision=decision, effective_at=None)
     acts = (
         (lambda: decide(own, gate=gate.id), "open"),
         (lambda: gates.reopen(own, gate.id), "decided"),

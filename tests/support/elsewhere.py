@@ -29,7 +29,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Move]
     """Make this another installation, with keys of its own, that does not know the run and lists our key."""
 
     def move(run: UUID) -> None:
-        with pool.own() as own:
+        with pool.open_own() as own:
             for table in _TABLES:
                 own.execute(f"DELETE FROM runtime_{table} WHERE run_id = %s", (run,))
             own.execute("DELETE FROM runtime_run WHERE id = %s", (run,))

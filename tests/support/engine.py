@@ -13,7 +13,7 @@ from pytest_django import Settings
 from agents.effect_handler import AgentEffects
 from agents.llm.rate_limits import RateLimits
 from agents.registry import Registry
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.control import cancel as cancelling
 from runtime.control import pause as pausing
 from runtime.control.settle import settle
@@ -64,7 +64,7 @@ def claim(
 
 def lose(*runs: UUID) -> None:
     """The worker of these runs is gone, and a sweeper has noticed."""
-    with pool.own() as own:
+    with pool.open_own() as own:
         own.execute(
             """
             WITH lost AS (
@@ -78,7 +78,7 @@ def lose(*runs: UUID) -> None:
 
 def later(run: UUID) -> None:
     """Let all waits of the run be over."""
-    with pool.own() as own:
+    with pool.open_own() as own:
         own.execute("UPDATE runtime_run SET due_at = clock_timestamp() WHERE id = %s", (run,))
 
 
@@ -247,10 +247,10 @@ def engine_of(registry: Registry, rate_limits: RateLimits | None = None) -> Iter
     engine.close()
 
 
-def _give_each(hints: Sequence[dispatch.Message]) -> None:
+def _give_each(hints: Sequence[broker.Message]) -> None:
     """Send hints as the sweeper does, for a test that watches them."""
     for run, queue in hints:
-        dispatch.dispatch(run, queue)
+        broker.dispatch(run, queue)
 
 
 @pytest.fixture
@@ -265,14 +265,14 @@ def everything_permitted() -> Iterator[None]:
 @pytest.fixture
 def by_hand(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Send no hints, since the test advances its runs by hand."""
-    monkeypatch.setattr(dispatch, "dispatch", lambda run, queue="": None)
+    monkeypatch.setattr(broker, "dispatch", lambda run, queue="": None)
 
 
 @pytest.fixture
 def rig(
     by_hand: None, everything_permitted: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[MakeBench]:
-    monkeypatch.setattr(dispatch, "send_all", _give_each)
+    monkeypatch.setattr(broker, "send_all", _give_each)
     real = wiring.approvals()
     rigs: list[Rig] = []
 
@@ -296,7 +296,7 @@ def gated(rig: MakeBench) -> Rig:
 @pytest.fixture
 def own(transactional_db: None) -> Iterator[Connection]:
     """A connection of the test's own."""
-    with pool.own() as one:
+    with pool.open_own() as one:
         yield one
 
 
@@ -305,7 +305,7 @@ def hints(rig: MakeBench, monkeypatch: pytest.MonkeyPatch) -> list[tuple[UUID, s
     """Each hint that is sent: the run and the queue."""
     sent: list[tuple[UUID, str]] = []
     monkeypatch.setattr(
-        dispatch, "dispatch", lambda run, queue=dispatch.RESUMED: sent.append((run, queue))
+        broker, "dispatch", lambda run, queue=broker.RESUMED: sent.append((run, queue))
     )
     return sent
 

@@ -47,7 +47,7 @@ def plays(calls: int, gates_from: int = 0) -> Script:
 
 
 def shortened(stop: threading.Event | None = None) -> int:
-    with pool.own() as own:
+    with pool.open_own() as own:
         return history.shorten_all(own, stop or threading.Event())
 
 

@@ -10,9 +10,9 @@ from moto.server import ThreadedMotoServer
 
 from runtime.core.values.limits import KEPT_INLINE
 from runtime.errors import ObjectStoreDown
-from runtime.objects.by_address import store_at
 from runtime.ports import wiring
 from runtime.ports.objects import ObjectStore
+from runtime.store.object_stores.stores import store_at
 
 LARGE = "x" * (KEPT_INLINE + 1)
 BOTH = pytest.mark.parametrize("object_store", ["folder", "s3"], indirect=True)

@@ -263,7 +263,7 @@ class Target(Office):
         with patch.object(continuations, "needs_brief", lambda covered, tail, release: False):
             self.advance(run)
         self.effects.tools["send_welcome_mail"] = FakeTool(effect=EffectClass.IDEMPOTENT)
-        with pool.own() as own:
+        with pool.open_own() as own:
             own.execute(
                 "UPDATE runtime_run SET owner = NULL, due_at = now() WHERE id = %s",
                 (run,),
@@ -274,7 +274,7 @@ class Target(Office):
     def touch(self, table: str, run: UUID, change: str, *values: object) -> None:
         """UPDATE the stored state of a run, as no code of ours does."""
         column = "id" if table == "runtime_run" else "run_id"
-        with pool.own() as own:
+        with pool.open_own() as own:
             own.execute(f"UPDATE {table} SET {change} WHERE {column} = %s", (*values, run))
 
     def assert_parked(self, run: UUID, reason: str) -> None:
@@ -303,7 +303,7 @@ def _entries(run: UUID) -> int:
 
 def _robbed(request: ToolRequest) -> ToolResult:
     """Another worker took the run while the tool was under way."""
-    with pool.own() as own:
+    with pool.open_own() as own:
         own.execute(
             "UPDATE runtime_run SET epoch = epoch + 1, owner = %s WHERE id = %s",
             (uuid4(), request.run),

@@ -16,8 +16,8 @@ import pytest
 import redis
 
 from config.local.http_client import request
-from runtime.broker import dispatch
-from runtime.broker.dispatch import ADVANCE, NEW, RESUMED
+from runtime import broker
+from runtime.broker import ADVANCE, NEW, RESUMED
 from tests.support import processes
 from tests.support.people import Office, until
 from tests.support.stack import Stack
@@ -187,7 +187,7 @@ HINTS = 2_000
 
 
 def letter(args: object, task: str = ADVANCE, **changed: object) -> bytes:
-    made = json.loads(dispatch._message(uuid4(), NEW))
+    made = json.loads(broker._message(uuid4(), NEW))
     body = json.dumps([args, {}, {"callbacks": None, "errbacks": None}]).encode()
     headers = {**made["headers"], "task": task}
     encoded = base64.b64encode(body).decode()

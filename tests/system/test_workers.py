@@ -142,12 +142,12 @@ def test_the_same_wake_up_twenty_times_is_one_execution(
 from uuid import UUID
 import redis
 from django.conf import settings
-from runtime.broker import dispatch
-broker = redis.Redis.from_url(settings.REDIS_URL)
-broker.config_resetstat()  # of the tests before
+from runtime import broker
+server = redis.Redis.from_url(settings.REDIS_URL)
+server.config_resetstat()  # of the tests before
 for _ in range({WAKE_UPS}):
-    dispatch.send_all([(UUID({run!r}), dispatch.RESUMED)])
-print(*broker.info("commandstats"))
+    broker.send_all([(UUID({run!r}), broker.RESUMED)])
+print(*server.info("commandstats"))
 """)
     assert "cmdstat_lpush" in counted
     assert "cmdstat_hset" not in counted  # the broker keeps no account of hints under way

@@ -11,7 +11,7 @@ import pytest
 from runtime.models import Occurrence, Run
 from runtime.ports.access import Actor
 from runtime.store import pool
-from runtime.store.tables.triggers.triggers import TriggerKind
+from runtime.store.tables.triggers import TriggerKind
 from runtime.triggers import changes, firing, listing
 from tests.support.engine import ADA
 from tests.support.seeds import Cast, object_of, published
@@ -39,7 +39,7 @@ class Clock:
     def sweep(self, at: datetime | None = None) -> None:
         """Handle each schedule that is due at this time."""
         self.at = at or self.at
-        with pool.own() as own:
+        with pool.open_own() as own:
             firing.fire_schedules(own, threading.Event())
 
     def end(self, schedule: UUID, status: str = "completed") -> None:

@@ -24,8 +24,8 @@ from runtime.errors import (
 from runtime.models import Occurrence, Run, Trigger, TriggerAct
 from runtime.ports.access import Actor
 from runtime.store import pool
-from runtime.store.tables.triggers import occurrences
-from runtime.store.tables.triggers.triggers import TriggerKind
+from runtime.store.tables import occurrences
+from runtime.store.tables.triggers import TriggerKind
 from runtime.triggers import changes, due_times, firing, listing, manual_times
 from tests.support import seeds
 from tests.support.engine import ADA, events
@@ -61,7 +61,7 @@ def test_two_sweepers_at_once_start_each_time_once(clock: Clock) -> None:
 
     def sweep() -> None:
         barrier.wait()
-        with pool.own() as own:
+        with pool.open_own() as own:
             firing.fire_schedules(own, threading.Event())
 
     together([sweep] * 2)

@@ -34,9 +34,8 @@ from runtime.ports.effects import ToolResult
 from runtime.queries import blobs, runs
 from runtime.queries import journal as lines
 from runtime.queries.history import entries
-from runtime.store import pool, sealed_files
+from runtime.store import archived_runs, pool, sealed_files
 from runtime.store.tables import objects, pruning
-from runtime.store.tables.archive import archived_runs
 from runtime.upkeep import archiving, retention
 from runtime.upkeep.retention_rules import parse
 from tests.support.fake_ports import FakeTool
@@ -66,7 +65,7 @@ def ended(target: Target, *, days: int = 31, key: str | None = None) -> UUID:
 
 def enforced() -> int:
     """Archive, and collect what no run refers to any more."""
-    with pool.own() as own:
+    with pool.open_own() as own:
         done = archiving.enforce(own, threading.Event())
         own.execute("UPDATE runtime_storedblob SET used_at = now() - interval '2 hours'")
         retention.enforce(own, threading.Event())
@@ -141,7 +140,7 @@ def test_a_store_that_is_down_or_lies_keeps_the_run_in_postgres(
 ) -> None:
     run, _ = ended(target), ended(target)
     object_store.is_down = True
-    with pool.own() as own:
+    with pool.open_own() as own:
         assert archiving.enforce(own, threading.Event()) == 0
     assert caplog.text.count("Runs are archived later") == 1
     object_store.is_down = False
@@ -150,7 +149,7 @@ def test_a_store_that_is_down_or_lies_keeps_the_run_in_postgres(
     monkeypatch.setattr(
         object_store, "get", lambda key, **how: given(key, **how) if "contents" in key else b"x"
     )
-    with pool.own() as own:
+    with pool.open_own() as own:
         assert archiving.enforce(own, threading.Event()) == 0
     assert JournalEntry.objects.filter(run_id=run).exists()
     assert Run.objects.get(id=run).archived_at is None
@@ -163,7 +162,7 @@ def test_a_run_that_does_not_verify_or_is_too_large_stays_and_holds_up_no_other(
     JournalEntry.objects.filter(run_id=forged, position=2).update(mac="00")
     for room, name, value in (
         (sealed_files, "MAX_BYTES", 10),
-        (archived_runs, "keep", lambda *_, **__: False),  # it was held meanwhile
+        (archived_runs, "record_file", lambda *_, **__: False),  # it was held meanwhile
     ):
         with monkeypatch.context() as patch:
             patch.setattr(room, name, value)
@@ -218,9 +217,9 @@ def test_an_altered_swapped_or_missing_file_is_refused(
             restore(run=one, reason="why", actor=ADMIN)
         ArchivedRun.objects.filter(run=one).update(digest=files[one].digest)
     with pytest.raises(Tampered):
-        sealed_files.opened(data[other], name=f"run {one}")
+        sealed_files.open_file(data[other], name=f"run {one}")
     head = Pruning.objects.get(run=one).head
-    with pool.own() as own:
+    with pool.open_own() as own:
         pruning.write(own, one, position=1, head=head)
         with pytest.raises(NotImportable, match="does not end"):  # the file of an earlier archiving
             restore_file(data=data[one], reason="from a copy", actor=ADMIN)
@@ -242,7 +241,7 @@ def test_a_hold_keeps_a_run_where_it_is_until_it_is_lifted(
     settings.SIGNOFF_RETENTION = parse("never")
     hold(run=run, reason="lawsuit 7", actor=ADMIN)
     assert enforced() == 1
-    with pool.own() as own:
+    with pool.open_own() as own:
         assert not archiving.archive_run(own, run), "the hold came after it was listed"
     ArchivedRun.objects.filter(run=run).delete()
     hold(run=archived, reason="lawsuit 7", actor=ADMIN)

@@ -26,10 +26,9 @@ from runtime.ports.effects import (
 )
 from runtime.queries import journal as lines
 from runtime.queries.history import entries
-from runtime.store import pool, sealed_files
+from runtime.store import archived_entries, pool, sealed_files
 from runtime.store.loading import StoredRun
 from runtime.store.tables import continuations, journal, objects
-from runtime.store.tables.archive import archived_entries
 from runtime.upkeep import history
 from runtime.upkeep.retention_rules import parse
 from tests.support.calls import around
@@ -85,7 +84,7 @@ def test_only_entries_that_are_old_enough_and_below_the_base_are_removed(
         patch.setattr(FakeApprovals, "is_held", lambda *_, **__: True)  # by the audit
         assert shortened() == 0
     base = CompactionBase.objects.get(run=run).position
-    with pool.own() as own:
+    with pool.open_own() as own:
         fifth = [entry.at for _, entry in journal.history(own, run).entries][4]
         assert history.shorten(own, run, fifth) == 4
     assert shortened() == base - 5  # in several transactions
@@ -142,7 +141,7 @@ WITHOUT_FIRST = (
     ],
 )
 def test_another_beginning_is_refused(desk: Rig, long: UUID, statement: str, problem: str) -> None:
-    with pool.own() as own:
+    with pool.open_own() as own:
         own.execute(statement)
     assert any(problem in one for one in findings(long)), findings(long)
     with pytest.raises(Tampered):
@@ -154,7 +153,7 @@ def test_another_beginning_is_refused(desk: Rig, long: UUID, statement: str, pro
 
 
 def test_a_signed_state_of_another_journal_is_refused(long: UUID) -> None:
-    with pool.own() as own:
+    with pool.open_own() as own:
         state = replace(journal.history(own, long).start, head="0" * 32)
         own.execute(
             "UPDATE runtime_pruning SET state = %(c_body)s, state_mac = %(c_mac)s,"
@@ -204,7 +203,7 @@ def test_a_run_of_many_steps_keeps_few_rows_and_is_resumed_from_them(
     def look(request: ToolRequest) -> ToolResult:
         if request.args["n"] % 100 == 0:
             shortened()
-            with pool.own() as own:
+            with pool.open_own() as own:
                 found = own.execute("SELECT count(*) FROM runtime_journalentry").fetchone()
             rows.append(found[0] if found else 0)
         return ToolResult(value="x" * 50)
@@ -271,7 +270,7 @@ def test_removed_entries_are_archived_where_runs_are(
     assert findings(run) == [
         f"archive: the archive lacks entries {last['first']} to {last['last']}"
     ]
-    with pool.own() as own:
+    with pool.open_own() as own:
         archived_entries.drop_all(own, run)
         objects.delete_dropped(own, threading.Event())
     assert not ArchivedEntries.objects.exists()

@@ -20,7 +20,7 @@ OLD = "runtime_journalentry_2019_03"
 @pytest.fixture
 def own(transactional_db: None) -> Iterator[Connection]:
     """A month of 2019 beside those of today."""
-    connection = pool.own()
+    connection = pool.open_own()
     connection.execute(
         f"""
         CREATE TABLE {OLD} PARTITION OF runtime_journalentry FOR VALUES
@@ -57,7 +57,7 @@ def test_a_month_that_is_over_and_empty_is_dropped_and_no_other(own: Connection)
     assert own.execute(f"SELECT count(*) FROM {OLD}").fetchone() == (1,)
     assert partitions.drop_empty(own) == []
     journal.delete_until(own, run, until=1)
-    with pool.own() as other, other.transaction():
+    with pool.open_own() as other, other.transaction():
         other.execute("SELECT count(*) FROM runtime_journalentry")
         assert partitions.drop_empty(own) == []  # or every step would wait behind the lock
     assert partitions.drop_empty(own) == [OLD]
@@ -90,7 +90,7 @@ def test_a_month_is_made_although_entries_of_it_are_in_default(own: Connection) 
 def test_making_a_month_waits_for_no_step(own: Connection) -> None:
     (last,) = months(own)[-2:-1]
     own.execute(f"DROP TABLE {last}")
-    with pool.own() as other, other.transaction():
+    with pool.open_own() as other, other.transaction():
         entry(other, datetime.now(UTC))
         partitions.make(own)
         assert last in months(own)

@@ -69,7 +69,7 @@ def age(run: UUID, days: int) -> None:
 def enforced(settings: Settings, rules: str, stop: threading.Event | None = None) -> int:
     """Apply these rules, when every blob was used long ago."""
     settings.SIGNOFF_RETENTION = parse(rules)
-    with pool.own() as own:
+    with pool.open_own() as own:
         own.execute("UPDATE runtime_storedblob SET used_at = now() - interval '2 hours'")
         return retention.enforce(own, stop or threading.Event())
 
@@ -80,7 +80,7 @@ def removed(run: UUID) -> bool:
 
 def places_of(secret: str) -> set[str]:
     """The tables in which it still stands."""
-    with pool.own() as own:
+    with pool.open_own() as own:
         like = (f"%{secret}%",)
         found = {
             table
@@ -112,7 +112,7 @@ def test_a_large_result_is_erased_in_the_object_store_too(
     (key,) = object_store.keys()
     assert SECRET.encode() in (object_store.get(key) or b"")
     assert enforced(settings, "30") == 1
-    with pool.own() as own:
+    with pool.open_own() as own:
         sweeper.look_after_objects(own, threading.Event())
     assert (places_of(SECRET), object_store.keys()) == (set(), [])
 

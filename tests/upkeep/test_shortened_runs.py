@@ -49,7 +49,7 @@ def failed(desk: Rig, run: UUID) -> None:
 
 
 def archived(run: UUID) -> bool:
-    with pool.own() as own:
+    with pool.open_own() as own:
         return archiving.archive_run(own, run)
 
 
@@ -69,7 +69,7 @@ def stored(run: UUID) -> list[dict[str, Any]]:
 
 def erased(run: UUID) -> None:
     assert retention.erase(run)
-    with pool.own() as own:
+    with pool.open_own() as own:
         objects.delete_dropped(own, threading.Event())
 
 

@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 from django.test import Client
 from pytest_django import Settings
 
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.management.commands.sweep import LOOPS
 from runtime.models import Run, SweeperLoop
 from runtime.queries.processes import workers
@@ -48,7 +48,7 @@ def sweeping(stop: threading.Event) -> Iterator[None]:
 @pytest.fixture
 def room(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that is never full."""
-    monkeypatch.setattr(dispatch, "queues_with_room", lambda: frozenset(dispatch.QUEUES))
+    monkeypatch.setattr(broker, "queues_with_room", lambda: frozenset(broker.QUEUES))
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_a_temporary_error_is_critical_once_the_loop_is_late(
 def test_a_loop_is_late_once_no_sweeper_did_its_work_in_time() -> None:
     assert workers.late_loops() == tuple(LATE_SECONDS)
     alarms = [Alarm(name) for name in LATE_SECONDS]
-    with pool.own() as own:
+    with pool.open_own() as own:
         for alarm in alarms:
             alarm.record_success(own)
         assert workers.late_loops() == ()
@@ -139,7 +139,7 @@ def test_a_first_lease_takes_over_no_run(
     sweeps: list[tuple[int, bool]], settings: Settings
 ) -> None:
     settings.SIGNOFF_LEASE_SECONDS = 0.5
-    with sweeping(threading.Event()), pool.own() as own:
+    with sweeping(threading.Event()), pool.open_own() as own:
         until(lambda: any(may_take_over for _, may_take_over in sweeps) or None, "a sweep that may")
         cut = sweeps[0][0]
         assert sweeps[0] == (cut, False), "the first sweep of the process"
@@ -162,7 +162,7 @@ def start_due(desk: Rig, agents: str) -> list[UUID]:
 
 
 def stop_b() -> None:
-    with pool.own() as own:
+    with pool.open_own() as own:
         kill_switches.engage(own, {"agent": "b", "by": None, "token": None, "reason": "enough"})
 
 
@@ -170,7 +170,7 @@ def stop_b() -> None:
 def hinted(monkeypatch: pytest.MonkeyPatch, desk: Rig, room: None) -> list[UUID]:
     """The runs for which the sweeper sent hints. Only a full batch shortens its long pause."""
     runs: list[UUID] = []
-    monkeypatch.setattr(dispatch, "send_all", lambda hints: runs.extend(run for run, _ in hints))
+    monkeypatch.setattr(broker, "send_all", lambda hints: runs.extend(run for run, _ in hints))
     monkeypatch.setattr(due_runs, "SWEEP_SECONDS", 600.0)
     return runs
 
@@ -199,7 +199,7 @@ def test_the_next_look_begins_where_the_last_one_ended(
     runs = start_due(desk, "aaabbbb")
     stop_b()
     ends = [due_runs.BEGINNING]
-    with pool.own() as own:
+    with pool.open_own() as own:
         own.execute("SET enable_nestloop = off")  # the table is then read in its own order
         for _ in range(3):
             ends.append(due_runs.dispatch_window(own, after=ends[-1]).end)
@@ -221,10 +221,10 @@ def test_a_sweeper_does_not_pause_while_more_runs_are_due(
     def make_due(_: object) -> None:
         """Make the other run due, before all others, when the first hint is sent."""
         if not hinted:
-            with pool.own() as own:
+            with pool.open_own() as own:
                 own.execute("UPDATE runtime_run SET due_at = '2020-01-01' WHERE id = %s", [early])
 
-    around(monkeypatch, dispatch, "send_all", before=make_due)
+    around(monkeypatch, broker, "send_all", before=make_due)
     with sweeping(threading.Event()):
         until(lambda: len(hinted) == 3 or None, "a hint for every run", within=60)
     assert hinted[1] == early
@@ -233,8 +233,8 @@ def test_a_sweeper_does_not_pause_while_more_runs_are_due(
 def test_a_full_queue_keeps_no_hint_from_another(desk: Rig, hinted: list[UUID]) -> None:
     new, waiting = start_due(desk, "aa")
     Run.objects.filter(id=waiting).update(status="waiting")
-    with pool.own() as own:
-        assert due_runs.dispatch_window(own, {dispatch.RESUMED}).hints == 1
+    with pool.open_own() as own:
+        assert due_runs.dispatch_window(own, {broker.RESUMED}).hints == 1
         assert hinted == [waiting]
         assert due_runs.dispatch_window(own).hints == 1
     assert hinted == [waiting, new]
@@ -246,7 +246,7 @@ def test_two_sweepers_share_due_runs_and_send_no_hint_twice(
     """While the first has runs locked, the second takes the others."""
     monkeypatch.setattr(due_runs, "BATCH", 2)
     runs = start_due(desk, "aaaa")
-    with pool.own() as one, pool.own() as other:
+    with pool.open_own() as one, pool.open_own() as other:
         other.execute("SET lock_timeout = '200ms'")
         with one.transaction():
             due_runs.dispatch_window(one)

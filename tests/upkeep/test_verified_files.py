@@ -25,7 +25,7 @@ from runtime.core.documents import compression, export_file
 from runtime.core.documents.blobs import digest_of
 from runtime.core.documents.signed_gzip import digest_of as digest_of_file
 from runtime.core.values.enums import EffectClass, Verdict
-from runtime.keyring import archive_keys, files, purposes
+from runtime.keyring import files, purposes, signatures
 from runtime.models import ArchivedEntries, ArchivedRun
 from runtime.ports.effects import ToolResult
 from runtime.store import pool, sealed_files
@@ -94,7 +94,7 @@ def refused(verify: Callable[..., list[str]], *options: str) -> tuple[str, int]:
 def resign(copy: Path, change: Callable[[File, File], object]) -> None:
     """Change file and record, make every digest anew, and sign as a process with the key of the journal can."""
     data = copy.read_bytes()
-    file = json.loads(sealed_files.opened(data))
+    file = json.loads(sealed_files.open_file(data))
     record, manifest = json.loads(file["record"]), json.loads(file["manifest"])
     change(file, record)
     file["record"] = json.dumps(record)
@@ -127,9 +127,9 @@ def test_a_file_is_verified_on_a_machine_with_nothing_but_public_keys(copy: Path
     archived = ArchivedRun.objects.get()
     assert head == f"Run {archived.run_id} of hr_onboarding, started by ada: completed"
     assert digest == f"File {archived.digest}"
-    entries = len(json.loads(sealed_files.opened(copy.read_bytes()))["entries"])
+    entries = len(json.loads(sealed_files.open_file(copy.read_bytes()))["entries"])
     assert lines[:5] == [
-        f"verified: the signature over every byte, with key {archive_keys.current().key_id}",
+        f"verified: the signature over every byte, with key {signatures.current_signer().key_id}",
         f"verified: the digests of {entries} entries, 1 contents and the record",
         "verified: the entries lead to the state that the run's row has",
         "verified: the digests of 1 requests",
@@ -156,7 +156,7 @@ def test_other_keys_and_another_run_are_refused(
     assert verify("--run", run)
     assert refused(verify, "--run", str(uuid4()))[0].count("is that of run") == 1
     data = copy.read_bytes()
-    copy.write_bytes(sealed_files._signed(f"run {uuid4()}", sealed_files.opened(data)))
+    copy.write_bytes(sealed_files._signed(f"run {uuid4()}", sealed_files.open_file(data)))
     assert f"is that of run {run}, not" in refused(verify)[0]
     copy.write_bytes(data)
     archives, decisions = tmp_path / "archives.public", tmp_path / "decisions.public"
@@ -313,7 +313,7 @@ def test_removed_entries_are_verified_from_their_files(
     assert "verified: the removed entries lead to the state where the others begin" in lines
     assert not [line for line in lines if "removed before" in line]
     assert verify(*["--entries", str(path)] * 2) == lines
-    text = json.loads(sealed_files.opened(path.read_bytes()))
+    text = json.loads(sealed_files.open_file(path.read_bytes()))
     name = f"entries of run {run} from 1"
     rows, record = text["entries"], partial(_name_file, tmp_path / "run.gz")
     for problem, said_name, entries in (

@@ -37,7 +37,7 @@ from runtime.ports.effects import ToolResult
 from runtime.store import pool
 from runtime.store.tables.jobs import edit_previews, prompt_trials
 from runtime.store.tables.jobs.replays import JOBS
-from runtime.store.tables.triggers.triggers import TriggerKind
+from runtime.store.tables.triggers import TriggerKind
 from runtime.triggers import changes as trigger_changes
 from runtime.triggers import webhooks
 from runtime.upkeep import archiving

@@ -16,7 +16,7 @@ from django.db import connections
 from django.test import Client
 
 from config import longpoll
-from runtime.broker import dispatch
+from runtime import broker as dispatch
 from runtime.web import live
 from runtime.web.api.runs import PERSON_HEADER, WAIT_HEADER
 from runtime.web.live import LiveServer, Message

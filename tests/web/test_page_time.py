@@ -58,7 +58,7 @@ def test_events_and_audit_bear_the_time_of_the_database(office: Office) -> None:
         run = office.start()
         assert office.approve(run).status == "completed"
     after = clock.now()
-    with pool.own() as own:
+    with pool.open_own() as own:
         times = [entry.at for _, entry in journal.history(own, run).entries]
     assert len(times) > 5
     approval, row = Approval.objects.get(run=run), Run.objects.get(id=run)

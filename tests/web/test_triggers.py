@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 
 from runtime.models import Occurrence, Trigger, TriggerAct
-from runtime.store.tables.triggers import triggers
-from runtime.store.tables.triggers.triggers import TriggerKind
+from runtime.store.tables import triggers
+from runtime.store.tables.triggers import TriggerKind
 from tests.support.api_client import Caller
 from tests.support.commands import tried
 from tests.support.office import NEWCOMER

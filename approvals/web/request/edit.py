@@ -39,7 +39,7 @@ from runtime.core.values import json_schema
 from runtime.core.values.enums import GateKind, Verdict
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput, KeyMissing, Tampered
-from runtime.keyring import held, sealing
+from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.span import Span
@@ -239,7 +239,7 @@ def _consequences(approval: requests.ApprovalView, found: EditPreviewRow | None)
 
 def _made(approval: requests.ApprovalView, found: EditPreviewRow) -> dict[str, Any]:
     """Return the arguments of the preview, as their reviewer reads them."""
-    made: dict[str, Any] = held.opened_args(approval.tool, found.arguments)
+    made: dict[str, Any] = sealing.args_for_reviewers(approval.tool, found.arguments)
     return made
 
 

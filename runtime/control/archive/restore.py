@@ -9,8 +9,8 @@ from runtime.errors import NoSuchRun, NotArchived, NotImportable, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.queries.runs import RunDetail
-from runtime.store import archive, runs
-from runtime.store.archive import Archive
+from runtime.store import archived_runs, runs
+from runtime.store.archived_runs import Archive
 
 _FOR_ADMINS = "Only admins may restore archived runs."
 
@@ -27,7 +27,7 @@ def restore(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     )
     with atomic() as connection:
         runs.locked_row(connection, run)
-        archived_run = archive.read(connection, run)
+        archived_run = archived_runs.read(connection, run)
         if archived_run is None:
             raise NotArchived
         _put_back(archived_run, reason_text, actor)
@@ -44,7 +44,7 @@ def restore_file(*, data: bytes, reason: object, actor: Actor) -> UUID:
         "reason", reason, MAX_REASON, required="is required to restore a run"
     )
     try:
-        archived_run = archive.parse(None, data)
+        archived_run = archived_runs.parse(None, data)
         with atomic() as connection:
             runs.locked_row(connection, archived_run.run)
             _put_back(archived_run, reason_text, actor)
@@ -57,7 +57,7 @@ def restore_file(*, data: bytes, reason: object, actor: Actor) -> UUID:
 
 def _put_back(archived_run: Archive, reason: str, actor: Actor) -> None:
     with atomic() as connection:
-        archive.put_back(connection, archived_run)
+        archived_runs.put_back(connection, archived_run)
         wiring.approvals().record_audit(
             run=archived_run.run, actor=actor, act="restored", detail={"reason": reason}
         )

@@ -15,7 +15,7 @@ from runtime.core.documents import codec, signed_gzip
 from runtime.core.run.reducer import initial, step
 from runtime.core.values.errors import CoreError
 from runtime.errors import Tampered
-from runtime.store import removed_entries, sealed_files
+from runtime.store import archived_entries, sealed_files
 
 Row = tuple[str, str]  # an entry's text and MAC
 
@@ -50,9 +50,9 @@ def verify(of: VerifiedFile, files: Iterable[bytes], keys: Sequence[bytes]) -> V
 
 
 def _rows(run: UUID, file: RemovedFile, data: bytes, keys: Sequence[bytes]) -> list[Row]:
-    head, text = sealed_files.opened_by(data, keys)
-    if head.name != removed_entries.name(run, file.first):
-        raise Tampered(f"the file is {head.name!r}, not {removed_entries.name(run, file.first)!r}")
+    head, text = sealed_files.open_with(data, keys)
+    if head.name != archived_entries.name(run, file.first):
+        raise Tampered(f"the file is {head.name!r}, not {archived_entries.name(run, file.first)!r}")
     try:
         rows = [(str(body), str(mac)) for body, mac, _ in json.loads(text)["entries"]]
     except (ValueError, LookupError, TypeError, RecursionError) as exc:

@@ -54,7 +54,7 @@ class VerifiedFile:
 
 def verify(data: bytes, keys: Iterable[bytes], run: UUID | None = None) -> VerifiedFile:
     """Verify the bytes of a file; without `run` it may be that of any run. Raises Tampered, which says why."""
-    head, text = sealed_files.opened_by(data, keys)
+    head, text = sealed_files.open_with(data, keys)
     try:
         file = export_file.decode(text)
         manifest, now = export_file.check_archived(file)

@@ -14,7 +14,7 @@ from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import require_json, same
 from runtime.core.values.limits import MAX_MESSAGE, MAX_REPORTED, size_of
 from runtime.errors import InvalidInput
-from runtime.keyring import held, sealing
+from runtime.keyring import sealing
 from runtime.ports import wiring
 from runtime.ports.agents import ToolSchemas
 from runtime.queries.redaction import redact
@@ -41,7 +41,9 @@ def apply(
     if not matches:
         raise InvalidInput(FIELD, "names nothing that can be changed after this entry")
     [(change, old)] = matches
-    if change.kind == "arguments" and held.args(now.call(change.frame, change.call).tool, old):
+    if change.kind == "arguments" and sealing.held_args(
+        now.call(change.frame, change.call).tool, old
+    ):
         raise InvalidInput(FIELD, "names arguments that wait for a reviewer")
     if change.kind == "reply":
         frame, recorded = now.frame(change.frame), next_reply(later(), change.frame)

@@ -16,10 +16,9 @@ from runtime.core.run.reducer import Entry
 from runtime.errors import Forbidden, InvalidInput, NotQuiescent, RunArchived
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.store import runs, starts
+from runtime.store import archived_runs, runs
 from runtime.store.pool import Connection
 from runtime.store.tables import blobs, journal
-from runtime.store.tables.archive import archived_runs
 
 
 def fork(*, run: UUID, position: object, actor: Actor, change: object = None) -> UUID:
@@ -62,9 +61,9 @@ def _copy(
     connection: Connection, run: UUID, position: int, actor: Actor, sent: object
 ) -> tuple[UUID, ForkChange | None]:
     """Write the new run, due at once and without a business key. Return its id and the change in it."""
-    born, _ = starts.peek(connection)
+    born, _ = runs.peek_start(connection)
     runs.lock_against_retention(connection, run)
-    if archived_runs.of(connection, run) is not None:
+    if archived_runs.find_file(connection, run) is not None:
         raise RunArchived
     now = journal.state_at(connection, run, position)
     now = joined(now, *runs.origin(connection, run))

@@ -17,7 +17,7 @@ from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import require_json, same
 from runtime.core.values.limits import MAX_CALLS, MAX_REPORTED, MAX_TOOL, size_of
 from runtime.errors import InvalidInput
-from runtime.keyring import held, sealing
+from runtime.keyring import sealing
 from runtime.ports import wiring
 from runtime.queries.redaction import redact
 
@@ -124,7 +124,7 @@ def _arguments(
     if not isinstance(arguments, dict):
         raise InvalidInput(field, "must be a JSON object")
     sealed = sealing.secret_args(tool, old) if isinstance(old, dict) else frozenset()
-    secret = json_schema.write_only(schema) | (sealed - held.args(tool, old))
+    secret = json_schema.write_only(schema) | (sealed - sealing.held_args(tool, old))
     args, restored = {}, set()
     for name, value in arguments.items():
         if name in sealed and name in old and value == sealing.REDACTED:

@@ -18,8 +18,8 @@ from runtime.core.values.errors import CoreError, NewerSchema
 from runtime.errors import KeyMissing, LedgerBroken, ObjectStoreDown, Tampered
 from runtime.keyring import purposes, signatures
 from runtime.ports import wiring
-from runtime.store import archive, pool, removed_entries, runs
-from runtime.store.archive import Archive
+from runtime.store import archived_entries, archived_runs, pool, runs
+from runtime.store.archived_runs import Archive
 from runtime.store.pool import Connection
 from runtime.store.tables import (
     blobs,
@@ -28,7 +28,7 @@ from runtime.store.tables import (
     late_outcomes,
     pruning,
     signals,
-    spent,
+    used_approvals,
     waits,
 )
 from runtime.store.tables.signals import EventSignal, MessageSignal
@@ -50,7 +50,7 @@ def ledger_findings(run: UUID) -> Iterator[Finding]:
     """Find used approvals that the ledger has and the database lacks."""
     try:
         with pool.pooled() as connection:
-            lost = spent.missing(connection, run)
+            lost = used_approvals.missing(connection, run)
     except (KeyMissing, LedgerBroken, OSError) as exc:
         yield Finding(subject="ledger", problem=str(exc))
         return
@@ -107,7 +107,7 @@ def _archive(connection: Connection, row: VerifiedRunRow) -> Archive | None:
     """Read the file of an archived run. Raises Tampered, KeyMissing."""
     if not row.archived:
         return None
-    archived_run = archive.read(connection, row.id)
+    archived_run = archived_runs.read(connection, row.id)
     if archived_run is None:
         raise Tampered("it says that it is archived, but has no file")
     if (row.input, row.output, row.reason) != ("null", None, None):
@@ -127,14 +127,14 @@ def _removed_findings(
     """Verify the archived entries before the remaining ones."""
     try:
         removed = archived.removed if archived else None
-        removed_entries.check(connection, run, replayed.mark, removed)
+        archived_entries.check(connection, run, replayed.mark, removed)
     except (Tampered, KeyMissing, ObjectStoreDown) as exc:
         yield Finding(subject="archive", problem=str(exc))
 
 
 def _late_outcome_findings(connection: Connection, run: UUID) -> Iterator[Finding]:
     try:
-        forged = late_outcomes.of(connection, run).forged
+        forged = late_outcomes.read_for_run(connection, run).forged
     except KeyMissing as exc:
         forged = (str(exc),)
     for problem in forged:

@@ -22,7 +22,7 @@ from runtime.core.run.events import (
 from runtime.core.run.reducer import step
 from runtime.errors import NoSuchRun
 from runtime.store import leases
-from runtime.store.archive import Archive
+from runtime.store.archived_runs import Archive
 from runtime.store.pool import Connection
 from runtime.store.tables import journal
 from runtime.store.tables.pruning import PruneMark

@@ -12,7 +12,7 @@ from runtime.control.verification import findings
 from runtime.control.verification.findings import Finding
 from runtime.control.verification.replayed import VerifiedRunRow, read_row
 from runtime.errors import KeyMissing, ObjectStoreDown, Tampered
-from runtime.store import archive, pool
+from runtime.store import archived_runs, pool
 from runtime.store.pool import Connection
 from runtime.store.tables import pruning
 from runtime.store.tables.pruning import UNPRUNED, PruneMark
@@ -58,7 +58,7 @@ def verify(run: UUID) -> Verification:
 def _mark(connection: Connection, row: VerifiedRunRow) -> PruneMark:
     """Return where the journal begins, also in a run's file. If that does not verify, return the first entry."""
     try:
-        archived_run = archive.read_for_page(connection, row.id) if row.archived else None
+        archived_run = archived_runs.read_for_page(connection, row.id) if row.archived else None
         return archived_run.mark if archived_run else pruning.read(connection, row.id)
     except (Tampered, KeyMissing, ObjectStoreDown):
         return UNPRUNED

@@ -48,7 +48,7 @@ from runtime.ports.agents import CallInfo, CallRejected, TurnBoundary
 from runtime.ports.approvals import ApprovalPort, NotConfirmed, VerifiedApproval
 from runtime.ports.effects import EffectHandler
 from runtime.store import leases
-from runtime.store.records import PreviewCall
+from runtime.store.step_records import PreviewCall
 from runtime.store.tables.signals import GateDecidedSignal
 
 log = logging.getLogger(__name__)

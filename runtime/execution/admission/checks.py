@@ -9,7 +9,7 @@ from runtime.core.run.events import AllowanceUse, CallAdmitted, GateOpened
 from runtime.core.values.verdicts import STARTS_CALL_UNCHANGED
 from runtime.execution.admission.admit import Admission
 from runtime.execution.admission.gates import AdmissionResult, needs_recheck
-from runtime.store.records import PreviewCall
+from runtime.store.step_records import PreviewCall
 from runtime.store.tables.signals import GateDecidedSignal
 
 

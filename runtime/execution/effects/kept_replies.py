@@ -13,7 +13,7 @@ from runtime.ports.effects import Keep, ModelRequest, PartialReply
 from runtime.store import failpoints, pool
 from runtime.store.leases import RunClaim
 from runtime.store.tables import partial_replies
-from runtime.store.tables.partial_replies import KeptPart
+from runtime.store.tables.partial_replies import PartialReplyRow
 
 log = logging.getLogger(__name__)
 
@@ -23,11 +23,11 @@ class ReplyKeeper:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._parts: dict[RunningEffect, tuple[RunClaim, KeptPart]] = {}
+        self._parts: dict[RunningEffect, tuple[RunClaim, PartialReplyRow]] = {}
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def keep(self, effect: RunningEffect, claim: RunClaim, kept_part: KeptPart) -> None:
+    def keep(self, effect: RunningEffect, claim: RunClaim, kept_part: PartialReplyRow) -> None:
         """Have a part written, which replaces the previous one. Returns at once."""
         with self._changed:
             self._parts[effect] = (claim, kept_part)
@@ -52,7 +52,7 @@ class ReplyKeeper:
             except Exception as exc:  # not retried: the next part follows
                 log.warning("Run %s: part of a reply not kept: %s", claim.run, exc)
 
-    def _next(self) -> tuple[RunningEffect, RunClaim, KeptPart] | None:
+    def _next(self) -> tuple[RunningEffect, RunClaim, PartialReplyRow] | None:
         with self._changed:
             while not self._parts and not self._closed:
                 self._changed.wait()
@@ -69,7 +69,7 @@ class RunReplies:
         self._claim, self._keeper, self._clock = claim, keeper, clock
         self.ended: frozenset[str] = frozenset()
 
-    def lost(self, now: Continuation, parts: Mapping[str, KeptPart]) -> list[RetryScheduled]:
+    def lost(self, now: Continuation, parts: Mapping[str, PartialReplyRow]) -> list[RetryScheduled]:
         """Return an event for each reply that the worker before was receiving: the next request tells its model."""
         self.ended = frozenset(parts)
         retries = (lost_reply(now, kept_part, self._clock()) for kept_part in parts.values())
@@ -80,7 +80,7 @@ class RunReplies:
         frame = now.frame(request.frame)
 
         def keep(partial: PartialReply) -> None:
-            kept_part = KeptPart(
+            kept_part = PartialReplyRow(
                 frame=request.frame,
                 turn=frame.turn,
                 attempt=frame.attempt,
@@ -106,7 +106,7 @@ class RunReplies:
         self.ended = frozenset()
 
 
-def _write(effect: RunningEffect, claim: RunClaim, kept_part: KeptPart) -> None:
+def _write(effect: RunningEffect, claim: RunClaim, kept_part: PartialReplyRow) -> None:
     """Write a part, unless its reply has ended: the runner takes the same lock before it journals the reply."""
     with effect.keeping:
         if effect.is_settled:

@@ -43,7 +43,7 @@ from runtime.ports.effects import (
     Unknown,
 )
 from runtime.store.tables.late_outcomes import LateOutcomeRow
-from runtime.store.tables.partial_replies import KeptPart
+from runtime.store.tables.partial_replies import PartialReplyRow
 
 # Why a call does not start although its intent is written
 CANCELLED = "the run was cancelled before this call was started"
@@ -144,7 +144,9 @@ def _cut_reply(frame: Frame, failure: ModelFailure, at: datetime) -> RetrySchedu
     )
 
 
-def lost_reply(now: Continuation, kept_part: KeptPart, at: datetime) -> RetryScheduled | None:
+def lost_reply(
+    now: Continuation, kept_part: PartialReplyRow, at: datetime
+) -> RetryScheduled | None:
     """Return the event for a reply that was lost with its worker; None if the call is over."""
     frame = now.frames.get(kept_part.frame) if now.phase is Phase.STARTED else None
     if frame is None or frame.state is not FrameState.ASKING:

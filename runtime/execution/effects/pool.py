@@ -31,7 +31,7 @@ from runtime.ports.effects import (
     PreviewRequest,
     ToolRequest,
 )
-from runtime.store.records import Work
+from runtime.store.step_records import Work
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from runtime.execution.effects.outcomes import CANCELLED, DECIDED, RELEASED, STA
 from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.ports.effects import ModelRequest, PreviewRequest, ToolRequest
 from runtime.store import leases
-from runtime.store.records import PreviewCall, Work
+from runtime.store.step_records import PreviewCall, Work
 
 READ_AGAIN = timedelta(seconds=1)  # after the object store could not be read, while effects run
 EffectRequest = ModelRequest | PreviewRequest | ToolRequest

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import psycopg
 
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.core.documents import codec
 from runtime.core.documents.codec import result_lost
 from runtime.core.values.enums import EFFECT_CLASSES
@@ -168,8 +168,8 @@ def _record(
         with suppress(RunEnded):  # then the row is only evidence
             runs.notify_signal(connection, request.run)
     log.warning("Call %s: ended late, outcome recorded: %s", request.key, late.outcome)
-    dispatch.dispatch(request.run)
-    dispatch.notify_run(request.run, inbox=False)
+    broker.dispatch(request.run)
+    broker.notify_run(request.run, inbox=False)
 
 
 def _storable(late: LateOutcomeRow) -> LateOutcomeRow:

@@ -23,7 +23,7 @@ from runtime.core.values.enums import FailureCause
 from runtime.errors import InvalidInput, UnknownAgent
 from runtime.execution.effects.perform import request_for, start_model_call
 from runtime.execution.recorded.said import Said, extract_reply
-from runtime.keyring import held, sealing
+from runtime.keyring import sealing
 from runtime.ports.effects import (
     EffectHandler,
     ModelAnswer,
@@ -206,7 +206,7 @@ def _words(reply: Said) -> Any:
     calls = [
         (call["tool"], sealing.opened_args(call["tool"], call["args"])) for call in reply.calls
     ]
-    return [held.shown_text(reply.text), calls, reply.output]
+    return [sealing.text_for_reviewers(reply.text), calls, reply.output]
 
 
 def _explain(outcome: Outcome) -> str:

@@ -34,11 +34,11 @@ from runtime.errors import InvalidInput, UnknownAgent
 from runtime.execution.admission.admit import Admission, Foreseen
 from runtime.execution.effects.perform import request_for, validate_outcome
 from runtime.execution.recorded.said import Said, extract_reply
-from runtime.keyring import held, sealing
+from runtime.keyring import sealing
 from runtime.ports.approvals import ApprovalPort
 from runtime.ports.effects import EffectHandler, ModelAnswer, ModelRequest, Outcome
 from runtime.queries.redaction import redact
-from runtime.store import archive
+from runtime.store import archived_runs
 from runtime.store.pool import Connection
 from runtime.store.tables import blobs, journal
 from runtime.store.tables.kill_switches import EVERY_AGENT
@@ -146,7 +146,7 @@ def replay(
     """
     admission = Admission(handler=handler, approvals=approvals, clock=clock)
     with connect() as connection:
-        archived_run = archive.read(connection, run)
+        archived_run = archived_runs.read(connection, run)
         history = (
             journal.history(connection, run) if archived_run is None else archived_run.history()
         )
@@ -331,7 +331,7 @@ class _Replayer:
 def _reply_with_secrets(reply: ModelReplied | ModelAnswer) -> str:
     """Describe a reply with its secrets. Compare it only: two seals of one value differ."""
     calls = [(call.tool, sealing.opened_args(call.tool, call.args)) for call in reply.calls]
-    return _in_words(held.open_text(reply.text), calls, reply.output)
+    return _in_words(sealing.open_text(reply.text), calls, reply.output)
 
 
 def _reply_without_secrets(reply: ModelReplied | ModelAnswer) -> str:

@@ -27,7 +27,7 @@ class Command(BaseCommand):
         if not any(rule.days for rule in retention.rules()):
             self.stdout.write("SIGNOFF_RETENTION has no rule: nothing is ever removed.")
             return
-        with pool.own() as connection:
+        with pool.open_own() as connection:
             total = write_groups(self.stdout, retention.preview(connection))
             if options["dry_run"]:
                 self.stdout.write(f"{total} runs would lose their payloads.")

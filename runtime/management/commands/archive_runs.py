@@ -27,7 +27,7 @@ class Command(BaseCommand):
         if not any(rule.days for rule in archiving.rules()):
             self.stdout.write("SIGNOFF_ARCHIVE has no rule: no run is ever archived.")
             return
-        with pool.own() as connection:
+        with pool.open_own() as connection:
             total = write_groups(self.stdout, archiving.preview(connection))
             if options["dry_run"]:
                 self.stdout.write(f"{total} runs would be archived.")

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from runtime.keyring import archive_keys, files, purposes
+from runtime.keyring import files, purposes, signatures
 
 
 class Command(BaseCommand):
@@ -22,7 +22,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         purpose: str = options["purpose"]
         if purpose == purposes.ARCHIVES:
-            keys = archive_keys.public_keys()
+            keys = signatures.public_keys()
         else:
             keys = [(key_id, files.key_of(purpose, key_id)) for key_id in files.ids(purpose)]
         for key_id, key in keys:

@@ -7,8 +7,8 @@ from django.core.management.base import CommandParser
 
 from runtime.management.trigger_command import TriggerCommand, read_json
 from runtime.ports.access import Actor
-from runtime.store.tables.triggers.occurrences import OccurrenceRow
-from runtime.store.tables.triggers.triggers import TriggerKind, TriggerRow
+from runtime.store.tables.occurrences import OccurrenceRow
+from runtime.store.tables.triggers import TriggerKind, TriggerRow
 from runtime.triggers import manual_times
 from runtime.triggers.listing import TriggerView
 from runtime.triggers.schedule_definition import Missed, Overlap

@@ -11,7 +11,7 @@ from runtime.control.verification.verification import Verification
 from runtime.core.values.texts import write_on_one_line
 from runtime.errors import KeyMissing, NoSuchRun, Tampered
 from runtime.management.run_command import run_id
-from runtime.store import archive
+from runtime.store import archived_runs
 from runtime.store.sealed_files import MAX_BYTES
 
 
@@ -56,7 +56,7 @@ class Command(BaseCommand):
     def _file(self, path: Path) -> None:
         try:
             with path.open("rb") as file:
-                stored = archive.parse(None, file.read(MAX_BYTES + 1))
+                stored = archived_runs.parse(None, file.read(MAX_BYTES + 1))
         except (OSError, Tampered, KeyMissing) as exc:
             raise CommandError(write_on_one_line(f"{path}: {exc}")) from exc
         self.stdout.write(

@@ -16,7 +16,7 @@ from runtime.core.run.forks import (
     without_permissions,
 )
 from runtime.core.values.enums import CallState
-from runtime.keyring import held
+from runtime.keyring import sealing
 from runtime.keyring.sealing import redacted_args
 from runtime.ports import wiring
 from runtime.queries.history.entry_texts import paths_of, texts_of
@@ -199,7 +199,7 @@ def _are_editable(now: Continuation, change: ForkChange, args: Any) -> bool:
     """Say whether a fork takes other arguments: not for a delegation, nor while their credential waits."""
     tool = now.call(change.frame, change.call).tool
     schemas = wiring.catalogue().tool_schemas(now.frame(change.frame).agent, tool)
-    return schemas is not None and not held.args(tool, args)
+    return schemas is not None and not sealing.held_args(tool, args)
 
 
 def _changeable(now: Continuation, change: ForkChange, value: Any) -> ChangeableValue:

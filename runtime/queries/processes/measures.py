@@ -12,8 +12,8 @@ from django.db.models.functions import Now
 from runtime.models import SweeperLoop, WorkerProcess
 from runtime.queries.processes.workers import ALIVE, LATE_SECONDS
 from runtime.store import leases
-from runtime.store.measures import OUTCOMES, quantile
 from runtime.store.tables import kill_switches
+from runtime.store.workers import OUTCOMES, quantile
 
 SHOWN = timedelta(minutes=5)  # how long a worker is listed after its last heartbeat
 OVERDUE_SECONDS = 60  # after which a due run should have been dispatched

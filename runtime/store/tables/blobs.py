@@ -83,12 +83,12 @@ def check(connection: Connection, digests: Iterable[str]) -> None:
 
 def check_claimed(connection: Connection, digests: Iterable[str]) -> None:
     """Do the same, without those in the object store: a worker verifies them when it reads them."""
-    wanted = sorted(digests)
+    in_order = sorted(digests)
     rows = connection.execute(
-        "SELECT digest FROM runtime_storedblob WHERE digest = ANY(%s) AND body = ''", (wanted,)
+        "SELECT digest FROM runtime_storedblob WHERE digest = ANY(%s) AND body = ''", (in_order,)
     ).fetchall()
     outside = {digest for (digest,) in rows}
-    check(connection, (digest for digest in wanted if digest not in outside))
+    check(connection, (digest for digest in in_order if digest not in outside))
 
 
 def text(connection: Connection, digest: str) -> str:
@@ -121,24 +121,24 @@ def store(connection: Connection, run: UUID, texts: Iterable[Blob]) -> None:
 
 def share(connection: Connection, run: UUID, digests: Iterable[str]) -> None:
     """Make a run refer to contents of another one from its first entry on. Raises Tampered if one is missing."""
-    wanted = set(digests)
-    done = connection.execute(
+    unique = set(digests)
+    cursor = connection.execute(
         """
         INSERT INTO runtime_blobreference (run_id, blob_id)
         SELECT %s, digest FROM runtime_storedblob WHERE digest = ANY(%s) FOR KEY SHARE
         """,
-        (run, list(wanted)),
+        (run, list(unique)),
     )
-    if done.rowcount != len(wanted):
-        raise Tampered(f"contents are missing: {len(wanted) - done.rowcount}")
+    if cursor.rowcount != len(unique):
+        raise Tampered(f"contents are missing: {len(unique) - cursor.rowcount}")
 
 
-def remember(connection: Connection, run: UUID, found: Iterable[tuple[UUID, Blob]]) -> None:
+def remember(connection: Connection, run: UUID, texts: Iterable[tuple[UUID, Blob]]) -> None:
     """Store what a new run remembers, each text with its source, and its references to them.
 
     The caller has locked the sources against retention.
     """
-    for source, blob in sorted(found, key=lambda text: text[1].digest):
+    for source, blob in sorted(texts, key=lambda text: text[1].digest):
         connection.execute(
             """
             WITH kept AS (
@@ -151,7 +151,7 @@ def remember(connection: Connection, run: UUID, found: Iterable[tuple[UUID, Blob
         )
 
 
-def share_remembered(connection: Connection, run: UUID, found: Sequence[Remembered]) -> None:
+def share_remembered(connection: Connection, run: UUID, texts: Sequence[Remembered]) -> None:
     """Make a fork refer to the texts that its original remembers, except for those that were erased."""
     connection.execute(
         """
@@ -159,14 +159,14 @@ def share_remembered(connection: Connection, run: UUID, found: Sequence[Remember
         SELECT %s, digest FROM runtime_storedblob WHERE digest = ANY(%s) FOR KEY SHARE
         ON CONFLICT DO NOTHING
         """,
-        (run, [one.digest for one in found]),
+        (run, [one.digest for one in texts]),
     )
 
 
 def remembered(connection: Connection, digests: Sequence[str]) -> dict[str, str]:
     """Return the texts that were not erased, by digest. Raises Tampered if one does not match its digest."""
-    found = remembered_bodies(connection, digests)
-    return {digest: blobs.read_memory(body) for digest, body in found.items()}
+    bodies = remembered_bodies(connection, digests)
+    return {digest: blobs.read_memory(body) for digest, body in bodies.items()}
 
 
 def remembered_bodies(connection: Connection, digests: Sequence[str]) -> dict[str, str]:
@@ -207,7 +207,7 @@ def forget(connection: Connection, source: UUID) -> None:
         connection.execute("DELETE FROM runtime_storedblob WHERE digest = ANY(%s)", (digests,))
 
 
-def own(connection: Connection, run: UUID) -> list[str]:
+def own_digests(connection: Connection, run: UUID) -> list[str]:
     """List the contents that a run refers to, without the texts that it remembers of other runs."""
     rows = connection.execute(
         """

@@ -47,9 +47,9 @@ DROP = """
 """
 
 
-def parameters(continuation: Continuation, told: Told | None = None) -> dict[str, object]:
-    """Return the parameters of REPLACE and PIN. `told` counts the parts that a brief continuation leaves out."""
-    body = codec.encode_continuation(continuation, told)
+def parameters(continuation: Continuation, lengths: Told | None = None) -> dict[str, object]:
+    """Return the parameters of REPLACE and PIN. `lengths` counts the parts that a brief continuation leaves out."""
+    body = codec.encode_continuation(continuation, lengths)
     seal = macs.seal(purposes.CONTINUATION, *_parts(continuation.run, body))
     return {"c_body": body, "c_mac": seal.mac, "c_key_id": seal.key_id}
 
@@ -140,8 +140,10 @@ def drop(connection: Connection, run: UUID) -> None:
 
 def exists(connection: Connection, run: UUID) -> bool:
     """Say whether a run has a continuation, valid or not."""
-    found = connection.execute("SELECT 1 FROM runtime_storedcontinuation WHERE run_id = %s", (run,))
-    return found.fetchone() is not None
+    cursor = connection.execute(
+        "SELECT 1 FROM runtime_storedcontinuation WHERE run_id = %s", (run,)
+    )
+    return cursor.fetchone() is not None
 
 
 def _checked(

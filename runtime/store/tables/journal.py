@@ -118,10 +118,10 @@ class Entries:
 
     def text(self, position: int) -> str:
         """Return the text of an entry. Raises LookupError."""
-        place = position - self.rows[0][0] if self.rows else -1
-        if not 0 <= place < len(self.rows):
+        index = position - self.rows[0][0] if self.rows else -1
+        if not 0 <= index < len(self.rows):
             raise LookupError(position)
-        body: str = self.rows[place][1]
+        body: str = self.rows[index][1]
         return body
 
 
@@ -173,20 +173,20 @@ def replayed(
     return now
 
 
-def history(connection: Connection, run: UUID, *, most: int | None = None) -> RemainingEntries:
+def history(connection: Connection, run: UUID, *, limit: int | None = None) -> RemainingEntries:
     """Return the remaining entries of a run, at most so many, and the state before them.
 
     An ended run whose journal was deleted begins at its prune mark, without a state. Raises Tampered, KeyMissing, or
     NewerSchema, while the entries are read too: at the first one that does not verify or cannot be read.
     """
-    mark, rows = _verified(connection, run, most)
+    mark, rows = _verified(connection, run, limit)
     first = next(rows, None)
     start = initial(run) if first is None else pruning.state_at(run, mark)
-    left = () if first is None else chain((first,), rows)
+    remaining = () if first is None else chain((first,), rows)
     return RemainingEntries(
         mark=mark,
         start=start,
-        entries=((_signed(run, *row), _decoded(row[0], row[1])) for row in left),
+        entries=((_signed(run, *row), _decoded(row[0], row[1])) for row in remaining),
     )
 
 
@@ -195,14 +195,14 @@ def state_at(connection: Connection, run: UUID, position: int) -> Continuation:
 
     Raises NoSuchEntry, HistoryRemoved, Tampered, KeyMissing, or NewerSchema.
     """
-    found = history(connection, run)
-    if position <= (removed := found.mark.position):
-        first = next((now.position for now in found.states() if is_quiescent(now)), None)
+    remaining = history(connection, run)
+    if position <= (removed := remaining.mark.position):
+        first = next((now.position for now in remaining.states() if is_quiescent(now)), None)
         then = "no entry" if first is None else f"entry {first} is the first one that"
         raise HistoryRemoved(
-            removed + 1, found.mark.at, f"{then} can be forked", first=first, field="position"
+            removed + 1, remaining.mark.at, f"{then} can be forked", first=first, field="position"
         )
-    for now in found.states():
+    for now in remaining.states():
         if now.position == position:
             return now
     raise NoSuchEntry
@@ -261,22 +261,24 @@ def _decoded(position: int, body: str) -> Entry:
         raise Tampered(f"journal entry {position}: {exc}") from exc
 
 
-def chained(run: UUID, mark: PruneMark, rows: Iterable[Row], *, known: int = 0) -> Iterator[Row]:
+def chained(
+    run: UUID, mark: PruneMark, rows: Iterable[Row], *, verified_rows: int = 0
+) -> Iterator[Row]:
     """Yield the rows after the mark while each follows the one before.
 
-    They begin with position, body, MAC and key. The first `known` ones are the same as rows verified before. Raises
-    Tampered or KeyMissing.
+    They begin with position, body, MAC and key. The first `verified_rows` ones are the same as rows verified before.
+    Raises Tampered or KeyMissing.
     """
     verifies = macs.verifier(purposes.JOURNAL, str(run))
-    previous, rest = mark.head, iter(rows)
+    previous, unverified = mark.head, iter(rows)
     ids = set()
-    for row in islice(rest, known):
+    for row in islice(unverified, verified_rows):
         previous = row[2]
         ids.add(row[3])
         yield row
     for key_id in ids:
         files.key_of(purposes.JOURNAL, key_id)  # which may have been removed since
-    for count, row in enumerate(rest, start=mark.position + known + 1):
+    for count, row in enumerate(unverified, start=mark.position + verified_rows + 1):
         position, body, mac, key_id, *_ = row
         if position != count:
             raise Tampered(f"journal entry {count} is missing")
@@ -287,7 +289,7 @@ def chained(run: UUID, mark: PruneMark, rows: Iterable[Row], *, known: int = 0) 
 
 
 def _verified(
-    connection: Connection, run: UUID, most: int | None = None
+    connection: Connection, run: UUID, limit: int | None = None
 ) -> tuple[PruneMark, Iterator[Row]]:
     """Return the prune mark and the remaining entries, verified one by one as they are read.
 
@@ -296,29 +298,29 @@ def _verified(
     """
     before: PruneMark | None = None
     while True:
-        found = iter(_all(connection, run, most))
-        first = next(found, None)
+        rows = iter(_all(connection, run, limit))
+        first = next(rows, None)
         mark = UNPRUNED if first is not None and first[0] == 1 else pruning.read(connection, run)
         if first is None:
-            return mark, found
+            return mark, rows
         if mark.position < first[0] or mark == before:
-            return mark, chained(run, mark, chain((first,), found))
+            return mark, chained(run, mark, chain((first,), rows))
         before = mark
 
 
-def _all(connection: Connection, run: UUID, most: int | None) -> Iterator[Row]:
+def _all(connection: Connection, run: UUID, limit: int | None) -> Iterator[Row]:
     rows = connection.execute(
         """
         SELECT position, body, mac, key_id, packed, commit_id FROM runtime_journalentry
         WHERE run_id = %s ORDER BY position LIMIT %s
         """,
-        (run, most),
+        (run, limit),
     )
     return (unpacked(*row) for row in rows)
 
 
 def unpacked(
-    position: int, body: str, mac: str, key_id: str, packed: bytes | None, *more: Any
+    position: int, body: str, mac: str, key_id: str, packed: bytes | None, *columns: Any
 ) -> tuple[Any, ...]:
     """Return a row without `packed`: position, body, MAC and key of its entry, and the columns after it.
 
@@ -328,7 +330,7 @@ def unpacked(
     if packed is not None:
         body = body or compression.unpacked(packed[_MAC_BYTES:])
         mac = mac or packed[:_MAC_BYTES].hex()
-    return position, body, mac, key_id, *more
+    return position, body, mac, key_id, *columns
 
 
 def _signed(

@@ -36,25 +36,25 @@ class KillSwitchRow:
     lifted_at: datetime | None
 
 
-def engage(connection: Connection, row: Mapping[str, str | None]) -> KillSwitchRow | None:
+def engage(connection: Connection, values: Mapping[str, str | None]) -> KillSwitchRow | None:
     """Engage a kill switch. None if the agent already has one."""
-    found = connection.execute(
+    row = connection.execute(
         f"""
         INSERT INTO runtime_killswitch (agent, stopped_by, token, reason)
         VALUES (%(agent)s, %(by)s, %(token)s, %(reason)s)
         ON CONFLICT (agent) WHERE lifted_at IS NULL DO NOTHING
         RETURNING {_COLUMNS}
         """,
-        row,
+        values,
     ).fetchone()
-    return None if found is None else _switch(*found)
+    return None if row is None else _switch(*row)
 
 
 def disengage(
     connection: Connection, stop: int, *, by: str | None, token: str | None
 ) -> KillSwitchRow | None:
     """Disengage a kill switch. None if it is not engaged."""
-    found = connection.execute(
+    row = connection.execute(
         f"""
         UPDATE runtime_killswitch SET lifted_at = clock_timestamp(), lifted_by = %(by)s,
             lifted_token = %(token)s
@@ -62,7 +62,7 @@ def disengage(
         """,
         {"stop": stop, "by": by, "token": token},
     ).fetchone()
-    return None if found is None else _switch(*found)
+    return None if row is None else _switch(*row)
 
 
 def list_switches(connection: Connection, *, lifted: bool, limit: int) -> list[KillSwitchRow]:

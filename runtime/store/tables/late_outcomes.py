@@ -52,7 +52,7 @@ def insert(connection: Connection, late: LateOutcomeRow) -> bool:
     """Write a late outcome; return False if the attempt has one. The caller holds the run's row."""
     body = json.dumps({"outcome": late.outcome, "result": late.result, "error": late.error})
     seal = macs.seal(purposes.JOURNAL, *_parts(late, body))
-    done = connection.execute(
+    cursor = connection.execute(
         """
         INSERT INTO runtime_lateoutcome
             (run_id, frame, call, attempt, started_at, worker, at, body, mac, key_id)
@@ -71,10 +71,10 @@ def insert(connection: Connection, late: LateOutcomeRow) -> bool:
             seal.key_id,
         ),
     )
-    return done.rowcount == 1
+    return cursor.rowcount == 1
 
 
-def of(connection: Connection, run: UUID) -> LateOutcomes:
+def read_for_run(connection: Connection, run: UUID) -> LateOutcomes:
     """Read the late outcomes of a run, oldest first. Raise KeyMissing."""
     rows = connection.execute(
         """
@@ -101,12 +101,12 @@ def delete_for_run(connection: Connection, run: UUID) -> None:
 def _read(run: UUID, row: list[Any], body: str, seal: Seal) -> LateOutcomeRow | None:
     """Verify and read a row; return None if no worker wrote it."""
     frame, call, attempt, started_at, worker, at = row
-    place = {"run": run, "frame": frame, "call": call, "attempt": attempt}
+    attempt_key = {"run": run, "frame": frame, "call": call, "attempt": attempt}
     times = {"started_at": started_at, "worker": worker, "at": at}
-    blank = LateOutcomeRow(**place, **times, outcome="failed")
+    blank = LateOutcomeRow(**attempt_key, **times, outcome="failed")
     if not macs.verify(purposes.JOURNAL, seal, *_parts(blank, body)):
         return None
-    return LateOutcomeRow(**place, **times, **json.loads(body))
+    return LateOutcomeRow(**attempt_key, **times, **json.loads(body))
 
 
 def _parts(late: LateOutcomeRow, body: str) -> tuple[str, ...]:

@@ -15,13 +15,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runtime.core.documents.blobs import Blob, digest_of
-from runtime.errors import Tampered
-from runtime.store import failpoints, object_access
+from runtime.errors import ObjectStoreDown, Tampered
+from runtime.ports import wiring
+from runtime.ports.objects import ObjectStore
+from runtime.store import failpoints
 from runtime.store.pool import Connection
 
 log = logging.getLogger(__name__)
 
 DROPPED = 100  # objects that one query names
+MAX_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +43,8 @@ def reserve(connection: Connection, blobs: Sequence[Blob]) -> dict[str, str]:
     first, or the sweeper would take it for another one if the worker died before its first object. Raises
     ObjectStoreDown.
     """
-    object_access.store().prepare()
-    found = {}
+    store().prepare()
+    outside = {}
     for blob in sorted(blobs, key=lambda blob: blob.digest):
         row = connection.execute(
             """
@@ -52,22 +55,22 @@ def reserve(connection: Connection, blobs: Sequence[Blob]) -> dict[str, str]:
             (blob.digest, _new_key(blob.digest), len(blob.text)),
         ).fetchone()
         assert row is not None
-        place, is_outside = row
+        key, is_outside = row
         if is_outside:
-            found[blob.digest] = place
-    return found
+            outside[blob.digest] = key
+    return outside
 
 
 def put(key: str, blob: Blob) -> None:
     """Write the object of a reserved row. Raises ObjectStoreDown."""
     failpoints.hit("reserved", "object", 0)
-    object_access.store().put(key, blob.text.encode())
+    store().put(key, blob.text.encode())
     failpoints.hit("put", "object", 0)
 
 
 def read(digest: str, key: str) -> str:
     """Return the text of a content from its object. Raises Tampered if it is missing or altered, or ObjectStoreDown."""
-    data = object_access.fetch(key)
+    data = fetch(key)
     try:
         text = data.decode("ascii")
     except UnicodeDecodeError:
@@ -90,7 +93,7 @@ def delete_dropped(connection: Connection, stop: threading.Event) -> int:
         ).fetchall()
         for (key,) in rows:
             try:
-                object_access.store().delete(key)
+                store().delete(key)
             except ValueError as exc:
                 log.critical("An object is not deleted, its row was changed: %s", exc)
             failpoints.hit("deleted", "object", 0)
@@ -111,6 +114,25 @@ def totals(connection: Connection) -> Totals:
     ).fetchone()
     assert row is not None
     return Totals(objects=row[0], bytes=row[1], dropped=row[2])
+
+
+def store() -> ObjectStore:
+    """Return the store of this process. Raises ObjectStoreDown without one."""
+    store = wiring.objects()
+    if store is None:
+        raise ObjectStoreDown("SIGNOFF_OBJECT_STORE is not set in this process")
+    return store
+
+
+def fetch(key: str) -> bytes:
+    """Return an object. Raises ObjectStoreDown, or Tampered for one that is missing, too large or behind a link."""
+    try:
+        data = store().get(key, max_bytes=MAX_BYTES)
+    except ValueError as refusal:
+        raise Tampered(f"the object cannot be read: {refusal}") from refusal
+    if data is None:
+        raise Tampered(f"the object {key} is missing")
+    return data
 
 
 def _new_key(digest: str) -> str:

@@ -19,12 +19,12 @@ LABEL = "partial reply"  # tells a row from a journal entry under the same key
 
 # The part of the step statement that deletes the rows of the frames whose replies it journals.
 DROP = """
-    DELETE FROM runtime_storedpartialreply WHERE run_id = (SELECT id FROM run) AND frame = ANY(%(kept)s)
+    DELETE FROM runtime_storedpartialreply WHERE run_id = (SELECT id FROM run) AND frame = ANY(%(r_frames)s)
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptPart:
+class PartialReplyRow:
     """The part of a reply that was received by `at`; the last five fields are as in RetryScheduled."""
 
     frame: str
@@ -38,24 +38,26 @@ class KeptPart:
     cost: int | None = None
 
 
-def write(connection: Connection, run: UUID, part: KeptPart, *, owner: UUID, epoch: int) -> bool:
+def write(
+    connection: Connection, run: UUID, reply: PartialReplyRow, *, owner: UUID, epoch: int
+) -> bool:
     """Write the row of a frame while this claim has the run; return whether it has. The caller is in a transaction."""
-    body = json.dumps({**asdict(part), "at": part.at.isoformat()})
-    seal = macs.seal(purposes.JOURNAL, LABEL, str(run), part.frame, body)
+    body = json.dumps({**asdict(reply), "at": reply.at.isoformat()})
+    seal = macs.seal(purposes.JOURNAL, LABEL, str(run), reply.frame, body)
     connection.execute("SET LOCAL synchronous_commit = off")
-    done = connection.execute(
+    cursor = connection.execute(
         """
         INSERT INTO runtime_storedpartialreply (run_id, frame, body, mac, key_id)
         SELECT id, %s, %s, %s, %s FROM runtime_run WHERE id = %s AND owner = %s AND epoch = %s FOR SHARE
         ON CONFLICT (run_id, frame) DO UPDATE
         SET body = EXCLUDED.body, mac = EXCLUDED.mac, key_id = EXCLUDED.key_id
         """,
-        (part.frame, body, seal.mac, seal.key_id, run, owner, epoch),
+        (reply.frame, body, seal.mac, seal.key_id, run, owner, epoch),
     )
-    return done.rowcount == 1
+    return cursor.rowcount == 1
 
 
-def of(connection: Connection, run: UUID) -> tuple[dict[str, KeptPart], list[str]]:
+def read_for_run(connection: Connection, run: UUID) -> tuple[dict[str, PartialReplyRow], list[str]]:
     """Return the parts of a run by frame, and the frames whose row no worker wrote. Raise KeyMissing."""
     rows = connection.execute(
         "SELECT frame, body, mac, key_id FROM runtime_storedpartialreply WHERE run_id = %s", (run,)
@@ -73,7 +75,7 @@ def of(connection: Connection, run: UUID) -> tuple[dict[str, KeptPart], list[str
 
 def parameters(frames: Collection[str]) -> dict[str, object]:
     """Return the parameters of DROP."""
-    return {"kept": list(frames)}
+    return {"r_frames": list(frames)}
 
 
 def delete_for_run(connection: Connection, run: UUID) -> None:
@@ -81,5 +83,5 @@ def delete_for_run(connection: Connection, run: UUID) -> None:
     connection.execute("DELETE FROM runtime_storedpartialreply WHERE run_id = %s", (run,))
 
 
-def _read(document: dict[str, Any]) -> KeptPart:
-    return KeptPart(**{**document, "at": datetime.fromisoformat(document["at"])})
+def _read(document: dict[str, Any]) -> PartialReplyRow:
+    return PartialReplyRow(**{**document, "at": datetime.fromisoformat(document["at"])})

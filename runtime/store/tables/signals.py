@@ -146,13 +146,17 @@ def withdraw(connection: Connection, run: UUID, gate: UUID | None = None) -> lis
         """,
         (run, GATE_DECIDED),
     ).fetchall()
-    found = [_decode(number, kind, body) for number, kind, body in rows]
-    gone = [one for one in found if isinstance(one, GateDecidedSignal) and gate in (None, one.gate)]
-    numbers = [one.id for one in gone]
+    decoded = [_decode(number, kind, body) for number, kind, body in rows]
+    withdrawn = [
+        signal
+        for signal in decoded
+        if isinstance(signal, GateDecidedSignal) and gate in (None, signal.gate)
+    ]
+    numbers = [signal.id for signal in withdrawn]
     connection.execute(
         "DELETE FROM runtime_signal WHERE run_id = %s AND id = ANY(%s)", (run, numbers)
     )
-    return [one.gate for one in gone]
+    return [signal.gate for signal in withdrawn]
 
 
 def send_cancel(connection: Connection, *, run: UUID, by: str, reason: str) -> None:
@@ -248,11 +252,11 @@ def pending(count: int, rows: Iterable[Sequence[Any]], origin: Sequence[str]) ->
 
     Raises Tampered.
     """
-    found = [(_decode(number, kind, body), at, due) for number, kind, body, at, due in rows]
-    later = [(signal, at) for signal, at, due in found if not due]
+    decoded = [(_decode(number, kind, body), at, due) for number, kind, body, at, due in rows]
+    later = [(signal, at) for signal, at, due in decoded if not due]
     return PendingSignals(
         count=count,
-        due=tuple(signal for signal, _, due in found if due),
+        due=tuple(signal for signal, _, due in decoded if due),
         next=min((at for _, at in later), default=None),
         settling=frozenset(one.gate for one, _ in later if isinstance(one, GateDecidedSignal)),
         origin=tuple(origin),
@@ -332,13 +336,11 @@ def _decode(number: int, kind: str, body: str) -> Signal:
 def _edit(stored: dict[str, Any] | None) -> Edit | None:
     if stored is None:
         return None
-    preview = stored["preview"]
-    return Edit(
-        args=dict(stored["args"]),
-        digest=str(stored["digest"]),
-        preview=None if preview is None else _preview(**preview),
-    )
-
-
-def _preview(*, shown: Any, material: str, missing: str) -> CallPreview:
-    return CallPreview(shown=shown, material=str(material), missing=str(missing))
+    preview = None
+    if (document := stored["preview"]) is not None:
+        preview = CallPreview(
+            shown=document["shown"],
+            material=str(document["material"]),
+            missing=str(document["missing"]),
+        )
+    return Edit(args=dict(stored["args"]), digest=str(stored["digest"]), preview=preview)

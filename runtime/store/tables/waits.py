@@ -38,15 +38,15 @@ class EventWait:
 
 
 def parameters(
-    opened: tuple[WaitStarted, ...], ended: tuple[tuple[str, str], ...]
+    began: tuple[WaitStarted, ...], ended: tuple[tuple[str, str], ...]
 ) -> dict[str, object]:
     """Return the parameters of the parts."""
     return {
-        "w_frames": [wait.frame for wait in opened],
-        "w_calls": [wait.call for wait in opened],
-        "w_events": [wait.event for wait in opened],
-        "w_matches": [json.dumps(wait.match) for wait in opened],
-        "w_untils": [wait.until for wait in opened],
+        "w_frames": [wait.frame for wait in began],
+        "w_calls": [wait.call for wait in began],
+        "w_events": [wait.event for wait in began],
+        "w_matches": [json.dumps(wait.match) for wait in began],
+        "w_untils": [wait.until for wait in began],
         "w_ended_frames": [frame for frame, _ in ended],
         "w_ended_calls": [call for _, call in ended],
     }
@@ -72,11 +72,11 @@ def matching(
 
 def complete(connection: Connection, wait: EventWait) -> bool:
     """End a wait with its event. The caller has locked the run's row. False if it has already ended."""
-    done = connection.execute(
+    cursor = connection.execute(
         "DELETE FROM runtime_waitingcall WHERE run_id = %s AND frame = %s AND call = %s",
         (wait.run, wait.frame, wait.call),
     )
-    return done.rowcount == 1
+    return cursor.rowcount == 1
 
 
 def close_all(connection: Connection, run: UUID) -> None:

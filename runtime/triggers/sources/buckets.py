@@ -9,12 +9,12 @@ from typing import Any
 from uuid import UUID
 
 from runtime.errors import InvalidInput
-from runtime.objects import listing
-from runtime.objects.by_address import SCHEMES
-from runtime.objects.listing import Listing, Object, Unlisted, Unread
 from runtime.store import failpoints, pool
+from runtime.store.object_stores import bucket
+from runtime.store.object_stores.bucket import Listing, Object, Unlisted, Unread
+from runtime.store.object_stores.stores import SCHEMES
 from runtime.store.pool import Connection
-from runtime.store.tables.triggers import sources, watched_files
+from runtime.store.tables import trigger_sources
 from runtime.triggers.event_definition import MAX_LOCATION, EventDefinition
 from runtime.triggers.sources import reading
 from runtime.triggers.sources.reading import (
@@ -49,28 +49,30 @@ def _look(connection: Connection, trigger: UUID, definition: EventDefinition) ->
     """Take the next new objects of a bucket. Raise SourceUnreadable."""
     if reading.is_full(connection, trigger):
         return Look()
-    bucket, after = definition.location, sources.cursor(connection, trigger)
+    address, after = definition.location, trigger_sources.read_cursor(connection, trigger)
     try:
-        store = listing.listing_at(bucket)
+        store = bucket.listing_at(address)
         objects = store.after(after)
     except Unlisted as exc:
         raise SourceUnreadable(f"the bucket cannot be read: {exc}", again=AFTER_PROBLEM) from exc
     names = [item.name for item in objects]
-    stamps = watched_files.stamps(connection, trigger, bucket, names)
+    stamps = trigger_sources.stamps(connection, trigger, address, names)
     fresh = [item for item in objects if stamps.get(item.name) != item.stamp]
     taking = fresh[:TAKEN]
     end = taking[-1].name if len(fresh) > TAKEN else ""
     if not end and len(objects) == store.max_objects:
         end = objects[-1].name
     now = pool.now(connection)
-    watched_files.miss_between(connection, trigger, bucket, names, now, after=after, end=end)
+    trigger_sources.record_missing_between(
+        connection, trigger, address, names, now, after=after, end=end
+    )
     for item in taking:
         try:
             _take(connection, trigger, definition, store, item)
         except Unread as exc:
             # The next look begins where this one did.
             return Look(problem=f"{item.name} cannot be read: {exc}", again=AFTER_PROBLEM)
-    sources.turn_to(connection, trigger, end)
+    trigger_sources.set_cursor(connection, trigger, end)
     failpoints.hit("before", SOURCE.failpoint, 0)
     return Look(has_more=end != "")
 
@@ -110,8 +112,8 @@ def _take(
         reason = f"it cannot be read: {exc}" if isinstance(exc, Unread) else str(exc)
         reading.refuse(connection, trigger, definition, **event, data=facts, reason=reason)
     now = pool.now(connection)
-    watched_files.see(connection, trigger, bucket, {item.name: item.stamp}, now)
-    watched_files.take(connection, trigger, bucket, item.name, item.stamp)
+    trigger_sources.record_seen(connection, trigger, bucket, {item.name: item.stamp}, now)
+    trigger_sources.record_taken(connection, trigger, bucket, item.name, item.stamp)
 
 
 SOURCE = WatchedSource(

@@ -24,7 +24,7 @@ from runtime.core.values.json_values import is_text
 from runtime.errors import InvalidInput
 from runtime.store import failpoints, pool
 from runtime.store.pool import Connection
-from runtime.store.tables.triggers import watched_files
+from runtime.store.tables import trigger_sources
 from runtime.triggers.event_definition import MAX_LOCATION, EventDefinition
 from runtime.triggers.sources import reading
 from runtime.triggers.sources.reading import (
@@ -104,7 +104,7 @@ def _take_complete(
     connection: Connection, trigger: UUID, definition: EventDefinition, descriptor: int
 ) -> Look:
     now, folder = pool.now(connection), definition.location
-    known_files = watched_files.known(connection, trigger, folder)
+    known_files = trigger_sources.seen_files(connection, trigger, folder)
     files = list_files(descriptor)
     problem = CROWDED if len(files) > MAX_LISTED else ""
     fresh, complete = list[ListedFile](), list[ListedFile]()
@@ -112,12 +112,12 @@ def _take_complete(
         before = known_files.get(file.name)
         if before is None or before.stamp != file.stamp:
             fresh.append(file)
-        elif not before.done and now - before.seen_at >= SETTLED:
+        elif not before.handled and now - before.seen_at >= SETTLED:
             complete.append(file)
     stamps = {file.name: file.stamp for file in fresh}
-    watched_files.see(connection, trigger, folder, stamps, now)
+    trigger_sources.record_seen(connection, trigger, folder, stamps, now)
     missing = [*known_files.keys() - {file.name for file in files}]
-    watched_files.miss(connection, trigger, folder, missing, now)
+    trigger_sources.record_missing(connection, trigger, folder, missing, now)
     if not complete or reading.is_full(connection, trigger):
         return Look(problem=problem)
     for file in complete[:TAKEN]:
@@ -147,9 +147,9 @@ def _take(
         reading.refuse(
             connection, trigger, definition, id=file.name, key=key, data=data, reason=str(exc)
         )
-        watched_files.take(connection, trigger, folder, file.name, "")
+        trigger_sources.record_taken(connection, trigger, folder, file.name, "")
         return
-    if watched_files.take(connection, trigger, folder, file.name, content.digest):
+    if trigger_sources.record_taken(connection, trigger, folder, file.name, content.digest):
         key = ["file", path, content.digest]
         data |= {"sha256": content.digest, **text}
         reading.keep(connection, trigger, definition, id=file.name, key=key, data=data)

@@ -21,8 +21,8 @@ from runtime.core.values.json_values import is_text, read_json, sha256_of
 from runtime.errors import InvalidInput, KeyMissing, Tampered
 from runtime.store import failpoints, pool
 from runtime.store.pool import Connection
-from runtime.store.tables.triggers import occurrences, received_events, sources, triggers
-from runtime.store.tables.triggers.occurrences import OccurrenceState
+from runtime.store.tables import occurrences, received_events, trigger_sources, triggers
+from runtime.store.tables.occurrences import OccurrenceState
 from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.trigger import TriggerStatus, read_signed
 
@@ -117,7 +117,7 @@ def read_all(source: WatchedSource, _: Connection, stop: threading.Event) -> Non
     while not stop.is_set():
         with atomic() as connection:
             now = pool.now(connection)
-            trigger = sources.lock_next(connection, source.kind, passed + again, now)
+            trigger = trigger_sources.lock_next(connection, source.kind, passed + again, now)
             if trigger is None:
                 if not again:
                     return
@@ -126,7 +126,7 @@ def read_all(source: WatchedSource, _: Connection, stop: threading.Event) -> Non
             look = _look(connection, source, trigger)
             now = pool.now(connection)
             later = None if look.again is None else now + look.again
-            sources.note(connection, trigger, look.problem, now, later)
+            trigger_sources.note_look(connection, trigger, look.problem, now, later)
             failpoints.hit("written", source.failpoint, 0)
         failpoints.hit("committed", source.failpoint, 0)
         (again if look.after() and look.has_more else passed).append(trigger)

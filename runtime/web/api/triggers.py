@@ -8,8 +8,8 @@ from django.urls import reverse
 from ninja import Router, Schema, Status
 from pydantic import ConfigDict, WithJsonSchema
 
-from runtime.store.tables.triggers.occurrences import OccurrenceRow
-from runtime.store.tables.triggers.triggers import TriggerKind, TriggerRow
+from runtime.store.tables.occurrences import OccurrenceRow
+from runtime.store.tables.triggers import TriggerKind, TriggerRow
 from runtime.triggers import changes, listing, trials, webhooks
 from runtime.triggers.event_definition import EventDefinition
 from runtime.triggers.listing import PastAct, SourceView, TriggerView, WebhookView

@@ -14,8 +14,8 @@ from agents.sdk.spec import AgentSpec, ToolSpec
 from agents.testing import drive
 from agents.tools import objects
 from agents.tools.objects import MAX_TEXT, OWN, read_object, write_object
-from runtime.objects.by_address import store_at
 from runtime.ports.objects import ObjectStore
+from runtime.store.object_stores.stores import store_at
 from tests.agents.conftest import context
 from tests.support.object_stores import BOTH, Breakable
 from tests.support.threads import together

@@ -18,7 +18,7 @@ from runtime.core.values.enums import Verdict
 from runtime.execution import worker
 from runtime.store import pool
 from runtime.store.pool import Connection
-from runtime.store.records import Records, changed
+from runtime.store.step_records import Records, record_event
 from tests.approvals.allowances.office import in_force, reviewers
 from tests.support.office import Office
 from tests.support.threads import together
@@ -107,5 +107,5 @@ def test_a_step_with_a_use_is_written_before_no_message() -> None:
     )
     for event in (decided, replace(decided, allowance=use)):
         records = Records()
-        records.add(changed(event))
+        records.add(record_event(event))
         assert records.needs_first is (event.allowance is not None)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import redis
 
-from runtime.broker import dispatch
+from runtime import broker
 from tests.bench.figures import Finding, Line, number
 from tests.bench.rounds import Meters
 from tests.bench.site import Site
@@ -41,7 +41,7 @@ class Hints:
     def take(self) -> int:
         """Take what lies in the queues now. Returns how many hints."""
         taken = 0
-        for queue in (dispatch.RESUMED, dispatch.NEW):
+        for queue in (broker.RESUMED, broker.NEW):
             found = self.broker.rpop(queue, 1000)
             assert found is None or isinstance(found, list)
             for message in found or ():

@@ -79,7 +79,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
         _timed(page, 5)
         found = {"pages": _timed(page, pages), **_decide(site, desk, worker, decided)}
         desk.until_ended(decided)  # decided runs go on meanwhile
-        with pool.own() as connection:
+        with pool.open_own() as connection:
             found["swept"] = _timed(partial(due_runs.dispatch_window, connection), 10)
         with site.connect() as watch:
             name = f"signoff worker {worker.process.pid}"

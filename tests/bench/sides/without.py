@@ -63,7 +63,7 @@ def _lease() -> list[Replaced]:
     from runtime.store import pool
 
     def start(self: Heartbeat) -> None:
-        with pool.own() as connection:
+        with pool.open_own() as connection:
             self._beat(connection)
 
     return [(settings, "SIGNOFF_LEASE_SECONDS", 86_400.0), (Heartbeat, "start", start)]

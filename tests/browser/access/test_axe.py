@@ -33,7 +33,7 @@ from runtime.models import Occurrence, Run
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables.jobs.replays import JOBS, save
-from runtime.store.tables.triggers.triggers import TriggerKind
+from runtime.store.tables.triggers import TriggerKind
 from runtime.triggers import changes as trigger_changes
 from runtime.triggers import manual_times, webhooks
 from runtime.upkeep import archiving

@@ -24,8 +24,8 @@ from runtime.control.external_events import deliver
 from runtime.errors import NotVerified
 from runtime.models import Run, Trigger
 from runtime.store import pool
-from runtime.store.tables.triggers import triggers
-from runtime.store.tables.triggers.triggers import TriggerKind, TriggerRow
+from runtime.store.tables import triggers
+from runtime.store.tables.triggers import TriggerKind, TriggerRow
 from runtime.triggers import changes as trigger_changes
 from runtime.triggers import firing, manual_times, webhooks
 from runtime.upkeep import due_runs, partitions, retention
@@ -55,7 +55,7 @@ def granted(transactional_db: None) -> Iterator[None]:
 
 def as_role(role: str, statement: str) -> None:
     """Run a statement with the rights of a role, and roll it back."""
-    with pool.own() as own, own.transaction(force_rollback=True):
+    with pool.open_own() as own, own.transaction(force_rollback=True):
         own.execute(f"SET LOCAL ROLE {role}")
         own.execute(statement.encode())
 
@@ -204,7 +204,7 @@ def _locked(schedule: UUID) -> TriggerRow:
 
 
 def test_only_the_worker_does_what_the_sweeper_needs(granted: None) -> None:
-    with pool.own() as own:
+    with pool.open_own() as own:
         own.execute(
             "CREATE TABLE runtime_journalentry_2019_03 PARTITION OF runtime_journalentry FOR VALUES"
             " FROM ('01693668-f400-0000-0000-000000000000') TO ('0169d60d-2000-0000-0000-000000000000')"
@@ -222,7 +222,7 @@ def test_only_the_worker_does_what_the_sweeper_needs(granted: None) -> None:
 
 def test_a_table_of_the_same_name_does_not_mislead_the_owner(granted: None) -> None:
     """A temporary table comes first unless the search path names a schema."""
-    with pool.own() as own, own.transaction(force_rollback=True):
+    with pool.open_own() as own, own.transaction(force_rollback=True):
         own.execute(f"SET LOCAL ROLE {WORKER}")
         own.execute("CREATE TEMP TABLE runtime_journalentry (id int)")
         own.execute("SELECT signoff_make_partitions(40)")

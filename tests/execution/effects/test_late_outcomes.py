@@ -31,7 +31,7 @@ GIVE_UP = Decision(verdict=Verdict.GIVE_UP, by="bea", reason="nothing in the log
 
 def taken_away(run: UUID) -> None:
     """Act like another worker that claimed the run and died."""
-    with pool.own() as own:
+    with pool.open_own() as own:
         own.execute(
             "UPDATE runtime_run SET epoch = epoch + 1, owner = %s WHERE id = %s", (uuid4(), run)
         )
@@ -80,8 +80,8 @@ def test_a_late_result_settles_the_call(late: Late) -> None:
     run, gate = late.lost()
     late.end()
     mailbox = Run.objects.get(id=run).mailbox
-    with pool.own() as own:
-        (outcome,) = late_outcomes.of(own, run).genuine
+    with pool.open_own() as own:
+        (outcome,) = late_outcomes.read_for_run(own, run).genuine
         assert late_outcomes.insert(own, outcome) is False, "an attempt has one"
     assert Run.objects.get(id=run).mailbox == mailbox
     assert late.other.advance(run).status == "suspended"  # at the gate of its next call
@@ -116,9 +116,9 @@ def test_other_late_outcomes_settle_it(late: Late, outcome: Outcome, told: tuple
     (arrived,) = [event for event in events(run) if event["type"] == "OutcomeArrived"]
     assert arrived["result"] is None
     assert bool(arrived["stored"]) is isinstance(outcome, ToolResult)  # by its hash
-    with pool.own() as own, pytest.raises(psycopg.errors.InsufficientPrivilege):
+    with pool.open_own() as own, pytest.raises(psycopg.errors.InsufficientPrivilege):
         own.execute("UPDATE runtime_lateoutcome SET frame = ''")
-    with pool.own() as own, pytest.raises(psycopg.errors.InsufficientPrivilege):
+    with pool.open_own() as own, pytest.raises(psycopg.errors.InsufficientPrivilege):
         own.execute("DELETE FROM runtime_lateoutcome")
     assert retention.erase(run)
     assert LateOutcome.objects.count() == 0, "it goes with the payloads, and not before"
@@ -159,7 +159,7 @@ def test_an_earlier_decision_stays(late: Late, monkeypatch: pytest.MonkeyPatch, 
     if when == "before":
         decide()
     late.end()
-    around(monkeypatch, late_outcomes, "of", before=decide)
+    around(monkeypatch, late_outcomes, "read_for_run", before=decide)
     assert late.other.advance(run).status == "completed"
     assert late.other.heard()["content"] == GIVE_UP.reason
     assert "OutcomeArrived" not in types(run)
@@ -194,8 +194,8 @@ def test_the_outcome_of_another_attempt_or_time_settles_nothing(late: Late) -> N
     late.other.decide(gate, Verdict.RUN_AGAIN)
     assert late.other.advance(run).status == "suspended"  # the second attempt is in doubt
     late.end()
-    with pool.own() as own:
-        (first,) = late_outcomes.of(own, run).genuine
+    with pool.open_own() as own:
+        (first,) = late_outcomes.read_for_run(own, run).genuine
         assert late_outcomes.insert(own, replace(first, attempt=2))
         (*_, started) = [event for event in events(run) if event["type"] == "ToolStarted"]
         at = datetime.fromisoformat(str(started["at"]))
@@ -209,7 +209,7 @@ def test_the_outcome_of_another_attempt_or_time_settles_nothing(late: Late) -> N
 def test_a_row_with_any_changed_part_settles_nothing(late: Late) -> None:
     run, _ = late.lost()
     late.end()
-    with pool.own() as own:
+    with pool.open_own() as own:
         own.execute("ALTER TABLE runtime_lateoutcome DISABLE TRIGGER USER")
         for change in (
             "frame = '0.c1.1'",
@@ -221,7 +221,7 @@ def test_a_row_with_any_changed_part_settles_nothing(late: Late) -> None:
         ):
             with own.transaction(force_rollback=True):
                 own.execute(f"UPDATE runtime_lateoutcome SET {change}")
-                assert len(late_outcomes.of(own, run).forged) == 1, change
+                assert len(late_outcomes.read_for_run(own, run).forged) == 1, change
         own.execute("UPDATE runtime_lateoutcome SET body = replace(body, 'm-1', 'm-2')")
         own.execute("ALTER TABLE runtime_lateoutcome ENABLE TRIGGER USER")
     assert late.other.advance(run).status == "suspended"

@@ -107,7 +107,7 @@ def test_a_transactional_tool_that_hangs_frees_its_run(
     assert not go_on.is_set()
     assert (run.status, ledger.attempts()) == ("completed", [])
     assert desk.heard()["content"] == "it did not end within 1 s, and was rolled back"
-    with pool.own() as own, own.transaction():
+    with pool.open_own() as own, own.transaction():
         own.execute("SET LOCAL lock_timeout = '5s'")
         own.execute("LOCK TABLE ledger")  # the tool's transaction and its locks are gone
     go_on.set()

@@ -15,7 +15,7 @@ from tests.support.stack import Stack
 START = """
 import json
 from django.db import transaction
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.control.start import create
 from runtime.ports.access import Actor
 started = []
@@ -23,7 +23,7 @@ for number in range({number}):
     with transaction.atomic():
         made = create(agent={agent!r}, input={{"name": str(number)}}, requester=Actor(person="ada"))
     started.append(str(made.run))
-dispatch._thread.flush()
+broker._thread.flush()
 print("started", json.dumps(started))
 """
 

@@ -9,8 +9,8 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from runtime.models import ArchivedRun, DroppedObject, Run
-from runtime.objects.by_address import store_at
 from runtime.ports import wiring
+from runtime.store.object_stores.stores import store_at
 from runtime.upkeep.retention_rules import parse
 from tests.support.office import Target
 from tests.system.fault_injection.harness import points

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runtime.execution.crash_loops import IN_A_ROW
-from runtime.store.suspects import ALONE
+from runtime.store.leases import ALONE
 from tests.support import processes
 from tests.support.people import until
 from tests.support.scripted_agents import holding
@@ -29,7 +29,7 @@ LEASE = "10" if LONG else "2"  # as everywhere, or shorter
 START = """
 import json
 from django.db import transaction
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.control.start import create
 from runtime.ports.access import Actor
 started = []
@@ -37,7 +37,7 @@ for _ in range({number}):
     with transaction.atomic():
         made = create(agent="lingering", input={{"name": {name!r}}}, requester=Actor(person="ada"))
     started.append(str(made.run))
-dispatch._thread.flush()
+broker._thread.flush()
 print("started", json.dumps(started))
 """
 HELD = "SELECT count(*) FROM runtime_run WHERE id = ANY(%s::uuid[]) AND owner IS NOT NULL"

@@ -18,7 +18,7 @@ from django.db import connections
 from config.local.processes import spawn
 from config.local.servers import postgres
 from config.local.servers.postgres import Cluster
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.store import leases, pool
 from runtime.store.pool import Connection
 from runtime.upkeep import due_runs
@@ -80,7 +80,9 @@ def test_a_promotion_takes_no_lease_over_at_once(
             until(lambda: _is_old(promoted) or None, "the standby to have been there for a lease")
             promoted.execute("SELECT pg_promote()")
             # The address of Postgres leads to the standby now.
-            monkeypatch.setattr(pool, "own", lambda name="": psycopg.connect(url, autocommit=True))
+            monkeypatch.setattr(
+                pool, "open_own", lambda name="": psycopg.connect(url, autocommit=True)
+            )
             # A worker could not renew its lease, which has run out meanwhile.
             promoted.execute(
                 "UPDATE runtime_run SET owner = %s, worker = NULL, due_at = '2000-01-01' WHERE id = %s",
@@ -94,7 +96,7 @@ def test_a_promotion_takes_no_lease_over_at_once(
             assert _is_old(promoted)  # when the server started says nothing of the promotion
             assert not sweeps[-1][1]
             assert _is_held(promoted, run)
-            due_runs.dispatch_window(promoted, dispatch.QUEUES, may_take_over=True)
+            due_runs.dispatch_window(promoted, broker.QUEUES, may_take_over=True)
             assert not _is_held(promoted, run)
 
 

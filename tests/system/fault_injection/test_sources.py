@@ -17,7 +17,7 @@ from pytest_django import Settings
 
 from runtime.models import Occurrence, ReceivedEvent, Run, Signal, WaitingCall, WatchedFile
 from runtime.store import pool
-from runtime.store.tables.triggers.triggers import TriggerKind
+from runtime.store.tables.triggers import TriggerKind
 from runtime.triggers import changes, firing
 from runtime.triggers.sources.reading import read_all
 from runtime.triggers.sources.registry import SOURCES
@@ -35,7 +35,7 @@ SAID = {"name": "Read", "agent": "hr_onboarding", "event": "read"}
 
 def read() -> None:
     """Read each source and start runs, as a sweeper does."""
-    with pool.own() as own:
+    with pool.open_own() as own:
         for source in SOURCES.values():
             read_all(source, own, threading.Event())
         firing.fire_events(own, threading.Event())

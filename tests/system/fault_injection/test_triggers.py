@@ -16,7 +16,7 @@ from runtime.control.verification.verification import verify
 from runtime.models import Occurrence, Run, Trigger
 from runtime.ports.access import Actor
 from runtime.store import pool
-from runtime.store.tables.triggers.triggers import TriggerKind
+from runtime.store.tables.triggers import TriggerKind
 from runtime.triggers import changes, firing, webhooks
 from runtime.triggers.webhooks import REPEATED, receive
 from tests.support.engine import ADA
@@ -36,7 +36,7 @@ def _agent(cast: Cast) -> None:
 
 def fire(kind: TriggerKind) -> None:
     """Start the due runs, as the next sweeper does."""
-    with pool.own() as own:
+    with pool.open_own() as own:
         firing.fire_due(kind, own, threading.Event())
     assert all(verify(run).is_consistent for run in Run.objects.values_list("id", flat=True))
 

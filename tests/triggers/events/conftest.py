@@ -12,7 +12,7 @@ from runtime.control.external_events import deliver
 from runtime.models import Occurrence, Run
 from runtime.ports.access import Actor
 from runtime.store import pool
-from runtime.store.tables.triggers.triggers import TriggerKind
+from runtime.store.tables.triggers import TriggerKind
 from runtime.triggers import changes, firing, listing
 from tests.support.engine import ADA
 from tests.support.seeds import Cast, object_of, published
@@ -55,7 +55,7 @@ class Desk:
     def sweep(self, seconds: float = 0) -> None:
         """Handle each trigger with something to do, this much later."""
         self.at += timedelta(seconds=seconds)
-        with pool.own() as own:
+        with pool.open_own() as own:
             firing.fire_events(own, threading.Event())
 
     def end(self, status: str = "completed", **which: Any) -> None:

@@ -26,8 +26,8 @@ from runtime.errors import (
 from runtime.models import Occurrence, ReceivedEvent, Run, Trigger, TriggerAct
 from runtime.ports.access import Actor
 from runtime.store import pool
-from runtime.store.tables.triggers import occurrences, received_events
-from runtime.store.tables.triggers.triggers import TriggerKind
+from runtime.store.tables import occurrences, received_events
+from runtime.store.tables.triggers import TriggerKind
 from runtime.triggers import changes, events, firing, listing, trials, webhooks
 from runtime.triggers.webhooks import receive
 from tests.support import seeds
@@ -82,7 +82,7 @@ def test_two_sweepers_at_once_start_each_event_once(desk: Desk) -> None:
 
     def sweep() -> None:
         barrier.wait()
-        with pool.own() as own:
+        with pool.open_own() as own:
             firing.fire_events(own, threading.Event())
 
     together([sweep] * 2)
@@ -340,7 +340,7 @@ def test_old_events_are_deleted_unless_one_waits(desk: Desk) -> None:
     desk.sweep()
     for model in (Occurrence, ReceivedEvent):
         model.objects.update(at="2020-01-01T00:00Z")
-    with pool.own() as own:
+    with pool.open_own() as own:
         assert (occurrences.prune(own), received_events.prune(own)) == (1, 1)
     assert told(made) == [("e2", "waiting", "")]
 

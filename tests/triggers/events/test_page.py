@@ -32,7 +32,7 @@ def test_the_event_on_the_page_starts_a_run_by_the_trigger_on_the_page(
     event, trigger = (json.loads(block.text) for block in blocks(PAGE, "json"))
     assert Caller(cast.ada).post("/triggers", trigger).status_code == 201
     assert Caller(cast.admin).post("/events", event).json()["triggers"] == 1
-    with pool.own() as own:
+    with pool.open_own() as own:
         firing.fire_events(own, threading.Event())
     run = Run.objects.get()
     assert (run.business_key, json.loads(run.input)["full_name"]) == ("hire newhire", "New Hire")

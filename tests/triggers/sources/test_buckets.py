@@ -14,10 +14,10 @@ from pytest_django import Settings
 
 from runtime.errors import InvalidInput
 from runtime.models import ReceivedEvent, Run, WatchedFile
-from runtime.objects import listing
-from runtime.objects.listing import Listing, Unread
 from runtime.store import pool
-from runtime.store.tables.triggers.triggers import TriggerKind
+from runtime.store.object_stores import bucket
+from runtime.store.object_stores.bucket import Listing, Unread
+from runtime.store.tables.triggers import TriggerKind
 from runtime.triggers import changes
 from runtime.triggers.sources import buckets, reading
 from tests.support.engine import ADA
@@ -39,7 +39,7 @@ class Bucket:
 
     def look(self, seconds: float = 0) -> None:
         self.desk.at += timedelta(seconds=seconds)
-        with pool.own() as own:
+        with pool.open_own() as own:
             reading.read_all(buckets.SOURCE, own, threading.Event())
         self.desk.sweep()
 
@@ -53,11 +53,11 @@ def kind(request: pytest.FixtureRequest) -> str:
 def filled(
     kind: str, request: pytest.FixtureRequest, desk: Desk, settings: Settings, tmp_path: Path
 ) -> Iterator[Bucket]:
-    forget = listing.listing_at.cache_clear
+    forget = bucket.listing_at.cache_clear
     if kind == "folder":
         address, store = "s3://folder/in", LocalStore(tmp_path / "in", mkdir=True)
         patch = request.getfixturevalue("monkeypatch")
-        patch.setattr(listing, "listing_at", lambda _: Listing(store))
+        patch.setattr(bucket, "listing_at", lambda _: Listing(store))
     else:
         address = request.getfixturevalue("bucket")
         store = from_url(address, client_options={"allow_http": True})  # type: ignore[assignment]
@@ -110,7 +110,7 @@ def test_the_data_of_an_object_and_one_of_a_gigabyte(
 def test_a_large_bucket_is_listed_page_by_page(
     filled: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing.listing_at(filled.address), "max_objects", 2)
+    monkeypatch.setattr(bucket.listing_at(filled.address), "max_objects", 2)
     monkeypatch.setattr(buckets, "TAKEN", 1)
     for n in range(5):
         filled.put("Ann", f"{n}.json")
@@ -136,11 +136,11 @@ def test_a_store_that_answers_late_loses_nothing_and_holds_up_no_other(
     late = desk.make(**{**FILED, "bucket": address})
     asked = list[str]()
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setattr(listing, "ANSWER", "200ms")
+        monkeypatch.setattr(bucket, "ANSWER", "200ms")
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with monkeypatch.context() as patch:
             patch.setenv("AWS_ENDPOINT_URL", url)
-            unwell = listing.listing_at(address)
+            unwell = bucket.listing_at(address)
         find = Listing.after
 
         def after(self: Listing, cursor: str) -> Any:
@@ -156,8 +156,8 @@ def test_a_store_that_answers_late_loses_nothing_and_holds_up_no_other(
         assert asked.count("late") == 1  # and again after a minute, behind the others
         filled.look(31)
         assert (asked.count("late"), asked[-1]) == (2, "late")
-    healthy = listing.listing_at(filled.address)
-    monkeypatch.setattr(listing, "listing_at", lambda _: healthy)
+    healthy = bucket.listing_at(filled.address)
+    monkeypatch.setattr(bucket, "listing_at", lambda _: healthy)
     filled.look(61)
     assert (source(late).problem, [name for name, *_ in told(late)]) == ("", ["a.json"])
 

@@ -18,7 +18,7 @@ from pytest_django import Settings
 from runtime.errors import InvalidInput
 from runtime.models import Run, Trigger, TriggerAct, TriggerSource, WatchedFile
 from runtime.store import pool
-from runtime.store.tables.triggers.triggers import TriggerKind
+from runtime.store.tables.triggers import TriggerKind
 from runtime.triggers import changes, listing, trials
 from runtime.triggers.sources import folders, reading
 from runtime.triggers.sources.folders import FileChanged
@@ -46,7 +46,7 @@ def filed(desk: Desk, inbox: Path) -> UUID:
 def look(desk: Desk, seconds: float = 3) -> None:
     """Look at each folder, this much later."""
     desk.at += timedelta(seconds=seconds)
-    with pool.own() as own:
+    with pool.open_own() as own:
         reading.read_all(folders.SOURCE, own, threading.Event())
 
 

@@ -62,7 +62,7 @@ def test_two_sweepers_at_once_make_one_event_of_each(
     def sweep() -> None:
         for _ in range(4):
             start.wait(30)
-            with pool.own() as own:
+            with pool.open_own() as own:
                 read_all(reader.SOURCE, own, threading.Event())
             desk.sweep(2)
 

@@ -15,8 +15,8 @@ from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Run, Signal, WaitingCall
 from runtime.ports.access import Actor
 from runtime.store import pool
-from runtime.store.tables.triggers import triggers
-from runtime.store.tables.triggers.triggers import TriggerKind
+from runtime.store.tables import triggers
+from runtime.store.tables.triggers import TriggerKind
 from runtime.triggers import changes, trigger, waking
 from runtime.triggers.sources import reading
 from tests.support.engine import ADA

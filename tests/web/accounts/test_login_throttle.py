@@ -70,7 +70,11 @@ def test_a_login_does_not_wait_for_the_cleaning_of_another_address(cast: Cast) -
     old = timezone.now() - timedelta(hours=1)
     for place in ("192.0.2.8", "192.0.2.9"):
         LoginFailures.objects.create(address=place, username="x", failures=1, at=old)
-    with pool.own() as own, own.transaction(force_rollback=True), connection.cursor() as cursor:
+    with (
+        pool.open_own() as own,
+        own.transaction(force_rollback=True),
+        connection.cursor() as cursor,
+    ):
         own.execute("SELECT FROM approvals_loginfailures WHERE address = '192.0.2.9' FOR UPDATE")
         cursor.execute("SET lock_timeout = '500ms'")
         code = _try("bea", "wrong").status_code

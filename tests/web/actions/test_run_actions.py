@@ -15,7 +15,7 @@ from approvals import audit
 from approvals.models import Approval, AuditEntry
 from runtime.core.values.limits import MAX_MESSAGE
 from runtime.models import JournalEntry, Run, Signal
-from runtime.store.suspects import ALONE
+from runtime.store.leases import ALONE
 from tests.support.api_client import Caller, code_of, field_of
 from tests.support.engine import body
 from tests.support.fake_ports import ask, say, turns

@@ -19,7 +19,7 @@ from approvals.accounts.people import create_person
 from approvals.adapter import ApprovalService
 from approvals.models import Approval, AuditEntry
 from approvals.policy import Group
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.keyring import sealing
 from runtime.models import Gate, Run, Signal
 from runtime.queries.transcript.transcript import read_transcript
@@ -32,7 +32,7 @@ from tests.support.office import NEWCOMER, Office
 from tests.support.pages import has, log_in, send, shows, text_of
 from tests.support.seeds import PASSWORD
 
-REAL_HINT = dispatch.dispatch
+REAL_HINT = broker.dispatch
 
 
 def test_a_requester_is_shown_no_way_to_decide(ada: Client, office: Office) -> None:
@@ -309,17 +309,17 @@ def test_a_decision_opens_no_connection_to_the_broker(
 
     watch("connect")
     watch("sendall")  # on a connection that another thread has opened
-    monkeypatch.setattr(dispatch, "_thread", None)
-    dispatch._broker.cache_clear()
-    monkeypatch.setattr(dispatch, "dispatch", REAL_HINT)
+    monkeypatch.setattr(broker, "_thread", None)
+    broker._broker.cache_clear()
+    monkeypatch.setattr(broker, "dispatch", REAL_HINT)
     if over_api:
         decide(bea_api, asked, 0)
     else:
         send(bea, asked, "approve")
     asked.refresh_from_db()
     assert asked.status == "approved"
-    assert dispatch._thread is not None
-    dispatch._thread.flush()
+    assert broker._thread is not None
+    broker._thread.flush()
     assert {thread.name for thread in users} - {"notifier"} == {"dispatch"}
 
 

@@ -122,7 +122,7 @@ def arrives(run: UUID, *, result: object = MAIL_RESULT, error: str = "") -> None
     came: dict[str, Any] = {"outcome": "returned", "result": result, "error": ""}
     if error:
         came = {"outcome": "failed", "result": None, "error": error}
-    with pool.own() as own, own.transaction():
+    with pool.open_own() as own, own.transaction():
         assert late_outcomes.insert(own, late_outcomes.LateOutcomeRow(**call, **times, **came))
         with suppress(RunEnded):
             runs.notify_signal(own, run)

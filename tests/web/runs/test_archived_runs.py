@@ -14,12 +14,11 @@ from approvals.models import Approval, AuditEntry
 from approvals.queries import requests
 from approvals.web.parts import call_status
 from runtime.models import ArchivedEntries, ArchivedRun, Run
-from runtime.objects.bounded_reads import BoundedReads
-from runtime.objects.by_address import store_at
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.ports.objects import ObjectStore
-from runtime.store import archive, pool
+from runtime.store import archived_runs, pool
+from runtime.store.object_stores.stores import BoundedReads, store_at
 from runtime.upkeep import archiving
 from runtime.web.pages import archive as pages
 from tests.support.api_client import Caller
@@ -67,7 +66,7 @@ def test_the_page_of_an_archived_run_shows_all_of_it_and_offers_nothing(
     assert ada_api.get("/runs?business_key=newhire-2026").json()["items"][0]["id"] == str(run)
     has(text_of(ada.post(f"/runs/{run}/fork/1/"), 409), "an admin must restore it")
     object_store.is_down, ada.raise_request_exception = True, False
-    monkeypatch.setattr(archive, "CACHED_SECONDS", 1e-9)
+    monkeypatch.setattr(archived_runs, "CACHED_SECONDS", 1e-9)
     shows(ada, f"/runs/{run}/", "object store", status=503)
     shows(ada, "/runs/?q=newhire", str(run))
     assert ada_api.get(f"/runs/{run}").status_code == 503
@@ -89,7 +88,7 @@ def test_a_store_that_never_answers_holds_up_no_page(
     silent_store: ObjectStore,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(archive, "CACHED_SECONDS", 1e-9)
+    monkeypatch.setattr(archived_runs, "CACHED_SECONDS", 1e-9)
     wiring.plug(objects=silent_store)
     ada.raise_request_exception = False
     for _ in range(10):  # one of them waits
@@ -117,7 +116,7 @@ def test_the_requests_of_an_archived_run_are_read_without_the_store(
     assert archiving.archive_run(pool.djangos(), run)
     assert [bea_api.get(f"/approvals/{one.id}").json() for one in asked] == before
     object_store.is_down = True
-    monkeypatch.setattr(archive, "CACHED_SECONDS", 1e-9)
+    monkeypatch.setattr(archived_runs, "CACHED_SECONDS", 1e-9)
     before[1]["late_outcomes"] = None
     assert [bea_api.get(f"/approvals/{one.id}").json() for one in asked] == before
     assert bea_api.get(f"/approvals/{asked[0].id}/questions").json() == []
@@ -163,7 +162,7 @@ def test_an_admin_opens_the_removed_entries_of_a_run(
     object_store.put(place, b"<b>forged")
     shows(admin, page, "cannot be shown", f"the object {place} does not match")
     object_store.is_down, admin.raise_request_exception = True, False
-    monkeypatch.setattr(archive, "CACHED_SECONDS", 1e-9)
+    monkeypatch.setattr(archived_runs, "CACHED_SECONDS", 1e-9)
     shows(admin, page, "object store cannot be reached", status=503)
     object_store.is_down = False
     shows(admin, f"/runs/{other}/removed/", "No entries of this run were removed.")

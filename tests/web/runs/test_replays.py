@@ -13,7 +13,7 @@ from agents.registry import Registry
 from approvals.adapter import ApprovalService
 from approvals.models import AuditEntry
 from approvals.prompts.in_production import StoredPrompts
-from runtime.broker import dispatch
+from runtime import broker
 from runtime.control import replay as replays
 from runtime.control.forks.fork import fork
 from runtime.control.start import create
@@ -143,11 +143,11 @@ def test_a_replay_that_cannot_end_says_why(
     with queued_replay._replaying:
         assert perform(waiting, code()).state == "queued"  # the process is at another one
     sent: list[tuple[UUID, str]] = []
-    monkeypatch.setattr(dispatch, "send_all", sent.extend)
-    monkeypatch.setattr(dispatch, "queues_with_room", lambda: frozenset(dispatch.QUEUES))
+    monkeypatch.setattr(broker, "send_all", sent.extend)
+    monkeypatch.setattr(broker, "queues_with_room", lambda: frozenset(broker.QUEUES))
     RunReplay.objects.filter(id=waiting).update(at="2026-01-01T00:00:00Z")
     look_after(own, threading.Event())
-    assert sent == [(waiting, dispatch.REPLAY)]
+    assert sent == [(waiting, broker.REPLAY)]
     JournalEntry.objects.filter(run_id=run, position=3).delete()
     assert "cannot be read: journal entry 3 is missing" in perform(waiting, code()).problem
 

@@ -138,7 +138,7 @@ def _advance_due_runs(
     """
     sys.stdout.write("looping\n")
     sys.stdout.flush()
-    with ThreadPoolExecutor(4) as threads, pool.own() as connection:
+    with ThreadPoolExecutor(4) as threads, pool.open_own() as connection:
         while True:
             # Unlike the sweeper, do not skip runs seen before or wait for hints: no process here lives so long.
             due = connection.execute(take, (only,)).fetchall()

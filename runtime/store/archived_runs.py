@@ -1,17 +1,23 @@
-"""The archive: writes an ended run as one file, reads it, and puts it back.
+"""The archive of ended runs: writes one as a file, reads it, and puts it back. Each has a row with the key of its file.
 
 The file is that of an exported run (`runtime.core.documents.export_file`), sealed and compressed (`sealed_files`), with
 a record of what else is stored: the MAC of each entry, the run's row, its gates, used approvals, late outcomes and lost
 leases, and its requests, decisions and audit. The record of tables is a copy for auditors: those rows stay in Postgres.
 If the journal was shortened, the file has its beginning, and the record names the files of the removed entries.
 
+The sweeper reserves a row with a new key in a transaction of its own, then writes the file, then deletes the run's data
+in the transaction that changes the row. So Postgres knows every file. A key that is no longer needed goes to the
+dropped objects, whose objects the sweeper deletes.
+
 Texts that the run remembers of other runs stay in Postgres too, because they are erased with those runs.
 """
 
 import json
+import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -25,27 +31,32 @@ from runtime.core.values.errors import CoreError
 from runtime.errors import NotArchived, Tampered
 from runtime.keyring.macs import Seal
 from runtime.ports import wiring
-from runtime.store import runs, sealed_files
+from runtime.store import archived_entries, runs, sealed_files
 from runtime.store.pool import Connection
-from runtime.store.tables import (
-    blobs,
-    continuations,
-    journal,
-    partial_replies,
-    pruning,
-    signals,
-)
-from runtime.store.tables.archive import archived_entries, archived_runs
-from runtime.store.tables.archive.archived_runs import ArchivedRunRow
+from runtime.store.tables import blobs, continuations, journal, partial_replies, pruning, signals
 from runtime.store.tables.jobs import edit_previews, prompt_trials, replays
 from runtime.store.tables.journal import RemainingEntries, SignedEntry
 from runtime.store.tables.pruning import UNPRUNED, PruneMark
 
+WRITING, ARCHIVED, RESTORED = "writing", "archived", "restored"
+
+# Between the reservation of a key and the lock of the run no lock shows that a sweeper is at work.
+_FRESH = "interval '10 minutes'"
 # The page of a run reads its file several times.
 CACHED_BYTES, CACHED_SECONDS = 256 * 1024, 10  # compressed
 
 # The rows of a run that stay in Postgres, copied for auditors.
 _TABLES = ("runtime_gate", "runtime_usedapproval", "runtime_lateoutcome", "runtime_lostlease")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedRunRow:
+    """The file of an archived run: its key, the hash of its bytes and their number, and when it was written."""
+
+    key: str
+    digest: str
+    size: int
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +82,109 @@ class Archive:
         return RemainingEntries(mark=self.mark, start=self.start, entries=entries)
 
 
-def write(connection: Connection, run: UUID, place: str) -> bool:
+def reserve(connection: Connection, run: UUID) -> str | None:
+    """Reserve a new key for the file of a run. Returns None if another sweeper has the run, or it is archived."""
+    key = f"runs/{run}-{secrets.token_hex(6)}"
+    cursor = connection.execute(
+        f"""
+        WITH run AS (SELECT id FROM runtime_run WHERE id = %(run)s FOR NO KEY UPDATE SKIP LOCKED),
+        old AS (SELECT place, state, at FROM runtime_archivedrun WHERE run_id = %(run)s),
+        free AS (SELECT id FROM run WHERE NOT EXISTS (SELECT FROM old WHERE state = '{ARCHIVED}'
+            OR state = '{WRITING}' AND at > clock_timestamp() - {_FRESH})),
+        dropped AS (INSERT INTO runtime_droppedobject (place)
+            SELECT place FROM old, free WHERE place IS NOT NULL ON CONFLICT DO NOTHING)
+        INSERT INTO runtime_archivedrun (run_id, place, state) SELECT id, %(place)s, '{WRITING}' FROM free
+        ON CONFLICT (run_id) DO UPDATE SET place = excluded.place, state = excluded.state,
+            at = clock_timestamp()
+        """,
+        {"run": run, "place": key},
+    )
+    return key if cursor.rowcount == 1 else None
+
+
+def record_file(
+    connection: Connection,
+    run: UUID,
+    *,
+    key: str,
+    digest: str,
+    size: int,
+    contents: Sequence[str],
+) -> bool:
+    """Record the written file, with the hashes of its contents. Returns False if the key is no longer reserved."""
+    cursor = connection.execute(
+        f"""
+        UPDATE runtime_archivedrun SET state = '{ARCHIVED}', digest = %s, size = %s, contents = %s,
+            at = clock_timestamp()
+        WHERE run_id = %s AND place = %s AND state = '{WRITING}'
+        """,
+        (digest, size, list(contents), run, key),
+    )
+    return cursor.rowcount == 1
+
+
+def find_file(connection: Connection, run: UUID) -> ArchivedRunRow | None:
+    """Return the file of a run, None if it is not archived."""
+    row = connection.execute(
+        f"""
+        SELECT place, digest, size, at FROM runtime_archivedrun WHERE run_id = %s AND state = '{ARCHIVED}'
+        """,
+        (run,),
+    ).fetchone()
+    return (
+        None if row is None else ArchivedRunRow(key=row[0], digest=row[1], size=row[2], at=row[3])
+    )
+
+
+def runs_with(connection: Connection, digest: str) -> list[UUID]:
+    """List the archived runs whose files have this content."""
+    rows = connection.execute(
+        f"SELECT run_id FROM runtime_archivedrun WHERE contents @> ARRAY[%s] AND state = '{ARCHIVED}'",
+        (digest,),
+    )
+    return [run for (run,) in rows.fetchall()]
+
+
+def record_restored(connection: Connection, run: UUID) -> None:
+    """Record that the run is in Postgres again. The sweeper drops its file."""
+    connection.execute(
+        f"""
+        UPDATE runtime_archivedrun SET state = '{RESTORED}', contents = '{{}}', at = clock_timestamp()
+        WHERE run_id = %s AND state = '{ARCHIVED}'
+        """,
+        (run,),
+    )
+
+
+def drop(connection: Connection, run: UUID) -> None:
+    """Delete the row of a run whose payloads are erased. The sweeper deletes the file."""
+    connection.execute(
+        """
+        WITH gone AS (DELETE FROM runtime_archivedrun WHERE run_id = %s RETURNING place)
+        INSERT INTO runtime_droppedobject (place)
+        SELECT place FROM gone WHERE place IS NOT NULL ON CONFLICT DO NOTHING
+        """,
+        (run,),
+    )
+
+
+def drop_restored(connection: Connection) -> int:
+    """Drop the files of runs restored a day ago. Returns how many. Their rows keep the time of the restoration.
+
+    A backup of Postgres from before the restoration still needs the file, and is copied before the files.
+    """
+    return connection.execute(
+        f"""
+        WITH old AS (SELECT run_id, place FROM runtime_archivedrun
+            WHERE state = '{RESTORED}' AND place IS NOT NULL AND at < clock_timestamp() - interval '1 day'
+            FOR UPDATE SKIP LOCKED),
+        dropped AS (INSERT INTO runtime_droppedobject (place) SELECT place FROM old ON CONFLICT DO NOTHING)
+        UPDATE runtime_archivedrun a SET place = NULL FROM old WHERE a.run_id = old.run_id
+        """
+    ).rowcount
+
+
+def write(connection: Connection, run: UUID, key: str) -> bool:
     """Write the file of a run, then delete the run's data, in the caller's transaction.
 
     Returns False if the run may not be archived, or another transaction has it. Raises Tampered, KeyMissing,
@@ -82,7 +195,7 @@ def write(connection: Connection, run: UUID, place: str) -> bool:
         return False
     runs.require_no_hold(run)
     text, contents = _text(connection, run, row)
-    written = sealed_files.write(place, name=_name(run), text=text)
+    written = sealed_files.write(key, name=_name(run), text=text)
     pruning.write(connection, run, position=row["position"], head=row["head"])
     journal.delete_until(connection, run, until=row["position"])
     continuations.delete_base(connection, run)
@@ -93,28 +206,28 @@ def write(connection: Connection, run: UUID, place: str) -> bool:
     replays.delete_for_run(connection, run)
     edit_previews.delete_for_run(connection, run)
     runs.archive(connection, run)
-    return archived_runs.keep(
-        connection, run, place=place, digest=written.digest, size=written.size, contents=contents
+    return record_file(
+        connection, run, key=key, digest=written.digest, size=written.size, contents=contents
     )
 
 
 def read(connection: Connection, run: UUID) -> Archive | None:
     """Return an archived run, None if it is not archived. Raises Tampered, KeyMissing or ObjectStoreDown."""
-    found = archived_runs.of(connection, run)
-    return None if found is None else _check_end(connection, _read(run, found))
+    row = find_file(connection, run)
+    return None if row is None else _check_end(connection, _read(run, row))
 
 
 def read_for_page(connection: Connection, run: UUID) -> Archive | None:
     """Do the same, from memory if a small file was read within CACHED_SECONDS."""
-    found = archived_runs.of(connection, run)
-    if found is None or found.size > CACHED_BYTES:
-        return None if found is None else _check_end(connection, _read(run, found))
-    return _check_end(connection, _kept(run, found, int(time.monotonic() // CACHED_SECONDS)))
+    row = find_file(connection, run)
+    if row is None or row.size > CACHED_BYTES:
+        return None if row is None else _check_end(connection, _read(run, row))
+    return _check_end(connection, _read_cached(run, row, int(time.monotonic() // CACHED_SECONDS)))
 
 
 def parse(run: UUID | None, data: bytes) -> Archive:
     """Return the archived run in the bytes of a file; without `run` it may be any. Raises Tampered or KeyMissing."""
-    return _archive(run, sealed_files.opened(data, name=None if run is None else _name(run)))
+    return _archive(run, sealed_files.open_file(data, name=None if run is None else _name(run)))
 
 
 def put_back(connection: Connection, archive: Archive) -> None:
@@ -123,7 +236,7 @@ def put_back(connection: Connection, archive: Archive) -> None:
     Raises NotArchived, or Tampered if the journal of the run did not end where the file does.
     """
     run = archive.run
-    if archived_runs.of(connection, run) is None:
+    if find_file(connection, run) is None:
         raise NotArchived
     _check_end(connection, archive)
     for entry in archive.entries:
@@ -134,7 +247,7 @@ def put_back(connection: Connection, archive: Archive) -> None:
     if archive.mark != UNPRUNED:
         pruning.restore(connection, archive.mark, archive.start)
     runs.restore(connection, run, archive.row)
-    archived_runs.restored(connection, run)
+    record_restored(connection, run)
 
 
 def _text(connection: Connection, run: UUID, row: dict[str, Any]) -> tuple[str, list[str]]:
@@ -149,23 +262,25 @@ def _text(connection: Connection, run: UUID, row: dict[str, Any]) -> tuple[str, 
         seals.append([sealed.seal.mac, sealed.seal.key_id])
     if (now.position, now.head, now.ended) != (row["position"], row["head"], True):
         raise Tampered(f"the journal ends at entry {now.position}, the run at {row['position']}")
-    digests = blobs.own(connection, run)
+    digests = blobs.own_digests(connection, run)
     contents = {digest: blobs.text(connection, digest) for digest in digests}
     record = {
         "row": row,
         "seals": seals,
         "tables": {table: _copy(connection, table, run) for table in _TABLES},
         "approvals": wiring.approvals().evidence(run),
-        **({"removed": archived_entries.described(connection, run)} if beginning else {}),
+        **({"removed": archived_entries.describe_files(connection, run)} if beginning else {}),
     }
-    said = json.dumps(record, separators=(",", ":"))
+    record_text = json.dumps(record, separators=(",", ":"))
     file = ExportFile(
         key_id="",
         signature="",
-        manifest=export_file.manifest_of(now, entries, contents, record=said, beginning=beginning),
+        manifest=export_file.manifest_of(
+            now, entries, contents, record=record_text, beginning=beginning
+        ),
         entries=tuple(entries),
         contents=contents,
-        record=said,
+        record=record_text,
         beginning=beginning,
     )
     return export_file.encode(file), digests
@@ -186,15 +301,15 @@ def _check_end(connection: Connection, archive: Archive) -> Archive:
     return archive
 
 
-def _read(run: UUID, found: ArchivedRunRow) -> Archive:
-    text = sealed_files.read(found.place, name=_name(run), digest=found.digest)
+def _read(run: UUID, row: ArchivedRunRow) -> Archive:
+    text = sealed_files.read(row.key, name=_name(run), digest=row.digest)
     return _archive(run, text)
 
 
 @lru_cache(8)
-def _kept(run: UUID, found: ArchivedRunRow, period: int) -> Archive:
+def _read_cached(run: UUID, row: ArchivedRunRow, period: int) -> Archive:
     """Keep the file for a period. A key is used for one file, so its content never changes."""
-    return _read(run, found)
+    return _read(run, row)
 
 
 def _archive(run: UUID | None, text: str) -> Archive:
@@ -224,11 +339,11 @@ def _archive(run: UUID | None, text: str) -> Archive:
 
 
 def _beginning(run: UUID, file: ExportFile) -> tuple[PruneMark, Continuation]:
-    found = export_file.beginning_of(file)
-    if found is None:
+    beginning = export_file.beginning_of(file)
+    if beginning is None:
         return UNPRUNED, initial(run)
-    state = found.state
-    return PruneMark(position=state.position, head=state.head, at=found.at), state
+    state = beginning.state
+    return PruneMark(position=state.position, head=state.head, at=beginning.at), state
 
 
 def _entries(

@@ -13,9 +13,10 @@ from runtime.keyring import macs, purposes
 from runtime.keyring.macs import Seal
 from runtime.store import pool
 from runtime.store.pool import Connection
-from runtime.store.tables.external_events import KEPT_DAYS, PRUNED
 
 _FIELDS = "e.key, e.source, e.event_id, e.name, e.subject, e.data, e.by, e.at, e.mac, e.key_id"
+KEPT_DAYS = 30  # days an id is kept; after that the same id counts as new
+PRUNED = 1_000  # rows that one statement deletes, here and of received events
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,17 @@ class VerifiedEvent:
             "time": self.at.astimezone(UTC).isoformat(),
             "data": json.loads(self.data),
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalEventRow:
+    """A stored event. `waits` counts the waits it ended; `digest` is that of its name and data."""
+
+    id: str
+    name: str
+    digest: str
+    waits: int
+    at: datetime
 
 
 def insert(
@@ -113,6 +125,51 @@ def prune(connection: Connection) -> int:
                 SELECT FROM runtime_occurrence o
                 WHERE o.number = e.seq AND o.kind = 'event' AND o.state IN ('new', 'waiting'))
             ORDER BY e.at LIMIT %s))
+        """,
+        (KEPT_DAYS, PRUNED),
+    ).rowcount
+
+
+def claim_id(
+    connection: Connection, *, id: str, name: str, digest: str, by: str, token: str | None
+) -> bool:
+    """Record the event. False if its id is used. Waits for another transaction that uses the id at the same time."""
+    cursor = connection.execute(
+        """
+        INSERT INTO runtime_externalevent (id, name, digest, waits, sent_by, token)
+        VALUES (%s, %s, %s, 0, %s, %s) ON CONFLICT (id) DO NOTHING
+        """,
+        (id, name, digest, by, token),
+    )
+    return cursor.rowcount == 1
+
+
+def count_waits(connection: Connection, id: str, waits: int) -> None:
+    """Record how many waits it ended, in the transaction that ends them."""
+    connection.execute("UPDATE runtime_externalevent SET waits = %s WHERE id = %s", (waits, id))
+
+
+def read_id(connection: Connection, id: str) -> ExternalEventRow:
+    """Return the event with this id. Raises LookupError."""
+    row = connection.execute(
+        "SELECT id, name, digest, waits, at FROM runtime_externalevent WHERE id = %s", (id,)
+    ).fetchone()
+    if row is None:
+        raise LookupError(f"there is no event {id}")
+    return ExternalEventRow(id=row[0], name=row[1], digest=row[2], waits=row[3], at=row[4])
+
+
+def prune_ids(connection: Connection) -> int:
+    """Delete some events that are old enough. Returns how many.
+
+    They are selected once: with `IN`, Postgres may repeat the selection for each row, and then the limit would not
+    hold.
+    """
+    return connection.execute(
+        """
+        DELETE FROM runtime_externalevent WHERE id = ANY(ARRAY(
+            SELECT id FROM runtime_externalevent
+            WHERE at < clock_timestamp() - %s * interval '1 day' LIMIT %s FOR UPDATE SKIP LOCKED))
         """,
         (KEPT_DAYS, PRUNED),
     ).rowcount

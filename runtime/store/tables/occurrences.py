@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from runtime.store.pool import Connection
-from runtime.store.tables.external_events import KEPT_DAYS, PRUNED
+from runtime.store.tables.received_events import KEPT_DAYS, PRUNED
 
 MAX_NUMBER = 2**63 - 1  # of an occurrence, in Postgres
 
@@ -211,6 +211,18 @@ def waiting_times(connection: Connection, trigger: UUID, limit: int) -> list[Occ
         "o.trigger = %s AND o.state = 'waiting' ORDER BY o.kind = 'backfill', o.number LIMIT %s"
     )
     return _rows(connection, condition, trigger, limit)
+
+
+def trigger_of_run(connection: Connection, run: UUID) -> UUID | None:
+    """Return the trigger that started a run, None if a person did."""
+    row = connection.execute(
+        """
+        SELECT trigger FROM runtime_occurrence WHERE run = %s AND state <> 'woken'
+        ORDER BY kind = 'event', number LIMIT 1
+        """,
+        (run,),
+    ).fetchone()
+    return None if row is None else row[0]
 
 
 def new_events(connection: Connection, trigger: UUID, limit: int) -> list[int]:

@@ -1,18 +1,21 @@
-"""An object store whose reads end in time, for processes that answer people.
+"""Makes the object store of an address, for a process that answers people with reads that end in time.
 
-A store that accepts a request and never answers would hold the thread of each reader for a minute. Here a reader waits
-SECONDS at most. Then the store counts as hanging: readers are refused at once, and every RETRY_SECONDS one of them
-tries it again. A read that hangs keeps a thread of its own, of which there are at most READS.
+A store that accepts a request and never answers would hold the thread of each reader for a minute. With BoundedReads a
+reader waits SECONDS at most. Then the store counts as hanging: readers are refused at once, and every RETRY_SECONDS one
+of them tries it again. A read that hangs keeps a thread of its own, of which there are at most READS.
 """
 
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from pathlib import Path
 
 from runtime.errors import ObjectStoreDown
 from runtime.ports.objects import ObjectStore
+from runtime.store.object_stores.folder import Folder
 
+SCHEMES = ("s3://", "gs://", "az://")
 READS = 4
 SECONDS = 3.0  # for a read
 TURN_SECONDS = 0.5  # to wait while READS other reads are under way
@@ -88,3 +91,17 @@ class BoundedReads:
             answer.set_exception(exc)
         finally:
             self._turns.release()
+
+
+def store_at(address: str, *, marked: bool = True) -> ObjectStore:
+    """Return the store of a folder or a bucket. Raise ValueError if its configuration is incomplete.
+
+    Without `marked` it is one that others write to as well, so it needs no object by which it is recognised.
+    """
+    if address.startswith("/"):
+        return Folder(Path(address), marked=marked)
+    from runtime.store.object_stores.bucket import (
+        Bucket,  # most installations have a folder and need no client
+    )
+
+    return Bucket(address, marked=marked)

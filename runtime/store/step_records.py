@@ -33,7 +33,7 @@ from runtime.core.run.planning import AnswerInquiry, CallModel, StartTool
 from runtime.core.values.enums import CallState, GateKind, Verdict
 from runtime.ports import wiring
 from runtime.ports.approvals import CallOutcome, EndedCall, ReviewSnapshot
-from runtime.store.tables.ledger import Spend
+from runtime.store.tables.used_approvals import Spend
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class RecordedEvent:
 _event: Callable[[RecordedEvent], Event] = attrgetter("event")
 
 
-def changed(
+def record_event(
     event: Event,
     *,
     snapshot: ReviewSnapshot | None = None,
@@ -96,8 +96,8 @@ def changed(
 class Records:
     """The changes of one step in order, and the writes that follow from them.
 
-    `signals` are consumed by the step, even if they changed nothing. `work` starts once the step is written; its
-    slots are reserved. `kept` are frames whose model call has ended and left a kept part of its reply. `snapshots` are
+    `signals` are consumed by the step, even if they changed nothing. `work` starts once the step is written; its slots
+    are reserved. `ended_replies` are frames whose model call has ended and left a part of its reply. `snapshots` are
     those for the gates that the step opens.
     """
 
@@ -106,7 +106,7 @@ class Records:
         self.snapshots: list[ReviewSnapshot] = []
         self.signals: list[int] = []
         self.work: list[Work] = []
-        self.kept: frozenset[str] = frozenset()
+        self.ended_replies: frozenset[str] = frozenset()
         self._events: dict[type, list[Any]] = {}  # by type: most steps have few types
         self._blobs: list[Blob] = []
 
@@ -145,17 +145,17 @@ class Records:
     @property
     def closed(self) -> dict[str, list[UUID]]:
         """The closed gates, by reason."""
-        found: dict[str, list[UUID]] = {}
+        gates: dict[str, list[UUID]] = {}
         if self._events.keys().isdisjoint((GateClosed, OutcomeArrived)):
-            return found
-        for one in self.changes:
-            if isinstance(one.event, GateClosed):
-                found.setdefault(one.event.reason, []).append(one.event.gate)
-            elif isinstance(one.event, OutcomeArrived) and one.event.gate is not None:
-                found.setdefault(one.closed, []).append(one.event.gate)
-        return found
+            return gates
+        for change in self.changes:
+            if isinstance(change.event, GateClosed):
+                gates.setdefault(change.event.reason, []).append(change.event.gate)
+            elif isinstance(change.event, OutcomeArrived) and change.event.gate is not None:
+                gates.setdefault(change.closed, []).append(change.event.gate)
+        return gates
 
-    def opened(self, now: Continuation) -> tuple[Pending, ...]:
+    def opened_gates(self, now: Continuation) -> tuple[Pending, ...]:
         """Return the gates that the step opens and that are still open in `now`, the state after it."""
         if GateOpened not in self._events:
             return ()
@@ -213,16 +213,18 @@ class Records:
         """
         if self._events.keys().isdisjoint(_ENDS):
             return ()
-        found: dict[tuple[str, str], EndedCall] = {}
+        ended: dict[tuple[str, str], EndedCall] = {}
         for event in self.events:
-            place, outcome = _end(event, before), _outcome(event)
-            if place is None or outcome is None:
+            path, outcome = _end(event, before), _outcome(event)
+            if path is None or outcome is None:
                 continue
-            frame, call = place
-            for one in before.frame(frame).of_turn():  # not among them: proposed in this step
-                if one.id == call and one.gate is not None:
-                    found[place] = EndedCall(gate=one.gate, frame=frame, call=call, outcome=outcome)
-        return tuple(found.values())
+            frame, call = path
+            for proposed in before.frame(frame).of_turn():  # not among them: proposed in this step
+                if proposed.id == call and proposed.gate is not None:
+                    ended[path] = EndedCall(
+                        gate=proposed.gate, frame=frame, call=call, outcome=outcome
+                    )
+        return tuple(ended.values())
 
     def of(self, kind: type[E]) -> Sequence[E]:
         """Return the events of a type."""
@@ -270,7 +272,7 @@ def _outcome(event: Event) -> CallOutcome | None:
 
 def waits(now: Continuation, frame: str, call: str) -> bool:
     """Say whether a call waits for its event."""
-    found = now.frames.get(frame)
-    return found is not None and any(
-        one.id == call and one.state is CallState.WAITING for one in found.of_turn()
+    owner = now.frames.get(frame)
+    return owner is not None and any(
+        proposed.id == call and proposed.state is CallState.WAITING for proposed in owner.of_turn()
     )

@@ -1,8 +1,13 @@
-"""The ledger: a file that records used approvals and decisions that were taken back.
+"""Used approvals: one row for each attempt that used an approval, and a ledger outside the database.
 
-It is outside the database, so restoring rows does not restore it. The MAC of each line covers the line and the MAC of
-the line before, with a key that is not in Postgres. Lines are only added, under a lock of the file, and are on the
-disk when `record` returns. A line that a crash cut off was not used yet, and the next line overwrites it.
+The step that records the intent of an attempt adds its row. If the run is restored to an earlier state, the primary key
+refuses the same attempt under the same gate, and the run is parked. Web and workers may add rows but not change or
+delete them. The ledger guards against the owner of the table.
+
+The ledger is a file that also records decisions that were taken back. It is outside the database, so restoring rows
+does not restore it. The MAC of each line covers the line and the MAC of the line before, with a key that is not in
+Postgres. Lines are only added, under a lock of the file, and are on the disk when `record` returns. A line that a crash
+cut off was not used yet, and the next line overwrites it.
 
 SIGNOFF_LEDGER names the file; without it nothing is recorded. The processes of one machine share the file. Each
 machine has its own.
@@ -23,12 +28,21 @@ from django.conf import settings
 from runtime.errors import KeyMissing, LedgerBroken, Tampered
 from runtime.keyring import macs, purposes
 from runtime.keyring.macs import Seal
+from runtime.store.pool import Connection
 
 log = logging.getLogger(__name__)
 
 LABEL = "ledger"  # tells a line from an audit row under the same key
 
 Spend = tuple[UUID, int]  # a gate, and the attempt that used its approval
+CONSTRAINT = "runtime_usedapproval_pkey"
+
+# The part of the step statement.
+SPEND = """
+    INSERT INTO runtime_usedapproval (gate, attempt, run_id)
+    SELECT s.gate, s.attempt, run.id
+    FROM run, unnest(%(s_gates)s::uuid[], %(s_attempts)s::int[]) AS s(gate, attempt)
+"""
 
 
 class Ledger:
@@ -42,19 +56,19 @@ class Ledger:
 
     def facts(self) -> frozenset[str]:
         """Return all lines without their MACs. Raise LedgerBroken, KeyMissing, OSError."""
-        with self._lock, self._opened() as file:
+        with self._lock, self._open_file() as file:
             self._catch_up(file)
             return frozenset(self._facts)
 
     def contains(self, fact: str) -> bool:
         """Say whether the file has this line. Raise as `facts` does."""
-        with self._lock, self._opened() as file:
+        with self._lock, self._open_file() as file:
             self._catch_up(file)
             return fact in self._facts
 
     def add(self, fact: str) -> None:
         """Append a line and flush it to disk. Raise as `facts` does."""
-        with self._lock, self._opened() as file:
+        with self._lock, self._open_file() as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             self._catch_up(file)
             seal = macs.seal(purposes.AUDIT, LABEL, self._head, fact)
@@ -66,7 +80,7 @@ class Ledger:
             self._catch_up(file)
 
     @contextmanager
-    def _opened(self) -> Iterator[BufferedRandom]:
+    def _open_file(self) -> Iterator[BufferedRandom]:
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "r+b") as file:
             yield file
@@ -100,7 +114,7 @@ def ledger() -> Ledger | None:
     return None if path is None else _open.setdefault(path, Ledger(path))
 
 
-def spent(run: UUID, spend: Spend) -> str:
+def spent_line(run: UUID, spend: Spend) -> str:
     """Return the line for an attempt that uses an approval."""
     gate, attempt = spend
     return f"spent {run} {gate} {attempt}"
@@ -108,37 +122,63 @@ def spent(run: UUID, spend: Spend) -> str:
 
 def all_spent() -> list[tuple[UUID, Spend]]:
     """List every recorded attempt with its run; nothing without a ledger. Raise as `contains` does."""
-    kept = ledger()
-    found = [fact.split() for fact in kept.facts()] if kept is not None else []
+    file = ledger()
+    lines = [fact.split() for fact in file.facts()] if file is not None else []
     return [
-        (UUID(words[1]), (UUID(words[2]), int(words[3]))) for words in found if words[0] == "spent"
+        (UUID(words[1]), (UUID(words[2]), int(words[3]))) for words in lines if words[0] == "spent"
     ]
 
 
-def undone(approval_id: UUID, count: int) -> str:
+def undone_line(approval_id: UUID, count: int) -> str:
     """Return the line for a request whose decision is taken back for the `count`th time."""
     return f"undone {approval_id} {count}"
 
 
 def record(fact: str) -> None:
     """Append a line about a committed fact. An error is logged as critical and stops nothing."""
-    kept = ledger()
-    if kept is None:
+    file = ledger()
+    if file is None:
         return
     try:
-        kept.add(fact)
+        file.add(fact)
     except (OSError, LedgerBroken, KeyMissing) as problem:
         log.critical("Ledger: line not written: %s (%s)", fact, problem)
 
 
 def contains(fact: str) -> bool:
     """Say whether the ledger has this line; False without a ledger. Raise LedgerBroken, KeyMissing, OSError."""
-    kept = ledger()
-    return kept is not None and kept.contains(fact)
+    file = ledger()
+    return file is not None and file.contains(fact)
 
 
 def require_unspent(run: UUID, spends: Sequence[Spend]) -> None:
     """Raise Tampered if one of the attempts was made before, or LedgerBroken, KeyMissing, OSError."""
     for spend in spends:
-        if contains(spent(run, spend)):
+        if contains(spent_line(run, spend)):
             raise Tampered(f"by the ledger, the approval at gate {spend[0]} was used before")
+
+
+def parameters(spends: tuple[Spend, ...]) -> dict[str, object]:
+    """Return the parameters of the part."""
+    return {
+        "s_gates": [gate for gate, _ in spends],
+        "s_attempts": [attempt for _, attempt in spends],
+    }
+
+
+def missing(connection: Connection, run: UUID | None = None) -> list[str]:
+    """List the attempts in the ledger that the table lacks, of this run or of all; none without a ledger.
+
+    A line is written after its row was committed, so call this outside a transaction. Raise LedgerBroken, KeyMissing,
+    OSError.
+    """
+    noted = [spend for owner, spend in all_spent() if run in (None, owner)]
+    rows = connection.execute(
+        """
+        SELECT gate, attempt FROM unnest(%(s_gates)s::uuid[], %(s_attempts)s::int[]) AS noted(gate, attempt)
+        WHERE NOT EXISTS (SELECT FROM runtime_usedapproval AS s
+            WHERE s.gate = noted.gate AND s.attempt = noted.attempt)
+        """,
+        parameters(tuple(noted)),
+    )
+    return [f"attempt {attempt} under the approval at gate {gate}" for gate, attempt in rows]

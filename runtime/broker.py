@@ -1,7 +1,11 @@
-"""Sends Celery messages (hints that a run or a job waits) and live updates. No other module sends to the broker.
+"""The message broker: sends Celery messages (hints that a run or a job waits) and live updates. Nothing else sends.
 
 Background threads send, so a decision never waits for the broker and opens no connection to it. Their queues are
 bounded. Lost messages do no harm: the sweeper sends another hint, and a page that missed an update polls.
+
+A process has a queue of its own for long runs that it released and has in memory (Temporal's sticky queue). The hint of
+such a run goes there while the process listens, else to the queue of all workers. This saves time and promises nothing:
+if the process ends with the hint, the sweeper sends another one to all workers.
 """
 
 import base64
@@ -22,8 +26,6 @@ from celery import current_app
 from django.conf import settings
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-
-from runtime.broker import sticky_queue
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +56,29 @@ GATHER_SECONDS = 0.2  # live updates of this period are sent together
 Message = tuple[UUID, str]  # a run and the queue of its message
 
 S = TypeVar("S", "DispatchThread", "Notifier")
+_own_queue: str | None = None  # of this process alone, None if it reads no queue
+_lock = threading.Lock()
+LISTENS_SECONDS = 3  # how long a process counts as listening after it said so
+KEEPS_SECONDS = 24 * 3600  # how long the broker remembers who keeps a run
+UNREAD_SECONDS = 60  # how long the hints of a process that ended stay in the broker
+
+_LISTENS = "signoff:listens:"
+
+# KEYS: the key of the run, the queue of all workers. ARGV: the message.
+_SEND = f"""
+    local queue = redis.call('GET', KEYS[1])
+    if queue and redis.call('EXISTS', '{_LISTENS}' .. queue) == 1 then
+        redis.call('LPUSH', queue, ARGV[1])
+        redis.call('EXPIRE', queue, {UNREAD_SECONDS})
+    else
+        redis.call('LPUSH', KEYS[2], ARGV[1])
+    end
+"""
+# KEYS: the note that a process listens, its queue, the queue of all workers.
+_LEAVE = """
+    redis.call('DEL', KEYS[1])
+    while redis.call('RPOPLPUSH', KEYS[2], KEYS[3]) do end
+"""
 
 
 class DispatchThread:
@@ -89,6 +114,9 @@ class DispatchThread:
                 log.warning("Run %s: hint not sent, nor %d more: %s", hints[0][0], unsent, exc)
             for _ in hints:
                 self._queue.task_done()
+
+
+_thread: DispatchThread | None = None
 
 
 class Notifier:
@@ -143,10 +171,7 @@ class Notifier:
             self._reaches = True
 
 
-_own_queue: str | None = None  # of this process alone, None if it reads no queue
-_thread: DispatchThread | None = None
 _notifier: Notifier | None = None
-_lock = threading.Lock()
 
 
 def dispatch(run: UUID, queue_name: str = RESUMED) -> None:
@@ -163,7 +188,7 @@ def dispatch(run: UUID, queue_name: str = RESUMED) -> None:
 def open_own_queue() -> str:
     """Give this process a queue of its own, and return its name. It gets hints after `start_listening` and `keep`."""
     global _own_queue
-    _own_queue = sticky_queue.new_name(RESUMED)
+    _own_queue = new_queue_name(RESUMED)
     return _own_queue
 
 
@@ -181,26 +206,11 @@ def start_listening(is_draining: Callable[[], bool]) -> None:
         ).start()
 
 
-def _listen(queue_name: str, is_draining: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    while not is_draining():
-        with suppress(ConnectionError), _reached() as broker:  # else all workers get its hints
-            sticky_queue.listen(broker, queue_name)
-        pause.wait(LISTEN_SECONDS)
-    stop_listening()
-
-
 def stop_listening() -> None:
     """Have the hints of this process go to all workers, also those that it has not read. Repeating it has no effect."""
     if _own_queue is not None:
         with suppress(ConnectionError), _reached() as broker:
-            sticky_queue.leave(broker, _own_queue, RESUMED)
-
-
-def _keep(run: UUID) -> None:
-    assert _own_queue is not None
-    with _reached() as broker:
-        sticky_queue.keep(broker, run, _own_queue)
+            note_gone(broker, _own_queue, RESUMED)
 
 
 def queues_with_room() -> frozenset[str]:
@@ -238,10 +248,50 @@ def send_all(hints: Sequence[Message]) -> None:
             broker.lpush(queue_name, *texts)
 
 
+def new_queue_name(shared: str) -> str:
+    """Return the name of this process's own queue, besides the shared one."""
+    return f"{shared}.{uuid4().hex}"
+
+
+def send_sticky(broker: "redis.Redis", run: UUID, message: str, shared: str) -> None:
+    """Send a message to the process that keeps the run, if it listens, else to the shared queue."""
+    broker.eval(_SEND, 2, _key(run), shared, message)
+
+
+def note_keeper(broker: "redis.Redis", run: UUID, queue_name: str) -> None:
+    """Record that the process with this queue keeps the run."""
+    broker.set(_key(run), queue_name, ex=KEEPS_SECONDS)
+
+
+def note_listening(broker: "redis.Redis", queue_name: str) -> None:
+    """Record that a process reads this queue for the next three seconds."""
+    broker.set(f"{_LISTENS}{queue_name}", 1, ex=LISTENS_SECONDS)
+
+
+def note_gone(broker: "redis.Redis", queue_name: str, shared: str) -> None:
+    """Record that no process reads this queue any longer, and give its hints to all workers."""
+    broker.eval(_LEAVE, 3, f"{_LISTENS}{queue_name}", queue_name, shared)
+
+
+def _listen(queue_name: str, is_draining: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    while not is_draining():
+        with suppress(ConnectionError), _reached() as broker:  # else all workers get its hints
+            note_listening(broker, queue_name)
+        pause.wait(LISTEN_SECONDS)
+    stop_listening()
+
+
+def _keep(run: UUID) -> None:
+    assert _own_queue is not None
+    with _reached() as broker:
+        note_keeper(broker, run, _own_queue)
+
+
 def _send_sticky(broker: "redis.Redis", run: UUID) -> None:
     message = _message(run, RESUMED)
     try:
-        sticky_queue.send(broker, run, message, RESUMED)
+        send_sticky(broker, run, message, RESUMED)
     except redis.ResponseError:  # a broker whose access rules forbid scripts
         broker.lpush(RESUMED, message)
 
@@ -311,3 +361,7 @@ def _the_notifier() -> Notifier:
 def _of_this_process(thread: S | None, make: Callable[[], S]) -> S:
     """Return the thread of this process, and make it after a fork: threads do not survive one."""
     return thread if thread is not None and thread.process == os.getpid() else make()
+
+
+def _key(run: UUID) -> str:
+    return f"signoff:kept:{run}"

@@ -1,1 +1,0 @@
-"""The message broker: sends Celery messages and live updates."""

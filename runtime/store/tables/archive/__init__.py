@@ -1,1 +1,0 @@
-"""The rows of files in the archive."""

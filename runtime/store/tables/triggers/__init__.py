@@ -1,1 +1,0 @@
-"""The tables of triggers, the acts of people on them, their occurrences, received events, webhooks, and sources."""
