@@ -59,7 +59,7 @@ def crew(whole: tuple[Stack, Path]) -> Crew:
 
 # Random kills
 
-KILLS = count("R2", short=20, long=1000)
+KILLS = count("R2", short=12, long=1000)
 MAX_GAP_SECONDS = 1.5  # seconds between two deaths
 # How to know the processes of one kind by their command line.
 KINDS = {

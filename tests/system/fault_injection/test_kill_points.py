@@ -156,7 +156,7 @@ def _victim(loops: MakeLoop, office: Office, folder: Path, point: str, name: str
 
 # Random kills
 
-KILLS = count("R1", short=80, long=10_000)
+KILLS = count("R1", short=48, long=10_000)
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
 MIXED = (scores.crowd, scores.effects, scores.transactions, scores.waits, scores.tower)
 LOOPS = 3  # processes at work at a time, one of which dies next
