@@ -12,20 +12,18 @@ from django.db import transaction
 from django.db.models import Count, Q
 from django.db.models.expressions import RawSQL
 
-from approvals import audit, clock, verifier
-from approvals.allowance_acts import uses
+from approvals import clock, verifier
 from approvals.decisions import closing, open_requests, outcomes
 from approvals.errors import BrokenChain
+from approvals.governance import allowance_uses, policies, prompts_in_production, version_decisions
 from approvals.models import Approval
-from approvals.notices import send
-from approvals.policies.judge import Facts
-from approvals.policy_versions import in_force
-from approvals.prompts import in_production
+from approvals.people import mail
 from approvals.queries.requests import to_view
 from approvals.requests import writers
+from approvals.rules.judge import Facts
+from approvals.signed import audit
 from approvals.upkeep import erasure, escalations, evidence
 from approvals.upkeep.outlooks import Outlooks
-from approvals.version_changes import acts
 from runtime.core.run.events import AllowanceUse
 from runtime.core.values.enums import Decision, GateKind, Risk
 from runtime.errors import GateNotOpen, RunEnded
@@ -55,7 +53,7 @@ class ApprovalService:
 
     def judge(self, info: CallInfo, facts: PolicyFacts) -> Ruling:
         """Evaluate the call by the policy in force. Raises PolicyBroken: then the engine opens a hold."""
-        _, found = in_force.judge(
+        _, found = policies.judge(
             Facts(
                 tool=info.tool,
                 path=facts.path,
@@ -74,7 +72,7 @@ class ApprovalService:
 
     def allow(self, shown: ReviewSnapshot, taken: Mapping[UUID, int]) -> Allowed | None:
         """Return the allowance that passes this call, None if people must be asked."""
-        return uses.allow(shown, taken)
+        return allowance_uses.allow(shown, taken)
 
     def claim_query(self) -> Expression:
         """Return the query for the last row of the run's audit chain."""
@@ -144,7 +142,7 @@ class ApprovalService:
         origin: Collection[str],
     ) -> str | None:
         """Return the admin whose signed decision on these versions counts for a run of these people, or None."""
-        return acts.decider(
+        return version_decisions.decider(
             run=run, agent=agent, before=before, after=after, requester=requester, origin=origin
         )
 
@@ -161,7 +159,7 @@ class ApprovalService:
 
     def send_mail(self, stop: Event) -> None:
         """Mail people about requests that wait for them."""
-        send.send_due(stop)
+        mail.send_due(stop)
 
     def look_ahead(self, stop: Event) -> None:
         """Record the steps of escalation that have begun, and mark requests that too few people can decide."""
@@ -216,11 +214,11 @@ class ApprovalService:
 
     def problem_of_use(self, gate: UUID, use: AllowanceUse) -> str | None:
         """Say why the stored use of an allowance does not verify; None if it does."""
-        return uses.problem_of(gate, use)
+        return allowance_uses.problem_of(gate, use)
 
     def problem_of_prompt(self, name: str, number: int, digest: str) -> str | None:
         """Say why a version of a prompt is not the signed text with this digest; None if it is."""
-        return in_production.problem_of(name, number, digest)
+        return prompts_in_production.problem_of(name, number, digest)
 
     def is_held(self, run: UUID) -> bool:
         """Tell by the audit whether a run is under a legal hold; also if the rows that lift it do not verify."""

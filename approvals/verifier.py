@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from approvals import audit, clock, stored_rows
-from approvals.allowance_acts import uses
+from approvals import clock
 from approvals.decisions import votes as votes_of_people
-from approvals.models import Approval
-from approvals.permissions import principals, request_rules
-from approvals.policies import escalation
-from approvals.policies.rules import Demands, Stage
-from approvals.policy_versions import in_force
-from approvals.requests import expiry, snapshot, statements, verification, votes, writers
-from approvals.requests.statements import Statement
+from approvals.governance import allowance_uses, policies
+from approvals.models import Approval, approval_rows
+from approvals.requests import expiry, snapshot, verification, writers
+from approvals.rights import approvals, principals
+from approvals.rules import escalation
+from approvals.rules.policy import Demands, Stage
+from approvals.signed import audit, statements, votes
+from approvals.signed.statements import Statement
 from runtime.core.values.enums import RISKS, Decision, Risk, Verdict
 from runtime.core.values.verdicts import BEFORE_CALL
 from runtime.ports.access import Actor
@@ -33,7 +33,7 @@ from runtime.store.tables import used_approvals
 _QUERY = f"""
     SELECT (SELECT count(*) FROM approvals_auditentry a
             WHERE a.run_id = r.run_id AND a.act = %(undone)s AND a.subject = 'request ' || r.id),
-        clock_timestamp(), {{held}}, {{votes}}, {stored_rows.COLUMNS}
+        clock_timestamp(), {{held}}, {{votes}}, {approval_rows.COLUMNS}
     FROM approvals_approval r WHERE r.gate = %(gate)s
 """
 _REQUEST = _QUERY.format(held="NULL", votes=votes.sql())
@@ -74,7 +74,7 @@ def approval(
     if approval.allowance is not None and decision is None:
         if action_digest != approval.action_digest:
             raise NotConfirmed("the action to start differs from the allowed one")
-        return uses.verify(approval, origin, risk)
+        return allowance_uses.verify(approval, origin, risk)
     said = None if decision is None else _verified(stored, decision)
     if approval.status != Approval.Status.APPROVED:
         raise NotConfirmed(f"the request is {approval.status}")
@@ -111,7 +111,7 @@ def _read(statement: str, gate: UUID) -> _StoredApproval:
     if row is None:
         raise NotConfirmed("the gate has no request")
     undone, at, held, cast = row[:4]
-    approval = stored_rows.read(row[4:])
+    approval = approval_rows.read(row[4:])
     return _StoredApproval(
         approval=approval, undone=undone, at=clock.to_utc(at), held=held, votes=cast
     )
@@ -174,7 +174,7 @@ def _check_rights(
     Return the voters.
     """
     principal = principals.from_rights(Actor(person=said.by), stored.held, said.at, past=True)
-    denial = request_rules.denial_for(principal, stored.approval, said.absent, origin, said.at)
+    denial = approvals.denial_for(principal, stored.approval, said.absent, origin, said.at)
     if denial is not None:
         raise ApprovalVoid(f"{said.by} approved it, but may no longer decide: {denial.detail}")
     if said.verdict is Verdict.EDIT:
@@ -202,8 +202,8 @@ def _check_edited_rule(
 def _check_edited_at(
     risk: Risk, approval: Approval, said: Statement, principal: principals.Principal | None
 ) -> None:
-    _, found = in_force.judge(
-        in_force.facts_of(approval, json.loads(approval.edited or "{}"), risk)
+    _, found = policies.judge(
+        policies.facts_of(approval, json.loads(approval.edited or "{}"), risk)
     )
     stands = principal.stands_for if principal else ()
     editor = next((one for one in stands if one.person == said.absent), principal)

@@ -20,8 +20,8 @@ from ninja.security import APIKeyCookie, HttpBearer
 from ninja.utils import check_csrf
 
 from agents.web.api import router as agents_router
-from approvals.accounts import tokens
-from approvals.permissions import access, principals, scopes
+from approvals.people import tokens
+from approvals.rights import access, principals, scopes
 from approvals.web.api.absences import router as absences_router
 from approvals.web.api.allowances import router as allowances_router
 from approvals.web.api.edit_previews import router as edit_previews_router

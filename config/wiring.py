@@ -9,10 +9,10 @@ from django.contrib.auth.signals import user_logged_out
 from agents.catalogue.published import Catalogue, publish
 from agents.errors import RegistryError
 from agents.registry import load
-from approvals.accounts import people
 from approvals.adapter import ApprovalService
-from approvals.permissions.access import AccessService
-from approvals.prompts.in_production import StoredPrompts
+from approvals.governance.prompts_in_production import StoredPrompts
+from approvals.people import accounts
+from approvals.rights.access import AccessService
 from runtime import broker
 from runtime.ports import wiring
 from runtime.ports.objects import ObjectStore
@@ -28,7 +28,7 @@ def connect() -> None:
     elif any(rule.days for rule in settings.SIGNOFF_ARCHIVE):
         raise SystemExit("signoff: SIGNOFF_ARCHIVE needs SIGNOFF_OBJECT_STORE, where its files are")
     user_logged_out.connect(_notify_logged_out)
-    people.sessions_ended.connect(_notify_ended_sessions)
+    accounts.sessions_ended.connect(_notify_ended_sessions)
 
 
 def _object_store(address: str) -> ObjectStore:

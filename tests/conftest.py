@@ -14,8 +14,7 @@ from django.db import connections
 from hypothesis import HealthCheck
 from kombu import pools
 
-from approvals.allowance_acts import uses
-from approvals.policy_versions import in_force
+from approvals.governance import allowance_uses, policies
 from config import celery
 from config.broker import transport
 from config.env import environment
@@ -113,8 +112,8 @@ def live_broker(broker_url: str) -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def _no_policy_of_another_test() -> None:
     """A process asks once a second which policy is in force, and which tools have an allowance."""
-    in_force.forget()
-    uses.forget()
+    policies.forget()
+    allowance_uses.forget()
 
 
 @pytest.fixture

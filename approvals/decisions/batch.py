@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from approvals import clock, policy
+from approvals import clock
 from approvals.decisions import refusals
 from approvals.decisions.decide import decide
 from approvals.decisions.undo import undo
 from approvals.errors import NotFound, NotTogether
 from approvals.queries import requests
 from approvals.queries.requests import ApprovalView
+from approvals.rules import roles
 from runtime.control.access import validate_text
 from runtime.core.values.enums import GateKind, Verdict
 from runtime.core.values.limits import MAX_REASON
@@ -102,7 +103,7 @@ def kind_of(approval: ApprovalView) -> tuple[str, ...]:
 
 
 def _not_approved(approval: ApprovalView) -> RequestError | None:
-    if approval.confirm is not None or approval.risk not in policy.UNDOABLE:
+    if approval.confirm is not None or approval.risk not in roles.UNDOABLE:
         return NotTogether(
             "High risk: rights, money, or an effect that cannot be undone. Approve it on its own page."
         )

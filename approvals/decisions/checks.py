@@ -11,8 +11,6 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.db import transaction
 
-from approvals import audit, policy
-from approvals.accounts import log
 from approvals.decisions import closing, commit, votes
 from approvals.errors import (
     AlreadyCancelled,
@@ -25,10 +23,12 @@ from approvals.errors import (
     TamperedWith,
 )
 from approvals.models import Approval
-from approvals.permissions import request_rules
-from approvals.permissions.principals import Principal
 from approvals.queries import requests
 from approvals.requests import confirmation, verification
+from approvals.rights import approvals
+from approvals.rights.principals import Principal
+from approvals.rules import roles
+from approvals.signed import act_log, audit
 from runtime.control.access import validate_text
 from runtime.core.run.continuation import MAX_REVISIONS
 from runtime.core.values.enums import Decision, Edit, GateKind, Verdict
@@ -46,7 +46,7 @@ def open_request(loaded: commit.LoadedApproval | None) -> commit.LoadedApproval:
 
     Raises, in this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired; TamperedWith.
     """
-    if loaded is None or not request_rules.reads(loaded.principal, loaded.approval):
+    if loaded is None or not approvals.reads(loaded.principal, loaded.approval):
         raise NotFound
     check_right(loaded.approval, loaded.principal, loaded.at)
     check_open(loaded.approval)
@@ -71,7 +71,7 @@ def close(loaded: commit.LoadedApproval, decision: Decision | None, actor: Actor
             return refused
     else:
         approval.effective_at = effective_at
-        approval.decided_for = request_rules.decides_for(loaded.principal, approval)
+        approval.decided_for = approvals.decides_for(loaded.principal, approval)
         commit.close(loaded, decision, actor)
     return requests.verified(approval, loaded.principal)
 
@@ -87,9 +87,11 @@ def check_right(
     approval: Approval, principal: Principal | None, at: datetime | None = None
 ) -> None:
     """Raise Forbidden, and log it, unless the principal may decide the request at this time, by default now."""
-    denial = request_rules.denial(principal, approval, at=at)
+    denial = approvals.denial(principal, approval, at=at)
     if denial is not None:
-        log.refused(principal.person if principal else None, f"request {approval.id}", denial.code)
+        act_log.refused(
+            principal.person if principal else None, f"request {approval.id}", denial.code
+        )
         raise denial
 
 
@@ -175,7 +177,7 @@ def reason(given: object, verdict: Verdict, approval: Approval) -> str:
 
 def _undo_seconds(approval: Approval) -> float:
     """Return how long the decision can be undone. Approving a high-risk call has a second step instead."""
-    if approval.kind == GateKind.APPROVAL and approval.risk not in policy.UNDOABLE:
+    if approval.kind == GateKind.APPROVAL and approval.risk not in roles.UNDOABLE:
         return 0.0
     by_policy = votes.undo_seconds(approval)
     return float(settings.SIGNOFF_UNDO_SECONDS) if by_policy is None else by_policy

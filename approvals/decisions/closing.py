@@ -6,9 +6,9 @@ The caller has locked the run's row, so no other transaction can close the reque
 from collections.abc import Mapping
 from datetime import datetime
 
-from approvals import audit
 from approvals.models import Approval
 from approvals.requests import expiry
+from approvals.signed import audit
 from runtime.control.settle import settle
 from runtime.ports.access import Actor
 

@@ -13,11 +13,12 @@ from uuid import UUID
 
 from django.db import transaction
 
-from approvals import audit, clock, stored_rows
+from approvals import clock
 from approvals.errors import AlreadyDecided
-from approvals.models import Approval
-from approvals.permissions import principals
-from approvals.requests import snapshot, statements, votes
+from approvals.models import Approval, approval_rows
+from approvals.requests import snapshot
+from approvals.rights import principals
+from approvals.signed import audit, statements, votes
 from runtime.control.settle import settle
 from runtime.core.values.enums import Decision, Verdict
 from runtime.core.values.verdicts import VERDICTS
@@ -35,7 +36,7 @@ _LOAD: Final = f"""
             WHERE a.run_id = r.run_id AND a.act = %(undone)s AND a.subject = 'request ' || r.id),
         coalesce(last.seq, 0), coalesce(last.hash, ''), {principals.CREDENTIALS},
         {votes.sql(principals.credentials_sql("v.person"))}, {journal.unreadable_sql("r.run_id")},
-        {stored_rows.COLUMNS}
+        {approval_rows.COLUMNS}
     FROM approvals_approval r LEFT JOIN LATERAL (
         SELECT seq, hash FROM approvals_auditentry WHERE run_id = r.run_id ORDER BY seq DESC LIMIT 1
     ) last ON true
@@ -133,7 +134,7 @@ def _load(statement: str, of: dict[str, object], actor: Actor) -> LoadedApproval
         return None
     at, is_open, undone, seq, mac, held, cast, unreadable = found[:8]
     return LoadedApproval(
-        approval=stored_rows.read(found[8:]),
+        approval=approval_rows.read(found[8:]),
         principal=principals.from_rights(actor, held, at),
         at=clock.to_utc(at),
         is_open=is_open,

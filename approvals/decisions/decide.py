@@ -8,13 +8,13 @@ import json
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from approvals import audit
 from approvals.decisions import budget_grants, checks, closing, commit, edits, refusals, votes
 from approvals.models import Approval
-from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.queries.requests import ApprovalView
 from approvals.requests import results
+from approvals.rights import principals
+from approvals.signed import audit
 from runtime.control import edit_previews
 from runtime.control.edit import is_previewed
 from runtime.core.values.enums import Decision, Edit, GateKind, Verdict

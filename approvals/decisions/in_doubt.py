@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from approvals import audit
 from approvals.decisions import checks, closing, commit, refusals
 from approvals.errors import TooEarly
 from approvals.models import Approval
 from approvals.queries.requests import ApprovalView
 from approvals.requests import results
+from approvals.signed import audit
 from runtime.core.values.enums import Decision, GateKind, Verdict
 from runtime.errors import GateNotOpen, InvalidInput
 from runtime.ports.access import Actor

@@ -4,10 +4,10 @@ from uuid import UUID
 
 from django.db import transaction
 
-from approvals import audit
 from approvals.decisions import checks, closing, commit
 from approvals.errors import Expired, TooManyInquiries
 from approvals.queries import requests
+from approvals.signed import audit
 from runtime.control import inquiries
 from runtime.control.access import validate_text
 from runtime.core.documents.blobs import digest_of

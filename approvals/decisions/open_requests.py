@@ -10,13 +10,14 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from approvals import audit, clock
+from approvals import clock
 from approvals.decisions import allowed
 from approvals.errors import PolicyBroken
+from approvals.governance import policies
 from approvals.models import Approval, AuditEntry
-from approvals.policies.judge import without_policy
-from approvals.policy_versions import in_force
 from approvals.requests import schemas, snapshot
+from approvals.rules.judge import without_policy
+from approvals.signed import audit
 from runtime.core.run.continuation import merge_people
 from runtime.core.values.enums import GateKind
 from runtime.core.values.verdicts import FRAME_GATES
@@ -108,7 +109,7 @@ def _judged(shown: ReviewSnapshot) -> snapshot.Judged:
     if shown.kind in FRAME_GATES:
         return snapshot.Judged(risk=str(shown.risk))
     try:
-        version, found = in_force.judge(in_force.facts_of(shown, shown.args, shown.risk))
+        version, found = policies.judge(policies.facts_of(shown, shown.args, shown.risk))
     except PolicyBroken as exc:
         log.error("Run %s: a request demands the most, because %s", shown.run, exc)
         version, found = UNREADABLE, without_policy(str(exc))

@@ -12,9 +12,9 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import QuerySet
 
-from approvals import audit
 from approvals.errors import DigestMismatch, NotFound, TamperedWith
 from approvals.models import Approval, AuditEntry
+from approvals.signed import audit
 from runtime.errors import Forbidden, RequestError
 from runtime.ports.access import Actor
 

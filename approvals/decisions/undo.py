@@ -4,12 +4,13 @@ from uuid import UUID
 
 from django.db import transaction
 
-from approvals import audit, clock, readings
+from approvals import clock, readings
 from approvals.decisions import checks, closing, refusals, votes
 from approvals.errors import AlreadyDecided, NotDecided, TooLate
 from approvals.models import Approval, ApprovalClaim
-from approvals.permissions import principals
 from approvals.queries import requests
+from approvals.rights import principals
+from approvals.signed import audit
 from runtime.control.settle import undo as undo_decision
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.ports.access import Actor

@@ -11,17 +11,17 @@ from datetime import datetime
 
 from django.db import IntegrityError, transaction
 
-from approvals import audit, clock
+from approvals import clock
 from approvals.decisions import commit
 from approvals.errors import AlreadyVoted, TamperedWith
 from approvals.models import Approval, Vote
-from approvals.permissions import principals, request_rules
-from approvals.permissions.principals import Principal
-from approvals.permissions.scopes import Scope
-from approvals.policies import escalation, tally
-from approvals.policies.rules import Demands, Stage
-from approvals.requests import votes
-from approvals.requests.votes import VOID, VOTED, WITHDRAWN, Cast
+from approvals.rights import approvals, principals
+from approvals.rights.principals import Principal
+from approvals.rights.scopes import Scope
+from approvals.rules import escalation, tally
+from approvals.rules.policy import Demands, Stage
+from approvals.signed import audit, votes
+from approvals.signed.votes import VOID, VOTED, WITHDRAWN, Cast
 from runtime.control.transaction import notify
 from runtime.core.values.enums import Decision, Verdict
 from runtime.core.values.verdicts import STARTS_CALL_UNCHANGED
@@ -95,7 +95,7 @@ def lost(
     """
     person = Actor(person=cast.person)
     principal = principals.from_rights(person, cast.held, cast.at, past=True)
-    denial = request_rules.denial_for(principal, approval, cast.absent, origin, cast.at)
+    denial = approvals.denial_for(principal, approval, cast.absent, origin, cast.at)
     if denial is not None:
         return denial.detail
     demands = votes.demands(approval)
@@ -105,7 +105,7 @@ def lost(
     voter = next((one for one in principal.stands_for if one.person == cast.absent), principal)
     if not stage.admits(voter.person, voter.groups):
         return f"{cast.place} is not named in this stage"
-    dependent = request_rules.name_dependent(principal, set(voters) - {cast.person})
+    dependent = approvals.name_dependent(principal, set(voters) - {cast.person})
     return _one_hand(cast.person, dependent) if dependent else None
 
 
@@ -165,14 +165,14 @@ def _place(
     people = {one.person: one.stage for one in counted}
     if actor.person in {*people, *taken}:
         return AlreadyVoted(actor.person, taken.get(actor.person))
-    if dependent := principal and request_rules.name_dependent(principal, {*people, *taken}):
+    if dependent := principal and approvals.name_dependent(principal, {*people, *taken}):
         return Forbidden("not_eligible", _one_hand(actor.person, dependent))
     stage = tally.current(stages, people)
     assert stage is not None  # the request would be decided
     open_now = stages[stage]
     if principal is not None and open_now.admits(principal.person, principal.groups):
         return VoteSlot(stage=stage)
-    stands = request_rules.stand_in(principal, loaded.approval, at=loaded.at)
+    stands = approvals.stand_in(principal, loaded.approval, at=loaded.at)
     absent = [one.person for one in stands if open_now.admits(one.person, one.groups)]
     for name in absent:
         if name not in {*people, *taken}:

@@ -4,11 +4,11 @@ from uuid import UUID
 
 from django.db import transaction
 
-from approvals import audit
 from approvals.decisions import checks, closing, commit
 from approvals.errors import Expired
 from approvals.queries import requests
 from approvals.requests import writers
+from approvals.signed import audit
 from runtime.control.messages import send_as_reviewer
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor

@@ -9,11 +9,11 @@ from typing import Any
 from django.utils import timezone
 
 from approvals.models import Approval
-from approvals.permissions import principals, request_rules
-from approvals.permissions.principals import Principal
-from approvals.policies import escalation, tally
-from approvals.policies.rules import GROUP, PERSON, Policy, demands_of, keys_of
-from approvals.policy import DECIDING
+from approvals.rights import approvals, principals
+from approvals.rights.principals import Principal
+from approvals.rules import escalation, tally
+from approvals.rules.policy import GROUP, PERSON, Policy, demands_of, keys_of
+from approvals.rules.roles import DECIDING
 from runtime.core.values.enums import GateKind
 from runtime.ports.access import Actor
 from runtime.store import pool
@@ -191,7 +191,7 @@ def _able(
         then = replace(one, cooling_until=None) if cooled else one
         if one.person in others or one.person in approval.voted_for:
             continue
-        if request_rules.denial(then, approval, at=at) is None:
+        if approvals.denial(then, approval, at=at) is None:
             found[one.person] = one
     return found
 
@@ -202,7 +202,7 @@ def _stand_ins(
     """Return the absent people in whose place a person may still vote, with their groups."""
     return [
         (absent.person, absent.groups)
-        for absent in request_rules.stand_in(one, approval, at=at)
+        for absent in approvals.stand_in(one, approval, at=at)
         if absent.person not in {*votes, *approval.voted_for}
     ]
 

@@ -15,8 +15,8 @@ from django.db.models.lookups import IContains
 from django.utils import timezone
 
 from approvals.models import ApprovalClaim, Handover
-from approvals.policies.escalation import ESCALATE
-from approvals.policies.rules import OnExpiry
+from approvals.rules.escalation import ESCALATE
+from approvals.rules.policy import OnExpiry
 from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput
 from runtime.queries.lists.filters import duration, terms

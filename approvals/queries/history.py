@@ -16,16 +16,17 @@ from django.db import connection
 from django.db.models import Q, QuerySet, TextField, Value
 from django.db.models.lookups import Exact
 
-from approvals import policy, stored_rows
-from approvals.models import ASKING_AGENT, ROOT_AGENT, Approval, ApprovalOutcome
-from approvals.permissions import request_rules
-from approvals.permissions.principals import Principal
-from approvals.permissions.scopes import Scope
+from approvals.models import ASKING_AGENT, ROOT_AGENT, Approval, ApprovalOutcome, approval_rows
 from approvals.queries import cursors, filters
 from approvals.queries.decision_filters import CHANGES_REQUESTED, EDITED, DecisionFilter
-from approvals.requests import argument_changes, statements, verification, votes
+from approvals.requests import argument_changes, verification
 from approvals.requests.argument_changes import ArgumentChange
-from approvals.requests.votes import Cast
+from approvals.rights import approvals
+from approvals.rights.principals import Principal
+from approvals.rights.scopes import Scope
+from approvals.rules import roles
+from approvals.signed import statements, votes
+from approvals.signed.votes import Cast
 from runtime.core.values.enums import GateKind
 from runtime.errors import InvalidInput, KeyMissing
 from runtime.keyring import sealing
@@ -166,7 +167,7 @@ def page(
     if not 1 <= limit <= MAX_LIMIT:
         raise InvalidInput("limit", f"must be from 1 to {MAX_LIMIT}")
     place = None if cursor is None else cursors.decoded(cursor, parts=2)[1:]
-    rest = request_rules.readable_requests(principal) & _condition(chosen)
+    rest = approvals.readable_requests(principal) & _condition(chosen)
     found, ends = list[Approval](), list[_Place]()
     for walk in _walks(principal, chosen):
         rows = walk.rows(chosen, place)
@@ -185,7 +186,7 @@ def open_in_doubt(
     if not runs:
         return {}
     rows = Approval.objects.filter(
-        request_rules.readable_requests(principal),
+        approvals.readable_requests(principal),
         run__in=runs,
         kind=GateKind.IN_DOUBT,
         status=Approval.Status.PENDING,
@@ -256,7 +257,7 @@ def _walks(principal: Principal | None, chosen: DecisionFilter) -> tuple[_Walk, 
 
 
 def _reads_only_own(principal: Principal) -> bool:
-    return not principal.has(Scope.ADMIN) and not policy.risks_decided_by(principal.groups)
+    return not principal.has(Scope.ADMIN) and not roles.risks_decided_by(principal.groups)
 
 
 def _condition(chosen: DecisionFilter) -> Q:
@@ -339,7 +340,7 @@ def _decision(approval: Approval, stored_votes: str | None) -> PastDecision:
         frame=approval.frame,
         call=approval.call,
         tool=approval.tool,
-        path=tuple(stored_rows.texts(approval.path)),
+        path=tuple(approval_rows.texts(approval.path)),
         risk=approval.risk,
         sentence=f"Tampered with: {approval.sentence}" if tampered else approval.sentence,
         requester=approval.requester,

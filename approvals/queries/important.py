@@ -5,13 +5,13 @@ from dataclasses import replace
 from uuid import UUID
 
 from approvals.models import Approval
-from approvals.permissions import request_rules
-from approvals.permissions.principals import Principal
 from approvals.queries import inbox
 from approvals.queries.orders import Order
 from approvals.queries.past_calls import usual
 from approvals.queries.past_calls.usual import OdditiesByApproval
 from approvals.queries.requests import ApprovalView, to_view
+from approvals.rights import approvals
+from approvals.rights.principals import Principal
 from runtime.core.values.enums import GateKind, Risk
 
 LOOKED_AT = 20  # calls at high risk, those with the next deadlines
@@ -26,8 +26,8 @@ def with_doubts(
     One query reads both.
     """
     rows = Approval.objects.filter(
-        request_rules.readable_requests(principal),
-        request_rules.decidable_requests(principal),
+        approvals.readable_requests(principal),
+        approvals.decidable_requests(principal),
         status=Approval.Status.PENDING,
     )
     risky = Order().ordered(rows.filter(kind=GateKind.APPROVAL, risk=Risk.HIGH))[:LOOKED_AT]

@@ -16,11 +16,11 @@ from django.db import connection
 from django.db.models import Q, QuerySet
 
 from approvals.models import Approval
-from approvals.permissions import request_rules
-from approvals.permissions.principals import Principal
 from approvals.queries import filters, windows
 from approvals.queries.orders import Order
 from approvals.queries.requests import ApprovalView, to_view
+from approvals.rights import approvals
+from approvals.rights.principals import Principal
 from runtime.core.values.enums import GateKind
 from runtime.errors import InvalidInput
 from runtime.queries.runs import Page
@@ -71,9 +71,9 @@ class Counts:
 def counts(principal: Principal | None, searches: Sequence[tuple[View, str]] = ()) -> Counts:
     """Count the pending requests for this person and for others, and those of each view and search, in one query."""
     pending = Approval.objects.filter(
-        request_rules.readable_requests(principal), status=Approval.Status.PENDING
+        approvals.readable_requests(principal), status=Approval.Status.PENDING
     )
-    decidable = pending.filter(request_rules.decidable_requests(principal))
+    decidable = pending.filter(approvals.decidable_requests(principal))
     further = [_searched(principal, view, q) for view, q in searches]
     short = [
         one is not None and filters.is_short(q)
@@ -82,7 +82,7 @@ def counts(principal: Principal | None, searches: Sequence[tuple[View, str]] = (
     lists = (
         decidable,
         decidable.filter(kind=GateKind.IN_DOUBT),
-        pending.filter(request_rules.undecidable_requests(principal)),
+        pending.filter(approvals.undecidable_requests(principal)),
     )
     exact = [rows for rows, few in zip(further, short, strict=True) if rows is not None and few]
     other = [rows for rows, few in zip(further, short, strict=True) if rows is not None and not few]
@@ -113,12 +113,12 @@ def _pending(principal: Principal | None, view: View, q: str) -> QuerySet[Approv
     """Select the pending requests of a view, calls in doubt included. Raise InvalidInput naming `q`."""
     match view:
         case View.MINE:
-            chosen = request_rules.decidable_requests(principal)
+            chosen = approvals.decidable_requests(principal)
         case View.OTHERS:
-            chosen = request_rules.undecidable_requests(principal)
+            chosen = approvals.undecidable_requests(principal)
         case View.ALL:
             chosen = Q()
-    readable = request_rules.readable_requests(principal)
+    readable = approvals.readable_requests(principal)
     return Approval.objects.filter(
         readable,
         chosen,
@@ -181,7 +181,7 @@ def page(
 def in_doubt(principal: Principal | None, *, q: str = "") -> tuple[ApprovalView, ...]:
     """List the calls in doubt that this person may resolve, oldest first. Raises InvalidInput naming `q`."""
     rows = Approval.objects.filter(
-        request_rules.decidable_requests(principal),
+        approvals.decidable_requests(principal),
         filters.condition(q, principal.person if principal else ""),
         status=Approval.Status.PENDING,
         kind=GateKind.IN_DOUBT,
@@ -203,7 +203,7 @@ def previous_and_next(
     Those `without` are left out. Raises InvalidInput naming `q`.
     """
     rows = Approval.objects.filter(
-        request_rules.decidable_requests(principal),
+        approvals.decidable_requests(principal),
         filters.condition(q, principal.person if principal else ""),
         ~Q(kind=GateKind.IN_DOUBT),
         status=Approval.Status.PENDING,
@@ -240,7 +240,7 @@ def _read(
 
 def closed(principal: Principal | None, known: Collection[UUID]) -> tuple[ApprovalView, ...]:
     """Return the requests among `known`, the rows on a reader's screen, that are no longer pending."""
-    rows = Approval.objects.filter(request_rules.readable_requests(principal), pk__in=known)
+    rows = Approval.objects.filter(approvals.readable_requests(principal), pk__in=known)
     return tuple(
         to_view(approval, principal) for approval in rows.exclude(status=Approval.Status.PENDING)
     )
@@ -248,9 +248,7 @@ def closed(principal: Principal | None, known: Collection[UUID]) -> tuple[Approv
 
 def last_closed(principal: Principal | None) -> ApprovalView | None:
     """Return the request closed last, None if there is none."""
-    rows = Approval.objects.filter(
-        request_rules.readable_requests(principal), decided_at__isnull=False
-    )
+    rows = Approval.objects.filter(approvals.readable_requests(principal), decided_at__isnull=False)
     approval = rows.order_by("-decided_at", "-id").first()
     return None if approval is None else to_view(approval, principal)
 

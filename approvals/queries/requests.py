@@ -10,15 +10,16 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from approvals import stored_rows
 from approvals.errors import NotFound, TamperedWith
-from approvals.models import Approval
-from approvals.permissions import principals, request_rules
-from approvals.policies import escalation
-from approvals.policies.escalation import NextStep
-from approvals.policies.rules import Demands, OnExpiry, demands_of
+from approvals.models import Approval, approval_rows
 from approvals.queries import cursors
-from approvals.requests import confirmation, schemas, statements, verification, writers
+from approvals.requests import confirmation, schemas, verification, writers
+from approvals.rights import approvals as request_rules
+from approvals.rights import principals
+from approvals.rules import escalation
+from approvals.rules.escalation import NextStep
+from approvals.rules.policy import Demands, OnExpiry, demands_of
+from approvals.signed import statements
 from runtime.core.run.continuation import merge_people
 from runtime.core.values.enums import GateKind
 from runtime.core.values.ids import turn_of
@@ -122,7 +123,7 @@ class ApprovalView:
     def warnings(self) -> tuple[str, ...]:
         """The warnings of the tool's preview of the call."""
         shown = self.preview.get("shown") if isinstance(self.preview, dict) else None
-        return tuple(stored_rows.texts(shown.get("warnings"))) if isinstance(shown, dict) else ()
+        return tuple(approval_rows.texts(shown.get("warnings"))) if isinstance(shown, dict) else ()
 
     @property
     def changed_in_fork_by(self) -> str:
@@ -325,7 +326,7 @@ def verified(
         schema=_schema(approval.schema),
         result_schema=None if approval.result_schema is None else _schema(approval.result_schema),
         preview=None if approval.preview is None else _value(approval.preview),
-        path=tuple(stored_rows.texts(approval.path)),
+        path=tuple(approval_rows.texts(approval.path)),
         effect=approval.effect,
         risk=approval.risk,
         sentence=f"Tampered with: {approval.sentence}" if tampered else approval.sentence,
@@ -334,8 +335,8 @@ def verified(
         requester=approval.requester,
         origin=merge_people(
             [approval.requester],
-            stored_rows.texts(approval.origin),
-            stored_rows.texts(approval.excluded),
+            approval_rows.texts(approval.origin),
+            approval_rows.texts(approval.excluded),
         ),
         created_at=approval.created_at,
         expires_at=approval.expires_at,
@@ -352,7 +353,7 @@ def verified(
         tampered=tampered,
         policy_version=approval.policy_version,
         demands=_demands(approval),
-        voted=tuple(stored_rows.texts(approval.voted)),
+        voted=tuple(approval_rows.texts(approval.voted)),
         decided_for=approval.decided_for,
         acts_for=None if tampered else request_rules.decides_for(principal, approval),
         changes_requested=statements.requests_changes(approval),

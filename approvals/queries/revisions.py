@@ -1,9 +1,9 @@
 """Reads the requests before and after a request, where people requested changes."""
 
 from approvals.models import Approval
-from approvals.permissions import request_rules
-from approvals.permissions.principals import Principal
 from approvals.queries.requests import ApprovalView, to_view
+from approvals.rights import approvals
+from approvals.rights.principals import Principal
 
 
 def before(approval: ApprovalView, principal: Principal | None) -> ApprovalView | None:
@@ -19,6 +19,6 @@ def after(approval: ApprovalView, principal: Principal | None) -> ApprovalView |
 
 
 def _find(shown: ApprovalView, principal: Principal | None, **key: object) -> ApprovalView | None:
-    readable = request_rules.readable_requests(principal)
+    readable = approvals.readable_requests(principal)
     approval = Approval.objects.filter(readable, run=shown.run, **key).first()
     return None if approval is None else to_view(approval, principal)

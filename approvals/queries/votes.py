@@ -7,11 +7,11 @@ from typing import Any
 from django.utils import timezone
 
 from approvals.models import Approval, Vote
-from approvals.permissions.principals import Principal
-from approvals.policies import escalation, tally
-from approvals.policies.rules import Stage
 from approvals.queries import deciders
 from approvals.queries.requests import ApprovalView
+from approvals.rights.principals import Principal
+from approvals.rules import escalation, tally
+from approvals.rules.policy import Stage
 
 MAX_NAMED = 12
 

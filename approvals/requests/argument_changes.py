@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from approvals.oddities.oddity import Oddity
+from approvals.rules.oddity import Oddity
 from runtime.core.values import json_schema
 
 MAX_VALUE = 40  # characters of a value in a heading

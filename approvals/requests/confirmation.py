@@ -10,8 +10,8 @@ from itertools import islice
 from typing import Any, Final
 from unicodedata import normalize
 
-from approvals import policy
 from approvals.models import Approval
+from approvals.rules import roles
 from runtime.core.values.enums import GateKind
 from runtime.keyring import sealing
 
@@ -32,7 +32,7 @@ def required(approval: Approval, edited: Any = None) -> str | None:
 
     `edited` are the arguments of an approval with changes.
     """
-    if approval.kind not in _KINDS or approval.risk in policy.UNDOABLE:
+    if approval.kind not in _KINDS or approval.risk in roles.UNDOABLE:
         return None
     try:
         args = sealing.redacted_args(approval.tool, json.loads(approval.args))

@@ -6,8 +6,9 @@ It follows from the stored request alone, which its digest and MAC cover. So a w
 from datetime import UTC
 
 from approvals.models import Approval
-from approvals.policies.rules import Demands, OnExpiry
-from approvals.requests import results, votes
+from approvals.requests import results
+from approvals.rules.policy import Demands, OnExpiry
+from approvals.signed import votes
 from runtime.core.values.enums import Decision, Verdict
 from runtime.errors import InvalidInput
 from runtime.ports.approvals import NotConfirmed

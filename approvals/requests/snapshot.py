@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from approvals import policy
 from approvals.models import Approval
-from approvals.policies import escalation
-from approvals.policies.rules import Demands
 from approvals.requests import schemas
+from approvals.rules import escalation, roles
+from approvals.rules.policy import Demands
 from runtime.core.values.enums import EffectClass, GateKind
 from runtime.core.values.errors import NotJson
 from runtime.core.values.ids import RANDOM_BITS, by_time
@@ -32,7 +31,7 @@ RECENT = 32  # actions whose digests a process remembers
 class Judged:
     """What the policy of this version says about a call: at least this risk, and its demands."""
 
-    version: str = policy.POLICY_VERSION
+    version: str = roles.POLICY_VERSION
     risk: str
     demands: Demands | None = None
 

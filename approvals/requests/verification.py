@@ -7,11 +7,11 @@ before the click.
 import json
 from typing import Any
 
-from approvals import stored_rows
-from approvals.allowances import terms as coverage
-from approvals.allowances.terms import Action
-from approvals.models import Approval
-from approvals.requests import schemas, snapshot, statements
+from approvals.models import Approval, approval_rows
+from approvals.requests import schemas, snapshot
+from approvals.rules import allowance_terms as coverage
+from approvals.rules.allowance_terms import Action
+from approvals.signed import statements
 from runtime.core.values.enums import Verdict
 from runtime.core.values.json_values import sha256_of
 from runtime.errors import KeyMissing
@@ -50,7 +50,7 @@ def fault(approval: Approval) -> str | None:
 
 def _check_excluded(approval: Approval) -> None:
     """Raise NotConfirmed if a person of the sealed origin is not in `excluded`, by which lists are filtered."""
-    missing = {*stored_rows.texts(approval.origin)} - {*stored_rows.texts(approval.excluded)}
+    missing = {*approval_rows.texts(approval.origin)} - {*approval_rows.texts(approval.excluded)}
     if missing:
         raise NotConfirmed(
             f"{', '.join(sorted(missing))} could decide, although the run's origin includes them"

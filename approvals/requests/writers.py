@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from approvals.models import Approval
-from approvals.policies.rules import Demands, demands_of
+from approvals.rules.policy import Demands, demands_of
 from runtime.core.run.continuation import merge_people
 from runtime.core.values.verdicts import BEFORE_CALL
 

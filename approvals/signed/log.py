@@ -13,8 +13,9 @@ from typing import Any, Generic, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, connection, transaction
 
-from approvals import clock, stored_rows
+from approvals import clock
 from approvals.errors import LogBroken
+from approvals.models import approval_rows
 from approvals.models.signed import SignedAct
 from approvals.signed import rows as signed_rows
 from runtime.store import pool
@@ -69,7 +70,7 @@ class SignedLog(SignedActs[Row], Generic[Row, State]):
         super().__init__(model, *subject)
         self._noun, self._start, self._apply, self._broken = noun, start, apply, broken
         self._table = model._meta.db_table  # noqa: SLF001 - its documented API
-        self._names = stored_rows.names_of(model)
+        self._names = approval_rows.names_of(model)
         where = " AND ".join(f"{name} = %({name})s" for name in subject) or "true"
         self._read = (
             f"SELECT {', '.join(self._names)} FROM {self._table} WHERE {where} ORDER BY seq"

@@ -14,9 +14,9 @@ from approvals import clock
 from approvals.decisions import checks
 from approvals.errors import AlreadyClaimed
 from approvals.models import Approval, ApprovalClaim, Handover
-from approvals.permissions import principals
-from approvals.permissions.scopes import Scope
 from approvals.queries import requests
+from approvals.rights import principals
+from approvals.rights.scopes import Scope
 from runtime.control.transaction import notify
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor

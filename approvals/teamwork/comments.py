@@ -5,12 +5,12 @@ from uuid import UUID
 
 from django.db import transaction
 
-from approvals import audit, clock
+from approvals import clock
 from approvals.models import Comment
-from approvals.permissions import principals
-from approvals.permissions.scopes import Scope
 from approvals.queries import requests
-from approvals.signed import rows
+from approvals.rights import principals
+from approvals.rights.scopes import Scope
+from approvals.signed import audit, rows
 from runtime.control.access import validate_text as checked_text
 from runtime.control.transaction import notify
 from runtime.core.values.json_values import sha256_of

@@ -5,11 +5,11 @@ from uuid import UUID
 
 from django.db import transaction
 
-from approvals import audit, clock
+from approvals import clock
 from approvals.models import Approval, Handover
-from approvals.permissions import principals, request_rules
 from approvals.queries import deciders
-from approvals.signed import rows
+from approvals.rights import approvals, principals
+from approvals.signed import audit, rows
 from approvals.teamwork import claims
 from runtime.control.access import validate_text
 from runtime.core.values.json_values import sha256_of
@@ -63,7 +63,7 @@ def _receiver(approval: Approval, to: object, actor: Actor) -> str:
     principal = principals.principal_of(Actor(person=person))
     if principal is None:
         raise InvalidInput("to", f"names {person}, who has no active account")
-    denial = request_rules.denial(principal, approval)
+    denial = approvals.denial(principal, approval)
     if denial is not None:
         raise InvalidInput(
             "to", f"names {person}, who may not decide this: {denial.detail.rstrip('.')}"

@@ -11,13 +11,14 @@ from uuid import UUID
 from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import Q
 
-from approvals import audit, clock
+from approvals import clock
 from approvals.decisions import votes
 from approvals.models import Approval
-from approvals.policies import escalation
-from approvals.policies.escalation import ESCALATE
-from approvals.policies.rules import demands_of
 from approvals.requests import verification
+from approvals.rules import escalation
+from approvals.rules.escalation import ESCALATE
+from approvals.rules.policy import demands_of
+from approvals.signed import audit
 from runtime.control.transaction import notify
 
 log = logging.getLogger(__name__)

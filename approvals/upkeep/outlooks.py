@@ -13,11 +13,12 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q
 
-from approvals import audit, clock
+from approvals import clock
 from approvals.models import Approval, AuditEntry, Vote
-from approvals.permissions.principals import Principal
 from approvals.queries import deciders
 from approvals.queries.deciders import Outlook
+from approvals.rights.principals import Principal
+from approvals.signed import audit
 from runtime.control.transaction import notify
 
 log = logging.getLogger(__name__)

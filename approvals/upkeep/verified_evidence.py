@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from approvals import stored_rows
-from approvals.audit import UNDONE
-from approvals.models import Approval
-from approvals.requests import snapshot, statements, verification, votes
-from approvals.requests.statements import Statement
+from approvals.models import Approval, approval_rows
+from approvals.requests import snapshot, verification
+from approvals.signed import statements, votes
+from approvals.signed.audit import UNDONE
+from approvals.signed.statements import Statement
 from runtime.core.run.events import GateDecided
 from runtime.core.values.enums import Decision, Verdict
 from runtime.core.values.verdicts import BEFORE_CALL
@@ -72,7 +72,7 @@ class _Reader:
     ) -> VerifiedEvidence:
         for row in self._rows["approvals_approval"]:
             self.subject = f"request {row['id']}"
-            approval = stored_rows.from_json(row)
+            approval = approval_rows.from_json(row)
             if approval.run_id != self._run or approval.gate in self._approvals:
                 raise NotConfirmed("it belongs to another run, or its gate has two requests")
             self._approvals[approval.gate] = approval

@@ -7,11 +7,11 @@ from typing import Any
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
-from approvals.accounts import listing
-from approvals.permissions import access, principals, scopes
-from approvals.permissions.principals import Principal
-from approvals.policy import Group
+from approvals.people import account_list
 from approvals.queries import inbox
+from approvals.rights import access, principals, scopes
+from approvals.rights.principals import Principal
+from approvals.rules.roles import Group
 from approvals.web import run_views, zone
 
 
@@ -42,7 +42,7 @@ def nav(request: HttpRequest) -> dict[str, Any]:
     return {
         "nav": SimpleLazyObject(lambda: _nav(principal())),
         "waiting": SimpleLazyObject(lambda: inbox.counts(principal()).mine_text),
-        "admins": SimpleLazyObject(listing.some_admins),
+        "admins": SimpleLazyObject(account_list.some_admins),
         "run_views": SimpleLazyObject(lambda: run_views.views(request.user.get_username())),
         "reader_zone": zone.chosen(request).zone,
     }

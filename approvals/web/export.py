@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
 
-from approvals.accounts import log
-from approvals.permissions import principals
 from approvals.queries import history
 from approvals.queries.decision_filters import DecisionFilter
 from approvals.queries.history import PastDecision
+from approvals.rights import principals
+from approvals.signed import act_log
 from runtime.ports.access import Actor
 from runtime.web import downloads
 from runtime.web.downloads import Download, row
@@ -60,7 +60,7 @@ def start(actor: Actor, chosen: DecisionFilter, format: Format) -> Download | No
     found = downloads.start(_lines(actor, chosen, format))
     if found is not None:
         given = {**chosen.given, **({"words": chosen.words} if chosen.words else {})}
-        log.record(
+        act_log.record(
             actor.person, f"exports the history of decisions as {format}: {json.dumps(given)}"
         )
     return found

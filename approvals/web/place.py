@@ -7,11 +7,11 @@ from uuid import UUID
 
 from django.http import HttpRequest
 
-from approvals.permissions.principals import Principal
 from approvals.queries import filters, important, inbox
 from approvals.queries.inbox import DEFAULT, View
 from approvals.queries.orders import Grouping, Order, Sort
 from approvals.queries.requests import ApprovalView
+from approvals.rights.principals import Principal
 from runtime.errors import InvalidInput
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 from uuid import UUID
 
-from approvals.accounts import saved_views
+from approvals.people import saved_views
 
 NAMES = ("tab", "status", "from", "to", "order", "q")
 MAX_VALUE = 200  # characters of a search, the longest of them

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest
 
-from approvals.accounts.reader_time import ReaderTime, zone_of
+from approvals.people.reader_time import ReaderTime, zone_of
 from approvals.queries.decision_filters import midnight
 from runtime.errors import InvalidInput
 

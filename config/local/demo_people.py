@@ -46,15 +46,15 @@ def revoke_demo(addresses: dict[str, str]) -> None:
     """Revoke the access of the file's people: the token with this public id, the password and all sessions."""
     from django.db import transaction
 
-    from approvals.accounts import people, tokens
     from approvals.errors import UnknownPerson, UnknownToken
+    from approvals.people import accounts, tokens
 
     with transaction.atomic():
         for name, public_id in addresses.items():
             with suppress(UnknownToken):
                 tokens.revoke(public_id, actor=None)
             with suppress(UnknownPerson):
-                people.remove_password(name, actor=None)
+                accounts.remove_password(name, actor=None)
 
 
 def update_addresses(path: Path, *, url: str, scim_url: str) -> dict[str, Any] | None:
@@ -73,10 +73,10 @@ def update_addresses(path: Path, *, url: str, scim_url: str) -> dict[str, Any] |
 
 
 def _make(name: str, groups: tuple[str, ...]) -> dict[str, str]:
-    from approvals.accounts import tokens
-    from approvals.accounts.people import create_person
-    from approvals.permissions.scopes import ALL_SCOPES
-    from approvals.policy import Group
+    from approvals.people import tokens
+    from approvals.people.accounts import create_person
+    from approvals.rights.scopes import ALL_SCOPES
+    from approvals.rules.roles import Group
 
     password = secrets.token_urlsafe(12)
     person = create_person(

@@ -10,10 +10,10 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import F
 from django.db.models.functions import Left
 
-from approvals import audit
 from approvals.adapter import ApprovalService
 from approvals.errors import BrokenChain
 from approvals.models import AuditEntry, AuditHead
+from approvals.signed import audit
 from runtime.errors import KeyMissing
 from runtime.keyring import macs, purposes
 from runtime.ports.access import Actor

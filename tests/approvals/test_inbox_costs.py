@@ -9,12 +9,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from approvals import stored_rows
-from approvals.models import Approval
-from approvals.permissions.principals import Principal, principal_of
+from approvals.models import Approval, approval_rows
 from approvals.queries import important, inbox, pending_ages, windows
 from approvals.queries.inbox import View
 from approvals.queries.orders import Grouping, Order, Sort
+from approvals.rights.principals import Principal, principal_of
 from runtime.ports.access import Actor
 from tests.support import seeds
 
@@ -26,7 +25,7 @@ SEARCHES = ["", "claimed:me", "handed:me", "kind:question", "tool:rare", "risk:l
 
 def seeded(count: int) -> None:
     """Add pending requests, one due each second; of the first, one of a thousand is of a run of Ada's."""
-    names = {*stored_rows.names_of(Approval)} - {
+    names = {*approval_rows.names_of(Approval)} - {
         "id",
         "gate",
         "expires_at",
@@ -50,7 +49,7 @@ def seeded(count: int) -> None:
 
 def closed(count: int) -> None:
     """Add closed requests of Ada's and Cyril's in turn."""
-    names = {*stored_rows.names_of(Approval)} - {"id", "gate", "requester", "status"}
+    names = {*approval_rows.names_of(Approval)} - {"id", "gate", "requester", "status"}
     same = ", ".join(sorted(names - {"decided_at", "reason"}))
     with connection.cursor() as cursor:
         cursor.execute(

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from approvals import clock
-from approvals.accounts import people
 from approvals.models import Approval, MailPreference, SentMail
-from approvals.notices import due, preferences, send
+from approvals.people import accounts, mail, mail_preferences, mail_times
 from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput
 from runtime.keyring import sealing
@@ -34,8 +33,8 @@ def bea(sink: Sink, settings: Any) -> Any:
     """Bea reviews, and is mailed about everything. She has read the first mail."""
     settings.PUBLIC_URL = "https://desk.example"
     actor = seeds.person("bea", *seeds.GROUPS["bea"])
-    preferences.save("bea", "all", "bea@example.com")
-    send.send_due(Event())
+    mail_preferences.save("bea", "all", "bea@example.com")
+    mail.send_due(Event())
     assert [mail["Subject"] for mail in sink.mails] == [FIRST]
     sink.mails.clear()
     return actor
@@ -44,7 +43,7 @@ def bea(sink: Sink, settings: Any) -> Any:
 def mailed(sink: Sink) -> list[str]:
     """The subjects of the mails of one more round."""
     sink.mails.clear()
-    send.send_due(Event())
+    mail.send_due(Event())
     return [mail["Subject"] for mail in sink.mails]
 
 
@@ -103,7 +102,7 @@ def test_a_second_mail_waits_for_more_unless_one_is_urgent(sink: Sink, later: An
 
 def test_a_person_is_mailed_only_about_requests_that_they_may_decide(sink: Sink, bea: Any) -> None:
     seeds.person("ada", *seeds.GROUPS["ada"])
-    preferences.save("ada", "all", "ada@example.com")
+    mail_preferences.save("ada", "all", "ada@example.com")
     seeds.pending(requester="ada")
     mailed(sink)  # in the order of their accounts, which an earlier test may have made
     subjects = {mail["To"]: mail["Subject"] for mail in sink.mails}
@@ -120,13 +119,13 @@ def test_a_person_is_mailed_only_about_requests_that_they_may_decide(sink: Sink,
 def test_what_is_decided_or_older_than_the_choice_is_not_mailed(sink: Sink, bea: Any) -> None:
     decide(seeds.pending(), bea, "deny", "No")
     seeds.pending()
-    preferences.save("bea", "all", "bea@new.example.com")
+    mail_preferences.save("bea", "all", "bea@new.example.com")
     assert mailed(sink) == [FIRST]
 
 
 @pytest.mark.usefixtures("bea")
 def test_only_urgent_ones_are_mailed_where_a_person_chose_that(sink: Sink, later: Any) -> None:
-    preferences.save("bea", "high", "bea@example.com")
+    mail_preferences.save("bea", "high", "bea@example.com")
     seeds.pending(risk=Risk.MEDIUM)
     seeds.pending(risk=Risk.LOW, kind=GateKind.IN_DOUBT)
     later(timedelta(hours=2))
@@ -138,7 +137,7 @@ def test_a_requester_is_mailed_about_ended_runs_and_released_texts_only_of_their
     sink: Sink, bea: Any, later: Any
 ) -> None:
     seeds.person("ada", *seeds.GROUPS["ada"])
-    preferences.save("ada", "off", "ada@example.com", runs=True)
+    mail_preferences.save("ada", "off", "ada@example.com", runs=True)
     text, secret = (
         {
             "message": sealing.seal(
@@ -201,11 +200,11 @@ def test_a_mail_has_no_link_of_an_agent(sink: Sink) -> None:
 @pytest.mark.usefixtures("bea")
 def test_an_odd_answer_to_one_person_keeps_no_mail_from_others(sink: Sink) -> None:
     seeds.person("dan", *seeds.GROUPS["bea"])
-    preferences.save("dan", "all", "dan@example.com")
+    mail_preferences.save("dan", "all", "dan@example.com")
     seeds.pending()
     sink.cut = True
     with pytest.raises((OSError, SMTPException)):
-        send.send_due(Event())
+        mail.send_due(Event())
     sink.cut = False
     mailed(sink)
     assert len({mail["To"] for mail in sink.mails}) == 1  # the first account's mail was cut off
@@ -213,7 +212,7 @@ def test_an_odd_answer_to_one_person_keeps_no_mail_from_others(sink: Sink) -> No
 
 def test_a_disabled_person_is_not_mailed(sink: Sink, bea: Any) -> None:
     seeds.person("admin", *seeds.GROUPS["admin"])
-    people.disable("bea", actor="admin")
+    accounts.disable("bea", actor="admin")
     seeds.pending()
     assert mailed(sink) == []
 
@@ -221,26 +220,26 @@ def test_a_disabled_person_is_not_mailed(sink: Sink, bea: Any) -> None:
 @pytest.mark.usefixtures("bea")
 def test_a_refused_address_is_noted_and_stops_no_other_mail(sink: Sink, later: Any) -> None:
     seeds.person("dan", *seeds.GROUPS["bea"])
-    preferences.save("dan", "all", "dan@example.com")
+    mail_preferences.save("dan", "all", "dan@example.com")
     sink.answers[:] = ["250 OK", "550 no such person"]
     seeds.pending()
-    send.send_due(Event())
-    assert "no such person" in preferences.of("dan").problem
+    mail.send_due(Event())
+    assert "no such person" in mail_preferences.of("dan").problem
     assert mailed(sink) == []  # not before an hour
     later(timedelta(minutes=61))
     assert mailed(sink) == [FIRST, "1 request waits for you, urgent"]
-    assert preferences.of("dan").problem == ""
+    assert mail_preferences.of("dan").problem == ""
 
 
 @pytest.mark.usefixtures("bea")
 def test_an_address_that_no_mail_can_name_stops_no_other_mail(sink: Sink) -> None:
     seeds.person("aaron", *seeds.GROUPS["bea"])
-    preferences.save("aaron", "all", "aaron@example.com")
+    mail_preferences.save("aaron", "all", "aaron@example.com")
     MailPreference.objects.filter(person__username="aaron").update(address=UNNAMEABLE)
     seeds.pending()
-    send.send_due(Event())
+    mail.send_due(Event())
     assert [mail["To"] for mail in sink.mails] == ["bea@example.com"]
-    assert preferences.of("aaron").problem != ""
+    assert mail_preferences.of("aaron").problem != ""
 
 
 @pytest.mark.usefixtures("bea")
@@ -250,7 +249,7 @@ def test_a_server_that_cannot_be_reached_loses_no_mail(
     port, settings.EMAIL_PORT = settings.EMAIL_PORT, 1
     seeds.pending()
     with pytest.raises(OSError, match="refused"):
-        send.send_due(Event())
+        mail.send_due(Event())
     settings.EMAIL_PORT = port
     later(timedelta(minutes=6))
     assert mailed(sink) == ["1 request waits for you, urgent"]
@@ -264,7 +263,7 @@ def test_two_sweepers_at_once_mail_once(sink: Sink) -> None:
 
     def sweep() -> None:
         start.wait()
-        send.send_due(Event())
+        mail.send_due(Event())
 
     together([sweep] * 4)
     assert (len(sink.mails), SentMail.objects.count()) == (1, 1)
@@ -286,12 +285,12 @@ def test_a_wrong_choice_is_refused_and_changes_nothing(
 ) -> None:
     before = MailPreference.objects.get()
     with pytest.raises(InvalidInput) as refused:
-        preferences.save("bea", about, address)
+        mail_preferences.save("bea", about, address)
     assert refused.value.field == field
     assert MailPreference.objects.get().address == before.address
 
 
 def test_a_pause_between_mails_ends_after_ten_minutes() -> None:
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    assert not due.may_send(False, at, at + timedelta(minutes=9))
-    assert due.may_send(False, at, at + timedelta(minutes=10))
+    assert not mail_times.may_send(False, at, at + timedelta(minutes=9))
+    assert mail_times.may_send(False, at, at + timedelta(minutes=10))

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from approvals.models import Approval, ToolSchema
-from approvals.oddities.find import always_differs, find, usual
-from approvals.oddities.past import MIN_HISTORY, learn
-from approvals.permissions import principals
-from approvals.permissions.principals import Principal
 from approvals.queries import requests
 from approvals.queries.past_calls import usual as past_calls
 from approvals.requests import snapshot
+from approvals.rights import principals
+from approvals.rights.principals import Principal
+from approvals.rules.past_values import MIN_HISTORY, learn
+from approvals.rules.unusual_values import always_differs, find, usual
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from tests.support import seeds

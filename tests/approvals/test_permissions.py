@@ -9,18 +9,17 @@ from django.db.models import JSONField, Value
 from django.utils import timezone
 from pytest_django import Settings
 
-from approvals import stored_rows
 from approvals.adapter import ApprovalService
 from approvals.decisions.undo import undo
 from approvals.errors import TamperedWith
-from approvals.models import Approval, Token
-from approvals.permissions import request_rules
-from approvals.permissions.access import AccessService
-from approvals.permissions.principals import principal_of
-from approvals.permissions.scopes import ALL_SCOPES, Scope
+from approvals.models import Approval, Token, approval_rows
 from approvals.queries import inbox
 from approvals.queries.requests import approval
 from approvals.requests import verification
+from approvals.rights import approvals
+from approvals.rights.access import AccessService
+from approvals.rights.principals import principal_of
+from approvals.rights.scopes import ALL_SCOPES, Scope
 from runtime.core.values.enums import Decision, Risk, Verdict
 from runtime.errors import Forbidden
 from runtime.models import Run
@@ -114,14 +113,14 @@ def test_lists_find_the_people_whom_a_request_excludes(bea: Actor, excluded: obj
     Approval.objects.filter(pk=row.pk).update(excluded=Value(excluded, JSONField()))
     principal = principal_of(bea)
     rows = Approval.objects.filter(status=Approval.Status.PENDING)
-    own = rows.filter(request_rules.undecidable_requests(principal)).exists()
+    own = rows.filter(approvals.undecidable_requests(principal)).exists()
     assert own is (isinstance(excluded, list) and "bea" in excluded)
-    assert rows.filter(request_rules.decidable_requests(principal)).exists() is not own
+    assert rows.filter(approvals.decidable_requests(principal)).exists() is not own
 
 
 def test_an_index_finds_the_requests_that_exclude_a_reviewer(bea: Actor) -> None:
     seeds.pending()
-    names = [name for name in stored_rows.names_of(Approval) if name not in ("id", "gate")]
+    names = [name for name in approval_rows.names_of(Approval) if name not in ("id", "gate")]
     with connection.cursor() as cursor:
         cursor.execute(
             f"INSERT INTO approvals_approval (id, gate, {', '.join(names)})"
@@ -130,7 +129,7 @@ def test_an_index_finds_the_requests_that_exclude_a_reviewer(bea: Actor) -> None
         )
         cursor.execute("ANALYZE approvals_approval")
     plan = Approval.objects.filter(
-        request_rules.undecidable_requests(principal_of(bea)), status=Approval.Status.PENDING
+        approvals.undecidable_requests(principal_of(bea)), status=Approval.Status.PENDING
     ).explain()
     assert "approval_excluded_others" in plan
     assert "approval_own" in plan

@@ -14,8 +14,9 @@ from django.utils import timezone
 
 from agents.effect_handler import AgentEffects
 from approvals.errors import PromptRefused, UnknownPrompt
-from approvals.prompts import changes, in_production, trials
-from approvals.prompts.acts import LOG
+from approvals.governance import prompt_changes, prompts_in_production
+from approvals.governance import prompt_trials as trials
+from approvals.governance.prompts import LOG
 from runtime import broker
 from runtime.core.values.enums import FailureCause
 from runtime.errors import InvalidInput
@@ -42,7 +43,7 @@ def shop(by_hand: None, cast: Cast) -> Iterator[Shop]:
     """A shop with a prompt of two versions: the text in the code, and one with which it pays more."""
     LOG.forget()
     one = Shop(desk(model=listens))
-    changes.save(NAME, SECOND, actor=None)
+    prompt_changes.save(NAME, SECOND, actor=None)
     yield one
     one.close()
 
@@ -160,7 +161,7 @@ def test_a_trial_that_cannot_end_fails_with_the_reason(
     shows(log_in(cast.admin), PAGE, "failed", prompt_trials.JOBS.lost)
     assert not prompt_trials.save(own, lost, [], [])
     assert len(sent) == 1
-    silent = Silent(shop.registry, lambda: None, prompts=in_production.StoredPrompts())
+    silent = Silent(shop.registry, lambda: None, prompts=prompts_in_production.StoredPrompts())
     looks = iter([False, *[True] * 99])
     drained = perform(
         shop,

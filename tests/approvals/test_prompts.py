@@ -17,14 +17,15 @@ from agents.registry import Registry
 from agents.sdk import prompt, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk.spec import AgentSpec
-from approvals import audit, clock
+from approvals import clock
 from approvals.adapter import ApprovalService
 from approvals.errors import PromptBroken, PromptRefused, UnknownPrompt
+from approvals.governance import prompt_changes, prompt_list, prompts, prompts_in_production
+from approvals.governance.prompts import LOG
+from approvals.governance.prompts_in_production import StoredPrompts
 from approvals.models import Approval, PromptAct
-from approvals.policy import Group
-from approvals.prompts import acts, changes, in_production, listing
-from approvals.prompts.acts import LOG
-from approvals.prompts.in_production import StoredPrompts
+from approvals.rules.roles import Group
+from approvals.signed import audit
 from runtime.control.forks.fork import fork
 from runtime.control.kill_switches import engage
 from runtime.control.start import create
@@ -146,9 +147,9 @@ def office(cast: Cast) -> None:
 
 
 def put_in_production(text: str, name: str = NAME) -> int:
-    number = changes.save(name, text, actor=None)
-    changes.propose(name, number, actor=None)
-    changes.confirm(name, number, actor=None)
+    number = prompt_changes.save(name, text, actor=None)
+    prompt_changes.propose(name, number, actor=None)
+    prompt_changes.confirm(name, number, actor=None)
     return number
 
 
@@ -184,8 +185,8 @@ def test_a_run_keeps_the_prompts_of_its_start_also_for_agents_that_begin_later(
     ):
         answer = client.get(f"/runs/{shown}/")
         has(text_of(answer), f"{NAME}</a>, {versions}")
-    changes.propose(NAME, 1, actor=None)  # roll back
-    changes.confirm(NAME, 1, actor=None)
+    prompt_changes.propose(NAME, 1, actor=None)  # roll back
+    prompt_changes.confirm(NAME, 1, actor=None)
     assert told(shop.start()) == [(1, "Serve A-1.!")]
     found = replay(
         pool.in_transaction,
@@ -202,10 +203,10 @@ def test_agents_of_one_run_agree_about_a_version_that_is_confirmed_at_their_time
     by_hand: None, office: None
 ) -> None:
     found: list[Any] = []
-    number = changes.save(NAME, SECOND, actor=None)
-    changes.propose(NAME, number, actor=None)
+    number = prompt_changes.save(NAME, SECOND, actor=None)
+    prompt_changes.propose(NAME, number, actor=None)
     with transaction.atomic():
-        changes.confirm(NAME, number, actor=None)
+        prompt_changes.confirm(NAME, number, actor=None)
         at = clock.now()
         begun = in_thread(lambda: found.append(StoredPrompts().in_production(NAME, at)))
         wait_until_blocked()
@@ -230,63 +231,63 @@ def test_a_release_moves_a_waiting_run_to_the_prompt_of_today_without_a_gate(sho
 
 def test_another_admin_puts_a_version_in_production(office: None) -> None:
     seeds.person("anne", Group.ADMINS)
-    number = changes.save(NAME, SECOND, note="Kinder", actor=ADMIN)
-    assert changes.save(NAME, SECOND + "\r\n", actor=ANNE) == number
-    changes.label(NAME, "staging", number, actor=ADMIN)
-    changes.propose(NAME, number, actor=ADMIN)
+    number = prompt_changes.save(NAME, SECOND, note="Kinder", actor=ADMIN)
+    assert prompt_changes.save(NAME, SECOND + "\r\n", actor=ANNE) == number
+    prompt_changes.label(NAME, "staging", number, actor=ADMIN)
+    prompt_changes.propose(NAME, number, actor=ADMIN)
     for other in (ADMIN, Actor(person="bea"), Actor(person="cyril")):
         with pytest.raises(PromptRefused):
-            changes.confirm(NAME, number, actor=other)
-    assert listing.prompt(NAME).production == 0
-    problem = in_production.problem_of
+            prompt_changes.confirm(NAME, number, actor=other)
+    assert prompt_list.prompt(NAME).production == 0
+    problem = prompts_in_production.problem_of
     assert problem(NAME, number, sha256_of(SECOND)) is problem(NAME, 0, "any") is None
     assert problem(NAME, number, sha256_of(FIRST)) == "it has another text"
     assert problem(NAME, number + 1, "") == "there is no such version"
-    changes.confirm(NAME, number, actor=ANNE)
-    shown = listing.prompt(NAME)
+    prompt_changes.confirm(NAME, number, actor=ANNE)
+    shown = prompt_list.prompt(NAME)
     assert (shown.production, shown.text(number).labels) == (number, ("production", "staging"))
-    for act in (changes.confirm, changes.withdraw, changes.propose):
+    for act in (prompt_changes.confirm, prompt_changes.withdraw, prompt_changes.propose):
         with pytest.raises(PromptRefused):
             act(NAME, number, actor=ANNE)
     with pytest.raises(UnknownPrompt):
-        changes.propose(NAME, number + 1, actor=ANNE)
+        prompt_changes.propose(NAME, number + 1, actor=ANNE)
     with pytest.raises(InvalidInput, match="set by a proposal"):
-        changes.label(NAME, "production", number, actor=ADMIN)
+        prompt_changes.label(NAME, "production", number, actor=ADMIN)
     assert [one.act for one in shown.done] == ["confirmed", "proposed", "labelled", "saved"]
 
 
 def test_the_only_admins_proposal_waits_a_day_and_can_be_withdrawn(
     office: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    number = changes.save(NAME, SECOND, actor=ADMIN)
-    changes.propose(NAME, number, actor=ADMIN)
+    number = prompt_changes.save(NAME, SECOND, actor=ADMIN)
+    prompt_changes.propose(NAME, number, actor=ADMIN)
     with pytest.raises(PromptRefused):
-        changes.confirm(NAME, number, actor=ADMIN)
+        prompt_changes.confirm(NAME, number, actor=ADMIN)
     now = clock.now()
 
     def at(hours: float) -> int:
         rows = LOG.rows(name=NAME)
-        return acts.history(rows, NAME, now + timedelta(hours=hours)).in_production
+        return prompts.history(rows, NAME, now + timedelta(hours=hours)).in_production
 
     assert (at(23.9), at(24.1)) == (0, number)
-    changes.withdraw(NAME, number, actor=ADMIN)
+    prompt_changes.withdraw(NAME, number, actor=ADMIN)
     assert at(24.1) == 0
-    changes.propose(NAME, number, actor=ADMIN)
+    prompt_changes.propose(NAME, number, actor=ADMIN)
     monkeypatch.setattr(clock, "now", lambda: now + timedelta(hours=25))
     later = put_in_production(FIRST + "!")
     assert (at(24.9), at(25)) == (number, later)
-    alone = acts.history(LOG.rows(name=NAME), NAME, clock.now()).activations
+    alone = prompts.history(LOG.rows(name=NAME), NAME, clock.now()).activations
     assert [(one.number, one.alone) for one in alone] == [(number, True), (later, False)]
 
 
 @pytest.mark.parametrize(
     ("act", "number"),
-    [*((act, 1) for act in acts.Act.values if act != "saved"), ("saved", 2), ("sold", 0)],
+    [*((act, 1) for act in prompts.Act.values if act != "saved"), ("saved", 2), ("sold", 0)],
 )
 def test_an_act_follows_from_those_before_it(act: str, number: int) -> None:
     now = datetime(2026, 5, 1, tzinfo=UTC)
     with pytest.raises(PromptBroken, match="act 1 on the prompt shop/desk follows from none"):
-        acts.history([PromptAct(name=NAME, seq=1, act=act, number=number, at=now)], NAME, now)
+        prompts.history([PromptAct(name=NAME, seq=1, act=act, number=number, at=now)], NAME, now)
 
 
 @pytest.mark.parametrize(
@@ -308,26 +309,26 @@ def test_what_no_agent_could_use_is_refused_by_name(
     office: None, name: Any, text: Any, why: str
 ) -> None:
     with pytest.raises(InvalidInput, match=why):
-        changes.save(name, text, actor=ADMIN)
+        prompt_changes.save(name, text, actor=ADMIN)
     assert not PromptAct.objects.exists()
 
 
 def test_a_prompt_has_at_most_so_many_versions(
     office: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "MAX_VERSIONS", 1)
+    monkeypatch.setattr(prompt_changes, "MAX_VERSIONS", 1)
     put_in_production(SECOND)
     with pytest.raises(PromptRefused, match="has 1 versions"):
-        changes.save(NAME, FIRST, actor=ADMIN)
+        prompt_changes.save(NAME, FIRST, actor=ADMIN)
 
 
 def test_a_version_that_lacks_a_variable_of_a_later_release_is_not_confirmed(office: None) -> None:
-    number = changes.save(NAME, SECOND, actor=None)
-    changes.propose(NAME, number, actor=None)
+    number = prompt_changes.save(NAME, SECOND, actor=None)
+    prompt_changes.propose(NAME, number, actor=None)
     released(spec_of("desk", instructions=prompt(NAME, "Serve {text}."), input=Question))
     with pytest.raises(PromptRefused, match=r"Version 1 lacks the variable \{text\}"):
-        changes.confirm(NAME, number, actor=None)
-    changes.withdraw(NAME, number, actor=None)
+        prompt_changes.confirm(NAME, number, actor=None)
+    prompt_changes.withdraw(NAME, number, actor=None)
 
 
 def test_acts_are_only_added_and_a_forged_one_holds_every_start(shops: Any) -> None:
@@ -342,12 +343,12 @@ def test_acts_are_only_added_and_a_forged_one_holds_every_start(shops: Any) -> N
     PromptAct(name=NAME, seq=4, act="saved", number=2, text="Pay Eve.", at=clock.now()).save(
         force_insert=True
     )
-    assert in_production.problem_of(NAME, 1, sha256_of(FIRST)) is not None
+    assert prompts_in_production.problem_of(NAME, 1, sha256_of(FIRST)) is not None
     with pytest.raises(PromptBroken):
         StoredPrompts().in_production(NAME, clock.now())
     with pytest.raises(PromptRefused, match="act 4 on the prompt shop/desk is not the one"):
-        changes.propose(NAME, number, actor=None)
-    assert "act 4" in listing.prompt(NAME).broken
+        prompt_changes.propose(NAME, number, actor=None)
+    assert "act 4" in prompt_list.prompt(NAME).broken
     with transaction.atomic():
         run = create(agent="desk", input={"name": "A-1"}, requester=Actor(person="ada")).run
     shop.advance_once(run)
@@ -362,7 +363,7 @@ def test_a_version_is_tried_on_recorded_runs_and_nothing_is_executed(
     runs = [shop.start(), shop.start()]
     for run in runs:
         shop.approve(run)
-    changes.save(NAME, SECOND, actor=None)
+    prompt_changes.save(NAME, SECOND, actor=None)
     before = JournalEntry.objects.count(), list(PAID), Run.objects.count()
 
     def trial(number: int = 1, count: int = 1, *, over: bool = False) -> TrialRuns:

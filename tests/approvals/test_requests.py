@@ -14,17 +14,17 @@ from django.test import Client
 from ninja.testing import TestClient
 from pytest_django import DjangoAssertNumQueries
 
-from approvals import audit
 from approvals.decisions import open_requests
 from approvals.errors import NotFound, TamperedWith
 from approvals.models import Approval, AuditEntry, ToolSchema
-from approvals.permissions import access
-from approvals.permissions.principals import principal_of
 from approvals.queries import filters, inbox
 from approvals.queries import requests as queries
 from approvals.queries.inbox import View
 from approvals.queries.requests import approval
 from approvals.requests import schemas, snapshot, verification
+from approvals.rights import access
+from approvals.rights.principals import principal_of
+from approvals.signed import audit
 from approvals.web.api.requests import router
 from runtime.core.values.enums import Risk
 from runtime.core.values.json_values import sha256_of

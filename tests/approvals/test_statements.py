@@ -16,7 +16,7 @@ from pytest_django import Settings
 
 from approvals.adapter import ApprovalService
 from approvals.models import Approval
-from approvals.requests import statements
+from approvals.signed import statements
 from runtime.core.values.enums import Decision, Risk, Verdict
 from runtime.errors import KeyMissing
 from runtime.keyring import files, purposes, signatures

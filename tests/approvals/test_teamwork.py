@@ -7,12 +7,12 @@ from threading import Barrier
 import pytest
 from django.test import Client
 
-from approvals import audit, clock
+from approvals import clock
 from approvals.adapter import ApprovalService
 from approvals.decisions.undo import undo
 from approvals.errors import AlreadyClaimed, AlreadyDecided, NotFound
 from approvals.models import Approval, ApprovalClaim, ApprovalViewer, AuditEntry, Comment, Handover
-from approvals.signed import rows
+from approvals.signed import audit, rows
 from approvals.teamwork import claims, comments, handovers, listing, presence
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor

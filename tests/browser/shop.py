@@ -31,8 +31,8 @@ from tests.support.scripted_agents import customer_desk as agents
 from tests.support.specs import registry_of
 from tests.support.stack import Stack
 
-CHIEF = """from approvals.accounts.people import create_person
-from approvals.policy import Group
+CHIEF = """from approvals.people.accounts import create_person
+from approvals.rules.roles import Group
 create_person(username="chief", password="a second admin", groups=[Group.ADMINS])
 """
 PASSWORDS = {"chief": "a second admin"}

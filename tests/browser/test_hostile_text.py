@@ -13,7 +13,7 @@ from playwright.sync_api import Request, expect
 
 from agents.models import PublishedAgent
 from approvals.decisions.inquire import inquire
-from approvals.policy import Group
+from approvals.rules.roles import Group
 from approvals.teamwork import comments, handovers
 from runtime.core.run.continuation import MAX_REFUSALS
 from runtime.core.values.limits import MAX_INQUIRY, MAX_REASON, MAX_TOOL

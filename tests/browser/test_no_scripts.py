@@ -13,8 +13,8 @@ from pytest_django.live_server_helper import LiveServer
 
 from approvals import clock
 from approvals.models import Approval
-from approvals.policies.rules import Demands
-from approvals.policy import Group
+from approvals.rules.policy import Demands
+from approvals.rules.roles import Group
 from runtime.core.run.budgets import BudgetLimits
 from tests.browser.conftest import window
 from tests.support.office import Office, reseal

@@ -10,8 +10,8 @@ from django.utils import timezone
 from playwright.sync_api import Browser, Page, expect
 
 from approvals.decisions.undo import undo
+from approvals.governance import prompt_trials
 from approvals.models import Approval
-from approvals.prompts import trials
 from runtime.core.run.budgets import BudgetLimits
 from runtime.core.values.enums import Verdict
 from runtime.models import PromptTrial
@@ -107,7 +107,7 @@ def test_a_trial_of_a_prompt_is_followed_until_it_has_ended(desk: Desk) -> None:
     spec = shop_desk()
     released(spec.subagents[0])
     released(spec)
-    trials.ask(PROMPT, 0, 1, actor=Actor(person="admin"))
+    prompt_trials.ask(PROMPT, 0, 1, actor=Actor(person="admin"))
     desk.log_in("admin")
     page = desk.page
     page.clock.install(time=timezone.now())

@@ -19,8 +19,8 @@ from config.env.environment import ROOT
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 django.setup()
 
-from approvals.permissions.scopes import Scope  # noqa: E402 - settings come first
-from approvals.policy import Group  # noqa: E402
+from approvals.rights.scopes import Scope  # noqa: E402 - settings come first
+from approvals.rules.roles import Group  # noqa: E402
 from config.api import api  # noqa: E402
 from runtime.core.run.budgets import Limit  # noqa: E402
 from runtime.core.run.continuation import FrameState, RunStatus  # noqa: E402

@@ -25,8 +25,8 @@ from agents.effect_handler import AgentEffects
 from agents.registry import Registry
 from approvals.adapter import ApprovalService
 from approvals.decisions.decide import decide
+from approvals.governance import policies
 from approvals.models import Approval
-from approvals.policy_versions import in_force
 from approvals.requests import confirmation
 from config.env.environment import ROOT
 from runtime import broker
@@ -173,7 +173,7 @@ def test_a_decision_enters_no_more_modules_than_it_did(
         # Its threads start anew, so that they are followed too.
         flows.context.effect_pool._threads.shutdown()
         flows.context.effect_pool._threads = ThreadPoolExecutor(1)
-        in_force.forget()  # which a worker asks once a second
+        policies.forget()  # which a worker asks once a second
         web = functions_of(click(run), until=send_hint.__code__)
         worker = functions_of(
             partial(advance, run, flows.context), until=workload.set_privileges.__code__

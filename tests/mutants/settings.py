@@ -10,7 +10,7 @@ from typing import Any
 
 from agents.sdk import agent, tool
 from agents.sdk.spec import ToolSpec
-from approvals.policies.settings import SETTINGS
+from approvals.rules.policy_settings import SETTINGS
 from config.env.environment import ROOT, EnvironmentVariables
 from tests.mutants.tried import SETTINGS_TABLE
 
@@ -19,7 +19,7 @@ CORE = (
     "runtime/core/values/limits.py",
     "runtime/core/values/expressions.py",
 )
-WHOLE = ("approvals/policy.py", "approvals/web/parts/denial.py")  # constants of any kind
+WHOLE = ("approvals/rules/roles.py", "approvals/web/parts/denial.py")  # constants of any kind
 
 
 def defined() -> set[str]:

@@ -9,7 +9,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.utils import timezone
 
 from approvals.models import Approval
-from approvals.requests import snapshot, statements
+from approvals.requests import snapshot
+from approvals.signed import statements
 from runtime.control.pause import pause
 from runtime.core.values.enums import Decision, Verdict
 from runtime.models import Gate, Signal

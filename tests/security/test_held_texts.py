@@ -14,10 +14,10 @@ from agents.llm.replies import from_provider
 from agents.sdk import Answer, Compaction
 from agents.sdk.scripts import answer, call, say
 from agents.testing import drive
-from approvals.accounts import people
 from approvals.models import Approval
-from approvals.policy import Group
+from approvals.people import accounts
 from approvals.queries import requests
+from approvals.rules.roles import Group
 from runtime.core.run.events import Compacted
 from runtime.core.values.enums import Risk
 from runtime.keyring import sealing
@@ -35,8 +35,8 @@ RULE = f"rules: [{{name: Theirs, match: {{tool: {TOOL}}}, people: [ada, bea]}}]"
 
 def _give_right(_: Approval) -> Actor:
     """An admin gives an account of theirs the right to decide, and reads with it at once."""
-    people.create_person(username="puppet", password=seeds.PASSWORD, groups=[])
-    people.set_groups("puppet", [Group.REVIEWERS], actor="admin")
+    accounts.create_person(username="puppet", password=seeds.PASSWORD, groups=[])
+    accounts.set_groups("puppet", [Group.REVIEWERS], actor="admin")
     return Actor(person="puppet")
 
 

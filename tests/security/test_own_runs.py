@@ -8,10 +8,10 @@ from django.contrib.auth.models import Group as GroupRow
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from approvals.accounts import tokens
-from approvals.accounts.people import set_groups
 from approvals.models import Approval, Token
-from approvals.policy import Group
+from approvals.people import tokens
+from approvals.people.accounts import set_groups
+from approvals.rules.roles import Group
 from runtime.control.forks.fork import fork
 from runtime.control.messages import send_message
 from runtime.models import Run

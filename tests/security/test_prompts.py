@@ -13,14 +13,14 @@ from agents.registry import Registry
 from agents.sdk import prompt
 from agents.sdk.scripts import call, say
 from approvals import clock
-from approvals.accounts import people
 from approvals.adapter import ApprovalService
 from approvals.errors import PromptBroken
+from approvals.governance import prompt_changes, prompt_trials, prompts
+from approvals.governance.prompts import LOG
+from approvals.governance.prompts_in_production import StoredPrompts
 from approvals.models import Approval
-from approvals.policy import Group
-from approvals.prompts import acts, changes, trials
-from approvals.prompts.acts import LOG
-from approvals.prompts.in_production import StoredPrompts
+from approvals.people import accounts
+from approvals.rules.roles import Group
 from runtime.control.start import create
 from runtime.execution.recorded import queued_trial
 from runtime.models import PromptTrial
@@ -44,7 +44,7 @@ class Shop(HandDriven):
         spec = spec_of("desk", **prompted, **options)
         released(spec)
         LOG.forget()
-        self.number = changes.save(NAME, f"{text} Do it well.", actor=None)
+        self.number = prompt_changes.save(NAME, f"{text} Do it well.", actor=None)
         self.agents = AgentEffects(
             Registry(agents={"desk": spec}), lambda: None, prompts=StoredPrompts()
         )
@@ -96,7 +96,7 @@ def test_a_trial_keeps_only_replies_that_a_run_would_keep(
 ) -> None:
     shop = make_shop(_reply(say("Served."), reply))
     shop.end_runs(1)
-    trial = trials.ask(NAME, shop.number, 1, actor=ADMIN).stored.id
+    trial = prompt_trials.ask(NAME, shop.number, 1, actor=ADMIN).stored.id
     [[tried]] = [run["replies"] for run in shop.perform(trial)]
     assert tried["tried"] is None
     assert problem in tried["error"]
@@ -106,7 +106,7 @@ def test_a_trial_compares_held_answers_and_shows_neither(make_shop: Callable[...
     shop = make_shop(_reply(say("canary-was"), say("canary-is")), answer=True)
     shop.end_runs(1)
     for number, differs in ((0, False), (shop.number, True)):
-        trial = trials.ask(NAME, number, 1, actor=ADMIN).stored.id
+        trial = prompt_trials.ask(NAME, number, 1, actor=ADMIN).stored.id
         [[tried]] = [run["replies"] for run in shop.perform(trial)]
         assert (tried["differs"], "canary" in str(tried)) == (differs, False)
 
@@ -116,7 +116,7 @@ def test_a_forged_trial_tries_no_more_runs_than_one_that_was_asked_for(
 ) -> None:
     shop = make_shop(_reply(say("Served."), say("Served well.")))
     shop.end_runs(MAX_RUNS + 1)
-    trial = trials.ask(NAME, shop.number, 1, actor=ADMIN).stored.id
+    trial = prompt_trials.ask(NAME, shop.number, 1, actor=ADMIN).stored.id
     PromptTrial.objects.update(wanted=1_000_000)
     assert len(shop.perform(trial)) == MAX_RUNS
 
@@ -126,8 +126,8 @@ def test_a_trial_needs_the_right_of_its_admin_when_it_begins(
 ) -> None:
     shop = make_shop(_reply(say("Served."), say("Served well.")))
     shop.end_runs(1)
-    trial = trials.ask(NAME, shop.number, 1, actor=person("anne", Group.ADMINS)).stored.id
-    people.disable("anne", actor="admin")
+    trial = prompt_trials.ask(NAME, shop.number, 1, actor=person("anne", Group.ADMINS)).stored.id
+    accounts.disable("anne", actor="admin")
     queued_trial.perform(trial, handler=shop.agents, drains=lambda: False)
     stored = PromptTrial.objects.get()
     assert (stored.state, stored.result) == ("failed", "[]")
@@ -141,7 +141,7 @@ def test_a_signed_act_counts_at_its_place_alone(
     """So an earlier version does not come back, and no prompt gets the text of another one."""
     make_shop(_reply(say("Served."), say("Served well.")))
     number = put_in_production("Serve {text} again.")
-    assert acts.history(LOG.rows(name=NAME), NAME, clock.now()).in_production == number
+    assert prompts.history(LOG.rows(name=NAME), NAME, clock.now()).in_production == number
     columns = "act, number, text, note, label, by, token, at, effective_at, signature, key_id"
     with connection.cursor() as cursor:
         cursor.execute(

@@ -11,11 +11,11 @@ from django.db import transaction
 from django.test import override_settings
 
 from approvals import clock
-from approvals.accounts import absences
 from approvals.errors import PolicyRefused
+from approvals.governance import policies, policy_changes
 from approvals.models import Approval
-from approvals.policy import Group
-from approvals.policy_versions import changes, in_force
+from approvals.people import absences
+from approvals.rules.roles import Group
 from runtime.control.forks.fork import fork
 from runtime.core.run.budgets import BudgetLimits
 from runtime.core.values.enums import GateKind
@@ -139,10 +139,10 @@ def allowance(own: Own) -> tuple[int, ...]:
 
 def policy(own: Own) -> tuple[int, ...]:
     """An admin confirms her own change; and a policy in force that names Ada does not let her decide her run."""
-    number = changes.propose(BOTH, actor="anne")
+    number = policy_changes.propose(BOTH, actor="anne")
     confirmed = own.post(f"/policies/{number}/confirm/", {}, by="anne")
     with pytest.raises(PolicyRefused):
-        changes.confirm(number, actor="anne")
+        policy_changes.confirm(number, actor="anne")
     put_in_force(BOTH)
     approval = seeds.pending()
     return confirmed, own.page("approve", approval), own.decision(approval)
@@ -222,7 +222,7 @@ def test_no_person_decides_in_their_own_run(target: Target, subtests: pytest.Sub
             transaction.set_rollback(True)
             assert {*found} <= {403, 409, 422}, found
             assert not decided
-        in_force.forget()
+        policies.forget()
     for approval in (own.halt, own.short, own.doubt, own.approval, own.fork, own.question):
         target.advance(approval.run_id)
     assert len(target.effects.calls) == started

@@ -8,13 +8,13 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from approvals.accounts import tokens
-from approvals.accounts.people import set_groups
 from approvals.decisions import batch, writing
 from approvals.errors import AlreadyDecided, TamperedWith
 from approvals.models import Approval, AuditEntry
-from approvals.permissions.scopes import ALL_SCOPES
-from approvals.policy import Group
+from approvals.people import tokens
+from approvals.people.accounts import set_groups
+from approvals.rights.scopes import ALL_SCOPES
+from approvals.rules.roles import Group
 from runtime.control.forks.fork import fork
 from runtime.control.messages import send_message
 from runtime.control.verification.verification import verify

@@ -6,8 +6,8 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.test import Client
 
-from approvals.accounts import tokens
-from approvals.permissions.scopes import ALL_SCOPES
+from approvals.people import tokens
+from approvals.rights.scopes import ALL_SCOPES
 
 
 class Caller:

@@ -3,10 +3,10 @@
 from datetime import timedelta
 
 from approvals import clock
-from approvals.accounts import absences
 from approvals.decisions.inquire import inquire
 from approvals.models import Approval, Comment
-from approvals.policy import Group
+from approvals.people import absences
+from approvals.rules.roles import Group
 from approvals.signed import rows
 from approvals.teamwork import claims, comments, handovers, presence
 from runtime.core.values.enums import EffectClass

@@ -16,17 +16,17 @@ from django.utils import timezone
 
 from agents.models import PublishedAgent
 from approvals import clock
-from approvals.accounts import tokens
-from approvals.accounts.people import create_person
 from approvals.adapter import ApprovalService
 from approvals.decisions import in_doubt as in_doubt_calls
 from approvals.decisions.decide import ask_preview
 from approvals.decisions.decide import decide as record_decision
 from approvals.decisions.refusals import REFUSED
 from approvals.models import Approval, AuditEntry
-from approvals.policy import Group
+from approvals.people import tokens
+from approvals.people.accounts import create_person
 from approvals.queries.requests import ApprovalView
 from approvals.requests import confirmation
+from approvals.rules.roles import Group
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values.enums import (
     CallPreview,

@@ -112,9 +112,9 @@ def test_another_web_process_decides_and_another_worker_resumes(office: Office) 
 def test_eight_people_decide_at_once_and_one_wins_every_time(office: Office) -> None:
     said = office.execute("""
 from approvals.accounts import tokens
-from approvals.accounts.people import create_person
-from approvals.permissions.scopes import ALL_SCOPES
-from approvals.policy import Group
+from approvals.people.accounts import create_person
+from approvals.rights.scopes import ALL_SCOPES
+from approvals.rules.roles import Group
 for n in range(8):
     person = create_person(username=f"reviewer{n}", password="x" * 40, groups=[Group.REVIEWERS])
     print("reviewer", tokens.create(person, ALL_SCOPES)[1])

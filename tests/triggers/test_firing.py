@@ -9,9 +9,9 @@ from unittest.mock import Mock
 import pytest
 from psycopg import OperationalError
 
-from approvals.accounts import people
 from approvals.models import Approval
-from approvals.policy import Group
+from approvals.people import accounts
+from approvals.rules.roles import Group
 from runtime.control.verification.verification import verify
 from runtime.errors import (
     Forbidden,
@@ -162,7 +162,7 @@ def test_those_who_made_it_decide_in_none_of_its_runs(clock: Clock, office: Offi
 
 def test_an_owner_without_the_right_starts_nothing(clock: Clock) -> None:
     made = clock.make()
-    people.set_groups("ada", [], actor="admin")
+    accounts.set_groups("ada", [], actor="admin")
     clock.sweep(NOON)
     ((_, state, reason),) = told(made)
     assert (state, reason, Run.objects.count()) == (
@@ -185,7 +185,7 @@ def test_a_row_that_was_changed_in_postgres_starts_nothing(clock: Clock) -> None
     Trigger.objects.update(
         owner="bea", due_at=clock.at, not_before=None
     )  # who may start no runs either
-    people.set_groups("bea", [Group.REQUESTERS], actor="admin")
+    accounts.set_groups("bea", [Group.REQUESTERS], actor="admin")
     clock.sweep()
     assert (Run.objects.count(), Trigger.objects.get().due_at) == (0, again)
     with pytest.raises(Tampered, match="is not the signed one"):

@@ -9,7 +9,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from approvals.models import Approval
-from approvals.requests import statements
+from approvals.signed import statements
 from runtime.control import retry
 from runtime.control.forks.fork import fork
 from runtime.control.verification import verification

@@ -12,9 +12,9 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-from approvals import audit
 from approvals.models import Approval, AuditEntry
-from approvals.requests import snapshot, statements
+from approvals.requests import snapshot
+from approvals.signed import audit, statements
 from runtime.control.verification import verification
 from runtime.core.documents.compression import plain_text
 from runtime.core.values.enums import EffectClass, Verdict

@@ -16,10 +16,10 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import DjangoAssertNumQueries, Settings
 
-from approvals import stored_rows
-from approvals.models import Approval
-from approvals.policy import Group
-from approvals.requests import snapshot, statements
+from approvals.models import Approval, approval_rows
+from approvals.requests import snapshot
+from approvals.rules.roles import Group
+from approvals.signed import statements
 from config.env.environment import ROOT
 from runtime.core.documents import compression, export_file
 from runtime.core.documents.blobs import digest_of
@@ -191,7 +191,7 @@ def rewritten(file: File, old: str, new: str) -> None:
 def decided_wrongly(record: File, change: Callable[[Approval], object]) -> None:
     """Change the request and sign its decision again, as a web that checks nothing could."""
     row = request_of(record)
-    approval = stored_rows.from_json(row)
+    approval = approval_rows.from_json(row)
     said = statements.read(approval)
     change(approval)
     approval.approval_digest = snapshot.approval_digest(approval)

@@ -18,14 +18,12 @@ from django.test import Client, override_settings
 from pytest_django import Settings
 
 from agents.sdk import prompt
-from approvals.accounts import password_links, people, saved_views, tokens
-from approvals.allowance_acts import changes as allowance_changes
+from approvals.governance import allowance_changes, policy_changes, prompt_changes
+from approvals.governance import prompt_trials as trials
 from approvals.models import Approval
-from approvals.permissions.scopes import ALL_SCOPES
-from approvals.policy import Group
-from approvals.policy_versions import changes
-from approvals.prompts import changes as prompt_changes
-from approvals.prompts import trials
+from approvals.people import accounts, password_links, saved_views, tokens
+from approvals.rights.scopes import ALL_SCOPES
+from approvals.rules.roles import Group
 from runtime.control import replay as replays
 from runtime.control.archive.legal_hold import hold
 from runtime.control.external_events import deliver
@@ -129,8 +127,8 @@ def places(
     Run.objects.filter(id=parked).update(status="quarantined", due_at=None)
     halt = office.held()
     token, _ = tokens.create(cast.ada, ALL_SCOPES)
-    people.create_person(username="eva", password=PASSWORD, groups=[])
-    people.set_groups("eva", [Group.REVIEWERS], actor="second")
+    accounts.create_person(username="eva", password=PASSWORD, groups=[])
+    accounts.set_groups("eva", [Group.REVIEWERS], actor="second")
     approval = office.request(run)
     return {
         "clients": {},
@@ -156,7 +154,7 @@ def places(
             TriggerKind.SCHEDULE, sent=SCHEDULE, actor=Actor(person="ada")
         ),
         **_skipped(),
-        "policy": changes.propose("rules: []", actor=None),
+        "policy": policy_changes.propose("rules: []", actor=None),
         "allowance": allowance_changes.propose(
             approval.id,
             limits=ALLOWED,

@@ -7,9 +7,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from approvals.allowance_acts import uses
+from approvals.governance import allowance_uses
 from approvals.models import AllowanceAct, Approval
-from approvals.policy import Group
+from approvals.rules.roles import Group
 from tests.support import seeds
 from tests.support.office import Office
 from tests.support.pages import has, log_in
@@ -56,7 +56,7 @@ def test_an_allowance_from_the_form_to_its_uses_and_its_end(
     has(words(bea.post(f"{place}confirm/"), 409), "Another person must confirm")
     shows(admin, place, "A second person must confirm it", hides=("Confirm allowance",))
     has(words(cora.post(f"{place}confirm/", follow=True)), "The allowance is in force.")
-    uses.forget()
+    allowance_uses.forget()
     run = office.start(args={"username": "second", "security_level": 2})
     passed = Approval.objects.get(run=run)
     shows(bea, "/allowances/", "1 of 2 calls of set_privileges left", "confirmed by cora")

@@ -8,9 +8,9 @@ from uuid import uuid4
 from django.test import Client
 from django.utils import timezone
 
-from approvals.accounts import people
 from approvals.models import Approval
-from approvals.policy import Group
+from approvals.people import accounts
+from approvals.rules.roles import Group
 from config.env import environment
 from runtime.models import KillSwitch, Run, WorkerProcess
 from tests.support.office import Office
@@ -28,7 +28,7 @@ def test_each_person_starts_where_their_work_is(
     mine = "/runs/?q=by%3A"
     firsts = [_first(client) for client in (ada, bea, cyril, admin)]
     assert firsts == [f"{mine}ada", "/inbox/", "/runs/", "/overview/"]
-    people.set_groups("bea", {Group.REVIEWERS, Group.REQUESTERS}, actor=None)
+    accounts.set_groups("bea", {Group.REVIEWERS, Group.REQUESTERS}, actor=None)
     assert _first(bea) == f"{mine}bea"
     office.start()
     assert _first(bea) == "/inbox/"
@@ -77,7 +77,7 @@ def test_the_links_of_the_overview_lead_to_exactly_what_they_count(
     cast: Cast, office: Office
 ) -> None:
     """Also for an admin who decides some of the requests, which the tab of other people's leaves out."""
-    people.set_groups("admin", {Group.ADMINS, Group.REVIEWERS}, actor=None)
+    accounts.set_groups("admin", {Group.ADMINS, Group.REVIEWERS}, actor=None)
     now = timezone.now()
     doubt = office.in_doubt_request(office.in_doubt()).id
     soon, later = (office.request(office.start()) for _ in range(2))

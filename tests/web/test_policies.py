@@ -6,7 +6,7 @@ from django.test import Client
 
 from approvals import clock
 from approvals.models import Approval, PolicyAct
-from approvals.policy import Group
+from approvals.rules.roles import Group
 from tests.approvals.policies.office import TWO
 from tests.support import seeds
 from tests.support.pages import has, log_in, shows, text_of

@@ -4,8 +4,8 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from approvals.accounts import absences
 from approvals.management import command
+from approvals.people import absences
 
 
 class Command(command.Command):

@@ -6,7 +6,7 @@ from uuid import UUID
 from django.core.management.base import CommandError, CommandParser
 
 from approvals import clock
-from approvals.allowance_acts import acts, changes
+from approvals.governance import allowance_changes, allowances
 from approvals.management import command
 
 
@@ -29,10 +29,10 @@ class Command(command.Command):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["act"] == "revoke":
-            changes.revoke(options["allowance"], actor=None, reason=options["reason"])
+            allowance_changes.revoke(options["allowance"], actor=None, reason=options["reason"])
             self.stdout.write("The allowance is revoked.")
             return
-        found, broken = acts.newest()
+        found, broken = allowances.newest()
         at = clock.now()
         for one in found:
             self.stdout.write(

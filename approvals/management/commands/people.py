@@ -5,10 +5,10 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from approvals.accounts import listing, people
 from approvals.errors import UnknownPerson
 from approvals.management import command
-from approvals.policy import Group
+from approvals.people import account_list, accounts
+from approvals.rules.roles import Group
 
 
 class Command(command.Command):
@@ -60,15 +60,15 @@ class Command(command.Command):
             case "group":
                 self._group(options)
             case "add-group":
-                people.create_group(options["name"], actor=None)
+                accounts.create_group(options["name"], actor=None)
                 self.stdout.write(f"The group {options['name']} is created.")
             case "password":
                 self._password(options)
             case "disable":
-                people.disable(options["name"], actor=None)
+                accounts.disable(options["name"], actor=None)
                 self.stdout.write(f"{options['name']} is disabled: no session, no token, no login.")
             case "enable":
-                people.enable(options["name"], actor=None)
+                accounts.enable(options["name"], actor=None)
                 self.stdout.write(f"{options['name']} can log in again. Tokens stay revoked.")
             case "confirm":
                 self._confirm(options["name"], options["rights"])
@@ -78,7 +78,7 @@ class Command(command.Command):
     def _add(self, options: dict[str, Any]) -> None:
         groups = _known(options["group"])
         password = command.password(options)
-        people.create_person(username=options["name"], password=password, groups=groups)
+        accounts.create_person(username=options["name"], password=password, groups=groups)
         self.stdout.write(f"{options['name']} is added. Groups: {_listed(groups)}.")
         self._report(options, password)
 
@@ -86,24 +86,24 @@ class Command(command.Command):
         groups = _known(options["groups"])
         if bool(options["groups"]) == options["none"]:
             raise CommandError("give the groups, or --none")
-        people.set_groups(options["name"], groups, actor=None)
+        accounts.set_groups(options["name"], groups, actor=None)
         self.stdout.write(f"{options['name']} is in: {_listed(groups)}.")
 
     def _password(self, options: dict[str, Any]) -> None:
         password = command.password(options)
-        people.set_password(options["name"], password, actor=None)
+        accounts.set_password(options["name"], password, actor=None)
         self.stdout.write(f"{options['name']} has a new password. Open sessions have ended.")
         self._report(options, password)
 
     def _confirm(self, name: str, wanted: list[str]) -> None:
-        person = listing.person(name)
+        person = account_list.person(name)
         if person is None:
             raise UnknownPerson(name)
         waiting = {right.what: right.seq for right in person.rights if right.waits}
         if not set(wanted) <= set(waiting):
             raise CommandError(f"these can be confirmed for {name}: {_listed(waiting)}")
         for what in wanted or waiting:
-            people.confirm(name, what, seq=waiting[what], actor=None)
+            accounts.confirm(name, what, seq=waiting[what], actor=None)
             self.stdout.write(f"{what} of {name} is confirmed.")
 
     def _report(self, options: dict[str, Any], password: str) -> None:
@@ -111,7 +111,7 @@ class Command(command.Command):
             self.stdout.write(f"Password: {password}")
 
     def _list(self) -> None:
-        for person in listing.all_people():
+        for person in account_list.all_people():
             seen = f"{person.last_login:%Y-%m-%d %H:%M} UTC" if person.last_login else "never"
             self.stdout.write(
                 f"{person.username}\t{'active' if person.active else 'disabled'}"
@@ -122,7 +122,7 @@ class Command(command.Command):
 
 
 def _known(groups: list[str]) -> set[str]:
-    known = listing.group_words()
+    known = account_list.group_words()
     if unknown := sorted(set(groups) - set(known)):
         raise CommandError(f"no such group: {', '.join(unknown)}; there are {_listed(known)}")
     return set(groups)

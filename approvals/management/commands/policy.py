@@ -7,9 +7,9 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from approvals import clock
+from approvals.governance import policies, policy_changes
 from approvals.management import command
-from approvals.policies import text as texts
-from approvals.policy_versions import changes, in_force
+from approvals.rules import policy_text as texts
 from runtime.errors import InvalidInput
 
 
@@ -46,16 +46,16 @@ class Command(command.Command):
             case "check":
                 self._check(_read(options["file"]))
             case "import":
-                number = changes.propose(_read(options["file"]), actor=None)
+                number = policy_changes.propose(_read(options["file"]), actor=None)
                 if options["confirm"]:
-                    changes.confirm(number, actor=None)
+                    policy_changes.confirm(number, actor=None)
                 state = "in force" if options["confirm"] else "waiting for a confirmation"
                 self.stdout.write(f"Version {number} is {state}.")
             case "confirm":
-                changes.confirm(options["number"], actor=None)
+                policy_changes.confirm(options["number"], actor=None)
                 self.stdout.write(f"Version {number} is in force.")
             case "withdraw":
-                changes.withdraw(options["number"], actor=None)
+                policy_changes.withdraw(options["number"], actor=None)
                 self.stdout.write(f"Version {number} is withdrawn.")
             case "export":
                 self.stdout.write(_text(number), ending="")
@@ -64,7 +64,7 @@ class Command(command.Command):
 
     def _check(self, text: str) -> None:
         try:
-            rules = changes.check(text).rules
+            rules = policy_changes.check(text).rules
         except InvalidInput as exc:
             errors = [error.detail for error in (exc, *exc.others)]
             for number, detail in enumerate(errors, 1):
@@ -73,8 +73,8 @@ class Command(command.Command):
         self.stdout.write(f"{len(rules)} rules, no errors.")
 
     def _list(self) -> None:
-        found, at = in_force.read_versions(), clock.now()
-        now = in_force.version_in_force(found, at)
+        found, at = policies.read_versions(), clock.now()
+        now = policies.version_in_force(found, at)
         self.stdout.write(f"1\tthe default policy{'' if now else ', in force'}")
         for one in found:
             state = "replaced"
@@ -98,9 +98,9 @@ def _read(file: str) -> str:
 
 
 def _text(number: int | None) -> str:
-    found = in_force.read_versions()
+    found = policies.read_versions()
     if number is None:
-        now = in_force.version_in_force(found, clock.now())
+        now = policies.version_in_force(found, clock.now())
         return now.text if now else texts.DEFAULT
     for one in found:
         if one.number == number:

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from approvals.governance import prompt_changes, prompt_files, prompt_list
 from approvals.management import command
-from approvals.prompts import changes, files, listing
 
 NUMBERED = {
     "activate": "is in production",
@@ -53,23 +53,23 @@ class Command(command.Command):
             case "export":
                 self.stdout.write(_exported(name, number), ending="")
             case "import":
-                given = files.read(_read(options["file"]))
-                number = changes.save(given.prompt, given.text, note=given.note, actor=None)
+                given = prompt_files.read(_read(options["file"]))
+                number = prompt_changes.save(given.prompt, given.text, note=given.note, actor=None)
                 self.stdout.write(f"Version {number} of {given.prompt} is saved.")
             case "label":
-                changes.label(name, options["label"], number or 0, actor=None)
+                prompt_changes.label(name, options["label"], number or 0, actor=None)
                 self.stdout.write(f"Version {number} has the label {options['label']}.")
             case "activate":
-                if number not in {one.proposal.number for one in listing.prompt(name).waiting}:
-                    changes.propose(name, number or 0, actor=None)
-                changes.confirm(name, number or 0, actor=None)
+                if number not in {one.proposal.number for one in prompt_list.prompt(name).waiting}:
+                    prompt_changes.propose(name, number or 0, actor=None)
+                prompt_changes.confirm(name, number or 0, actor=None)
             case _:
-                getattr(changes, act)(name, number, actor=None)
+                getattr(prompt_changes, act)(name, number, actor=None)
         if act in NUMBERED:
-            self.stdout.write(f"{changes.title(number or 0)} {NUMBERED[act]}.")
+            self.stdout.write(f"{prompt_changes.title(number or 0)} {NUMBERED[act]}.")
 
     def _list(self) -> None:
-        for one in listing.prompts():
+        for one in prompt_list.prompts():
             production = f"version {one.production}" if one.production else "the text in the code"
             state = one.broken or f"{production} in production"
             self.stdout.write(f"{one.name}\t{state}\tused by {', '.join(one.agents) or 'no agent'}")
@@ -80,12 +80,12 @@ class Command(command.Command):
 
 
 def _exported(name: str, number: int | None) -> str:
-    shown = listing.prompt(name)
-    return files.written(name, shown.text(shown.production if number is None else number))
+    shown = prompt_list.prompt(name)
+    return prompt_files.written(name, shown.text(shown.production if number is None else number))
 
 
 def _read(file: str) -> str:
-    most = files.MAX_FILE + 1
+    most = prompt_files.MAX_FILE + 1
     try:
         if file == "-":
             return sys.stdin.read(most)

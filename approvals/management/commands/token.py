@@ -5,10 +5,10 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.core.management.base import CommandError, CommandParser
 
-from approvals.accounts import listing, tokens
 from approvals.errors import UnknownPerson
 from approvals.management import command
-from approvals.permissions.scopes import ALL_SCOPES
+from approvals.people import account_list, tokens
+from approvals.rights.scopes import ALL_SCOPES
 
 
 class Command(command.Command):
@@ -60,7 +60,7 @@ class Command(command.Command):
         self.stdout.write(f"Token {token.public_id} of {token.owner.username} is revoked.")
 
     def _list(self, name: str | None) -> None:
-        found = listing.all_people() if name is None else [listing.person(name)]
+        found = account_list.all_people() if name is None else [account_list.person(name)]
         for person in found:
             if person is None:
                 raise UnknownPerson(name or "")

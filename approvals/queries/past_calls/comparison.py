@@ -6,11 +6,11 @@ The oddest argument comes first. What always differs, as ids do, is kept apart.
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from approvals.oddities.find import always_differs, usual
-from approvals.oddities.oddity import ORDER, Oddity
-from approvals.oddities.past import MIN_HISTORY, PastValues
 from approvals.queries.past_calls.similar import ArgumentDifference, ComparedArgument, Similar
 from approvals.queries.past_calls.usual import DAYS
+from approvals.rules.oddity import ORDER, Oddity
+from approvals.rules.past_values import MIN_HISTORY, PastValues
+from approvals.rules.unusual_values import always_differs, usual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

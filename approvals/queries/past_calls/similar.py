@@ -19,11 +19,11 @@ from django.db.models import Subquery
 from django.utils import timezone
 
 from approvals.models import Approval
-from approvals.permissions import request_rules
-from approvals.permissions.principals import Principal
 from approvals.queries.past_calls.word_diff import Block, blocks, words
 from approvals.queries.requests import ApprovalView
 from approvals.requests import verification
+from approvals.rights import approvals
+from approvals.rights.principals import Principal
 from runtime.core.values.enums import GateKind
 from runtime.keyring import sealing
 
@@ -116,7 +116,7 @@ def similar(
     `until` is a time of `time.monotonic()`: after it, the words of the remaining arguments are not compared.
     """
     rows = Approval.objects.filter(
-        request_rules.readable_requests(principal),
+        approvals.readable_requests(principal),
         tool=approval.tool,
         path=list(approval.path),
         status=Approval.Status.APPROVED,

@@ -14,12 +14,12 @@ from uuid import UUID
 from django.utils import timezone
 
 from approvals.models import Approval
-from approvals.oddities.find import find
-from approvals.oddities.oddity import Oddity, OddityKind
-from approvals.oddities.past import PastValues, learn
-from approvals.permissions import request_rules
-from approvals.permissions.principals import Principal
 from approvals.queries.requests import ApprovalView
+from approvals.rights import approvals
+from approvals.rights.principals import Principal
+from approvals.rules.oddity import Oddity, OddityKind
+from approvals.rules.past_values import PastValues, learn
+from approvals.rules.unusual_values import find
 from runtime.core.values.enums import GateKind
 from runtime.keyring import sealing
 from runtime.queries import time_limits
@@ -84,11 +84,7 @@ def histories(
     calls: dict[str, list[Any]] = {name: [] for name in names}
     for approval in rows:
         time_limits.check()
-        if (
-            approval.args
-            and approval.removed_at is None
-            and request_rules.reads(principal, approval)
-        ):
+        if approval.args and approval.removed_at is None and approvals.reads(principal, approval):
             calls[approval.tool] += _arguments(approval.tool, approval.args)
     return {name: learn(found) for name, found in calls.items()}
 

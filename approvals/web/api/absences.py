@@ -6,10 +6,10 @@ from typing import Annotated, Any
 from ninja import Router, Schema
 from pydantic import WithJsonSchema
 
-from approvals.accounts import absences
-from approvals.permissions import principals
-from approvals.permissions.access import AccessService
-from approvals.permissions.scopes import Scope
+from approvals.people import absences
+from approvals.rights import principals
+from approvals.rights.access import AccessService
+from approvals.rights.scopes import Scope
 from approvals.web import zone as zones
 from runtime.web.requests import Authenticated, Body
 

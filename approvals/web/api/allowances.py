@@ -7,14 +7,14 @@ from uuid import UUID
 from ninja import Router, Schema
 from pydantic import WithJsonSchema
 
-from approvals.allowance_acts import changes, listing
-from approvals.allowances import limits as matching
-from approvals.allowances.limits import LimitRule
-from approvals.allowances.terms import MAX_COUNT, MAX_DAYS
 from approvals.errors import UnknownAllowance
-from approvals.permissions import principals
-from approvals.permissions.access import AccessService
-from approvals.permissions.scopes import Scope
+from approvals.governance import allowance_changes, allowance_list
+from approvals.rights import principals
+from approvals.rights.access import AccessService
+from approvals.rights.scopes import Scope
+from approvals.rules import limits as matching
+from approvals.rules.allowance_terms import MAX_COUNT, MAX_DAYS
+from approvals.rules.limits import LimitRule
 from approvals.web.api.ids import id_of
 from runtime.web.requests import Authenticated, Body, Reason
 
@@ -73,7 +73,7 @@ class AllowanceUseOut(Schema):
     sentence: str
 
     @staticmethod
-    def resolve_request(use: listing.Use) -> UUID | None:
+    def resolve_request(use: allowance_list.Use) -> UUID | None:
         """Return the id of the approval."""
         return use.approval_id
 
@@ -117,9 +117,9 @@ class RevocationIn(Body):
 def list_allowances(request: Authenticated) -> dict[str, Any]:
     """List the newest allowances. People who decide and admins may read them."""
     AccessService().require(request.auth, Scope.APPROVALS_READ)
-    if not changes.reads(principals.principal_of(request.auth)):
+    if not allowance_changes.reads(principals.principal_of(request.auth)):
         raise UnknownAllowance
-    rows, broken = listing.rows(request.auth)
+    rows, broken = allowance_list.rows(request.auth)
     return {"items": [_fields(row) for row in rows], "broken": list(broken)}
 
 
@@ -127,34 +127,34 @@ def list_allowances(request: Authenticated) -> dict[str, Any]:
 def read_allowance(request: Authenticated, allowance: str) -> dict[str, Any]:
     """Read one allowance with its newest uses."""
     AccessService().require(request.auth, Scope.APPROVALS_READ)
-    row, uses = listing.one(_id(allowance), request.auth)
+    row, uses = allowance_list.one(_id(allowance), request.auth)
     return {**_fields(row), "uses": uses}
 
 
 @router.post("/approvals/{approval}/allowance", response=AllowanceOut)
 def propose(request: Authenticated, approval: str, body: AllowanceIn) -> dict[str, Any]:
     """Propose an allowance for calls like that of a request. A second person must confirm it."""
-    allowance = changes.propose(
+    allowance = allowance_changes.propose(
         id_of(approval), limits=body.limits, count=body.count, days=body.days, actor=request.auth
     )
-    return _fields(listing.one(allowance, request.auth)[0])
+    return _fields(allowance_list.one(allowance, request.auth)[0])
 
 
 @router.post("/allowances/{allowance}/confirm", response=AllowanceOut)
 def confirm(request: Authenticated, allowance: str) -> dict[str, Any]:
     """Put a proposed allowance in force, as the second person."""
-    changes.confirm(_id(allowance), actor=request.auth)
-    return _fields(listing.one(_id(allowance), request.auth)[0])
+    allowance_changes.confirm(_id(allowance), actor=request.auth)
+    return _fields(allowance_list.one(_id(allowance), request.auth)[0])
 
 
 @router.post("/allowances/{allowance}/revoke", response=AllowanceOut)
 def revoke(request: Authenticated, allowance: str, body: RevocationIn) -> dict[str, Any]:
     """Revoke an allowance at once, or withdraw its proposal."""
-    changes.revoke(_id(allowance), actor=request.auth, reason=body.reason)
-    return _fields(listing.one(_id(allowance), request.auth)[0])
+    allowance_changes.revoke(_id(allowance), actor=request.auth, reason=body.reason)
+    return _fields(allowance_list.one(_id(allowance), request.auth)[0])
 
 
-def _fields(row: listing.AllowanceRow) -> dict[str, Any]:
+def _fields(row: allowance_list.AllowanceRow) -> dict[str, Any]:
     one = row.allowance
     return {
         "id": one.id,

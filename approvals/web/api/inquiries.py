@@ -11,12 +11,12 @@ from uuid import UUID
 from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
-from approvals import audit
 from approvals.decisions.inquire import ASKED, inquire
 from approvals.decisions.writing import write
-from approvals.permissions.access import AccessService
-from approvals.permissions.scopes import Scope
 from approvals.queries import requests
+from approvals.rights.access import AccessService
+from approvals.rights.scopes import Scope
+from approvals.signed import audit
 from approvals.web.api.ids import id_of
 from runtime.core.values.limits import MAX_INQUIRY, MAX_MESSAGE
 from runtime.errors import ObjectStoreDown

@@ -7,10 +7,10 @@ from uuid import UUID
 from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
-from approvals.permissions.access import AccessService
-from approvals.permissions.scopes import Scope
-from approvals.prompts import trials
-from approvals.prompts.trials import PromptTrialView
+from approvals.governance import prompt_trials
+from approvals.governance.prompt_trials import PromptTrialView
+from approvals.rights.access import AccessService
+from approvals.rights.scopes import Scope
 from approvals.web.api.prompts import PromptNumberIn, name_in, number_in
 from runtime.store.tables.jobs.prompt_trials import MAX_RUNS
 from runtime.web.requests import Authenticated
@@ -80,7 +80,9 @@ class TryPromptIn(PromptNumberIn):
 def try_prompt(request: Authenticated, body: TryPromptIn) -> Status[TrialOut]:
     """Have a worker ask the models of recorded runs again, with another version. No call is made. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    made = trials.ask(name_in(body.name), number_in(body.number), body.runs, actor=request.auth)
+    made = prompt_trials.ask(
+        name_in(body.name), number_in(body.number), body.runs, actor=request.auth
+    )
     return Status(202, _shown(made))
 
 
@@ -88,7 +90,7 @@ def try_prompt(request: Authenticated, body: TryPromptIn) -> Status[TrialOut]:
 def read_trial(request: Authenticated, trial: UUID) -> TrialOut:
     """Read a trial, with the recorded and the tried replies so far. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    return _shown(trials.find(trial))
+    return _shown(prompt_trials.find(trial))
 
 
 def _shown(trial: PromptTrialView) -> TrialOut:

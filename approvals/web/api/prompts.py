@@ -6,11 +6,11 @@ from typing import Annotated, Any
 from ninja import Router, Schema
 from pydantic import WithJsonSchema
 
-from approvals.permissions.access import AccessService
-from approvals.permissions.scopes import Scope
-from approvals.prompts import changes, listing
-from approvals.prompts.acts import CODE
-from approvals.prompts.listing import PromptText, PromptView
+from approvals.governance import prompt_changes, prompt_list
+from approvals.governance.prompt_list import PromptText, PromptView
+from approvals.governance.prompts import CODE
+from approvals.rights.access import AccessService
+from approvals.rights.scopes import Scope
 from runtime.core.values.limits import MAX_INSTRUCTIONS
 from runtime.errors import InvalidInput
 from runtime.web.requests import Authenticated, Body, Reason
@@ -82,47 +82,47 @@ class PromptLabelIn(PromptNumberIn):
 def list_prompts(request: Authenticated) -> list[PromptOut]:
     """List all prompts with their versions, the newest first. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    return [_shown(one) for one in listing.prompts()]
+    return [_shown(one) for one in prompt_list.prompts()]
 
 
 @router.post("/prompts/versions", response=PromptOut)
 def save_prompt(request: Authenticated, body: SavePromptIn) -> PromptOut:
     """Save a version. A text that the last version has too makes no new one. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    changes.save(body.name, body.text, note=body.note, actor=request.auth)
-    return _shown(listing.prompt(body.name))
+    prompt_changes.save(body.name, body.text, note=body.note, actor=request.auth)
+    return _shown(prompt_list.prompt(body.name))
 
 
 @router.post("/prompts/label", response=PromptOut)
 def label_prompt(request: Authenticated, body: PromptLabelIn) -> PromptOut:
     """Set a label other than `production`. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    changes.label(name_in(body.name), body.label, number_in(body.number), actor=request.auth)
-    return _shown(listing.prompt(body.name))
+    prompt_changes.label(name_in(body.name), body.label, number_in(body.number), actor=request.auth)
+    return _shown(prompt_list.prompt(body.name))
 
 
 @router.post("/prompts/propose", response=PromptOut)
 def propose_prompt(request: Authenticated, body: PromptNumberIn) -> PromptOut:
     """Propose a version for production. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    changes.propose(name_in(body.name), number_in(body.number), actor=request.auth)
-    return _shown(listing.prompt(body.name))
+    prompt_changes.propose(name_in(body.name), number_in(body.number), actor=request.auth)
+    return _shown(prompt_list.prompt(body.name))
 
 
 @router.post("/prompts/confirm", response=PromptOut)
 def confirm_prompt(request: Authenticated, body: PromptNumberIn) -> PromptOut:
     """Put a proposed version in production. For an admin who is independent of the one who proposed it."""
     AccessService().require(request.auth, Scope.ADMIN)
-    changes.confirm(name_in(body.name), number_in(body.number), actor=request.auth)
-    return _shown(listing.prompt(body.name))
+    prompt_changes.confirm(name_in(body.name), number_in(body.number), actor=request.auth)
+    return _shown(prompt_list.prompt(body.name))
 
 
 @router.post("/prompts/withdraw", response=PromptOut)
 def withdraw_prompt(request: Authenticated, body: PromptNumberIn) -> PromptOut:
     """Withdraw a proposal. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    changes.withdraw(name_in(body.name), number_in(body.number), actor=request.auth)
-    return _shown(listing.prompt(body.name))
+    prompt_changes.withdraw(name_in(body.name), number_in(body.number), actor=request.auth)
+    return _shown(prompt_list.prompt(body.name))
 
 
 def name_in(given: object) -> str:

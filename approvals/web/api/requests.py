@@ -11,14 +11,14 @@ from pydantic import WithJsonSchema
 from approvals.decisions import in_doubt
 from approvals.decisions.decide import decide as record_decision
 from approvals.decisions.undo import undo as undo_decision
-from approvals.oddities.oddity import Oddity, OddityKind
-from approvals.permissions import principals
-from approvals.permissions.access import AccessService
-from approvals.permissions.scopes import Scope
 from approvals.queries import decision_filters, history, requests
 from approvals.queries.past_calls import usual
 from approvals.requests import results
-from approvals.requests.votes import Cast
+from approvals.rights import principals
+from approvals.rights.access import AccessService
+from approvals.rights.scopes import Scope
+from approvals.rules.oddity import Oddity, OddityKind
+from approvals.signed.votes import Cast
 from approvals.web import zone as zones
 from approvals.web.api.ids import id_of
 from runtime.core.documents.budget_text import NAMES

@@ -7,9 +7,9 @@ from uuid import UUID
 from ninja import Router, Schema
 from pydantic import WithJsonSchema
 
-from approvals.permissions.access import AccessService
-from approvals.permissions.scopes import Scope
 from approvals.queries import requests
+from approvals.rights.access import AccessService
+from approvals.rights.scopes import Scope
 from approvals.teamwork import claims, comments, handovers, listing
 from approvals.web.api.ids import id_of
 from runtime.core.values.limits import MAX_PERSON

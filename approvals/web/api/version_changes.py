@@ -7,10 +7,11 @@ from uuid import UUID
 from ninja import Router, Schema
 from pydantic import WithJsonSchema
 
-from approvals.permissions import principals
-from approvals.permissions.access import AccessService
-from approvals.permissions.scopes import Scope
-from approvals.version_changes import decide, listing
+from approvals.decisions import continue_runs as decide
+from approvals.governance import version_changes
+from approvals.rights import principals
+from approvals.rights.access import AccessService
+from approvals.rights.scopes import Scope
 from runtime.web.requests import Authenticated, Body, Reason
 
 router = Router(tags=["approvals"])
@@ -100,7 +101,7 @@ class WithdrawnOut(Schema):
 def list_version_changes(request: Authenticated) -> list[VersionChangeOut]:
     """List the changes of agents for which runs wait. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    return [_shown(one) for one in listing.waiting(principals.principal_of(request.auth))]
+    return [_shown(one) for one in version_changes.waiting(principals.principal_of(request.auth))]
 
 
 @router.post("/version-changes", response=ContinuedOut)
@@ -118,10 +119,10 @@ def continue_runs(request: Authenticated, body: ContinueIn) -> decide.Decided:
 
 
 @router.get("/version-decisions", response=list[VersionDecisionOut])
-def list_version_decisions(request: Authenticated) -> tuple[listing.PairDecision, ...]:
+def list_version_decisions(request: Authenticated) -> tuple[version_changes.PairDecision, ...]:
     """List the latest 50 decisions on changes that count for later runs. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    return listing.decided()
+    return version_changes.decided()
 
 
 @router.post("/version-decisions/withdraw", response=WithdrawnOut)
@@ -137,7 +138,7 @@ def withdraw_version_decision(request: Authenticated, body: WithdrawIn) -> decid
     )
 
 
-def _shown(one: listing.WaitingPair) -> VersionChangeOut:
+def _shown(one: version_changes.WaitingPair) -> VersionChangeOut:
     parts = None if one.differences is None else [change.part for change in one.differences]
     return VersionChangeOut(
         agent=one.pair.agent,

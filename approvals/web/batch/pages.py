@@ -10,10 +10,10 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from approvals import clock
 from approvals.decisions import batch as decisions
-from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.queries.past_calls import usual
 from approvals.queries.requests import ApprovalView
+from approvals.rights import principals
 from approvals.web import place as places
 from approvals.web.batch.sheet import Sheet, sheet
 from approvals.web.parts import denial

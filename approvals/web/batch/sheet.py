@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from approvals.decisions import batch
-from approvals.oddities.oddity import Oddity
 from approvals.queries.past_calls import usual
 from approvals.queries.requests import ApprovalView
+from approvals.rules.oddity import Oddity
 from approvals.web.parts import preview
 from approvals.web.parts.arguments import Argument, arguments
 from approvals.web.parts.preview import PreviewCard

@@ -8,10 +8,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
-from approvals import policy
-from approvals.accounts import absences
-from approvals.permissions import principals
+from approvals.people import absences
 from approvals.queries import deciders
+from approvals.rights import principals
+from approvals.rules import roles
 from approvals.web import zone
 from runtime.errors import InvalidInput
 
@@ -20,7 +20,7 @@ def context(request: HttpRequest, problem: InvalidInput | None = None) -> dict[s
     """Read the absences of the reader and of those whose deputy they are."""
     me = principals.principal_of(principals.actor_of(request.user))
     own, others = absences.concerning(request.user.get_username())
-    decides = me is not None and policy.risks_decided_by(me.groups)
+    decides = me is not None and roles.risks_decided_by(me.groups)
     names = deciders.names() if decides else []
     return {
         "away": own,

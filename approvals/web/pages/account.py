@@ -10,16 +10,16 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from approvals.accounts import (
-    listing,
+from approvals.people import (
+    account_list,
+    accounts,
     login_throttle,
-    people,
+    mail_preferences,
     profiles,
     reader_time,
     tokens,
 )
-from approvals.notices import preferences
-from approvals.permissions import scopes
+from approvals.rights import scopes
 from approvals.web import zone
 from approvals.web.pages import absence
 from runtime.errors import InvalidInput
@@ -52,7 +52,7 @@ def change_password(request: HttpRequest) -> HttpResponse:
     try:
         if request.POST.get("password", "") != request.POST.get("again", ""):
             raise InvalidInput("password", "was not typed the same way twice.")
-        changed = people.set_password(
+        changed = accounts.set_password(
             me, request.POST.get("password", ""), actor=me, keep=request.session.session_key
         )
     except InvalidInput as refused:
@@ -137,7 +137,7 @@ def choose_mail(request: HttpRequest) -> HttpResponse:
     me = request.user.get_username()
     address = request.POST.get("address")
     try:
-        is_mailed = preferences.save(
+        is_mailed = mail_preferences.save(
             me, request.POST.get("about"), address, runs="runs" in request.POST
         )
     except InvalidInput as refused:
@@ -157,7 +157,7 @@ def choose_mail(request: HttpRequest) -> HttpResponse:
 @login_required
 def log_out_everywhere(request: HttpRequest) -> HttpResponse:
     """End all sessions of this person, this one too."""
-    people.end_sessions(User.objects.get(username=request.user.get_username()))
+    accounts.end_sessions(User.objects.get(username=request.user.get_username()))
     logout(request)
     return redirect("login")
 
@@ -191,15 +191,17 @@ def _page(
     status: int = 200,
     away: InvalidInput | None = None,
 ) -> HttpResponse:
-    mine = listing.person(request.user.get_username())
+    mine = account_list.person(request.user.get_username())
     held = scopes.rights_of(frozenset(mine.groups if mine else ()))
     context = {
         "section": "account",
         "person": mine,
         "rights": [
-            (name, words) for name, words in listing.GROUPS.items() if mine and name in mine.groups
+            (name, words)
+            for name, words in account_list.GROUPS.items()
+            if mine and name in mine.groups
         ],
-        "scopes": [(scope, words) for scope, words in listing.SCOPES.items() if scope in held],
+        "scopes": [(scope, words) for scope, words in account_list.SCOPES.items() if scope in held],
         "chosen": request.POST.getlist("scope"),
         "expiries": [
             (value, f"after {days} days" if days else "never") for value, days in EXPIRIES.items()
@@ -210,7 +212,7 @@ def _page(
         "now": timezone.now(),
         "zones": reader_time.zones(),
         "browser_zone": str(zone.of_browser(request)),
-        "mail": (mail := preferences.of(request.user.get_username())),
+        "mail": (mail := mail_preferences.of(request.user.get_username())),
         "mail_runs": "runs" in request.POST if "about" in request.POST else mail.runs,
         "mail_about": request.POST.get("about"),
         "mail_address": request.POST.get("address"),

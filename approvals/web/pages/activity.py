@@ -8,10 +8,10 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from approvals.accounts import activity as changes
-from approvals.accounts import listing
-from approvals.permissions import principals
+from approvals.people import account_list
+from approvals.people import activity as changes
 from approvals.queries import decision_filters, history
+from approvals.rights import principals
 from runtime.ports import wiring
 from runtime.queries import runs
 from runtime.web.requests import actor_of, admins_only
@@ -23,7 +23,7 @@ SHOWN = 10  # decisions, and runs
 @admins_only
 def activity(request: HttpRequest, person: str) -> HttpResponse:
     """Show what a person did last, and who changed their rights."""
-    found = listing.person(person) if "\x00" not in person else None
+    found = account_list.person(person) if "\x00" not in person else None
     if found is None:
         raise Http404
     actor = actor_of(request)

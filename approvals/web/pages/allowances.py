@@ -9,9 +9,9 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from approvals.allowance_acts import changes, listing
 from approvals.errors import AllowanceRefused, UnknownAllowance
-from approvals.permissions import principals
+from approvals.governance import allowance_changes, allowance_list
+from approvals.rights import principals
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.ports.access import Actor
@@ -20,7 +20,7 @@ from runtime.web.requests import actor_of, form_text, visible_to
 
 def _require_reader(actor: Actor) -> None:
     """Raise Forbidden for a person who neither decides nor administers."""
-    if not changes.reads(principals.principal_of(actor)):
+    if not allowance_changes.reads(principals.principal_of(actor)):
         raise Forbidden("not_eligible", "This person may not read allowances.")
 
 
@@ -28,7 +28,7 @@ def _require_reader(actor: Actor) -> None:
 @visible_to(_require_reader)
 def allowances(request: HttpRequest) -> HttpResponse:
     """List the newest allowances: those that wait, those in force, and past ones."""
-    found, broken = listing.rows(actor_of(request))
+    found, broken = allowance_list.rows(actor_of(request))
     context = {
         "section": "allowances",
         "proposed": [row for row in found if row.state == "proposed"],
@@ -51,7 +51,10 @@ def allowance(request: HttpRequest, one: UUID) -> HttpResponse:
 def confirm(request: HttpRequest, one: UUID) -> HttpResponse:
     """Put a proposed allowance in force."""
     return _changed(
-        request, one, lambda actor: changes.confirm(one, actor=actor), "The allowance is in force."
+        request,
+        one,
+        lambda actor: allowance_changes.confirm(one, actor=actor),
+        "The allowance is in force.",
     )
 
 
@@ -63,7 +66,7 @@ def revoke(request: HttpRequest, one: UUID) -> HttpResponse:
     return _changed(
         request,
         one,
-        lambda actor: changes.revoke(one, actor=actor, reason=reason),
+        lambda actor: allowance_changes.revoke(one, actor=actor, reason=reason),
         "The allowance is revoked. Calls wait for people again.",
     )
 
@@ -84,7 +87,7 @@ def _changed(
 
 def _page(request: HttpRequest, one: UUID, problem: RequestError | None = None) -> HttpResponse:
     try:
-        row, uses = listing.one(one, actor_of(request))
+        row, uses = allowance_list.one(one, actor_of(request))
     except UnknownAllowance as exc:
         raise Http404 from exc
     context: dict[str, Any] = {

@@ -15,12 +15,12 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_safe
 
 from approvals import readings
-from approvals.permissions import principals
-from approvals.permissions.principals import Principal
-from approvals.permissions.scopes import Scope
 from approvals.queries import decision_filters, filters, history
 from approvals.queries.decision_filters import DecisionFilter
 from approvals.queries.history import HistoryPage, PastDecision
+from approvals.rights import principals
+from approvals.rights.principals import Principal
+from approvals.rights.scopes import Scope
 from approvals.web import export
 from approvals.web import zone as zones
 from runtime.core.values.enums import GateKind

@@ -15,16 +15,16 @@ from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_POST, require_safe
 
-from approvals.accounts import saved_views
-from approvals.permissions import principals
-from approvals.permissions.principals import Principal
-from approvals.permissions.scopes import Scope
+from approvals.people import saved_views
 from approvals.queries import filters, important
 from approvals.queries import inbox as lists
 from approvals.queries.inbox import View
 from approvals.queries.orders import Grouping, Sort
 from approvals.queries.requests import ApprovalView
 from approvals.queries.windows import WINDOW
+from approvals.rights import principals
+from approvals.rights.principals import Principal
+from approvals.rights.scopes import Scope
 from approvals.teamwork import listing
 from approvals.web import place as places
 from approvals.web import run_views

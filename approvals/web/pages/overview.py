@@ -6,8 +6,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from approvals import readings
+from approvals.governance import version_changes
 from approvals.queries import pending_ages
-from approvals.version_changes import listing
 from runtime.ports import wiring
 from runtime.queries.blobs import object_totals
 from runtime.queries.lists.rate_limits import limited_models
@@ -30,7 +30,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "limited_models": limited_models(),
         "pending": pending_ages.pending(),
         "share": readings.share(),
-        "version_gates": listing.count(),
+        "version_gates": version_changes.count(),
         "workers": workers.live_workers(workers.ALIVE),
         "late": workers.late_loops(),
         "store": object_totals(),

@@ -6,8 +6,8 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from approvals.accounts import password_links
 from approvals.errors import LinkOver
+from approvals.people import password_links
 from runtime.errors import InvalidInput
 
 TEMPLATE = "accounts/password_link.html"

@@ -12,9 +12,9 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from approvals.accounts import absences, link_mail, listing, password_links, profiles, tokens
-from approvals.accounts import people as actions
 from approvals.errors import ApprovalError, LastAdmin, NotConfirmable
+from approvals.people import absences, account_list, link_mail, password_links, profiles, tokens
+from approvals.people import accounts as actions
 from runtime.errors import InvalidInput, RequestError
 from runtime.web.requests import admins_only, form_text
 
@@ -163,21 +163,25 @@ def _page(
     unfolded = problem.person if problem else request.GET.get("open", "").replace("\x00", "")
     wrong_search = None
     try:
-        found = listing.people_page(search, shown=unfolded or None, reader=_admin(request))
+        found = account_list.people_page(search, shown=unfolded or None, reader=_admin(request))
     except InvalidInput as refused:
-        found, wrong_search, status = listing.PeoplePage(people=(), more=0), refused, refused.status
+        found, wrong_search, status = (
+            account_list.PeoplePage(people=(), more=0),
+            refused,
+            refused.status,
+        )
     context: dict[str, Any] = {
         "section": "people",
         "listing": found,
         "wrong_search": wrong_search,
-        "terms": [*(f"group:{name}" for name in listing.group_words()), *listing.STATES],
+        "terms": [*(f"group:{name}" for name in account_list.group_words()), *account_list.STATES],
         "search": search,
         "all_away": absences.all_away(),
         "unfolded": unfolded,
         "problem": problem,
         "typed": request.POST,
         "chosen": request.POST.getlist("group"),
-        "groups": listing.group_words().items(),
+        "groups": account_list.group_words().items(),
         "max_username": actions.MAX_USERNAME,
         "me": request.user.get_username(),
     }
@@ -186,7 +190,7 @@ def _page(
 
 def _link_page(request: HttpRequest, link: password_links.NewLink) -> HttpResponse:
     """Show a new link, and mail it if the person has an address."""
-    person = listing.person(link.person)
+    person = account_list.person(link.person)
     to = person.email if person is not None else ""
     context = {
         "section": "people",
@@ -212,7 +216,7 @@ def _done(request: HttpRequest, person: str, said: str) -> HttpResponse:
 
 def _groups(request: HttpRequest) -> set[str]:
     given = set(request.POST.getlist("group"))
-    if given - set(listing.group_words()):
+    if given - set(account_list.group_words()):
         raise InvalidInput("group", "must be one of those on the page.")
     return given
 

@@ -10,13 +10,14 @@ from django.views.decorators.http import require_POST, require_safe
 
 from approvals import clock
 from approvals.errors import PolicyBroken, PolicyRefused
-from approvals.permissions import principals
-from approvals.permissions.scopes import Scope
-from approvals.permissions.second_admin import SecondAdmin
-from approvals.policies import text as texts
-from approvals.policy_versions import changes, in_force
-from approvals.policy_versions.in_force import PolicyVersion
-from approvals.policy_versions.simulation import DAYS, Simulation, simulate
+from approvals.governance import policies as policy_versions
+from approvals.governance import policy_changes
+from approvals.governance.policies import PolicyVersion
+from approvals.governance.policy_simulation import DAYS, Simulation, simulate
+from approvals.rights import principals
+from approvals.rights.scopes import Scope
+from approvals.rights.second_admin import SecondAdmin
+from approvals.rules import policy_text as texts
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 from runtime.web.requests import actor_of, admins_only, form_text, visible_to
@@ -51,11 +52,11 @@ def policies(request: HttpRequest) -> HttpResponse:
 @visible_to(_require_reader)
 def export(request: HttpRequest, number: int) -> HttpResponse:
     """Download one version as YAML; 1 is the default policy."""
-    text = texts.DEFAULT if number == in_force.FIRST_NUMBER - 1 else None
+    text = texts.DEFAULT if number == policy_versions.FIRST_NUMBER - 1 else None
     if text is None:
         try:
             text = next(
-                (one.text for one in in_force.read_versions() if one.number == number), None
+                (one.text for one in policy_versions.read_versions() if one.number == number), None
             )
         except PolicyBroken as broken:
             return _page(request, status=broken.status)
@@ -72,7 +73,7 @@ def try_draft(request: HttpRequest) -> HttpResponse:
     """Check a draft, and show the requests of the last 30 days that it would have changed. Saves nothing."""
     draft = form_text(request.POST, "text")
     try:
-        found = simulate(changes.check(draft))
+        found = simulate(policy_changes.check(draft))
     except InvalidInput as refused:
         return _page(request, draft, problem=f"The policy {refused.detail}.", status=422)
     return _page(request, draft, simulation=found)
@@ -84,7 +85,7 @@ def propose(request: HttpRequest) -> HttpResponse:
     """Save a draft as a new version, which then waits for another admin."""
     draft = form_text(request.POST, "text")
     try:
-        number = changes.propose(draft, actor=actor_of(request).person)
+        number = policy_changes.propose(draft, actor=actor_of(request).person)
     except InvalidInput as refused:
         return _page(request, draft, problem=f"The policy {refused.detail}.", status=422)
     except PolicyRefused as refused:
@@ -97,14 +98,14 @@ def propose(request: HttpRequest) -> HttpResponse:
 @admins_only
 def confirm(request: HttpRequest, number: int) -> HttpResponse:
     """Put a version in force."""
-    return _changed(request, number, changes.confirm, "in force")
+    return _changed(request, number, policy_changes.confirm, "in force")
 
 
 @require_POST
 @admins_only
 def withdraw(request: HttpRequest, number: int) -> HttpResponse:
     """Withdraw a version that waits."""
-    return _changed(request, number, changes.withdraw, "withdrawn")
+    return _changed(request, number, policy_changes.withdraw, "withdrawn")
 
 
 def _changed(
@@ -129,16 +130,16 @@ def _page(
 ) -> HttpResponse:
     broken, found = "", tuple[PolicyVersion, ...]()
     try:
-        found = in_force.read_versions()
+        found = policy_versions.read_versions()
     except PolicyBroken as exc:
         broken = str(exc)
     at = clock.now()
-    now = in_force.version_in_force(found, at)
+    now = policy_versions.version_in_force(found, at)
     rows = [_row(one, now, request) for one in reversed(found)]
     current = now.text if now else texts.DEFAULT
     context = {
         "section": "policies",
-        "number": now.number if now else in_force.FIRST_NUMBER - 1,
+        "number": now.number if now else policy_versions.FIRST_NUMBER - 1,
         "current": current,
         "waiting": [row for row in rows if row.state == "waiting"],
         "past": [row for row in rows if row.state != "waiting"],

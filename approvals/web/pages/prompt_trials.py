@@ -7,7 +7,7 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_http_methods
 
 from approvals.errors import PromptRefused, UnknownPrompt
-from approvals.prompts import listing, trials
+from approvals.governance import prompt_list, prompt_trials
 from runtime.errors import InvalidInput
 from runtime.store.tables.jobs.prompt_trials import MAX_RUNS, StoredTrial
 from runtime.web.requests import actor_of, admins_only, form_text
@@ -26,7 +26,7 @@ def try_prompt(request: HttpRequest, name: str, number: int) -> HttpResponse:
         given = form_text(request.POST, "runs").strip()
         runs = int(given) if given.isascii() and given.isdecimal() and len(given) < 5 else None
         try:
-            trials.ask(name, number, runs, actor=actor_of(request))
+            prompt_trials.ask(name, number, runs, actor=actor_of(request))
         except InvalidInput as refused:
             problem = f"The number of {refused.field} {refused.detail}."
             return _page(request, name, number, problem=problem, status=422)
@@ -41,9 +41,9 @@ def try_prompt(request: HttpRequest, name: str, number: int) -> HttpResponse:
 def _page(
     request: HttpRequest, name: str, number: int, *, problem: str = "", status: int = 200
 ) -> HttpResponse:
-    shown = listing.prompt(name)
+    shown = prompt_list.prompt(name)
     shown.text(number)
-    listed = trials.listed(name, number)
+    listed = prompt_trials.listed(name, number)
     trial = _chosen(request, listed)
     context = {
         "section": "prompts",
@@ -64,12 +64,14 @@ def _page(
     return answer
 
 
-def _chosen(request: HttpRequest, listed: list[StoredTrial]) -> trials.PromptTrialView | None:
+def _chosen(
+    request: HttpRequest, listed: list[StoredTrial]
+) -> prompt_trials.PromptTrialView | None:
     """Return the trial of the address, without one the last; None if there is none. Raise UnknownPrompt."""
     wanted = request.GET.get("trial")
     if wanted is None:
-        return trials.find(listed[0].id) if listed else None
+        return prompt_trials.find(listed[0].id) if listed else None
     for one in listed:
         if str(one.id) == wanted:
-            return trials.find(one.id)
+            return prompt_trials.find(one.id)
     raise UnknownPrompt

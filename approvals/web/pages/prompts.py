@@ -9,8 +9,8 @@ from django.urls.converters import StringConverter
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from approvals.errors import PromptRefused, UnknownPrompt
-from approvals.prompts import changes, listing
-from approvals.prompts.listing import PromptView
+from approvals.governance import prompt_changes, prompt_list
+from approvals.governance.prompt_list import PromptView
 from runtime.core.values.ids import PROMPT_NAME
 from runtime.core.values.limits import MAX_INSTRUCTIONS, MAX_REASON
 from runtime.errors import InvalidInput
@@ -30,7 +30,7 @@ class PromptName(StringConverter):
 @admins_only
 def prompts(request: HttpRequest) -> HttpResponse:
     """Show every prompt, which of its versions is in production, and what waits."""
-    found = listing.prompts(actor_of(request).person)
+    found = prompt_list.prompts(actor_of(request).person)
     return render(request, "prompts/list.html", {"section": "prompts", "prompts": found})
 
 
@@ -42,7 +42,7 @@ def prompt(request: HttpRequest, name: str) -> HttpResponse:
         return _page(request, name)
     text, note = form_text(request.POST, "text"), form_text(request.POST, "note")
     try:
-        number = changes.save(name, text, note=note, actor=actor_of(request))
+        number = prompt_changes.save(name, text, note=note, actor=actor_of(request))
     except InvalidInput as refused:
         problem = f"The {refused.field} {refused.detail}."
         return _page(request, name, draft=text, note=note, problem=problem, status=422)
@@ -58,21 +58,23 @@ def prompt(request: HttpRequest, name: str) -> HttpResponse:
 @admins_only
 def propose(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Propose a version for production; 0 is the text in the code."""
-    return _changed(request, name, number, changes.propose, "is proposed for production")
+    return _changed(request, name, number, prompt_changes.propose, "is proposed for production")
 
 
 @require_POST
 @admins_only
 def confirm(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Put a proposed version in production."""
-    return _changed(request, name, number, changes.confirm, "is in production: new runs use it")
+    return _changed(
+        request, name, number, prompt_changes.confirm, "is in production: new runs use it"
+    )
 
 
 @require_POST
 @admins_only
 def withdraw(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Withdraw a proposal."""
-    return _changed(request, name, number, changes.withdraw, "is not proposed any more")
+    return _changed(request, name, number, prompt_changes.withdraw, "is not proposed any more")
 
 
 @require_POST
@@ -82,7 +84,7 @@ def label(request: HttpRequest, name: str, number: int) -> HttpResponse:
     given = form_text(request.POST, "label").strip()
 
     def act(name: str, number: int, *, actor: Actor) -> None:
-        changes.label(name, given, number, actor=actor)
+        prompt_changes.label(name, given, number, actor=actor)
 
     return _changed(request, name, number, act, f"has the label {given}")
 
@@ -97,7 +99,7 @@ def _changed(request: HttpRequest, name: str, number: int, act: Act, state: str)
         return _page(request, name, problem=str(refused), status=refused.status)
     except UnknownPrompt as exc:
         raise Http404 from exc
-    messages.success(request, f"{changes.title(number)} {state}.")
+    messages.success(request, f"{prompt_changes.title(number)} {state}.")
     return redirect("prompt", name=name)
 
 
@@ -111,9 +113,9 @@ def _page(
     status: int = 200,
 ) -> HttpResponse:
     try:
-        shown = listing.prompt(name, actor_of(request).person)
+        shown = prompt_list.prompt(name, actor_of(request).person)
         before, after = _compared(request, shown)
-        differences = None if after is None else listing.difference(shown, before, after)
+        differences = None if after is None else prompt_list.difference(shown, before, after)
     except UnknownPrompt as exc:
         raise Http404 from exc
     current = shown.current
@@ -135,7 +137,7 @@ def _page(
 def _compared(request: HttpRequest, shown: PromptView) -> tuple[int, int | None]:
     """Return the numbers of the two versions that the reader compares; the second is None without."""
     before, after = request.GET.get("before", ""), request.GET.get("after", "")
-    if after.isdecimal() and len(after) < len(str(changes.MAX_VERSIONS)) + 1:
-        known = before.isdecimal() and len(before) < len(str(changes.MAX_VERSIONS)) + 1
+    if after.isdecimal() and len(after) < len(str(prompt_changes.MAX_VERSIONS)) + 1:
+        known = before.isdecimal() and len(before) < len(str(prompt_changes.MAX_VERSIONS)) + 1
         return int(before) if known else shown.production, int(after)
     return shown.production, None

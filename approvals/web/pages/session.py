@@ -11,11 +11,11 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from approvals.accounts import login_throttle, reader_time
-from approvals.permissions import principals
-from approvals.permissions.scopes import Scope
-from approvals.policy import Group
+from approvals.people import login_throttle, reader_time
 from approvals.queries import inbox
+from approvals.rights import principals
+from approvals.rights.scopes import Scope
+from approvals.rules.roles import Group
 from approvals.web import zone
 
 UNSENT = "You were logged out before this was sent. Nothing was decided or changed."

@@ -7,9 +7,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
+from approvals.decisions import continue_runs as decide
 from approvals.errors import NotFound
-from approvals.permissions import principals
-from approvals.version_changes import acts, decide, listing
+from approvals.governance import version_changes as listing
+from approvals.governance import version_decisions
+from approvals.rights import principals
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput
 from runtime.web.requests import actor_of, admins_only, form_text
@@ -80,7 +82,7 @@ def withdraw_change(request: HttpRequest) -> HttpResponse:
 
 def _page(request: HttpRequest, problem: str = "", *, status: int = 200) -> HttpResponse:
     principal = principals.principal_of(actor_of(request))
-    denial = acts.refusal(principal)
+    denial = version_decisions.refusal(principal)
     context = {
         "section": "overview",
         "changes": listing.waiting(principal),

@@ -6,8 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from approvals import clock
-from approvals.permissions.principals import Principal
 from approvals.queries import history, requests
+from approvals.rights.principals import Principal
 from runtime.control import kill_switches
 from runtime.core.values.enums import NOT_STARTED, CallState, GateKind
 from runtime.core.values.verdicts import FRAME_GATES

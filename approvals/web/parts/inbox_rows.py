@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from uuid import UUID
 
-from approvals.permissions.principals import Principal
 from approvals.queries import important
 from approvals.queries.orders import HeadedRows, Order
 from approvals.queries.past_calls import usual
 from approvals.queries.requests import ApprovalView
+from approvals.rights.principals import Principal
 
 FIRST = "High risk with an unusual value"
 

@@ -11,13 +11,13 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
-from approvals.allowance_acts import changes
-from approvals.allowance_acts.changes import LimitedArgument
-from approvals.allowances.limits import ORDERED, LimitRule
-from approvals.allowances.terms import MAX_COUNT, MAX_DAYS
 from approvals.errors import AllowanceRefused
-from approvals.permissions import principals
+from approvals.governance import allowance_changes
+from approvals.governance.allowance_changes import LimitedArgument
 from approvals.queries import requests
+from approvals.rights import principals
+from approvals.rules.allowance_terms import MAX_COUNT, MAX_DAYS
+from approvals.rules.limits import ORDERED, LimitRule
 from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.web.requests import form_text
 
@@ -55,11 +55,11 @@ def allow(request: HttpRequest, approval: UUID) -> HttpResponse:
     """Show the form, or propose the allowance."""
     actor = principals.actor_of(request.user)
     shown = requests.approval(approval, actor=actor)
-    given, refused = changes.source(approval, actor=actor)
+    given, refused = allowance_changes.source(approval, actor=actor)
     if request.method != "POST":
         return _page(request, shown, given, refused)
     try:
-        allowance = changes.propose(
+        allowance = allowance_changes.propose(
             approval,
             limits={one.name: _limit(request, number, one) for number, one in enumerate(given)},
             count=form_text(request.POST, "count"),

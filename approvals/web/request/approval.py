@@ -9,13 +9,13 @@ from django.views.decorators.http import require_POST, require_safe
 
 from approvals.decisions import decide
 from approvals.errors import DigestMismatch
-from approvals.permissions import principals
-from approvals.permissions.principals import Principal
 from approvals.queries import requests
 from approvals.queries.past_calls import usual
 from approvals.queries.past_calls.comparison import compare
 from approvals.queries.past_calls.similar import similar
 from approvals.requests import results
+from approvals.rights import principals
+from approvals.rights.principals import Principal
 from approvals.web.parts import denial, preview, result_field, second_step
 from approvals.web.request import edit, frame_gate, in_doubt, inquiries, question, revisions
 from approvals.web.request.decision_form import Problem, handle_decision

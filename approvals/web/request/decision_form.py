@@ -18,9 +18,9 @@ from approvals.errors import (
     TamperedWith,
     TooEarly,
 )
-from approvals.permissions import principals
 from approvals.queries import important, inbox, requests
 from approvals.requests.argument_changes import changes, describe
+from approvals.rights import principals
 from approvals.web import place as places
 from approvals.web.parts import call_status, reading
 from approvals.web.request.request_page import already_closed, to_page

@@ -24,11 +24,11 @@ from approvals.errors import (
     Expired,
     TamperedWith,
 )
-from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.queries.past_calls import usual
 from approvals.requests import confirmation
 from approvals.requests.argument_changes import ArgumentChange, changes, describe
+from approvals.rights import principals
 from approvals.web import place as places
 from approvals.web.parts import preview as preview_card
 from approvals.web.parts import second_step

@@ -8,8 +8,8 @@ from django.views.decorators.http import require_POST
 
 from approvals.decisions import budget_grants, decide
 from approvals.errors import DigestMismatch
-from approvals.permissions import principals
 from approvals.queries import requests
+from approvals.rights import principals
 from approvals.web.request.decision_form import Problem, handle_decision
 from approvals.web.request.request_page import answer, page_context
 from runtime.core.run.events import AgentChange

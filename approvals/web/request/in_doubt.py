@@ -9,9 +9,9 @@ from django.views.decorators.http import require_POST
 
 from approvals import clock
 from approvals.decisions import in_doubt
-from approvals.permissions import principals
 from approvals.queries import requests
 from approvals.requests import results
+from approvals.rights import principals
 from approvals.web.parts import result_field, second_step
 from approvals.web.request.decision_form import Problem, handle_decision
 from approvals.web.request.request_page import answer, page_context

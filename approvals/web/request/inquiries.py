@@ -18,8 +18,8 @@ from approvals.errors import (
     TamperedWith,
     TooManyInquiries,
 )
-from approvals.permissions import principals
 from approvals.queries import requests
+from approvals.rights import principals
 from approvals.web import place as places
 from approvals.web.request.request_page import to_page
 from runtime.core.values.enums import GateKind

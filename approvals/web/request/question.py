@@ -6,8 +6,8 @@ from django.http import HttpRequest, HttpResponse
 
 from approvals.decisions import decide
 from approvals.errors import DigestMismatch
-from approvals.permissions import principals
 from approvals.queries import requests
+from approvals.rights import principals
 from approvals.web.parts import answer_form, denial
 from approvals.web.request.decision_form import Problem, handle_decision
 from approvals.web.request.request_page import answer as rendered

@@ -12,12 +12,12 @@ from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 
 from approvals import clock
-from approvals.accounts import absences
 from approvals.decisions import checks
 from approvals.errors import AlreadyCancelled, AlreadyDecided, Expired
-from approvals.permissions.principals import Principal
-from approvals.permissions.scopes import Scope
+from approvals.people import absences
 from approvals.queries import requests, votes
+from approvals.rights.principals import Principal
+from approvals.rights.scopes import Scope
 from approvals.web import place as places
 from approvals.web.parts import agent_update, teamwork
 from approvals.web.parts.arguments import Argument, arguments, fields

@@ -4,10 +4,10 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from approvals.permissions.principals import Principal
 from approvals.queries import revisions
 from approvals.queries.requests import ApprovalView
 from approvals.requests.argument_changes import changes
+from approvals.rights.principals import Principal
 from approvals.web.request.decision_form import Problem
 from runtime.core.run.continuation import MAX_REVISIONS
 

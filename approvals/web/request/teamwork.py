@@ -10,8 +10,8 @@ from django.shortcuts import render
 from django.views.decorators.http import require_http_methods, require_POST
 
 from approvals.errors import AlreadyCancelled, AlreadyClaimed, AlreadyDecided, Expired
-from approvals.permissions import principals
 from approvals.queries import requests
+from approvals.rights import principals
 from approvals.teamwork import claims, comments, handovers, presence
 from approvals.web import place as places
 from approvals.web.parts.teamwork import context

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_POST
 
 from approvals.decisions.undo import undo as undo_decision
 from approvals.errors import AlreadyCancelled, AlreadyDecided, Expired, NotDecided, TooLate
-from approvals.permissions import principals
+from approvals.rights import principals
 from approvals.web.request.request_page import to_page
 
 

@@ -10,8 +10,8 @@ from django.views.decorators.http import require_POST
 
 from approvals.decisions.writing import write as send
 from approvals.errors import AlreadyCancelled, AlreadyDecided, Expired, TamperedWith
-from approvals.permissions import principals
 from approvals.queries import requests
+from approvals.rights import principals
 from approvals.web import place as places
 from approvals.web.request.request_page import to_page
 from runtime.core.values.limits import MAX_MESSAGE

@@ -16,14 +16,14 @@ from django.db.models import F
 from pytest_django import Settings
 
 from approvals import clock
-from approvals.accounts import password_links, people, tokens
-from approvals.accounts.password_hasher import Hasher
 from approvals.adapter import ApprovalService
 from approvals.errors import LastAdmin, NotConfirmable
 from approvals.models import Approval, Assignment, Token
-from approvals.permissions import assignments, principals, request_rules
-from approvals.permissions.scopes import ALL_SCOPES
-from approvals.policy import Group
+from approvals.people import accounts, password_links, tokens
+from approvals.people.password_hasher import Hasher
+from approvals.rights import approvals, assignments, principals
+from approvals.rights.scopes import ALL_SCOPES
+from approvals.rules.roles import Group
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ApprovalVoid
@@ -43,15 +43,15 @@ def at_once(settings: Settings) -> None:
 
 def given(name: str, *groups: Group, by: str | None) -> Actor:
     """A person whose groups come from an admin, and whose password does not."""
-    people.create_person(username=name, password=PASSWORD, groups=[])
-    people.set_groups(name, groups, actor=by)
+    accounts.create_person(username=name, password=PASSWORD, groups=[])
+    accounts.set_groups(name, groups, actor=by)
     return Actor(person=name)
 
 
 def confirm(name: str, what: str, by: str | None) -> None:
     key = User.objects.get(username=name).pk
     row = assignments.latest(User.objects.filter(username=name))[key, what]
-    people.confirm(name, what, seq=row.seq, actor=by)
+    accounts.confirm(name, what, seq=row.seq, actor=by)
 
 
 def _groups(actor: Actor) -> frozenset[str]:
@@ -67,9 +67,9 @@ def _is_admin(actor: Actor) -> bool:
 def refusal(approval: Approval, actor: Actor) -> str | None:
     """Return the code of the refusal, None if there is none, after checking that lists agree."""
     principal = principals.principal_of(actor)
-    decidable = request_rules.decidable_requests(principal)
+    decidable = approvals.decidable_requests(principal)
     offered = Approval.objects.filter(decidable, pk=approval.pk).exists()
-    others = request_rules.undecidable_requests(principal)
+    others = approvals.undecidable_requests(principal)
     assert Approval.objects.filter(others, pk=approval.pk).exists() is not offered
     try:
         seeds.decide(approval, actor)
@@ -107,12 +107,12 @@ def _bea(*acts: Callable[[], object]) -> Actor:
     return Actor(person="bea")
 
 
-PUT = partial(people.set_groups, "bea", actor="admin")
-PASSWORD_OF_ADMIN = partial(people.set_password, "bea", "another horse battery", actor="admin")
-PASSWORD_OF_HER_OWN = partial(people.set_password, "bea", "a third horse battery", actor="bea")
+PUT = partial(accounts.set_groups, "bea", actor="admin")
+PASSWORD_OF_ADMIN = partial(accounts.set_password, "bea", "another horse battery", actor="admin")
+PASSWORD_OF_HER_OWN = partial(accounts.set_password, "bea", "a third horse battery", actor="bea")
 OFF_AND_ON = (
-    partial(people.disable, "bea", actor="admin"),
-    partial(people.enable, "bea", actor="admin"),
+    partial(accounts.disable, "bea", actor="admin"),
+    partial(accounts.enable, "bea", actor="admin"),
 )
 
 
@@ -194,38 +194,38 @@ def test_where_there_are_two_a_second_confirms_a_new_admin(admin: Actor, second:
     confirm("dora", "admins", by="second")
     assert _is_admin(dora)
     for groups in ([], [Group.ADMINS]):
-        people.set_groups("eva", groups, actor="admin")
+        accounts.set_groups("eva", groups, actor="admin")
     with pytest.raises(NotConfirmable, match="changed"):
-        people.confirm("eva", "admins", seq=1, actor="second")
+        accounts.confirm("eva", "admins", seq=1, actor="second")
     for name in ("dora", "second"):
-        people.disable(name, actor="admin")
+        accounts.disable(name, actor="admin")
     assert not _is_admin(eva)
     with pytest.raises(LastAdmin, match="last active admin"):
-        people.set_groups("admin", [], actor="admin")
+        accounts.set_groups("admin", [], actor="admin")
 
 
 def test_a_second_admin_confirms_a_new_password(admin: Actor, bea: Actor, second: Actor) -> None:
     owner = User.objects.get(username="bea")
     _, before = tokens.create(owner, ALL_SCOPES)
-    people.set_password("bea", "another horse battery", actor="admin")
+    accounts.set_password("bea", "another horse battery", actor="admin")
     _, since = tokens.create(owner, ALL_SCOPES)
     with pytest.raises(NotConfirmable, match="admin knows this password"):
         confirm("bea", "password", by="second")
-    people.set_password("bea", "a third horse battery", actor="bea")
+    accounts.set_password("bea", "a third horse battery", actor="bea")
     confirm("bea", "password", by="second")
     assert tokens.authenticate(since) is None
     assert tokens.authenticate(before) is not None
     assert refusal(seeds.pending(requester="admin"), bea) is None
-    people.set_password("bea", "a fourth horse battery", actor="bea")
+    accounts.set_password("bea", "a fourth horse battery", actor="bea")
     assert refusal(seeds.pending(requester="admin"), bea) is None
 
 
 def _made(by: str | None) -> None:
-    people.create_person(username="paul", password=PASSWORD, groups=[Group.REQUESTERS], actor=by)
+    accounts.create_person(username="paul", password=PASSWORD, groups=[Group.REQUESTERS], actor=by)
 
 
 def _set(by: str | None) -> None:
-    people.set_password("paul", "another horse battery", actor=by)
+    accounts.set_password("paul", "another horse battery", actor=by)
 
 
 def _link() -> None:
@@ -301,8 +301,8 @@ def test_a_password_set_since_leaves_a_decision_alone(admin: Actor, bea: Actor) 
 
 def test_an_admin_with_a_password_by_another_waits_for_a_third(admin: Actor, second: Actor) -> None:
     third = given("third", Group.ADMINS, by=None)
-    people.set_password("second", "another horse battery", actor="admin")
-    people.set_password("second", "a third horse battery", actor="second")
+    accounts.set_password("second", "another horse battery", actor="admin")
+    accounts.set_password("second", "a third horse battery", actor="second")
     given("dora", Group.REVIEWERS, by="admin")
     assert not _is_admin(second)
     for name, what, by in (
@@ -327,7 +327,7 @@ def test_a_password_written_by_sql_gives_no_permission(bea: Actor) -> None:
 
 
 def test_a_login_leaves_the_stored_password_as_it_was_signed(settings: Settings) -> None:
-    settings.PASSWORD_HASHERS = ["approvals.accounts.password_hasher.Hasher"]
+    settings.PASSWORD_HASHERS = ["approvals.people.password_hasher.Hasher"]
     weak = make_password(PASSWORD, hasher=_Weak())
     changed: list[str] = []
     assert check_password(PASSWORD, weak, setter=changed.append)
@@ -372,7 +372,7 @@ def test_an_earlier_row_is_not_put_on_top_again(bea: Actor) -> None:
     assert _groups(bea) == frozenset()  # the signed row alone gives nothing
     memberships.add(GroupRow.objects.get(name=Group.REVIEWERS))
     assert _groups(bea) == {Group.REVIEWERS}
-    people.set_groups("bea", [], actor=None)
+    accounts.set_groups("bea", [], actor=None)
     memberships.add(GroupRow.objects.get(name=Group.REVIEWERS))
     assert _groups(bea) == frozenset()
     first = Assignment.objects.get(username="bea", what="reviewers", seq=1)

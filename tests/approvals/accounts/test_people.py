@@ -17,12 +17,12 @@ from django.db import ProgrammingError, connection, transaction
 from psycopg.errors import InsufficientPrivilege
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from approvals.accounts import people, tokens
-from approvals.accounts.people import create_person
 from approvals.errors import LastAdmin, UnknownToken
 from approvals.models import Token
-from approvals.permissions.scopes import ALL_SCOPES, Scope
-from approvals.policy import Group
+from approvals.people import accounts, tokens
+from approvals.people.accounts import create_person
+from approvals.rights.scopes import ALL_SCOPES, Scope
+from approvals.rules.roles import Group
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from tests.support.calls import around
@@ -62,17 +62,17 @@ def test_disabling_ends_sessions_and_tokens_for_good(
     beas, adas = log_in(cast.bea), log_in(cast.ada)
     _, plain = tokens.create(cast.bea, ALL_SCOPES)
     _, other = tokens.create(cast.ada, ALL_SCOPES)
-    people.sessions_ended.connect(receive)
+    accounts.sessions_ended.connect(receive)
     for before in ([], ["bea"]):
         with django_capture_on_commit_callbacks(execute=True):
-            people.disable("bea", actor="admin")
+            accounts.disable("bea", actor="admin")
             assert told == before  # announced once, after the commit
-    people.sessions_ended.disconnect(receive)
+    accounts.sessions_ended.disconnect(receive)
     assert told == ["bea"]
     assert Session.objects.count() == 1
     assert beas.get("/inbox/")["Location"].startswith("/login/")
     assert tokens.authenticate(plain) is None
-    people.enable("bea", actor="admin")
+    accounts.enable("bea", actor="admin")
     assert beas.get("/inbox/")["Location"].startswith("/login/")
     assert tokens.authenticate(plain) is None
     assert adas.get("/inbox/").status_code == 200
@@ -81,15 +81,15 @@ def test_disabling_ends_sessions_and_tokens_for_good(
 
 def test_the_last_active_admin_stays_one(cast: Cast) -> None:
     create_person(username="dormant", password=PASSWORD, groups=[Group.ADMINS])
-    people.disable("dormant", actor="admin")
+    accounts.disable("dormant", actor="admin")
     with pytest.raises(LastAdmin, match="admin is the last active admin and cannot be disabled"):
-        people.disable("admin", actor=None)
+        accounts.disable("admin", actor=None)
     with pytest.raises(LastAdmin, match="admin is the last active admin and cannot leave admins"):
-        people.set_groups("admin", [Group.REVIEWERS], actor="admin")
-    people.enable("dormant", actor="admin")
+        accounts.set_groups("admin", [Group.REVIEWERS], actor="admin")
+    accounts.enable("dormant", actor="admin")
     with pytest.raises(LastAdmin, match="cannot disable their own account"):
-        people.disable("admin", actor="admin")
-    people.set_groups("admin", [], actor="admin")
+        accounts.disable("admin", actor="admin")
+    accounts.set_groups("admin", [], actor="admin")
     assert not cast.admin.groups.exists()
 
 
@@ -99,7 +99,7 @@ def test_the_last_active_admin_stays_one(cast: Cast) -> None:
     [
         (
             "_require_other_admin",
-            [partial(people.disable, name, actor=None) for name in ("admin", "second")],
+            [partial(accounts.disable, name, actor=None) for name in ("admin", "second")],
         ),
         (
             "_join",
@@ -128,7 +128,7 @@ def test_of_two_acts_at_once_that_exclude_each_other_one_succeeds(
         except (LastAdmin, InvalidInput) as error:
             refused.append(error)
 
-    around(monkeypatch, people, after, after=meet)
+    around(monkeypatch, accounts, after, after=meet)
     together([partial(attempt, act) for act in acts])
     assert len(refused) == 1
     assert User.objects.filter(is_active=True, groups__name=Group.ADMINS).exists()
@@ -139,16 +139,16 @@ def test_every_act_is_a_line_of_the_log(
     caplog: pytest.LogCaptureFixture,
     django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
 ) -> None:
-    caplog.set_level("INFO", "approvals.accounts.log")
+    caplog.set_level("INFO", "approvals.signed.act_log")
     with django_capture_on_commit_callbacks(execute=True):
         create_person(username="newhire", password=PASSWORD, groups=[Group.REVIEWERS])
-        people.set_groups("newhire", [], actor="admin")
+        accounts.set_groups("newhire", [], actor="admin")
         token, plain = tokens.create(cast.bea, ALL_SCOPES, actor="bea")
         tokens.revoke(token.public_id, actor="admin")
-        people.set_password("bea", "another horse battery", actor="admin")
-        people.disable("bea", actor="admin")
-        people.enable("bea", actor="admin")
-    acts = [one for one in caplog.records if one.name == "approvals.accounts.log"]
+        accounts.set_password("bea", "another horse battery", actor="admin")
+        accounts.disable("bea", actor="admin")
+        accounts.enable("bea", actor="admin")
+    acts = [one for one in caplog.records if one.name == "approvals.signed.act_log"]
     assert [record.getMessage() for record in acts] == [
         "the command line added newhire to reviewers",
         "admin put newhire into no group",
@@ -294,8 +294,8 @@ def test_groups_and_state_of_a_person_change_over_time(cast: Cast) -> None:
 
 
 def test_the_command_confirms_pending_assignments(cast: Cast) -> None:
-    people.set_groups("cyril", [Group.REVIEWERS], actor="admin")
-    people.set_password("cyril", "another horse battery", actor="admin")
+    accounts.set_groups("cyril", [Group.REVIEWERS], actor="admin")
+    accounts.set_password("cyril", "another horse battery", actor="admin")
     assert "to confirm: password, reviewers" in _run("people", "list")
     with pytest.raises(CommandError, match="admin knows this password"):
         _run("people", "confirm", "cyril")

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from approvals.allowance_acts import changes, uses
+from approvals.governance import allowance_changes, allowance_uses
 from approvals.models import Approval
-from approvals.policy import Group
+from approvals.rules.roles import Group
 from runtime.ports.access import Actor
 from tests.support import seeds
 
@@ -27,12 +27,12 @@ def reviewers(*names: str) -> None:
 def proposed(approval: Approval, *, by: Actor = BEA, **changed: Any) -> UUID:
     """Propose an allowance from this request."""
     given = {"limits": LIMITS, "count": 10, "days": 7, **changed}
-    return changes.propose(approval.id, actor=by, **given)
+    return allowance_changes.propose(approval.id, actor=by, **given)
 
 
 def in_force(approval: Approval, **changed: Any) -> UUID:
     """Propose an allowance, and have Cora confirm it."""
     allowance = proposed(approval, **changed)
-    changes.confirm(allowance, actor=CORA)
-    uses.forget()
+    allowance_changes.confirm(allowance, actor=CORA)
+    allowance_uses.forget()
     return allowance

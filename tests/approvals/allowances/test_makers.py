@@ -9,11 +9,11 @@ import pytest
 from django.contrib.auth.models import User
 
 from approvals import clock
-from approvals.accounts import absences, people, tokens
-from approvals.allowance_acts import acts, changes, listing
 from approvals.errors import AllowanceRefused, NotFound, UnknownAllowance
+from approvals.governance import allowance_changes, allowance_list, allowances
 from approvals.models import AllowanceAct, Approval
-from approvals.policy import Group
+from approvals.people import absences, accounts, tokens
+from approvals.rules.roles import Group
 from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
@@ -33,18 +33,18 @@ def request_(ada: Actor, bea: Actor, cyril: Actor, admin: Actor) -> Approval:
 def test_two_people_make_one_and_a_third_revokes_it(request_: Approval) -> None:
     allowance = proposed(request_)
     with pytest.raises(AllowanceRefused, match="Another person must confirm"):
-        changes.confirm(allowance, actor=BEA)
-    changes.confirm(allowance, actor=CORA)
-    found = acts.one(allowance)
+        allowance_changes.confirm(allowance, actor=BEA)
+    allowance_changes.confirm(allowance, actor=CORA)
+    found = allowances.one(allowance)
     assert found is not None
     assert (found.makers, found.used, found.left) == (("bea", "cora"), 0, 10)
     with pytest.raises(AllowanceRefused, match="it is in force"):
-        changes.confirm(allowance, actor=Actor(person="dan"))
-    changes.revoke(allowance, actor=Actor(person="dan"), reason="Enough.")
-    for again in (changes.revoke, changes.confirm):
+        allowance_changes.confirm(allowance, actor=Actor(person="dan"))
+    allowance_changes.revoke(allowance, actor=Actor(person="dan"), reason="Enough.")
+    for again in (allowance_changes.revoke, allowance_changes.confirm):
         with pytest.raises(AllowanceRefused, match=r"was revoked before|it is revoked"):
             again(allowance, actor=CORA)
-    found = acts.one(allowance)
+    found = allowances.one(allowance)
     assert found is not None
     assert (found.revoked_by, found.reason) == ("dan", "Enough.")
 
@@ -57,24 +57,24 @@ def test_who_may_not_decide_makes_none(who: str, request_: Approval) -> None:
     with pytest.raises(refused):
         proposed(request_, by=actor)
     with pytest.raises((UnknownAllowance, NotFound, Forbidden)):
-        changes.confirm(allowance, actor=actor)
+        allowance_changes.confirm(allowance, actor=actor)
 
 
 def test_a_right_that_comes_from_the_proposer_does_not_confirm(request_: Approval) -> None:
     """Fay administers and reviews, and gave Eva her right: together they are one person."""
     seeds.person("fay", Group.ADMINS, Group.REVIEWERS)
     seeds.person("eva")
-    people.set_groups("eva", [Group.REVIEWERS], actor="fay")
+    accounts.set_groups("eva", [Group.REVIEWERS], actor="fay")
     allowance = proposed(request_, by=Actor(person="fay"))
     with pytest.raises((AllowanceRefused, Forbidden)):
-        changes.confirm(allowance, actor=Actor(person="eva"))
+        allowance_changes.confirm(allowance, actor=Actor(person="eva"))
 
 
 def test_a_proposer_who_lost_the_right_is_not_confirmed(request_: Approval) -> None:
     allowance = proposed(request_)
     User.objects.filter(username="bea").update(is_active=False)
     with pytest.raises(Forbidden):
-        changes.confirm(allowance, actor=CORA)
+        allowance_changes.confirm(allowance, actor=CORA)
 
 
 def test_a_deputy_makes_none_in_the_place_of_another(request_: Approval) -> None:
@@ -83,12 +83,15 @@ def test_a_deputy_makes_none_in_the_place_of_another(request_: Approval) -> None
     allowance = proposed(named)
     now = clock.now()
     absences.announce(deputy="cora", starts=now, ends=now + timedelta(days=1), actor=BEA)
-    for act in (partial(proposed, named, by=CORA), partial(changes.confirm, allowance, actor=CORA)):
+    for act in (
+        partial(proposed, named, by=CORA),
+        partial(allowance_changes.confirm, allowance, actor=CORA),
+    ):
         with pytest.raises(Forbidden, match="lets only other people decide"):
             act()
-    assert changes.source(named.id, actor=CORA)[1] is not None
-    assert not listing.one(allowance, CORA)[0].may_confirm
-    changes.confirm(allowance, actor=Actor(person="dan"))
+    assert allowance_changes.source(named.id, actor=CORA)[1] is not None
+    assert not allowance_list.one(allowance, CORA)[0].may_confirm
+    allowance_changes.confirm(allowance, actor=Actor(person="dan"))
 
 
 def test_a_token_needs_the_scope(request_: Approval) -> None:
@@ -102,11 +105,11 @@ def test_who_decides_nothing_of_its_risk_revokes_none(who: str, request_: Approv
     allowance = proposed(request_)
     if who == "cyril":
         with pytest.raises(UnknownAllowance):
-            changes.revoke(allowance, actor=Actor(person=who))
+            allowance_changes.revoke(allowance, actor=Actor(person=who))
     else:  # she reviews, so she may stop it, although not in her own run
-        changes.revoke(allowance, actor=Actor(person=who))
+        allowance_changes.revoke(allowance, actor=Actor(person=who))
     with pytest.raises(UnknownAllowance):
-        changes.revoke(uuid4(), actor=CORA)
+        allowance_changes.revoke(uuid4(), actor=CORA)
 
 
 @pytest.mark.parametrize(

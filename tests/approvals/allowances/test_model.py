@@ -9,8 +9,8 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from approvals.allowance_acts import acts, changes, uses
 from approvals.errors import AllowanceRefused
+from approvals.governance import allowance_changes, allowance_uses, allowances
 from runtime.core.values.enums import Risk
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor
@@ -94,7 +94,9 @@ def act(op: str, model: Model, actor: Actor) -> None:
         op == "revoke" or (len(model.by) == 1 and actor.person not in model.by)
     )
     try:
-        {"confirm": changes.confirm, "revoke": changes.revoke}[op](model.id, actor=actor)
+        {"confirm": allowance_changes.confirm, "revoke": allowance_changes.revoke}[op](
+            model.id, actor=actor
+        )
     except (AllowanceRefused, Forbidden):
         assert not legal
         return
@@ -111,8 +113,8 @@ def call(models: Sequence[Model], requester: str, level: int) -> bool:
     shown = seeds.snapshot(
         run, requester=requester, risk=Risk.MEDIUM, args=args, call=f"c{uuid4().hex}"
     )
-    uses.forget()
-    allowed = uses.allow(shown, {})
+    allowance_uses.forget()
+    allowed = allowance_uses.allow(shown, {})
     able = [model for model in models if model.passes(requester, level)]
     assert (allowed is not None) is bool(able)
     if allowed is None:
@@ -120,8 +122,8 @@ def call(models: Sequence[Model], requester: str, level: int) -> bool:
     (approval,) = seeds.opened(replace(shown, allowed=allowed))
     model = next(model for model in able if model.id == allowed.use.id)
     model.count -= 1
-    assert uses.verify(approval, ()).by == tuple(model.by)
-    found = acts.one(model.id)
+    assert allowance_uses.verify(approval, ()).by == tuple(model.by)
+    found = allowances.one(model.id)
     assert found is not None
     assert found.left == model.count
     return True

@@ -10,7 +10,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from approvals.allowance_acts import acts, changes
+from approvals.governance import allowance_changes, allowances
 from approvals.models import AllowanceAct, Approval
 from runtime.control.verification.verification import verify
 from runtime.core.run.events import AllowanceUse, GateDecided
@@ -63,10 +63,10 @@ def test_no_use_follows_a_revocation(office: Office) -> None:
 
     def revoke() -> None:
         ready.wait()
-        changes.revoke(allowance, actor=None)
+        allowance_changes.revoke(allowance, actor=None)
 
     together([*(partial(advance, office, run, ready) for run in runs), revoke])
-    found = acts.one(allowance)  # the revocation is the last act, or this raises
+    found = allowances.one(allowance)  # the revocation is the last act, or this raises
     assert found is not None
     assert found.revoked_at is not None
     assert statuses(runs)["approved"] == found.used
@@ -93,7 +93,7 @@ def test_a_commit_whose_answer_is_lost_takes_one_use(
     run = office.start()
     assert lost
     assert office.started(run) == 1
-    found = acts.one(allowance)
+    found = allowances.one(allowance)
     assert found is not None
     assert found.used == 1
     assert verify(run).findings == ()

@@ -9,13 +9,14 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import DatabaseError, connection, transaction
 
-from approvals import audit, clock
-from approvals.accounts import absences
-from approvals.allowance_acts import acts, changes, uses
+from approvals import clock
 from approvals.decisions.undo import undo
 from approvals.errors import TooLate
+from approvals.governance import allowance_changes, allowance_uses, allowances
 from approvals.models import Approval, ApprovalOutcome, AuditEntry
+from approvals.people import absences
 from approvals.requests import verification
+from approvals.signed import audit
 from runtime.control.verification.verification import verify
 from runtime.core.run.events import GateDecided, ToolStarted
 from runtime.models import Run
@@ -90,7 +91,7 @@ def test_a_call_within_the_limits_is_passed_and_recorded(office: Office, first: 
 def test_the_count_is_used_up(office: Office, first: Approval) -> None:
     allowance = in_force(first, count=2)
     assert [passed(office) for _ in range(3)] == [True, True, False]
-    found = acts.one(allowance)
+    found = allowances.one(allowance)
     assert found is not None
     assert (found.used, found.left) == (2, 0)
 
@@ -140,7 +141,9 @@ def a_use_is_gone(allowance: UUID, office: Office) -> None:
 
 
 CHANGES: dict[str, Change] = {
-    "revoked": lambda allowance, office: changes.revoke(allowance, actor=Actor(person="dan")),
+    "revoked": lambda allowance, office: allowance_changes.revoke(
+        allowance, actor=Actor(person="dan")
+    ),
     "disabled": lambda *_: User.objects.filter(username="bea").update(is_active=False),
     "no reviewer": lambda *_: User.objects.get(username="cora").groups.clear(),
     "two people": rule("name: Two, quorum: 2"),
@@ -199,7 +202,7 @@ def test_no_maker_is_passed_in_their_own_run(
 
 def test_an_ended_one_passes_nothing(office: Office, first: Approval) -> None:
     allowance = in_force(first)
-    found = acts.one(allowance)
+    found = allowances.one(allowance)
     assert found is not None
     assert found.state(found.terms.ends_at - timedelta(seconds=1)) == "in force"
     assert found.state(found.terms.ends_at) == "ended"
@@ -210,12 +213,12 @@ def test_it_is_verified_again_before_the_call_starts(office: Office, first: Appr
     in_force(first)
     run = office.start(args={"username": "late", "security_level": 1})
     approval = Approval.objects.get(run=run)
-    assert uses.verify(approval, ()).by == ("bea", "cora")
+    assert allowance_uses.verify(approval, ()).by == ("bea", "cora")
     with pytest.raises(ApprovalVoid, match="bea made the allowance"):
-        uses.verify(approval, ("bea",))
+        allowance_uses.verify(approval, ("bea",))
     _write("DELETE FROM approvals_allowanceact WHERE act = 'used'")
     with pytest.raises(NotConfirmed, match="not stored"):
-        uses.verify(approval, ())
+        allowance_uses.verify(approval, ())
     problems = [one.problem for one in verify(run).findings]
     assert problems == ["the use of the allowance is not stored"]
 
@@ -223,9 +226,9 @@ def test_it_is_verified_again_before_the_call_starts(office: Office, first: Appr
 def test_a_revocation_stops_a_passed_call(office: Office, first: Approval) -> None:
     allowance = in_force(first)
     approval = Approval.objects.get(run=office.start())
-    changes.revoke(allowance, actor=None)
+    allowance_changes.revoke(allowance, actor=None)
     with pytest.raises(ApprovalVoid, match="is revoked"):
-        uses.verify(approval, ())
+        allowance_uses.verify(approval, ())
 
 
 def _put(approvals: list[Approval], **values: Any) -> None:

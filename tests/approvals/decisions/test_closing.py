@@ -10,11 +10,12 @@ import pytest
 from django.db import IntegrityError, transaction
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from approvals import audit, clock
+from approvals import clock
 from approvals.adapter import ApprovalService
 from approvals.errors import AlreadyDecided, Expired
 from approvals.models import Approval, AuditEntry
 from approvals.requests import expiry, snapshot
+from approvals.signed import audit
 from runtime.core.values.enums import Decision, Verdict
 from runtime.errors import Forbidden
 from runtime.models import Gate, Run

@@ -13,7 +13,6 @@ from django.db import transaction
 from django.utils import timezone
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from approvals import audit
 from approvals.adapter import ApprovalService
 from approvals.decisions import commit
 from approvals.errors import (
@@ -25,8 +24,9 @@ from approvals.errors import (
     TooEarly,
 )
 from approvals.models import Approval, AuditEntry, Token
-from approvals.permissions.scopes import ALL_SCOPES, Scope
-from approvals.policy import Group
+from approvals.rights.scopes import ALL_SCOPES, Scope
+from approvals.rules.roles import Group
+from approvals.signed import audit
 from runtime.core.values.enums import Decision, GateKind, Verdict
 from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Gate, Run, Signal

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from approvals import audit
 from approvals.decisions.undo import undo
 from approvals.models import Approval, AuditEntry
 from approvals.requests import verification
+from approvals.signed import audit
 from runtime.core.values.enums import GateKind, Risk, Verdict
 from runtime.errors import InvalidInput
 from runtime.models import Signal

@@ -19,12 +19,13 @@ import pytest
 from django.db import connection
 from pytest_django import Settings
 
-from approvals import audit, clock
+from approvals import clock
 from approvals.adapter import ApprovalService
 from approvals.decisions import undo
 from approvals.errors import ApprovalError, Expired
 from approvals.models import Approval, AuditEntry
-from approvals.policy import Group
+from approvals.rules.roles import Group
+from approvals.signed import audit
 from runtime.control.cancel import cancel as cancel_run
 from runtime.core.values.enums import Decision, GateKind, Risk, Verdict
 from runtime.errors import InvalidInput, RunEnded

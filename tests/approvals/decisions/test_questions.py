@@ -4,8 +4,8 @@ import pytest
 
 from approvals.adapter import ApprovalService
 from approvals.models import Approval
-from approvals.policies.rules import Demands, Stage
-from approvals.requests import statements
+from approvals.rules.policy import Demands, Stage
+from approvals.signed import statements
 from runtime.core.values.enums import Decision, GateKind, Verdict
 from runtime.ports.access import Actor
 from runtime.ports.approvals import NotConfirmed

@@ -5,12 +5,12 @@ from uuid import uuid4
 
 import pytest
 
-from approvals import audit
 from approvals.decisions import batch, refusals
 from approvals.decisions.in_doubt import resolve
 from approvals.decisions.undo import undo
 from approvals.errors import NotFound
 from approvals.models import Approval, AuditEntry
+from approvals.signed import audit
 from runtime.core.values.enums import GateKind
 from runtime.errors import RequestError
 from runtime.ports.access import Actor

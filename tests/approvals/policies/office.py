@@ -3,9 +3,9 @@
 from typing import Any
 
 from agents.models import PublishedAgent
+from approvals.governance import policies, policy_changes
 from approvals.models import Approval
-from approvals.policy import Group
-from approvals.policy_versions import changes, in_force
+from approvals.rules.roles import Group
 from runtime.ports.access import Actor
 from tests.support import seeds
 
@@ -17,9 +17,9 @@ def put_in_force(text: str) -> int:
     """Propose and confirm a version, as the command line does."""
     if not PublishedAgent.objects.filter(name="hr_onboarding").exists():
         seeds.published(input_schema={}, tools=[{**seeds.TOOL, "schema": ARGUMENTS}])
-    number = changes.propose(text, actor=None)
-    changes.confirm(number, actor=None)
-    in_force.forget()
+    number = policy_changes.propose(text, actor=None)
+    policy_changes.confirm(number, actor=None)
+    policies.forget()
     return number
 
 

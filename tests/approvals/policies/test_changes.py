@@ -9,15 +9,15 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 
 from approvals import clock
-from approvals.accounts import people
 from approvals.errors import PolicyBroken, PolicyRefused
+from approvals.governance import policies, policy_changes
 from approvals.models import PolicyAct
-from approvals.policies.judge import Facts
-from approvals.policies.rules import Policy
-from approvals.policies.settings import SETTINGS
-from approvals.policy import Group
-from approvals.policy_versions import changes, in_force
-from approvals.requests import votes
+from approvals.people import accounts
+from approvals.rules.judge import Facts
+from approvals.rules.policy import Policy
+from approvals.rules.policy_settings import SETTINGS
+from approvals.rules.roles import Group
+from approvals.signed import votes
 from runtime.core.values.enums import Risk
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
@@ -35,50 +35,50 @@ def office(admin: Actor) -> None:
 
 
 def current() -> Policy:
-    in_force.forget()
-    return in_force.current()
+    policies.forget()
+    return policies.current()
 
 
 def test_another_admin_puts_a_change_in_force_and_its_author_cannot(office: None) -> None:
     seeds.person("anne", Group.ADMINS)
-    number = changes.propose(TWO, actor="admin")
+    number = policy_changes.propose(TWO, actor="admin")
     assert current() == Policy()
-    assert in_force.read_versions()[0].effective_at is None  # no day of waiting puts it in force
+    assert policies.read_versions()[0].effective_at is None  # no day of waiting puts it in force
     for other in ("admin", "bea"):
         with pytest.raises(PolicyRefused):
-            changes.confirm(number, actor=other)
-    changes.confirm(number, actor="anne")
+            policy_changes.confirm(number, actor=other)
+    policy_changes.confirm(number, actor="anne")
     assert (current().version, current().rules[0].name) == ("2", "Two")
     with pytest.raises(PolicyRefused, match="does not wait"):
-        changes.withdraw(number, actor="anne")
+        policy_changes.withdraw(number, actor="anne")
 
 
 def test_an_admin_made_by_the_author_is_no_second(office: None) -> None:
-    people.create_person(
+    accounts.create_person(
         username="anne", password=seeds.PASSWORD, groups={Group.ADMINS}, actor="admin"
     )
-    number = changes.propose(TWO, actor="admin")
+    number = policy_changes.propose(TWO, actor="admin")
     with pytest.raises(PolicyRefused):
-        changes.confirm(number, actor="anne")
+        policy_changes.confirm(number, actor="anne")
 
 
 def test_the_only_admins_change_waits_a_day_in_which_it_can_be_withdrawn(office: None) -> None:
-    number = changes.propose(TWO, actor="admin")
+    number = policy_changes.propose(TWO, actor="admin")
     with pytest.raises(PolicyRefused):
-        changes.confirm(number, actor="admin")
-    found, now = in_force.read_versions(), clock.now()
+        policy_changes.confirm(number, actor="admin")
+    found, now = policies.read_versions(), clock.now()
     almost, then = (now + timedelta(hours=hours) for hours in (23.9, 24))
-    assert in_force.at_time(found, almost) == Policy()
-    assert in_force.at_time(found, then).version == str(number)
-    changes.withdraw(number, actor="admin")
-    assert in_force.at_time(in_force.read_versions(), then) == Policy()
+    assert policies.at_time(found, almost) == Policy()
+    assert policies.at_time(found, then).version == str(number)
+    policy_changes.withdraw(number, actor="admin")
+    assert policies.at_time(policies.read_versions(), then) == Policy()
 
 
 def test_a_version_that_waited_replaces_none_that_was_confirmed_later(office: None) -> None:
-    changes.propose("rules: []", actor="admin")
+    policy_changes.propose("rules: []", actor="admin")
     number = put_in_force(TWO)
     later = clock.now() + timedelta(hours=25)
-    assert in_force.at_time(in_force.read_versions(), later).version == str(number)
+    assert policies.at_time(policies.read_versions(), later).version == str(number)
 
 
 @pytest.mark.parametrize(
@@ -106,10 +106,10 @@ def test_a_version_that_waited_replaces_none_that_was_confirmed_later(office: No
     ],
 )
 def test_a_rule_that_cannot_be_met_is_refused_when_saved(office: None, text: str, why: str) -> None:
-    people.create_group("legal", actor=None)
-    people.set_groups("bea", {Group.REVIEWERS, "legal"}, actor=None)
+    accounts.create_group("legal", actor=None)
+    accounts.set_groups("bea", {Group.REVIEWERS, "legal"}, actor=None)
     with pytest.raises(InvalidInput, match=why):
-        changes.propose(text, actor="admin")
+        policy_changes.propose(text, actor="admin")
     assert not PolicyAct.objects.exists()
 
 
@@ -141,9 +141,9 @@ def test_acts_are_only_added_and_a_missing_or_changed_one_stops_every_judgement(
         tool="x", path=("a", "x"), args={}, risk=Risk.LOW, gated=False, effect="read", requester="a"
     )
     with pytest.raises(PolicyBroken):  # the engine then opens a hold
-        in_force.judge(facts)
+        policies.judge(facts)
     with pytest.raises(PolicyRefused, match="act 3 on the policy is not the one"):
-        changes.propose(TWO, actor="admin")
+        policy_changes.propose(TWO, actor="admin")
     approval = seeds.in_doubt()  # its gate opens: the call has fallen into doubt already
     found = votes.demands(approval)
     assert found is not None

@@ -11,16 +11,16 @@ from django.core.management import CommandError, call_command
 from django.db import transaction
 from django.db.utils import ProgrammingError
 
-from approvals import audit, clock
-from approvals.accounts import absences, people
+from approvals import clock
 from approvals.adapter import ApprovalService
 from approvals.decisions.undo import undo
 from approvals.errors import AlreadyVoted, NotFound
 from approvals.models import Absence, Approval, Vote
-from approvals.permissions.principals import principal_of
+from approvals.people import absences, accounts
 from approvals.queries import deciders, inbox
 from approvals.queries.inbox import View
-from approvals.signed import rows
+from approvals.rights.principals import principal_of
+from approvals.signed import audit, rows
 from approvals.upkeep.outlooks import Outlooks
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
@@ -95,10 +95,10 @@ TIMES: dict[str, Acts] = {
         lambda: signed("bea", "cora", -1, 20),
         lambda: signed("bea", "dan", -140, -95, seq=2),
     ),
-    "not for a disabled person": (away, partial(people.disable, "bea", actor=None)),
+    "not for a disabled person": (away, partial(accounts.disable, "bea", actor=None)),
     "not for a person without the right": (
         away,
-        partial(people.set_groups, "bea", set(), actor=None),
+        partial(accounts.set_groups, "bea", set(), actor=None),
     ),
     "not by a deputy's deputy": (
         partial(away, DAN, "cora"),
@@ -171,7 +171,7 @@ def test_one_person_has_one_vote_also_by_a_deputy() -> None:
     absences.end("eva", actor=EVA)
     assert decide(approval, EVA).status == "approved"
     verified(approval)  # another deputy was named, but only from then on
-    people.set_groups("cora", set(), actor=None)
+    accounts.set_groups("cora", set(), actor=None)
     with pytest.raises(ApprovalVoid, match="cora"):
         seeds.verify_approval(approval)
 

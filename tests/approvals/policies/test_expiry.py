@@ -9,18 +9,19 @@ from uuid import UUID
 
 import pytest
 
-from approvals import audit, clock
-from approvals.accounts.people import disable, enable
+from approvals import clock
 from approvals.adapter import ApprovalService
+from approvals.governance import policy_changes
 from approvals.models import Approval, AuditEntry, Vote
-from approvals.permissions.principals import principal_of
-from approvals.policies import escalation
-from approvals.policies.rules import Demands, Escalation, OnExpiry, Stage, demands_of
-from approvals.policy import Group
-from approvals.policy_versions import changes
+from approvals.people.accounts import disable, enable
 from approvals.queries import deciders, inbox
 from approvals.queries.inbox import View
-from approvals.requests import statements, verification, votes
+from approvals.requests import verification
+from approvals.rights.principals import principal_of
+from approvals.rules import escalation
+from approvals.rules.policy import Demands, Escalation, OnExpiry, Stage, demands_of
+from approvals.rules.roles import Group
+from approvals.signed import audit, statements, votes
 from approvals.upkeep import escalations as decisions
 from approvals.upkeep import outlooks
 from approvals.upkeep.escalations import record_begun
@@ -110,11 +111,11 @@ def test_a_changed_consequence_does_not_verify(three: list[Actor], old: str, new
 def test_an_answer_that_its_tool_could_not_return_is_refused_when_saved(three: list[Actor]) -> None:
     tool = {**seeds.TOOL, "result_schema": LEVEL}
     seeds.published(input_schema={}, tools=[tool])
-    changes.check(ANSWER)
+    policy_changes.check(ANSWER)
     with pytest.raises(
         InvalidInput, match=r"One that set_privileges could not return: result.level"
     ):
-        changes.check(ANSWER.replace("level: 0", "level: high"))
+        policy_changes.check(ANSWER.replace("level: 0", "level: high"))
 
 
 # Escalation

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from approvals.policies import conditions, escalation, judge, tally, text
-from approvals.policies.conditions import ConditionError
-from approvals.policies.judge import Facts, Judgement
-from approvals.policies.rules import Demands, Escalation, Stage, demands_of
-from approvals.policies.settings import SETTINGS
+from approvals.rules import conditions, escalation, judge, policy_text, tally
+from approvals.rules.conditions import ConditionError
+from approvals.rules.judge import Facts, Judgement
+from approvals.rules.policy import Demands, Escalation, Stage, demands_of
+from approvals.rules.policy_settings import SETTINGS
 from runtime.core.values import expressions
 from runtime.core.values.enums import Risk
 
@@ -30,7 +30,7 @@ def judged(of: str, **facts: Any) -> Judgement:
         "effect": "write",
         "requester": "ada",
     }
-    return judge.judge(text.parse(of), Facts(**{**values, **facts}))
+    return judge.judge(policy_text.parse(of), Facts(**{**values, **facts}))
 
 
 def rules(*lines: str) -> str:
@@ -81,8 +81,8 @@ def test_the_first_rule_that_matches_applies_and_none_is_the_default() -> None:
     assert found is not None
     assert (found.rule, found.quorum) == ("Rule 1", 2)
     assert judged(rules("match: {tool: [a, b]}, quorum: 2")) == DEFAULT
-    assert judged(text.DEFAULT) == DEFAULT
-    assert judged(text.DEFAULT, gated=True).approval
+    assert judged(policy_text.DEFAULT) == DEFAULT
+    assert judged(policy_text.DEFAULT, gated=True).approval
 
 
 def test_a_policy_is_never_less_strict_than_the_tool() -> None:
@@ -190,14 +190,14 @@ WRONG = {
     "rules: " + "[" * 65 + "&a !b" * 30: "line 1: is nested deeper than 64",
     "rules: [{name: A, match: {tool: a}, on_expiry: {answer: " + "[" * 2_000 + "]" * 2_000: "64",
     "rules: [" + "{}," * 10_000 + "&a": "line 1: has more than 10000 values",
-    "x" * (text.MAX_TEXT + 1): "characters",
+    "x" * (policy_text.MAX_TEXT + 1): "characters",
 }
 
 
 @pytest.mark.parametrize("of", WRONG)
 def test_an_error_in_the_text_names_its_line_and_field(of: str) -> None:
-    with pytest.raises(text.PolicyInvalid, match=WRONG[of]):
-        text.parse(of)
+    with pytest.raises(policy_text.PolicyInvalid, match=WRONG[of]):
+        policy_text.parse(of)
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from approvals import clock
-from approvals.accounts import absences
 from approvals.adapter import ApprovalService
-from approvals.allowance_acts import changes
 from approvals.decisions.undo import undo
 from approvals.errors import ApprovalError
+from approvals.governance import allowance_changes
 from approvals.models import Approval
+from approvals.people import absences
 from runtime.core.values.enums import Risk
 from runtime.errors import Forbidden, InvalidInput, RunEnded
 from runtime.ports.access import Actor
@@ -206,7 +206,7 @@ def allowed(model: Model, first: str, second: str) -> list[allowances.Model]:
     source = seeds.pending(risk=Risk.MEDIUM)
     try:
         made = proposed(source, by=Actor(person=first), limits=LIMITS, count=1)
-        changes.confirm(made, actor=Actor(person=second))
+        allowance_changes.confirm(made, actor=Actor(person=second))
     except (ApprovalError, Forbidden):
         assert not model.allows(first, second)
         return []

@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 
 from approvals import clock
-from approvals.accounts import absences
 from approvals.models import Approval
-from approvals.permissions import request_rules
-from approvals.permissions.access import AccessService
-from approvals.permissions.principals import principal_of
+from approvals.people import absences
+from approvals.rights import approvals
+from approvals.rights.access import AccessService
+from approvals.rights.principals import principal_of
 from runtime.core.values.enums import GateKind
 from runtime.models import Run
 from runtime.ports.access import Actor
@@ -39,11 +39,11 @@ def readers_of(approval: Approval) -> set[str]:
 def _reads(name: str, approval: Approval) -> bool:
     actor = Actor(person=name)
     principal = principal_of(actor)
-    readable = request_rules.readable_requests(principal)
+    readable = approvals.readable_requests(principal)
     (answer,) = {
         Approval.objects.filter(readable, pk=approval.pk).exists(),
         Run.objects.filter(AccessService().readable_runs(actor), pk=approval.run_id).exists(),
-        request_rules.reads(principal, approval),
+        approvals.reads(principal, approval),
     }
     return answer
 
@@ -85,4 +85,4 @@ def test_all_reviewers_read_a_call_in_doubt_and_only_people_of_the_rule_the_requ
     (doubt,) = seeds.opened(seeds.snapshot(approval.run_id, kind=GateKind.IN_DOUBT))
     assert readers_of(doubt) == REVIEWERS | {"admin"}
     principal = principal_of(Actor(person="eva"))
-    assert not request_rules.reads(principal, approval)
+    assert not approvals.reads(principal, approval)

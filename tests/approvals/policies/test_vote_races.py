@@ -7,11 +7,12 @@ from threading import Barrier, Event
 
 import pytest
 
-from approvals import audit, clock
+from approvals import clock
 from approvals.adapter import ApprovalService
 from approvals.decisions.undo import undo
 from approvals.errors import ApprovalError
 from approvals.models import Approval, AuditEntry, Vote
+from approvals.signed import audit
 from runtime.errors import RunEnded
 from runtime.models import Gate, Signal
 from runtime.ports.access import Actor

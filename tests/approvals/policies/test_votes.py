@@ -7,17 +7,15 @@ from typing import Any
 
 import pytest
 
-from approvals import audit
-from approvals.accounts import people
 from approvals.adapter import ApprovalService
 from approvals.decisions.undo import undo
 from approvals.errors import AlreadyDecided, AlreadyVoted, NotDecided, NotFound, TamperedWith
 from approvals.models import Approval, AuditEntry, Vote
-from approvals.permissions import request_rules
-from approvals.policy import Group
+from approvals.people import accounts
 from approvals.queries import deciders
-from approvals.requests import statements, votes
-from approvals.signed import rows
+from approvals.rights import approvals
+from approvals.rules.roles import Group
+from approvals.signed import audit, rows, statements, votes
 from runtime.core.values.enums import Decision, EffectClass, Risk, Verdict
 from runtime.core.values.json_values import action_digest, sha256_of
 from runtime.errors import Forbidden, InvalidInput
@@ -78,7 +76,7 @@ def test_one_admin_is_no_quorum_with_a_reviewer_whose_password_they_set(
 ) -> None:
     settings.SIGNOFF_COOLING_OFF_SECONDS = 0
     seeds.person("anne", Group.ADMINS, Group.REVIEWERS)
-    people.set_password("bea", "another horse battery", actor="anne")
+    accounts.set_password("bea", "another horse battery", actor="anne")
     approval = asked()
     decide(approval, Actor(person=first))
     with pytest.raises(Forbidden, match="count as one person"):
@@ -91,10 +89,10 @@ def test_the_worker_counts_an_admin_and_their_reviewer_as_one(
     four: list[Actor], settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.SIGNOFF_COOLING_OFF_SECONDS = 0
-    people.set_groups("eva", [], actor=None)
-    people.set_groups("eva", [Group.REVIEWERS], actor="bea")
+    accounts.set_groups("eva", [], actor=None)
+    accounts.set_groups("eva", [Group.REVIEWERS], actor="bea")
     approval = asked()
-    monkeypatch.setattr(request_rules, "name_dependent", lambda *_: frozenset())
+    monkeypatch.setattr(approvals, "name_dependent", lambda *_: frozenset())
     decide(approval, four[0])
     decide(approval, four[3])
     monkeypatch.undo()
@@ -103,11 +101,11 @@ def test_the_worker_counts_an_admin_and_their_reviewer_as_one(
 
 
 def leave(name: str) -> None:
-    people.set_groups(name, set(), actor=None)
+    accounts.set_groups(name, set(), actor=None)
 
 
 def disable(name: str) -> None:
-    people.disable(name, actor=None)
+    accounts.disable(name, actor=None)
 
 
 @pytest.mark.parametrize("lose", [leave, disable])
@@ -379,7 +377,7 @@ def test_a_call_in_doubt_can_be_given_up_by_people_the_rule_does_not_name(ada: A
     bea, cora = reviewers("bea", "cora")
     put_in_force("rules: [{name: Only bea, people: [bea]}]")
     approval = seeds.in_doubt()
-    people.disable(bea.person, actor=None)
+    accounts.disable(bea.person, actor=None)
     with pytest.raises(Forbidden, match="Other people must approve first"):
         seeds.settle(approval, cora, "run_again", "x")
     assert seeds.settle(approval, cora, "give_up", "x").status == "denied"
@@ -394,20 +392,22 @@ def test_a_group_counts_where_it_is_named_and_only_with_the_right_to_decide(
     settings.SIGNOFF_COOLING_OFF_SECONDS = 3600
     bea, cora, dan, _ = four
     seeds.person("admin", Group.ADMINS)
-    people.create_group("finance", actor=None)
-    people.set_groups("bea", {Group.REVIEWERS, "finance"}, actor=None)
-    people.create_person(username="cyril", password=seeds.PASSWORD, groups={"finance"}, actor=None)
-    people.set_groups("dan", {Group.REVIEWERS, "finance"}, actor="admin")  # does not count yet
+    accounts.create_group("finance", actor=None)
+    accounts.set_groups("bea", {Group.REVIEWERS, "finance"}, actor=None)
+    accounts.create_person(
+        username="cyril", password=seeds.PASSWORD, groups={"finance"}, actor=None
+    )
+    accounts.set_groups("dan", {Group.REVIEWERS, "finance"}, actor="admin")  # does not count yet
     approval = asked(FINANCE)
     for other in (cora, dan, Actor(person="cyril")):
         with pytest.raises((Forbidden, NotFound)):
             decide(approval, other)
-    people.confirm("dan", "finance", seq=1, actor=None)
+    accounts.confirm("dan", "finance", seq=1, actor=None)
     assert {one.person for one in deciders.deciders() if "finance" in one.groups} == {"bea", "dan"}
     assert decide(approval, bea).status == "approved"
     approval.refresh_from_db()
     seeds.verify_approval(approval)
-    people.set_groups("bea", {Group.REVIEWERS}, actor=None)
+    accounts.set_groups("bea", {Group.REVIEWERS}, actor=None)
     with pytest.raises(ApprovalVoid, match="bea"):
         seeds.verify_approval(approval)
 
@@ -417,8 +417,8 @@ def test_a_membership_given_by_the_requester_does_not_count_in_their_runs(
 ) -> None:
     settings.SIGNOFF_COOLING_OFF_SECONDS = 0
     seeds.person("root", Group.ADMINS)
-    people.create_group("finance", actor=None)
-    people.set_groups("bea", {Group.REVIEWERS, "finance"}, actor="root")
+    accounts.create_group("finance", actor=None)
+    accounts.set_groups("bea", {Group.REVIEWERS, "finance"}, actor="root")
     with pytest.raises(Forbidden, match="got the right to decide from root"):
         decide(asked(FINANCE, requester="root"), four[0])
     assert decide(seeds.pending(), four[0]).status == "approved"

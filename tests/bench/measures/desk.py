@@ -11,11 +11,11 @@ from uuid import UUID
 
 from django.contrib.auth.models import User
 
-from approvals.accounts.people import create_person
 from approvals.decisions import decide
+from approvals.governance import policies, policy_changes
 from approvals.models import Approval
-from approvals.policy import Group
-from approvals.policy_versions import changes, in_force
+from approvals.people.accounts import create_person
+from approvals.rules.roles import Group
 from runtime.ports.access import Actor
 from tests.bench.figures import Finding, Line, percentile, ratio
 from tests.bench.sides import tasks
@@ -61,8 +61,8 @@ def approve_usual(desk: Desk) -> None:
     """Approve calls as they usually are, so that another value is odd, under the policy of these tasks."""
     if not User.objects.filter(username=DORA.person).exists():
         create_person(username=DORA.person, password=PASSWORD, groups=[Group.REVIEWERS])
-        changes.confirm(changes.propose(tasks.POLICY, actor=None), actor=None)
-        in_force.forget()
+        policy_changes.confirm(policy_changes.propose(tasks.POLICY, actor=None), actor=None)
+        policies.forget()
     runs = started(desk, tasks.usual(HISTORY))
     _approve_as_first(runs)
     for form in desk.pending(runs).values():

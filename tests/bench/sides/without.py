@@ -46,8 +46,8 @@ def _signature() -> list[Replaced]:
 
 def _audit() -> list[Replaced]:
     """No row of the audit chain is made or written."""
-    from approvals import audit
     from approvals.models import AuditEntry
+    from approvals.signed import audit
     from runtime.ports.approvals import StatementPart
 
     none = StatementPart(name="audited", sql="SELECT", parameters={}, overtaken="audit_order")

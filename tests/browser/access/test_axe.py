@@ -17,12 +17,12 @@ from agents.sdk import Answer, agent, last
 from agents.sdk.scripts import Reply, Turn, call, script
 from agents.sdk.scripts import say as says
 from approvals import clock
-from approvals.accounts import password_links, tokens
 from approvals.adapter import ApprovalService
-from approvals.allowance_acts import changes as allowance_changes
+from approvals.governance import allowance_changes
 from approvals.models import Approval, VersionDecision
-from approvals.policies.rules import Demands
-from approvals.policy import Group
+from approvals.people import password_links, tokens
+from approvals.rules.policy import Demands
+from approvals.rules.roles import Group
 from approvals.signed.rows import add
 from runtime.control import replay as replays
 from runtime.control.archive.legal_hold import hold

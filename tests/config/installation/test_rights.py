@@ -15,10 +15,9 @@ from django.db.models import F
 from django.utils import timezone
 from pytest_django import Settings
 
-from approvals.accounts import people
 from approvals.adapter import ApprovalService
-from approvals.notices import preferences, send
-from approvals.policy_versions import changes
+from approvals.governance import policy_changes
+from approvals.people import accounts, mail, mail_preferences
 from config import rights
 from runtime.control.external_events import deliver
 from runtime.errors import NotVerified
@@ -116,17 +115,17 @@ def test_rights_that_only_the_web_has(granted: None) -> None:
 def test_the_web_may_change_the_policy(granted: None) -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL ROLE {WEB}")
-        assert changes.propose("rules: []", actor=None) == 2
+        assert policy_changes.propose("rules: []", actor=None) == 2
         transaction.set_rollback(True)
 
 
 def test_the_sweeper_mails_people_with_the_rights_of_a_worker(granted: None, sink: Sink) -> None:
     seeds.person("bea", *seeds.GROUPS["bea"])
-    preferences.save("bea", "all", "bea@example.com")
+    mail_preferences.save("bea", "all", "bea@example.com")
     seeds.pending()
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL ROLE {WORKER}")
-        send.send_due(threading.Event())
+        mail.send_due(threading.Event())
         transaction.set_rollback(True)
     assert len(sink.mails) == 2
 
@@ -137,7 +136,7 @@ def test_the_sweeper_looks_ahead_with_the_rights_of_a_worker(granted: None) -> N
         "rules: [{name: A, people: [bea], escalate: [{groups: [reviewers], expires_after: 60}]}]"
     )
     approval = asked(policy, expires_at=seeds.moment(30))
-    people.disable("bea", actor=None)
+    accounts.disable("bea", actor=None)
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL ROLE {WORKER}")
         ApprovalService().look_ahead(threading.Event())

@@ -8,9 +8,9 @@ from unittest.mock import Mock
 import pytest
 from psycopg import OperationalError
 
-from approvals.accounts import people
 from approvals.models import Approval
-from approvals.policy import Group
+from approvals.people import accounts
+from approvals.rules.roles import Group
 from runtime.control.external_events import deliver
 from runtime.control.verification.verification import verify
 from runtime.errors import (
@@ -280,7 +280,7 @@ def test_an_event_of_an_earlier_name_is_handled_again(desk: Desk) -> None:
 
 def test_an_owner_without_the_right_starts_nothing(desk: Desk) -> None:
     made = desk.make()
-    people.set_groups("ada", [], actor="admin")
+    accounts.set_groups("ada", [], actor="admin")
     desk.send()
     desk.sweep()
     assert told(made) == [("e1", "failed", "ada does not have the right runs:start.")]

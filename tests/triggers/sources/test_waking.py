@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from approvals.accounts import people
-from approvals.policy import Group
+from approvals.people import accounts
+from approvals.rules.roles import Group
 from runtime.control.start import start
 from runtime.core.values.limits import MAX_EVENT_DATA
 from runtime.errors import Forbidden, InvalidInput
@@ -61,7 +61,7 @@ def results() -> list[Any]:
 
 
 def test_an_event_wakes_the_run_of_its_business_key_once(desk: Desk) -> None:
-    people.create_person(username="ed", password=None, groups=[Group.ADMINS])
+    accounts.create_person(username="ed", password=None, groups=[Group.ADMINS])
     made = desk.make(actor=HOOK, **SIGNED)
     changes.change(TriggerKind.EVENT, id=made, sent=SIGNED, actor=Actor(person="ed"))
     run, other = begin(), begin("Bob")
@@ -123,7 +123,7 @@ def test_two_sweepers_wake_a_run_once(desk: Desk) -> None:
 def test_an_event_that_may_not_wake_fails_and_says_why(desk: Desk) -> None:
     made = desk.make(actor=HOOK, **SIGNED)
     for name, group in {"dora": Group.REQUESTERS, "ed": Group.ADMINS}.items():
-        people.create_person(username=name, password=None, groups=[group])
+        accounts.create_person(username=name, password=None, groups=[group])
     runs = [begin(), begin(actor=Actor(person="dora"))]
     for run in runs:
         wait(run, desk)
@@ -135,10 +135,10 @@ def test_an_event_that_may_not_wake_fails_and_says_why(desk: Desk) -> None:
     desk.sweep(2)
     assert told(made)[1][1] == "failed"
     assert f"send at most {MAX_EVENT_DATA}" in told(made)[1][2]
-    people.set_groups("admin", [Group.REQUESTERS], actor="ed")
+    accounts.set_groups("admin", [Group.REQUESTERS], actor="ed")
     arrive(made, "right")
     desk.sweep(2)
-    people.set_groups("admin", [Group.ADMINS], actor="ed")
+    accounts.set_groups("admin", [Group.ADMINS], actor="ed")
     assert told(made)[2][1:] == ("failed", "admin does not have the right events:send.")
     desk.send(who="Ann")  # it ended the wait itself
     desk.sweep(2)

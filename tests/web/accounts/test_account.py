@@ -12,12 +12,12 @@ from django.db import ProgrammingError, connection, transaction
 from django.test import Client
 from django.utils import timezone
 
-from approvals.accounts import listing, tokens
-from approvals.accounts.people import create_person
 from approvals.models import Approval, LoginFailures, Token
-from approvals.permissions import principals
-from approvals.permissions.scopes import ALL_SCOPES
-from approvals.policy import Group
+from approvals.people import account_list, tokens
+from approvals.people.accounts import create_person
+from approvals.rights import principals
+from approvals.rights.scopes import ALL_SCOPES
+from approvals.rules.roles import Group
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor
 from tests.support.pages import has, log_in, queries_at_most, shows, text, text_of
@@ -262,7 +262,7 @@ def test_people_are_found_or_counted(admin: Client, monkeypatch: pytest.MonkeyPa
         tokens.create(person, ALL_SCOPES)
     with queries_at_most(12):
         text(admin, "/people/")
-    monkeypatch.setattr(listing, "LIMIT", 2)
+    monkeypatch.setattr(account_list, "LIMIT", 2)
     page = shows(admin, "/people/?open=cyril", "22 more people fit")
     assert re.findall('person" id="([a-z]+)"', page) == ["ada", "admin", "cyril"]
     assert re.findall('person" id="([a-z]+)"', text(admin, "/people/?q=BE")) == ["bea"]

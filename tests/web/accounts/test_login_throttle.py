@@ -15,8 +15,8 @@ from django.http import HttpRequest
 from django.test import Client
 from django.utils import timezone
 
-from approvals.accounts import login_throttle
 from approvals.models import LoginFailures
+from approvals.people import login_throttle
 from runtime.core.values.limits import MAX_PERSON
 from runtime.store import pool
 from tests.support.api_client import Caller

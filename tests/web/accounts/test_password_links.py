@@ -15,12 +15,12 @@ from django.db import ProgrammingError, transaction
 from django.test import Client
 
 from approvals import clock
-from approvals.accounts import link_mail, password_links, people
-from approvals.accounts.people import create_person
 from approvals.errors import LastAdmin, LinkOver
 from approvals.models import PasswordLink
-from approvals.permissions import assignments
-from approvals.policy import Group
+from approvals.people import accounts, link_mail, password_links
+from approvals.people.accounts import create_person
+from approvals.rights import assignments
+from approvals.rules.roles import Group
 from tests.support.pages import has, log_in, shows, text_of
 from tests.support.seeds import PASSWORD, Cast
 
@@ -66,16 +66,16 @@ def test_a_link_ends_with_a_newer_one_in_time_and_with_its_maker(cast: Cast) -> 
     for made in (first.plain, kept.plain[:-1] + "g", f"{kept.plain[:17]}{'0' * 64}", ""):
         with pytest.raises(LinkOver):
             password_links.use(made, NEW)
-    people.set_groups("second", [], actor="admin")
+    accounts.set_groups("second", [], actor="admin")
     with pytest.raises(LinkOver):
         password_links.use(kept.plain, NEW)
-    people.set_groups("second", [Group.ADMINS], actor=None)
+    accounts.set_groups("second", [Group.ADMINS], actor=None)
     still_open = PasswordLink.objects.filter(ended_at=None)
     User.objects.filter(username="bea").update(is_active=False)
     with pytest.raises(LinkOver):
         password_links.use(kept.plain, NEW)
     assert still_open.get().person == cast.bea
-    people.enable("bea", actor="admin")
+    accounts.enable("bea", actor="admin")
     assert session.get("/inbox/")["Location"].startswith("/login/")
     password_links.use(kept.plain, NEW)
     with pytest.raises(LinkOver):
@@ -90,12 +90,12 @@ def test_a_link_ends_with_a_newer_one_in_time_and_with_its_maker(cast: Cast) -> 
 
 ENDS: dict[str, list[Callable[[], object]]] = {
     "disabled, then enabled": [
-        partial(people.disable, "bea", actor="admin"),
-        partial(people.enable, "bea", actor="admin"),
+        partial(accounts.disable, "bea", actor="admin"),
+        partial(accounts.enable, "bea", actor="admin"),
     ],
-    "a password of an admin": [partial(people.set_password, "bea", NEW, actor="admin")],
-    "a password of their own": [partial(people.set_password, "bea", NEW, actor="bea")],
-    "no password": [partial(people.remove_password, "bea", actor="admin")],
+    "a password of an admin": [partial(accounts.set_password, "bea", NEW, actor="admin")],
+    "a password of their own": [partial(accounts.set_password, "bea", NEW, actor="bea")],
+    "no password": [partial(accounts.remove_password, "bea", actor="admin")],
 }
 
 

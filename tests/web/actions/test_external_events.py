@@ -8,8 +8,8 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from approvals import audit
 from approvals.models import AuditEntry
+from approvals.signed import audit
 from runtime.core.values.enums import EffectClass
 from runtime.core.values.limits import MAX_EVENT_DATA
 from runtime.models import ExternalEvent, KillSwitch

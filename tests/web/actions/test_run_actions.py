@@ -11,8 +11,8 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from pytest_django import Settings
 
-from approvals import audit
 from approvals.models import Approval, AuditEntry
+from approvals.signed import audit
 from runtime.core.values.limits import MAX_MESSAGE
 from runtime.models import JournalEntry, Run, Signal
 from runtime.store.leases import ALONE

@@ -8,7 +8,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from approvals.models import Approval
-from approvals.policy import Group
+from approvals.rules.roles import Group
 from runtime.control.kill_switches import engage
 from runtime.control.pause import pause
 from runtime.models import Run

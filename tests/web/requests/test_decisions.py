@@ -14,11 +14,11 @@ from django.test import Client, override_settings
 from django.utils import timezone
 from pytest_django import Settings
 
-from approvals import audit
-from approvals.accounts.people import create_person
 from approvals.adapter import ApprovalService
 from approvals.models import Approval, AuditEntry
-from approvals.policy import Group
+from approvals.people.accounts import create_person
+from approvals.rules.roles import Group
+from approvals.signed import audit
 from runtime import broker
 from runtime.keyring import sealing
 from runtime.models import Gate, Run, Signal

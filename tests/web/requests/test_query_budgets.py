@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import Settings
 
-from approvals.policy import Group
+from approvals.rules.roles import Group
 from runtime.core.values.enums import GateKind
 from tests.approvals.allowances.office import proposed
 from tests.support import seeds

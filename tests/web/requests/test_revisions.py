@@ -6,9 +6,9 @@ import pytest
 from django.test import Client
 
 from approvals.models import Approval
-from approvals.permissions import principals
 from approvals.queries import decision_filters, history
 from approvals.requests import snapshot, verification
+from approvals.rights import principals
 from runtime.core.run.continuation import MAX_REVISIONS
 from runtime.core.values.verdicts import CHANGES
 from runtime.errors import InvalidInput

@@ -5,8 +5,8 @@ import re
 import pytest
 from django.test import Client
 
-from approvals.accounts import saved_views
 from approvals.models import SavedView
+from approvals.people import saved_views
 from runtime.errors import InvalidInput
 from tests.support import seeds
 from tests.support.pages import has, in_order, queries_at_most, shows, text, text_of

@@ -10,9 +10,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from approvals.accounts import people
 from approvals.adapter import ApprovalService
 from approvals.models import Approval
+from approvals.people import accounts
 from runtime.ports.access import Actor
 from tests.approvals.policies.office import asked, reviewers
 from tests.support import seeds
@@ -71,7 +71,7 @@ def test_a_vote_says_that_it_waits_and_can_be_withdrawn(
 
 def test_a_request_that_too_few_can_decide_warns(bea: Client, request_of_two: Approval) -> None:
     for name in ("cora", "dan"):
-        people.disable(name, actor=None)
+        accounts.disable(name, actor=None)
     shows(bea, request_of_two, "Too few people are left to approve this", "Only <bdi>bea</bdi>")
     shows(bea, request_of_two, "on the page People: ask <bdi>admin</bdi>")
     ApprovalService().look_ahead(Event())

@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 from django.test import Client
 
-from approvals import audit
 from approvals.decisions.inquire import ASKED
 from approvals.models import Approval, AuditEntry
 from approvals.queries import requests
+from approvals.signed import audit
 from approvals.web.parts import call_status
 from runtime.models import ArchivedEntries, ArchivedRun, Run
 from runtime.ports import wiring

@@ -11,8 +11,8 @@ from django.db import transaction
 from agents.effect_handler import AgentEffects
 from agents.registry import Registry
 from approvals.adapter import ApprovalService
+from approvals.governance.prompts_in_production import StoredPrompts
 from approvals.models import AuditEntry
-from approvals.prompts.in_production import StoredPrompts
 from runtime import broker
 from runtime.control import replay as replays
 from runtime.control.forks.fork import fork

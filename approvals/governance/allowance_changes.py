@@ -1,0 +1,316 @@
+"""What people do with allowances: propose one from a request, confirm it as the second person, revoke it.
+
+Both people must be able to decide the request from which it was proposed, and not as the deputy of another, so neither
+is its requester or in the origin of its run. The rights of neither may come from the other.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from approvals import clock
+from approvals.errors import AllowanceBroken, AllowanceRefused, NotFound, UnknownAllowance
+from approvals.governance import allowance_uses, allowances
+from approvals.governance.allowances import Act, Allowance
+from approvals.models import Approval
+from approvals.requests import verification
+from approvals.rights import approvals, principals
+from approvals.rights.principals import Principal
+from approvals.rights.scopes import Scope
+from approvals.rights.second_admin import SecondAdmin
+from approvals.rules import limits as matching
+from approvals.rules.allowance_terms import ALLOWED_RISKS, MAX_COUNT, MAX_DAYS, Terms
+from approvals.rules.limits import MAX_ARGUMENTS, ArgumentLimit, LimitRule
+from approvals.rules.policy import demands_of
+from approvals.rules.roles import risks_decided_by
+from approvals.signed.act_log import record, refused
+from runtime.control.access import validate_text
+from runtime.core.values.enums import GateKind
+from runtime.core.values.errors import NotJson
+from runtime.core.values.limits import MAX_REASON
+from runtime.errors import Forbidden, InvalidInput
+from runtime.keyring import sealing
+from runtime.ports.access import Actor
+
+MAX_TERMS = 16_384  # characters of JSON: every use stores them
+_STATUSES = (Approval.Status.PENDING, Approval.Status.APPROVED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitedArgument:
+    """An argument that a proposal must limit, with its value in the request. A secret one may only have any value."""
+
+    path: matching.Path
+    value: Any
+    secret: bool
+
+    @property
+    def name(self) -> str:
+        """The name of the argument, as errors and the API use it."""
+        return matching.named(self.path)
+
+
+def not_allowable(approval: Approval) -> str | None:
+    """Say why no allowance can cover calls like that of this request; None if one can."""
+    if approval.kind != GateKind.APPROVAL or approval.status not in _STATUSES:
+        return "Only a call that waits for an approval, or was approved, can be the start of an allowance."
+    if approval.risk not in ALLOWED_RISKS:
+        return f"An allowance never covers a call of {approval.risk} risk."
+    demands = demands_of(approval.rule)
+    if demands is not None and (demands.quorum > 1 or demands.reason):
+        return f"The policy's rule {demands.rule} demands more than an allowance gives."
+    if approval.edited is not None or approval.removed_at is not None:
+        return "The arguments of this request are not those that were called."
+    return None
+
+
+def arguments(approval: Approval) -> tuple[LimitedArgument, ...]:
+    """List the arguments of a request that a proposal must limit. Raises ValueError for a row that cannot be read."""
+    args = verification.arguments(approval)
+    hidden = sealing.secret_args(approval.tool, args)
+    shown = sealing.redacted_args(approval.tool, args)
+    return tuple(
+        LimitedArgument(path=path, value=value, secret=bool(path) and path[0] in hidden)
+        for path, value in matching.leaves(shown).items()
+    )
+
+
+def propose(
+    approval_id: UUID,
+    *,
+    limits: object,
+    count: object,
+    days: object,
+    actor: Actor,
+) -> UUID:
+    """Propose an allowance for calls like that of a request, and return its id. It waits for a second person.
+
+    `limits` maps the name of each argument to `{"rule", "values"}`. Raises NotFound, Forbidden, AllowanceRefused, and
+    InvalidInput naming `limits`, `count` or `days`.
+    """
+    approval, principal = _source(approval_id, actor)
+    _require_decider(principal, approval, actor)
+    wrong = not_allowable(approval) or verification.fault(approval)
+    if wrong:
+        raise AllowanceRefused(wrong)
+    terms = Terms(
+        action=verification.action(approval),
+        limits=_limits(arguments(approval), limits),
+        count=_whole(count, "count", MAX_COUNT),
+        ends_at=clock.now() + timedelta(days=_whole(days, "days", MAX_DAYS)),
+        request=str(approval.id),
+    )
+    if len(_text(terms)) > MAX_TERMS:
+        raise InvalidInput("limits", f"are longer than {MAX_TERMS} characters of JSON")
+    allowance = uuid4()
+    with _changing():
+        allowances.append(allowance, Act.PROPOSED, by=actor.person, seq=1, terms=terms)
+        record(actor.person, f"proposed the allowance {allowance} of {approval.tool}")
+    return allowance
+
+
+def confirm(allowance: UUID, *, actor: Actor) -> None:
+    """Put a proposed allowance in force. Raises UnknownAllowance, Forbidden or AllowanceRefused."""
+    one = readable(allowance, actor)
+    state = one.state(clock.now())
+    if state != "proposed":
+        raise AllowanceRefused(f"This allowance does not wait for a confirmation: it is {state}.")
+    approval, principal = _source(UUID(one.terms.request), actor)
+    _require_decider(principal, approval, actor)
+    first = principals.principal_of(Actor(person=one.proposed_by))
+    _require_decider(first, approval, Actor(person=one.proposed_by))
+    if not _is_second(principal, first):
+        raise AllowanceRefused(
+            f"Another person must confirm this allowance: not {one.proposed_by}, who proposed it, and no person whose"
+            " right comes from them, or theirs from that person."
+        )
+    with _changing():
+        allowances.append(
+            allowance,
+            Act.CONFIRMED,
+            by=actor.person,
+            seq=2,
+            terms=one.terms,
+            proposed_by=one.proposed_by,
+        )
+        record(actor.person, f"confirmed the allowance {allowance} of {one.terms.action.tool}")
+
+
+def revoke(allowance: UUID, *, actor: Actor | None, reason: object = "") -> None:
+    """Revoke an allowance, or withdraw its proposal. It counts at once. None is the command line.
+
+    Raises UnknownAllowance, Forbidden, AllowanceRefused, and InvalidInput naming `reason`.
+    """
+    given = _reason(reason)
+    person = None if actor is None else actor.person
+    for _ in range(MAX_COUNT + 2):  # each use in between is another number
+        one = _one(allowance) if actor is None else readable(allowance, actor)
+        if actor is not None and not may_revoke(principals.principal_of(actor), one):
+            raise Forbidden("not_eligible", f"{person} may not revoke this allowance.")
+        if one.revoked_at is not None:
+            raise AllowanceRefused("This allowance was revoked before.")
+        try:
+            with transaction.atomic():
+                allowances.append(allowance, Act.REVOKED, by=person, seq=one.next_act, reason=given)
+                record(person, f"revoked the allowance {allowance} of {one.terms.action.tool}")
+            return
+        except IntegrityError:
+            continue
+    raise AllowanceRefused("This allowance is used too fast to be revoked now. Try again.")
+
+
+def readable(allowance: UUID, actor: Actor) -> Allowance:
+    """Return an allowance for a person who may read it. Raises UnknownAllowance, AllowanceRefused."""
+    if not reads(principals.principal_of(actor)):
+        raise UnknownAllowance
+    return _one(allowance)
+
+
+def reads(principal: Principal | None) -> bool:
+    """Tell whether this person may read allowances: everyone who decides or administers."""
+    return principal is not None and (
+        bool(risks_decided_by(principal.groups)) or principal.has(Scope.ADMIN)
+    )
+
+
+def may_revoke(principal: Principal | None, one: Allowance) -> bool:
+    """Tell whether this person may revoke it: an admin, or a person who may decide calls of its risk."""
+    if principal is None:
+        return False
+    if principal.has(Scope.ADMIN):
+        return True
+    decides = one.terms.action.risk in risks_decided_by(principal.groups)
+    return decides and principal.has(Scope.APPROVALS_DECIDE)
+
+
+def could_confirm(principal: Principal | None, one: Allowance, approval: Approval | None) -> bool:
+    """Tell whether this person could confirm it, for the page. `confirm` checks it again."""
+    if principal is None or approval is None or principal.person == one.proposed_by:
+        return False
+    return _own_denial(principal, approval) is None
+
+
+def source(approval_id: UUID, *, actor: Actor) -> tuple[tuple[LimitedArgument, ...], str | None]:
+    """Return the arguments of a request that a proposal must limit, and why it cannot be proposed; None if it can.
+
+    Raises NotFound.
+    """
+    approval, principal = _source(approval_id, actor)
+    denial = _own_denial(principal, approval)
+    wrong = denial.detail if denial else not_allowable(approval) or verification.fault(approval)
+    return (() if wrong else arguments(approval)), wrong
+
+
+def _source(approval_id: UUID, actor: Actor) -> tuple[Approval, Principal | None]:
+    """Read the request from which an allowance is proposed. Raises NotFound."""
+    approval = Approval.objects.filter(pk=approval_id).first()
+    principal = principals.principal_of(actor)
+    if approval is None or not approvals.reads(principal, approval):
+        raise NotFound
+    return approval, principal
+
+
+def _own_denial(principal: Principal | None, approval: Approval) -> Forbidden | None:
+    """Say why a person may not decide the request for themselves: a deputy makes no allowance for another."""
+    return approvals.denial_for(principal, approval, None, (), timezone.now())
+
+
+def _require_decider(principal: Principal | None, approval: Approval, actor: Actor) -> None:
+    denial = _own_denial(principal, approval)
+    if denial is not None:
+        refused(actor.person, f"an allowance of {approval.tool}", denial.code)
+        raise denial
+
+
+def _is_second(second: Principal | None, first: Principal | None) -> bool:
+    """Tell whether these are two people, of whom neither gave the other the right to decide."""
+    if second is None or first is None or second.person == first.person:
+        return False
+    both = ((second, first.person), (first, second.person))
+    if any(bond.binds({other}) for one, other in both for bond in one.bonds):
+        return False
+    return SecondAdmin(author=first.person).is_independent(second.person)
+
+
+def _limits(given: Sequence[LimitedArgument], limits: object) -> tuple[ArgumentLimit, ...]:
+    if not isinstance(limits, Mapping):
+        raise InvalidInput("limits", "must be an object with a limit for each argument")
+    if len(given) > MAX_ARGUMENTS:
+        raise InvalidInput("limits", f"must be at most {MAX_ARGUMENTS}")
+    known = {one.name: one for one in given}
+    if len(known) < len(given):
+        raise InvalidInput(
+            "limits", "must name each argument once: two arguments have the same name"
+        )
+    for name in limits:
+        if name not in known:
+            raise InvalidInput("limits", f"name {name}, which the call does not have")
+    return tuple(_limit(one, limits.get(one.name)) for one in given)
+
+
+def _limit(argument: LimitedArgument, said: object) -> ArgumentLimit:
+    field = f"limits.{argument.name}"
+    if not isinstance(said, Mapping):
+        raise InvalidInput(
+            field, "must be stated; use the rule any for an argument without a limit"
+        )
+    try:
+        rule = LimitRule(str(said.get("rule")))
+    except ValueError:
+        raise InvalidInput(field, f"needs a rule: {', '.join(LimitRule)}") from None
+    values = said.get("values", [])
+    if not isinstance(values, list) or len(values) > MAX_COUNT:
+        raise InvalidInput(field, f"needs its values as a list of at most {MAX_COUNT}")
+    if argument.secret and rule is not LimitRule.ANY:
+        raise InvalidInput(field, "is a secret, which can only have the rule any")
+    found = ArgumentLimit(path=argument.path, rule=rule, values=tuple(values))
+    wrong = matching.problem(found)
+    if wrong is not None:
+        raise InvalidInput(field, wrong)
+    return found
+
+
+def _text(terms: Terms) -> str:
+    try:
+        return terms.text()
+    except (NotJson, ValueError, RecursionError) as exc:
+        raise InvalidInput("limits", "have a value that is no JSON") from exc
+
+
+def _whole(value: object, field: str, most: int) -> int:
+    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
+        value = int(value.strip()[:9])
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InvalidInput(field, f"must be a whole number from 1 to {most}")
+    return value
+
+
+def _reason(value: object) -> str:
+    return validate_text("reason", value, MAX_REASON).strip()
+
+
+def _one(allowance: UUID) -> Allowance:
+    try:
+        found = allowances.one(allowance)
+    except AllowanceBroken as exc:
+        raise AllowanceRefused(f"The stored allowance does not verify: {exc}.") from exc
+    if found is None:
+        raise UnknownAllowance
+    return found
+
+
+@contextmanager
+def _changing() -> Iterator[None]:
+    """Run the block in a transaction. Raises AllowanceRefused if another act came in between."""
+    try:
+        with transaction.atomic():
+            yield
+    except IntegrityError as exc:
+        raise AllowanceRefused("Another person was faster. Load the page again.") from exc
+    allowance_uses.forget()

@@ -1,0 +1,119 @@
+"""Says what a draft of the policy would have changed in the requests of the last 30 days."""
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from approvals import clock
+from approvals.governance import policies
+from approvals.models import Approval
+from approvals.rules.judge import Judgement, judge
+from approvals.rules.policy import Demands, OnExpiry, Policy, demands_of
+from runtime.core.values.enums import GateKind, Risk
+
+DAYS = 30
+MOST = 1000  # newest requests
+EXAMPLES = 20
+SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedChange:
+    """A request that the draft would have treated differently. `before` and `after` describe its demands."""
+
+    approval_id: UUID
+    sentence: str
+    created_at: datetime
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """The result: `looked` requests were evaluated, `changed` of them differ. `all` says that there were no more."""
+
+    looked: int
+    changed: int
+    examples: tuple[SimulatedChange, ...]
+    all: bool
+
+
+def simulate(draft: Policy) -> Simulation:
+    """Evaluate the newest requests for approval of the last 30 days by a draft, for at most SECONDS.
+
+    A call that no person was asked about has no request, so a rule that would ask about it changes nothing here.
+    """
+    ends = time.monotonic() + SECONDS
+    rows = Approval.objects.filter(
+        kind=GateKind.APPROVAL,
+        created_at__gt=clock.now() - timedelta(days=DAYS),
+        removed_at=None,
+    ).order_by("-created_at")[: MOST + 1]
+    looked, found = 0, list[SimulatedChange]()
+    for approval in rows:
+        if looked == MOST or time.monotonic() > ends:
+            return _result(looked, found, all=False)
+        looked += 1
+        difference = _difference(draft, approval)
+        if difference is not None:
+            found.append(difference)
+    return _result(looked, found, all=True)
+
+
+def _result(looked: int, found: list[SimulatedChange], *, all: bool) -> Simulation:
+    return Simulation(looked=looked, changed=len(found), examples=tuple(found[:EXAMPLES]), all=all)
+
+
+def _difference(draft: Policy, approval: Approval) -> SimulatedChange | None:
+    """Return the difference for one request; None without one, and for a row that cannot be read."""
+    try:
+        before = _needs(demands_of(approval.rule), approval.risk)
+        call = policies.facts_of(approval, json.loads(approval.args), Risk(approval.risk))
+    except (ValueError, KeyError, TypeError):
+        return None
+    after = _words(judge(draft, call))
+    if before == after:
+        return None
+    return SimulatedChange(
+        approval_id=approval.id,
+        sentence=approval.sentence,
+        created_at=approval.created_at,
+        before=before,
+        after=after,
+    )
+
+
+def _words(found: Judgement) -> str:
+    return _needs(found.demands, found.risk)
+
+
+def _needs(demands: Demands | None, risk: str) -> str:
+    """Say what a request needs: how many people, of which stages, and a reason."""
+    if demands is None:
+        return f"1 approval, {risk} risk"
+    stages = ", then ".join(
+        f"{stage.quorum} of {', '.join(_names(stage.keys))}" for stage in demands.stages
+    )
+    one = demands.quorum == 1 and not (demands.stages[0].groups or demands.stages[0].people)
+    people = "1 approval" if one else f"approvals: {stages}"
+    more = ", with a reason" if demands.reason else ""
+    more += ", reviewers may write to the run" if demands.reviewer_may_write else ""
+    return f"{people}, {risk} risk{more}{_expiry(demands)}"
+
+
+def _expiry(demands: Demands) -> str:
+    """Say what follows if no person decides; empty if the call is denied, as by default."""
+    steps = (f"later also {', '.join(_names(step.keys))}" for step in demands.escalate)
+    ends = {
+        OnExpiry.DENY: "",
+        OnExpiry.FAIL: "expiry fails the run",
+        OnExpiry.ANSWER: "expiry gives an answer",
+    }
+    return "".join(f", {text}" for text in (*steps, ends[demands.on_expiry]) if text)
+
+
+def _names(keys: Iterable[str]) -> Iterable[str]:
+    return (key.partition(":")[2] for key in keys)

@@ -1,0 +1,193 @@
+"""Reads prompts for pages and the API: their versions, labels, proposals, and who did what."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from approvals import clock
+from approvals.errors import PromptBroken, UnknownPrompt
+from approvals.governance import prompts as acts
+from approvals.governance.prompts import CODE, LOG, PRODUCTION, Activation, ProposedVersion
+from approvals.models import PromptAct
+from approvals.rights.second_admin import SecondAdmin
+from runtime.core.run.events import AgentChange
+from runtime.core.values.ids import is_prompt_name
+from runtime.core.values.json_values import sha256_of
+from runtime.core.values.texts import find_placeholders
+from runtime.ports import wiring
+from runtime.ports.agents import PromptUser
+from runtime.queries.version_diff import VersionDifference, differences
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptText:
+    """One version as it is shown; number 0 is the text in the code of `author`, an agent."""
+
+    number: int
+    text: str
+    note: str = ""
+    author: str | None = None
+    at: datetime | None = None
+    labels: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """The digest of the text."""
+        return sha256_of(self.text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingProposal:
+    """A proposal, and whether the reader may confirm it."""
+
+    proposal: ProposedVersion
+    may_confirm: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """An act, for the list of who did what."""
+
+    act: str
+    number: int
+    label: str
+    by: str | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptView:
+    """A prompt. `broken` says why its stored rows do not verify, then only the text in the code is known.
+
+    `texts` are its versions, newest first, then the different texts in the code; `production` is the number that new
+    runs use. `variables` must be in each version.
+    """
+
+    name: str
+    agents: tuple[str, ...]
+    variables: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    texts: tuple[PromptText, ...] = ()
+    production: int = CODE
+    waiting: tuple[WaitingProposal, ...] = ()
+    activations: tuple[Activation, ...] = ()
+    done: tuple[Done, ...] = field(default=(), repr=False)
+    broken: str = ""
+
+    def text(self, number: int) -> PromptText:
+        """Return a version. Raise UnknownPrompt."""
+        for one in self.texts:
+            if one.number == number:
+                return one
+        raise UnknownPrompt
+
+    @property
+    def current(self) -> PromptText | None:
+        """The version in production; None if neither rows nor an agent have a text."""
+        return next((one for one in self.texts if one.number == self.production), None)
+
+    @property
+    def settled(self) -> frozenset[int]:
+        """The versions that cannot be proposed: the one in production and those that wait."""
+        return frozenset({self.production, *(one.proposal.number for one in self.waiting)})
+
+    @property
+    def versions(self) -> int:
+        """The number of saved versions."""
+        return sum(one.number != CODE for one in self.texts)
+
+
+def prompts(reader: str | None = None) -> tuple[PromptView, ...]:
+    """List the prompts that agents use or people changed, by name, for this reader."""
+    users = wiring.catalogue().prompts()
+    names = PromptAct.objects.order_by("name").values_list("name", flat=True).distinct()
+    return tuple(_view(name, users.get(name, ()), reader) for name in sorted({*users, *names}))
+
+
+def prompt(name: str, reader: str | None = None) -> PromptView:
+    """Return one prompt for this reader. Raise UnknownPrompt."""
+    users = wiring.catalogue().prompts().get(name, ()) if is_prompt_name(name) else ()
+    found = _view(name, users, reader) if is_prompt_name(name) else None
+    if found is None or not (users or found.done or found.broken):
+        raise UnknownPrompt
+    return found
+
+
+def difference(shown: PromptView, before: int, after: int) -> tuple[VersionDifference, ...]:
+    """Compare two versions line by line. Raise UnknownPrompt."""
+    change = AgentChange(
+        part=f"{_title(before)} → {_title(after)}",
+        before=shown.text(before).text,
+        after=shown.text(after).text,
+        asks=False,
+    )
+    return () if change.before == change.after else differences([change])
+
+
+def _view(name: str, users: Sequence[PromptUser], reader: str | None) -> PromptView:
+    base = PromptView(
+        name=name,
+        agents=tuple(one.agent for one in users),
+        variables=tuple(sorted({one for user in users for one in find_placeholders(user.text)})),
+        fields=_common(users),
+        texts=tuple(_code(users)),
+    )
+    try:
+        rows = LOG.rows(name=name)
+        found = acts.history(rows, name, clock.now())
+    except PromptBroken as exc:
+        return PromptView(
+            name=name, agents=base.agents, texts=base.texts, broken=str(exc) or "unknown"
+        )
+    labels = {PRODUCTION: found.in_production, **found.labels}
+    saved = (
+        PromptText(
+            number=one.number,
+            text=one.text,
+            note=one.note,
+            author=one.author,
+            at=one.at,
+            labels=tuple(label for label, number in labels.items() if number == one.number),
+        )
+        for one in reversed(found.versions.values())
+    )
+    return PromptView(
+        name=name,
+        agents=base.agents,
+        variables=base.variables,
+        fields=base.fields,
+        texts=(*saved, *base.texts),
+        production=found.in_production,
+        waiting=tuple(
+            WaitingProposal(
+                proposal=one,
+                may_confirm=reader is not None and SecondAdmin(author=one.by).may_be(reader),
+            )
+            for one in found.proposals.values()
+        ),
+        activations=tuple(reversed(found.activations)),
+        done=tuple(
+            Done(act=row.act, number=row.number, label=row.label, by=row.by, at=row.at)
+            for row in reversed(rows)
+        ),
+    )
+
+
+def _common(users: Sequence[PromptUser]) -> tuple[str, ...]:
+    """Return the fields that the inputs of all these agents have."""
+    if not users:
+        return ()
+    return tuple(sorted(frozenset.intersection(*(one.fields for one in users))))
+
+
+def _code(users: Sequence[PromptUser]) -> Iterator[PromptText]:
+    """Yield the text in the code; a second one if two agents have different ones."""
+    shown = set[str]()
+    for user in users:
+        if user.text not in shown:
+            shown.add(user.text)
+            yield PromptText(number=CODE, text=user.text, author=user.agent)
+
+
+def _title(number: int) -> str:
+    return f"version {number}" if number != CODE else "the text in the code"

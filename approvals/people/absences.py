@@ -1,0 +1,184 @@
+"""Records when a person is away and who decides in their place, for at most 60 days. Either can end it at once.
+
+Only the person themselves names a deputy, and only one who may decide already. Admins and the command line can end it.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from approvals import clock
+from approvals.models import Absence, Approval
+from approvals.rights import approvals, principals
+from approvals.rights.principals import Principal
+from approvals.rights.scopes import Scope
+from approvals.rules import roles
+from approvals.signed import act_log
+from approvals.signed import rows as signed_rows
+from approvals.signed.log import SignedActs
+from runtime.control.access import validate_text
+from runtime.core.values.limits import MAX_PERSON
+from runtime.errors import Forbidden, InvalidInput
+from runtime.ports.access import Actor
+
+MAX_DAYS: Final = 60
+FIRST: Final = timedelta(days=366)  # how far ahead it may start
+
+_ACTS = SignedActs(Absence, "username")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Away:
+    """An absence that is not over, with its deputy; `has_begun` says whether the deputy acts now.
+
+    `starts_runs` is told when it is announced: the deputy started runs whose requests the person may decide, so no
+    person decides those while this one is away.
+    """
+
+    person: str
+    deputy: str
+    starts: datetime
+    ends: datetime
+    has_begun: bool
+    starts_runs: bool = False
+
+
+def announce(*, deputy: object, starts: datetime, ends: datetime, actor: Actor) -> Away:
+    """Name the deputy of the actor from `starts` until `ends`, in place of an absence before.
+
+    Raises, in this order: Forbidden (`scope`, `not_eligible`); InvalidInput naming `deputy`, `starts` or `ends`.
+    """
+    with transaction.atomic():
+        _lock(actor.person)
+        principal = _decider(principals.principal_of(actor), actor.person)
+        now = clock.now()
+        _check_times(starts, ends, now)
+        name = _deputy(deputy, actor.person, starts, ends)
+        row = _ACTS.append(
+            Absence.AbsenceChange.SET,
+            by=actor.person,
+            username=actor.person,
+            deputy=name,
+            starts=starts,
+            ends=ends,
+            at=now,
+        )
+        act_log.record(actor.person, f"named {name} their deputy until {ends:%Y-%m-%d %H:%M %Z}")
+    theirs = Approval.objects.filter(approvals.for_decider(principal), requester=name)
+    return replace(_away(row, now), starts_runs=theirs.exists())
+
+
+def end(person: str, *, actor: Actor | None) -> bool:
+    """End an absence at once, and return whether there was one. None is the command line. Raises Forbidden.
+
+    The person, their deputy and admins may.
+    """
+    with transaction.atomic():
+        _lock(person)
+        row = _ACTS.newest(username=person)
+        principal = None if actor is None else principals.principal_of(actor)
+        parties = {person} if row is None else {person, row.deputy}
+        if actor is not None and (
+            principal is None
+            or not (principal.has(Scope.ADMIN) or principal.person in parties)
+            or Scope.APPROVALS_DECIDE not in principal.scopes
+        ):
+            raise Forbidden("not_eligible", f"{actor.person} may not end this absence.")
+        now = clock.now()
+        if row is None or row.act != Absence.AbsenceChange.SET or row.ends <= now:
+            return False
+        by = None if actor is None else actor.person
+        _ACTS.append(
+            Absence.AbsenceChange.ENDED,
+            by=by,
+            username=person,
+            deputy=row.deputy,
+            starts=row.starts,
+            ends=row.ends,
+            at=now,
+        )
+        act_log.record(by, f"ended the absence of {person}, whose deputy was {row.deputy}")
+    return True
+
+
+def all_away() -> tuple[Away, ...]:
+    """Return every absence that is not over, by person. Rows that do not verify are left out: they count nowhere."""
+    now = clock.now()
+    rows = Absence.objects.order_by("username", "-seq").distinct("username")
+    return tuple(
+        _away(row, now)
+        for row in rows
+        if row.act == Absence.AbsenceChange.SET and row.ends > now and signed_rows.is_valid(row)
+    )
+
+
+def able(approval_id: UUID) -> tuple[Away, ...]:
+    """Return the absences of people who are away now and could decide this request themselves."""
+    approval = Approval.objects.get(pk=approval_id)
+    return tuple(
+        one
+        for one in all_away()
+        if one.has_begun
+        and approvals.denial(principals.principal_of(Actor(person=one.person)), approval) is None
+    )
+
+
+def concerning(person: str) -> tuple[Away | None, tuple[Away, ...]]:
+    """Return a person's own absence, and those in which they are the deputy."""
+    found = all_away()
+    own = next((one for one in found if one.person == person), None)
+    return own, tuple(one for one in found if one.deputy == person)
+
+
+def _lock(person: str) -> None:
+    """Let two acts on one person's absence happen in turn."""
+    list(User.objects.select_for_update(no_key=True).filter(username=person))
+
+
+def _decider(principal: Principal | None, person: str) -> Principal:
+    if principal is None:
+        raise Forbidden("not_eligible", "This person may not act.")
+    if Scope.APPROVALS_DECIDE not in principal.scopes:
+        raise Forbidden("scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}.")
+    if not roles.risks_decided_by(principal.groups):
+        raise Forbidden("not_eligible", f"{person} decides nothing that a deputy could decide.")
+    return principal
+
+
+def _check_times(starts: datetime, ends: datetime, now: datetime) -> None:
+    if ends <= starts:
+        raise InvalidInput("ends", "must not be before the start")
+    if ends <= now:
+        raise InvalidInput("ends", "must not be in the past")
+    if ends - starts > principals.LONGEST_ABSENCE:
+        raise InvalidInput("ends", f"must be at most {MAX_DAYS} days after the start")
+    if starts > now + FIRST:
+        raise InvalidInput("starts", "must be at most a year ahead")
+
+
+def _deputy(deputy: object, person: str, starts: datetime, ends: datetime) -> str:
+    deputy = validate_text("deputy", deputy, MAX_PERSON, required="must name a person")
+    if deputy == person:
+        raise InvalidInput("deputy", "must be another person")
+    found = principals.principal_of(Actor(person=deputy))
+    if found is None or not roles.risks_decided_by(found.groups):
+        raise InvalidInput("deputy", "must be a person who may decide themselves")
+    theirs = _ACTS.newest(username=deputy)
+    is_away = theirs is not None and theirs.act == Absence.AbsenceChange.SET
+    if theirs is not None and is_away and theirs.starts < ends and starts < theirs.ends:
+        raise InvalidInput("deputy", f"must not be away on these days: {deputy} has a deputy")
+    return deputy
+
+
+def _away(row: Absence, now: datetime) -> Away:
+    return Away(
+        person=row.username,
+        deputy=row.deputy,
+        starts=row.starts,
+        ends=row.ends,
+        has_begun=row.starts <= now,
+    )

@@ -1,0 +1,293 @@
+"""Lists people with their groups, rights and tokens, and describes groups and scopes in plain words."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.contrib.auth.models import User
+from django.db.models import DateTimeField, OuterRef, Q, QuerySet, Subquery
+from django.utils import timezone
+
+from approvals import clock
+from approvals.models import Approval, Assignment, Token
+from approvals.people import groups
+from approvals.rights import assignments
+from approvals.rights.scopes import Scope
+from approvals.rules.roles import DECIDING, Group, is_named
+from runtime.errors import InvalidInput
+from runtime.queries.lists.filters import terms
+
+LIMIT = 100  # people on one page; a search by name finds the others
+
+GROUPS: Mapping[Group, str] = {
+    Group.REQUESTERS: "start runs of agents",
+    Group.REVIEWERS: "decide on the calls of agents in runs that other people started",
+    Group.ADMINS: "manage people and tokens, start runs, and read every run with its journal,"
+    " but decide nothing",
+}
+NAMED = "named by rules of the policy; counts together with the right to decide"
+_WORDS: Mapping[Scope, str] = {
+    Scope.RUNS_START: "start runs",
+    Scope.RUNS_READ: "read runs",
+    Scope.RUNS_CANCEL: "cancel runs",
+    Scope.RUNS_CONTROL: "pause and resume runs, and send them messages",
+    Scope.EVENTS_SEND: "send events that calls wait for",
+    Scope.APPROVALS_READ: "read approvals",
+    Scope.APPROVALS_DECIDE: "approve and deny",
+    Scope.ADMIN: "read everything, including journals and continuations",
+}
+SCOPES: Mapping[Scope, str] = {
+    scope: _WORDS[scope] for scope in Scope
+}  # fails if a scope has no description
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenView:
+    """A token as its owner and admins see it."""
+
+    public_id: str
+    name: str
+    scopes: tuple[str, ...]
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether its time is over."""
+        return self.expires_at is not None and self.expires_at <= timezone.now()
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether a program can still use it."""
+        return self.revoked_at is None and not self.is_expired
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Right:
+    """One group of a person, or their password, with its giver: `given_by` None is the command line.
+
+    `is_chosen` is true if the person changed the password they were given. `is_recorded` is false for a right without a
+    signed row, which has no effect. A right that `is_pending` has no effect until a second admin confirms it. A right
+    does not count for decisions before `until`, nor in runs whose origin includes a person of `bound`. `waits` is true
+    if a second admin can confirm it, `confirmable` if the reader of the page may.
+    """
+
+    what: str
+    seq: int
+    is_recorded: bool
+    is_chosen: bool
+    given_by: str | None
+    given_at: datetime | None
+    is_confirmed: bool
+    confirmed_by: str | None
+    is_pending: bool
+    until: datetime | None
+    bound: tuple[str, ...]
+    waits: bool
+    confirmable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """A person with an account. `tokens` lists valid tokens first, then the others, each newest first.
+
+    `last_active` is the time of the last login, decision or use of a token.
+    """
+
+    username: str
+    full_name: str
+    email: str
+    has_password: bool
+    last_active: datetime | None
+    groups: tuple[str, ...]
+    active: bool
+    last_login: datetime | None
+    tokens: tuple[TokenView, ...]
+    rights: tuple[Right, ...]
+
+    @property
+    def valid_tokens(self) -> int:
+        """The number of tokens that a program can still use."""
+        return sum(token.is_valid for token in self.tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeoplePage:
+    """People by name; `more` is the number of further matches."""
+
+    people: tuple[Person, ...]
+    more: int
+
+
+def people_page(
+    search: str = "", *, shown: str | None = None, reader: str | None = None
+) -> PeoplePage:
+    """List people who match `search`, and always the person `shown`, for the admin `reader`.
+
+    Every word must occur in the username, the full name or the mail address. Raise InvalidInput naming `q`.
+    """
+    fitting = User.objects.filter(_condition(search))
+    wanted = list(fitting.order_by("username").values_list("username", flat=True)[:LIMIT])
+    rows = _read(User.objects.filter(Q(username__in=wanted) | Q(username=shown)), reader)
+    more = fitting.count() - len(wanted) if len(wanted) == LIMIT else 0
+    return PeoplePage(people=tuple(rows), more=more)
+
+
+def _condition(search: str) -> Q:
+    found = Q()
+    for place, wanted in terms(search, FILTERS):
+        found &= _PLACES[place](wanted)
+    return found
+
+
+def _anywhere(wanted: str) -> Q:
+    return (
+        Q(username__icontains=wanted)
+        | Q(first_name__icontains=wanted)
+        | Q(last_name__icontains=wanted)
+        | Q(email__icontains=wanted)
+    )
+
+
+def _in_state(wanted: str) -> Q:
+    match wanted.lower():
+        case "active":
+            return Q(is_active=True)
+        case "disabled":
+            return Q(is_active=False)
+        case "new":
+            return Q(last_login=None)
+    raise InvalidInput("q", "must have active, disabled or new after is:")
+
+
+_PLACES: Mapping[str, Callable[[str], Q]] = {
+    "": _anywhere,
+    "group": lambda wanted: Q(pk__in=User.objects.filter(groups__name__iexact=wanted).values("pk")),
+    "is": _in_state,
+}
+FILTERS = tuple(_PLACES)
+STATES = ("is:active", "is:disabled", "is:new")
+
+
+def group_words() -> dict[str, str]:
+    """Describe each group, those that rules can name last."""
+    known = {str(group): words for group, words in GROUPS.items()}
+    return known | dict.fromkeys(groups.named(), NAMED)
+
+
+def all_people() -> list[Person]:
+    """List all people by name."""
+    return _read(User.objects.all())
+
+
+def some_admins() -> list[str]:
+    """Return the usernames of at most three active admins, for people who need one."""
+    rows = User.objects.filter(groups__name=Group.ADMINS, is_active=True)
+    return list(rows.order_by("username").values_list("username", flat=True)[:3])
+
+
+def person(username: str) -> Person | None:
+    """Return the person with this username, None if there is none."""
+    return next(iter(_read(User.objects.filter(username=username))), None)
+
+
+def _read(found: QuerySet[User], reader: str | None = None) -> list[Person]:
+    decisions = Approval.objects.filter(decided_by=OuterRef("username"), decided_at__isnull=False)
+    latest = decisions.order_by("-decided_at").values("decided_at")[:1]
+    decided = Subquery(latest, output_field=DateTimeField())
+    people = found.order_by("username").annotate(last_decision=decided)
+    rows = list(people.prefetch_related("groups", "tokens"))
+    given = assignments.latest(rows)
+    hands = assignments.hands(reader) if reader else frozenset()
+    return [
+        Person(
+            username=row.username,
+            full_name=row.get_full_name(),
+            email=row.email,
+            has_password=row.has_usable_password(),
+            last_active=_last_active(row),
+            groups=tuple(sorted(group.name for group in row.groups.all())),
+            active=row.is_active,
+            last_login=row.last_login,
+            tokens=_token_views(list(row.tokens.all())),
+            rights=tuple(
+                _right(what, given.get((row.pk, what)), row, hands)
+                for what in (
+                    assignments.CREDENTIAL,
+                    *sorted(group.name for group in row.groups.all()),
+                )
+            ),
+        )
+        for row in rows
+    ]
+
+
+def _last_active(person: User) -> datetime | None:
+    used = (token.last_used_at for token in person.tokens.all())
+    times = (person.last_login, getattr(person, "last_decision", None), *used)
+    return max((at for at in times if at is not None), default=None)
+
+
+def _right(what: str, row: Assignment | None, person: User, reader_hands: Collection[str]) -> Right:
+    is_password = what == assignments.CREDENTIAL
+    if row is None or not assignments.is_of(row, person):
+        return _unrecorded(what)
+    decides = is_password or what in DECIDING or is_named(what)
+    bond, until = assignments.bond(row), assignments.cools_until(row)
+    waits = assignments.waits(row)
+    is_chosen = row.act == Assignment.AssignmentChange.CHANGED
+    return Right(
+        what=what,
+        seq=row.seq,
+        is_recorded=True,
+        is_chosen=is_chosen,
+        given_by=row.givers[0] if row.givers else None,
+        given_at=row.given_at,
+        is_confirmed=row.confirmed_at is not None,
+        confirmed_by=row.confirmed_by,
+        is_pending=assignments.is_pending(row),
+        until=until if decides and until and until > clock.now() else None,
+        bound=tuple(sorted(bond.givers)) if decides and bond and bond.second is None else (),
+        waits=waits,
+        confirmable=waits
+        and (is_chosen or not is_password)
+        and bool(reader_hands)
+        and assignments.is_second(reader_hands, row),
+    )
+
+
+def _unrecorded(what: str) -> Right:
+    return Right(
+        what=what,
+        seq=0,
+        is_recorded=False,
+        is_chosen=False,
+        given_by=None,
+        given_at=None,
+        is_confirmed=False,
+        confirmed_by=None,
+        is_pending=False,
+        until=None,
+        bound=(),
+        waits=False,
+        confirmable=False,
+    )
+
+
+def _token_views(tokens: list[Token]) -> tuple[TokenView, ...]:
+    tokens.sort(key=lambda token: token.created_at, reverse=True)
+    views = [
+        TokenView(
+            public_id=token.public_id,
+            name=token.name,
+            scopes=tuple(token.scopes),
+            created_at=token.created_at,
+            expires_at=token.expires_at,
+            last_used_at=token.last_used_at,
+            revoked_at=token.revoked_at,
+        )
+        for token in tokens
+    ]
+    return tuple(sorted(views, key=lambda view: not view.is_valid))

@@ -1,0 +1,299 @@
+"""Creates and changes people: users of django.contrib.auth, whose rights come from their groups.
+
+Every change locks one row until the commit. Without it, two admins could disable each other at the same time, and two
+usernames that differ only in case could be created. `actor` is the admin who makes the change; None is the command
+line of the installation.
+"""
+
+import re
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.models import Group as GroupRow
+from django.contrib.auth.models import User
+from django.contrib.auth.password_validation import validate_password
+from django.contrib.auth.validators import ASCIIUsernameValidator
+from django.contrib.sessions.models import Session
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.dispatch import Signal
+from django.utils import timezone
+
+from approvals import clock
+from approvals.errors import LastAdmin, NotConfirmable, UnknownPerson
+from approvals.models import Assignment, PasswordLink
+from approvals.people import groups as named_groups
+from approvals.people import profiles, tokens
+from approvals.rights import assignments, principals
+from approvals.rules.roles import Group
+from approvals.signed.act_log import record
+from runtime.errors import InvalidInput
+
+MAX_USERNAME = 64
+MAX_PASSWORD = 1024  # hashing takes time for every character
+
+sessions_ended = Signal()  # after the commit, with `person`, the username
+
+_FIRST = re.compile(r"[A-Za-z0-9]")
+
+
+def create_person(
+    *,
+    username: str,
+    password: str | None,
+    groups: Collection[str],
+    actor: str | None = None,
+    full_name: str = "",
+    email: str = "",
+) -> User:
+    """Create a person in these groups. Raises InvalidInput naming the field.
+
+    Without a password the person cannot log in before they chose one with a link. The username must be new
+    regardless of case, because people read it and the requester rule compares it.
+    """
+    _check_username(username)
+    if password is not None:
+        check_password(password, username)
+    names = {
+        "first_name": profiles.checked_name(full_name),
+        "email": profiles.checked_mail(email),
+    }
+    with changing():
+        if User.objects.filter(username__iexact=username).exists():
+            raise InvalidInput("username", "is taken")
+        person = User.objects.create_user(username=username, password=password, **names)
+        assignments.grant(person, assignments.CREDENTIAL, actor=actor)
+        _join(person, groups, actor)
+        record(actor, f"added {username} to {_listed(groups)}")
+    return person
+
+
+def set_groups(username: str, groups: Collection[str], *, actor: str | None) -> None:
+    """Put a person into exactly these groups. Raises LastAdmin if no active admin would be left."""
+    with changing():
+        person = named(username)
+        if Group.ADMINS not in groups:
+            _require_other_admin(person, "leave admins")
+        _join(person, groups, actor)
+        record(actor, f"put {username} into {_listed(groups)}")
+
+
+def create_group(name: str, *, actor: str | None) -> None:
+    """Create a group that rules of the policy can name. Raises InvalidInput naming `group`."""
+    with changing():
+        named_groups.create(name, actor=actor)
+
+
+def disable(username: str, *, actor: str | None) -> None:
+    """End a person's rights, sessions, tokens and password links at once. Has no effect on a disabled person.
+
+    Raises LastAdmin for oneself and for the last active admin.
+    """
+    with changing():
+        person = named(username)
+        if not person.is_active:
+            return
+        if actor == username:
+            raise LastAdmin(f"{username} cannot disable their own account: another admin can.")
+        _require_other_admin(person, "be disabled")
+        User.objects.filter(pk=person.pk).update(is_active=False)
+        for group in _known():
+            assignments.end(person, group, actor=actor)
+        end_sessions(person)
+        tokens.revoke_all(person)
+        _end_links(person)
+        record(actor, f"disabled {username}")
+
+
+def enable(username: str, *, actor: str | None) -> None:
+    """Let a person log in again with their password; their tokens stay revoked.
+
+    The enabling admin becomes the giver of their groups: otherwise an admin could enable a reviewer and decide as them.
+    """
+    with changing():
+        person = named(username)
+        if person.is_active:
+            return
+        end_sessions(person)  # they, like tokens, may have been created during the disabling
+        tokens.revoke_all(person)
+        User.objects.filter(pk=person.pk).update(is_active=True)
+        _join(person, _groups_of(person), actor)
+        record(actor, f"enabled {username}")
+
+
+def confirm(username: str, what: str, *, seq: int, actor: str | None) -> None:
+    """Confirm, as a second admin, a right that another admin gave; `seq` is the assignment the admin saw.
+
+    Raise NotConfirmable if it has changed since, or if `actor` is not independent. That is the person, the giver, or an
+    admin who shares a giver with one of them. None is the command line, which may always confirm.
+    """
+    with changing():
+        person = named(username)
+        row = assignments.latest([person]).get((person.pk, what))
+        if row is None or row.seq != seq or not assignments.waits(row):
+            raise NotConfirmable(
+                "This has changed since you saw it: read it again before you confirm it."
+            )
+        if actor is not None and not assignments.is_second(assignments.hands(actor), row):
+            raise NotConfirmable(
+                f"A second admin must confirm this: one who did not get their own right from"
+                f" {row.givers[0]}, and did not give {row.givers[0]} theirs."
+            )
+        if what == assignments.CREDENTIAL:
+            _check_chosen(row)
+            end_sessions(person)
+            tokens.revoke_all(person, since=row.given_at)
+        assignments.confirm(row, actor=actor)
+        record(actor, f"confirmed {what} of {username}, given by {row.givers[0]}")
+
+
+def set_password(
+    username: str, password: str, *, actor: str | None, keep: str | None = None
+) -> User:
+    """Give a person a new password, which ends their password links, and their sessions but for the key `keep`.
+
+    If another admin sets an admin's password, the person has no admin's rights until a second admin confirms it.
+    Otherwise the other admin could act as two.
+    """
+    check_password(password, username)
+    with changing():
+        person = named(username)
+        before, is_admin = assignments.password_of(person), username in admins()
+        person.set_password(password)
+        person.save(update_fields=["password"])
+        if actor != username:
+            needs_second = is_admin and actor is not None
+            assignments.grant(
+                person, assignments.CREDENTIAL, actor=actor, needs_second=needs_second
+            )
+        elif before is not None:
+            assignments.change_password(before, person)
+        end_sessions(person, keep=keep)
+        _end_links(person)
+        record(actor, f"set a new password for {username}")
+    return person
+
+
+def remove_password(username: str, *, actor: str | None) -> None:
+    """Remove a person's password, and end their sessions and password links.
+
+    They can log in once an admin sets a new password, or makes a new link.
+    """
+    with changing():
+        person = named(username)
+        person.set_unusable_password()
+        person.save(update_fields=["password"])
+        assignments.grant(person, assignments.CREDENTIAL, actor=actor)
+        end_sessions(person)
+        _end_links(person)
+        record(actor, f"took the password of {username} away")
+
+
+def end_sessions(person: User, *, keep: str | None = None) -> int:
+    """Delete a person's sessions except the one with the key `keep`; return their number."""
+    ended = [
+        session.session_key
+        for session in Session.objects.filter(expire_date__gt=timezone.now()).iterator()
+        if session.session_key != keep and session.get_decoded().get(SESSION_KEY) == str(person.pk)
+    ]
+    name = person.get_username()
+    transaction.on_commit(lambda: sessions_ended.send_robust(sender=User, person=name), robust=True)
+    return Session.objects.filter(session_key__in=ended).delete()[0]
+
+
+@contextmanager
+def changing() -> Iterator[None]:
+    """Run the block in a transaction that holds the lock for changes of people."""
+    with transaction.atomic():
+        GroupRow.objects.select_for_update(no_key=True).get_or_create(name=Group.ADMINS)
+        yield
+
+
+def named(username: str) -> User:
+    """Return the person with this username. Raise UnknownPerson."""
+    person = User.objects.filter(username=username).first()
+    if person is None:
+        raise UnknownPerson(username)
+    return person
+
+
+def _end_links(person: User) -> None:
+    PasswordLink.objects.filter(person=person, ended_at=None).update(ended_at=clock.now())
+
+
+def _check_chosen(row: Assignment) -> None:
+    if row.act != Assignment.AssignmentChange.CHANGED:
+        raise NotConfirmable(
+            f"{row.givers[0]} knows this password: {row.username} must change it on the page Your account first."
+        )
+
+
+def _join(person: User, groups: Collection[str], actor: str | None) -> None:
+    """Record new groups and ended ones. Groups that the person keeps keep their giver and time."""
+    before = _groups_of(person)
+    rows = assignments.latest([person])
+    known = _known()
+    if unknown := sorted(set(groups) - set(known)):
+        raise InvalidInput("group", f"{unknown[0]} does not exist")
+    for group in known:
+        row = rows.get((person.pk, group))
+        if group not in groups:
+            assignments.end(person, group, actor=actor)
+        elif group not in before or not assignments.in_force(row):
+            needs_second = group == Group.ADMINS and len(admins()) > 1 and actor is not None
+            assignments.grant(person, group, actor=actor, needs_second=needs_second)
+    person.groups.set([GroupRow.objects.get_or_create(name=group)[0] for group in groups])
+
+
+def _known() -> tuple[str, ...]:
+    """Name all groups: ours, and those that exist to be named by rules."""
+    return (*Group, *named_groups.named())
+
+
+def _groups_of(person: User) -> set[str]:
+    known = _known()
+    return {name for name in person.groups.values_list("name", flat=True) if name in known}
+
+
+def admins() -> set[str]:
+    """Name the people who have an admin's rights now."""
+    found = User.objects.filter(is_active=True, groups__name=Group.ADMINS)
+    standings = map(principals.principal_of, map(principals.actor_of, found))
+    return {
+        principal.person
+        for principal in standings
+        if principal and Group.ADMINS in principal.groups
+    }
+
+
+def _require_other_admin(person: User, act: str) -> None:
+    if admins() == {person.username}:
+        raise LastAdmin(f"{person.username} is the last active admin and cannot {act}.")
+
+
+def _check_username(username: str) -> None:
+    if not 1 <= len(username) <= MAX_USERNAME:
+        raise InvalidInput("username", f"must have 1 to {MAX_USERNAME} characters")
+    try:
+        ASCIIUsernameValidator()(username)
+    except ValidationError as exc:
+        raise InvalidInput(
+            "username", "may hold only the letters a to z, digits and @ . + - _"
+        ) from exc
+    if not _FIRST.match(username):
+        raise InvalidInput("username", "must begin with a letter or a digit")
+
+
+def check_password(password: str, username: str) -> None:
+    """Raise InvalidInput naming `password` if a person with this username may not have it."""
+    if len(password) > MAX_PASSWORD:
+        raise InvalidInput("password", f"must have at most {MAX_PASSWORD} characters")
+    try:
+        validate_password(password, User(username=username))
+    except ValidationError as exc:
+        raise InvalidInput("password", f"is not good enough: {' '.join(exc.messages)}") from exc
+
+
+def _listed(groups: Collection[str]) -> str:
+    return ", ".join(sorted(groups)) or "no group"

@@ -1,0 +1,110 @@
+"""Links with which people choose their own password: an invitation, or a reset.
+
+An admin makes the link and sees it once, so the admin is the giver of the password that it sets, as if the admin had
+typed it. A link ends when it is used, when a newer one is made, after HOURS, and when the person is
+disabled or their password is changed or removed. A GET of it changes nothing, because
+scanners of mail open links.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.contrib.auth.models import User
+
+from approvals import clock
+from approvals.errors import LastAdmin, LinkOver
+from approvals.models import PasswordLink
+from approvals.people import accounts
+from approvals.rights import assignments
+from approvals.signed import rows as signed_rows
+from approvals.signed.act_log import record
+
+HOURS = 48
+
+_FORMAT = re.compile(r"([0-9a-f]{16})_([0-9a-f]{64})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewLink:
+    """A link as its maker sees it, once: `plain` is the last part of its address."""
+
+    person: str
+    plain: str
+    expires_at: datetime
+    is_first: bool  # the person has no password yet
+
+
+def create(username: str, *, actor: str | None) -> NewLink:
+    """Make a link for a person, which ends their earlier ones. Raise LastAdmin for oneself and a disabled person."""
+    if actor == username:
+        raise LastAdmin("Your own password is changed on the page Your account.")
+    with accounts.changing():
+        person = accounts.named(username)
+        if not person.is_active:
+            raise LastAdmin(f"{username} is disabled: enable the account first.")
+        at, secret = clock.now(), secrets.token_hex(32)
+        PasswordLink.objects.filter(person=person, ended_at=None).update(ended_at=at)
+        row = PasswordLink(
+            public_id=secrets.token_hex(8),
+            person=person,
+            secret_hash=_hash(secret),
+            by=actor,
+            created_at=at,
+            expires_at=at + timedelta(hours=HOURS),
+        )
+        signed_rows.add(row)
+        record(actor, f"made a password link for {username}")
+    return NewLink(
+        person=username,
+        plain=f"{row.public_id}_{secret}",
+        expires_at=row.expires_at,
+        is_first=not person.has_usable_password(),
+    )
+
+
+def person_of(plain: str) -> str:
+    """Return for whom a link is. Raise LinkOver if it is unknown or over."""
+    return _valid(plain).person.get_username()
+
+
+def use(plain: str, password: str) -> User:
+    """Set the password of a link's person, and end the link and their sessions.
+
+    Raise LinkOver as `person_of` does, and InvalidInput naming `password`.
+    """
+    accounts.check_password(password, person_of(plain))
+    with accounts.changing():
+        row = _valid(plain)  # read again under the lock, so that a link is used once
+        PasswordLink.objects.filter(pk=row.pk).update(ended_at=clock.now())
+        person = row.person
+        is_admin = person.get_username() in accounts.admins()
+        person.set_password(password)
+        person.save(update_fields=["password"])
+        needs_second = is_admin and row.by is not None
+        assignments.grant(person, assignments.CREDENTIAL, actor=row.by, needs_second=needs_second)
+        if given := assignments.password_of(person):
+            assignments.change_password(given, person)
+        accounts.end_sessions(person)
+        record(person.get_username(), f"chose a password with a link of {row.by or 'an operator'}")
+    return person
+
+
+def _valid(plain: str) -> PasswordLink:
+    match = _FORMAT.fullmatch(plain)
+    row = match and PasswordLink.objects.filter(public_id=match[1]).select_related("person").first()
+    if not match or row is None or not hmac.compare_digest(_hash(match[2]), row.secret_hash):
+        raise LinkOver
+    is_over = row.ended_at is not None or row.expires_at <= clock.now()
+    if is_over or not row.person.is_active or not signed_rows.is_valid(row):
+        raise LinkOver
+    if row.by is not None and row.by not in accounts.admins():  # no admin any more
+        raise LinkOver
+    return row
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

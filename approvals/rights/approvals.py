@@ -1,0 +1,355 @@
+"""Says which requests a principal may read and decide, as conditions in SQL and for one request."""
+
+from collections.abc import Collection
+from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
+
+from django.db.models import BooleanField, F, Func, Q
+from django.utils import timezone
+
+from approvals.models import Approval, approval_rows
+from approvals.rights.principals import Principal
+from approvals.rights.scopes import Scope
+from approvals.rules import escalation, roles
+from approvals.rules.policy import demands_of, keys_of
+from runtime.core.values.enums import GateKind, Risk
+from runtime.errors import Forbidden
+
+_RISKS = frozenset(Risk)
+
+# The condition of the index `approval_excluded_others`: `excluded` has more than the requester, as few requests have.
+_EXCLUDES_OTHERS = Q(
+    Func(F("excluded"), template="(%(expressions)s -> 1) IS NOT NULL", output_field=BooleanField())
+) | Q(
+    Func(
+        F("excluded"),
+        F("requester"),
+        arg_joiner=" ->> 0) <> ",
+        template="(%(expressions)s",
+        output_field=BooleanField(),
+    )
+)
+
+
+def readable_requests(principal: Principal | None) -> Q:
+    """Return the condition on Request that holds for exactly those this principal may read."""
+    if principal is None:
+        return Q(pk__in=[])
+    if principal.has(Scope.ADMIN):
+        return Q()
+    return Q(requester=principal.person) | for_decider(principal)
+
+
+def for_decider(principal: Principal) -> Q:
+    """Return the condition for requests that this principal, or an absent person behind them, may decide.
+
+    It goes by risk and by the request's rule, also by a later step of its escalation, and includes those who decided
+    or voted. It leaves out who the requester is: a person whom four eyes stop may read.
+    """
+    named = Q(readers__isnull=True) | Q(readers__has_any_keys=_keys(principal))
+    named |= Q(decided_by=principal.person) | Q(voted__contains=[principal.person])
+    for absent in principal.stands_for:
+        named |= Q(readers__has_any_keys=_keys(absent)) & of_decided_risk(absent)
+    return of_decided_risk(principal) & named
+
+
+def reads(principal: Principal | None, approval: Approval) -> bool:
+    """Tell whether this principal may read the request."""
+    if principal is None:
+        return False
+    return (
+        principal.has(Scope.ADMIN)
+        or approval.requester == principal.person
+        or _reviews(principal, approval)
+    )
+
+
+def _reviews(principal: Principal, approval: Approval) -> bool:
+    """Tell what `for_decider` tells in SQL."""
+    return _decides_risk(principal, approval) and (
+        approval.readers is None
+        or principal.person in (approval.decided_by, *approval_rows.texts(approval.voted))
+        or _is_named(principal, approval)
+        or any(
+            _is_named(absent, approval) and _decides_risk(absent, approval)
+            for absent in principal.stands_for
+        )
+    )
+
+
+def sees_held(principal: Principal | None, approval: Approval) -> bool:
+    """Tell whether this reader is a reviewer for whom a held text is not meant, and may read it before its release.
+
+    A right that does not count yet is none: an admin could give it to an account of their own.
+    """
+    if principal is None or principal.cooling_until:
+        return False
+    people = {
+        approval.requester,
+        *approval_rows.texts(approval.origin),
+        *approval_rows.texts(approval.excluded),
+    }
+    bound = any(bond.binds(people) for bond in principal.bonds)
+    if bound or not people.isdisjoint({principal.person, *principal.can_be}):
+        return False
+    return approval.risk in roles.risks_decided_by(principal.groups) and _reviews(
+        principal, approval
+    )
+
+
+def decidable_requests(principal: Principal | None) -> Q:
+    """Return the condition on Request that holds for exactly those this principal may decide."""
+    if (
+        principal is None
+        or Scope.APPROVALS_DECIDE not in principal.scopes
+        or principal.cooling_until
+    ):
+        return Q(pk__in=[])
+    return for_decider(principal) & ~_barred(principal) & ~_waits_for_others(principal)
+
+
+def undecidable_requests(principal: Principal | None) -> Q:
+    """Return the condition for readable pending requests that this principal may not decide.
+
+    It is no negation of `decidable_requests`, so that an index finds the principal's own requests among a million. It
+    repeats that these are pending: then Postgres knows that they are few beside closed ones.
+    """
+    if (
+        principal is None
+        or Scope.APPROVALS_DECIDE not in principal.scopes
+        or principal.cooling_until
+    ):
+        return Q()
+    own = _barred(principal, status=Approval.Status.PENDING) | _waits_for_others(principal)
+    if not principal.has(Scope.ADMIN):
+        return own
+    return own | ~of_decided_risk(principal)
+
+
+def of_decided_risk(principal: Principal) -> Q:
+    """Return the condition for requests of a risk that this principal may decide.
+
+    For every reviewer it includes requests with an unknown risk: such a row was tampered with, and a reviewer must see
+    it. A decision on it is refused.
+    """
+    decided = roles.risks_decided_by(principal.groups)
+    if not decided:
+        return Q(pk__in=[])
+    return ~Q(risk__in=_RISKS - decided)
+
+
+def denial(
+    principal: Principal | None,
+    approval: Approval,
+    origin: Collection[str] = (),
+    at: datetime | None = None,
+) -> Forbidden | None:
+    """Say why a reader of a request may not decide it; None if they may.
+
+    `origin` names people whom the row may lack: see Approvals.verify_approval. The rule names those who may decide
+    at the time `at`, by default now.
+    """
+    if principal is None:
+        return Forbidden("not_eligible", "This person may not act.")
+    if Scope.APPROVALS_DECIDE not in principal.scopes:
+        return Forbidden("scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}.")
+    people = {
+        *approval_rows.texts(approval.origin),
+        *approval_rows.texts(approval.excluded),
+        *origin,
+    }
+    code = roles.may_decide(
+        requester=approval.requester,
+        origin=people,
+        person=principal.person,
+        groups=principal.groups,
+        risk=approval.risk,
+        bound=any(bond.binds({approval.requester, *people}) for bond in principal.bonds),
+        cooling=principal.cooling_until is not None,
+    )
+    match code:
+        case None if names := principal.can_be & {approval.requester, *people}:
+            return Forbidden(
+                "origin",
+                f"{principal.person} set the password of {', '.join(sorted(names))}, who is in this run's origin, so"
+                " another person must decide.",
+            )
+        case None:
+            moment = at or timezone.now()
+            refused = _not_named(principal, approval, moment)
+            return None if refused and stand_in(principal, approval, origin, moment) else refused
+        case "requester":
+            return Forbidden(
+                code, f"{principal.person} started this run, so another person must decide."
+            )
+        case "origin":
+            return Forbidden(
+                code,
+                f"{principal.person} is in this run's origin, so another person must decide: they started the run it"
+                " was made from, tried it again, or sent it a message or an event.",
+            )
+        case "not_eligible":
+            return Forbidden(
+                code, f"{principal.person} may not decide on actions of {approval.risk} risk."
+            )
+        case "given_by_origin":
+            return Forbidden(code, _bound(principal, {approval.requester, *people}))
+        case "cooling_off":
+            return Forbidden(code, _cooling(principal))
+
+
+def name_dependent(principal: Principal, voters: Collection[str]) -> frozenset[str]:
+    """Name the voters who may be this person under another name: one gave the other the right or the password."""
+    givers = {giver for bond in principal.bonds if bond.binds(voters) for giver in bond.givers}
+    return frozenset(voters) & {*givers, *principal.can_be}
+
+
+def stand_in(
+    principal: Principal | None,
+    approval: Approval,
+    origin: Collection[str] = (),
+    at: datetime | None = None,
+) -> tuple[Principal, ...]:
+    """Return the absent people in whose place the principal may decide, because they may themselves.
+
+    So neither the deputy nor the absent person can be in the run's origin.
+    """
+    stands = () if principal is None else principal.stands_for
+    return tuple(one for one in stands if denial(one, approval, origin, at) is None)
+
+
+def decides_for(principal: Principal | None, approval: Approval) -> str | None:
+    """Name the absent person in whose place the principal decides; None if they decide for themselves, or not.
+
+    Of several it is the first without a vote.
+    """
+    if principal is None or not principal.stands_for:
+        return None
+    if _not_named(principal, approval, timezone.now()) is None:
+        return None
+    names = [one.person for one in stand_in(principal, approval)]
+    voted = {*(approval.voted or ()), *(approval.voted_for or ())}
+    return next((name for name in names if name not in voted), names[0] if names else None)
+
+
+def denial_for(
+    principal: Principal | None,
+    approval: Approval,
+    absent: str | None,
+    origin: Collection[str],
+    at: datetime,
+) -> Forbidden | None:
+    """Say why the principal may not decide in the place of `absent`, None for themselves; None if they may."""
+    refused = denial(principal, approval, origin, at)
+    if refused is not None or principal is None:
+        return refused
+    if absent is None:
+        return _not_named(principal, approval, at)
+    if absent in {one.person for one in stand_in(principal, approval, origin, at)}:
+        return None
+    return Forbidden(
+        "not_eligible", f"{principal.person} may not decide this request in the place of {absent}."
+    )
+
+
+def _not_named(principal: Principal, approval: Approval, at: datetime) -> Forbidden | None:
+    """Say that the request's rule names other people; None if it names this person, for any of its stages.
+
+    All reviewers may resolve a call in doubt: it has no deadline. Only the people of the rule can let it run again.
+    """
+    if approval.kind == GateKind.IN_DOUBT:
+        return None
+    try:
+        demands = demands_of(approval.rule)
+    except (ValueError, KeyError, TypeError):
+        return None  # the row was tampered with, so no decision on it is signed
+    if demands is None or any(
+        stage.admits(principal.person, principal.groups)
+        for stage in escalation.stages(demands, approval.expires_at, at)
+    ):
+        return None
+    return Forbidden(
+        "not_eligible",
+        f"The policy's rule {demands.rule} lets only other people decide this request.",
+    )
+
+
+def _decides_risk(principal: Principal, approval: Approval) -> bool:
+    """Tell what `of_decided_risk` tells in SQL."""
+    decided = roles.risks_decided_by(principal.groups)
+    return bool(decided) and approval.risk not in _RISKS - decided
+
+
+def _is_named(principal: Principal, approval: Approval) -> bool:
+    return not set(_keys(principal)).isdisjoint(approval_rows.texts(approval.readers))
+
+
+def _keys(principal: Principal) -> list[str]:
+    return list(keys_of(principal.person, principal.groups))
+
+
+def _waits_for_others(principal: Principal) -> Q:
+    """Build the condition on requests that now wait for the votes of other people."""
+    mine = Q(open_to__has_any_keys=_keys(principal))
+    for absent in principal.stands_for:
+        if not absent.cooling_until:
+            mine |= _in_place_of(absent)
+    voted = _has_vote(principal.person)
+    return Q(open_to__isnull=False) & (~mine | voted)
+
+
+def _in_place_of(absent: Principal) -> Q:
+    """Build the condition on requests that wait for this absent person, or a deputy in their place."""
+    theirs = Q(open_to__has_any_keys=_keys(absent))
+    return theirs & of_decided_risk(absent) & ~_barred(absent) & ~_has_vote(absent.person)
+
+
+def _has_vote(person: str) -> Q:
+    """Build the condition on requests that this person, or a deputy in their place, has approved."""
+    return Q(voted__contains=[person]) | Q(voted_for__contains=[person])
+
+
+def _barred(principal: Principal, **also: str) -> Q:
+    """Build the condition on requests in whose origin is this person, a giver of their right, or whom they `can_be`.
+
+    `also` is the value of another column, where a requester is compared.
+    """
+    barred = _comes_from(principal.person, **also)
+    if principal.can_be:
+        names = sorted(principal.can_be)
+        barred |= Q(requester__in=names, **also) | (
+            _EXCLUDES_OTHERS & Q(excluded__has_any_keys=names)
+        )
+    for bond in principal.bonds:
+        theirs = reduce(or_, (_comes_from(giver, **also) for giver in sorted(bond.givers)))
+        barred |= theirs if bond.second is None else theirs & _comes_from(bond.second, **also)
+    return barred
+
+
+def _comes_from(person: str, **also: str) -> Q:
+    return Q(requester=person, **also) | (_EXCLUDES_OTHERS & Q(excluded__contains=[person]))
+
+
+def _bound(principal: Principal, people: Collection[str]) -> str:
+    named = sorted(
+        {
+            giver
+            for bond in principal.bonds
+            if bond.binds(people)
+            for giver in bond.givers & set(people)
+        }
+    )
+    return (
+        f"{principal.person} got the right to decide from {', '.join(named)}, who is in this run's origin: the right"
+        " does not count here until a second admin confirms it on the page People."
+    )
+
+
+def _cooling(principal: Principal) -> str:
+    assert principal.cooling_until is not None
+    return (
+        f"An admin gave {principal.person} the right to decide only recently: it counts from"
+        f" {principal.cooling_until.astimezone(UTC):%Y-%m-%d %H:%M} UTC, or once a second admin confirms it on"
+        " the page People."
+    )

@@ -1,0 +1,320 @@
+"""Reads the rights of an actor: those of the person's groups, limited to the scopes of the token.
+
+A deputy also has those of the people who named them, for as long as these are away. A deputy's own deputy gets nothing
+by it.
+"""
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Final, TypeVar
+
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+
+from approvals.models import Absence, Assignment, Token, approval_rows
+from approvals.rights import assignments
+from approvals.rights.assignments import Bond
+from approvals.rights.scopes import ALL_SCOPES, rights_of
+from approvals.rules import roles
+from approvals.rules.roles import Group
+from approvals.signed import rows as signed_rows
+from runtime.ports.access import Actor
+from runtime.store import pool
+
+LONGEST_ABSENCE: Final = timedelta(
+    days=60, hours=1
+)  # days of a zone whose clock may change meanwhile
+# People of whom each absence with this deputy ended longer ago are not read: a vote in their place counts no more.
+ABSENCES_READ_FOR: Final = timedelta(days=90)
+
+# A person, their acts about being away with the signed texts, and their assignments as text.
+_Away = tuple[str, tuple[tuple[Absence, str], ...], str | None]
+R = TypeVar("R", Assignment, Token, Absence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandIn:
+    """The rights of a person who named a deputy, and the days on which the deputy acts in their place."""
+
+    absent: "Principal"
+    starts: datetime
+    ends: datetime
+
+    def covers(self, at: datetime) -> bool:
+        """Tell whether the person is away at this time."""
+        return self.starts <= at < self.ends
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """The rights of an actor at this moment, read from the database at each use.
+
+    `groups` lists the groups with a signed assignment, those that rules name only after their cooling-off period.
+    `bonds` names people in whose runs a right to decide does not count; before `cooling_until` it counts in no run.
+    `stands_for` holds the rights of the absent people whose deputy the actor is, each without those of the people whose
+    deputy they are. `stand_ins` also has those who will be away: it gives no right.
+    `can_be` names the people whose present password came from this person, alone or through an admin whom they made:
+    they could have started or steered a run under these names.
+    """
+
+    person: str
+    groups: frozenset[str]
+    scopes: frozenset[str]
+    bonds: tuple[Bond, ...] = ()
+    cooling_until: datetime | None = None
+    stands_for: tuple["Principal", ...] = ()
+    stand_ins: tuple[StandIn, ...] = ()
+    can_be: frozenset[str] = frozenset()
+
+    def has(self, scope: str) -> bool:
+        """Tell whether the actor has this scope."""
+        return scope in self.scopes and scope in rights_of(self.groups)
+
+    def absent_at(self, at: datetime) -> tuple["Principal", ...]:
+        """Return whose deputy the actor is at another time, by the acts so far."""
+        return tuple(one.absent for one in self.stand_ins if one.covers(at))
+
+
+def actor_of(user: AbstractBaseUser | AnonymousUser) -> Actor:
+    """Return the actor of a browser session, which has every scope. Raises ValueError without a login."""
+    if not user.is_authenticated:
+        raise ValueError("the user is not logged in")
+    return Actor(person=user.get_username())
+
+
+def credentials_sql(person: str, key: str = "") -> str:
+    """Return the SQL expression of a person's assignments, absences of others and token, for `from_rights` to verify.
+
+    `person` and `key`, the id of a token, are expressions too. Without `key` no token is read: workers may not read
+    tokens. It is NULL for an unknown or disabled person. An assignment counts only if Django's tables also give the
+    person its group or password. Of people who named this person their deputy it has all acts, so that an act
+    that is over still ends the one before it, and the assignments. The passwords are those that this person gave, and
+    no second admin confirmed. They are not verified, as they only take rights away.
+    """
+    theirs = _given_sql("away.username", "NULL", "NULL")
+    away = f"""(SELECT json_agg(json_build_array(away.username, away.acts, {theirs}))
+        FROM (SELECT ab.username, json_agg(json_build_array({_ABSENCE})) AS acts FROM approvals_absence ab
+            WHERE ab.username IN (SELECT own.username FROM approvals_absence own WHERE own.deputy = {person}
+                AND own.ends > now() - interval '{ABSENCES_READ_FOR.days} days')
+            GROUP BY ab.username ORDER BY ab.username) away)"""
+    token = (
+        f"""(SELECT json_build_array({_TOKEN}) FROM approvals_token t
+                WHERE t.public_id = {key} AND t.owner_id = u.id AND t.revoked_at IS NULL)"""
+        if key
+        else "NULL"
+    )
+    return _given_sql(person, token, away)
+
+
+def _given_sql(person: str, token: str, away: str) -> str:
+    return f"""(
+        SELECT json_build_object(
+            'given', (SELECT json_agg(json_build_array({_ASSIGNMENT})) FROM (
+                SELECT DISTINCT ON (what) * FROM approvals_assignment
+                WHERE person_id = u.id ORDER BY what, seq DESC
+            ) a WHERE CASE a.what
+                WHEN 'password' THEN a.digest = encode(sha256(convert_to(u.password, 'UTF8')), 'hex')
+                ELSE a.what IN (SELECT g.name FROM auth_user_groups m JOIN auth_group g ON g.id = m.group_id
+                    WHERE m.user_id = u.id)
+                END),
+            'token', {token}, 'away', {away}, 'passwords', (
+                SELECT json_agg(json_build_array(p.username, p.given_at))
+                FROM approvals_assignment p JOIN auth_user o ON o.id = p.person_id
+                WHERE p.what = 'password' AND p.givers @> jsonb_build_array({person}) AND p.confirmed_at IS NULL
+                    AND p.digest = encode(sha256(convert_to(o.password, 'UTF8')), 'hex')
+                    AND NOT EXISTS (SELECT FROM approvals_assignment l
+                        WHERE l.person_id = p.person_id AND l.what = p.what AND l.seq > p.seq)))::text
+        FROM auth_user u WHERE u.username = {person} AND u.is_active)"""
+
+
+_FIRST = datetime.min.replace(tzinfo=UTC)
+_ASSIGNMENT_NAMES = approval_rows.names_of(Assignment)
+_ABSENCE_NAMES = approval_rows.names_of(Absence)
+_TOKEN_NAMES = tuple(name for name in approval_rows.names_of(Token) if name != "last_used_at")
+_ASSIGNMENT = ", ".join(f"a.{name}" for name in _ASSIGNMENT_NAMES)
+_ABSENCE = ", ".join(f"ab.{name}" for name in _ABSENCE_NAMES)
+_TOKEN = ", ".join(f"t.{name}" for name in _TOKEN_NAMES)
+_TIMES = frozenset(
+    {
+        *("at", "given_at", "confirmed_at"),
+        *("created_at", "expires_at", "revoked_at"),
+        *("starts", "ends"),
+    }
+)
+# The expression for an actor, of whom `parameters_of` gives the parameters.
+CREDENTIALS = credentials_sql("%(person)s", "%(token)s")
+_LOOK = f"SELECT clock_timestamp(), {CREDENTIALS}"
+CREDENTIALS_OF_PERSON = credentials_sql("%(person)s")  # without a token: workers may not read them
+_LOOK_AT_PERSON = f"SELECT clock_timestamp(), {CREDENTIALS_OF_PERSON}"
+
+
+def parameters_of(actor: Actor) -> dict[str, object]:
+    """Return the parameters of HELD."""
+    return {"person": actor.person, "token": actor.token}
+
+
+def principal_of(actor: Actor) -> Principal | None:
+    """Return an actor's rights; None if the person is unknown or disabled, or the token not valid for this person.
+
+    With an unsigned password a person has no rights. A worker may ask for an actor without a token.
+    """
+    look = _LOOK_AT_PERSON if actor.token is None else _LOOK
+    with pool.in_transaction() as connection:
+        row = connection.execute(look, parameters_of(actor)).fetchone()
+    assert row is not None  # a SELECT without FROM has one row
+    return from_rights(actor, row[1], row[0])
+
+
+def from_rights(
+    actor: Actor, found: str | None, now: datetime, *, past: bool = False
+) -> Principal | None:
+    """Return the rights of an actor by what HELD found; None as `principal_of` does.
+
+    With `past`, `now` is the time of a past decision. The cooling-off period must have ended by then. The password is
+    not checked, because it may have been set since.
+    """
+    rows, token, away, passwords = _read(found) if found is not None else ((), None, (), ())
+    scopes = _scopes_of(actor, token, now)
+    if found is None or scopes is None:
+        return None
+    held = {
+        row.what: row
+        for row, text in rows
+        if row.username == actor.person and assignments.in_force_by(row, text)
+    }
+    password = held.pop(assignments.CREDENTIAL, None)
+    given = {what: row for what, row in held.items() if not assignments.is_pending(row)}
+    if not past:
+        given = _with_password(given, password)
+    given = {what: row for what, row in given.items() if not _cools(what, row, now)}
+    named = [row for what, row in given.items() if roles.is_named(what)]
+    deciding = [row for what, row in given.items() if what in roles.DECIDING]
+    if deciding and password is not None and not past:
+        deciding.append(password)
+    stand_ins = _stand_ins(actor.person, away, now, past=past)
+    ends = [end for row in deciding if (end := assignments.cools_until(row)) and end > now]
+    return Principal(
+        person=actor.person,
+        groups=frozenset(given),
+        scopes=scopes,
+        bonds=tuple(bond for row in (*deciding, *named) if (bond := assignments.bond(row))),
+        cooling_until=max(ends, default=None),
+        stands_for=tuple(one.absent for one in stand_ins if one.covers(now)),
+        stand_ins=stand_ins,
+        can_be=frozenset(name for name, at in passwords if at <= now),
+    )
+
+
+def _cools(what: str, row: Assignment, now: datetime) -> bool:
+    """Tell whether the membership of a named group does not count yet. A right to decide is reported instead."""
+    until = assignments.cools_until(row)
+    return roles.is_named(what) and until is not None and until > now
+
+
+def _stand_ins(
+    deputy: str, away: Sequence["_Away"], now: datetime, *, past: bool
+) -> tuple[StandIn, ...]:
+    """Return the people in whose place this deputy acts or will act, with the rights of their own assignments."""
+    found = list[StandIn]()
+    for person, acts, held in away:
+        row = _current_absence(acts, person, deputy, now)
+        if row is None or row.ends <= now:
+            continue
+        absent = from_rights(Actor(person=person), held, now, past=past)
+        if absent is not None:
+            found.append(StandIn(absent=absent, starts=row.starts, ends=row.ends))
+    return tuple(found)
+
+
+def _current_absence(
+    rows: Collection[tuple[Absence, str]], person: str, deputy: str, at: datetime
+) -> Absence | None:
+    """Return the row by which `deputy` stands in for `person` at this time or later; None without one.
+
+    `rows` are the acts of one person, each with its signed text. The last act up to that time counts, so an act that
+    does not verify ends the absence.
+    """
+    acts = [(row, text) for row, text in rows if row.at <= at]
+    if not acts:
+        return None
+    row, text = max(acts, key=lambda act: act[0].seq)
+    is_deputy = (
+        signed_rows.is_signed(row, text)
+        and row.act == Absence.AbsenceChange.SET
+        and (row.username, row.deputy) == (person, deputy)
+        and row.ends - row.starts <= LONGEST_ABSENCE
+        and person != deputy
+    )
+    return row if is_deputy else None
+
+
+def _with_password(
+    given: dict[str, Assignment], password: Assignment | None
+) -> dict[str, Assignment]:
+    """Return the rights that remain with this password."""
+    if password is None:
+        return {}
+    if assignments.is_pending(password):
+        return {what: row for what, row in given.items() if what != Group.ADMINS}
+    return given
+
+
+# The rows are the same for as long as the text is. Nothing is trusted for that: signatures are verified each time.
+@lru_cache(256)
+def _read(
+    found: str,
+) -> tuple[
+    tuple[tuple[Assignment, str], ...],
+    tuple[Token, str] | None,
+    tuple["_Away", ...],
+    tuple[tuple[str, datetime], ...],
+]:
+    """Make rows of what HELD found, each with the text of it that is signed.
+
+    A row with a value of another type, such as a time that is none, gives no right.
+    """
+    held = json.loads(found)
+    given = [_row(Assignment, _ASSIGNMENT_NAMES, values) for values in held["given"] or ()]
+    token = held["token"] and _row(Token, _TOKEN_NAMES, held["token"])
+    away = tuple((person, _acts(acts), held) for person, acts, held in held["away"] or ())
+    passwords = tuple((name, _given_at(at)) for name, at in held["passwords"] or ())
+    return tuple(one for one in given if one is not None), token, away, passwords
+
+
+def _given_at(text: str) -> datetime:
+    """Read when a password was given; the first of all times for infinity, because it takes a right away."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return _FIRST
+
+
+def _acts(found: Sequence[Sequence[object]]) -> tuple[tuple[Absence, str], ...]:
+    """Make rows of a person's acts; none if one of them has a value of another type."""
+    acts = [_row(Absence, _ABSENCE_NAMES, values) for values in found]
+    return tuple(one for one in acts if one is not None) if None not in acts else ()
+
+
+def _row(model: type[R], names: Sequence[str], values: Sequence[object]) -> tuple[R, str] | None:
+    row = model()
+    try:
+        for name, value in zip(names, values, strict=True):
+            is_time = value is not None and name in _TIMES
+            setattr(row, name, datetime.fromisoformat(str(value)) if is_time else value)
+        return row, signed_rows.text_of(row)
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+def _scopes_of(
+    actor: Actor, token: tuple[Token, str] | None, now: datetime
+) -> frozenset[str] | None:
+    if actor.token is None:
+        return ALL_SCOPES
+    if token is None or not signed_rows.is_signed(*token):
+        return None
+    if token[0].expires_at is not None and token[0].expires_at <= now:
+        return None
+    return frozenset(token[0].scopes)

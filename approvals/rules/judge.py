@@ -1,0 +1,134 @@
+"""Judges a call by a policy: whether it waits for people, at which risk, and what their decision needs. Pure.
+
+A policy is never less strict than the tool: it can add an approval and raise a risk, not the other way round. A
+condition that fails counts as the strictest rule, because it is unknown which rule the call would have met.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from approvals.rules import conditions, roles
+from approvals.rules.conditions import ConditionError
+from approvals.rules.policy import MAX_QUORUM, Demands, OnExpiry, Policy, Rule, Stage
+from runtime.core.values.enums import RISKS, Risk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """The facts of a call. `risk` and `gated` are the tool's own; `path` goes from the root agent to the tool."""
+
+    tool: str
+    path: tuple[str, ...]
+    args: Any
+    risk: Risk
+    gated: bool
+    effect: str
+    requester: str
+
+    @property
+    def agent(self) -> str:
+        """The agent that makes the call."""
+        return self.path[-2] if len(self.path) > 1 else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """The result: `demands` is None if the default policy applies, `expires_after` None if the tool's own time does.
+
+    `extends_by` is the time of the steps of escalation, which begin after it.
+    """
+
+    approval: bool
+    risk: Risk
+    demands: Demands | None = None
+    expires_after: float | None = None
+    extends_by: float = 0.0
+
+
+def judge(of: Policy, facts: Facts) -> Judgement:
+    """Evaluate a call by the first rule that matches it."""
+    values = {
+        "tool": facts.tool,
+        "agent": facts.agent,
+        "risk": str(facts.risk),
+        "effect": facts.effect,
+        "requester": facts.requester,
+        "path": list(facts.path),
+        "args": facts.args,
+    }
+    for rule in of.rules:
+        if not _matches(rule, facts):
+            continue
+        try:
+            if not rule.when or conditions.holds(rule.when, values):
+                return _applied(rule, facts)
+        except ConditionError as exc:
+            return _applied(strictest(of), facts, f"the condition of {rule.name} failed: {exc}")
+    gated = roles.requires_approval(gated=facts.gated, risk=facts.risk)
+    return Judgement(approval=gated, risk=facts.risk)
+
+
+def without_policy(why: str) -> Judgement:
+    """Return the most that a policy can demand: what the policy demands is unknown, because it cannot be read."""
+    stages = (Stage(quorum=MAX_QUORUM),)
+    return Judgement(
+        approval=True,
+        risk=RISKS[-1],
+        demands=Demands(rule="the policy cannot be read", stages=stages, reason=True, failed=why),
+    )
+
+
+def strictest(of: Policy) -> Rule:
+    """Return a rule with the strictest of each setting in the policy, and the stages that need the most people.
+
+    It gives no answer, escalates to no people and lets no reviewer write.
+    """
+    times = [rule.expires_after for rule in of.rules if rule.expires_after is not None]
+    windows = [rule.undo for rule in of.rules if rule.undo is not None]
+    hardest = max(of.rules, key=lambda rule: sum(stage.quorum for stage in rule.stages))
+    return Rule(
+        name="the strictest settings of all rules",
+        approval=True,
+        risk=RISKS[-1],
+        stages=hardest.stages,
+        reason=any(rule.reason for rule in of.rules),
+        expires_after=min(times, default=None),
+        undo=max(windows, default=None),
+        on_expiry=OnExpiry.FAIL if _any_fails(of) else OnExpiry.DENY,
+    )
+
+
+def _any_fails(of: Policy) -> bool:
+    return any(rule.on_expiry is OnExpiry.FAIL for rule in of.rules)
+
+
+def _matches(rule: Rule, facts: Facts) -> bool:
+    return all(
+        not wanted or found in wanted
+        for wanted, found in (
+            (rule.tools, facts.tool),
+            (rule.agents, facts.agent),
+            (rule.risks, str(facts.risk)),
+        )
+    )
+
+
+def _applied(rule: Rule, facts: Facts, failed: str = "") -> Judgement:
+    risk = facts.risk if rule.risk is None else max(facts.risk, rule.risk, key=RISKS.index)
+    return Judgement(
+        approval=rule.approval or roles.requires_approval(gated=facts.gated, risk=risk),
+        risk=risk,
+        demands=Demands(
+            rule=rule.name,
+            stages=rule.stages,
+            reason=rule.reason,
+            failed=failed,
+            escalate=rule.escalate,
+            on_expiry=rule.on_expiry,
+            answer=rule.answer,
+            undo=rule.undo,
+            reviewer_may_write=rule.reviewer_may_write,
+        ),
+        expires_after=rule.expires_after,
+        extends_by=sum(step.seconds for step in rule.escalate),
+    )

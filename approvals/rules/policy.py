@@ -1,0 +1,175 @@
+"""The data of a policy: an ordered list of rules, and what a rule demands of a request. Pure."""
+
+import json
+from collections.abc import Collection
+from dataclasses import MISSING, asdict, dataclass, fields, replace
+from enum import StrEnum
+from typing import Any
+
+from approvals.rules import roles
+from runtime.core.values.enums import Risk
+
+GROUP, PERSON = "group:", "person:"
+_OMITTED = ("escalate", "on_expiry", "answer", "reviewer_may_write")  # of Demands, if not set
+MAX_QUORUM = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One stage of a request: `quorum` distinct people of these groups, or these people, must approve.
+
+    Without groups and people, everyone who may decide at all is eligible.
+    """
+
+    quorum: int = 1
+    groups: tuple[str, ...] = ()
+    people: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The eligible groups and people, as texts that `keys_of` a person may contain."""
+        named = (*(GROUP + one for one in self.groups), *(PERSON + one for one in self.people))
+        return named or tuple(GROUP + one for one in sorted(roles.DECIDING))
+
+    def admits(self, person: str, groups: Collection[str]) -> bool:
+        """Tell whether this person is eligible. They also need the right to decide, see `policy.may_decide`."""
+        return not set(self.keys).isdisjoint(keys_of(person, groups))
+
+
+class OnExpiry(StrEnum):
+    """The consequence if people did not decide before the last deadline. None of them lets the call start."""
+
+    DENY = "deny"  # the call is denied
+    FAIL = "fail"  # the call is denied, and its run fails
+    ANSWER = "answer"  # the call gets the rule's answer as its result, without being made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Escalation:
+    """One step of escalation: at the deadline before it, these groups and people may decide too, for `seconds` more."""
+
+    seconds: float
+    groups: tuple[str, ...] = ()
+    people: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The groups and people as in `Stage.keys`."""
+        return (*(GROUP + one for one in self.groups), *(PERSON + one for one in self.people))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demands:
+    """What a rule demands of the decision on a request; stored with the request and covered by its digest.
+
+    `failed` says why a condition failed, if these are the strictest demands for that reason. `undo` is how many seconds
+    a decision at low or medium risk can be undone; None leaves it to the installation. `answer` is the JSON value of
+    ANSWER. `reviewer_may_write` lets people who may decide write to the run and still decide this request.
+    """
+
+    rule: str
+    stages: tuple[Stage, ...] = (Stage(),)
+    reason: bool = False
+    failed: str = ""
+    undo: float | None = None
+    escalate: tuple[Escalation, ...] = ()
+    on_expiry: OnExpiry = OnExpiry.DENY
+    answer: Any = None
+    reviewer_may_write: bool = False
+
+    @property
+    def quorum(self) -> int:
+        """The number of people who must approve, over all stages."""
+        return sum(stage.quorum for stage in self.stages)
+
+    @property
+    def readers(self) -> tuple[str, ...] | None:
+        """The groups and people who may decide at any time, as in `Stage.keys`; None for every reviewer."""
+        if any(not (stage.groups or stage.people) for stage in self.stages):
+            return None
+        stages = (key for stage in self.stages for key in stage.keys)
+        steps = (key for step in self.escalate for key in step.keys)
+        return tuple(dict.fromkeys((*stages, *steps)))
+
+    def of_one_person(self) -> "Demands":
+        """Return the demands for a question: any one person whom one of the stages admits may answer it."""
+        groups = [one for stage in self.stages for one in stage.keys if one.startswith(GROUP)]
+        people = [one for stage in self.stages for one in stage.people]
+        stage = Stage(
+            groups=tuple(dict.fromkeys(one.removeprefix(GROUP) for one in groups)),
+            people=tuple(dict.fromkeys(people)),
+        )
+        return replace(self, stages=(stage,))
+
+    def stored(self) -> str:
+        """Return the demands as the JSON text that a request stores, without later settings that are not set."""
+        found = asdict(self)
+        for one in fields(self):
+            if (
+                one.name in _OMITTED
+                and found[one.name] == one.default
+                and one.default is not MISSING
+            ):
+                del found[one.name]
+        return json.dumps(found, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule: the calls it matches, and its effect on them. Empty fields match every call."""
+
+    name: str
+    tools: frozenset[str] = frozenset()
+    agents: frozenset[str] = frozenset()
+    risks: frozenset[str] = frozenset()
+    when: str = ""
+    approval: bool = False  # a person must approve, also where the tool itself asks for none
+    risk: Risk | None = None  # at least this risk
+    stages: tuple[Stage, ...] = (Stage(),)
+    reason: bool = False
+    expires_after: float | None = None  # seconds
+    undo: float | None = None  # seconds
+    escalate: tuple[Escalation, ...] = ()
+    on_expiry: OnExpiry = OnExpiry.DENY
+    answer: Any = None
+    reviewer_may_write: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A version of the rules. The first rule that matches a call applies; a call that none matches has the default."""
+
+    version: str = roles.POLICY_VERSION
+    rules: tuple[Rule, ...] = ()
+
+
+def keys_of(person: str, groups: Collection[str]) -> tuple[str, ...]:
+    """Return the texts that name a person and their groups in `Stage.keys`."""
+    return (PERSON + person, *(GROUP + one for one in sorted(groups)))
+
+
+def demands_of(stored: str | None) -> Demands | None:
+    """Read stored demands; None stands for the default policy. Raises ValueError, KeyError or TypeError."""
+    if stored is None:
+        return None
+    said: dict[str, Any] = json.loads(stored)
+    stages = tuple(
+        Stage(quorum=one["quorum"], groups=tuple(one["groups"]), people=tuple(one["people"]))
+        for one in said["stages"]
+    )
+    return Demands(
+        rule=said["rule"],
+        stages=stages,
+        reason=said["reason"],
+        failed=said.get("failed", ""),
+        undo=said.get("undo"),
+        escalate=tuple(
+            Escalation(
+                seconds=one["seconds"], groups=tuple(one["groups"]), people=tuple(one["people"])
+            )
+            for one in said.get("escalate", ())
+        ),
+        on_expiry=OnExpiry(said.get("on_expiry", OnExpiry.DENY)),
+        answer=said.get("answer"),
+        reviewer_may_write=said.get("reviewer_may_write") is True,
+    )

@@ -1,0 +1,81 @@
+"""Counts votes against the stages of a request. Pure.
+
+A stage counts distinct people; one person counts once in a request. The stages are in sequence: a vote counts for the
+first stage that lacks people. A denial is no vote: one person who may decide denies the request.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+
+from approvals.rules.policy import Stage
+
+Voter = tuple[str, Collection[str]]  # a person and their groups
+
+
+def counted(stages: Sequence[Stage], votes: Mapping[str, int]) -> list[int]:
+    """Return the number of votes in each stage. `votes` has the stage of each person's vote."""
+    found = [0] * len(stages)
+    for stage in votes.values():
+        if 0 <= stage < len(stages):
+            found[stage] += 1
+    return found
+
+
+def current(stages: Sequence[Stage], votes: Mapping[str, int]) -> int | None:
+    """Return the index of the first stage that lacks people; None if the request is approved."""
+    for index, count in enumerate(counted(stages, votes)):
+        if count < stages[index].quorum:
+            return index
+    return None
+
+
+def missing(stages: Sequence[Stage], votes: Mapping[str, int]) -> int:
+    """Return how many people must still approve."""
+    pairs = zip(stages, counted(stages, votes), strict=True)
+    return sum(max(0, stage.quorum - count) for stage, count in pairs)
+
+
+def can_complete(
+    stages: Sequence[Stage],
+    votes: Mapping[str, int],
+    people: Mapping[str, Collection[str]],
+    stand_ins: Mapping[str, Sequence[Voter]] = MappingProxyType({}),
+) -> bool:
+    """Tell whether these people, with their groups, suffice for the missing votes. Each of them votes at most once.
+
+    `stand_ins` are the absent people in whose place a person may vote instead of for themselves.
+
+    This is a matching of people to places, found by augmenting paths: a person in two stages is used where needed.
+    """
+    places = [
+        index
+        for index, count in enumerate(counted(stages, votes))
+        for _ in range(max(0, stages[index].quorum - count))
+    ]
+    free = {
+        name: ((name, groups), *stand_ins.get(name, ()))
+        for name, groups in people.items()
+        if name not in votes
+    }
+    taken: dict[str, int] = {}  # the place of a person
+    return all(_place(place, places, stages, free, taken, set()) for place in range(len(places)))
+
+
+def _place(
+    place: int,
+    places: Sequence[int],
+    stages: Sequence[Stage],
+    free: Mapping[str, Sequence[Voter]],
+    taken: dict[str, int],
+    seen: set[str],
+) -> bool:
+    """Find a person for the place, and another place for a person who has one if needed."""
+    stage = stages[places[place]]
+    for name, voters in free.items():
+        if name in seen or not any(stage.admits(*voter) for voter in voters):
+            continue
+        seen.add(name)
+        if name not in taken or _place(taken[name], places, stages, free, taken, seen):
+            taken[name] = place
+            return True
+    return False

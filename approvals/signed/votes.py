@@ -1,0 +1,183 @@
+"""Votes: signed approvals of a request that needs several people, as stored, with their verification.
+
+A vote is signed like a decision, over the request digest. The statement that decides names the votes it counts, so a
+worker that verifies it verifies each of them and counts again. A withdrawn vote cannot be put back: its statement
+says how often the person had withdrawn before, and the audit, which only grows, says how often they have.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from approvals.models import Approval, Vote
+from approvals.rules import tally
+from approvals.rules.policy import Demands, demands_of
+from approvals.signed import rows
+from approvals.signed.statements import Statement
+from runtime.core.values.enums import Verdict
+from runtime.core.values.json_values import sha256_of
+from runtime.core.values.verdicts import STARTS_CALL_UNCHANGED
+from runtime.keyring import signatures
+from runtime.keyring.signatures import Verifies
+from runtime.ports.approvals import NotConfirmed
+
+# The verdicts that let a call start: only these need votes. One person denies, answers or gives up.
+VOTED, WITHDRAWN, VOID = "voted", "vote withdrawn", "vote void"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cast:
+    """A vote, verified. `digest` is that of its statement, `held` the person's rights now, for `from_rights`."""
+
+    person: str
+    stage: int
+    reason: str
+    at: datetime
+    digest: str
+    held: str | None = None
+    absent: str | None = None  # the person in whose place they voted
+
+    @property
+    def place(self) -> str:
+        """The person whose vote it is: the absent one's where a deputy voted."""
+        return self.absent or self.person
+
+
+def sql(held: str = "NULL") -> str:
+    """Return the SQL expression of a request's votes as JSON text, for `read`; `r` is the request.
+
+    `held` is the expression of the rights of `v.person`.
+    """
+    return f"""
+        CASE WHEN r.rule IS NULL THEN NULL ELSE (
+            SELECT json_agg(json_build_array(v.person, v.for_person, v.stage, v.reason, v.at, v.verdict, v.signature,
+                v.key_id,
+                (SELECT count(*) FROM approvals_auditentry a WHERE a.run_id = r.run_id
+                    AND a.subject = 'vote ' || r.id || ' ' || v.person AND a.act <> 'voted'),
+                {held}) ORDER BY v.at, v.person)::text
+            FROM approvals_vote v WHERE v.approval_id = r.id) END
+    """
+
+
+def subject(approval: Approval, person: str) -> str:
+    """Return the subject of audit rows about a person's vote."""
+    return f"vote {approval.id} {person}"
+
+
+def make(
+    approval: Approval,
+    *,
+    person: str,
+    stage: int,
+    verdict: Verdict,
+    reason: str,
+    at: datetime,
+    withdrawn: int,
+    absent: str | None = None,
+) -> Vote:
+    """Sign a vote, without writing it. Raises ImproperlyConfigured without the private key."""
+    vote = Vote(
+        approval=approval,
+        person=person,
+        for_person=absent,
+        verdict=verdict,
+        stage=stage,
+        reason=reason,
+        at=at,
+    )
+    vote.withdrawn = withdrawn
+    rows.sign(vote)
+    return vote
+
+
+def digest_of(vote: Vote) -> str:
+    """Return the digest by which the deciding statement names a vote."""
+    return sha256_of(rows.text_of(vote))
+
+
+def read(
+    approval: Approval, found: str | None, verifies: Verifies = signatures.verify_signature
+) -> tuple[Cast, ...]:
+    """Verify what `sql` found. Raises NotConfirmed at the first vote that does not verify, KeyMissing."""
+    return tuple(_read(approval, verifies, *values) for values in json.loads(found or "[]"))
+
+
+def demands(approval: Approval) -> Demands | None:
+    """Return what the policy demands of the request; None for the default policy. Raises NotConfirmed."""
+    try:
+        return demands_of(approval.rule)
+    except (ValueError, KeyError, TypeError) as exc:
+        raise NotConfirmed("the stored rule of the request cannot be read") from exc
+
+
+def check_counted(approval: Approval, said: Statement, votes: Sequence[Cast]) -> tuple[Cast, ...]:
+    """Return the votes that the deciding statement names. Raises NotConfirmed unless they suffice.
+
+    Without this, one signed statement would be enough under every policy.
+    """
+    needed = demands(approval)
+    if needed is None or said.verdict not in STARTS_CALL_UNCHANGED:
+        return ()
+    named = [vote for vote in votes if vote.digest in said.votes]
+    counted = {vote.person: vote.stage for vote in named if vote.at <= said.at}
+    _check_places(named)
+    places = {vote.place for vote in named}
+    barred = {approval.requester, *approval.origin} & (set(counted) | places)
+    if barred:
+        raise NotConfirmed(f"{', '.join(sorted(barred))}, who voted, is in the run's origin")
+    if said.by not in counted or tally.current(needed.stages, counted) is not None:
+        missing = tally.missing(needed.stages, counted)
+        raise NotConfirmed(
+            f"{len(counted)} of {needed.quorum} approvals are signed, and {missing} are missing"
+        )
+    return tuple(named)
+
+
+def _check_places(named: Sequence[Cast]) -> None:
+    """Raise NotConfirmed if a person counts twice: by their own vote and a deputy's, or by two deputies'."""
+    people = {vote.person for vote in named}
+    places = [vote.place for vote in named]
+    twice = {vote.absent for vote in named} & people
+    if twice or len(set(places)) < len(places):
+        raise NotConfirmed("a person counts twice, once by a deputy")
+
+
+def _read(
+    approval: Approval,
+    verifies: Verifies,
+    person: str,
+    absent: str | None,
+    stage: int,
+    reason: str,
+    at: str,
+    verdict: str,
+    signature: str,
+    key_id: str,
+    withdrawn: int,
+    held: str | None,
+) -> Cast:
+    vote = Vote(
+        approval=approval,
+        person=person,
+        for_person=absent,
+        verdict=verdict,
+        stage=stage,
+        reason=reason,
+        at=datetime.fromisoformat(at),
+        signature=signature,
+        key_id=key_id,
+    )
+    vote.withdrawn = withdrawn
+    text = rows.text_of(vote)
+    if not rows.verify(vote, text, verifies):
+        raise NotConfirmed(f"the vote of {person} is not the one that they signed")
+    return Cast(
+        person=person,
+        stage=stage,
+        reason=reason,
+        at=vote.at,
+        digest=sha256_of(text),
+        held=held,
+        absent=absent,
+    )
