@@ -1,5 +1,6 @@
 """Implements the engine's port to agents: describes calls, calls models and tools, returns every outcome."""
 
+import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -9,35 +10,27 @@ from typing import Any
 
 from django.db import close_old_connections, connection
 
-from agents import instructions, previews, secrets
+from agents import secrets, tool_calls
 from agents.catalogue import published
-from agents.catalogue.versions import (
-    PublishedVersion,
-    changes,
-    nothing_known,
-    writes,
-)
+from agents.catalogue.versions import PublishedVersion, changes, nothing_known, writes
 from agents.isolation.processes import Children
 from agents.llm import pricing
 from agents.llm.call import KEY_WAIT, call_model
 from agents.llm.providers import Outages, is_scripted
 from agents.llm.rate_limits import RateLimits
 from agents.registry import Registry
-from agents.sdk import conditions, inputs, outputs
+from agents.sdk import conditions, inputs
 from agents.sdk.answers import ARGUMENT, TOGETHER
-from agents.sdk.sentences import sentence_of
-from agents.sdk.spec import (
-    DEFAULT_DEADLINE,
-    FINAL_ANSWER,
-    AgentSpec,
-    ToolSpec,
-)
+from agents.sdk.conditions import sentence_of
+from agents.sdk.spec import DEFAULT_DEADLINE, FINAL_ANSWER, AgentSpec, ToolSpec
 from agents.tool_calls import call, context_of, open_arguments, read_arguments, require_object
 from runtime.core.run.budgets import Rates
 from runtime.core.run.call_options import ModelOptions
+from runtime.core.run.events import PinnedPrompt
 from runtime.core.values.enums import EFFECT_CLASSES, CallPreview, EffectClass, FailureCause, Risk
 from runtime.core.values.json_values import sha256_of
-from runtime.core.values.limits import plain
+from runtime.core.values.limits import MAX_INSTRUCTIONS, plain
+from runtime.core.values.texts import fill_placeholders, find_placeholders
 from runtime.errors import InvalidInput, KeyMissing, UnknownAgent
 from runtime.keyring import sealing
 from runtime.ports.agents import AgentInfo, CallInfo, CallRejected, TurnBoundary, VersionChange
@@ -113,7 +106,7 @@ class AgentEffects:
         """
         spec = self.registry.get(agent)
         if spec.prompt_name:
-            return instructions.fill_version(spec, input, self.prompts, at, number)
+            return fill_version(spec, input, self.prompts, at, number)
         if spec.instruct is None:
             return Instructions()
         return Instructions(text=inputs.instructions(spec.instruct, spec.input, input))
@@ -171,7 +164,7 @@ class AgentEffects:
             return CallPreview(missing=plain(str(exc)))
         context = replace(context_of(request.of), deadline=request.deadline)
         try:
-            return previews.preview(tool, arguments, unsealed, context)
+            return tool_calls.preview(tool, arguments, unsealed, context)
         finally:
             if not connection.in_atomic_block:
                 self.close_connections()
@@ -206,6 +199,50 @@ class AgentEffects:
                 self.close_connections()
 
 
+def fill_version(
+    agent: AgentSpec,
+    input: Any,
+    prompts: Prompts | None,
+    at: datetime,
+    version: int | None = None,
+) -> Instructions:
+    """Fill in the version that was in production `at`, or the text in the code if none was. `version` names another.
+
+    A text in the code without variables needs no copy in each run, as other instructions. Raise InvalidInput.
+    """
+    name = agent.prompt_name
+    if prompts is None or version == 0:
+        stored_version = None
+    elif version is None:
+        stored_version = prompts.in_production(name, at)
+    else:
+        stored_version = prompts.version(name, version)
+    number, text = (
+        (0, agent.instructions)
+        if stored_version is None
+        else (stored_version.number, stored_version.text)
+    )
+    pinned = PinnedPrompt(name=name, number=number, digest=sha256_of(text), at=at)
+    if number == 0 and not find_placeholders(text):
+        return Instructions(pinned=pinned)
+    return Instructions(text=fill(name, text, input), pinned=pinned)
+
+
+def fill(name: str, text: str, input: Any) -> str:
+    """Fill in the fields of an input. Raise InvalidInput for a variable that it lacks, or a text that is too long."""
+    try:
+        instructions = fill_placeholders(text, input if isinstance(input, dict) else {})
+    except KeyError as exc:
+        raise InvalidInput(
+            "instructions", f"the prompt {name} names {{{exc.args[0]}}}, which the input lacks"
+        ) from exc
+    if len(instructions) > MAX_INSTRUCTIONS:
+        raise InvalidInput(
+            "instructions", f"of the prompt {name} have more than {MAX_INSTRUCTIONS} characters"
+        )
+    return inspect.cleandoc(instructions)
+
+
 def _info_of(agent: AgentSpec) -> AgentInfo:
     return _agent_info(agent, pricing.rates_of(agent))
 
@@ -229,13 +266,13 @@ def _find_answer_problem(caller: AgentSpec, args: Any) -> str:
     """Say why arguments of `final_answer` are not an answer of the agent, or return an empty text."""
     if caller.answer is None:
         answer = sealing.open_args(FINAL_ANSWER, args)
-        return "" if caller.output is None else plain(outputs.problem(caller, answer))
+        return "" if caller.output is None else plain(inputs.explain_result(caller, answer))
     unsealed = open_arguments(caller.answer, args)
     if isinstance(unsealed, dict) and set(unsealed) == {TOGETHER}:
-        return outputs.NOT_ALONE
+        return inputs.NOT_ALONE
     if caller.output is None or (isinstance(unsealed, dict) and set(unsealed) == {ARGUMENT}):
         return ""
-    return plain(secrets.redact(caller.answer, unsealed, outputs.problem(caller, unsealed)))
+    return plain(secrets.redact(caller.answer, unsealed, inputs.explain_result(caller, unsealed)))
 
 
 def _over() -> None:

@@ -1,26 +1,30 @@
 """Calls one tool: opens and reads its arguments, runs its function, and returns its outcome."""
 
 import asyncio
+import inspect
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from django.db import transaction
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
-from agents import masked_output, previews, secrets
-from agents.credentials import cache
+from agents import masked_output, secrets
+from agents.credentials import providers
 from agents.errors import CredentialMissing, CredentialRefused, NotDone, NotSealed, ToolError
 from agents.masked_output import REDACTED
 from agents.sdk import ToolContext, inputs
-from agents.sdk.scripts.conversation_texts import REPEATED
-from agents.sdk.sentences import describe_exception
+from agents.sdk.conditions import describe_exception, select_arguments
+from agents.sdk.previews import Preview as Written
+from agents.sdk.previews import material, serialize_preview
+from agents.sdk.scripts.turns import REPEATED
 from agents.sdk.spec import ToolSpec
 from runtime.core.documents.codec import result_lost
-from runtime.core.values.enums import EFFECT_CLASSES, FailureCause
+from runtime.core.values.enums import EFFECT_CLASSES, CallPreview, FailureCause
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import require_json
 from runtime.core.values.limits import MAX_RESULT, plain, size_of
@@ -28,6 +32,11 @@ from runtime.ports.agents import CallRejected
 from runtime.ports.effects import Outcome, ToolFailure, ToolRequest, ToolResult, Unknown
 
 log = logging.getLogger(__name__)
+LIMIT = 16 * 1024  # bytes of JSON
+
+
+class _NotKept(Exception):
+    """The tool ran, but its result cannot be journaled."""
 
 
 def call_here(tool: ToolSpec, unsealed: Any, request: ToolRequest) -> Outcome:
@@ -68,17 +77,15 @@ def read_arguments(tool: ToolSpec, args: Any) -> dict[str, Any]:
         raise CallRejected(plain(secrets.redact(tool, args, "; ".join(problems)))) from None
 
 
-def _problem(location: tuple[int | str, ...], message: str, root: str = "arguments") -> str:
-    return ".".join([root, *(str(step) for step in location)]) + f": {message}"
-
-
 def call(tool: ToolSpec, arguments: dict[str, Any], unsealed: Any, request: ToolRequest) -> Outcome:
     """Run a tool and return its outcome, with its credentials. Fetch a new one for a refused credential, once."""
     credentials: dict[str, str] = {}
     context = context_of(request)  # before the credentials: fetching them takes time of the call
     for anew in (False, True) if tool.credentials else (False,):
         try:
-            credentials = cache.resolve(tool.credentials, request.deadline, anew=anew)
+            credentials = providers.resolve_credentials(
+                tool.credentials, request.deadline, anew=anew
+            )
         except CredentialMissing as exc:
             return ToolFailure(error=plain(str(exc)), retryable=True, credential=plain(str(exc)))
         except NotDone as exc:
@@ -99,6 +106,64 @@ def call(tool: ToolSpec, arguments: dict[str, Any], unsealed: Any, request: Tool
     refusal = f"{tool.name} was refused with the credential {names}, also with a new one"
     reason = f"{refusal}: check its rights, or replace it."
     return ToolFailure(error=reason, retryable=True, credential=plain(reason))
+
+
+def context_of(request: ToolRequest) -> ToolContext:
+    """Return the context of an attempt at a call."""
+    return ToolContext(
+        run=request.run,
+        frame=request.frame,
+        call=request.call,
+        attempt=request.attempt,
+        key=request.key,
+        deadline=request.deadline,
+        requester=request.requester,
+        approvers=request.approvers,
+        comment=request.comment,
+        business_key=request.business_key,
+        input=request.input,
+        todo=request.todo,
+    )
+
+
+def preview(
+    tool: ToolSpec, arguments: dict[str, Any], unsealed: Any, context: ToolContext
+) -> CallPreview:
+    """Return the preview of a call, or why there is none. Secret arguments are redacted. Never raises."""
+
+    def redact(text: str) -> str:
+        return plain(secrets.redact(tool, unsealed, text))
+
+    try:
+        refused = refusal(tool, arguments, context)
+        if refused or tool.preview is None:
+            return CallPreview(refused=redact(refused))
+        parts = _redact_all(
+            _compute_preview(tool, arguments, context), partial(secrets.redact, tool, unsealed)
+        )
+        size = size_of(parts)
+        if size > LIMIT:
+            return CallPreview(missing=f"it is {size} bytes of JSON, at most {LIMIT} are shown")
+        return CallPreview(shown=parts, material=material(parts, tool.preview_ignores))
+    except (Exception, SystemExit) as exc:
+        log.warning("Tool %s: no preview: %s", tool.name, redact(type(exc).__name__))
+        return CallPreview(missing=redact(describe_exception(exc)))
+
+
+def refusal(tool: ToolSpec, arguments: dict[str, Any], context: ToolContext) -> str:
+    """Return the sentence of a precondition that fails, or an empty text. Raise its errors, or TypeError."""
+    if tool.precondition is None:
+        return ""
+    sentence = _call_for_preview(tool.precondition, tool, arguments, context)
+    if sentence is not None and not isinstance(sentence, str):
+        raise TypeError(
+            f"the precondition of {tool.name} returned {sentence!r}, not a sentence or None"
+        )
+    return sentence or ""
+
+
+def _problem(location: tuple[int | str, ...], message: str, root: str = "arguments") -> str:
+    return ".".join([root, *(str(step) for step in location)]) + f": {message}"
 
 
 def _not_done(exc: NotDone, text: str) -> ToolFailure:
@@ -181,10 +246,6 @@ def _cause_of(exc: BaseException) -> FailureCause:
             return FailureCause.TOOL
 
 
-class _NotKept(Exception):
-    """The tool ran, but its result cannot be journaled."""
-
-
 def _run(
     tool: ToolSpec, arguments: dict[str, Any], request: ToolRequest, context: ToolContext
 ) -> ToolResult:
@@ -205,7 +266,7 @@ def _require_precondition(tool: ToolSpec, arguments: dict[str, Any], request: To
     if request.attempt > 1 and EFFECT_CLASSES[request.effect].needs_same_key:
         return
     try:
-        refused = previews.refusal(tool, arguments, context_of(request))
+        refused = refusal(tool, arguments, context_of(request))
     except (NotDone, ToolError):
         raise
     except Exception as exc:
@@ -227,24 +288,6 @@ def _call_function(
 
 def _wait(seconds: float | None) -> float | None:
     return None if seconds is None or not 0 <= seconds < float("inf") else seconds
-
-
-def context_of(request: ToolRequest) -> ToolContext:
-    """Return the context of an attempt at a call."""
-    return ToolContext(
-        run=request.run,
-        frame=request.frame,
-        call=request.call,
-        attempt=request.attempt,
-        key=request.key,
-        deadline=request.deadline,
-        requester=request.requester,
-        approvers=request.approvers,
-        comment=request.comment,
-        business_key=request.business_key,
-        input=request.input,
-        todo=request.todo,
-    )
 
 
 def _result(tool: ToolSpec, value: Any) -> ToolResult:
@@ -280,3 +323,46 @@ def _as_json(tool: ToolSpec, value: Any) -> Any:
         value = tool.result.dump_python(fitting, mode="json", by_alias=True, warnings="error")
         require_json(value, "result")
     return value
+
+
+def _compute_preview(
+    tool: ToolSpec, arguments: dict[str, Any], context: ToolContext
+) -> dict[str, Any]:
+    assert tool.preview is not None  # checked by the caller
+    preview = _call_for_preview(tool.preview, tool, arguments, context)
+    if not isinstance(preview, Written):
+        raise TypeError(
+            f"the preview of {tool.name} returned {type(preview).__name__}, not a Preview"
+        )
+    as_json = serialize_preview(preview)
+    require_json(as_json, "preview")
+    return as_json
+
+
+def _call_for_preview(
+    function: Callable[..., Any],
+    tool: ToolSpec,
+    arguments: dict[str, Any],
+    context: ToolContext,
+) -> Any:
+    """Call a function with the arguments that it takes, and with the context if it takes one."""
+    named_arguments = select_arguments(function, {**tool.defaults, **arguments})
+    if "context" in inspect.signature(function).parameters and "context" not in named_arguments:
+        named_arguments["context"] = context
+    return function(**named_arguments)
+
+
+def _redact_all(value: Any, redact: Callable[[str], str]) -> Any:
+    """Return the value without secrets, in texts, names and numbers."""
+    match value:
+        case str():
+            return redact(value)
+        case dict():
+            return {redact(name): _redact_all(item, redact) for name, item in value.items()}
+        case list():
+            return [_redact_all(item, redact) for item in value]
+        case bool() | None:
+            return value
+        case _:
+            text = redact(str(value))
+            return value if text == str(value) else text

@@ -41,9 +41,9 @@ app.conf.update(
         name: {"Request": "config.broker.request:UnacknowledgedRequest"}
         for name in (
             "runtime.advance",
-            "runtime.try_prompt",
+            "runtime.trial",
             "runtime.replay",
-            "runtime.preview_edit",
+            "runtime.preview",
         )
     },
     task_default_queue="runs",

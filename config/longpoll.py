@@ -46,7 +46,8 @@ async def answer(
         with live_server.listen(run) as wait:
             messages = await _wait_request(ask)
             ends = asyncio.get_running_loop().time() + _seconds(messages)
-            may_wait = _seconds(messages) > 0 and live_server.may_wait(wait, _person(messages))
+            person = _header(messages, PERSON_HEADER).decode("latin-1")
+            may_wait = _seconds(messages) > 0 and live_server.may_wait(wait, person)
             while may_wait and _seconds(messages) and not wait.over and not leaving.done():
                 seconds_left = ends - asyncio.get_running_loop().time()
                 if seconds_left <= 0:
@@ -85,10 +86,6 @@ def _seconds(messages: list[Message]) -> float:
     """Return how many more seconds the request should wait, by the answer's header."""
     match = _UNMET.fullmatch(_header(messages, HEADER))
     return float(match[1]) if match else 0.0
-
-
-def _person(messages: list[Message]) -> str:
-    return _header(messages, PERSON_HEADER).decode("latin-1")
 
 
 def _header(messages: list[Message], name: bytes) -> bytes:

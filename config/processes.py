@@ -43,7 +43,7 @@ def table(
         Process(
             name="web",
             does="answers people and programs",
-            command=_web(bind),
+            command=(sys.executable, "-m", "config.web", "--bind", bind),
             stop_timeout=2.0,
             decides=True,
         ),
@@ -71,10 +71,6 @@ def table(
 def connections(workers: int) -> int:
     """Return how many connections Postgres needs for this table with so many workers and the isolated ones."""
     return CONNECTIONS_OF_OTHERS + (workers + ISOLATED_PROCESSES) * CONNECTIONS_OF_A_WORKER
-
-
-def _web(bind: str) -> tuple[str, ...]:
-    return (sys.executable, "-m", "config.web", "--bind", bind)
 
 
 def _worker(concurrency: int, queues: str) -> tuple[str, ...]:

@@ -30,21 +30,11 @@ from redis.retry import Retry
 log = logging.getLogger(__name__)
 
 ADVANCE = "runtime.advance"
-TRY_PROMPT = "runtime.try_prompt"
-REPLAY_RUN = "runtime.replay"
-PREVIEW_EDIT = "runtime.preview_edit"
 NEW, RESUMED = QUEUES = "runs", "resumed"
 STICKY = "sticky"  # in place of a queue: that of the process that keeps the run, else RESUMED
-TRIAL = "trial"  # in place of a queue: the id is that of a trial of a prompt, which waits like a new run
-REPLAY = "replay"  # likewise for the replay of a run
-PREVIEW = (
-    "preview"  # likewise for the preview of an edit; a person waits for it, so it precedes new runs
-)
-_JOBS = {  # their tasks and real queues
-    TRIAL: (TRY_PROMPT, NEW),
-    REPLAY: (REPLAY_RUN, NEW),
-    PREVIEW: (PREVIEW_EDIT, RESUMED),
-}
+# In place of a queue: the id is that of a job of this kind, in its queue. A person waits for a preview,
+# so it precedes new runs.
+JOBS = {"trial": NEW, "replay": NEW, "preview": RESUMED}
 _KEEP = "keep"  # in place of a queue: no hint, but a note that this process keeps the run
 QUEUE_SIZE = 1000
 BATCH = 200  # hints that a publisher sends at once
@@ -236,9 +226,8 @@ def send_all(hints: Sequence[Message]) -> None:
     for run, queue_name in hints:
         if queue_name == STICKY:
             sticky.append(run)
-        elif queue_name in _JOBS:
-            task, real_name = _JOBS[queue_name]
-            messages[real_name].append(_message(run, real_name, task))
+        elif (job_queue := JOBS.get(queue_name)) is not None:
+            messages[job_queue].append(_message(run, job_queue, job_task(queue_name)))
         else:
             messages[queue_name].append(_message(run, queue_name))
     with _reached() as broker:
@@ -246,6 +235,11 @@ def send_all(hints: Sequence[Message]) -> None:
             _send_sticky(broker, run)
         for queue_name, texts in messages.items():
             broker.lpush(queue_name, *texts)
+
+
+def job_task(kind: str) -> str:
+    """Return the name of the task that performs jobs of a kind."""
+    return f"runtime.{kind}"
 
 
 def new_queue_name(shared: str) -> str:

@@ -1,4 +1,4 @@
-"""Defines the Celery tasks: advance a run, try a prompt, replay a run, preview an edit.
+"""Defines the Celery tasks: advance a run, and perform a job of each kind.
 
 Sets up, drains and stops a worker process.
 """
@@ -6,22 +6,25 @@ Sets up, drains and stops a worker process.
 import logging
 import os
 import signal
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 from uuid import UUID
 
 from celery import shared_task
 from django.conf import settings
 
 from runtime import broker
-from runtime.broker import ADVANCE, PREVIEW_EDIT, REPLAY_RUN, TRY_PROMPT
-from runtime.execution import edit_previews
+from runtime.broker import ADVANCE
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import Heartbeat
-from runtime.execution.recorded import queued_replay, queued_trial
+from runtime.execution.jobs import edit_previews, prompt_trials, replays
 from runtime.execution.worker import WorkerContext
 from runtime.ports import wiring
 from runtime.store import pool
+from runtime.store.tables import jobs
+from runtime.store.tables.jobs import JobKind
 
 log = logging.getLogger(__name__)
 
@@ -29,45 +32,44 @@ log = logging.getLogger(__name__)
 @shared_task(name=ADVANCE)
 def advance_run(run: object = None, *_: object, **__: object) -> None:
     """Advance the run as far as possible. A hint for a run that is not due, or for no run, has no effect."""
-    if (named := _named(run)) is not None:
-        advance(named, worker_context())
+    if (run_id := _parse_id(run)) is not None:
+        advance(run_id, worker_context())
 
 
-@shared_task(name=TRY_PROMPT)
-def try_prompt(trial: object = None, *_: object, **__: object) -> None:
-    """Perform a trial of a prompt that waits. A hint for another one, or in a draining process, has no effect."""
-    draining = worker_context().heartbeat.draining
-    if (named := _named(trial)) is not None and not draining.started:
-        queued_trial.perform(
-            named, handler=worker_context().handler, drains=lambda: draining.started
-        )
+def _define_job(
+    kind: JobKind[Any], perform: Callable[[UUID, WorkerContext, Callable[[], bool]], None]
+) -> None:
+    """Define the task that performs a waiting job. A hint for another one, or in a draining process, has no effect."""
+
+    @shared_task(name=broker.job_task(kind.name))
+    def perform_job(job: object = None, *_: object, **__: object) -> None:
+        context = worker_context()
+        draining = context.heartbeat.draining
+        if (job_id := _parse_id(job)) is not None and not draining.started:
+            perform(job_id, context, lambda: draining.started)
 
 
-@shared_task(name=REPLAY_RUN)
-def replay_run(replay: object = None, *_: object, **__: object) -> None:
-    """Perform a replay that waits. A hint for another one, or in a draining process, has no effect."""
-    context = worker_context()
-    draining = context.heartbeat.draining
-    if (named := _named(replay)) is not None and not draining.started:
-        queued_replay.perform(
-            named,
-            handler=context.handler,
-            approvals=context.approvals,
-            drains=lambda: draining.started,
-        )
+_define_job(
+    jobs.TRIALS,
+    lambda job, context, drains: prompt_trials.perform(job, handler=context.handler, drains=drains),
+)
+_define_job(
+    jobs.REPLAYS,
+    lambda job, context, drains: replays.perform(
+        job, handler=context.handler, approvals=context.approvals, drains=drains
+    ),
+)
+_define_job(
+    jobs.PREVIEWS,
+    lambda job, context, _: edit_previews.perform(
+        job, handler=context.handler, effect_pool=context.effect_pool
+    ),
+)
 
 
-@shared_task(name=PREVIEW_EDIT)
-def preview_edit(preview: object = None, *_: object, **__: object) -> None:
-    """Perform a preview that waits. A hint for another one, or in a draining process, has no effect."""
-    context = worker_context()
-    if (named := _named(preview)) is not None and not context.heartbeat.draining.started:
-        edit_previews.perform(named, handler=context.handler, effect_pool=context.effect_pool)
-
-
-def _named(given: object) -> UUID | None:
+def _parse_id(text: object) -> UUID | None:
     try:
-        return UUID(given if isinstance(given, str) else "")
+        return UUID(text if isinstance(text, str) else "")
     except ValueError:
         log.warning("Hint ignored: it names nothing")
         return None

@@ -218,7 +218,9 @@ def publish(registry: Registry) -> None:
     AgentVersion.objects.bulk_create(
         [
             AgentVersion(
-                fingerprint=agent.fingerprint, agent=agent.name, facts=_text(agent.definition)
+                fingerprint=agent.fingerprint,
+                agent=agent.name,
+                facts=json.dumps(agent.definition, sort_keys=True),
             )
             for agent in sorted(agents, key=lambda agent: agent.fingerprint)
         ],
@@ -271,10 +273,6 @@ def _published_change(before: PublishedVersion, after: PublishedVersion) -> Publ
         published_at=after.published_at,
         changes=changes(before.definition, after.definition),
     )
-
-
-def _text(definition: dict[str, Any]) -> str:
-    return json.dumps(definition, sort_keys=True)
 
 
 def _row(agent: AgentSpec) -> PublishedAgent:

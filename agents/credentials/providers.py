@@ -1,11 +1,13 @@
 """Gets one secret for a call: from the environment, a file, an OAuth 2 token server, or a Vault server.
 
 An error says which credential is missing and what a person must do. It never quotes a secret or a server's answer.
+Tokens are in the memory of this process until they expire.
 """
 
 import json
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -43,6 +45,10 @@ class Credential(Protocol):
 
     def fetch(self, seconds: float) -> Secret:
         """Return the secret within this time. Raise CredentialMissing if a person must act, else NotDone."""
+
+
+# Threads share it without a lock: two that fetch at once keep the later token.
+_tokens: dict[Credential, tuple[str, float]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +173,18 @@ class Vault:
         )
 
 
+def resolve_credentials(
+    credentials: Iterable[Credential], seconds: float, *, anew: bool = False
+) -> dict[str, str]:
+    """Return the secret of each credential by name. With `anew` none comes from memory. Raise like `fetch`."""
+    return {credential.name: _secret(credential, seconds, anew) for credential in credentials}
+
+
+def forget_tokens() -> None:
+    """Forget every token."""
+    _tokens.clear()
+
+
 def _locate(source: Environment | File) -> str:
     return source.variable if isinstance(source, Environment) else source.path
 
@@ -212,3 +230,25 @@ def _read(name: str, answer: httpx2.Response, until: float) -> bytes:
             reason = f"the server of the credential {name} did not end its answer in time"
             raise NotDone(reason, cause=FailureCause.TIME)
     return bytes(body)
+
+
+def _fetch(credential: Credential, seconds: float) -> Secret:
+    """Fetch the secret. Any other error may quote one, so it becomes NotDone with its type alone."""
+    try:
+        return credential.fetch(seconds)
+    except (CredentialMissing, NotDone):
+        raise
+    except Exception as exc:
+        reason = f"the credential {credential.name} cannot be fetched: {type(exc).__name__}"
+        raise NotDone(reason, cause=FailureCause.SETUP) from None
+
+
+def _secret(credential: Credential, seconds: float, anew: bool) -> str:
+    value, until = _tokens.get(credential, ("", 0.0))
+    if not anew and time.monotonic() < until:
+        return value
+    began, secret = time.monotonic(), _fetch(credential, seconds)
+    _tokens.pop(credential, None)
+    if secret.seconds > 0:
+        _tokens[credential] = (secret.value, began + secret.seconds)
+    return secret.value

@@ -23,21 +23,27 @@ from pydantic_ai.usage import RequestUsage
 
 from agents.llm import event_loop, providers
 from agents.llm.clients.models import find_refused
-from agents.llm.failures import failure_of, make_failure, provider_text
+from agents.llm.failures import (
+    UnusableReply,
+    failure_of,
+    make_failure,
+    mend,
+    provider_text,
+    require_whole,
+)
 from agents.llm.messages import build_endings, conversation_of, fit, to_provider, tools_of
-from agents.llm.pricing import cost_of
-from agents.llm.providers import Outages, choose_models
-from agents.llm.rate_limits import Permit, RateLimits, WaitTooLong
-from agents.llm.replies import from_person, from_provider, restore_replies
-from agents.llm.token_counts import (
+from agents.llm.pricing import (
     CHARACTERS,
     complete_usage,
+    cost_of,
     counts_of,
     estimate_request,
     estimate_tokens,
 )
-from agents.llm.whole_replies import UnusableReply, mend, require_whole
-from agents.sdk.sentences import describe_exception
+from agents.llm.providers import Outages, choose_models
+from agents.llm.rate_limits import Permit, RateLimits, WaitTooLong
+from agents.llm.replies import from_person, from_provider, restore_replies
+from agents.sdk.conditions import describe_exception
 from agents.sdk.spec import AgentSpec
 from runtime.core.run.retries import longest_wait
 from runtime.core.values.enums import FailureCause
@@ -83,7 +89,7 @@ def call_model(
         call = _ModelCall(agent, request, rate_limits, outages or Outages(), keep)
         outcome = call.prepare()
     if outcome is None:
-        return event_loop.start(lambda stop: call.make(stop, deliver))
+        return event_loop.start_call(lambda stop: call.make(stop, deliver))
     deliver(outcome)
     return lambda: None  # it has ended
 

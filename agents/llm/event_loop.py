@@ -23,7 +23,7 @@ class Stopped(Exception):
 Stop = asyncio.Future[None]
 
 
-def start(call: Callable[[Stop], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+def start_call(call: Callable[[Stop], Coroutine[Any, Any, None]]) -> Callable[[], None]:
     """Start `call` from any thread, and return at once. The returned function sets its Stop, from any thread."""
     loop = _running_loop()
     stop: Stop = loop.create_future()

@@ -30,10 +30,10 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
 from agents import secrets
-from agents.llm import held_answers, replies
+from agents.llm import replies
 from agents.llm.replies import NO_TIME, args_of
-from agents.sdk import outputs
-from agents.sdk.scripts import conversation_texts as texts
+from agents.sdk import inputs
+from agents.sdk.scripts import turns as texts
 from agents.sdk.spec import FINAL_ANSWER, AgentSpec, ToolSpec
 from runtime.core.documents.blobs import begins
 from runtime.core.run.continuation import Call, CutReply, PlanItem
@@ -231,7 +231,7 @@ def tools_of(
         return ModelRequestParameters(function_tools=tools)
     final = ToolDefinition(
         name=FINAL_ANSWER,
-        description=outputs.DESCRIPTION,
+        description=inputs.DESCRIPTION,
         parameters_json_schema=agent.output_schema,
         kind="output",
     )
@@ -242,7 +242,7 @@ def tools_of(
 
 def _reply(agent: AgentSpec, message: dict[str, Any], calls: Mapping[str, Call]) -> ModelResponse:
     """Restore a stored reply in a form that every provider accepts. Raise as secrets.open_reply."""
-    reply: ModelResponse = held_answers.open_details(replies.restore_reply(message, calls))
+    reply: ModelResponse = replies.open_details(replies.restore_reply(message, calls))
     # Providers reject a call in the history that has no result, as that of `final_answer`.
     parts = reply.parts if message["calls"] else [_as_text(part) for part in reply.parts]
     parts = [_restore_part(agent, part) for part in parts]
@@ -265,15 +265,15 @@ def _as_text(part: Any) -> Any:
 
 
 def _restore_part(agent: AgentSpec, part: Any) -> Any:
-    part = held_answers.open_details(part)
+    part = replies.open_details(part)
     if not isinstance(part, ToolCallPart):
-        return held_answers.open_part(part)
+        return replies.open_part(part)
     tool = agent.tool(part.tool_name) if agent.keeps_secrets else None
     if tool is not None and tool.secret_args:
         args = secrets.open_reply(tool, part.args)
         part = part if args is part.args else replace(part, args=args)
     else:
-        part = held_answers.open_part(part)
+        part = replies.open_part(part)
     args = part.args if type(part.args) is dict else args_of(part)
     return part if isinstance(args, dict) else replace(part, args={INVALID_JSON_KEY: args})
 

@@ -3,24 +3,28 @@
 Only fields that the provider sent are stored: no empty or default fields, and no ids made up by the client. Text,
 calls and arguments are in the event of the reply. They are restored from the frame's messages and calls, character by
 character. A part that cannot be restored so is stored whole.
+
+The answer of an agent that holds its answers becomes a call. A draft, a thought or a summary can say what the held text
+will say, so those texts are sealed. Only the released text is stored as it is, and an answer that is not held.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
-from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
 from pydantic_ai.usage import RequestUsage
+from pydantic_core import to_jsonable_python
 
 from agents import secrets
-from agents.llm import held_answers
-from agents.llm.pricing import cost_of
-from agents.llm.token_counts import counts_of
-from agents.sdk import outputs
-from agents.sdk.scripts.conversation_texts import REPEATED
+from agents.llm.pricing import cost_of, counts_of
+from agents.sdk import inputs
+from agents.sdk.answers import ARGUMENT, TOGETHER
+from agents.sdk.scripts.turns import REPEATED
 from agents.sdk.spec import FINAL_ANSWER, AgentSpec
 from runtime.core.run.continuation import Call, GivenReply
 from runtime.core.run.events import Proposal
@@ -46,6 +50,7 @@ _FORMS: dict[str, dict[str, Any]] = {
 _REPLIES: TypeAdapter[list[ModelResponse]] = TypeAdapter(
     list[ModelResponse], config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 )
+_DETAILS = ""  # the name for `provider_details`, which no tool has
 
 
 def from_provider(
@@ -64,21 +69,19 @@ def from_provider(
     text = response.text or ""
     output, calls = None, _proposals(agent, response)
     if not summary:
-        output, calls = outputs.read(agent, calls, text)
+        output, calls = inputs.read_result(agent, calls, text)
     if agent.answer is not None and not summary:
-        output, calls = None, held_answers.proposals(agent, calls, text, output)
+        output, calls = None, held_proposals(agent, calls, text, output)
     elif agent.seals_texts and not response.tool_calls:
-        calls = held_answers.seal_texts(calls)
+        calls = seal_texts(calls)
     stored = response
-    repeats_token = held_answers.repeats_token(response)
+    repeats_token = has_repeated_token(response)
     if agent.seals_texts or repeats_token:
         length = MAX_ANSWER if summary else None
         is_answer = not (summary or calls or output is not None or repeats_token)
-        stored, text = held_answers.seal_response(
-            agent, response, text, length, is_answer=is_answer
-        )
+        stored, text = seal_response(agent, response, text, length, is_answer=is_answer)
     elif agent.keeps_secrets:
-        parts = [held_answers.seal_call(agent, part) for part in response.parts]
+        parts = [seal_call(agent, part) for part in response.parts]
         stored = replace(response, parts=parts)
     reply, output_kept = to_stored(stored, text, calls, output)
     if agent.model is not None and model == agent.model_name:  # a script is no model
@@ -107,25 +110,6 @@ def from_person(agent: AgentSpec, reply: GivenReply) -> ModelAnswer:
         args = call.args if tool is None else secrets.open_args(tool, call.args)
         parts.append(ToolCallPart(tool_name=call.tool, args=args))
     return replace(from_provider(agent, ModelResponse(parts=parts)), cost=0)
-
-
-def _proposals(agent: AgentSpec, response: ModelResponse) -> tuple[Proposal, ...]:
-    """Return the calls in order, not by id: some providers give every call of a reply the same id."""
-    proposals: list[Proposal] = []
-    unsealed: list[tuple[str, Any]] = []
-    for part in response.tool_calls:
-        name, args = part.tool_name, args_of(part)
-        tool, call = agent.tool(name), (name, args)
-        if tool is not None and tool.secret_args and tool is not agent.answer:
-            # The engine finds calls that repeat each other, but sealed arguments never look equal.
-            of_tool = (n for n, (other, _) in enumerate(unsealed) if other == name)
-            twin = next((n for n in of_tool if same(unsealed[n][1], args)), None)
-            args = secrets.seal_args(tool, args) if twin is None else {REPEATED: twin}
-        elif held_answers.is_misspelt(agent, name):
-            args = sealing.seal_args(name, args)
-        unsealed.append(call)
-        proposals.append(Proposal(tool=name, args=args))
-    return tuple(proposals)
 
 
 def args_of(part: ToolCallPart) -> Any:
@@ -157,26 +141,6 @@ def to_stored(
     return reply, is_left_out and output is not None
 
 
-def _dump(response: ModelResponse) -> dict[str, Any]:
-    """Dump a reply without nulls, its time and its tokens.
-
-    Raise PydanticSerializationError for a field of another type, which could not be read again.
-    """
-    # A usage with no more than the counts of its event is left out: to dump it costs more than all the rest.
-    counts = vars(response.usage).items()
-    details = [name for name, n in counts if (type(n) is not int if name in _COUNTED else n)]
-    omitted = _LOCAL if details else _LOCAL | {"usage"}
-    reply: dict[str, Any] = _REPLIES.dump_python(
-        [response], mode="json", exclude={"__all__": omitted}, exclude_none=True, warnings="error"
-    )[0]
-    if reply.get("state") == "complete":
-        del reply["state"]
-    if "usage" in reply:
-        usage = reply["usage"].items()
-        reply["usage"] = {name: n for name, n in usage if n and name not in _COUNTED}
-    return reply
-
-
 def restore_reply(message: dict[str, Any], calls: Mapping[str, Call]) -> ModelResponse:
     """Restore the reply of a frame's message; `calls` has those of the frame. Raise ValidationError."""
     reply = {"timestamp": NO_TIME, **_fill(message, calls)}
@@ -204,6 +168,143 @@ def find_calls(messages: Sequence[dict[str, Any]], calls: tuple[Call, ...]) -> d
         if call.id in ids:
             by_id[call.id] = call
     return by_id
+
+
+def held_proposals(
+    agent: AgentSpec, calls: Sequence[Proposal], text: str, output: dict[str, Any] | None
+) -> tuple[Proposal, ...]:
+    """Return the calls of a reply, where the answer is a call. One that does not fit is refused with its reason.
+
+    `calls` are those to make, `output` the typed result in a reply without any.
+    """
+    assert agent.answer is not None  # only such an agent holds its answers
+    seal = partial(secrets.seal_args, agent.answer)
+    if not calls:
+        args = {ARGUMENT: text if output is None else output}
+        return (Proposal(tool=FINAL_ANSWER, args=seal(args)),)
+    is_alone = len(calls) == 1  # an answer beside other calls is marked, and refused
+    return tuple(
+        replace(call, args=seal(call.args if is_alone else {TOGETHER: call.args}))
+        if call.tool == FINAL_ANSWER
+        else call
+        for call in calls
+    )
+
+
+def seal_texts(calls: Sequence[Proposal]) -> tuple[Proposal, ...]:
+    """Seal a text in the place of a typed answer, which is refused: it may be any text of the model."""
+    return tuple(
+        replace(call, args=sealing.seal_args(call.tool, call.args))
+        if isinstance(call.args, str)
+        else call
+        for call in calls
+    )
+
+
+def seal_response(
+    agent: AgentSpec, response: ModelResponse, text: str, max_length: int | None, *, is_answer: bool
+) -> tuple[ModelResponse, str]:
+    """Seal the texts, thoughts, secret arguments and details of a reply. `max_length` is as in `held.sealed_text`.
+
+    A part that is the whole text gets the same token as the text, so that the reply need not repeat it. The text of a
+    reply that `is_answer` stays as it is.
+    """
+    sealed_text = text if is_answer else sealing.seal_text(text, max_length)
+
+    def seal_part(part: Any) -> Any:
+        match part:
+            case TextPart() if is_answer:
+                return part
+            case TextPart() if part.content == text:
+                return replace(part, content=sealed_text)
+            case TextPart() | ThinkingPart():
+                return replace(part, content=sealing.seal_text(part.content))
+            case _:
+                return seal_call(agent, part)
+
+    parts = [seal_part(_with_details(part, _seal_details)) for part in response.parts]
+    return replace(_with_details(response, _seal_details), parts=parts), sealed_text
+
+
+def seal_call(agent: AgentSpec, part: Any) -> Any:
+    """Return a part of a reply; if it is a call, with all arguments sealed as received where one may be secret."""
+    if not isinstance(part, ToolCallPart):
+        return part
+    if (tool := agent.tool(part.tool_name)) is not None:
+        return replace(part, args=secrets.seal_reply(tool, part.args))
+    if is_misspelt(agent, part.tool_name) or sealing.is_token(part.args):
+        return replace(part, args=sealing.seal_args(part.tool_name, part.args))
+    return part
+
+
+def has_repeated_token(response: ModelResponse) -> bool:
+    """Tell whether a model wrote a sealed value, which it would get back opened: a person may have read it in Postgres.
+
+    It is sealed once more, so it is opened to what the model wrote.
+    """
+    parts = (getattr(part, "content", getattr(part, "args", None)) for part in response.parts)
+    return any(map(sealing.is_token, [response.text or "", *parts]))
+
+
+def open_details(message: Any) -> Any:
+    """Return a reply, or a part of one, with the details that its provider sent."""
+    return _with_details(message, sealing.open_args)
+
+
+def is_misspelt(agent: AgentSpec, name: str) -> bool:
+    """Tell whether a called name is none of an agent with held texts: the arguments may be one of them."""
+    is_known = agent.tool(name) or agent.subagent(name) or (name == FINAL_ANSWER and agent.output)
+    return agent.seals_texts and not is_known
+
+
+def open_part(part: Any) -> Any:
+    """Return a part of a reply as the provider sent it."""
+    if isinstance(part, ToolCallPart):
+        args = sealing.open_args(part.tool_name, part.args)
+        return part if args is part.args else replace(part, args=args)
+    if not isinstance(part, TextPart | ThinkingPart):
+        return part
+    content = sealing.open_text(part.content)
+    return part if content is part.content else replace(part, content=content)
+
+
+def _proposals(agent: AgentSpec, response: ModelResponse) -> tuple[Proposal, ...]:
+    """Return the calls in order, not by id: some providers give every call of a reply the same id."""
+    proposals: list[Proposal] = []
+    unsealed: list[tuple[str, Any]] = []
+    for part in response.tool_calls:
+        name, args = part.tool_name, args_of(part)
+        tool, call = agent.tool(name), (name, args)
+        if tool is not None and tool.secret_args and tool is not agent.answer:
+            # The engine finds calls that repeat each other, but sealed arguments never look equal.
+            of_tool = (n for n, (other, _) in enumerate(unsealed) if other == name)
+            twin = next((n for n in of_tool if same(unsealed[n][1], args)), None)
+            args = secrets.seal_args(tool, args) if twin is None else {REPEATED: twin}
+        elif is_misspelt(agent, name):
+            args = sealing.seal_args(name, args)
+        unsealed.append(call)
+        proposals.append(Proposal(tool=name, args=args))
+    return tuple(proposals)
+
+
+def _dump(response: ModelResponse) -> dict[str, Any]:
+    """Dump a reply without nulls, its time and its tokens.
+
+    Raise PydanticSerializationError for a field of another type, which could not be read again.
+    """
+    # A usage with no more than the counts of its event is left out: to dump it costs more than all the rest.
+    counts = vars(response.usage).items()
+    details = [name for name, n in counts if (type(n) is not int if name in _COUNTED else n)]
+    omitted = _LOCAL if details else _LOCAL | {"usage"}
+    reply: dict[str, Any] = _REPLIES.dump_python(
+        [response], mode="json", exclude={"__all__": omitted}, exclude_none=True, warnings="error"
+    )[0]
+    if reply.get("state") == "complete":
+        del reply["state"]
+    if "usage" in reply:
+        usage = reply["usage"].items()
+        reply["usage"] = {name: n for name, n in usage if n and name not in _COUNTED}
+    return reply
 
 
 def _omit(fields: dict[str, Any], part: ToolCallPart, args: Any) -> bool:
@@ -256,3 +357,15 @@ def _fill_call(
         raise ValueError(f"a reply has the call {call_id}, and its frame does not")
     form = filled.pop("args_as", None)
     return filled | {"tool_name": tool, "args": json.dumps(args, **_FORMS[form]) if form else args}
+
+
+def _seal_details(name: str, details: Any) -> dict[str, str]:
+    """Seal details as the JSON that is stored: a provider's client puts times in them."""
+    return sealing.seal_args(name, to_jsonable_python(details))
+
+
+def _with_details(message: Any, change: Callable[[str, Any], Any]) -> Any:
+    """Change the details of a reply or a part: a provider can repeat there what the model thought."""
+    details = getattr(message, "provider_details", None)
+    changed = change(_DETAILS, details) if details else details
+    return message if changed is details else replace(message, provider_details=changed)

@@ -2,21 +2,21 @@
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
 
 from agents.credentials.providers import Credential
-from agents.errors import CredentialRefused, NotDone, ToolError
+from agents.errors import CredentialRefused, DefinitionError, NotDone, ToolError
 from agents.sdk import fields, mistakes
 from agents.sdk.answers import Answer, answer_tool
-from agents.sdk.budget import Budget
 from agents.sdk.context import ToolContext
-from agents.sdk.plan import plan as keep_plan
+from agents.sdk.context import plan as keep_plan
 from agents.sdk.previews import Preview, PreviewChange
-from agents.sdk.prompts import Prompt, prompt
+from agents.sdk.prompts import Prompt, ThreadMemory, last, prompt, summary
 from agents.sdk.signature import read_signature
 from agents.sdk.spec import (
     DEFAULT_DEADLINE,
@@ -27,13 +27,9 @@ from agents.sdk.spec import (
     ToolSpec,
     positive,
 )
-from agents.sdk.thread_memory import ThreadMemory, last, summary
-from runtime.core.run.call_options import (
-    MODEL_DEADLINE,
-    MODEL_RETRIES,
-    TOOL_RETRIES,
-    RetryPolicy,
-)
+from runtime.core.documents.budget_text import InvalidBudget, budget_of
+from runtime.core.run import budgets
+from runtime.core.run.call_options import MODEL_DEADLINE, MODEL_RETRIES, TOOL_RETRIES, RetryPolicy
 from runtime.core.values.enums import EffectClass, FailureCause, Risk
 
 __all__ = [
@@ -58,6 +54,30 @@ __all__ = [
 
 # The only result that a person may report for a call whose result is secret: that it happened.
 _NOTHING = {"type": "null"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """The limits of one activation of an agent, with everything below it; None means no limit.
+
+    `turns` counts replies of models, `calls` starts of tools, `tokens` those of requests and replies. `usd` is money
+    in US dollars to six decimals, `seconds` active time without waiting for people, `depth` the levels of agents,
+    this one included.
+    """
+
+    turns: int | None = None
+    calls: int | None = None
+    tokens: int | None = None
+    usd: Decimal | str | float | None = None
+    seconds: float | None = None
+    depth: int | None = None
+
+    def read(self, label: str) -> budgets.BudgetLimits | None:
+        """Return the budget as the engine stores it. Raise DefinitionError."""
+        try:
+            return budget_of(asdict(self))
+        except InvalidBudget as exc:
+            raise DefinitionError(f"{label}: its budget: {exc}") from exc
 
 
 def tool(

@@ -1,4 +1,4 @@
-"""Checks a value against a JSON Schema, and names the field and the limit of each problem."""
+"""Checks inputs and typed results against a JSON Schema, and names the field and the limit of each problem."""
 
 import inspect
 import json
@@ -8,11 +8,19 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic import ValidationError as PydanticError
 
+from agents.sdk.spec import FINAL_ANSWER, AgentSpec
+from runtime.core.run.events import Proposal
 from runtime.core.values import json_schema
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import require_json
 from runtime.core.values.limits import MAX_INPUT, MAX_INSTRUCTIONS, size_of
 from runtime.errors import InvalidInput
+
+DESCRIPTION = (
+    "Give the final answer, once everything else is done. Call it alone: it ends the work."
+)
+NO_JSON = f"give the final answer by calling {FINAL_ANSWER} with arguments of its schema"
+NOT_ALONE = f"{FINAL_ANSWER} is called once and alone, when every other call has its result"
 
 
 def check(schema: dict[str, Any] | str, value: Any, *, root: str = "input") -> None:
@@ -41,7 +49,10 @@ def read(model: type[BaseModel], value: Any, *, root: str = "input") -> Any:
         require_json(as_json, root)
     except PydanticError as exc:
         raise_all(
-            [InvalidInput(_join_path(root, error["loc"]), error["msg"]) for error in exc.errors()]
+            [
+                InvalidInput(".".join([root, *map(str, error["loc"])]), error["msg"])
+                for error in exc.errors()
+            ]
         )
     except NotJson as exc:
         raise InvalidInput(exc.where, exc.why) from exc
@@ -80,10 +91,6 @@ def instructions(make: Callable[[Any], str], model: type[BaseModel], input: Any)
     return inspect.cleandoc(text)
 
 
-def _join_path(root: str, location: Sequence[int | str]) -> str:
-    return ".".join([root, *map(str, location)])
-
-
 def problems(
     schema: dict[str, Any] | str, value: Any, *, root: str = "input"
 ) -> list[InvalidInput]:
@@ -100,3 +107,43 @@ def problems(
         InvalidInput(problem.field, problem.detail)
         for problem in json_schema.problems(schema, value, root)
     ]
+
+
+def read_result(
+    agent: AgentSpec, calls: Sequence[Proposal], text: str
+) -> tuple[dict[str, Any] | None, tuple[Proposal, ...]]:
+    """Return the typed result of a reply as JSON, or None and the calls to make.
+
+    A result that does not fit stays among the calls, where the engine refuses it and tells the model why. The
+    model tries again.
+    """
+    if agent.output is None:
+        return None, tuple(calls)
+    calls = calls or (Proposal(tool=FINAL_ANSWER, args=_parse_json(text)),)
+    if len(calls) == 1 and calls[0].tool == FINAL_ANSWER:
+        try:
+            result: dict[str, Any] = read(agent.output, calls[0].args, root=FINAL_ANSWER)
+        except InvalidInput:
+            return None, tuple(calls)
+        return result, ()
+    return None, tuple(calls)
+
+
+def explain_result(agent: AgentSpec, args: Any) -> str:
+    """Say why these arguments are not accepted as the result, with all errors."""
+    assert agent.output is not None  # only such agents have the tool
+    if isinstance(args, str):
+        return json_problem(args, root=FINAL_ANSWER) or NO_JSON
+    try:
+        read(agent.output, args, root=FINAL_ANSWER)
+    except InvalidInput as exc:
+        return exc.all_of_it
+    return NOT_ALONE
+
+
+def _parse_json(text: str) -> Any:
+    """Parse the text that a model wrote instead of calling the tool; return the text if it is not JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

@@ -12,7 +12,7 @@ from pydantic import BaseModel, TypeAdapter
 from agents.credentials.providers import Credential
 from agents.errors import DefinitionError
 from agents.sdk import mistakes
-from agents.sdk.thread_memory import ThreadMemory
+from agents.sdk.prompts import ThreadMemory
 from runtime.core.run.budgets import BudgetLimits
 from runtime.core.run.call_options import (
     MODEL_DEADLINE,

@@ -1,19 +1,21 @@
 """`drive(agent, input)`: a run in memory, with methods for the actions of people and the passing of time."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Self
+from uuid import UUID
 
 from agents.sdk import inputs
 from agents.sdk.spec import AgentSpec
-from agents.testing.memory import remembered
 from agents.testing.scripted_models import ScriptedModel, with_models
-from agents.testing.transcript import lines_of
-from agents.testing.worker import MemoryWorker, ToolCall
+from agents.testing.worker import BEGINNING, MemoryWorker, ToolCall
 from runtime.control.edit import edit, is_previewed
-from runtime.core.documents import budget_text
+from runtime.core.documents import blobs, budget_text
+from runtime.core.documents.blobs import blob_of
 from runtime.core.documents.codec import decode_entry
+from runtime.core.run import events as e
 from runtime.core.run.budgets import NO_LIMITS
 from runtime.core.run.continuation import Phase, status_of
 from runtime.core.run.events import (
@@ -21,6 +23,7 @@ from runtime.core.run.events import (
     Event,
     FrameOpened,
     QuestionAnswered,
+    Remembered,
     RunStarted,
     WaitStarted,
 )
@@ -32,45 +35,6 @@ from runtime.ports.approvals import ReviewSnapshot
 REQUESTER, DECIDER = "ada", "bea"
 
 AtGate = str | ReviewSnapshot | None  # a tool with one open gate, one of `gates`, or the only gate
-
-
-def drive(
-    agent: AgentSpec,
-    input: Any,
-    *,
-    model: ScriptedModel | None = None,
-    models: Mapping[str, ScriptedModel] | None = None,
-    business_key: str | None = None,
-    memory: Sequence[tuple[Any, Any]] = (),
-    crash_before: Sequence[str] = (),
-    crash_after: Sequence[str] = (),
-) -> "Flow":
-    """Start a run of `agent`, and execute it until it waits for a person. Raise InvalidInput.
-
-    `model` replaces the agent's own model, `models` those of any agents by name: each is a script, or a list of
-    replies. Models of providers are never called. `memory` has the input and the answer of each earlier run of the
-    thread that the run remembers. `crash_before` and `crash_after` name tools. The worker dies once for each: between
-    its intent and the call, or between the call and its result. Another worker takes over.
-    """
-    scripts = dict(models or {}) | ({} if model is None else {agent.name: model})
-    ready = with_models(agent, scripts)
-    inputs.check(ready.input_schema, input)
-    worker = MemoryWorker(ready, crash_before, crash_after)
-    memories = remembered(memory, agent=ready.name, by=REQUESTER)
-    worker.remembered = {one.digest: text for one, text in memories}
-    worker.advance(
-        RunStarted(
-            agent=ready.name,
-            input=input,
-            requester=REQUESTER,
-            budget=NO_LIMITS,
-            business_key=business_key,
-            thread="thread" if memory else None,
-            memory=tuple(one for one, _ in memories),
-        )
-    )
-    worker.go_on()
-    return Flow(worker, scripts)
 
 
 class Flow:
@@ -289,3 +253,122 @@ class Flow:
     def _go_on(self) -> Self:
         self._worker.go_on()
         return self
+
+
+def drive(
+    agent: AgentSpec,
+    input: Any,
+    *,
+    model: ScriptedModel | None = None,
+    models: Mapping[str, ScriptedModel] | None = None,
+    business_key: str | None = None,
+    memory: Sequence[tuple[Any, Any]] = (),
+    crash_before: Sequence[str] = (),
+    crash_after: Sequence[str] = (),
+) -> "Flow":
+    """Start a run of `agent`, and execute it until it waits for a person. Raise InvalidInput.
+
+    `model` replaces the agent's own model, `models` those of any agents by name: each is a script, or a list of
+    replies. Models of providers are never called. `memory` has the input and the answer of each earlier run of the
+    thread that the run remembers. `crash_before` and `crash_after` name tools. The worker dies once for each: between
+    its intent and the call, or between the call and its result. Another worker takes over.
+    """
+    scripts = dict(models or {}) | ({} if model is None else {agent.name: model})
+    ready = with_models(agent, scripts)
+    inputs.check(ready.input_schema, input)
+    worker = MemoryWorker(ready, crash_before, crash_after)
+    memories = earlier_texts(memory, agent=ready.name, by=REQUESTER)
+    worker.remembered = {one.digest: text for one, text in memories}
+    worker.advance(
+        RunStarted(
+            agent=ready.name,
+            input=input,
+            requester=REQUESTER,
+            budget=NO_LIMITS,
+            business_key=business_key,
+            thread="thread" if memory else None,
+            memory=tuple(one for one, _ in memories),
+        )
+    )
+    worker.go_on()
+    return Flow(worker, scripts)
+
+
+def earlier_texts(
+    earlier: Sequence[tuple[Any, Any]], *, agent: str, by: str
+) -> list[tuple[Remembered, str]]:
+    """Return the texts of earlier runs, each of which is a pair of its input and its answer."""
+    memories = []
+    for number, (sent, answer) in enumerate(earlier, start=1):
+        run = UUID(int=number)
+        memories += [_remember(run, "asked", by, sent), _remember(run, "answered", agent, answer)]
+    return memories
+
+
+def lines_of(events: tuple[e.Event, ...]) -> tuple[str, ...]:
+    """List the events of a run, oldest first."""
+    return tuple(line for event in events for line in _lines(event))
+
+
+def _remember(run: UUID, kind: str, by: str, value: Any) -> tuple[Remembered, str]:
+    text = blobs.memory_text(value)
+    digest = blob_of(blobs.memory_body(run, kind, text)).digest
+    is_asked = kind == "asked"
+    entry = Remembered(
+        run=run, kind="asked" if is_asked else "answered", by=by, at=BEGINNING, digest=digest
+    )
+    return entry, text
+
+
+def _lines(event: e.Event) -> list[str]:
+    match event:
+        case e.FrameOpened():
+            return [f"{event.agent} begins with {_json(event.input)}"]
+        case e.AgentChanged():
+            parts = ", ".join(change.part for change in event.changes)
+            return [f"{event.frame} continues under another version: {parts}"]
+        case e.ModelReplied():
+            lines = [f"model: {event.text}"] if event.text else []
+            return lines + [f"model: {call.tool} {_json(call.args)}" for call in event.calls]
+        case e.Compacted():
+            return [f"summed up: {event.summary}"]
+        case e.ModelFailed():
+            return [f"model failed: {event.error}"]
+        case e.MessageReceived():
+            return [f"{event.by} wrote: {event.text}"]
+        case e.WaitStarted():
+            condition = f"event {event.event} with {_json(event.match)}" if event.event else "time"
+            return [f"{event.call} waits for {condition} until {event.until.isoformat()}"]
+        case e.WaitEnded() if event.outcome != "again":
+            return [f"{event.call} {event.outcome}: {_json(event.result)}"]
+        case e.CallPreviewed(preview=preview):
+            detail = f": {_json(preview.shown)}" if preview.material else f" not: {preview.missing}"
+            return (
+                [f"{event.call} previewed{detail}"] if preview.material or preview.missing else []
+            )
+        case e.CallRefused():
+            return [f"{event.call} refused: {event.reason}"]
+        case e.GateOpened():
+            return [f"{event.call} waits for a person ({event.kind})"]
+        case e.GateDecided():
+            detail = f": {event.reason}" if event.reason else ""
+            return [f"{event.call} {event.by or 'time'} said {event.verdict}{detail}"]
+        case e.ToolReturned(stored=e.BlobRef() as stored):
+            return [f"{event.call} returned {stored.size} bytes: {stored.preview}…"]
+        case e.ToolReturned():
+            return [f"{event.call} returned {_json(event.result)}"]
+        case e.ToolFailed() | e.OutcomeUnknown() | e.RetryScheduled():
+            return [f"{event.call or 'model'} {event.type}: {event.error}"]
+        case e.Completed():
+            text = event.output if isinstance(event.output, str) else _json(event.output)
+            return [f"completed: {text}"]
+        case e.Failed():
+            return [f"failed: {event.error}"]
+        case e.Cancelled():
+            return [f"cancelled: {event.reason}"]
+        case _:
+            return []
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -23,7 +23,6 @@ from agents.registry import Registry, family
 from agents.sdk.spec import AgentSpec
 from agents.testing import setup
 from agents.testing.approvals import ApprovalStub
-from agents.testing.event_match import contains
 from runtime.core.documents import blobs
 from runtime.core.documents.blobs import InlinedMessages, value_of
 from runtime.core.documents.codec import (
@@ -40,7 +39,6 @@ from runtime.core.run.retries import recover
 from runtime.core.values.enums import EFFECT_CLASSES, CallPreview, Decision, Verdict
 from runtime.execution.admission import versions
 from runtime.execution.admission.admit import Admission
-from runtime.execution.edit_previews import request_of
 from runtime.execution.effects.outcomes import (
     CANCELLED,
     event_of,
@@ -49,6 +47,7 @@ from runtime.execution.effects.outcomes import (
     rolled_back,
 )
 from runtime.execution.effects.perform import perform, request_for
+from runtime.execution.jobs.edit_previews import request_of
 from runtime.execution.step import StepBuilder
 from runtime.ports.approvals import ReviewSnapshot
 from runtime.ports.effects import ModelRequest, Outcome, PreviewRequest, ToolRequest, ToolResult
@@ -303,8 +302,21 @@ class MemoryWorker:
         )
 
 
+def jsonb_contains(data: Any, match: Any) -> bool:
+    """Say whether `data` contains `match`, as `@>` of jsonb. Order and repeats do not matter."""
+    if isinstance(match, dict):
+        return isinstance(data, dict) and all(
+            key in data and jsonb_contains(data[key], value) for key, value in match.items()
+        )
+    if isinstance(match, list):
+        return isinstance(data, list) and all(
+            any(jsonb_contains(element, expected) for element in data) for expected in match
+        )
+    return isinstance(data, bool) is isinstance(match, bool) and bool(data == match)
+
+
 def _ends(wait: WaitStarted, name: str, data: dict[str, Any]) -> bool:
-    return bool(wait.event) and wait.event == name and contains(data, wait.match)
+    return bool(wait.event) and wait.event == name and jsonb_contains(data, wait.match)
 
 
 def _nothing() -> None:

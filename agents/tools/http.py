@@ -9,7 +9,7 @@ from pydantic import Field
 from agents.errors import DefinitionError, NotDone, ToolError
 from agents.sdk import ToolContext, mistakes, tool
 from agents.sdk.spec import ToolSpec
-from agents.tools.sites import Site, refusal, site_of
+from agents.tools.http_client import Site, site_of, site_refusal
 from runtime.core.values.enums import EffectClass, FailureCause, Risk
 
 Method = Literal["GET", "HEAD", "PUT", "DELETE", "POST", "PATCH"]
@@ -66,7 +66,7 @@ def http_request(
     def send(context: ToolContext, url: str, body: Any = None) -> dict[str, Any]:
         from agents.tools.http_client import request
 
-        if reason := refusal(url, allowed):
+        if reason := site_refusal(url, allowed):
             raise ToolError(reason)
         sent_headers = _build_headers(headers) if headers else {}
         if key_header:
@@ -93,7 +93,7 @@ def http_request(
         approval=not reads if approval is None else approval,
         risk=risk or (Risk.LOW if reads else Risk.MEDIUM),
         sentence=f"Send {{body}} to {{url}} ({method})" if has_body else f"{method} {{url}}",
-        precondition=lambda url: refusal(url, allowed),
+        precondition=lambda url: site_refusal(url, allowed),
         deadline=deadline,
     )(function)
 

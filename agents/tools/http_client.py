@@ -1,7 +1,7 @@
 """Sends one HTTP request of an agent, and refuses addresses when the connection is made.
 
 A name may resolve to another address each time, so the address that was checked is the one that is connected to. The
-certificate is still checked against the name.
+certificate is still checked against the name. A request goes only to allowed sites: scheme, host and port.
 """
 
 import codecs
@@ -13,8 +13,11 @@ import ssl
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any
+from urllib.parse import urlsplit
 
 from httpx2 import (
     URL,
@@ -32,11 +35,12 @@ from httpx2 import (
 )
 
 from agents.sdk import FailureCause, NotDone, ToolContext, ToolError
-from agents.tools.retry_after import seconds_of
-from agents.tools.sites import Site, refusal
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import read_json
 
+PORTS = {"http": 80, "https": 443}
+
+Site = tuple[str, str, int]  # scheme, host, port
 MAX_BODY = 256 * 1024  # bytes of an answer, decompressed
 MAX_REDIRECTS = 5
 QUOTED = 500  # characters of an answer that an error quotes
@@ -50,6 +54,76 @@ _CHARSETS = re.compile(
     r"|gb2312|gbk|gb18030|big5"
 )
 NOT_NOW = (408, 425, 429)  # the server did not take the request; it may later
+
+
+class CheckedTransport(HTTPTransport):
+    """Connects to allowed sites at addresses that it checked itself; also after each redirect.
+
+    The headers `own` go to the site of the first request alone.
+    """
+
+    def __init__(
+        self, sites: Sequence[Site], *, private: bool, own_headers: Collection[str] = ()
+    ) -> None:
+        # A kept connection was checked for one name, and could be used again for another at the same address.
+        super().__init__(
+            verify=_authorities(), limits=Limits(max_keepalive_connections=0), trust_env=False
+        )
+        self._sites = sites
+        self._private = private
+        self._own_headers = own_headers
+        self._first = ""
+
+    def handle_request(self, request: Request) -> Response:
+        """Send the request to the checked address of its host. Raises ToolError if there is none."""
+        if reason := site_refusal(str(request.url), self._sites):
+            raise ToolError(reason)
+        host = request.url.raw_host.decode("ascii")
+        site = f"{request.url.scheme}://{request.url.netloc.decode()}"
+        self._first = self._first or site
+        if site != self._first:
+            for name in {name.lower() for name in self._own_headers} - {"host"}:
+                request.headers.pop(name, None)
+        address = self._address(host, request.url.port)
+        request.extensions = {**request.extensions, "sni_hostname": host}
+        named_url = request.url
+        request.url = named_url.copy_with(host=address)
+        try:
+            return super().handle_request(request)
+        finally:
+            request.url = named_url  # a relative redirect belongs to the name
+
+    def _address(self, host: str, port: int | None) -> str:
+        try:
+            entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as exc:
+            raise NotDone(f"{host} has no address: {exc}", cause=FailureCause.NETWORK) from exc
+        addresses = [str(entry[4][0]) for entry in entries]
+        for address in addresses:
+            if not (self._private or is_public(address)):
+                raise ToolError(f"url: {host} is at {address}, which is not a public address")
+        return addresses[0]
+
+
+def site_of(url: str) -> Site:
+    """Return the scheme, host and port of a URL. Raises ValueError if it is none that a request may go to."""
+    parts = urlsplit(url)
+    scheme, host = parts.scheme, (parts.hostname or "").rstrip(".")  # in lower case already
+    if scheme not in PORTS or not host or "@" in parts.netloc:
+        raise ValueError("it needs http or https and a host, without a user name")
+    return scheme, host, parts.port or PORTS[scheme]
+
+
+def site_refusal(url: str, sites: Sequence[Site]) -> str | None:
+    """Say why a request to the URL is refused, or return None."""
+    try:
+        site = site_of(url)
+    except ValueError as exc:
+        return f"url: {exc}"
+    if site in sites:
+        return None
+    allowed = ", ".join(f"{scheme}://{host}:{port}" for scheme, host, port in sites)
+    return f"url: {site[1]}:{site[2]} by {site[0]} is not allowed; allowed are {allowed}"
 
 
 def request(
@@ -93,53 +167,32 @@ def request(
     return _judged(answer, response, reads=reads)
 
 
-class CheckedTransport(HTTPTransport):
-    """Connects to allowed sites at addresses that it checked itself; also after each redirect.
+def is_public(address: str) -> bool:
+    """Say whether an address is one of the public internet: not private, local, shared, multicast or reserved."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    inside = getattr(ip, "ipv4_mapped", None) or getattr(ip, "sixtofour", None)
+    if inside is not None:
+        return is_public(str(inside))
+    if int(ip) >> 32 == _NAT64:
+        return is_public(str(ipaddress.ip_address(int(ip) & 0xFFFFFFFF)))
+    if ip.version == 6 and ip not in _GLOBAL_UNICAST:
+        return False
+    return ip.is_global and not ip.is_multicast
 
-    The headers `own` go to the site of the first request alone.
-    """
 
-    def __init__(
-        self, sites: Sequence[Site], *, private: bool, own_headers: Collection[str] = ()
-    ) -> None:
-        # A kept connection was checked for one name, and could be used again for another at the same address.
-        super().__init__(
-            verify=_authorities(), limits=Limits(max_keepalive_connections=0), trust_env=False
-        )
-        self._sites = sites
-        self._private = private
-        self._own_headers = own_headers
-        self._first = ""
-
-    def handle_request(self, request: Request) -> Response:
-        """Send the request to the checked address of its host. Raises ToolError if there is none."""
-        if reason := refusal(str(request.url), self._sites):
-            raise ToolError(reason)
-        host = request.url.raw_host.decode("ascii")
-        site = f"{request.url.scheme}://{request.url.netloc.decode()}"
-        self._first = self._first or site
-        if site != self._first:
-            for name in {name.lower() for name in self._own_headers} - {"host"}:
-                request.headers.pop(name, None)
-        address = self._address(host, request.url.port)
-        request.extensions = {**request.extensions, "sni_hostname": host}
-        named_url = request.url
-        request.url = named_url.copy_with(host=address)
-        try:
-            return super().handle_request(request)
-        finally:
-            request.url = named_url  # a relative redirect belongs to the name
-
-    def _address(self, host: str, port: int | None) -> str:
-        try:
-            entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError as exc:
-            raise NotDone(f"{host} has no address: {exc}", cause=FailureCause.NETWORK) from exc
-        addresses = [str(entry[4][0]) for entry in entries]
-        for address in addresses:
-            if not (self._private or is_public(address)):
-                raise ToolError(f"url: {host} is at {address}, which is not a public address")
-        return addresses[0]
+def retry_after_seconds(retry_after: str | None) -> float | None:
+    """Return the seconds of a Retry-After header (RFC 9110, section 10.2.3), or None if it has none."""
+    if not retry_after:
+        return None
+    if retry_after.strip().isdecimal():
+        return float(retry_after)
+    try:
+        moment = parsedate_to_datetime(retry_after)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        return None
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
 
 
 def _refuse_malformed_redirect(response: Response) -> None:
@@ -170,19 +223,6 @@ def _require_headers(headers: Mapping[str, str]) -> None:
 def _authorities() -> ssl.SSLContext:
     """Load the certificate authorities once, because it takes 50 ms."""
     return create_ssl_context()
-
-
-def is_public(address: str) -> bool:
-    """Say whether an address is one of the public internet: not private, local, shared, multicast or reserved."""
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    inside = getattr(ip, "ipv4_mapped", None) or getattr(ip, "sixtofour", None)
-    if inside is not None:
-        return is_public(str(inside))
-    if int(ip) >> 32 == _NAT64:
-        return is_public(str(ipaddress.ip_address(int(ip) & 0xFFFFFFFF)))
-    if ip.version == 6 and ip not in _GLOBAL_UNICAST:
-        return False
-    return ip.is_global and not ip.is_multicast
 
 
 def _answer(context: ToolContext, response: Response) -> dict[str, Any]:
@@ -228,7 +268,9 @@ def _judged(answer: dict[str, Any], response: Response, *, reads: bool) -> dict[
     message = f"{response.url} answered {status}: {str(answer['body'])[:QUOTED]}"
     if status in NOT_NOW or (reads and status >= 500):
         cause = FailureCause.LIMIT if status == 429 else FailureCause.PROVIDER
-        raise NotDone(message, after=seconds_of(response.headers.get("Retry-After")), cause=cause)
+        raise NotDone(
+            message, after=retry_after_seconds(response.headers.get("Retry-After")), cause=cause
+        )
     if status < 500:
         raise ToolError(message)
     raise RuntimeError(message)

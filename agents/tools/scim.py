@@ -27,7 +27,7 @@ from scim2_models import (
 )
 
 from agents.sdk import FailureCause, NotDone, ToolContext, ToolError
-from agents.tools.retry_after import seconds_of
+from agents.tools.http_client import retry_after_seconds
 
 Account = User[Any]
 
@@ -96,7 +96,7 @@ class _Wire:
 
     def response(self, response: Response) -> None:
         self.status = response.status_code
-        self.after = seconds_of(response.headers.get("Retry-After"))
+        self.after = retry_after_seconds(response.headers.get("Retry-After"))
         if 400 <= self.status < 500:
             self.wrote = False  # each tool writes once, and this write was refused
 

@@ -155,7 +155,7 @@ def _json(value: Any) -> Any:
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int | float):
-        return value if _is_exact(value) else str(value)
+        return value if abs(value) <= 2**53 - 1 else str(value)  # RFC 7493; a text for NaN too
     if isinstance(value, dict):
         return {str(key): _json(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -165,7 +165,3 @@ def _json(value: Any) -> Any:
     if isinstance(value, Decimal):
         return format(value, "f")
     return bytes(value).hex() if isinstance(value, bytes | memoryview) else str(value)
-
-
-def _is_exact(value: float) -> bool:
-    return abs(value) <= 2**53 - 1  # also false for NaN; RFC 7493

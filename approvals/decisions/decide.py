@@ -15,12 +15,12 @@ from approvals.queries.requests import ApprovalView
 from approvals.requests import results
 from approvals.rights import principals
 from approvals.signed import audit
-from runtime.control import edit_previews
+from runtime.control import jobs
 from runtime.control.edit import is_previewed
 from runtime.core.values.enums import Decision, Edit, GateKind, Verdict
 from runtime.errors import GateNotOpen, InvalidInput
 from runtime.ports.access import Actor
-from runtime.store.tables.jobs.edit_previews import EditPreviewRow
+from runtime.store.tables.jobs import EditPreviewRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ def ask_preview(
     edit = edits.check(approval, arguments)
     if not _has_preview(approval):
         return None
-    return edit_previews.ask(
+    return jobs.preview_edit(
         run=approval.run_id, gate=approval.gate, by=actor.person, args=edit.args
     )
 

@@ -11,12 +11,12 @@ from uuid import UUID
 from approvals.errors import TamperedWith
 from approvals.models import Approval
 from approvals.requests import schemas
-from runtime.control import edit_previews
+from runtime.control import jobs
 from runtime.control.edit import FIELD, edit
 from runtime.core.values.enums import Edit, EffectClass, GateKind
 from runtime.errors import InvalidInput, KeyMissing, Tampered
 from runtime.keyring import sealing
-from runtime.store.tables.jobs.edit_previews import EditPreviewRow
+from runtime.store.tables.jobs import EditPreviewRow
 
 
 def check(approval: Approval, given: object) -> Edit:
@@ -49,7 +49,7 @@ def check(approval: Approval, given: object) -> Edit:
 def find_preview(approval: Approval, preview: object, by: str) -> EditPreviewRow | None:
     """Return the preview of an edit that this person asked for last, None if it has another id."""
     try:
-        return edit_previews.find(gate=approval.gate, by=by, preview=UUID(str(preview)))
+        return jobs.find_preview(gate=approval.gate, by=by, preview=UUID(str(preview)))
     except ValueError:
         return None
 

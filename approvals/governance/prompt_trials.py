@@ -3,26 +3,25 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from django.db import transaction
 
 from approvals.errors import PromptRefused, UnknownPrompt
 from approvals.governance import prompt_changes, prompt_list
 from approvals.signed.act_log import record
-from runtime import broker
+from runtime.control import jobs
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from runtime.store import pool
-from runtime.store.tables.jobs import prompt_trials
-from runtime.store.tables.jobs.prompt_trials import MAX_RUNS, StoredTrial
+from runtime.store.tables.jobs import MAX_RUNS, TRIALS, TrialRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptTrialView:
     """A trial as it is shown. Each of its `runs` has `run`, `error` and `replies`."""
 
-    stored: StoredTrial
+    stored: TrialRow
     runs: list[dict[str, Any]]
 
     @property
@@ -61,47 +60,34 @@ def ask(name: str, number: int, runs: object, *, actor: Actor) -> PromptTrialVie
     prompt_changes.require_right(actor)
     if isinstance(runs, bool) or not isinstance(runs, int) or not 1 <= runs <= MAX_RUNS:
         raise InvalidInput("runs", f"must be a number from 1 to {MAX_RUNS}")
-    shown = prompt_list.prompt(name)
-    if shown.broken:
-        raise PromptRefused(f"The stored prompt does not verify: {shown.broken}.")
-    if not shown.agents:
+    prompt = prompt_list.prompt(name)
+    if prompt.broken:
+        raise PromptRefused(f"The stored prompt does not verify: {prompt.broken}.")
+    if not prompt.agents:
         raise PromptRefused(f"No agent uses the prompt {name}.")
-    shown.text(number)
-    trial = uuid4()
+    prompt.text(number)
+    version = {"prompt": name, "number": number, "wanted": runs}
     with transaction.atomic():
-        is_added = prompt_trials.add(
-            pool.djangos(),
-            trial,
-            prompt=name,
-            number=number,
-            wanted=runs,
-            by=actor.person,
-            token=actor.token,
-        )
-        if not is_added:
+        trial = jobs.enqueue(pool.djangos(), TRIALS, **version, by=actor.person, token=actor.token)
+        if trial is None:
             raise PromptRefused(f"Another trial of the prompt {name} has not ended.")
         record(
             actor.person,
             f"asked for a trial of version {number} of the prompt {name} on {runs} runs",
         )
-        transaction.on_commit(lambda: broker.dispatch(trial, broker.TRIAL))
     return find(trial)
 
 
 def find(trial: UUID) -> PromptTrialView:
     """Return a trial. Raise UnknownPrompt."""
     with pool.in_transaction() as connection:
-        found = prompt_trials.find(connection, trial)
-    if found is None:
+        row = TRIALS.find(connection, trial)
+    if row is None:
         raise UnknownPrompt
-    return _shown(found)
+    return PromptTrialView(stored=row, runs=row.runs)
 
 
-def listed(name: str, number: int) -> list[StoredTrial]:
+def listed(name: str, number: int) -> list[TrialRow]:
     """Return the trials of a version without their replies, the newest first."""
     with pool.in_transaction() as connection:
-        return prompt_trials.listed(connection, name, number)
-
-
-def _shown(stored: StoredTrial) -> PromptTrialView:
-    return PromptTrialView(stored=stored, runs=stored.runs)
+        return TRIALS.newest(connection, prompt=name, number=number)

@@ -12,8 +12,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 from agents import endpoints
 from agents.endpoints import Endpoint
-from config.env import budget, providers, values
-from config.env.errors import InvalidSetting
+from config.env import providers, values
+from config.env.values import InvalidSetting
 from runtime.core.run.budgets import BudgetLimits
 from runtime.core.values.limits import KEPT_INLINE, MAX_RESULT
 from runtime.store.object_stores.stores import SCHEMES
@@ -94,7 +94,8 @@ def load(variables: Mapping[str, str]) -> EnvironmentVariables:
 
 def read(variables: Mapping[str, str]) -> EnvironmentVariables:
     """Read all variables. Raise InvalidSetting for the first invalid value."""
-    public_url = _public_url(variables)
+    public_url = values.web_address(variables, "PUBLIC_URL") or "http://127.0.0.1:8000"
+    cores = len(os.sched_getaffinity(0))  # that this process may use
     openai_url = values.web_address(variables, "OPENAI_BASE_URL")
     openai_key = values.secret(variables, "OPENAI_API_KEY")
     anthropic_url = values.web_address(variables, "ANTHROPIC_BASE_URL")
@@ -141,12 +142,12 @@ def read(variables: Mapping[str, str]) -> EnvironmentVariables:
         archive=_rules(variables, "SIGNOFF_ARCHIVE"),
         history_days=_history_days(variables),
         poison_losses=_number(variables, "SIGNOFF_POISON_LOSSES", 3, 1, 100),
-        workers=_number(variables, "SIGNOFF_WORKERS", _cores(), 1, MAX_WORKERS),
+        workers=_number(variables, "SIGNOFF_WORKERS", min(cores, MAX_WORKERS), 1, MAX_WORKERS),
         unsafe_postgres=values.yes(variables, "SIGNOFF_UNSAFE_POSTGRES"),
         prepared_statements=values.yes(variables, "SIGNOFF_PREPARED_STATEMENTS", default="yes"),
         undo_seconds=_seconds(variables, "SIGNOFF_UNDO_SECONDS", 10.0, 0, 300),
         cooling_off_seconds=_seconds(variables, "SIGNOFF_COOLING_OFF_SECONDS", DAY, 0, 365 * DAY),
-        budget=budget.read(variables),
+        budget=values.read_budget(variables),
         keys_dir=Path(variables.get("KEYS_DIR") or ROOT / "var" / "keys"),
         ledger=_folder(variables, "SIGNOFF_LEDGER"),
         worker_keys_dir=_folder(variables, "WORKER_KEYS_DIR"),
@@ -318,11 +319,6 @@ def _number(
     return int(text)
 
 
-def _cores() -> int:
-    """Count the cores that this process may use."""
-    return min(len(os.sched_getaffinity(0)), MAX_WORKERS)
-
-
 def _secret_key(variables: Mapping[str, str]) -> str:
     """Read the secret key; empty without a file. Django then refuses to sign, so no known key is ever used."""
     name = "SECRET_KEY_FILE"
@@ -403,10 +399,6 @@ def _buckets(variables: Mapping[str, str], name: str) -> tuple[str, ...]:
         if address and (not address.startswith(SCHEMES) or address.endswith(":")):
             raise InvalidSetting(name, f"must have addresses from {' '.join(SCHEMES)} on")
     return tuple(address for address in addresses if address)
-
-
-def _public_url(variables: Mapping[str, str]) -> str:
-    return values.web_address(variables, "PUBLIC_URL") or "http://127.0.0.1:8000"
 
 
 def _behind_proxy(variables: Mapping[str, str], public_url: str) -> bool:

@@ -13,7 +13,7 @@ from agents.endpoints import (
     provider_of,
 )
 from config.env import values
-from config.env.errors import InvalidSetting
+from config.env.values import InvalidSetting
 
 SCRIPTED = "scripted"
 PARTS = ("URL", "KEY", "KEY_FILE", "KIND", "STREAM")

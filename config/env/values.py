@@ -4,7 +4,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from config.env.errors import InvalidSetting
+from runtime.core.documents.budget_text import InvalidBudget, budget_of, from_form
+from runtime.core.run.budgets import BudgetLimits
+
+BUDGET_PREFIX = "SIGNOFF_BUDGET_"
+BUDGET_NAMES = ("turns", "tokens", "usd", "seconds")
+
+
+class InvalidSetting(Exception):
+    """An environment variable has an invalid value. The message names it for the operator."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"{name} {problem}")
+        self.name = name
 
 
 def secret(variables: Mapping[str, str], name: str) -> str:
@@ -42,3 +54,15 @@ def yes(variables: Mapping[str, str], name: str, default: str = "no") -> bool:
     if answer not in ("yes", "no"):
         raise InvalidSetting(name, f"must be yes or no, not {answer!r}")
     return answer == "yes"
+
+
+def read_budget(variables: Mapping[str, str]) -> BudgetLimits | None:
+    """Return the budget, or None if no limit is set. Raise InvalidSetting."""
+    try:
+        return budget_of(
+            from_form(
+                {name: variables.get(BUDGET_PREFIX + name.upper(), "") for name in BUDGET_NAMES}
+            )
+        )
+    except InvalidBudget as exc:
+        raise InvalidSetting(BUDGET_PREFIX + exc.name.upper(), exc.why) from None

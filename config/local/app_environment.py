@@ -7,7 +7,7 @@ from config.env import environment
 from config.local.data_dir import DataDir
 from config.local.processes import spawn
 from config.local.processes.users import Account
-from config.local.servers import roles
+from config.local.servers import postgres
 
 # The agents of the demonstration
 HR = "agents.flows.hr"
@@ -72,7 +72,7 @@ def _watched(home: DataDir, environ: Mapping[str, str]) -> str:
 
 def roles_to_grant() -> dict[str, str]:
     """Return the roles to which `prepare` grants rights, as the owner of the embedded database's tables."""
-    return {"SIGNOFF_WEB_ROLE": roles.WEB, "SIGNOFF_WORKER_ROLE": roles.WORKER}
+    return {"SIGNOFF_WEB_ROLE": postgres.WEB, "SIGNOFF_WORKER_ROLE": postgres.WORKER}
 
 
 def scim_url(port: int) -> str:

@@ -1,4 +1,4 @@
-"""Creates the demo people at the first start, and revokes their access once credentials.json is deleted.
+"""Creates the demo people and invoices at the first start, and revokes their access once credentials.json is deleted.
 
 Deleting credentials.json withdraws its secrets. The ids of its tokens are therefore also stored next to it. The next
 start revokes these tokens, and ends the passwords and sessions of the file's people. It ends changed passwords too,
@@ -15,13 +15,42 @@ from pathlib import Path
 from typing import Any
 
 from config.env import environment
-from config.local import data_dir, demo_people
-from config.local.app_environment import scim_token
+from config.local import data_dir, demo_people, http_client
+from config.local.app_environment import invoices_folder, scim_token
 from config.local.data_dir import DataDir
 from config.local.errors import DidNotStart, Refused
 from config.local.services import Stack
 
 Say = Callable[[str], None]
+TRIGGER = "Invoice"
+SCHEDULE = "Nightly invoice report"
+
+# The second has another IBAN than the books.
+SAMPLES = {
+    "northern-paper-NP-4711.json": json.dumps(
+        {
+            "supplier": "S-100",
+            "number": "NP-4711",
+            "order": "PO-1001",
+            "date": "2026-11-26",
+            "amount": "1190.00",
+            "currency": "EUR",
+            "iban": "DE02120300000000202051",
+        },
+        indent=2,
+    ),
+    "delta-tools-2026-88.txt": """\
+Delta Tools, invoice for your order. Please note our new account.
+
+Supplier: S-200
+Number:   2026-88
+Order:    PO-1002
+Date:     2026-11-27
+Amount:   4760.50
+Currency: EUR
+IBAN:     DE89370400440532013000
+""",
+}
 
 
 def check(folder: Path, with_demo: bool | None) -> None:
@@ -60,6 +89,21 @@ def ensure_demo(stack: Stack, host: str, with_demo: bool | None, say: Say) -> di
 def next_step(home: DataDir) -> str:
     """Return the command that creates the first admin in this folder."""
     return _typed(home, "people add NAME --group admins")
+
+
+def ensure(stack: Stack, token: str, say: Callable[[str], None]) -> None:
+    """Make the trigger, the schedule and the files at the first start. A start that was killed is completed.
+
+    Ada of an older data folder may have lost her token or her right: then say so, and make nothing.
+    """
+    if stack.home.get("invoices"):
+        return
+    try:
+        _make(stack, token)
+    except DidNotStart as problem:
+        say(str(problem))
+    else:
+        stack.home.set(invoices=True)
 
 
 def _revoke(stack: Stack, remembered: dict[str, str], say: Say) -> None:
@@ -112,3 +156,32 @@ def _typed(home: DataDir, command: str) -> str:
         "" if home.folder == data_dir.default() else f"HOME_DIR={shlex.quote(str(home.folder))} "
     )
     return f'make manage {home_dir}CMD="{command}"'
+
+
+def _make(stack: Stack, token: str) -> None:
+    folder = invoices_folder(stack.home)
+    mapping = {
+        "file": "{{data.name}}",
+        "invoice": "{{has(data.json) ? data.json : has(data.text) ? data.text : null}}",
+    }
+    trigger = {"name": TRIGGER, "agent": "invoices", "event": "invoice.filed", "mapping": mapping}
+    _have(stack, token, "triggers", {**trigger, "folder": str(folder)})
+    report = {"until": "{{time}}", "to": "accounts@example.org"}
+    schedule = {"name": SCHEDULE, "agent": "invoice_report", "input": report}
+    _have(stack, token, "schedules", {**schedule, "cron": "30 23 * * *", "zone": "UTC"})
+    for name, text in SAMPLES.items():
+        file = folder / name
+        file.write_text(text, encoding="utf-8")
+        file.chmod(0o644)  # the sweeper may run under another account
+
+
+def _have(stack: Stack, token: str, collection: str, body: dict[str, Any]) -> None:
+    """Make a trigger or a schedule, unless there is one of this name."""
+    path = f"/api/v1/{collection}"
+    status, reply = http_client.request(stack.url, "GET", path, token=token)
+    if status == 200 and any(entry["name"] == body["name"] for entry in reply["items"]):
+        return
+    if status == 200:
+        status, reply = http_client.request(stack.url, "POST", path, token=token, body=body)
+    if status not in (200, 201):
+        raise DidNotStart(f"The demonstration has no {collection} for invoices: {status} {reply}")

@@ -17,7 +17,7 @@ from config.local import app_environment, data_dir, orphans
 from config.local.data_dir import DataDir
 from config.local.errors import Refused
 from config.local.processes import users
-from config.local.servers import broker, postgres, roles
+from config.local.servers import broker, postgres
 
 
 def manage(folder: Path, words: Sequence[str], *, environ: Mapping[str, str]) -> int:
@@ -59,7 +59,7 @@ def _environment(home: DataDir, environ: Mapping[str, str]) -> dict[str, str]:
 def _database(home: DataDir, sockets: Path) -> str:
     if not (home.servers / "postgres").exists():
         raise Refused(f"{home.folder} has no Postgres of its own: give DATABASE_URL as to make up")
-    url = postgres.url(sockets, roles.OWNER, roles.of(home).passwords[roles.OWNER])
+    url = postgres.url(sockets, postgres.OWNER, postgres.roles_of(home).passwords[postgres.OWNER])
     try:
         psycopg.connect(url, connect_timeout=3).close()
     except psycopg.OperationalError as error:

@@ -19,21 +19,10 @@ from config.local import app_environment as environment
 from config.local import orphans
 from config.local.data_dir import DataDir
 from config.local.errors import DidNotStart, Ended, Refused
-from config.local.processes import (
-    logs,
-    sockets,
-    spawn,
-    users,
-)
+from config.local.processes import sockets, spawn, supervisor, users
 from config.local.processes.supervisor import Service, SignalPipe
 from config.local.processes.users import Account
-from config.local.servers import (
-    binaries,
-    books,
-    broker,
-    postgres,
-    roles,
-)
+from config.local.servers import binaries, books, broker, postgres
 from config.local.servers.directory import TOKEN_VARIABLE
 from config.processes import Process, connections, table
 
@@ -70,7 +59,7 @@ class Stack:
         port = sockets.port_of(self.directory)
         return self.environ.get("SCIM_URL") or environment.scim_url(port)
 
-    def environment(self, role: str = roles.WEB) -> dict[str, str]:
+    def environment(self, role: str = postgres.WEB) -> dict[str, str]:
         """Return the environment of the application's processes that log in to Postgres as this role."""
         settings = environment.of_application(
             self.home,
@@ -81,7 +70,7 @@ class Stack:
             mailbox_port=sockets.port_of(self.mailbox),
             url=self.url,
         )
-        if self.cluster is not None and role == roles.OWNER:
+        if self.cluster is not None and role == postgres.OWNER:
             settings |= environment.roles_to_grant()
         return environment.inherited(self.environ, self.application, self.sockets) | settings
 
@@ -117,7 +106,7 @@ class Stack:
 
     def _arrange(self, cluster: postgres.Cluster) -> None:
         """Create the databases and their roles. Raise psycopg.OperationalError while the server does not answer."""
-        roles.of(self.home).arrange(cluster)
+        postgres.roles_of(self.home).arrange(cluster)
         if environment.has_books(self.environ):
             books.of(self.home).arrange(cluster.url)
 
@@ -166,26 +155,29 @@ class Stack:
             if process.name != "worker":
                 services.append(self._process(process, process.name))
                 continue
-            for number, core in zip(range(settings.workers), _cores(), strict=False):
+            cores = itertools.cycle(
+                spawn.cores() or (None,)
+            )  # None: this system cannot pin a process
+            for number, core in zip(range(settings.workers), cores, strict=False):
                 name = f"{process.name}-{number + 1}" if number else process.name
                 services.append(self._process(process, name, core))
         return services
 
     def prepare(self) -> None:
         """Run `manage.py prepare` as the owner of the tables. Raise DidNotStart if it fails."""
-        failure = self._failure("prepare", ("prepare",), roles.OWNER)
+        failure = self._failure("prepare", ("prepare",), postgres.OWNER)
         if failure is not None:
             log = f"{self.home.logs}/prepare.log"
             raise DidNotStart(f"prepare failed: {failure} (see {log})")
 
     def mistake(self) -> str | None:
         """Load the agents as workers do. Return None, or their mistake in one line."""
-        return self._failure("agents", ("agents", "check", "--brief"), roles.WORKER)
+        return self._failure("agents", ("agents", "check", "--brief"), postgres.WORKER)
 
     def _failure(self, name: str, arguments: Sequence[str], role: str) -> str | None:
         """Run a command of manage.py. Return None, or its last line if it failed."""
         command = [sys.executable, "manage.py", *arguments]
-        with logs.append(self.home.logs, name) as log:
+        with supervisor.open_log(self.home.logs, name) as log:
             process = self._start(command, log.fileno(), self.environment(role))
         try:
             while process.poll() is None:
@@ -196,23 +188,24 @@ class Stack:
         if not process.returncode:
             return None
         return (
-            logs.last_line(self.home.logs, name) or f"it ended with {spawn.how_it_ended(process)}"
+            supervisor.last_line(self.home.logs, name)
+            or f"it ended with {spawn.how_it_ended(process)}"
         )
 
     @contextmanager
     def _log(self, name: str) -> Iterator[IO[bytes]]:
         """Open the log of a server. If the server ends, raise DidNotStart with the cause from the log."""
         try:
-            with logs.append(self.home.logs, name) as log:
+            with supervisor.open_log(self.home.logs, name) as log:
                 yield log
         except Ended as problem:
-            reason = logs.cause(self.home.logs, name)
+            reason = supervisor.logged_cause(self.home.logs, name)
             raise DidNotStart(f"{problem}{reason} (see {self.home.logs}/{name}.log)") from problem
 
     def _database(self, role: str) -> str:
         if self.cluster is None:
             return self.environ["DATABASE_URL"]
-        return postgres.url(self.cluster.socket, role, roles.of(self.home).passwords[role])
+        return postgres.url(self.cluster.socket, role, postgres.roles_of(self.home).passwords[role])
 
     def _server(
         self,
@@ -228,21 +221,21 @@ class Stack:
         command = [sys.executable, "-m", module, str(listener.fileno()), str(data)]
 
         def start() -> subprocess.Popen[bytes]:
-            with logs.append(self.home.logs, name) as log:
+            with supervisor.open_log(self.home.logs, name) as log:
                 return self._start(command, log.fileno(), variables, listener)
 
         return Service(name=name, start=start, stop_order=SERVERS, stop_timeout=1.5)
 
     def _process(self, process: Process, name: str, core: int | None = None) -> Service:
         listener = [self.web] if process.name == "web" else []
-        variables = self.environment(roles.WEB if process.decides else roles.WORKER)
+        variables = self.environment(postgres.WEB if process.decides else postgres.WORKER)
         if not process.decides:
             variables["KEYS_DIR"] = str(self.home.folder / "worker-keys")
         if process.name in CALLS_TOOLS and self.cluster and environment.has_books(self.environ):
             variables |= books.environment(self.cluster, self.home)
 
         def start() -> subprocess.Popen[bytes]:
-            with logs.append(self.home.logs, name) as log:
+            with supervisor.open_log(self.home.logs, name) as log:
                 return self._start(process.command, log.fileno(), variables, *listener, core=core)
 
         return Service(
@@ -300,11 +293,6 @@ def build(
         queue=None if environ.get("REDIS_URL") else _broker(home, servers, socket_folder),
         environ=environ,
     )
-
-
-def _cores() -> Iterator[int | None]:
-    """Yield a core for each worker, in turns; None if the system cannot pin a process."""
-    return itertools.cycle(spawn.cores() or (None,))
 
 
 def _cluster(home: DataDir, account: Account, sockets: Path) -> postgres.Cluster:

@@ -7,18 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from config.env import environment
-from config.env.errors import InvalidSetting
-from config.local import (
-    app_environment,
-    data_dir,
-    demo,
-    demo_invoices,
-    http_client,
-    orphans,
-    services,
-)
+from config.env.values import InvalidSetting
+from config.local import app_environment, data_dir, demo, http_client, orphans, services
 from config.local.errors import DidNotStart, Refused
-from config.local.processes import logs, sockets, users
+from config.local.processes import sockets, users
 from config.local.processes.reload import RELOAD_SECONDS, WITHOUT_AGENTS, Reload
 from config.local.processes.supervisor import (
     CHECK_SECONDS,
@@ -26,6 +18,8 @@ from config.local.processes.supervisor import (
     SignalPipe,
     Stop,
     Supervisor,
+    last_line,
+    rotate_logs,
 )
 from config.local.services import Stack
 
@@ -71,7 +65,7 @@ def up(
     home = data_dir.open_home(folder, servers)
     if ended := orphans.clear(home):
         say(f"Ended {ended} processes that an earlier start of this folder left behind")
-    logs.rotate(home.logs)
+    rotate_logs(home.logs)
     stack = services.build(home, pipe, servers, sockets.web(host, port), environ)
     supervisor = Supervisor(pipe, say, lambda pids: orphans.record(home, stack.sockets, pids))
     try:
@@ -151,7 +145,7 @@ def _start_all(
         _start_runs(stack, supervisor, credentials["users"]["ada"]["token"])
         stack.home.set(welcomed=True)
     if credentials is not None and app_environment.has_books(stack.environ):
-        demo_invoices.ensure(stack, credentials["users"]["ada"]["token"], say)
+        demo.ensure(stack, credentials["users"]["ada"]["token"], say)
     _show(stack, credentials, say)
 
 
@@ -191,7 +185,7 @@ def _wait_until_ready(stack: Stack, supervisor: Supervisor, services: Sequence[S
         supervisor.check()
         for service in services:
             if supervisor.ends(service.name) >= TRIES:
-                message = logs.last_line(stack.home.logs, service.name) or "it said nothing"
+                message = last_line(stack.home.logs, service.name) or "it said nothing"
                 raise DidNotStart(
                     f"{service.name} does not start: {message} (see {stack.home.logs})"
                 )

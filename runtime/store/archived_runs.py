@@ -33,8 +33,15 @@ from runtime.keyring.macs import Seal
 from runtime.ports import wiring
 from runtime.store import archived_entries, runs, sealed_files
 from runtime.store.pool import Connection
-from runtime.store.tables import blobs, continuations, journal, partial_replies, pruning, signals
-from runtime.store.tables.jobs import edit_previews, prompt_trials, replays
+from runtime.store.tables import (
+    blobs,
+    continuations,
+    jobs,
+    journal,
+    partial_replies,
+    pruning,
+    signals,
+)
 from runtime.store.tables.journal import RemainingEntries, SignedEntry
 from runtime.store.tables.pruning import UNPRUNED, PruneMark
 
@@ -202,9 +209,7 @@ def write(connection: Connection, run: UUID, key: str) -> bool:
     blobs.release(connection, run, contents)
     signals.delete_for_run(connection, run)
     partial_replies.delete_for_run(connection, run)
-    prompt_trials.delete_for_run(connection, run)
-    replays.delete_for_run(connection, run)
-    edit_previews.delete_for_run(connection, run)
+    jobs.delete_for_run(connection, run)
     runs.archive(connection, run)
     return record_file(
         connection, run, key=key, digest=written.digest, size=written.size, contents=contents

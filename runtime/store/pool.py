@@ -213,7 +213,8 @@ class _Pool:
 
     def release(self, connection: _Pooled) -> None:
         with self._lock:
-            if not (self._waiting or self._all.closed) and _is_idle(connection):
+            is_idle = connection.pgconn.transaction_status == TransactionStatus.IDLE
+            if is_idle and not (self._waiting or self._all.closed):
                 self._idle.append(connection)
                 return
         self._all.putconn(connection)
@@ -254,11 +255,6 @@ def _the_pool() -> _Pool:
         if _pool is None or _pool.process != os.getpid():
             _pool = _Pool()
         return _pool
-
-
-def _is_idle(connection: Connection) -> bool:
-    """Return whether the connection works and has no open transaction."""
-    return connection.pgconn.transaction_status == TransactionStatus.IDLE
 
 
 def _parameters() -> dict[str, Any]:

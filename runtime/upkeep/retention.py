@@ -21,6 +21,7 @@ from runtime.store.pool import Connection
 from runtime.store.tables import (
     blobs,
     continuations,
+    jobs,
     journal,
     late_outcomes,
     occurrences,
@@ -30,7 +31,6 @@ from runtime.store.tables import (
     signals,
     trigger_sources,
 )
-from runtime.store.tables.jobs import edit_previews, prompt_trials, replays
 from runtime.store.workers import FORGET
 from runtime.upkeep import old_runs
 from runtime.upkeep.retention_rules import RetentionRule
@@ -99,9 +99,7 @@ def erase(run: UUID, *, waits: bool = True) -> bool:
         signals.delete_for_run(connection, run)
         late_outcomes.delete_for_run(connection, run)
         partial_replies.delete_for_run(connection, run)
-        prompt_trials.delete_for_run(connection, run)
-        replays.delete_for_run(connection, run)
-        edit_previews.delete_for_run(connection, run)
+        jobs.delete_for_run(connection, run)
         archived_runs.drop(connection, run)
         wiring.approvals().erase(run=run, at=at, head=end.head)
     return True

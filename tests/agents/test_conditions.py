@@ -8,8 +8,8 @@ import pytest
 from agents.catalogue.published import _tool
 from agents.catalogue.versions import changes
 from agents.errors import DefinitionError
-from agents.management.listing import SOME_ASKED
-from agents.management.listing import _tool as listed
+from agents.management.commands.agents import SOME_ASKED
+from agents.management.commands.agents import _tool as listed
 from agents.sdk import conditions, tool
 from agents.sdk.spec import DEPENDS, AgentSpec
 from agents.testing import Flow, call, drive, say

@@ -19,8 +19,8 @@ from runtime.control.kill_switches import engage
 from runtime.control.start import create
 from runtime.core.values.enums import GateKind
 from runtime.errors import InvalidInput
-from runtime.execution import edit_previews
 from runtime.execution.effects import perform as effect_requests
+from runtime.execution.jobs import edit_previews
 from runtime.models import EditPreview, Run
 from runtime.ports.access import Actor
 from runtime.ports.approvals import NotConfirmed

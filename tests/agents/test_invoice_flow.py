@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from agents.errors import ToolError
-from agents.flows.invoices import books, invoice_report, invoices
+from agents.flows.invoices import invoice_report, invoices, tools
 from agents.flows.invoices.invoice import InvoiceFile
 from agents.sdk import inputs
 from agents.testing import call, drive, say
@@ -115,23 +115,23 @@ def test_of_two_runs_with_one_invoice_one_records_it(ledger: Ledger) -> None:
     runs = [context(), context()]
     for one, run in zip(runs, (uuid4(), uuid4()), strict=True):
         object.__setattr__(one, "run", run)
-    tried = [lambda one=one: books.record(one, INVOICE) for one in runs]
+    tried = [lambda one=one: tools.record(one, INVOICE) for one in runs]
     assert len(_refused(*tried)) == 1
     assert len(ledger.invoices()) == 1
 
 
 def test_one_call_books_twice_and_another_never(ledger: Ledger) -> None:
-    books.record(context(), INVOICE)
+    tools.record(context(), INVOICE)
     given = {**INVOICE, "known_iban": KNOWN}
-    assert _refused(*[lambda: books.book(context("a"), given)] * 2) == []
-    (why,) = _refused(lambda: books.book(context("b"), given))
+    assert _refused(*[lambda: tools.book(context("a"), given)] * 2) == []
+    (why,) = _refused(lambda: tools.book(context("b"), given))
     assert why.startswith("invoice R-17 of S-100 is in the books already: booked")
     assert ledger.rows("SELECT key FROM invoice") == [("a",)]
 
 
 def test_an_iban_that_changed_after_the_approval_stops_the_booking(ledger: Ledger) -> None:
-    books.record(context(), INVOICE)
-    (why,) = _refused(lambda: books.book(context(), {**INVOICE, "known_iban": OTHER}))
+    tools.record(context(), INVOICE)
+    (why,) = _refused(lambda: tools.book(context(), {**INVOICE, "known_iban": OTHER}))
     assert why == "the books have another IBAN of S-100 by now"
     assert ledger.invoices() == [("R-17", "1190.00", "waiting")]
 

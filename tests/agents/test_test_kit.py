@@ -12,8 +12,7 @@ from pydantic import BaseModel
 
 from agents.sdk import Budget, ToolContext, tool
 from agents.testing import Flow, Turn, call, drive, say, together
-from agents.testing.event_match import contains
-from agents.testing.worker import BEGINNING
+from agents.testing.worker import BEGINNING, jsonb_contains
 from agents.tools.timers import sleep_until, wait_for
 from runtime.core.values.enums import Verdict
 from runtime.core.values.limits import MAX_MATCH, MAX_WAIT_DAYS
@@ -250,5 +249,5 @@ def test_an_event_in_memory_matches_as_postgres_says() -> None:
             [[json.dumps(data) for data, _ in pairs], [json.dumps(match) for _, match in pairs]],
         )
         said = [row[0] for row in cursor.fetchall()]
-    assert [contains(data, match) for data, match in pairs] == said
+    assert [jsonb_contains(data, match) for data, match in pairs] == said
     assert 300 < sum(said) < 1700

@@ -20,14 +20,13 @@ from approvals.governance.prompts import LOG
 from runtime import broker
 from runtime.core.values.enums import FailureCause
 from runtime.errors import InvalidInput
-from runtime.execution.recorded import prompt_trial, queued_trial
-from runtime.execution.recorded.prompt_trial import STOPPED
+from runtime.execution.jobs import prompt_trials
+from runtime.execution.jobs.prompt_trials import STOPPED
 from runtime.models import JournalEntry, PromptTrial, Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ModelFailure, ModelRequest, Outcome, RateLimited
 from runtime.store import pool
-from runtime.store.tables.jobs import prompt_trials
-from runtime.store.tables.jobs.queue import KEPT_DAYS, LOST_SECONDS, RESEND_SECONDS
+from runtime.store.tables.jobs import KEPT_DAYS, LOST_SECONDS, RESEND_SECONDS, TRIALS
 from runtime.upkeep import retention
 from runtime.upkeep.jobs import look_after
 from tests.approvals.test_prompts import NAME, PAID, SECOND, Shop, desk, listens
@@ -57,7 +56,7 @@ def ended_run(shop: Shop) -> UUID:
 def perform(
     shop: Shop, trial: UUID, drains: Callable[[], bool] = lambda: False, **more: Any
 ) -> PromptTrial:
-    queued_trial.perform(trial, **{"handler": shop.agents, "drains": drains, **more})
+    prompt_trials.perform(trial, **{"handler": shop.agents, "drains": drains, **more})
     return PromptTrial.objects.get(id=trial)
 
 
@@ -145,21 +144,21 @@ def test_a_trial_that_cannot_end_fails_with_the_reason(
     sent: list[tuple[UUID, str]] = []
     monkeypatch.setattr(broker, "send_all", sent.extend)
     monkeypatch.setattr(broker, "queues_with_room", lambda: frozenset(broker.QUEUES))
-    monkeypatch.setattr(prompt_trial, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(prompt_trials, "LOOK_SECONDS", 0.01)
     ended_run(shop)
     lost = trials.ask(NAME, 1, 1, actor=ADMIN).stored.id
     look_after(own, threading.Event())
     assert sent == []  # its first hint may be on its way
     later(RESEND_SECONDS)
     look_after(own, threading.Event())
-    assert sent == [(lost, broker.TRIAL)]
-    prompt_trials.begin(own, lost)
+    assert sent == [(lost, "trial")]
+    TRIALS.begin(own, lost)
     look_after(own, threading.Event())
     assert PromptTrial.objects.get().state == "running"
     later(LOST_SECONDS)
     look_after(own, threading.Event())
-    shows(log_in(cast.admin), PAGE, "failed", prompt_trials.JOBS.lost)
-    assert not prompt_trials.save(own, lost, [], [])
+    shows(log_in(cast.admin), PAGE, "failed", TRIALS.lost)
+    assert not TRIALS.save(own, lost, of=[], runs=[], result="[]")
     assert len(sent) == 1
     silent = Silent(shop.registry, lambda: None, prompts=prompts_in_production.StoredPrompts())
     looks = iter([False, *[True] * 99])
@@ -169,7 +168,7 @@ def test_a_trial_that_cannot_end_fails_with_the_reason(
         handler=silent,
         drains=lambda: next(looks),
     )
-    assert (drained.state, drained.problem) == ("failed", queued_trial.DRAINED)
+    assert (drained.state, drained.problem) == ("failed", prompt_trials.DRAINED)
     assert STOPPED in drained.result
     later(KEPT_DAYS * 24 * 3600)
     look_after(own, threading.Event())
@@ -194,7 +193,7 @@ class Line:
             return lambda: None
 
         monkeypatch.setattr(AgentEffects, "start_model_call", start)
-        monkeypatch.setattr(prompt_trial, "MIN_WAIT_SECONDS", 0.0)
+        monkeypatch.setattr(prompt_trials, "MIN_WAIT_SECONDS", 0.0)
 
 
 def limited(seconds: float) -> RateLimited:
@@ -239,12 +238,12 @@ def test_nothing_of_an_erased_run_is_kept(shop: Shop, own: Any) -> None:
     assert retention.erase(run)
     assert not PromptTrial.objects.exists()
     trial = trials.ask(NAME, 1, 2, actor=ADMIN).stored.id
-    prompt_trials.begin(own, trial)
-    assert not prompt_trials.save(own, trial, [run], [{"run": str(run)}])  # erased meanwhile
+    TRIALS.begin(own, trial)
+    assert not TRIALS.save(own, trial, of=[run], runs=[run], result="[]")  # erased meanwhile
     with transaction.atomic():
         PromptTrial.objects.update(runs=[run])  # it was written while the run was erased
-        prompt_trials.JOBS.prune(pool.djangos())
+        TRIALS.prune(pool.djangos())
         assert not PromptTrial.objects.exists()
         transaction.set_rollback(True)
     with transaction.atomic():
-        assert prompt_trials.save(own, trial, [other], [])
+        assert TRIALS.save(own, trial, of=[other], runs=[other], result="[]")

@@ -11,8 +11,7 @@ from django.core.management import call_command
 from django.db import DatabaseError, connection, transaction
 from pytest_django import Settings
 
-from agents.effect_handler import AgentEffects
-from agents.instructions import fill
+from agents.effect_handler import AgentEffects, fill
 from agents.registry import Registry
 from agents.sdk import prompt, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script
@@ -33,9 +32,8 @@ from runtime.control.verification.verification import verify
 from runtime.core.values.enums import GateKind
 from runtime.core.values.json_values import sha256_of
 from runtime.errors import InvalidInput
-from runtime.execution.recorded.prompt_trial import STOPPED
-from runtime.execution.recorded.replay import replay
-from runtime.execution.recorded.trials import TrialRuns, try_version
+from runtime.execution.jobs.prompt_trials import STOPPED, TrialRuns, try_version
+from runtime.execution.jobs.replays import replay
 from runtime.models import JournalEntry, Run
 from runtime.ports.access import Actor
 from runtime.store import pool

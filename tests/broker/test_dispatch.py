@@ -42,8 +42,8 @@ def broker(live_broker: str) -> Iterator["redis.Redis"]:
     ("task", "queue"),
     [
         (dispatch.ADVANCE, dispatch.NEW),
-        (dispatch.TRY_PROMPT, dispatch.TRIAL),
-        (dispatch.REPLAY_RUN, dispatch.REPLAY),
+        ("runtime.trial", "trial"),
+        ("runtime.replay", "replay"),
     ],
 )
 def test_a_message_equals_one_of_celery(broker: "redis.Redis", task: str, queue: str) -> None:

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from config.local import demo_invoices
+from config.local import demo
 from config.local.servers import books
 from tests.browser.conftest import logged_in
 from tests.support.people import until
@@ -39,7 +39,7 @@ def test_an_invoice_in_the_folder_is_approved_booked_once_and_reported(
         assert _booked(stack) == [("NP-4712", "312.40")]
 
         ada.goto("/triggers/")
-        ada.get_by_role("link", name=demo_invoices.TRIGGER).first.click()
+        ada.get_by_role("link", name=demo.TRIGGER).first.click()
         expect(ada.get_by_text("input.invoice.order: is missing")).to_be_visible()
 
         runs = until(lambda: found if len(found := _runs(stack)) == 6 else None, "six runs")

@@ -6,7 +6,7 @@ import pytest
 
 from agents.endpoints import Endpoint, ProviderKind
 from config.env import environment
-from config.env.errors import InvalidSetting
+from config.env.values import InvalidSetting
 from tests.support import commands
 
 

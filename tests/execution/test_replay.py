@@ -19,7 +19,7 @@ from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk.spec import AgentSpec
 from runtime.control.start import create
 from runtime.core.values.enums import Verdict
-from runtime.execution.recorded.replay import MAX_WORDS, Replay, replay
+from runtime.execution.jobs.replays import MAX_WORDS, Replay, replay
 from runtime.models import Run
 from runtime.store import pool
 from runtime.upkeep import archiving, retention
@@ -177,7 +177,7 @@ def test_each_change_is_found_at_its_step(engine: Engine, monkeypatch: pytest.Mo
         assert said(today(run, spec)) == divergences
     first = today(run, clerk(model=generous)).divergences[0]
     assert first.position == 5  # after start, agent, price and its result
-    monkeypatch.setattr("runtime.execution.recorded.replay.MAX_KEPT", 2)
+    monkeypatch.setattr("runtime.execution.jobs.replays.MAX_KEPT", 2)
     many = today(run, clerk(model=script(lambda turn: say("x" * 5000))))
     assert len(many.divergences) == 2
     long = many.document(1)

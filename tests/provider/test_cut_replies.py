@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pytest_django import Settings
 
 from agents.sdk import agent
-from agents.sdk.scripts.conversation_texts import CUT, CUT_BY
+from agents.sdk.scripts.turns import CUT, CUT_BY
 from runtime import broker
 from runtime.control.messages import send_message
 from runtime.control.start import create

@@ -26,22 +26,15 @@ from agents.llm.messages import to_provider, tools_of
 from agents.llm.providers import CLIENTS, model_of
 from agents.registry import Registry
 from agents.sdk import tool
-from agents.sdk.scripts import conversation_texts
-from agents.sdk.scripts.conversation_texts import SUM_UP_MEMORY
+from agents.sdk.scripts import turns
+from agents.sdk.scripts.turns import SUM_UP_MEMORY
 from runtime.core.values.enums import FailureCause
 from runtime.execution.effects.perform import perform
 from runtime.keyring import sealing
 from runtime.ports.effects import ModelFailure, Outcome
 from tests.support.provider.faults import Fault
 from tests.support.provider.server import KEY, Provider
-from tests.support.specs import (
-    CREATE,
-    MEMORY,
-    MEMORY_LINES,
-    NEWCOMER,
-    Frame,
-    registry_of,
-)
+from tests.support.specs import CREATE, MEMORY, MEMORY_LINES, NEWCOMER, Frame, registry_of
 
 # Name, kind, prefix of its paths, a model, the name of its limit of a reply, and whether requests demand strict
 # schemas: for a tool with patterns, and for one without.
@@ -141,7 +134,7 @@ def test_a_memory_goes_out_before_the_input(provider: Provider, at: MakeFrame) -
     told, given = [
         one["content"] for one in provider.bodies[-1]["messages"] if one["role"] == "user"
     ]
-    assert told.startswith(conversation_texts.MEMORY + "\n".join(MEMORY_LINES))
+    assert told.startswith(turns.MEMORY + "\n".join(MEMORY_LINES))
     assert json.loads(told.splitlines()[-1])["text"] == sealed
     assert json.loads(given) == NEWCOMER
 

@@ -13,7 +13,7 @@ from approvals.models import Approval
 from approvals.rules.roles import Group
 from runtime.control.kill_switches import engage
 from runtime.control.start import create
-from runtime.execution.recorded import queued_replay
+from runtime.execution.jobs import replays
 from runtime.models import Run, RunReplay
 from runtime.ports.access import Actor
 from runtime.store import pool
@@ -108,7 +108,7 @@ def test_the_script_of_a_stopped_agent_is_not_asked(run: UUID) -> None:
     with transaction.atomic():
         engage(agent="desk", reason="it runs wild", actor=None)
     stored = perform(asked(run), code(model=helps))
-    assert (stored.problem, answers) == (queued_replay.STOPPED, [])
+    assert (stored.problem, answers) == (replays.STOPPED, [])
 
 
 @pytest.mark.parametrize("end", [archiving.archive_run, lambda _, run: retention.erase(run)])
@@ -122,5 +122,5 @@ def test_nothing_is_left_of_a_replay_whose_run_goes_meanwhile(
             assert end(pool.djangos(), run)
         return False
 
-    queued_replay.perform(replay, handler=code(), approvals=ApprovalService(), drains=drains)
+    replays.perform(replay, handler=code(), approvals=ApprovalService(), drains=drains)
     assert not RunReplay.objects.exists()

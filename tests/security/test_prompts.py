@@ -22,10 +22,10 @@ from approvals.models import Approval
 from approvals.people import accounts
 from approvals.rules.roles import Group
 from runtime.control.start import create
-from runtime.execution.recorded import queued_trial
+from runtime.execution.jobs.prompt_trials import perform as perform_trial
 from runtime.models import PromptTrial
 from runtime.ports.access import Actor
-from runtime.store.tables.jobs.prompt_trials import MAX_RUNS
+from runtime.store.tables.jobs import MAX_RUNS
 from tests.approvals.test_prompts import CHILD, NAME, put_in_production
 from tests.support.engine import HandDriven
 from tests.support.released import released
@@ -60,7 +60,7 @@ class Shop(HandDriven):
 
     def perform(self, trial: Any) -> list[dict[str, Any]]:
         """Perform a trial, and return its runs."""
-        queued_trial.perform(trial, handler=self.agents, drains=lambda: False)
+        perform_trial(trial, handler=self.agents, drains=lambda: False)
         stored = PromptTrial.objects.get(id=trial)
         assert stored.state == "done"
         runs: list[dict[str, Any]] = json.loads(stored.result)
@@ -128,7 +128,7 @@ def test_a_trial_needs_the_right_of_its_admin_when_it_begins(
     shop.end_runs(1)
     trial = prompt_trials.ask(NAME, shop.number, 1, actor=person("anne", Group.ADMINS)).stored.id
     accounts.disable("anne", actor="admin")
-    queued_trial.perform(trial, handler=shop.agents, drains=lambda: False)
+    perform_trial(trial, handler=shop.agents, drains=lambda: False)
     stored = PromptTrial.objects.get()
     assert (stored.state, stored.result) == ("failed", "[]")
     assert "may not act" in stored.problem

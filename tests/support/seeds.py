@@ -42,7 +42,7 @@ from runtime.models import Gate, Run, Signal
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ReviewSnapshot
 from runtime.store import pool
-from runtime.store.tables.jobs import edit_previews
+from runtime.store.tables.jobs import PREVIEWS
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -264,11 +264,12 @@ def preview(approval: Approval, actor: Actor, args: Any, shown: Any) -> UUID:
     )
     assert asked is not None
     with pool.in_transaction() as own:
-        edit_previews.JOBS.begin(own, asked)
-        row = edit_previews.find(own, asked)
+        PREVIEWS.begin(own, asked)
+        row = PREVIEWS.find(own, asked)
         assert row is not None
-        edit_previews.save(own, row, CallPreview(shown=shown, material=sha256_of(shown)))
-        edit_previews.JOBS.end(own, asked)
+        columns = row.signed_columns(CallPreview(shown=shown, material=sha256_of(shown)))
+        PREVIEWS.save(own, asked, of=[row.run], **columns)
+        PREVIEWS.end(own, asked)
     return asked
 
 

@@ -24,7 +24,7 @@ from approvals.models import Approval
 from approvals.people import accounts, password_links, saved_views, tokens
 from approvals.rights.scopes import ALL_SCOPES
 from approvals.rules.roles import Group
-from runtime.control import replay as replays
+from runtime.control import jobs
 from runtime.control.archive.legal_hold import hold
 from runtime.control.external_events import deliver
 from runtime.control.transfer import export_run
@@ -33,8 +33,7 @@ from runtime.models import BlobReference, KillSwitch, Occurrence, Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
 from runtime.store import pool
-from runtime.store.tables.jobs import edit_previews, prompt_trials
-from runtime.store.tables.jobs.replays import JOBS
+from runtime.store.tables.jobs import PREVIEWS, REPLAYS, TRIALS
 from runtime.store.tables.triggers import TriggerKind
 from runtime.triggers import changes as trigger_changes
 from runtime.triggers import webhooks
@@ -180,8 +179,8 @@ def _prompt() -> Places:
 
 def _replay(run: UUID) -> UUID:
     """A replay of the run, which has ended."""
-    replay = replays.ask(run=run, actor=Actor(person="admin")).id
-    for end in (JOBS.begin, JOBS.end):
+    replay = jobs.replay_run(run=run, actor=Actor(person="admin")).id
+    for end in (REPLAYS.begin, REPLAYS.end):
         end(pool.djangos(), replay)
     return replay
 
@@ -189,17 +188,16 @@ def _replay(run: UUID) -> UUID:
 def _preview(approval: Approval) -> UUID:
     """A preview of Bea's edit, which waits for a worker."""
     preview = uuid4()
-    edit_previews.replace(
-        pool.djangos(), preview, run=approval.run_id, gate=approval.gate, by="bea", args=EDITED
-    )
+    columns = {"run": approval.run_id, "gate": approval.gate, "by": "bea"}
+    PREVIEWS.add(pool.djangos(), preview, **columns, args=json.dumps(EDITED))
     return preview
 
 
 def _trial() -> UUID:
     """A trial of the draft, which has ended."""
     trial = trials.ask(PROMPT, 2, 1, actor=Actor(person="admin")).stored.id
-    prompt_trials.begin(pool.djangos(), trial)
-    prompt_trials.JOBS.end(pool.djangos(), trial)
+    TRIALS.begin(pool.djangos(), trial)
+    TRIALS.end(pool.djangos(), trial)
     return trial
 
 

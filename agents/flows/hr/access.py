@@ -1,18 +1,17 @@
 """Requests all rights of a new colleague at once: two calls behind gates in one turn.
 
 Reviewers see both together and decide each for itself; a denial of one says nothing of the other.
+The input of the HR agents is here too.
 """
 
-from agents.flows.hr.new_hire import (
-    Newcomer,
-    ask_for_account,
-    no_account,
-    quote_reason,
-    security_level,
-)
+from typing import Any
+
+from pydantic import BaseModel
+
 from agents.sdk import agent
 from agents.sdk.scripts import (
     Reply,
+    Result,
     Turn,
     call,
     say,
@@ -20,8 +19,51 @@ from agents.sdk.scripts import (
     together,
 )
 from agents.tools.directory import create_account, grant_application_access, set_privileges
+from agents.tools.person_fields import (
+    EmailAddress,
+    FullName,
+    SecurityLevel,
+    Username,
+)
 
+NO_ACCOUNT = "No account was made"
 APPLICATION = "intranet"
+
+
+class Newcomer(BaseModel):
+    """The person who joins."""
+
+    full_name: FullName
+    email: EmailAddress
+    username: Username
+    security_level: SecurityLevel
+
+
+def ask_for_account(turn: Turn) -> Reply:
+    person = turn.input
+    return call(
+        "create_account",
+        full_name=person["full_name"],
+        email=person["email"],
+        username=person["username"],
+    )
+
+
+def no_account(turn: Turn, account: Result | None) -> str:
+    return f"{NO_ACCOUNT} for {turn.input['username']}: {quote_reason(account)}"
+
+
+def security_level(turn: Turn) -> Any:
+    """Return the level that set_privileges was called with, which may be a person's change of it."""
+    result = turn.result("set_privileges")
+    args = turn.input if result is None or result.edited is None else result.edited
+    return args["security_level"]
+
+
+def quote_reason(result: Result | None) -> str:
+    """Return the given reason as the end of a sentence."""
+    reason = "it was never tried" if result is None else result.why
+    return reason if reason.endswith((".", "!", "?")) else f"{reason}."
 
 
 @script

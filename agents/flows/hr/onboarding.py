@@ -8,7 +8,7 @@ mail is still sent, because the account is there to be used, and the last senten
 Without an account there are no privileges and no mail.
 """
 
-from agents.flows.hr.new_hire import (
+from agents.flows.hr.access import (
     NO_ACCOUNT,
     Newcomer,
     ask_for_account,

@@ -1,8 +1,10 @@
 """`manage.py agents check` lists the configured agents and every mistake in them; `agents new` writes one."""
 
+import keyword
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -11,10 +13,91 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from agents.errors import DefinitionError
-from agents.management import new_agent
-from agents.registry import Survey, survey
+from agents.registry import AgentModule, Survey, family, survey
+from agents.sdk import fields
+from agents.sdk.prompts import ThreadMemory
+from agents.sdk.spec import DEPENDS, AgentSpec, ToolSpec
+from runtime.core.values.enums import Risk
 
 MAX_IMPORT_SECONDS = 30.0  # for the modules of agents
+ASKED = "a person approves each call"
+SOME_ASKED = "a person approves some calls, depending on their arguments"
+WAIVED = "no person is asked, although the tool asks for one"
+MODULE = '''"""The agent {name}. Change it to your needs."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from agents.sdk import agent, tool
+from agents.sdk.scripts import Reply, Turn, call, say, script
+
+Subject = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Task(BaseModel):
+    """The input of a run. The form of the page and the API check it."""
+
+    subject: Subject
+
+
+@tool(effect="read")
+def look_up(subject: Subject) -> str:
+    """Look up the news about a subject."""
+    return f"{{subject}} is new"
+
+
+@tool(effect="write", approval=True, risk="medium", sentence="Publish: {{text}}")
+def publish(text: str) -> str:
+    """Publish a text. A person approves each call first."""
+    return "published"
+
+
+@script
+def scripted(turn: Turn) -> Reply:
+    """Answer in place of a model. Leave `model=` out of the agent, and the installation's model answers."""
+    if publication := turn.result("publish"):
+        return say("It is published." if publication.ok else f"It was not published: {{publication.why}}")
+    if news := turn.result("look_up"):
+        return call("publish", text=str(news.content))
+    return call("look_up", subject=turn.input["subject"])
+
+
+{name} = agent(
+    name="{name}",
+    description="Publishes news about a subject.",
+    instructions="Look the subject up, then publish one sentence about it. Say whether it was published.",
+    input=Task,
+    model=scripted,
+    tools=[look_up, publish],
+    steps=("Look the subject up", "Publish a sentence"),
+)
+'''
+
+TEST = '''"""The agent {name}: nothing is published before a person approves it."""
+
+from {name} import {name}
+
+
+def test_a_person_approves_before_it_publishes(drive):
+    run = drive({name}, {{"subject": "Tea"}})
+    assert run.gate.sentence == "Publish: Tea is new"
+    assert [call.tool for call in run.calls] == ["look_up"]
+    run.approve()
+    assert [call.tool for call in run.calls] == ["look_up", "publish"]
+    assert run.output == "It is published."
+
+
+def test_nothing_is_published_after_a_denial(drive):
+    run = drive({name}, {{"subject": "Tea"}}).deny("Not today")
+    assert [call.tool for call in run.calls] == ["look_up"]
+    assert "Not today" in run.output
+'''
+
+# Names that the functions above look up when they run: the agent would be in their place.
+_TAKEN = frozenset({"call", "drive", "say"})
+
+CONFTEST = 'pytest_plugins = ["agents.testing.plugin"]\n'
 
 
 class Command(BaseCommand):
@@ -43,11 +126,10 @@ class Command(BaseCommand):
         if options["brief"]:
             _end([*map(str, loaded.mistakes)] or _missing(loaded))
             return
-        from agents.management import listing
 
         mistakes = [*map(str, loaded.mistakes), *_missing(loaded)]
         counted = [(len(loaded.registry.agents), "agent"), (len(mistakes), "mistake")]
-        for line in (*listing.lines(loaded.sources), *mistakes, _format_counts(*counted)):
+        for line in (*list_agents(loaded.sources), *mistakes, _format_counts(*counted)):
             self.stdout.write(line)
         if mistakes:
             raise SystemExit(1)
@@ -57,7 +139,7 @@ class Command(BaseCommand):
         if target is None:
             raise CommandError("say where to write it: AGENTS_DIR=~/my-agents or --folder")
         try:
-            written = new_agent.write(name, target.expanduser().absolute())
+            written = write(name, target.expanduser().absolute())
         except (DefinitionError, OSError) as exc:
             raise CommandError(str(exc)) from exc
         for path in written:
@@ -66,6 +148,48 @@ class Command(BaseCommand):
             f"Try it: make test TESTS={written[1]}\n"
             f"Run it: make up AGENTS_DIR={written[0].parent} SIGNOFF_AGENTS={name}"
         )
+
+
+def list_agents(sources: tuple[AgentModule, ...]) -> Iterator[str]:
+    """List each agent once, under the first module that has it."""
+    listed: set[str] = set()
+    for source in sources:
+        yield f"{source.module}  {source.file}".rstrip()
+        for agent in (each for one in source.agents for each in family(one)):
+            if agent.name not in listed:
+                listed.add(agent.name)
+                yield from _agent(agent)
+
+
+def write(name: str, folder: Path) -> list[Path]:
+    """Write the files into the folder and return them. Raise DefinitionError rather than replace one.
+
+    A conftest.py that is there is kept, and not among the returned files.
+    """
+    fields.name(name, "NAME")
+    if keyword.iskeyword(name):
+        raise DefinitionError(f"NAME: {name} is a word of Python, so it cannot be a module")
+    if name in _TAKEN:
+        raise DefinitionError(
+            f"NAME: {name} is a name that the files of the agent use: choose another"
+        )
+    texts = {
+        folder / f"{name}.py": MODULE.format(name=name),
+        folder / f"test_{name}.py": TEST.format(name=name),
+    }
+    if present := [path.name for path in texts if path.exists()]:
+        raise DefinitionError(f"{folder} has {' and '.join(present)} already: choose another NAME")
+    spec = find_spec(name)
+    if spec is not None and spec.origin is not None:  # a folder alone hides no file
+        raise DefinitionError(
+            f"NAME: there is a module {name} already, which would be loaded instead"
+        )
+    if not (folder / "conftest.py").exists():
+        texts[folder / "conftest.py"] = CONFTEST
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+    return list(texts)
 
 
 def _end(mistakes: list[str]) -> None:
@@ -105,3 +229,67 @@ def _no_longer_than(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def _agent(agent: AgentSpec) -> Iterator[str]:
+    from agents.llm.providers import models_of  # a brief check needs no library of models
+
+    yield f"  {agent.name}: {agent.description}"
+    yield f"    model {', '.join(models_of(agent)) or 'none'}"
+    if agent.prompt_name:
+        yield f"    prompt {agent.prompt_name}, which people may replace"
+    if agent.output is not None:
+        yield f"    result {agent.output.__name__}"
+    if agent.answer is not None:
+        yield f"    answer held: {', '.join(_tool(agent, agent.answer))}"
+    if agent.thread_memory is not None:
+        yield f"    remembers {_memory(agent.thread_memory)}"
+    if agent.steps:
+        yield f"    plan {', '.join(agent.steps)}"
+    for tool in agent.tools:
+        yield f"    tool {tool.name}: {', '.join(_tool(agent, tool))}"
+    for child in agent.subagents:
+        suffix = f", {ASKED}" if agent.requires_approval(Risk.LOW, by_tool=False) else ""
+        yield f"    sub-agent {child.name}{suffix}"
+    for gate in _gates(agent):
+        yield f"    stops {gate}"
+
+
+def _tool(agent: AgentSpec, tool: ToolSpec) -> Iterator[str]:
+    yield f"{tool.effect}"
+    yield f"risk {DEPENDS if callable(tool.risk) else tool.risk}"
+    if tool.plan:
+        yield "keeps the agent's plan"
+    if tool.holds_text:
+        yield "its text is held until it is released"
+    if tool.waits:
+        yield f"waits for {'a time' if tool.waits == 'time' else 'an event'}"
+    approval = agent.approval_of(tool)
+    if approval == DEPENDS:
+        yield SOME_ASKED
+    elif approval:
+        yield ASKED
+    elif tool.waived:
+        yield WAIVED
+    if tool.settings.deadline is not None:
+        yield f"deadline {tool.deadline:g} s"
+    if tool.settings.expires_in is not None:
+        yield f"{tool.settings.expires_in:g} s to decide"
+
+
+def _memory(memory: ThreadMemory) -> str:
+    if memory.summary:
+        return f"a summary of its thread, of at most {memory.summary} tokens"
+    return f"the last {memory.last} texts of its thread"
+
+
+def _gates(agent: AgentSpec) -> Iterator[str]:
+    """List where the agent stops until a person continues it."""
+    if agent.holds.every is not None:
+        yield f"after every {agent.holds.every} replies"
+    if agent.holds.after is not None:
+        yield f"after {agent.holds.after:g} seconds of work"
+    if agent.holds.when is not None:
+        yield f"when {agent.holds.when.__name__} says so"
+    if agent.budget is not None:
+        yield "when its budget is used up"

@@ -1,6 +1,5 @@
 """Serves trials of prompts on recorded runs in the API, for admins."""
 
-from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -8,11 +7,11 @@ from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
 from approvals.governance import prompt_trials
-from approvals.governance.prompt_trials import PromptTrialView
 from approvals.rights.access import AccessService
 from approvals.rights.scopes import Scope
 from approvals.web.api.prompts import PromptNumberIn, name_in, number_in
-from runtime.store.tables.jobs.prompt_trials import MAX_RUNS
+from runtime.store.tables.jobs import MAX_RUNS, TrialRow
+from runtime.web.api.replays import JobOut
 from runtime.web.requests import Authenticated
 
 router = Router(tags=["prompts"])
@@ -50,22 +49,21 @@ class TriedRunOut(Schema):
     error: str
 
 
-class TrialOut(Schema):
+class TrialOut(JobOut):
     """A trial. `state` is `queued`, `running`, `done` or `failed`; `problem` says why it ended early.
 
     `wanted` is the number of runs asked for, `runs` are those that were tried so far.
     """
 
-    id: UUID
     name: str
     number: int
     wanted: int
-    by: str
-    at: datetime
-    state: str
-    ended_at: datetime | None
-    problem: str
     runs: list[TriedRunOut]
+
+    @staticmethod
+    def resolve_name(row: TrialRow) -> str:
+        """Return the name of the prompt."""
+        return row.prompt
 
 
 class TryPromptIn(PromptNumberIn):
@@ -77,33 +75,17 @@ class TryPromptIn(PromptNumberIn):
 
 
 @router.post("/prompts/trials", response={202: TrialOut})
-def try_prompt(request: Authenticated, body: TryPromptIn) -> Status[TrialOut]:
+def try_prompt(request: Authenticated, body: TryPromptIn) -> Status[TrialRow]:
     """Have a worker ask the models of recorded runs again, with another version. No call is made. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    made = prompt_trials.ask(
+    trial = prompt_trials.ask(
         name_in(body.name), number_in(body.number), body.runs, actor=request.auth
     )
-    return Status(202, _shown(made))
+    return Status(202, trial.stored)
 
 
 @router.get("/prompts/trials/{uuid:trial}", response=TrialOut)
-def read_trial(request: Authenticated, trial: UUID) -> TrialOut:
+def read_trial(request: Authenticated, trial: UUID) -> TrialRow:
     """Read a trial, with the recorded and the tried replies so far. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    return _shown(prompt_trials.find(trial))
-
-
-def _shown(trial: PromptTrialView) -> TrialOut:
-    one = trial.stored
-    return TrialOut(
-        id=one.id,
-        name=one.prompt,
-        number=one.number,
-        wanted=one.wanted,
-        by=one.by,
-        at=one.at,
-        state=one.state,
-        ended_at=one.ended_at,
-        problem=one.problem,
-        runs=[TriedRunOut(**run) for run in trial.runs],
-    )
+    return prompt_trials.find(trial).stored

@@ -2,14 +2,14 @@
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
-from django.utils.cache import patch_vary_headers
+from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
 from approvals.errors import PromptRefused, UnknownPrompt
 from approvals.governance import prompt_list, prompt_trials
 from runtime.errors import InvalidInput
-from runtime.store.tables.jobs.prompt_trials import MAX_RUNS, StoredTrial
+from runtime.store.tables.jobs import MAX_RUNS
+from runtime.web.pages import job_list
 from runtime.web.requests import actor_of, admins_only, form_text
 
 
@@ -23,8 +23,8 @@ def try_prompt(request: HttpRequest, name: str, number: int) -> HttpResponse:
     try:
         if request.method != "POST":
             return _page(request, name, number)
-        given = form_text(request.POST, "runs").strip()
-        runs = int(given) if given.isascii() and given.isdecimal() and len(given) < 5 else None
+        text = form_text(request.POST, "runs").strip()
+        runs = int(text) if text.isascii() and text.isdecimal() and len(text) < 5 else None
         try:
             prompt_trials.ask(name, number, runs, actor=actor_of(request))
         except InvalidInput as refused:
@@ -41,37 +41,18 @@ def try_prompt(request: HttpRequest, name: str, number: int) -> HttpResponse:
 def _page(
     request: HttpRequest, name: str, number: int, *, problem: str = "", status: int = 200
 ) -> HttpResponse:
-    shown = prompt_list.prompt(name)
-    shown.text(number)
-    listed = prompt_trials.listed(name, number)
-    trial = _chosen(request, listed)
+    prompt = prompt_list.prompt(name)
+    prompt.text(number)
+    newest = prompt_trials.listed(name, number)
+    job = job_list.requested_job(request, "trial", newest)
     context = {
         "section": "prompts",
-        "prompt": shown,
+        "prompt": prompt,
         "number": number,
-        "trial": trial,
-        "others": [one for one in listed if trial and one.id != trial.stored.id],
-        "is_last": trial is not None and trial.stored.id == listed[0].id,
-        "is_open": bool(listed) and listed[0].ended_at is None,
+        "trial": prompt_trials.find(job.id) if job else None,
         "counts": range(1, MAX_RUNS + 1),
         "chosen": form_text(request.POST, "runs") or "3",
         "problem": problem,
+        **job_list.list_context(job, newest),
     }
-    live = "HX-Request" in request.headers
-    page = "prompts/trial.html#live" if live else "prompts/trial.html"
-    answer = render(request, page, context, status=status)
-    patch_vary_headers(answer, ["HX-Request"])
-    return answer
-
-
-def _chosen(
-    request: HttpRequest, listed: list[StoredTrial]
-) -> prompt_trials.PromptTrialView | None:
-    """Return the trial of the address, without one the last; None if there is none. Raise UnknownPrompt."""
-    wanted = request.GET.get("trial")
-    if wanted is None:
-        return prompt_trials.find(listed[0].id) if listed else None
-    for one in listed:
-        if str(one.id) == wanted:
-            return prompt_trials.find(one.id)
-    raise UnknownPrompt
+    return job_list.render_live(request, "prompts/trial.html", context, status)

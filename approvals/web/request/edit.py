@@ -44,7 +44,7 @@ from runtime.ports.access import Actor
 from runtime.queries.spans.calls import CallRecord
 from runtime.queries.spans.span import Span
 from runtime.queries.transcript.transcript import Transcript
-from runtime.store.tables.jobs.edit_previews import EditPreviewRow
+from runtime.store.tables.jobs import EditPreviewRow
 from runtime.web import schema_form
 from runtime.web.requests import form_text
 

@@ -1,6 +1,10 @@
-"""Keeps processes running: starts them, restarts dead ones with growing pauses, and stops them in order."""
+"""Keeps processes running: starts them, restarts dead ones with growing pauses, and stops them in order.
+
+Each has one log file, which is rotated at a start; those of three earlier starts are kept.
+"""
 
 import os
+import re
 import select
 import signal
 import subprocess
@@ -8,7 +12,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
+from typing import IO
 
 from config.local.errors import LocalError
 from config.local.processes import spawn
@@ -18,6 +24,8 @@ MAX_PAUSE_SECONDS = 2.0
 CHECK_SECONDS = 5.0  # seconds between two checks of all processes
 STABLE_SECONDS = 10.0  # seconds after which a process counts as running well
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+KEPT_LOGS = 3
+_FATAL = re.compile(r"(?:FATAL|PANIC): +(.+)")  # as Postgres writes them
 
 
 class Stop(BaseException):
@@ -179,6 +187,37 @@ class _Running:
         self.deaths += 1
         self.restart_at = time.monotonic() + pause
         return pause
+
+
+def rotate_logs(folder: Path) -> None:
+    """Rotate the logs before a new start: name.log becomes name.1.log, and so on."""
+    for newest in folder.glob("*.log"):
+        stem = newest.name.removesuffix(".log")
+        if "." in stem:
+            continue
+        for age in range(KEPT_LOGS, 0, -1):
+            younger = folder / (f"{stem}.{age - 1}.log" if age > 1 else newest.name)
+            if younger.exists():
+                younger.replace(folder / f"{stem}.{age}.log")
+
+
+def open_log(folder: Path, name: str) -> IO[bytes]:
+    """Open the log of a process for appending."""
+    return (folder / f"{name}.log").open("ab")
+
+
+def logged_cause(folder: Path, name: str) -> str:
+    """Return the cause of a server's end from its log, after a colon; empty if the log names none."""
+    text = (folder / f"{name}.log").read_text(errors="replace")
+    fatal = [one for one in _FATAL.findall(text) if not one.startswith("the database system is")]
+    message = fatal[-1] if fatal else last_line(folder, name)
+    return f": {message}" if message else ""
+
+
+def last_line(folder: Path, name: str) -> str:
+    """Return the last line of a process's log; empty if it wrote nothing."""
+    lines = (folder / f"{name}.log").read_text(errors="replace").strip().splitlines()
+    return lines[-1].strip() if lines else ""
 
 
 def _stop_together(services: Sequence[_Running]) -> None:

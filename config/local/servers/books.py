@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import psycopg
 
 from config.local.data_dir import DataDir
-from config.local.servers import postgres, roles
+from config.local.servers import postgres
 from config.local.servers.postgres import Cluster
 
 DATABASE = "books"
@@ -63,7 +63,7 @@ class Books:
         """
         with psycopg.connect(url("postgres"), autocommit=True, connect_timeout=3) as connection:
             for name, password in self.passwords.items():
-                roles.ensure_role(connection, name, password)
+                postgres.ensure_role(connection, name, password)
             there = "SELECT FROM pg_database WHERE datname = %s"
             if connection.execute(there, [DATABASE]).fetchone() is None:
                 connection.execute(f"CREATE DATABASE {DATABASE}")

@@ -1,4 +1,9 @@
-"""Runs the embedded Postgres: under an account other than root, on a socket, with a password."""
+"""Runs the embedded Postgres: under an account other than root, on a socket, with a password.
+
+Its roles are a superuser for the supervisor only, an owner, and web and workers. The owner owns the tables and runs the
+migrations; `config.grants` gives web and workers their rights. None of the three is a superuser, so none can read the
+server's files or disable the audit's triggers.
+"""
 
 import os
 import re
@@ -7,7 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +20,10 @@ from typing import IO
 from urllib.parse import quote
 
 import psycopg
-from psycopg import sql
+from psycopg import Connection, sql
+from psycopg.rows import TupleRow
 
+from config.local.data_dir import DataDir
 from config.local.errors import DidNotStart, Ended, Refused
 from config.local.processes import spawn
 from config.local.processes.users import Account, chown, owner_of
@@ -28,6 +35,9 @@ DATABASE = "signoff"
 DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
 FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}  # tests only
 START_SECONDS = 60.0
+OWNER = "signoff_owner"
+WEB = "signoff"
+WORKER = "signoff_worker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +55,24 @@ class Cluster:
     def url(self, database: str = DATABASE) -> str:
         """Return the superuser's DATABASE_URL."""
         return url(self.socket, self.superuser, self.password, database)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roles:
+    """The password of each role that the application logs in as."""
+
+    passwords: Mapping[str, str] = field(repr=False)
+
+    def arrange(self, cluster: Cluster) -> None:
+        """Create the database and the roles. Safe to repeat.
+
+        Raise psycopg.OperationalError while the server does not answer.
+        """
+        ensure_database(cluster)
+        with psycopg.connect(cluster.url(), connect_timeout=3) as connection:
+            for name, password in self.passwords.items():
+                ensure_role(connection, name, password)
+            _give_database(connection)
 
 
 def url(socket: Path, role: str, password: str, database: str = DATABASE) -> str:
@@ -74,21 +102,6 @@ def initialise(cluster: Cluster) -> bool:
     _initdb(cluster, fresh, major)
     fresh.rename(cluster.data)
     return True
-
-
-def _require_own(cluster: Cluster) -> None:
-    """Raise Refused if the owner or mode of the data would keep Postgres from starting."""
-    status = cluster.data.stat()
-    if status.st_uid != cluster.account.uid:
-        owner, name = owner_of(cluster.data), cluster.account.name
-        raise Refused(
-            f"{cluster.data} belongs to {owner}, but Postgres runs as {name}:"
-            f" start as the account that made it, or chown -R {name} {cluster.data}"
-        )
-    if status.st_mode & 0o027:
-        raise Refused(
-            f"{cluster.data} can be read by others, which Postgres refuses: chmod 700 {cluster.data}"
-        )
 
 
 def unlock(cluster: Cluster) -> None:
@@ -151,6 +164,56 @@ def ensure_database(cluster: Cluster) -> None:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
 
 
+def stop(process: subprocess.Popen[bytes], stop_timeout: float = 4.0) -> None:
+    """Stop the server with a fast shutdown. If it takes too long, end it at once; it recovers at the next start."""
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        with suppress(ProcessLookupError):
+            process.send_signal(number)
+        try:
+            process.wait(stop_timeout)
+        except subprocess.TimeoutExpired:
+            continue
+        return
+    spawn.signal_group(process, signal.SIGKILL)
+    process.wait()
+
+
+def roles_of(home: DataDir) -> Roles:
+    """Return the roles of a data folder. The first call creates their passwords."""
+    return Roles(
+        passwords={
+            OWNER: home.secret("postgres_owner"),
+            WEB: home.secret("postgres"),
+            WORKER: home.secret("postgres_worker"),
+        }
+    )
+
+
+def ensure_role(connection: Connection[TupleRow], name: str, password: str) -> None:
+    """Create a role that may log in and nothing else, unless it is there."""
+    if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [name]).fetchone() is None:
+        connection.execute(
+            sql.SQL("CREATE ROLE {} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE PASSWORD {}").format(
+                sql.Identifier(name), sql.Literal(_sealed(connection, name, password))
+            )
+        )
+
+
+def _require_own(cluster: Cluster) -> None:
+    """Raise Refused if the owner or mode of the data would keep Postgres from starting."""
+    status = cluster.data.stat()
+    if status.st_uid != cluster.account.uid:
+        owner, name = owner_of(cluster.data), cluster.account.name
+        raise Refused(
+            f"{cluster.data} belongs to {owner}, but Postgres runs as {name}:"
+            f" start as the account that made it, or chown -R {name} {cluster.data}"
+        )
+    if status.st_mode & 0o027:
+        raise Refused(
+            f"{cluster.data} can be read by others, which Postgres refuses: chmod 700 {cluster.data}"
+        )
+
+
 def _wait(
     cluster: Cluster,
     process: subprocess.Popen[bytes],
@@ -176,20 +239,6 @@ def _wait(
         else:
             return
         pause(0.03)
-
-
-def stop(process: subprocess.Popen[bytes], stop_timeout: float = 4.0) -> None:
-    """Stop the server with a fast shutdown. If it takes too long, end it at once; it recovers at the next start."""
-    for number in (signal.SIGINT, signal.SIGQUIT):
-        with suppress(ProcessLookupError):
-            process.send_signal(number)
-        try:
-            process.wait(stop_timeout)
-        except subprocess.TimeoutExpired:
-            continue
-        return
-    spawn.signal_group(process, signal.SIGKILL)
-    process.wait()
 
 
 def _initdb(cluster: Cluster, folder: Path, major: int) -> None:
@@ -254,3 +303,21 @@ def _major_of(cluster: Cluster) -> int:
     if match is None:
         raise DidNotStart(f"cannot tell the version of Postgres from {output.strip()!r}")
     return int(match[1])
+
+
+def _give_database(connection: Connection[TupleRow]) -> None:
+    owner = sql.Identifier(OWNER)
+    for statement in (
+        sql.SQL("ALTER DATABASE {} OWNER TO {}").format(sql.Identifier(DATABASE), owner),
+        sql.SQL("REVOKE CREATE ON SCHEMA public FROM PUBLIC"),
+        sql.SQL("GRANT ALL ON SCHEMA public TO {}").format(owner),
+        # `healthcheck sweeper` reads pg_stat_activity.
+        sql.SQL("GRANT pg_read_all_stats TO {}").format(owner),
+    ):
+        connection.execute(statement)
+
+
+def _sealed(connection: Connection[TupleRow], name: str, password: str) -> str:
+    """Hash the password as Postgres stores it, so that no log of statements ever contains it."""
+    sealed = connection.pgconn.encrypt_password(password.encode(), name.encode(), b"scram-sha-256")
+    return sealed.decode()

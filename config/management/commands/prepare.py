@@ -13,7 +13,7 @@ from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
-from config import rights
+from config import grants
 from runtime.keyring import files, purposes
 
 APPS = ("runtime", "agents", "approvals")  # with migrations of our own
@@ -71,9 +71,9 @@ def _grant() -> None:
     try:
         for role, password in passwords.items():
             if password:
-                rights.ensure_role(role, password)
-        rights.grant(web=settings.SIGNOFF_WEB_ROLE, worker=settings.SIGNOFF_WORKER_ROLE)
-    except rights.NotGranted as problem:
+                grants.ensure_role(role, password)
+        grants.grant(web=settings.SIGNOFF_WEB_ROLE, worker=settings.SIGNOFF_WORKER_ROLE)
+    except grants.NotGranted as problem:
         raise CommandError(str(problem)) from problem
 
 

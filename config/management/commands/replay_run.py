@@ -30,7 +30,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         from agents.effect_handler import AgentEffects
-        from runtime.execution.recorded.replay import replay
+        from runtime.execution.jobs.replays import replay
 
         if not Run.objects.filter(id=options["run"]).exists():
             raise CommandError(f"there is no run {options['run']}")

@@ -13,9 +13,9 @@ from approvals.errors import ApprovalError
 from approvals.governance.prompts_in_production import StoredPrompts
 from runtime.core.values.texts import write_on_one_line
 from runtime.errors import RuntimeFault
-from runtime.execution.recorded.trials import MAX_SECONDS
+from runtime.execution.jobs.runner import MAX_SECONDS
 from runtime.queries.redaction import redact
-from runtime.store.tables.jobs.prompt_trials import MAX_RUNS
+from runtime.store.tables.jobs import MAX_RUNS
 
 DEFAULT_RUNS = 3
 
@@ -41,7 +41,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         from agents.effect_handler import AgentEffects
         from agents.llm.rate_limits import RateLimits
-        from runtime.execution.recorded.trials import try_version
+        from runtime.execution.jobs.prompt_trials import try_version
 
         until = time.monotonic() + MAX_SECONDS
         try:

@@ -8,7 +8,6 @@ import json
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from runtime.keyring import macs, purposes
@@ -67,7 +66,9 @@ def read_for_run(connection: Connection, run: UUID) -> tuple[dict[str, PartialRe
         if macs.verify(
             purposes.JOURNAL, Seal(mac=mac, key_id=key_id), LABEL, str(run), frame, body
         ):
-            genuine[frame] = _read(json.loads(body))
+            document = json.loads(body)
+            document["at"] = datetime.fromisoformat(document["at"])
+            genuine[frame] = PartialReplyRow(**document)
         else:
             forged.append(frame)
     return genuine, forged
@@ -81,7 +82,3 @@ def parameters(frames: Collection[str]) -> dict[str, object]:
 def delete_for_run(connection: Connection, run: UUID) -> None:
     """Delete the rows of a run whose payloads were removed."""
     connection.execute("DELETE FROM runtime_storedpartialreply WHERE run_id = %s", (run,))
-
-
-def _read(document: dict[str, Any]) -> PartialReplyRow:
-    return PartialReplyRow(**{**document, "at": datetime.fromisoformat(document["at"])})

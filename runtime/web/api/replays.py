@@ -6,9 +6,9 @@ from uuid import UUID
 
 from ninja import Router, Schema, Status
 
-from runtime.control import replay as replays
+from runtime.control import jobs
 from runtime.ports import wiring
-from runtime.store.tables.jobs.replays import StoredReplay
+from runtime.store.tables.jobs import ReplayRow
 from runtime.web.requests import Authenticated
 
 router = Router(tags=["replays"])
@@ -65,57 +65,49 @@ class ComparedOut(Schema):
     more: int
 
 
-class ReplayOut(Schema):
-    """A replay. `state` is `queued`, `running`, `done` or `failed`; `problem` says why it ended early.
-
-    The worker is a `process` on `host`. It has compared `compared` of `entries`; `found` is null before its end.
-    """
+class JobOut(Schema):
+    """A job of a worker. `state` is `queued`, `running`, `done` or `failed`; `problem` says why it ended early."""
 
     id: UUID
-    run: UUID
     by: str
     at: datetime
     state: str
     ended_at: datetime | None
     problem: str
+
+
+class ReplayOut(JobOut):
+    """A replay. `state` is `queued`, `running`, `done` or `failed`; `problem` says why it ended early.
+
+    The worker is a `process` on `host`. It has compared `compared` of `entries`; `found` is null before its end.
+    """
+
+    run: UUID
     host: str
     process: int | None
     compared: int
     entries: int
     found: ComparedOut | None
 
+    @staticmethod
+    def resolve_found(row: ReplayRow) -> dict[str, Any] | None:
+        """Return the comparison with a list of versions."""
+        versions = [
+            {"agent": agent, "recorded": recorded, "today": today}
+            for agent, (recorded, today) in row.comparison.get("versions", {}).items()
+        ]
+        return {**row.comparison, "versions": versions} if row.comparison else None
+
 
 @router.post("/runs/{uuid:run}/replays", response={202: ReplayOut})
-def replay_run(request: Authenticated, run: UUID) -> Status[ReplayOut]:
+def replay_run(request: Authenticated, run: UUID) -> Status[ReplayRow]:
     """Have a worker replay a recorded run with its code. Nothing is executed. For admins."""
     wiring.access().require(request.auth, "runs:read")
-    return Status(202, _read(replays.ask(run=run, actor=request.auth)))
+    return Status(202, jobs.replay_run(run=run, actor=request.auth))
 
 
 @router.get("/runs/{uuid:run}/replays/{uuid:replay}", response=ReplayOut)
-def read_replay(request: Authenticated, run: UUID, replay: UUID) -> ReplayOut:
+def read_replay(request: Authenticated, run: UUID, replay: UUID) -> ReplayRow:
     """Read a replay: how far it is, and where the run would go another way. For admins."""
     wiring.access().require(request.auth, "runs:read")
-    return _read(replays.find(run=run, replay=replay, actor=request.auth))
-
-
-def _read(stored: StoredReplay) -> ReplayOut:
-    result = stored.found
-    versions = [
-        AgentVersionsOut(agent=agent, recorded=before, today=after)
-        for agent, (before, after) in result.get("versions", {}).items()
-    ]
-    return ReplayOut(
-        id=stored.id,
-        run=stored.run,
-        by=stored.by,
-        at=stored.at,
-        state=stored.state,
-        ended_at=stored.ended_at,
-        problem=stored.problem,
-        host=stored.host,
-        process=stored.process,
-        compared=stored.compared,
-        entries=stored.entries,
-        found=ComparedOut(**{**result, "versions": versions}) if result else None,
-    )
+    return jobs.find_replay(run=run, replay=replay, actor=request.auth)

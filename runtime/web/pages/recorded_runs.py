@@ -3,20 +3,19 @@
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_http_methods, require_safe
 
-from runtime.control import replay as replays
+from runtime.control import jobs
 from runtime.control.access import readable
 from runtime.errors import RequestError
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.queries.history import comparison
 from runtime.queries.version_diff import VersionDifference, differences
-from runtime.store.tables.jobs.replays import StoredReplay
-from runtime.web.pages import query_params
+from runtime.store.tables.jobs import ReplayRow
+from runtime.web.pages import job_list
 from runtime.web.requests import actor_of, admins_only
 
 
@@ -45,7 +44,7 @@ def replay(request: HttpRequest, run: UUID) -> HttpResponse:
     if request.method != "POST":
         return _page(request, run, actor)
     try:
-        replays.ask(run=run, actor=actor)
+        jobs.replay_run(run=run, actor=actor)
     except RequestError as refused:
         return _page(request, run, actor, refused)
     return redirect("replay", run=run)
@@ -54,49 +53,28 @@ def replay(request: HttpRequest, run: UUID) -> HttpResponse:
 def _page(
     request: HttpRequest, run: UUID, actor: Actor, refused: RequestError | None = None
 ) -> HttpResponse:
-    detail = readable(run, actor)
-    listed = replays.listed(run=run, actor=actor)
-    listed_replay = _find_listed(request, listed)
-    stored = replays.find(run=run, replay=listed_replay.id, actor=actor) if listed_replay else None
-    is_last = listed_replay is not None and listed_replay.id == listed[0].id
+    newest = jobs.list_replays(run=run, actor=actor)
+    job = job_list.requested_job(request, "replay", newest)
+    row = jobs.find_replay(run=run, replay=job.id, actor=actor) if job else None
     context = {
         "section": "runs",
-        "run": detail,
-        "one": stored,
-        "found": stored.found if stored else None,
-        "changed": _changed(stored) if stored else [],
-        "others": [other for other in listed if listed_replay and other.id != listed_replay.id],
-        "is_last": is_last,
-        "is_open": bool(listed) and listed[0].ended_at is None,
+        "run": readable(run, actor),
+        "one": row,
+        "found": row.comparison if row else None,
+        "changed": _changed_agents(row) if row else [],
         "refused": refused,
+        **job_list.list_context(row, newest),
     }
-    live = query_params.is_htmx(request)
-    answer = render(
-        request,
-        "runs/replay.html#live" if live else "runs/replay.html",
-        context,
-        status=refused.status if refused else 200,
+    return job_list.render_live(
+        request, "runs/replay.html", context, refused.status if refused else 200
     )
-    patch_vary_headers(answer, ["HX-Request"])
-    return answer
 
 
-def _changed(stored: StoredReplay) -> list[tuple[str, tuple[VersionDifference, ...] | None]]:
+def _changed_agents(row: ReplayRow) -> list[tuple[str, tuple[VersionDifference, ...] | None]]:
     """Return the agents that were changed since the run, with the differences; None if a version is not known here."""
-    changed = []
-    for agent, (recorded, today) in sorted(stored.found.get("versions", {}).items()):
+    agents = []
+    for agent, (recorded, today) in sorted(row.comparison.get("versions", {}).items()):
         if recorded != today:
             changes = wiring.catalogue().changes_between(agent, recorded, today)
-            changed.append((agent, None if changes is None else differences(changes)))
-    return changed
-
-
-def _find_listed(request: HttpRequest, listed: list[StoredReplay]) -> StoredReplay | None:
-    """Return the replay of the address, without one the last; None if there is none."""
-    replay_id = request.GET.get("replay")
-    if replay_id is None:
-        return listed[0] if listed else None
-    for stored in listed:
-        if str(stored.id) == replay_id:
-            return stored
-    raise Http404
+            agents.append((agent, None if changes is None else differences(changes)))
+    return agents

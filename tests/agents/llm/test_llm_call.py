@@ -18,9 +18,9 @@ from agents.effect_handler import AgentEffects
 from agents.errors import RegistryError
 from agents.llm import event_loop, pricing
 from agents.llm.messages import to_provider
+from agents.llm.pricing import complete_usage
 from agents.llm.providers import REMEMBERED, Outages, choose_models, lacking, require_models
 from agents.llm.replies import from_provider
-from agents.llm.token_counts import complete_usage
 from agents.sdk import Budget, tool
 from agents.sdk.scripts import call, say, script, together
 from agents.sdk.spec import AgentSpec
@@ -188,7 +188,7 @@ def test_model_calls_that_wait_share_one_thread() -> None:
         ended.put(threading.current_thread().name)
 
     with ThreadPoolExecutor(20) as pool:
-        ends = list(pool.map(lambda _: event_loop.start(call), range(300)))
+        ends = list(pool.map(lambda _: event_loop.start_call(call), range(300)))
     until(lambda: len(waiting) == 300, "every call to be made")
     assert [t.name for t in threading.enumerate()].count("models") == 1
     for end in ends:

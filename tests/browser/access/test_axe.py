@@ -1,5 +1,6 @@
 """axe-core on every page in every state, at a desk and on a phone, in the light and in the dark: no violations."""
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -24,7 +25,7 @@ from approvals.people import password_links, tokens
 from approvals.rules.policy import Demands
 from approvals.rules.roles import Group
 from approvals.signed.rows import add
-from runtime.control import replay as replays
+from runtime.control import jobs
 from runtime.control.archive.legal_hold import hold
 from runtime.control.external_events import deliver
 from runtime.control.start import create
@@ -32,7 +33,7 @@ from runtime.core.run.budgets import BudgetLimits
 from runtime.models import Occurrence, Run
 from runtime.ports.access import Actor
 from runtime.store import pool
-from runtime.store.tables.jobs.replays import JOBS, save
+from runtime.store.tables.jobs import REPLAYS
 from runtime.store.tables.triggers import TriggerKind
 from runtime.triggers import changes as trigger_changes
 from runtime.triggers import manual_times, webhooks
@@ -79,17 +80,17 @@ def _allowance(approval: Approval) -> UUID:
 def _replayed(office: Office) -> UUID:
     """A run with a replay that found a step that differs."""
     run = office.start()
-    replay = replays.ask(run=run, actor=Actor(person="admin")).id
+    replay = jobs.replay_run(run=run, actor=Actor(person="admin")).id
     said = {"text": "", "calls": [{"tool": "pay", "args": {"euros": 40}}], "output": None}
     step = {"position": 2, "path": ["hr_onboarding"], "recorded": "a", "today": "b"}
     with_words = {**step, "recorded_reply": None, "today_reply": None}
     found = {"begins": 1, "until": 4, "agents": 1, "replies": 2, "kept": 1, "calls": 1, "more": 3}
     steps = [{**step, "recorded_reply": said, "today_reply": said}, with_words]
     versions = {"hr_onboarding": ["sha256:a", "sha256:b"]}
-    JOBS.begin(pool.djangos(), replay)
+    REPLAYS.begin(pool.djangos(), replay)
     stored = {**found, "whole": True, "versions": versions, "divergences": steps}
-    save(pool.djangos(), replay, stored)
-    JOBS.end(pool.djangos(), replay)
+    REPLAYS.save(pool.djangos(), replay, of=[run], result=json.dumps(stored))
+    REPLAYS.end(pool.djangos(), replay)
     return run
 
 

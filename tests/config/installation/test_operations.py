@@ -7,7 +7,7 @@ import pytest
 
 from config.env import environment
 from config.env.environment import ROOT
-from config.env.errors import InvalidSetting
+from config.env.values import InvalidSetting
 from config.processes import table
 
 VARIABLES = (ROOT / "docs/reference/environment.md").read_text()

@@ -18,7 +18,7 @@ from pytest_django import Settings
 from approvals.adapter import ApprovalService
 from approvals.governance import policy_changes
 from approvals.people import accounts, mail, mail_preferences
-from config import rights
+from config import grants
 from runtime.control.external_events import deliver
 from runtime.errors import NotVerified
 from runtime.models import Run, Trigger
@@ -41,13 +41,13 @@ def granted(transactional_db: None) -> Iterator[None]:
     with connection.cursor() as cursor:
         for role in BOTH:
             cursor.execute(f"CREATE ROLE {role}")
-    rights.grant(web=WEB, worker=WORKER)
+    grants.grant(web=WEB, worker=WORKER)
     yield
     with connection.cursor() as cursor:
         for role in BOTH:
             cursor.execute(f"DROP OWNED BY {role}")
             cursor.execute(f"DROP ROLE {role}")
-        for function in rights.OWNERS_FUNCTIONS:
+        for function in grants.OWNERS_FUNCTIONS:
             cursor.execute(f"ALTER FUNCTION {function} SECURITY INVOKER RESET search_path")
             cursor.execute(f"GRANT EXECUTE ON FUNCTION {function} TO PUBLIC")
 
@@ -109,7 +109,7 @@ def test_rights_that_neither_role_has(granted: None, role: str) -> None:
 def test_rights_that_only_the_web_has(granted: None) -> None:
     statements = OF_THE_WEB.strip().splitlines()
     assert [one for one in statements if not may(WEB, one) or may(WORKER, one)] == []
-    assert set(rights.TABLES) <= set(connection.introspection.table_names())
+    assert set(grants.TABLES) <= set(connection.introspection.table_names())
 
 
 def test_the_web_may_change_the_policy(granted: None) -> None:
@@ -236,22 +236,22 @@ def test_a_table_of_the_same_name_does_not_mislead_the_owner(granted: None) -> N
     ("role", "why"), [(UNPRIVILEGED, "which is no role"), ("postgres", "who cannot be kept")]
 )
 def test_a_role_that_cannot_be_limited_is_refused(db: None, role: str, why: str) -> None:
-    with pytest.raises(rights.NotGranted, match=f"SIGNOFF_WEB_ROLE names {role}, .*{why}"):
-        rights.grant(web=role, worker=role)
+    with pytest.raises(grants.NotGranted, match=f"SIGNOFF_WEB_ROLE names {role}, .*{why}"):
+        grants.grant(web=role, worker=role)
 
 
 def test_a_role_is_made_with_its_password_and_gets_a_new_one(transactional_db: None) -> None:
     where = pool._parameters()
     try:
         for password in ("first", "second"):
-            rights.ensure_role(UNPRIVILEGED, password)
+            grants.ensure_role(UNPRIVILEGED, password)
             with psycopg.connect(**{**where, "user": UNPRIVILEGED, "password": password}) as own:
                 assert own.info.user == UNPRIVILEGED
     finally:
         with connection.cursor() as cursor:
             cursor.execute(f"DROP ROLE IF EXISTS {UNPRIVILEGED}")
-    with pytest.raises(rights.NotGranted, match="postgres is a superuser"):
-        rights.ensure_role("postgres", "new")
+    with pytest.raises(grants.NotGranted, match="postgres is a superuser"):
+        grants.ensure_role("postgres", "new")
 
 
 @pytest.mark.django_db

@@ -13,7 +13,7 @@ import pytest
 from config.local import data_dir, services
 from config.local.data_dir import DataDir
 from config.local.errors import DidNotStart, Ended, Refused
-from config.local.processes import logs, users
+from config.local.processes import supervisor, users
 from config.local.servers import postgres
 from config.local.services import Stack
 
@@ -112,7 +112,7 @@ def test_unusable_postgres_data_is_refused_with_a_remedy(tmp_path: Path) -> None
 def test_a_server_that_ends_is_named_with_the_cause_in_its_log(
     tmp_path: Path, name: str, said: str, why: str
 ) -> None:
-    with logs.append(tmp_path, name) as log:
+    with supervisor.open_log(tmp_path, name) as log:
         log.write(said.encode())
     of_this: Any = SimpleNamespace(home=SimpleNamespace(logs=tmp_path))
     with pytest.raises(DidNotStart) as caught, Stack._log(of_this, name):

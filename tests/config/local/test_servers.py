@@ -16,8 +16,7 @@ import pytest
 from scim2_server.utils import load_default_provider
 
 from config.local.servers import mailbox
-from config.local.servers.directory.server import Directory, provider
-from config.local.servers.directory.storage import SqliteStorage
+from config.local.servers.directory.server import Directory, SqliteStorage, provider
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from config.local.http_client import request
-from config.local.servers.roles import OWNER
+from config.local.servers.postgres import OWNER
 from tests.support import commands, processes
 from tests.support.people import until
 from tests.support.stack import Stack

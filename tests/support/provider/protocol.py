@@ -17,7 +17,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from agents.sdk.scripts.conversation_texts import EXPIRED, REFUSED
+from agents.sdk.scripts.turns import EXPIRED, REFUSED
 from runtime.core.values.verdicts import DENIED
 
 DONE = b"data: [DONE]\n\n"

@@ -12,7 +12,7 @@ from django.test import Client
 from approvals.models import Approval
 from runtime.core.values.enums import CallPreview
 from runtime.core.values.json_values import sha256_of
-from runtime.execution import edit_previews
+from runtime.execution.jobs import edit_previews
 from runtime.models import EditPreview
 from runtime.ports.effects import PreviewRequest
 from tests.support.api_client import Caller

@@ -15,16 +15,7 @@ import pytest
 from django.db import connection, transaction
 from django.test import Client
 
-from agents.credentials import (
-    Credential,
-    Environment,
-    File,
-    OAuth,
-    Vault,
-    cache,
-    providers,
-    token_files,
-)
+from agents.credentials import Credential, Environment, File, OAuth, Vault, providers, token_files
 from agents.effect_handler import AgentEffects
 from agents.errors import CredentialMissing, DefinitionError, NotDone, ToolError
 from agents.sdk import CredentialRefused, ToolContext, tool
@@ -46,10 +37,10 @@ from tests.support.specs import Question, handler_of, registry_of, spec_of, tool
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[TokenServer]:
     monkeypatch.setenv("CRM_SECRET", SECRET)
-    cache.forget()
+    providers.forget_tokens()
     with token_server() as found:
         yield found
-    cache.forget()
+    providers.forget_tokens()
 
 
 def _crm(server: TokenServer, refresh: Path | None = None) -> OAuth:
@@ -254,15 +245,15 @@ def test_each_provider_says_what_a_person_must_do(
     url = f"{server.url}/v1/secret/data/crm"
     vault = Vault(name="crm", url=url, field="password", token=token)
     for _ in range(2):
-        assert cache.resolve([vault], 5.0) == {"crm": "canary-vault-password"}
+        assert providers.resolve_credentials([vault], 5.0) == {"crm": "canary-vault-password"}
         server.vault = {"password": "canary-vault-password"}  # version 1
     for kept in (None, ["password"], {"password": ""}, {"password": 7}):
         server.vault = kept
         with pytest.raises(CredentialMissing, match=f"put password at {url}"):
-            cache.resolve([vault], 5.0)
-    assert cache.resolve([_crm(server)], 5.0) == {"crm": "canary-access-0"}
+            providers.resolve_credentials([vault], 5.0)
+    assert providers.resolve_credentials([_crm(server)], 5.0) == {"crm": "canary-access-0"}
     assert server.scopes == [[]]
-    cache.forget()
+    providers.forget_tokens()
     monkeypatch.setenv("VAULT_TOKEN", "canary-other")
     (binary := tmp_path / "binary").write_bytes(b"\xff")
     monkeypatch.delenv("CRM_SECRET")
@@ -275,11 +266,11 @@ def test_each_provider_says_what_a_person_must_do(
         (vault, f"put password at {url}"),
     ):
         with pytest.raises(CredentialMissing, match=said) as caught:
-            cache.resolve([credential], 5.0)
+            providers.resolve_credentials([credential], 5.0)
         assert "canary" not in str(caught.value)
     gone = Vault(name="crm", url="http://127.0.0.1:9/v1/x", field="a", token=token)
     with pytest.raises(NotDone, match="cannot be reached"):
-        cache.resolve([gone], 5.0)
+        providers.resolve_credentials([gone], 5.0)
     assert "canary" not in repr(_crm(server).fetch) + repr(vault.fetch)
 
 
@@ -303,7 +294,7 @@ def test_no_failure_to_fetch_quotes_a_secret_or_ends_the_worker(
     ]
     for credential, said in cases:
         with pytest.raises(NotDone, match=said) as caught:
-            cache.resolve([credential], 5.0)
+            providers.resolve_credentials([credential], 5.0)
         assert "canary" not in str(caught.value)
 
 
@@ -325,7 +316,7 @@ def test_an_answer_that_has_no_token_is_none(
 ) -> None:
     server.said = (status, body)
     with pytest.raises(NotDone, match=why) as caught:
-        cache.resolve([_crm(server)], 5.0)
+        providers.resolve_credentials([_crm(server)], 5.0)
     assert "canary" not in str(caught.value)
     with pytest.raises(NotDone, match="did not end its answer in time"):
         providers._read("crm", httpx2.Response(200, content=iter([b"x"])), 0.0)
@@ -339,14 +330,17 @@ def test_a_token_is_used_again_until_shortly_before_its_end(
     server: TokenServer, monkeypatch: pytest.MonkeyPatch, lasts: Any, later: float, again: bool
 ) -> None:
     now = iter([0.0, 0.0, *[later] * 9])
-    monkeypatch.setattr(cache, "time", Mock(monotonic=lambda: next(now)))
+    monkeypatch.setattr(providers, "time", Mock(monotonic=lambda: next(now)))
     crm = replace(_crm(server), scope="read")
     server.lasts = lasts
-    first = cache.resolve([crm], 5.0)
-    assert (cache.resolve([crm], 5.0) == first) is again
+    first = providers.resolve_credentials([crm], 5.0)
+    assert (providers.resolve_credentials([crm], 5.0) == first) is again
     assert server.scopes == [["read"]] * len(server.grants)
     server.lasts = 0
-    assert first not in (cache.resolve([crm], 5.0, anew=True), cache.resolve([crm], 5.0))
+    assert first not in (
+        providers.resolve_credentials([crm], 5.0, anew=True),
+        providers.resolve_credentials([crm], 5.0),
+    )
 
 
 def test_no_error_of_a_tool_quotes_its_credential(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,15 +14,15 @@ from approvals.adapter import ApprovalService
 from approvals.governance.prompts_in_production import StoredPrompts
 from approvals.models import AuditEntry
 from runtime import broker
-from runtime.control import replay as replays
+from runtime.control import jobs
 from runtime.control.forks.fork import fork
 from runtime.control.start import create
 from runtime.errors import AgentWithoutWorker, Forbidden
-from runtime.execution.recorded import problems, queued_replay
+from runtime.execution.jobs import replays, runner
 from runtime.models import JournalEntry, Run, RunReplay, WorkerProcess
 from runtime.ports.access import Actor
 from runtime.store import pool
-from runtime.store.tables.jobs import replays as rows
+from runtime.store.tables.jobs import REPLAYS
 from runtime.upkeep import archiving, retention
 from runtime.upkeep.jobs import look_after
 from tests.approvals.test_prompts import PAID, Shop, desk, overpays
@@ -59,13 +59,13 @@ def code(**parts: Any) -> AgentEffects:
 
 
 def asked(run: UUID) -> UUID:
-    return replays.ask(run=run, actor=ADMIN).id
+    return jobs.replay_run(run=run, actor=ADMIN).id
 
 
 def perform(
     replay: UUID, handler: AgentEffects, drains: Callable[[], bool] = lambda: False
 ) -> RunReplay:
-    queued_replay.perform(replay, handler=handler, approvals=ApprovalService(), drains=drains)
+    replays.perform(replay, handler=handler, approvals=ApprovalService(), drains=drains)
     return RunReplay.objects.get(id=replay)
 
 
@@ -127,27 +127,27 @@ def test_a_replay_that_cannot_end_says_why(
     other.delete()
     assert "No live worker has the agent desk" in perform(replay, without).problem
     looks = iter([False, True, True])
-    assert perform(asked(run), code(), lambda: next(looks)).problem == queued_replay.DRAINED
+    assert perform(asked(run), code(), lambda: next(looks)).problem == replays.DRAINED
     shows(client, page, "entries 1 to 1", "the entries after 1", hides=["the same way"])
     with monkeypatch.context() as patched:
-        patched.setattr(queued_replay, "MAX_SECONDS", -1.0)
-        assert perform(asked(run), code()).problem == queued_replay.TOO_LONG
+        patched.setattr(replays, "MAX_SECONDS", -1.0)
+        assert perform(asked(run), code()).problem == replays.TOO_LONG
     with monkeypatch.context() as patched:
         patched.setattr(AgentEffects, "describe", lambda *_, **__: 1 / 0)
         assert perform(asked(run), code()).state == "done"
         shows(client, page, "the agent is held: ZeroDivisionError")
     with monkeypatch.context() as patched:
         patched.setattr(AgentEffects, "is_scripted", lambda *_: 1 / 0)
-        assert perform(asked(run), code()).problem == problems.BROKEN
+        assert perform(asked(run), code()).problem == runner.BROKEN
     waiting = asked(run)
-    with queued_replay._replaying:
+    with replays._replaying:
         assert perform(waiting, code()).state == "queued"  # the process is at another one
     sent: list[tuple[UUID, str]] = []
     monkeypatch.setattr(broker, "send_all", sent.extend)
     monkeypatch.setattr(broker, "queues_with_room", lambda: frozenset(broker.QUEUES))
     RunReplay.objects.filter(id=waiting).update(at="2026-01-01T00:00:00Z")
     look_after(own, threading.Event())
-    assert sent == [(waiting, broker.REPLAY)]
+    assert sent == [(waiting, "replay")]
     JournalEntry.objects.filter(run_id=run, position=3).delete()
     assert "cannot be read: journal entry 3 is missing" in perform(waiting, code()).problem
 
@@ -157,18 +157,18 @@ def test_a_run_without_contents_or_worker_is_not_replayed(
 ) -> None:
     client, page = log_in(cast.admin), f"/runs/{run}/replay/"
     with pytest.raises(Forbidden):
-        replays.ask(run=run, actor=Actor(person="bea"))
+        jobs.replay_run(run=run, actor=Actor(person="bea"))
     with transaction.atomic():
         new = create(agent="desk", input={"name": "A-2"}, requester=Actor(person="ada")).run
     other, replay = asked(new), asked(run)
-    assert perform(other, code()).problem == queued_replay.EMPTY
+    assert perform(other, code()).problem == replays.EMPTY
     assert code_of(admin_api.get(f"/runs/{run}/replays/{other}")) == (404, "not_found")
-    rows.begin(own, replay, host="a", process=1)
+    REPLAYS.begin(own, replay)
     with transaction.atomic():
         Run.objects.filter(id=run).update(removed_at="2026-01-01T00:00:00Z")
-        rows.save(pool.djangos(), replay, {"begins": 1})  # erased meanwhile
+        REPLAYS.save(pool.djangos(), replay, of=[run], result='{"begins": 1}')  # erased meanwhile
         assert RunReplay.objects.get(id=replay).result == ""
-        rows.JOBS.prune(pool.djangos())  # it was written while the run was erased
+        REPLAYS.prune(pool.djangos())  # it was written while the run was erased
         assert not RunReplay.objects.filter(id=replay).exists()
         transaction.set_rollback(True)
     WorkerProcess.objects.create(id=uuid4(), host="a", process=1, agents={"child": "f"})

@@ -20,15 +20,13 @@ from runtime.execution.effects.outcomes import preview_of
 from runtime.execution.effects.perform import request_for
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.effects.running import EffectFinished, RunningEffect
-from runtime.execution.recorded.problems import problem_of
-from runtime.execution.worker import is_for_another
+from runtime.execution.jobs import runner
 from runtime.ports.agents import CallRejected
 from runtime.ports.effects import EffectHandler, PreviewRequest
 from runtime.store import pool
 from runtime.store.step_records import PreviewCall
 from runtime.store.tables import journal, kill_switches
-from runtime.store.tables.jobs import edit_previews
-from runtime.store.tables.jobs.edit_previews import EditPreviewRow
+from runtime.store.tables.jobs import PREVIEWS, EditPreviewRow
 
 SLOT_SECONDS = 10.0  # to wait for a slot of this process
 CLOSED = "The call does not wait for a person any more."
@@ -37,22 +35,8 @@ BUSY = "The worker had no slot for the preview. Preview the call again."
 
 
 def perform(job: UUID, *, handler: EffectHandler, effect_pool: EffectPool) -> None:
-    """Perform a queued preview once.
-
-    Does nothing if it was begun or does not exist, or if another worker has the agent: the sweeper sends it again.
-    """
-    with pool.pooled() as connection:
-        edit_preview = edit_previews.find(connection, job)
-        if edit_preview is None or is_for_another(connection, edit_preview.agent, handler):
-            return
-        if not edit_previews.JOBS.begin(connection, job):
-            return
-    problem = problem_of(
-        lambda: _preview(edit_preview, handler, effect_pool),
-        f"Run {edit_preview.run}: preview {job}",
-    )
-    with pool.pooled() as connection:
-        edit_previews.JOBS.end(connection, job, problem)
+    """Perform a queued preview once, as `runner.perform` does."""
+    runner.perform(PREVIEWS, job, handler, lambda row: _preview(row, handler, effect_pool))
 
 
 def request_of(
@@ -69,18 +53,18 @@ def request_of(
     return request, work
 
 
-def _preview(edit_preview: EditPreviewRow, handler: EffectHandler, effect_pool: EffectPool) -> str:
+def _preview(row: EditPreviewRow, handler: EffectHandler, effect_pool: EffectPool) -> str:
     """Preview the call, store the result, and return why there is none, or an empty text."""
     with pool.in_transaction() as connection:
-        [now] = deque(journal.history(connection, edit_preview.run).states(), maxlen=1)
+        [now] = deque(journal.history(connection, row.run).states(), maxlen=1)
         stopped = kill_switches.stopped_agents(connection)
-    gate = next((one for one in now.pending if one.gate == edit_preview.gate and one.call), None)
+    gate = next((one for one in now.pending if one.gate == row.gate and one.call), None)
     if gate is None:
         return CLOSED
     if stopped & {kill_switches.EVERY_AGENT, *now.path(gate.frame)}:
         return STOPPED
     try:
-        request, work = request_of(now, gate.frame, gate.call, edit_preview.arguments, handler)
+        request, work = request_of(now, gate.frame, gate.call, row.arguments, handler)
     except CallRejected as exc:
         preview = CallPreview(refused=plain(str(exc)))
     else:
@@ -89,7 +73,7 @@ def _preview(edit_preview: EditPreviewRow, handler: EffectHandler, effect_pool: 
             return BUSY
         preview = preview_of(outcome.outcome)
     with pool.pooled() as connection:
-        edit_previews.save(connection, edit_preview, preview)
+        PREVIEWS.save(connection, row.id, of=[row.run], **row.signed_columns(preview))
     return ""
 
 

@@ -5,6 +5,7 @@ is stored next to the recorded one. No call of it is made, and the run does not 
 asked, so a trial costs as much as these replies. Where a provider wants fewer requests, a trial waits as a run does.
 """
 
+import json
 import queue
 import threading
 import time
@@ -20,10 +21,14 @@ from runtime.core.run.events import ModelReplied, PinnedPrompt
 from runtime.core.run.planning import CallModel
 from runtime.core.run.reducer import evolve, step
 from runtime.core.values.enums import FailureCause
-from runtime.errors import InvalidInput, UnknownAgent
+from runtime.core.values.errors import CoreError
+from runtime.errors import InvalidInput, KeyMissing, ObjectStoreDown, Tampered, UnknownAgent
 from runtime.execution.effects.perform import request_for, start_model_call
-from runtime.execution.recorded.said import Said, extract_reply
+from runtime.execution.jobs import runner
+from runtime.execution.jobs.runner import MAX_SECONDS
 from runtime.keyring import sealing
+from runtime.ports import wiring
+from runtime.ports.access import Actor
 from runtime.ports.effects import (
     EffectHandler,
     ModelAnswer,
@@ -32,16 +37,40 @@ from runtime.ports.effects import (
     Outcome,
     RateLimited,
 )
+from runtime.queries.redaction import redact
+from runtime.store import pool
 from runtime.store.pool import Connection
-from runtime.store.tables import blobs, journal
+from runtime.store.tables import blobs, journal, kill_switches
+from runtime.store.tables.jobs import MAX_RUNS, TRIALS, TrialRow
+from runtime.store.tables.kill_switches import EVERY_AGENT
 
 MAX_REPLIES = 20  # of one run
+SEARCHED = 50  # of the last ended runs, among which those with the prompt are found
 LATE = 1.0  # seconds, after which a model call that has its own deadline is given up
 LOOK_SECONDS = (
     1.0  # between two looks whether the trial stops, while a model is asked or not to be asked
 )
 MIN_WAIT_SECONDS = 0.1  # for a rate limit: the clocks of worker and database may differ
+DRAINED = "The worker was stopped before the trial was done. Start another trial."
+GONE = "One of its runs was erased or archived meanwhile. Start another trial."
 STOPPED = "the trial was over before this reply, or an administrator stopped the agent"
+
+_LAST = """
+    SELECT id FROM runtime_run
+    WHERE ended_at IS NOT NULL AND removed_at IS NULL AND archived_at IS NULL
+    ORDER BY ended_at DESC LIMIT %(searched)s
+"""
+_UNREADABLE = (Tampered, KeyMissing, CoreError, ObjectStoreDown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepliedWords:
+    """The reply of a model: a text, calls, or a typed result."""
+
+    text: str
+    calls: tuple[dict[str, Any], ...]
+    output: Any
+    cost: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +91,8 @@ class TriedReply:
     position: int
     path: tuple[str, ...]
     version: int
-    recorded: Said
-    tried: Said | None = None
+    recorded: RepliedWords
+    tried: RepliedWords | None = None
     error: str = ""
 
     @property
@@ -75,6 +104,71 @@ class TriedReply:
     def document(self) -> dict[str, Any]:
         """The fields as JSON."""
         return {**asdict(self), "differs": self.differs}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedRun:
+    """One run and its tried replies; `error` says why the run could not be read."""
+
+    run: UUID
+    replies: tuple[TriedReply, ...] = ()
+    error: str = ""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The fields as JSON, without secrets."""
+        replies = [redact(reply.document) for reply in self.replies]
+        return {"run": str(self.run), "replies": replies, "error": self.error}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRuns:
+    """The runs of one trial, the latest first."""
+
+    runs: tuple[TriedRun, ...]
+
+    @property
+    def replies(self) -> tuple[TriedReply, ...]:
+        """The replies of all its runs."""
+        return tuple(reply for run in self.runs for reply in run.replies)
+
+
+def perform(trial: UUID, *, handler: EffectHandler, drains: Callable[[], bool]) -> None:
+    """Perform a queued trial once, as `runner.perform` does."""
+    runner.perform(TRIALS, trial, handler, lambda row: _try_queued(row, handler, drains))
+
+
+def try_version(
+    name: str, number: int, runs: int, *, handler: EffectHandler, stops: Callable[[], bool]
+) -> TrialRuns:
+    """Try a version on so many runs, until `stops` or an administrator stops one of its agents."""
+    return TrialRuns(runs=tuple(try_each(name, number, runs, handler=handler, stops=stops)))
+
+
+def try_each(
+    name: str, number: int, runs: int, *, handler: EffectHandler, stops: Callable[[], bool]
+) -> Iterator[TriedRun]:
+    """Yield each run when it was tried. No transaction is open while a model is asked."""
+    count = 0
+    for run in _last():
+        if count == runs:
+            break
+        try:
+            with pool.in_transaction() as connection:
+                recorded_replies = asked_with(connection, run, name)
+        except _UNREADABLE as exc:
+            count += 1
+            yield TriedRun(run=run, error=str(exc))
+            continue
+        if recorded_replies:
+            agents = frozenset(
+                {EVERY_AGENT, *(agent for reply in recorded_replies for agent in reply.path)}
+            )
+            replies = tried(
+                recorded_replies, number, handler=handler, stops=_or_stopped(stops, agents)
+            )
+            count += 1
+            yield TriedRun(run=run, replies=tuple(replies))
 
 
 def asked_with(connection: Connection, run: UUID, name: str) -> list[Asked]:
@@ -141,6 +235,12 @@ def tried(
             yield replace(tried, error=_explain(outcome))
 
 
+def extract_reply(reply: ModelReplied | ModelAnswer) -> RepliedWords:
+    """Return what a reply says, with its secrets sealed."""
+    calls = tuple({"tool": call.tool, "args": call.args} for call in reply.calls)
+    return RepliedWords(text=reply.text, calls=calls, output=reply.output, cost=reply.cost)
+
+
 def _is_of(event: ModelReplied, before: Continuation, name: str) -> bool:
     """Return whether a model gave this reply, with that prompt."""
     pinned = before.frame(event.frame).pinned
@@ -201,7 +301,7 @@ def _call_model(
                 return ModelFailure(error=reason, cause=FailureCause.TIME)
 
 
-def _words(reply: Said) -> Any:
+def _words(reply: RepliedWords) -> Any:
     """Return the words of a reply with its secrets, to be compared alone: two seals of one value differ."""
     calls = [
         (call["tool"], sealing.opened_args(call["tool"], call["args"])) for call in reply.calls
@@ -213,3 +313,44 @@ def _explain(outcome: Outcome) -> str:
     if isinstance(outcome, RateLimited):
         return f"the provider limits requests until {outcome.until:%H:%M:%S} UTC"
     return str(getattr(outcome, "error", "the model did not reply"))
+
+
+def _try_queued(row: TrialRow, handler: EffectHandler, drains: Callable[[], bool]) -> str:
+    """Try the runs, and return why the trial ended early, or an empty text.
+
+    Raise Forbidden if the person who asked for it has lost the right since.
+    """
+    wiring.access().require(Actor(person=row.by), "admin")
+    until = time.monotonic() + MAX_SECONDS
+    runs: list[UUID] = []
+    documents = []
+    for tried_run in try_each(
+        row.prompt,
+        row.number,
+        min(row.wanted, MAX_RUNS),  # the row is not signed
+        handler=handler,
+        stops=lambda: drains() or time.monotonic() > until,
+    ):
+        runs.append(tried_run.run)
+        documents.append(tried_run.document)
+        with pool.pooled() as connection:
+            result = json.dumps(documents)
+            if not TRIALS.save(connection, row.id, of=runs, runs=runs, result=result):
+                return GONE
+        if drains():
+            return DRAINED
+    return ""
+
+
+def _last() -> list[UUID]:
+    with pool.in_transaction() as connection:
+        return [run for (run,) in connection.execute(_LAST, {"searched": SEARCHED}).fetchall()]
+
+
+def _or_stopped(stops: Callable[[], bool], agents: frozenset[str]) -> Callable[[], bool]:
+    return lambda: stops() or not agents.isdisjoint(_stopped())
+
+
+def _stopped() -> frozenset[str]:
+    with pool.in_transaction() as connection:
+        return kill_switches.stopped_agents(connection)

@@ -3,8 +3,16 @@
 Nothing is executed and nothing is stored. The outcomes of calls and the decisions of people are those of the record.
 A script is asked again. Any other model answers differently each time, so its recorded replies are used, as are those
 that a person gave in a fork.
+
+A replay that an admin gave to a worker is a job. A process performs one at a time, so that its runs keep most of the
+processor.
 """
 
+import json
+import os
+import socket
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
@@ -12,6 +20,8 @@ from datetime import UTC, datetime
 from functools import singledispatchmethod
 from typing import Any
 from uuid import UUID
+
+from django.utils import timezone
 
 from runtime.core.documents.blobs import Blob, InlinedMessages, value_of
 from runtime.core.run.continuation import Continuation
@@ -33,21 +43,32 @@ from runtime.core.values.errors import NotJson
 from runtime.errors import InvalidInput, UnknownAgent
 from runtime.execution.admission.admit import Admission, Foreseen
 from runtime.execution.effects.perform import request_for, validate_outcome
-from runtime.execution.recorded.said import Said, extract_reply
+from runtime.execution.jobs import runner
+from runtime.execution.jobs.prompt_trials import RepliedWords, extract_reply
+from runtime.execution.jobs.runner import MAX_SECONDS
+from runtime.execution.worker import has_agent
 from runtime.keyring import sealing
 from runtime.ports.approvals import ApprovalPort
 from runtime.ports.effects import EffectHandler, ModelAnswer, ModelRequest, Outcome
 from runtime.queries.redaction import redact
-from runtime.store import archived_runs
+from runtime.store import archived_runs, pool
 from runtime.store.pool import Connection
-from runtime.store.tables import blobs, journal
+from runtime.store.tables import blobs, journal, kill_switches
+from runtime.store.tables.jobs import REPLAYS, ReplayRow
 from runtime.store.tables.kill_switches import EVERY_AGENT
 
+DRAINED = "The worker was stopped before the replay was done. Start another replay."
+TOO_LONG = f"The replay took more than {MAX_SECONDS:.0f} seconds. The entries below were compared."
+STOPPED = "An administrator stopped an agent of the run: its script is not asked."
+EMPTY = "The run has no step that can be compared."
+MAX_DIVERGENCES = 20  # that are stored
+NOTE_SECONDS = 1.0  # between two notes of the number of entries compared
 MAX_WORDS = 4_000  # of a step, in characters
 MAX_KEPT = 50  # divergences; of the others only their number
 _BEFORE_TIMES = datetime.min.replace(tzinfo=UTC)  # of a frame that names none, and no prompt
 _SHOWN = ("begins", "until", "whole", "agents", "begun", "replies", "kept", "calls", "versions")
 _ASKED_ABOUT = (GateKind.APPROVAL, GateKind.QUESTION)
+_replaying = threading.Lock()
 
 
 class AgentStopped(Exception):
@@ -65,8 +86,8 @@ class Divergence:
     path: tuple[str, ...]
     recorded: str
     today: str
-    recorded_reply: Said | None = None
-    today_reply: Said | None = None
+    recorded_reply: RepliedWords | None = None
+    today_reply: RepliedWords | None = None
 
     @property
     def document(self) -> dict[str, Any]:
@@ -184,6 +205,75 @@ def replay(
         now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
         result.until = sealed.position
     return result
+
+
+def perform(
+    job: UUID, *, handler: EffectHandler, approvals: ApprovalPort, drains: Callable[[], bool]
+) -> None:
+    """Perform a queued replay once, as `runner.perform` does; nothing while this process performs another one."""
+    if not _replaying.acquire(blocking=False):
+        return
+    try:
+        runner.perform(
+            REPLAYS, job, handler, lambda row: _replay_queued(row, handler, approvals, drains)
+        )
+    finally:
+        _replaying.release()
+
+
+def _replay_queued(
+    row: ReplayRow,
+    handler: EffectHandler,
+    approvals: ApprovalPort,
+    drains: Callable[[], bool],
+) -> str:
+    """Replay the run, store the divergences, and return why the replay ended early, or an empty text."""
+    with pool.pooled() as connection:
+        REPLAYS.note(connection, row.id, host=socket.gethostname(), process=os.getpid())
+    if not has_agent(handler, row.agent):
+        return (
+            f"No live worker has the agent {row.agent}. Start one that has it, then another replay."
+        )
+    until = time.monotonic() + MAX_SECONDS
+    noted, compared_entries, of = float("-inf"), 0, 0
+
+    def may_continue(compared: int, entries: int) -> bool:
+        nonlocal noted, compared_entries, of
+        compared_entries, of = compared, entries
+        if (now := time.monotonic()) > noted + NOTE_SECONDS:
+            noted = now
+            with pool.pooled() as connection:
+                REPLAYS.note(connection, row.id, compared=compared, entries=entries)
+        return not drains() and now <= until
+
+    def stopped_agents() -> frozenset[str]:
+        with pool.pooled() as connection:
+            return kill_switches.stopped_agents(connection)
+
+    result = replay(
+        pool.pooled,
+        row.run,
+        handler=handler,
+        approvals=approvals,
+        is_scripted=handler.is_scripted,
+        clock=timezone.now,
+        may_continue=may_continue,
+        stopped_agents=stopped_agents,
+    )
+    with pool.pooled() as connection:
+        REPLAYS.save(
+            connection,
+            row.id,
+            of=[row.run],
+            compared=of if result.whole else compared_entries,
+            entries=of,
+            result=json.dumps(result.document(MAX_DIVERGENCES)),
+        )
+    if result.whole:
+        return "" if result.compared else EMPTY
+    if result.was_stopped:
+        return STOPPED
+    return DRAINED if drains() else TOO_LONG
 
 
 class _Replayer:

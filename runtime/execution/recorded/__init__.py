@@ -1,1 +1,0 @@
-"""Compares recorded runs with the code and the prompts of today. Nothing is executed."""
