@@ -6,7 +6,7 @@ A run whose worker dies is taken over and continues. A run that kills its worker
 were only in the same process. So every lost lease is recorded: which process lost which run, at which position of its
 journal, and when.
 
-A process counts in memory what it does, which costs a step a few additions. Its heartbeat stores the counts in the row.
+A process counts in memory its work, which costs a step a few additions. Its heartbeat stores the counts in the row.
 The web process reads them there, so no worker needs an address of its own.
 """
 
