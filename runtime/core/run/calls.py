@@ -19,6 +19,7 @@ from runtime.core.run.continuation import (
     Frame,
     Revision,
     ToRevise,
+    joined,
     replace,
 )
 from runtime.core.run.events import (
@@ -26,9 +27,12 @@ from runtime.core.run.events import (
     CallEvent,
     CallPreviewed,
     CallRefused,
+    FrameClosed,
+    FrameOpened,
     GateClosed,
     GateDecided,
     GateOpened,
+    ModelReplied,
     OutcomeArrived,
     OutcomeUnknown,
     RetryScheduled,
@@ -36,136 +40,152 @@ from runtime.core.run.events import (
     ToolReturned,
     ToolStarted,
     WaitEnded,
+    WaitEvent,
     WaitStarted,
 )
-from runtime.core.run.frames import result_of, undelivered_to
+from runtime.core.run.frames import results_message, undelivered_to
 from runtime.core.run.transitions import CALLS, FRAMES, next_state, require_attempt
 from runtime.core.values.enums import SETTLED, GateKind, Verdict
 from runtime.core.values.errors import IllegalTransition
-from runtime.core.values.ids import turn_key, turn_of
+from runtime.core.values.ids import call_id, turn_key, turn_of
 from runtime.core.values.limits import plain
+from runtime.core.values.verdicts import VERDICTS
 
 
-def change_call(now: Continuation, event: CallEvent | WaitStarted | WaitEnded) -> Continuation:
+def change_call(now: Continuation, event: CallEvent | WaitEvent) -> Continuation:
     """Return the continuation after an event of a call. Raises IllegalTransition or UnknownSubject."""
     assert event.call is not None  # gates without a call are the frame's
     frame = now.frame(event.frame)
-    call = move_call(frame, event.call, _trigger_of(event))
+    before = frame.find(event.call)
+    call = call_after(before, event)
     match event:
-        case CallAdmitted():
-            call = replace(call, terms=event.terms)
-        case CallPreviewed():
-            call = replace(call, preview=event.preview)
         case CallRefused():
-            call = replace(call, result=event.reason)
             now, frame = count_refusal(now, frame)
         case GateOpened():
-            call = replace(call, terms=event.terms, gate=event.gate)
-            if call.preview is not None or call.shown is not None:
-                shown = call.preview if event.kind is GateKind.APPROVAL else None
-                call = replace(call, preview=None, shown=shown)
             if event.kind is GateKind.APPROVAL:
                 frame, call = revise(frame, call)
             now = gates.add_gate(now, event, call.tool)
         case GateDecided():
             now = _remember_denial(gates.remove_gate(now, event), call, event)
-            now = remember_edit(now, call, event)
-            frame = remember_changes(frame, call, event)
-            call = _apply_verdict(call, event)
+            now = remember_edit(now, before, event)
+            frame = remember_changes(frame, before, event)
         case GateClosed():
             now = gates.remove_gate(now, event)
-        case ToolStarted():
-            require_attempt(call, event.attempt, call.attempt + 1)
-            call = replace(call, attempt=event.attempt, started_at=event.at)
-            if call.preview is not None:
-                call = replace(call, preview=None)
         case ToolReturned():
-            require_attempt(call, event.attempt, call.attempt)
-            call = replace(call, result=event.result, stored=event.stored)
             frame = frames.keep_plan(frame, call)
-        case ToolFailed():
-            require_attempt(call, event.attempt, call.attempt)
-            call = replace(call, result=event.error)
-        case OutcomeUnknown():
-            require_attempt(call, event.attempt, call.attempt)
-            call = replace(call, gate=None)  # its approval is used up
         case OutcomeArrived():
-            require_attempt(call, event.attempt, call.attempt)
             now = gates.settle_gate(now, event)
-            result = event.result if event.outcome == "returned" else event.error
-            call = replace(call, result=result, stored=event.stored)
-        case WaitStarted():
-            call = replace(call, until=event.until)
-        case WaitEnded():
-            call = replace(call, until=None, result=event.result)
-        case _ as never:
-            assert_never(never)
+        case WaitEnded() if event.by:
+            now = joined(now, event.by)
+        case _:
+            pass
     return with_call(now, frame, call)
 
 
-def change_retry(now: Continuation, event: RetryScheduled | WaitEnded) -> Continuation:
-    """Return the continuation after an attempt at a call without a result, or after the wait for the next one."""
-    assert event.call is not None  # gates without a call are the frame's
-    frame = now.frame(event.frame)
-    call = move_call(frame, event.call, event.type)
+def call_after(call: Call, event: CallEvent | WaitEvent | FrameOpened | FrameClosed) -> Call:
+    """Return the call after an event, which may change more than the call. Raises IllegalTransition."""
+    state = next_state(CALLS, call.state, _trigger_of(event), subject=f"{event.frame}/{call.id}")
+    if state in SETTLED and (call.preview or call.shown or call.revises):
+        call = replace(call, preview=None, shown=None, revises=None)
     match event:
+        case CallAdmitted():
+            return replace(call, state=state, terms=event.terms)
+        case ToolStarted():
+            require_attempt(call, event.attempt, call.attempt + 1)
+            return replace(
+                call, state=state, attempt=event.attempt, started_at=event.at, preview=None
+            )
+        case ToolReturned():
+            require_attempt(call, event.attempt, call.attempt)
+            return replace(call, state=state, result=event.result, stored=event.stored)
+        case ToolFailed():
+            require_attempt(call, event.attempt, call.attempt)
+            return replace(call, state=state, result=event.error)
+        case CallPreviewed():
+            return replace(call, state=state, preview=event.preview)
+        case CallRefused():
+            return replace(call, state=state, result=event.reason)
+        case GateOpened():
+            shown = call.preview if event.kind is GateKind.APPROVAL else None
+            return replace(
+                call, state=state, terms=event.terms, gate=event.gate, preview=None, shown=shown
+            )
+        case GateDecided():
+            return _apply_verdict(replace(call, state=state), event)
+        case GateClosed():
+            return replace(call, state=state)
+        case OutcomeUnknown():
+            require_attempt(call, event.attempt, call.attempt)
+            return replace(call, state=state, gate=None)  # its approval is used up
+        case OutcomeArrived():
+            require_attempt(call, event.attempt, call.attempt)
+            result = event.result if event.outcome == "returned" else event.error
+            return replace(call, state=state, result=result, stored=event.stored)
         case RetryScheduled():
             require_attempt(call, event.attempt, call.attempt)
             failures = call.failures + (event.cause == "error")
             needs = event.error if event.cause == "credential" else ""
-            call = replace(call, failures=failures, until=event.until, credential=needs)
+            return replace(
+                call, state=state, failures=failures, until=event.until, credential=needs
+            )
+        case WaitStarted():
+            return replace(call, state=state, until=event.until)
+        case WaitEnded(outcome="again"):
+            return replace(call, state=state, until=None)
         case WaitEnded():
-            call = replace(call, until=None)
-    return with_call(now, frame, call)
-
-
-def move_call(frame: Frame, call: str, trigger: str) -> Call:
-    """Return a call of the frame in its next state. Raises IllegalTransition or UnknownSubject."""
-    found = frame.find(call)
-    state = next_state(CALLS, found.state, trigger, subject=f"{frame.id}/{call}")
-    return replace(found, state=state)
+            return replace(call, state=state, until=None, result=event.result)
+        case FrameOpened():
+            return replace(call, state=state, frame=event.frame)
+        case FrameClosed():
+            return replace(call, state=state, result=event.content)
+        case _ as never:
+            assert_never(never)
 
 
 def with_call(now: Continuation, frame: Frame, call: Call) -> Continuation:
     """Return the continuation with this call in the frame. If it was the last of its turn, the turn is settled."""
-    if call.state in SETTLED and (call.preview or call.shown or call.revises):
-        call = replace(call, preview=None, shown=None, revises=None)
     holder = frame.with_call(call)
     return now.with_frame(_settle_turn(now, holder) if call.state in SETTLED else holder)
 
 
-def _trigger_of(event: CallEvent | WaitStarted | WaitEnded) -> str:
+def propose_calls(event: ModelReplied, turn: int) -> tuple[Call, ...]:
+    """Return the calls of a reply, which is that of this turn."""
+    calls = tuple(
+        Call(id=call_id(turn, index), tool=proposal.tool, args=proposal.args)
+        for index, proposal in enumerate(event.calls)
+    )
+    return tuple(mark_given(call, event.given_by) for call in calls) if event.given_by else calls
+
+
+def _trigger_of(event: CallEvent | WaitEvent | FrameOpened | FrameClosed) -> str:
     match event:
         case GateOpened():
             return f"{event.type}:{event.kind}"
         case GateDecided():
             return f"{event.type}:{event.verdict}"
-        case WaitEnded() | OutcomeArrived():
+        case WaitEnded(outcome="again"):
+            return event.type
+        case WaitEnded() | OutcomeArrived() | FrameClosed():
             return f"{event.type}:{event.outcome}"
         case _:
             return event.type
 
 
 def _apply_verdict(call: Call, event: GateDecided) -> Call:
-    match event.verdict:
-        case Verdict.HAPPENED | Verdict.ANSWER:
-            answered = event.verdict is Verdict.ANSWER
-            call = replace(call, result=event.result, stored=event.stored, answered=answered)
-            return replace(call, reported_by=event.by)
-        case Verdict.DENY:
-            return replace(call, result=event.reason)
-        case Verdict.REQUEST_CHANGES:
-            return replace(call, result=event.reason, verdict="request_changes")
-        case Verdict.EXPIRE:
-            return replace(call, result=event.reason, verdict="expire")
-        case Verdict.GIVE_UP:
-            return replace(call, result=event.reason, verdict="give_up")
-        case Verdict.EDIT:
-            return edit_call(call, event)
-        case Verdict.APPROVE | Verdict.RUN_AGAIN | Verdict.CONTINUE | Verdict.STOP:
-            return call  # the last two are gates of frames: no call has such a transition
-        case _ as never:
-            assert_never(never)
+    rule = VERDICTS[event.verdict]
+    if rule.carries == "edit":
+        return edit_call(call, event)
+    if rule.carries == "result":
+        return replace(
+            call,
+            result=event.result,
+            stored=event.stored,
+            answered=rule.before_call,
+            reported_by=event.by,
+        )
+    if rule.starts_call:
+        return call
+    return replace(call, result=event.reason, verdict=event.verdict if rule.in_result else None)
 
 
 # Turns
@@ -179,11 +199,10 @@ def _settle_turn(now: Continuation, frame: Frame) -> Frame:
     calls = frame.of_turn()
     if not all(call.state in SETTLED for call in calls):
         return frame
-    results = ({"role": "results", "results": [result_of(call) for call in calls]},)
     answer = _find_released(calls) if not undelivered_to(now, frame.id) else None
     trigger = "TurnSettled" if answer is None else "TurnSettled:answer"
     state = next_state(FRAMES, frame.state, trigger, subject=frame.id)
-    frame = replace(frame, state=state, messages=frame.messages + results)
+    frame = replace(frame, state=state, messages=(*frame.messages, results_message(calls)))
     return frame if answer is None else replace(frame, outcome=answer.result)
 
 

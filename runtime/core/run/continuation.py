@@ -36,7 +36,7 @@ from runtime.core.run.events import (
     Remembered,
     RetryCause,
 )
-from runtime.core.values.enums import CallPreview, CallState, GateKind
+from runtime.core.values.enums import CallPreview, CallState, GateKind, Verdict
 from runtime.core.values.errors import UnknownSubject
 from runtime.core.values.ids import ROOT, turn_mark
 from runtime.core.values.json_values import same
@@ -183,7 +183,7 @@ class Call:
     stored: BlobRef | None = None
     reported_by: str | None = None
     answered: bool = False
-    verdict: Literal["expire", "give_up", "request_changes"] | None = None
+    verdict: Verdict | None = None
     edited: Edited | None = None
     preview: CallPreview | None = None
     shown: CallPreview | None = None

@@ -28,7 +28,7 @@ from runtime.core.run.continuation import (
     replace,
     wrote,
 )
-from runtime.core.run.events import AgentChanged, MessageReceived, RetryScheduled
+from runtime.core.run.events import AgentChanged, MessageReceived, ModelReplied, RetryScheduled
 from runtime.core.run.transitions import FRAMES, RUNS, next_state, require_attempt
 from runtime.core.values.enums import SETTLED, CallState, EffectClass
 from runtime.core.values.errors import IllegalTransition
@@ -70,7 +70,9 @@ def receive_message(now: Continuation, event: MessageReceived) -> Continuation:
 
 def undelivered_to(now: Continuation, frame: str) -> tuple[dict[str, Any], ...]:
     """Return the messages to append to the frame's own in the next model call."""
-    return tuple(_to_message(one) for one in now.unheard) if now.unheard and frame == ROOT else ()
+    if not now.unheard or frame != ROOT:
+        return ()
+    return tuple(person_message(message.by, message.text) for message in now.unheard)
 
 
 def deliver_messages(now: Continuation, frame: Frame, count: int) -> tuple[Continuation, Frame]:
@@ -84,8 +86,34 @@ def deliver_messages(now: Continuation, frame: Frame, count: int) -> tuple[Conti
     return replace(now, unheard=now.unheard[count:]), frame
 
 
-def _to_message(one: Undelivered) -> dict[str, Any]:
-    return {"role": MESSAGE, "by": one.by, "content": one.text}
+def person_message(by: str, text: str) -> dict[str, Any]:
+    """Return a person's message as the model receives it."""
+    return {"role": MESSAGE, "by": by, "content": text}
+
+
+def input_message(content: Any) -> dict[str, Any]:
+    """Return the first message of a frame."""
+    return {"role": "input", "content": content}
+
+
+def reply_message(event: ModelReplied, calls: Sequence[Call]) -> dict[str, Any]:
+    """Return the message of a reply with these calls."""
+    message = {
+        "role": "model",
+        "reply": event.reply,
+        "text": event.text,
+        "calls": [call.id for call in calls],
+    }
+    if event.output_kept:
+        message["output"] = event.output
+    if event.given_by:
+        message["given_by"] = event.given_by
+    return message
+
+
+def results_message(calls: Sequence[Call]) -> dict[str, Any]:
+    """Return the message with the results of a turn, in the order of its proposals."""
+    return {"role": "results", "results": [result_of(call) for call in calls]}
 
 
 def result_of(call: Call) -> dict[str, Any]:
@@ -99,7 +127,7 @@ def result_of(call: Call) -> dict[str, Any]:
     if call.stored is not None:
         result["stored"] = {"digest": call.stored.digest, "size": call.stored.size}
     if call.verdict is not None:
-        result["verdict"] = call.verdict
+        result["verdict"] = str(call.verdict)
     if call.answered:
         result["answered"] = True
     if call.edited is not None and not call.edited.of_reply(call.args):

@@ -14,10 +14,14 @@ from uuid import UUID
 
 from runtime.core.run.accounting import active_seconds, advance_clock, charge, exceed, grant
 from runtime.core.run.budgets import added
-from runtime.core.run.calls import change_call, change_retry, mark_given, move_call, with_call
+from runtime.core.run.calls import (
+    call_after,
+    change_call,
+    propose_calls,
+    with_call,
+)
 from runtime.core.run.compaction import compact, summarise_memory
 from runtime.core.run.continuation import (
-    Call,
     Continuation,
     Frame,
     Pause,
@@ -72,15 +76,17 @@ from runtime.core.run.forks import apply_transfer, restore_failed
 from runtime.core.run.frames import (
     change_agent,
     deliver_messages,
+    input_message,
     move_frame,
     receive_message,
+    reply_message,
     schedule_model,
     undelivered_to,
 )
 from runtime.core.run.gates import evolve_frame_gate, evolve_inquiry, is_frame_gate
 from runtime.core.run.transitions import FRAMES, PACES, RUNS, next_state
 from runtime.core.values.errors import IllegalTransition, UnknownSubject
-from runtime.core.values.ids import ROOT, call_id, child_frame
+from runtime.core.values.ids import ROOT, child_frame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,8 +166,6 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
             frame = move_frame(now.frame(event.frame), event.type)
             made = frame.ticket == 0  # a rate-limited provider was not called
             return now.with_frame(replace(frame, attempt=frame.attempt + made, until=None))
-        case RetryScheduled() | WaitEnded(outcome="again"):
-            return change_retry(now, event)
         case QuestionAsked() | QuestionAnswered() | QuestionFailed() | AnswerDropped():
             return evolve_inquiry(now, event)
         case BudgetExceeded():
@@ -183,10 +187,8 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
             return _close_frame(now, event)
         case GateOpened() | GateDecided() | GateClosed() if is_frame_gate(event):
             return evolve_frame_gate(now, event)
-        case GateOpened() | GateDecided() | GateClosed():
+        case GateOpened() | GateDecided() | GateClosed() | RetryScheduled() | WaitEnded():
             return change_call(now, event)
-        case WaitEnded():
-            return joined(change_call(now, event), event.by)
         case _ as never:
             assert_never(never)
 
@@ -245,8 +247,7 @@ def _open_frame(now: Continuation, event: FrameOpened) -> Continuation:
         if event.frame != child_frame(event.parent, event.call):
             raise UnknownSubject("child frame", event.frame)
         parent = now.frame(event.parent)
-        call = move_call(parent, event.call, event.type)
-        now = with_call(now, parent, replace(call, frame=event.frame))
+        now = with_call(now, parent, call_after(parent.find(event.call), event))
     elif event.frame != ROOT:
         raise UnknownSubject("parent of frame", event.frame)
     frame = Frame(
@@ -259,7 +260,7 @@ def _open_frame(now: Continuation, event: FrameOpened) -> Continuation:
         plan=event.plan,
         terms=event.model,
         compaction=event.compaction,
-        messages=({"role": "input", "content": event.input},),
+        messages=(input_message(event.input),),
         opened_at=event.at,
         budget=event.budget,
         rates=event.rates,
@@ -276,22 +277,7 @@ def _add_reply(now: Continuation, event: ModelReplied) -> Continuation:
     answers = not event.calls and not undelivered_to(now, frame.id)
     state = next_state(FRAMES, frame.state, _trigger_of_reply(event, answers), subject=frame.id)
     turn = frame.turn + 1
-    calls = tuple(
-        Call(id=call_id(turn, index), tool=proposal.tool, args=proposal.args)
-        for index, proposal in enumerate(event.calls)
-    )
-    if event.given_by:
-        calls = tuple(mark_given(call, event.given_by) for call in calls)
-    message: tuple[dict[str, Any], ...] = (
-        {
-            "role": "model",
-            "reply": event.reply,
-            "text": event.text,
-            "calls": [call.id for call in calls],
-            **({"output": event.output} if event.output_kept else {}),
-            **({"given_by": event.given_by} if event.given_by else {}),
-        },
-    )
+    calls = propose_calls(event, turn)
     frame = replace(
         frame,
         state=state,
@@ -303,7 +289,7 @@ def _add_reply(now: Continuation, event: ModelReplied) -> Continuation:
         outage=None,
         cut=None,
         given=None,
-        messages=frame.messages + message,
+        messages=(*frame.messages, reply_message(event, calls)),
         calls=frame.calls + calls,
         at_once=event.at_once,
         outcome=_answer(event) if answers else None,
@@ -324,12 +310,10 @@ def _trigger_of_reply(event: ModelReplied, answers: bool) -> str:
 
 def _close_frame(now: Continuation, event: FrameClosed) -> Continuation:
     frame = now.frame(event.frame)
-    trigger = f"{event.type}:{event.outcome}"
-    move_frame(frame, trigger)
+    move_frame(frame, f"{event.type}:{event.outcome}")
     if frame.parent is None or frame.call is None:
         raise IllegalTransition("Frame", "root", event.type, event.frame)
     parent = now.frame(frame.parent)
-    call = move_call(parent, frame.call, trigger)
     rest = {name: other for name, other in now.frames.items() if name != frame.id}
     now = replace(now, frames=rest)
-    return with_call(now, parent, replace(call, result=event.content))
+    return with_call(now, parent, call_after(parent.find(frame.call), event))

@@ -85,7 +85,8 @@ class VerdictRule:
 
     `gates`: the kinds it settles. `by_person`: a person may give it, and not only the clock. `status`: that of the
     approval. `call_becomes`: the state of the call, None at a gate of a frame. `needs_reason`: a reason is required.
-    `is_remembered`: the same call is refused later in the run. `carries`: the value that the person gives with it.
+    `in_result`: the model reads the verdict with the result. `is_remembered`: the same call is refused later in the
+    run. `carries`: the value that the person gives with it.
 
     `verb` continues "you cannot" and "a reason is required to". The person follows `past`, the tool or the agent
     follows `title`. `toast` is the message after it: the record and the effect.
@@ -95,6 +96,7 @@ class VerdictRule:
     by_person: bool = True
     status: Status
     call_becomes: CallState | None
+    in_result: bool = False
     needs_reason: bool = False
     is_remembered: bool = False
     carries: Literal["result", "edit"] | None = None
@@ -102,6 +104,16 @@ class VerdictRule:
     past: str
     title: str
     toast: tuple[str, str]
+
+    @property
+    def before_call(self) -> bool:
+        """Whether it settles gates of calls that have not started."""
+        return bool(self.gates & BEFORE_CALL)
+
+    @property
+    def starts_call(self) -> bool:
+        """Whether the call may start after it, once."""
+        return self.call_becomes is CallState.ADMITTED
 
 
 VERDICTS: Mapping[Verdict, VerdictRule] = {
@@ -131,6 +143,7 @@ VERDICTS: Mapping[Verdict, VerdictRule] = {
         call_becomes=CallState.DENIED,
         needs_reason=True,
         is_remembered=True,
+        in_result=True,
         verb="request changes to it",
         past="changes requested by",
         title="Requested changes to",
@@ -164,6 +177,7 @@ VERDICTS: Mapping[Verdict, VerdictRule] = {
         by_person=False,
         status="expired",
         call_becomes=CallState.DENIED,
+        in_result=True,
         verb="let it expire",
         past="expired without a decision",
         title="Expired without a decision:",
@@ -193,6 +207,7 @@ VERDICTS: Mapping[Verdict, VerdictRule] = {
         status="denied",
         call_becomes=CallState.FAILED,
         needs_reason=True,
+        in_result=True,
         verb="give it up",
         past="given up by",
         title="Gave up",
@@ -232,9 +247,7 @@ _AT_QUESTION: Mapping[Verdict, VerdictRule] = {
 }
 
 # After these a call may start, once.
-STARTS_CALL = frozenset(
-    v for v, rule in VERDICTS.items() if rule.call_becomes is CallState.ADMITTED
-)
+STARTS_CALL = frozenset(v for v, rule in VERDICTS.items() if rule.starts_call)
 STARTS_CALL_UNCHANGED = frozenset(v for v in STARTS_CALL if VERDICTS[v].carries != "edit")
 # The verdicts that people may give at each kind of gate.
 VERDICTS_AT: Mapping[GateKind, tuple[Verdict, ...]] = {
