@@ -109,7 +109,7 @@ def share_connections() -> None:
 def equip(process: str) -> None:
     """Check the services, then load and publish the agents. Raises SystemExit."""
     from config import wiring
-    from runtime.core.documents import codec
+    from runtime.core.documents import continuations
     from runtime.upkeep import startup
 
     # The name of this process's connections in pg_stat_activity
@@ -121,7 +121,7 @@ def equip(process: str) -> None:
         startup.require_durable_stores()
         startup.require_keys_of_live_runs()
         wiring.connect_effects()
-        codec.prepare()
+        continuations.prepare()
     except Exception as problem:
         # Celery would ignore the error and run a worker that reads its queue without working.
         reason = " ".join(str(problem).split())

@@ -16,7 +16,7 @@ if __name__ == "__main__":
     gc.disable()  # before the imports below, as in manage.py; the last lines enable it
 
 from config.asgi import application, live_server
-from runtime.core.documents import codec
+from runtime.core.documents import continuations
 from runtime.upkeep import startup
 
 UNREAD_SECONDS = 20.0
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str]) -> int:
     binding = _parse_bind(options.bind)
     startup.require_database()
     startup.require_keys(signing=True)
-    codec.prepare()
+    continuations.prepare()
     serving = server(**binding)
     serving.run()
     return 0 if serving.started else 1

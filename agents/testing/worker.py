@@ -25,12 +25,8 @@ from agents.testing import setup
 from agents.testing.approvals import ApprovalStub
 from runtime.core.documents import blobs
 from runtime.core.documents.blobs import InlinedMessages, value_of
-from runtime.core.documents.codec import (
-    decode_continuation,
-    decode_entry,
-    encode_continuation,
-    encode_entry,
-)
+from runtime.core.documents.codec import decode_entry, encode_entry
+from runtime.core.documents.continuations import decode_continuation, encode_continuation
 from runtime.core.run.continuation import Phase
 from runtime.core.run.events import Event, WaitStarted
 from runtime.core.run.planning import AnswerInquiry, CallModel, StartTool

@@ -17,7 +17,7 @@ from django.db import transaction
 
 from runtime import broker
 from runtime.core.documents.blobs import Blob
-from runtime.core.documents.conversations import Brief, Conversations
+from runtime.core.documents.continuations import Brief, Conversations
 from runtime.core.run.accounting import advance_clock, exhausted_at
 from runtime.core.run.continuation import Continuation, Phase, in_doubt, replace, status_of
 from runtime.core.run.events import Compacted

@@ -16,7 +16,7 @@ from uuid import UUID
 import psycopg
 from django.db import DatabaseError, InterfaceError, connections
 
-from runtime.core.documents.conversations import Conversations
+from runtime.core.documents.continuations import Conversations
 from runtime.core.run.continuation import Continuation, FrameState
 from runtime.core.run.planning import plan
 from runtime.core.values.enums import CallState

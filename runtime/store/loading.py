@@ -10,7 +10,7 @@ from itertools import starmap
 from typing import Any
 from uuid import UUID
 
-from runtime.core.documents.conversations import Conversations
+from runtime.core.documents.continuations import Conversations
 from runtime.core.run.continuation import Continuation
 from runtime.ports.access import Expression
 from runtime.store import leases

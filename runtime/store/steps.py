@@ -18,7 +18,7 @@ import psycopg
 from pydantic import TypeAdapter
 
 from runtime.core.documents.blobs import Blob
-from runtime.core.documents.conversations import Brief
+from runtime.core.documents.continuations import Brief
 from runtime.core.run.continuation import Continuation, Pending
 from runtime.core.run.events import WaitStarted
 from runtime.core.run.retries import RateLimitWait, rate_limit_waits

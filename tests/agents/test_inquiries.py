@@ -11,7 +11,7 @@ from pydantic_ai.models.function import AgentInfo
 from agents.sdk import agent, tool
 from agents.sdk.scripts import Turn, script
 from agents.testing import Flow, call, drive, say, together
-from runtime.core.documents.conversations import Conversations
+from runtime.core.documents.continuations import Conversations
 from runtime.core.run.events import Event, QuestionAnswered, QuestionAsked, QuestionFailed
 from runtime.core.run.gates import open_inquiry
 from tests.support.specs import Input, spec_of

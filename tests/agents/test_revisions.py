@@ -6,8 +6,8 @@ from unittest.mock import patch
 from agents.sdk import tool
 from agents.sdk.scripts import Turn
 from agents.testing import Flow, call, drive, say, together
-from runtime.core.documents import codec
-from runtime.core.documents.conversations import Conversations
+from runtime.core.documents import codec, continuations
+from runtime.core.documents.continuations import Conversations
 from runtime.core.run.continuation import MAX_DENIALS, Continuation
 from runtime.core.run.events import CallRefused, GateDecided, Retried
 from runtime.core.run.forks import without_permissions
@@ -113,7 +113,7 @@ def test_the_link_outlives_its_process_but_no_fork() -> None:
     ]
     flow = at_desk(paying(400), paying(40), say("Done.")).request_changes("Pay 40.")
     now = flow._worker.now
-    assert codec.decode_continuation(codec.encode_continuation(now)) == now
+    assert continuations.decode_continuation(continuations.encode_continuation(now)) == now
     assert _briefly(flow, now) == now
     assert copied(flow) == ((), None)
     flow = at_desk(paying(400), call("write", to="ada")).request_changes("Pay 40.")
@@ -154,5 +154,5 @@ def _briefly(flow: Flow, now: Continuation) -> Continuation:
         conversations.read(text)
     brief = conversations.brief(now)
     assert brief is not None
-    text = codec.encode_continuation(brief.state, brief.told)
-    return codec.decode_continuation(text, lambda position: flow.journal[position - 1])
+    text = continuations.encode_continuation(brief.state, brief.told)
+    return continuations.decode_continuation(text, lambda position: flow.journal[position - 1])

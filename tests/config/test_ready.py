@@ -6,7 +6,7 @@ import pytest
 from django.core.management import call_command
 
 from config import celery, wiring
-from runtime.core.documents import codec
+from runtime.core.documents import codec, continuations
 from runtime.core.run.events import EVENT_TYPES
 from runtime.upkeep import startup, sweeper
 
@@ -47,7 +47,7 @@ def test_a_process_reads_and_writes_documents_before_it_is_ready(
     monkeypatch.setattr("config.celery._collect_from_here", say_ready)
     monkeypatch.setattr("uvicorn.Server.run", say_ready)
     monkeypatch.setattr(sweeper, "run", say_ready)
-    caches = (codec._entries, codec._continuations, codec._one)
+    caches = (codec._entries, continuations._continuations, codec._one)
     for cache in caches:
         cache.cache_clear()
     with pytest.raises(Ready):

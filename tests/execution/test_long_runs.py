@@ -10,8 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from runtime.control.verification import verification
-from runtime.core.documents.codec import decode_continuation
-from runtime.core.documents.conversations import Conversations, Told
+from runtime.core.documents.continuations import Conversations, Lengths, decode_continuation
 from runtime.core.run.call_options import CompactionOptions
 from runtime.core.run.continuation import Continuation as State
 from runtime.core.values.enums import EffectClass
@@ -332,7 +331,7 @@ def test_a_step_that_is_built_again_is_read_again(
 ) -> None:
     """The entry that was read for its continuation was not written."""
     refused: list[int] = []
-    told: list[Told | None] = []
+    told: list[Lengths | None] = []
 
     def overtake(
         _: object, step: steps.Step, *__: object, prepare: bool

@@ -12,7 +12,7 @@ EQUIVALENT = {
     ("budget_text", r"'\\d{1,15}\\.\\d{1,3}'", 'name == "seconds"'): LAZY,
     ("budget_text", r"'\\d{1,12}(\\.\\d+)?'", "isinstance(value, str)"): LAZY,
     ("forks", "return False", ""): TRUTH,
-    ("conversations", "return False", ""): TRUTH,
+    ("continuations", "return False", ""): TRUTH,
     ("ids", "1", "call[1:].split"): "of the parts only the first is taken",
     ("limits", "1", "text[: MAX_ERROR + 1]"): "a longer text is cut to the same length",
     ("limits", "'utf-8'", "clean.encode"): "Python knows it by this name, too",

@@ -17,8 +17,8 @@ from agents.testing.worker import BEGINNING, MemoryWorker
 from agents.tools.questions import ask_person
 from agents.tools.timers import wait_for
 from runtime.control.edit import edit, is_previewed
-from runtime.core.documents import codec, compression
-from runtime.core.documents.conversations import Conversations
+from runtime.core.documents import compression, continuations
+from runtime.core.documents.continuations import Conversations
 from runtime.core.run.continuation import Continuation, GivenReply
 from runtime.core.run.events import (
     AllowanceUse,
@@ -140,8 +140,8 @@ def document_of(worker: MemoryWorker) -> dict[str, Any]:
     return {
         "clock": worker.clock.isoformat(),
         "journal": [compression.stored_text(text) for text in worker.journal],
-        "continuation": codec.encode_continuation(worker.now),
-        "brief": brief and codec.encode_continuation(brief.state, brief.told),
+        "continuation": continuations.encode_continuation(worker.now),
+        "brief": brief and continuations.encode_continuation(brief.state, brief.told),
         "gates": [
             PICTURE.dump_python(worker.snapshots[one.gate], mode="json")
             for one in worker.now.pending

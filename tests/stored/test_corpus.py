@@ -15,7 +15,7 @@ import pytest
 
 from agents.sdk.spec import AgentSpec
 from agents.testing.worker import MemoryWorker
-from runtime.core.documents import codec, compression, upcasters
+from runtime.core.documents import codec, compression, continuations, upcasters
 from runtime.core.documents.upcasters import UPCASTERS, Document
 from runtime.core.run.continuation import Continuation, Pending
 from runtime.core.run.reducer import initial, step
@@ -115,7 +115,7 @@ class Heir(MemoryWorker):
 
 def state_of(document: dict[str, Any], form: str = "continuation") -> Continuation:
     journal = document["journal"]
-    return codec.decode_continuation(document[form], lambda position: journal[position - 1])
+    return continuations.decode_continuation(document[form], lambda position: journal[position - 1])
 
 
 def folded(document: dict[str, Any], run: Continuation) -> Continuation:
@@ -146,7 +146,7 @@ def test_a_stored_run_is_read_and_written_as_it_was(name: str) -> None:
     now = state_of(document)
     assert folded(document, now) == now
     assert now.position == len(document["journal"])
-    assert codec.encode_continuation(now) == document["continuation"]
+    assert continuations.encode_continuation(now) == document["continuation"]
     if name != "given":  # a fork has messages of another run
         assert '"told":{' in document["brief"]
         assert state_of(document, "brief") == now

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core.documents import budget_text, codec, export_file
+from runtime.core.documents import budget_text, codec, continuations, export_file
 from runtime.core.documents.blobs import blob_refs
 from runtime.core.run import budgets, continuation, retries
 from runtime.core.run.budgets import Limit
@@ -91,7 +91,7 @@ def looked_at(run: str, entry: str) -> Iterator[dict[str, Any]]:
         now = evolve(now, event)
         seen = _seen(now)
         if number % EVERY == 0 or number == len(events):
-            seen["state"] = codec.document_of(now)
+            seen["state"] = continuations.document_of(now)
             del seen["state"]["schema"]  # which is that of the release
         yield seen
 

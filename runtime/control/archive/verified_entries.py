@@ -11,7 +11,7 @@ from itertools import pairwise
 from uuid import UUID
 
 from runtime.control.archive.verified_file import RemovedFile, VerifiedFile
-from runtime.core.documents import codec, signed_gzip
+from runtime.core.documents import codec, continuations, signed_gzip
 from runtime.core.run.reducer import initial, step
 from runtime.core.values.errors import CoreError
 from runtime.errors import Tampered
@@ -73,6 +73,6 @@ def _lead_to_the_rest(of: VerifiedFile, rows: list[Row]) -> bool:
             now = step(now, entry.events, head=mac, at=entry.at)
     except (CoreError, RecursionError) as exc:
         raise Tampered(f"the removed entry {now.position + 1} cannot follow: {exc}") from exc
-    if codec.encode_continuation(now) != codec.encode_continuation(of.start):
+    if continuations.encode_continuation(now) != continuations.encode_continuation(of.start):
         raise Tampered("the removed entries lead to another state than the one that follows them")
     return True

@@ -22,7 +22,7 @@ from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
 
-from runtime.core.documents import codec
+from runtime.core.documents import codec, continuations
 from runtime.core.documents.blobs import blob_refs, digest_of
 from runtime.core.documents.upcasters import SCHEMA, upcast
 from runtime.core.run.continuation import Continuation, Phase
@@ -118,7 +118,7 @@ def manifest_of(
 
 def beginning_text(beginning: ExportedBeginning) -> str:
     """Write where a shortened journal begins."""
-    state = codec.encode_continuation(beginning.state)
+    state = continuations.encode_continuation(beginning.state)
     return json.dumps({"at": beginning.at.isoformat(), "state": state}, separators=(",", ":"))
 
 
@@ -129,7 +129,7 @@ def beginning_of(package: ExportFile) -> ExportedBeginning | None:
     try:
         document = json.loads(package.beginning)
         at, state = datetime.fromisoformat(document["at"]), document["state"]
-        found = ExportedBeginning(at=at, state=codec.decode_continuation(state))
+        found = ExportedBeginning(at=at, state=continuations.decode_continuation(state))
         beginning_text(found)  # it can be stored
     except NewerSchema:
         raise

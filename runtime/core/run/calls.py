@@ -51,6 +51,18 @@ from runtime.core.values.ids import call_id, turn_key, turn_of
 from runtime.core.values.limits import plain
 from runtime.core.values.verdicts import VERDICTS
 
+_NEW_CALL = Call(id="", tool="", args=None)  # copying it is faster than making another one
+# The field that follows the type of an event in the table of transitions.
+_DETAILS: dict[type, str] = {
+    GateOpened: "kind",
+    GateDecided: "verdict",
+    WaitEnded: "outcome",
+    OutcomeArrived: "outcome",
+    FrameClosed: "outcome",
+}
+# A frame works on a call of its parent.
+CallChange = CallEvent | WaitEvent | FrameOpened | FrameClosed
+
 
 def change_call(now: Continuation, event: CallEvent | WaitEvent) -> Continuation:
     """Return the continuation after an event of a call. Raises IllegalTransition or UnknownSubject."""
@@ -82,9 +94,11 @@ def change_call(now: Continuation, event: CallEvent | WaitEvent) -> Continuation
     return with_call(now, frame, call)
 
 
-def call_after(call: Call, event: CallEvent | WaitEvent | FrameOpened | FrameClosed) -> Call:
+def call_after(call: Call, event: CallChange) -> Call:
     """Return the call after an event, which may change more than the call. Raises IllegalTransition."""
-    state = next_state(CALLS, call.state, _trigger_of(event), subject=f"{event.frame}/{call.id}")
+    detail = _DETAILS.get(type(event))
+    trigger = f"{event.type}:{getattr(event, detail)}" if detail else event.type
+    state = next_state(CALLS, call.state, trigger, subject=f"{event.frame}/{call.id}")
     if state in SETTLED and (call.preview or call.shown or call.revises):
         call = replace(call, preview=None, shown=None, revises=None)
     match event:
@@ -150,25 +164,13 @@ def with_call(now: Continuation, frame: Frame, call: Call) -> Continuation:
 
 def propose_calls(event: ModelReplied, turn: int) -> tuple[Call, ...]:
     """Return the calls of a reply, which is that of this turn."""
-    calls = tuple(
-        Call(id=call_id(turn, index), tool=proposal.tool, args=proposal.args)
+    calls = [
+        replace(_NEW_CALL, id=call_id(turn, index), tool=proposal.tool, args=proposal.args)
         for index, proposal in enumerate(event.calls)
-    )
-    return tuple(mark_given(call, event.given_by) for call in calls) if event.given_by else calls
-
-
-def _trigger_of(event: CallEvent | WaitEvent | FrameOpened | FrameClosed) -> str:
-    match event:
-        case GateOpened():
-            return f"{event.type}:{event.kind}"
-        case GateDecided():
-            return f"{event.type}:{event.verdict}"
-        case WaitEnded(outcome="again"):
-            return event.type
-        case WaitEnded() | OutcomeArrived() | FrameClosed():
-            return f"{event.type}:{event.outcome}"
-        case _:
-            return event.type
+    ]
+    if event.given_by:
+        calls = [mark_given(call, event.given_by) for call in calls]
+    return tuple(calls)
 
 
 def _apply_verdict(call: Call, event: GateDecided) -> Call:

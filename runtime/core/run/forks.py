@@ -276,11 +276,7 @@ def uncount_denials(denials: dict[str, Denial]) -> dict[str, Denial]:
 
 
 def _restore_frame(frame: Frame, event: Retried) -> Frame:
-    calls = tuple(
-        _restore_call(call, event) if call.state is CallState.CLOSED else call
-        for call in frame.calls
-    )
-    frame = replace(frame, calls=calls)
+    frame = replace(frame, calls=tuple(restore_call(call, event) for call in frame.calls))
     if frame.state is not FrameState.FAILED:
         return frame
     return replace(
@@ -295,8 +291,10 @@ def _restore_frame(frame: Frame, event: Retried) -> Frame:
     )
 
 
-def _restore_call(call: Call, event: Retried) -> Call:
-    """Restore a closed call. An attempt that did not end as a failure may have had its effect."""
+def restore_call(call: Call, event: Retried) -> Call:
+    """Return the call, restored if it is closed. An attempt that did not end as a failure may have had its effect."""
+    if call.state is not CallState.CLOSED:
+        return call
     in_doubt = call.attempt > call.failures
     trigger = f"{event.type}:in_doubt" if in_doubt else event.type
     state = next_state(CALLS, call.state, trigger, subject=call.id)

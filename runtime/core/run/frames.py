@@ -7,7 +7,7 @@ during the call waits for the next turn. If a message arrived while the model wa
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any, Literal
 
@@ -111,7 +111,7 @@ def reply_message(event: ModelReplied, calls: Sequence[Call]) -> dict[str, Any]:
     return message
 
 
-def results_message(calls: Sequence[Call]) -> dict[str, Any]:
+def results_message(calls: Iterable[Call]) -> dict[str, Any]:
     """Return the message with the results of a turn, in the order of its proposals."""
     return {"role": "results", "results": [result_of(call) for call in calls]}
 
@@ -191,13 +191,14 @@ def change_agent(now: Continuation, event: AgentChanged) -> Continuation:
         prompt=event.prompt,
         instructions=event.instructions,
         pinned=event.pinned,
-        calls=tuple(_stricter(call, event.writes) for call in frame.calls),
+        calls=tuple(make_stricter(call, event.writes) for call in frame.calls),
     )
     now = now.with_frame(changed)
     return replace(now, agents={**now.agents, frame.agent: event.fingerprint})
 
 
-def _stricter(call: Call, writes: tuple[str, ...]) -> Call:
+def make_stricter(call: Call, writes: tuple[str, ...]) -> Call:
+    """Return a call that counts as a write from now on, if its tool is among `writes` and it has no result yet."""
     if call.terms is None or call.state in SETTLED or call.tool not in writes:
         return call
     terms = dataclasses.replace(call.terms, effect=EffectClass.WRITE)

@@ -95,7 +95,7 @@ CALLS: dict[tuple[CallState, str], CallState] = {
     (CallState.STARTED, "ToolFailed"): CallState.FAILED,
     (CallState.STARTED, "RetryScheduled"): CallState.RETRYING,
     (CallState.STARTED, "OutcomeUnknown"): CallState.UNKNOWN,
-    (CallState.RETRYING, "WaitEnded"): CallState.RETRYING,
+    (CallState.RETRYING, "WaitEnded:again"): CallState.RETRYING,
     (CallState.RETRYING, "ToolStarted"): CallState.STARTED,
     (CallState.RETRYING, "GateOpened:approval"): CallState.GATED,
     (CallState.RETRYING, "GateOpened:question"): CallState.GATED,

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from runtime.core.documents import codec
+from runtime.core.documents import continuations
 from runtime.triggers import firing
 from runtime.triggers.sources.reading import read_all
 from runtime.triggers.sources.registry import SOURCES
@@ -33,7 +33,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         startup.require_database()
-        codec.prepare()
+        continuations.prepare()
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())

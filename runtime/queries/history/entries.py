@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from runtime.core.documents import codec
+from runtime.core.documents import codec, continuations
 from runtime.core.run.reducer import initial
 from runtime.core.values.errors import CoreError
 from runtime.models import JournalEntry, Run, StoredContinuation
@@ -49,17 +49,19 @@ def continuation(run: UUID) -> Any | None:
         return None
     body = StoredContinuation.objects.filter(run_id=run).values_list("body", flat=True).first()
     try:
-        now = initial(run) if body is None else codec.decode_continuation(body, _text_of(run))
+        now = (
+            initial(run) if body is None else continuations.decode_continuation(body, _text_of(run))
+        )
     except CoreError:
         return None if body is None else as_json(body)
     later = read(run, after=now.position)
     now = latest(now, later)
     if later and now.position != later[-1].position:
         return None if body is None else as_json(body)
-    return redact(codec.document_of(now))
+    return redact(continuations.document_of(now))
 
 
-def _text_of(run: UUID) -> codec.TextOf:
+def _text_of(run: UUID) -> continuations.TextOf:
     """Look up the text of an entry."""
     rows = JournalEntry.objects.filter(run_id=run)
     return {position: body for position, body, _ in stored(rows)}.__getitem__

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runtime.core.documents import codec
+from runtime.core.documents import continuations
 from runtime.core.run.continuation import Continuation, Pending
 from runtime.core.values.enums import CallState
 from runtime.queries.history.entry_texts import paths_of, texts_of
@@ -75,7 +75,7 @@ def state_after(run: UUID, position: int) -> StateAt | None:
         texts=texts_of(lines[-1], paths_of(transcript_of(fold(journal)))),
         pending=now.pending if now else (),
         frames=_frames(now) if now else (),
-        document=redact(codec.document_of(now)) if now else None,
+        document=redact(continuations.document_of(now)) if now else None,
         unreadable=None if now else reached.position + 1,
         moves=changes_of(before, now) if now else (),
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.core.documents import codec
+from runtime.core.documents import continuations
 from runtime.core.run.continuation import Continuation
 from runtime.queries.redaction import redact
 
@@ -36,7 +36,7 @@ def changes_of(before: Continuation, after: Continuation) -> tuple[StateChange, 
 
 
 def _document(now: Continuation) -> dict[str, Any]:
-    document: dict[str, Any] = redact(codec.document_of(now))
+    document: dict[str, Any] = redact(continuations.document_of(now))
     return document
 
 

@@ -2,7 +2,7 @@
 
 The journal contains everything, so a short run has no continuation: a worker that loads it folds all entries. A long
 run gets one from a step that releases it, and from a step after LONG bytes of entries since the last one. It leaves
-out the parts that the entries contain, most of a long run (runtime.core.documents.conversations), so it is a few KB.
+out the parts that the entries contain, most of a long run (runtime.core.documents.continuations), so it is a few KB.
 
 Some runs cannot leave them out: a fork has messages of another run. Such a continuation is written in full, and only
 if the entries since the last one have LONG bytes and as many as those before. The continuation of a step that
@@ -14,9 +14,14 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from runtime.core.documents import codec
-from runtime.core.documents.codec import TextOf, no_entries
-from runtime.core.documents.conversations import Conversations, Told
+from runtime.core.documents.continuations import (
+    Conversations,
+    Lengths,
+    TextOf,
+    decode_continuation,
+    encode_continuation,
+    no_entries,
+)
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.reducer import initial
 from runtime.core.values.errors import Unreadable
@@ -47,9 +52,9 @@ DROP = """
 """
 
 
-def parameters(continuation: Continuation, lengths: Told | None = None) -> dict[str, object]:
+def parameters(continuation: Continuation, lengths: Lengths | None = None) -> dict[str, object]:
     """Return the parameters of REPLACE and PIN. `lengths` counts the parts that a brief continuation leaves out."""
-    body = codec.encode_continuation(continuation, lengths)
+    body = encode_continuation(continuation, lengths)
     seal = macs.seal(purposes.CONTINUATION, *_parts(continuation.run, body))
     return {"c_body": body, "c_mac": seal.mac, "c_key_id": seal.key_id}
 
@@ -153,7 +158,7 @@ def _checked(
     if not macs.verify(purposes.CONTINUATION, Seal(mac=mac, key_id=key_id), *_parts(run, body)):
         raise Tampered("the continuation does not verify")
     try:
-        continuation = codec.decode_continuation(body, text_of, conversations)
+        continuation = decode_continuation(body, text_of, conversations)
     except Unreadable as exc:
         raise Tampered(f"the continuation: {exc}") from exc
     if (continuation.run, continuation.position) != (run, position):

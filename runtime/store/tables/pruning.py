@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from runtime.core.documents.codec import no_entries
+from runtime.core.documents.continuations import no_entries
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.reducer import initial
 from runtime.errors import Tampered

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.core.documents import codec, compression
+from runtime.core.documents import codec, compression, continuations
 from runtime.core.documents.compression import plain_text, stored_text
-from runtime.core.documents.conversations import Conversations
+from runtime.core.documents.continuations import Conversations
 from runtime.core.documents.upcasters import SCHEMA
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.events import (
@@ -66,7 +66,7 @@ def test_unusual_but_valid_values_are_written() -> None:
     assert codec.decode_entry(codec.encode_entry(entry)) == entry
 
 
-@pytest.mark.parametrize("read", [codec.decode_entry, codec.decode_continuation])
+@pytest.mark.parametrize("read", [codec.decode_entry, continuations.decode_continuation])
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema":1}', '{"schema":"1"}', "\x00"])
 def test_a_foreign_document_is_unreadable(read: Callable[[str], object], text: str) -> None:
     with pytest.raises(Unreadable):
@@ -114,11 +114,11 @@ def test_frames_that_are_none_are_unreadable() -> None:
     def document(**more: Any) -> str:
         return json.dumps({"schema": 1, "run": str(RUN), **more})
 
-    assert codec.decode_continuation(document()) == Continuation(run=RUN)
+    assert continuations.decode_continuation(document()) == Continuation(run=RUN)
     none: list[Any] = [None, 7, [], {"0": None}, {"0": []}, {"0": {"attempt": None}}, {"0": {}}]
     for frames in none:
         with pytest.raises(Unreadable):
-            codec.decode_continuation(document(frames=frames))
+            continuations.decode_continuation(document(frames=frames))
 
 
 @cache

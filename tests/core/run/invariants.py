@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from runtime.core.documents import codec
+from runtime.core.documents import codec, continuations
 from runtime.core.run import events
 from runtime.core.run.continuation import FrameState, Phase
 from runtime.core.run.gates import is_blocked_by_gate
@@ -20,13 +20,15 @@ from tests.core.run.walks import Walk
 def replay_is_the_live_state(walk: Walk, every: int = 7) -> None:
     """However the history is cut."""
     for cut in range(0, len(walk.history), every):
-        base = codec.decode_continuation(codec.encode_continuation(walk.states[cut]))
+        base = continuations.decode_continuation(
+            continuations.encode_continuation(walk.states[cut])
+        )
         assert fold(base, walk.history[cut:]) == walk.now
 
 
 def states_survive_their_json(walk: Walk, every: int = 1) -> None:
     for state in walk.states[::every]:
-        assert codec.decode_continuation(codec.encode_continuation(state)) == state
+        assert continuations.decode_continuation(continuations.encode_continuation(state)) == state
 
 
 def the_entry_survives_its_json(walk: Walk) -> None:

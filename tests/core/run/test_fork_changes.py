@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from runtime.core.documents import codec
+from runtime.core.documents import codec, continuations
 from runtime.core.run import events
 from runtime.core.run.continuation import Continuation, Edited, GivenReply, Phase
 from runtime.core.run.events import Event, ForkChange, Proposal
@@ -114,7 +114,7 @@ def test_a_run_tried_again_asks_about_the_arguments_of_the_fork_not_of_the_model
         now = fold(now, [gated(SECOND), said])
         call = now.call("0", "c1.1")
         assert (call.args, call.edited and call.edited.by, call.proposed) == (args, "bea", {})
-    assert codec.decode_continuation(codec.encode_continuation(now)) == now
+    assert continuations.decode_continuation(continuations.encode_continuation(now)) == now
     frame = now.frame("0").with_call(replace(now.call("0", "c1.1"), state=CallState.CLOSED))
     failed = replace(now, phase=Phase.FAILED, frames={}, left={"0": frame})
     again = evolve(failed, events.Retried(by="admin", reason=""))
@@ -140,7 +140,7 @@ def test_a_given_reply_takes_the_place_of_the_next_one_and_its_calls_are_asked(w
     now = change_value(before, REPLY, GIVEN, "eve")
     assert (now.frame("0").given, plan(now)) == (GIVEN, (CallModel(frame="0"),))
     assert without_permissions(now).frame("0").given == GIVEN
-    assert codec.decode_continuation(codec.encode_continuation(now)) == now
+    assert continuations.decode_continuation(continuations.encode_continuation(now)) == now
     said = replied("v", text="so", calls=GIVEN.calls, given_by="eve")
     later = fold(now, [said])
     frame, call = later.frame("0"), later.call("0", "c2.0")
@@ -148,7 +148,7 @@ def test_a_given_reply_takes_the_place_of_the_next_one_and_its_calls_are_asked(w
     assert call.edited == Edited(by="eve", proposed={"n": 1}, in_fork=True)
     assert without_permissions(later).call("0", "c2.0").edited == call.edited
     assert "edited_by" not in result_of(replace(call, state=CallState.RETURNED))
-    assert codec.decode_continuation(codec.encode_continuation(later)) == later
+    assert continuations.decode_continuation(continuations.encode_continuation(later)) == later
 
 
 @pytest.mark.parametrize("change", [ARGUMENTS, RESULT])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runtime.core.documents.codec import encode_continuation
+from runtime.core.documents.continuations import encode_continuation
 from runtime.core.run.events import EVENT_TYPES
 from runtime.core.run.reducer import evolve
 from runtime.core.run.transitions import CALLS, FRAMES, PACES, RUNS, next_state

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from runtime.core.documents import codec
+from runtime.core.documents import continuations
 from runtime.core.run import frames
 from runtime.core.run.continuation import Continuation, PlanItem
 from runtime.core.run.events import (
@@ -129,5 +129,5 @@ def test_compaction_forks_and_documents_keep_the_plan() -> None:
     copy = fold(initial(uuid4()), [begun(requester="eve"), fork])
     for state in (short, copy):
         assert state.frame("0").todo == (PlanItem(text="look", state="done"), last[1])
-        text = codec.encode_continuation(state)
-        assert codec.decode_continuation(text).frame("0").todo == last
+        text = continuations.encode_continuation(state)
+        assert continuations.decode_continuation(text).frame("0").todo == last

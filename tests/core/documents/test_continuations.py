@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from runtime.core.documents import codec, conversations
-from runtime.core.documents.conversations import Brief, Conversations
+from runtime.core.documents import codec, continuations
+from runtime.core.documents.continuations import Brief, Conversations
 from runtime.core.run import events
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.events import Event
@@ -45,13 +45,13 @@ def run_of(*happened: Event) -> tuple[Continuation, list[str]]:
 
 def stored(brief: Brief | None) -> str:
     assert brief is not None
-    text = codec.encode_continuation(brief.state, brief.told)
+    text = continuations.encode_continuation(brief.state, brief.told)
     assert text.startswith('{"schema":1,"told":{')
     return text
 
 
 def decoded(text: str, texts: list[str]) -> Continuation:
-    return codec.decode_continuation(text, lambda position: texts[position - 1])
+    return continuations.decode_continuation(text, lambda position: texts[position - 1])
 
 
 @cache
@@ -132,8 +132,8 @@ def test_a_state_that_its_entries_do_not_tell_is_not_left_out() -> None:
 def test_entries_with_other_messages_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:
     """As they do in a release that reads an event in another way."""
     now, texts, text = small()
-    monkeypatch.setitem(conversations._CALLS, "ToolReturned", lambda *_: None)
-    assert read(texts).restored(now, {"0": (3, 0)}) is None
+    monkeypatch.setattr(continuations, "call_after", lambda call, _: call)
+    assert read(texts).restore(now, {"0": (3, 0)}) is None
     assert decoded(text, texts) == now
 
 
@@ -142,7 +142,7 @@ def test_entries_with_other_messages_are_folded(monkeypatch: pytest.MonkeyPatch)
 )
 def test_another_number_of_messages_or_frames_is_not_restored(told: dict[str, Any]) -> None:
     now, texts, _ = small()
-    assert read(texts).restored(now, told) is None
+    assert read(texts).restore(now, told) is None
 
 
 @pytest.mark.parametrize("count", [0, 3, len(STARTED) + 2])
@@ -156,7 +156,7 @@ def test_only_entries_that_were_not_read_before_are_read(count: int) -> None:
         seen.append(position)
         return texts[position - 1]
 
-    assert codec.decode_continuation(text, text_of, found) == now
+    assert continuations.decode_continuation(text, text_of, found) == now
     assert seen == list(range(count % (len(texts) + 1) + 1, len(texts) + 1))
     assert found.position == len(texts)
 
@@ -164,9 +164,9 @@ def test_only_entries_that_were_not_read_before_are_read(count: int) -> None:
 def test_without_its_entries_it_is_not_read() -> None:
     _, texts, text = small()
     with pytest.raises(Unreadable, match="lack its omitted parts"):
-        codec.decode_continuation(text)
+        continuations.decode_continuation(text)
     with pytest.raises(Unreadable, match="lack its omitted parts"):
-        codec.decode_continuation(text, lambda _: texts[0])
+        continuations.decode_continuation(text, lambda _: texts[0])
     newer = [*texts[:2], texts[2].replace('{"schema":1', '{"schema":2'), *texts[3:]]
     assert not read(newer).whole
     with pytest.raises(NewerSchema):
