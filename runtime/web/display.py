@@ -338,7 +338,8 @@ def _ends(text: str) -> tuple[int, int]:
 def _plain_visible(text: str, first: int, last: int) -> SafeString:
     marks, tail = _marks(text, first, last)
     rows = [
-        (before, character_name(char), code_point(char), _break(char)) for before, char in marks
+        (before, character_name(char), code_point(char), "\n" if char == "\n" else "")
+        for before, char in marks
     ]
     marked = format_html_join("", '{}<span class="cp" title="{}">{}</span>{}', rows)
     return format_html("{}{}", marked, tail)
@@ -365,7 +366,3 @@ def _largest(seconds: int, *, tolerance: float = 0) -> str:
             added = tolerance if size >= 3600 else 0
             return f"{int(seconds / size + added)} {unit}"
     return ""
-
-
-def _break(char: str) -> str:
-    return char if char == "\n" else ""

@@ -50,31 +50,15 @@ def _database() -> bool:
     return True
 
 
-def _migrations() -> bool:
-    return startup.missing_migrations() == 0
-
-
-def _worker() -> bool:
-    return workers.worker_beats(within=_BEAT)
-
-
-def _partitions() -> bool:
-    return workers.has_month()
-
-
-def _has_no_ledger() -> bool:
-    return settings.SIGNOFF_LEDGER is None
-
-
 # Warnings of this web process; docs/how-to/monitor.md explains them.
 _WARNINGS: dict[str, Callable[[], bool]] = {
     "superuser": durability.is_superuser,
-    "no_ledger": _has_no_ledger,
+    "no_ledger": lambda: settings.SIGNOFF_LEDGER is None,
 }
 
 _CHECKS: dict[str, Callable[[], bool]] = {
     "database": _database,
-    "migrations": _migrations,
-    "worker": _worker,
-    "partitions": _partitions,
+    "migrations": lambda: startup.missing_migrations() == 0,
+    "worker": lambda: workers.worker_beats(within=_BEAT),
+    "partitions": workers.has_month,
 }

@@ -9,7 +9,7 @@ broker is unreachable.
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -298,14 +298,8 @@ def _names(stream: Stream, changes: dict[UUID, bool]) -> list[str] | None:
         return None
     readable = wiring.access().readable_runs(Actor(person=stream.person))
     runs = set(Run.objects.filter(readable, pk__in=changes).values_list("pk", flat=True))
-    return list(_events(changes[run] for run in runs)) + [
-        f"event: run\ndata: {r}\n\n" for r in runs
-    ]
-
-
-def _events(inbox: Iterable[bool]) -> Iterable[str]:
-    if any(inbox):
-        yield "event: inbox\ndata: \n\n"
+    inbox = ["event: inbox\ndata: \n\n"] if any(changes[run] for run in runs) else []
+    return inbox + [f"event: run\ndata: {run}\n\n" for run in runs]
 
 
 def _person_of(session: str) -> str | None:

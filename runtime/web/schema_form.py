@@ -235,7 +235,9 @@ def _kind(rule: Mapping[str, Any], value: Any, depth: int) -> str:
         return kind
     match kind:
         case "choice":
-            return "choice" if any(_are_equal(value, choice) for choice in rule["enum"]) else "json"
+            # JSON tells 1 from 1.0 and true, which Python compares as equal.
+            equal = (type(value) is type(choice) and value == choice for choice in rule["enum"])
+            return "choice" if any(equal) else "json"
         case "integer" | "number" | "boolean":
             is_flag = isinstance(value, bool)
             fits = isinstance(value, _TYPES[kind]) and is_flag is (kind == "boolean")
@@ -256,7 +258,7 @@ def _container(rule: Mapping[str, Any], value: Any, depth: int, *, empty: bool) 
         if empty:
             return "list"
         few = isinstance(value, list) and len(value) <= _MAX_ROWS
-        return "list" if few and all(_kind(items, one, 0) != "json" for one in value) else "json"
+        return "list" if few and all(_kind(items, item, 0) != "json" for item in value) else "json"
     if rule.get("type") == "object" and isinstance(rule.get("properties"), dict):
         has_fields = empty or (
             isinstance(value, dict) and value.keys() <= rule["properties"].keys()
@@ -275,10 +277,6 @@ def _of_one_type(rule: dict[str, Any]) -> dict[str, Any]:
 def _is_nullable(rule: Any) -> bool:
     kinds, choices = rule.get("type"), rule.get("anyOf") or rule.get("oneOf") or []
     return (isinstance(kinds, list) and "null" in kinds) or {"type": "null"} in choices
-
-
-def _are_equal(value: Any, other: Any) -> bool:
-    return type(value) is type(other) and bool(value == other)
 
 
 # Texts and values

@@ -46,7 +46,7 @@ def accepts(definition: type) -> Callable[[type[S]], type[S]]:
 
 
 def _extend(schema: type[S], added: dict[str, Any]) -> type[S]:
-    """Return the schema with more fields, under its own name."""
+    """Return the schema with more fields, under its own name, which clients are generated from."""
     return create_model(
         schema.__name__,
         __base__=schema,

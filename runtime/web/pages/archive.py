@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from uuid import UUID
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -14,12 +13,11 @@ from runtime.control.archive.legal_hold import hold as hold_run
 from runtime.control.archive.legal_hold import lift as lift_run
 from runtime.control.archive.restore import restore as restore_run
 from runtime.errors import KeyMissing, Tampered
-from runtime.ports.access import Actor
 from runtime.queries.history.removed import RemovedEntry, removed_entries
 from runtime.queries.runs import RunDetail
 from runtime.web.pages import query_params
 from runtime.web.pages.run import with_archive
-from runtime.web.pages.run_actions import Context, Refusal, answer
+from runtime.web.pages.run_actions import answer
 from runtime.web.requests import actor_of, admins_only, form_text
 
 ENTRIES = 50  # on one page
@@ -134,11 +132,5 @@ def _answer(request: HttpRequest, run: UUID, form: _ArchiveForm) -> HttpResponse
         run,
         "runs/archive.html",
         act=lambda actor: form.act(run=run, reason=reason, actor=actor).id,
-        context=partial(_context, form),
+        context=lambda _actor, detail, _refusal: {"form": form, "fits": form.fits(detail)},
     )
-
-
-def _context(
-    form: _ArchiveForm, actor: Actor, detail: RunDetail, refusal: Refusal | None
-) -> Context:
-    return {"form": form, "fits": form.fits(detail)}
