@@ -1,7 +1,7 @@
 """The page of kill switches, for admins: the engaged ones, forms to engage and disengage, and the history."""
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
@@ -9,37 +9,57 @@ from runtime.control import kill_switches
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import InvalidInput, SwitchAlreadyEngaged, SwitchNotEngaged, UnknownAgent
 from runtime.ports import wiring
-from runtime.web.requests import actor_of, admins_only, form_text
+from runtime.web.forms import PageForm, TypedField
+from runtime.web.requests import actor_of, admins_only
 
 EVERY = "*"  # the choice of all agents; an empty choice is refused
 CONFIRMATION = "every agent"  # typed by the admin for that choice
+
+
+class SwitchForm(PageForm):
+    """The form that engages a kill switch."""
+
+    agent = TypedField("Which agent", choices=[("", "Choose")], required=True)
+    confirm = TypedField(f"To stop every agent, type “{CONFIRMATION}”")
+    reason = TypedField("Reason (recorded)", "long", rows=2, maximum=MAX_REASON, required=True)
+
+    def __init__(self, data: QueryDict | None = None) -> None:
+        super().__init__(data)
+        names = [(name, name) for name in wiring.catalogue().names()]
+        self.fields["agent"].widget.choices = [("", "Choose"), *names, (EVERY, "every agent")]
+
+    def clean(self) -> None:
+        """Require a choice, and for all agents the typed confirmation."""
+        agent, confirmation = self.cleaned_data["agent"], self.cleaned_data["confirm"]
+        if not agent:
+            self.add_error("agent", "must be chosen: nothing was stopped")
+        if agent == EVERY and confirmation.lower() != CONFIRMATION:
+            self.add_error("confirm", "is missing: nothing was stopped")
 
 
 @require_safe
 @admins_only
 def list_switches(request: HttpRequest) -> HttpResponse:
     """Show the engaged kill switches, the form, and the history."""
-    return _page(request)
+    return _page(request, SwitchForm())
 
 
 @require_POST
 @admins_only
 def engage(request: HttpRequest) -> HttpResponse:
     """Engage a kill switch for an agent, or for all."""
-    choice = request.POST.get("agent", "")
-    agent = "" if choice == EVERY else choice
-    reason = form_text(request.POST, "reason")
-    if not choice:
-        return _page(request, "Choose an agent, or every agent. Nothing was stopped.", status=422)
-    if choice == EVERY and request.POST.get("confirm", "").strip().lower() != CONFIRMATION:
-        problem = f"Type “{CONFIRMATION}” to stop all of them. Nothing was stopped."
-        return _page(request, problem, status=422)
+    form = SwitchForm(request.POST)
+    if not form.is_valid():
+        return _page(request, form, status=422)
+    agent, reason = form.cleaned_data["agent"], form.cleaned_data["reason"]
+    agent = "" if agent == EVERY else agent
     try:
         switch = kill_switches.engage(agent=agent, reason=reason, actor=actor_of(request))
     except InvalidInput as problem:
-        return _page(request, f"The {problem.field} {problem.detail}.", status=422)
+        form.mark(problem)
+        return _page(request, form, status=problem.status)
     except (UnknownAgent, SwitchAlreadyEngaged) as problem:
-        return _page(request, problem.detail, status=problem.status)
+        return _page(request, form, problem.detail, status=problem.status)
     messages.success(request, f"{switch.agent or 'Every agent'} is stopped.")
     return redirect("kill_switches")
 
@@ -51,22 +71,20 @@ def disengage(request: HttpRequest, stop: int) -> HttpResponse:
     try:
         switch = kill_switches.disengage(stop=stop, actor=actor_of(request))
     except SwitchNotEngaged as problem:
-        return _page(request, str(problem), status=409)
+        return _page(request, SwitchForm(), str(problem), status=409)
     messages.success(request, f"{switch.agent or 'Every agent'} resumed.")
     return redirect("kill_switches")
 
 
-def _page(request: HttpRequest, problem: str = "", *, status: int = 200) -> HttpResponse:
+def _page(
+    request: HttpRequest, form: SwitchForm, problem: str = "", *, status: int = 200
+) -> HttpResponse:
     actor = actor_of(request)
     context = {
         "section": "kill_switches",
         "active": kill_switches.list_switches(lifted=False, actor=actor),
         "past": kill_switches.list_switches(lifted=True, actor=actor),
-        "agents": wiring.catalogue().names(),
-        "every": EVERY,
-        "confirmation": CONFIRMATION,
+        "form": form,
         "problem": problem,
-        "typed": request.POST,
-        "max_reason": MAX_REASON,
     }
     return render(request, "runs/kill_switches.html", context, status=status)

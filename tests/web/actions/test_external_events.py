@@ -102,13 +102,17 @@ def test_a_stop_is_put_listed_and_lifted_over_the_api(admin_api: Caller, publish
 
 
 def test_a_stop_is_put_on_its_page_and_shown_on_every_page(admin: Client, bea: Client) -> None:
-    shows(admin, "/stops/", '<option value="">Choose</option>')
+    shows(admin, "/stops/", '<option value="" selected>Choose</option>')
     refused = admin.post("/stops/put/", {"agent": "", "reason": "typed"})
-    has(text_of(refused, 422), "Choose an agent, or every agent", "typed")
+    has(text_of(refused, 422), "<bdi>Which agent</bdi> must be chosen", "typed")
     assert not KillSwitch.objects.exists()
     assert admin.post("/stops/999/lift/").status_code == 409
     refused = admin.post("/stops/put/", WHY | {"agent": "*", "confirm": "every"})
-    has(text_of(refused, 422), "Type “every agent” to stop all of them", 'value="every"')
+    has(
+        text_of(refused, 422),
+        "type “every agent”</bdi> is missing: nothing was stopped",
+        'value="every"',
+    )
     assert not KillSwitch.objects.exists()
     admin.post("/stops/put/", WHY | {"agent": "*", "confirm": "Every agent "})
     page = shows(admin, "/inbox/", "&lt;b&gt;broken", "See the kill switches")
