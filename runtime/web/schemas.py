@@ -1,6 +1,6 @@
 """Gives the schemas of the API the fields of the dataclasses that they show or make, so that each is written once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from enum import StrEnum
 from inspect import getattr_static
@@ -17,16 +17,8 @@ def fields_of(source: type, names: str = "") -> Callable[[type[S]], type[S]]:
 
     A field that the schema declares itself stays as declared. The others are required, because an answer has them all.
     """
-
-    def decorate(schema: type[S]) -> type[S]:
-        selected = names.split() or [field.name for field in fields(source)]
-        declared = schema.model_fields
-        return _extend(
-            schema,
-            {name: (_type_of(source, name), ...) for name in selected if name not in declared},
-        )
-
-    return decorate
+    selected = names.split() or [field.name for field in fields(source)]
+    return with_fields({name: (_type_of(source, name), ...) for name in selected})
 
 
 def accepts(definition: type) -> Callable[[type[S]], type[S]]:
@@ -34,26 +26,32 @@ def accepts(definition: type) -> Callable[[type[S]], type[S]]:
 
     They accept any value: the act itself names the wrong one.
     """
-    added: dict[str, Any] = {
-        field.name: (
-            Annotated[Any, WithJsonSchema({**field.metadata["schema"]})],
-            field.metadata["default"],
-        )
-        for field in fields(definition)
-        if field.metadata
-    }
-    return lambda schema: _extend(schema, added)
-
-
-def _extend(schema: type[S], added: dict[str, Any]) -> type[S]:
-    """Return the schema with more fields, under its own name, which clients are generated from."""
-    return create_model(
-        schema.__name__,
-        __base__=schema,
-        __doc__=schema.__doc__,
-        __module__=schema.__module__,
-        **added,
+    sent = {field.name: field.metadata for field in fields(definition) if field.metadata}
+    return with_fields(
+        {
+            name: (Annotated[Any, WithJsonSchema({**rule["schema"]})], rule["default"])
+            for name, rule in sent.items()
+        }
     )
+
+
+def with_fields(added: Mapping[str, tuple[Any, Any]]) -> Callable[[type[S]], type[S]]:
+    """Return a decorator that adds these types and defaults to a schema that does not declare them itself."""
+
+    def extend(schema: type[S]) -> type[S]:
+        missing: dict[str, Any] = {
+            name: entry for name, entry in added.items() if name not in schema.model_fields
+        }
+        # Generated clients name their classes after it, so the class keeps its name.
+        return create_model(
+            schema.__name__,
+            __base__=schema,
+            __doc__=schema.__doc__,
+            __module__=schema.__module__,
+            **missing,
+        )
+
+    return extend
 
 
 def _type_of(source: type, name: str) -> Any:

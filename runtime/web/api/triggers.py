@@ -18,7 +18,7 @@ from runtime.triggers.sources.registry import SOURCES
 from runtime.triggers.trials import EventTrial
 from runtime.triggers.webhooks import Receipt
 from runtime.web.requests import Authenticated, Body, raw_body
-from runtime.web.schemas import accepts, fields_of
+from runtime.web.schemas import accepts, fields_of, with_fields
 
 router = Router(tags=["triggers"])
 
@@ -40,6 +40,7 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
+@with_fields(dict.fromkeys(SOURCES, (Words, "")))
 @accepts(EventDefinition)
 class TriggerIn(Body):
     """A trigger: events of the name `event` start runs.
@@ -53,10 +54,6 @@ class TriggerIn(Body):
     """
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
-
-    folder: Words = ""
-    stream: Words = ""
-    bucket: Words = ""
 
 
 class TrialIn(TriggerIn):
@@ -138,6 +135,7 @@ class ReceiptOut(Schema):
     skipped: str = ""
 
 
+@with_fields(dict.fromkeys(SOURCES, (str, ...)))
 @fields_of(TriggerView, "id state problem owner makers")
 @fields_of(
     EventDefinition,
@@ -150,9 +148,6 @@ class TriggerOut(Schema):
     although it is active. `more` is the number of the event before which the earlier ones begin, for `before`.
     """
 
-    folder: str
-    stream: str
-    bucket: str
     history: list[TriggeredOut]
     more: int | None
     acts: list[ActOut]
