@@ -1,6 +1,5 @@
 """API operations on replays of runs with today's code; for admins."""
 
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -8,8 +7,9 @@ from ninja import Router, Schema, Status
 
 from runtime.control import jobs
 from runtime.ports import wiring
-from runtime.store.tables.jobs import ReplayRow
+from runtime.store.tables.jobs import JobRow, ReplayRow
 from runtime.web.requests import Authenticated
+from runtime.web.schemas import fields_of
 
 router = Router(tags=["replays"])
 
@@ -65,28 +65,18 @@ class ComparedOut(Schema):
     more: int
 
 
+@fields_of(JobRow, "id by at state ended_at problem")
 class JobOut(Schema):
     """A job of a worker. `state` is `queued`, `running`, `done` or `failed`; `problem` says why it ended early."""
 
-    id: UUID
-    by: str
-    at: datetime
-    state: str
-    ended_at: datetime | None
-    problem: str
 
-
+@fields_of(ReplayRow, "run host process compared entries")
 class ReplayOut(JobOut):
     """A replay. `state` is `queued`, `running`, `done` or `failed`; `problem` says why it ended early.
 
     The worker is a `process` on `host`. It has compared `compared` of `entries`; `found` is null before its end.
     """
 
-    run: UUID
-    host: str
-    process: int | None
-    compared: int
-    entries: int
     found: ComparedOut | None
 
     @staticmethod
