@@ -22,8 +22,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from approvals.queries import pending_ages
-from runtime.queries.lists.suspects import suspect_totals
-from runtime.queries.processes import measures, workers
+from runtime.queries import workers
+from runtime.queries.suspects import suspect_totals
 from runtime.store.workers import cumulative
 
 FORWARDED = (
@@ -113,7 +113,7 @@ def _of_workers() -> Iterator[Metric]:
     beats = GaugeMetricFamily(
         "signoff_worker_beat_age_seconds", "Time since the worker's heartbeat.", labels=WORKER
     )
-    for worker in measures.worker_measures():
+    for worker in workers.worker_measures():
         labels, counts = (worker.worker, worker.host, str(worker.process)), worker.measures
         beats.add_metric(labels, worker.beat_age)
         commits.add_metric(labels, cumulative(counts), counts["seconds"])
@@ -136,7 +136,7 @@ def _of_sweepers() -> Iterator[Metric]:
     late = GaugeMetricFamily(
         "signoff_sweep_late_after_seconds", "Age at which a loop is late.", labels=("loop",)
     )
-    for loop in measures.loop_measures():
+    for loop in workers.loop_measures():
         if loop.took is not None:
             took.add_metric((loop.name,), loop.took)
         age.add_metric((loop.name,), loop.age)
@@ -157,7 +157,7 @@ def _of_requests() -> Iterator[Metric]:
 
 
 def _of_runs() -> Iterator[Metric]:
-    backlog = measures.backlog()
+    backlog = workers.backlog()
     yield _gauge("runs_due", "Runs that are due and that no worker has.", backlog.due)
     yield _gauge("runs_overdue", "Runs that have been due for more than a minute.", backlog.overdue)
     yield _gauge("runs_queued", "Runs that have not begun.", backlog.queued)

@@ -11,9 +11,8 @@ from agents.catalogue.versions import PublishedVersion, changes
 from agents.models import AgentVersion, PublishedAgent
 from runtime.core.values.json_schema import Property, parts
 from runtime.queries.labels import effect_texts
-from runtime.queries.processes.measures import CallOutcomes, call_outcomes
-from runtime.queries.processes.workers import live_versions
 from runtime.queries.version_diff import VersionDifference, differences
+from runtime.queries.workers import CallOutcomes, call_outcomes, live_versions
 
 ALIVE = timedelta(seconds=10)
 

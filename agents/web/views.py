@@ -54,7 +54,7 @@ def agent(request: HttpRequest, name: str) -> HttpResponse:
         "agent": view,
         "runs": runs.items,
         "versions": versions,
-        "figures": run_figures.figures(access.readable_runs(actor), name),
+        "figures": run_figures.agent_figures(access.readable_runs(actor), name),
         "wordings": wordings,
     }
     return render(request, "agents/detail.html", context)

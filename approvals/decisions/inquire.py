@@ -8,7 +8,7 @@ from approvals.decisions import checks, closing, commit
 from approvals.errors import Expired, TooManyInquiries
 from approvals.queries import requests
 from approvals.signed import audit
-from runtime.control import inquiries
+from runtime.control import messages
 from runtime.control.access import validate_text
 from runtime.core.documents.blobs import digest_of
 from runtime.core.values.enums import GateKind
@@ -36,7 +36,9 @@ def inquire(*, approval_id: UUID, question: object, actor: Actor) -> requests.Ap
         said = validate_text("question", question, MAX_INQUIRY, required="is required")
         if audit.number(approval.run_id, f"request {approval.id}", act=ASKED) >= MAX_INQUIRIES:
             raise TooManyInquiries
-        sent = inquiries.ask(run=approval.run_id, gate=approval.gate, by=actor.person, text=said)
+        sent = messages.ask_inquiry(
+            run=approval.run_id, gate=approval.gate, by=actor.person, text=said
+        )
         audit.append(
             run=approval.run_id,
             actor=actor,

@@ -68,6 +68,19 @@ def edit(
     return edited
 
 
+def check_schema(
+    schema: Mapping[str, Any], args: Mapping[str, Any], secret: frozenset[str], field: str = FIELD
+) -> None:
+    """Raise InvalidInput naming `field`, or a field in it, unless the public arguments fit the schema."""
+    properties = schema.get("properties", {})
+    for name in args:
+        if name not in properties and name not in secret:
+            raise InvalidInput(f"{field}.{name}", "is not expected")
+    public = {name: value for name, value in args.items() if name not in secret}
+    for problem in json_schema.problems(_without(schema, secret), public, field):
+        raise InvalidInput(problem.field, problem.detail)
+
+
 def _secret(tool: str, schema: Mapping[str, Any], args: Mapping[str, Any]) -> frozenset[str]:
     """Return the names of secret arguments: those that are sealed, and missing ones by the mark of the schema."""
     hidden = sealing.secret_args(tool, args) - sealing.held_args(tool, args)
@@ -87,19 +100,6 @@ def _with_secrets(
     public = {name: value for name, value in new_args.items() if name not in secret}
     secrets = {name: value for name, value in args.items() if name in secret}
     return {**public, **secrets}
-
-
-def check_schema(
-    schema: Mapping[str, Any], args: Mapping[str, Any], secret: frozenset[str], field: str = FIELD
-) -> None:
-    """Raise InvalidInput naming `field`, or a field in it, unless the public arguments fit the schema."""
-    properties = schema.get("properties", {})
-    for name in args:
-        if name not in properties and name not in secret:
-            raise InvalidInput(f"{field}.{name}", "is not expected")
-    public = {name: value for name, value in args.items() if name not in secret}
-    for problem in json_schema.problems(_without(schema, secret), public, field):
-        raise InvalidInput(problem.field, problem.detail)
 
 
 def _without(schema: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:

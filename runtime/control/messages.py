@@ -1,6 +1,6 @@
-"""Sends a message to the agent of a run."""
+"""Sends the agent of a run a message, or an inquiry about a call that waits at a gate."""
 
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from runtime.control import access
 from runtime.control.transaction import atomic, join, lock_open, notify
@@ -37,6 +37,17 @@ def send_as_reviewer(*, run: UUID, text: object, actor: Actor) -> None:
     Raises as `send_message` does, without the rights.
     """
     _send(run, text, actor, reviewer=True)
+
+
+def ask_inquiry(*, run: UUID, gate: UUID, by: str, text: str) -> UUID:
+    """Send the inquiry in the caller's transaction, and return its id. Raise RunEnded."""
+    inquiry = uuid4()
+    with atomic() as connection:
+        lock_open(connection, run)
+        runs.notify_signal(connection, run)
+        signals.send_inquiry(connection, run=run, gate=gate, inquiry=inquiry, by=by, text=text)
+        notify(run)
+    return inquiry
 
 
 def _send(

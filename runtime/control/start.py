@@ -1,30 +1,42 @@
-"""Starting a run: `start` for people, `create` for callers that have checked who asks."""
+"""Starts a run: `start` for people, `create` for callers that have checked who asks.
+
+A run of a thread remembers earlier runs of the thread: what people asked, and what the agent answered. Only texts of
+runs that its requester may read are taken, from verified journals. The people who steered one of these runs join the
+origin of the new one, because its text may steer the agent.
+"""
 
 import json
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 
 from runtime import broker
-from runtime.control import thread_memory
-from runtime.control.transaction import notify
+from runtime.control.transaction import atomic, notify
 from runtime.core.documents import budget_text
+from runtime.core.documents.blobs import Blob, blob_of, memory_body, memory_text
 from runtime.core.run.budgets import NO_LIMITS, BudgetLimits
-from runtime.core.run.continuation import merge_people
-from runtime.core.run.events import RunStarted
-from runtime.core.run.reducer import Entry
+from runtime.core.run.continuation import Continuation, Phase, merge_people, steered_by
+from runtime.core.run.events import Completed, Event, MessageReceived, Remembered, RunStarted
+from runtime.core.run.reducer import Entry, step
+from runtime.core.values.errors import CoreError
 from runtime.core.values.json_values import require_json, same
-from runtime.core.values.limits import MAX_KEY
-from runtime.errors import BusinessKeyConflict, InvalidInput
+from runtime.core.values.limits import MAX_KEY, MAX_MEMORY
+from runtime.errors import BusinessKeyConflict, InvalidInput, KeyMissing, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
+from runtime.queries import threads
+from runtime.queries.threads import ThreadRun
 from runtime.store import pool, runs
 from runtime.store.pool import Connection
 from runtime.store.runs import NewRun
 from runtime.store.tables import blobs, journal
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +106,7 @@ def create(
     with pool.in_transaction() as connection:
         if born is None:
             born, _ = runs.peek_start(connection)
-        memory = thread_memory.recall_for_run(agent=agent, thread=thread, actor=requester)
+        memory = recall_for_run(agent=agent, thread=thread, actor=requester)
         makers = merge_people(makers, memory.people)
         event = RunStarted(
             agent=agent,
@@ -135,6 +147,68 @@ def budget_for_run(requested: object) -> BudgetLimits | None:
         raise InvalidInput(f"budget.{exc.name}" if exc.name else "budget", exc.why) from exc
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What a run remembers: references for its journal, the texts with their runs, and the people behind them.
+
+    `summary` is the most tokens of the summary that the model makes of them, 0 for none.
+    """
+
+    remembered: tuple[Remembered, ...] = ()
+    texts: tuple[tuple[UUID, Blob], ...] = ()
+    people: tuple[str, ...] = ()
+    summary: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Text:
+    of: Remembered
+    blob: Blob
+    size: int
+
+
+NOTHING = Memory()
+
+
+def recall_for_run(*, agent: str, thread: str | None, actor: Actor) -> Memory:
+    """Return what a run that this actor starts now remembers. Nothing without a thread, or if its agent says so.
+
+    The runs that it remembers are locked against retention until the caller's transaction ends.
+    """
+    if thread is None:
+        return NOTHING
+    remembers = wiring.catalogue().remembers(agent)
+    if not (max_texts := remembers.texts):
+        return NOTHING
+    texts: list[_Text] = []
+    people: tuple[str, ...] = ()
+    with atomic() as connection:
+        for run in threads.answered(
+            wiring.access().readable_runs(actor), agent=agent, thread=thread
+        ):
+            if len(texts) >= max_texts:
+                break
+            if (read := _read(connection, run)) is None:
+                continue
+            now, run_texts = read
+            fitting = _fitting(
+                run_texts,
+                max_texts=max_texts - len(texts),
+                characters=MAX_MEMORY - sum(text.size for text in texts),
+            )
+            if not fitting:
+                break  # older ones do not fit either
+            texts += fitting
+            people = merge_people(people, steered_by(now), [now.requester])
+    texts.reverse()
+    return Memory(
+        remembered=tuple(text.of for text in texts),
+        texts=tuple((text.of.run, text.blob) for text in texts),
+        people=people,
+        summary=remembers.summary if texts else 0,
+    )
+
+
 def _check_key(field: str, key: str | None) -> None:
     if key is None:
         return
@@ -158,3 +232,61 @@ def _find_by_key(connection: Connection, row: dict[str, Any], input: Any) -> Sta
     if stored[2] is None and not same(json.loads(stored[1]), input):
         raise BusinessKeyConflict
     return Started(run=stored[0], created=False)
+
+
+def _fitting(texts: list[_Text], *, max_texts: int, characters: int) -> list[_Text]:
+    """Return the last texts of a run, the newest first, as far as they fit."""
+    fitting: list[_Text] = []
+    for text in reversed(texts[-max_texts:]):
+        characters -= text.size
+        if characters < 0:
+            break
+        fitting.append(text)
+    return fitting
+
+
+def _read(connection: Connection, run: ThreadRun) -> tuple[Continuation, list[_Text]] | None:
+    """Return the state in which a run ended, and its texts. None if it was erased meanwhile, or does not verify."""
+    runs.lock_against_retention(connection, run.id)
+    try:
+        history = journal.history(connection, run.id)
+        now, texts = history.start, []
+        for sealed, entry in history.entries:
+            now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
+            texts += [
+                _build_text(run.id, *message)
+                for message in _read_messages(now, entry.events, entry.at)
+            ]
+    except (CoreError, Tampered, KeyMissing) as exc:
+        log.error("Run %s: not remembered, its journal does not verify: %s", run.id, exc)
+        return None
+    ended = now.phase is Phase.COMPLETED and (now.position, now.head) == (run.position, run.head)
+    return (now, texts) if ended else None
+
+
+def _read_messages(
+    now: Continuation, events: Iterable[Event], at: datetime
+) -> Iterator[tuple[str, str, datetime, str]]:
+    for event in events:
+        match event:
+            case RunStarted():
+                yield "asked", event.requester, at, memory_text(event.input)
+            case MessageReceived():
+                yield "asked", event.by, at, memory_text(event.text)
+            case Completed():
+                yield "answered", now.agent, at, memory_text(event.output)
+
+
+def _build_text(run: UUID, kind: str, by: str, at: datetime, text: str) -> _Text:
+    blob = blob_of(memory_body(run, kind, text))
+    return _Text(
+        of=Remembered(
+            run=run,
+            kind="asked" if kind == "asked" else "answered",
+            by=by,
+            at=at,
+            digest=blob.digest,
+        ),
+        blob=blob,
+        size=len(text),
+    )

@@ -1,4 +1,4 @@
-"""Transfers a run to another installation: exports and imports it.
+"""Transfers a run to another installation: exports and imports it. Restores an archived one into Postgres.
 
 An export ends the run; an admin can build its file again at any time. An imported run keeps its id and journal, with
 MACs by the keys of this installation. Its last entry keeps the manifest that the other installation signed. An import
@@ -23,9 +23,12 @@ from runtime.core.run.continuation import Continuation, Phase, RunStatus, status
 from runtime.core.run.events import Exported, Imported
 from runtime.core.run.reducer import Entry, evolve, initial, step
 from runtime.core.values.errors import CoreError
+from runtime.core.values.limits import MAX_REASON
 from runtime.errors import (
     InvalidInput,
     KeyMissing,
+    NoSuchRun,
+    NotArchived,
     NotAtRest,
     NotImportable,
     RunArchived,
@@ -38,7 +41,9 @@ from runtime.errors import (
 from runtime.keyring import files, purposes, signatures
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.store import gates, pool, runs
+from runtime.queries.runs import RunDetail
+from runtime.store import archived_runs, gates, pool, runs
+from runtime.store.archived_runs import Archive
 from runtime.store.pool import Connection
 from runtime.store.runs import LockedRow
 from runtime.store.tables import blobs, continuations, journal, pruning, signals, waits
@@ -46,6 +51,7 @@ from runtime.store.tables.pruning import PruneMark
 
 _AT_REST = frozenset({RunStatus.SUSPENDED, RunStatus.WAITING, RunStatus.PAUSED})
 _A_DAY = 24 * 60 * 60 * 1000
+_ADMINS_RESTORE = "Only admins may restore archived runs."
 
 
 def export_run(*, run: UUID, actor: Actor) -> str:
@@ -89,6 +95,46 @@ def import_run(*, data: bytes, actor: Actor) -> UUID:
         except UnknownAgent as exc:
             raise NotImportable(f"there is no agent {now.agent!r} here") from exc
     return now.run
+
+
+def restore(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
+    """Put an archived run back into Postgres. It keeps its journal with every MAC.
+
+    Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; NotArchived;
+    ObjectStoreDown, Tampered or KeyMissing, with nothing changed.
+    """
+    access.for_admins(run, actor, _ADMINS_RESTORE)
+    reason_text = access.validate_text(
+        "reason", reason, MAX_REASON, required="is required to restore a run"
+    )
+    with atomic() as connection:
+        runs.locked_row(connection, run)
+        archived_run = archived_runs.read(connection, run)
+        if archived_run is None:
+            raise NotArchived
+        _put_back(archived_run, reason_text, actor)
+    return access.readable(run, actor)
+
+
+def restore_file(*, data: bytes, reason: object, actor: Actor) -> UUID:
+    """Restore a run from the bytes of its file, in case the object store has lost it. Return its id.
+
+    Raise, in this order: Forbidden; InvalidInput naming `reason`; NotImportable; NotArchived.
+    """
+    wiring.access().require(actor, "admin")
+    reason_text = access.validate_text(
+        "reason", reason, MAX_REASON, required="is required to restore a run"
+    )
+    try:
+        archived_run = archived_runs.parse(None, data)
+        with atomic() as connection:
+            runs.locked_row(connection, archived_run.run)
+            _put_back(archived_run, reason_text, actor)
+    except NoSuchRun as exc:
+        raise NotImportable("its run is not one of this installation") from exc
+    except Tampered as exc:
+        raise NotImportable(str(exc)) from exc
+    return archived_run.run
 
 
 def _end(connection: Connection, run: UUID, row: LockedRow, event: Exported) -> list[UUID]:
@@ -230,3 +276,12 @@ def _check_local(connection: Connection, manifest: export_file.Manifest) -> None
             raise NotImportable(
                 f"it carries secrets sealed with key {key_id!r}, which is not in this ring of secrets"
             ) from exc
+
+
+def _put_back(archived_run: Archive, reason: str, actor: Actor) -> None:
+    with atomic() as connection:
+        archived_runs.put_back(connection, archived_run)
+        wiring.approvals().record_audit(
+            run=archived_run.run, actor=actor, act="restored", detail={"reason": reason}
+        )
+        notify(archived_run.run, hint=False)

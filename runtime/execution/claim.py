@@ -2,8 +2,6 @@
 
 import logging
 import queue
-from collections.abc import Iterator
-from contextlib import contextmanager
 from uuid import UUID, uuid4
 
 import psycopg
@@ -74,7 +72,8 @@ def _advance(run: UUID, context: WorkerContext, *, isolated: bool) -> bool:
             context.heartbeat.check_signals(run)
             return False
         claim, stored = loaded
-        with _watched(claim, context) as (claimed, messages):
+        messages: RunnerQueue = queue.SimpleQueue()
+        with context.heartbeat.watched(claim, lambda: messages.put(None)) as claimed:
             try:
                 _work(context, claimed, messages, stored)
             except Exception as exc:
@@ -85,22 +84,17 @@ def _advance(run: UUID, context: WorkerContext, *, isolated: bool) -> bool:
     return True
 
 
-@contextmanager
-def _watched(claim: RunClaim, context: WorkerContext) -> Iterator[tuple[ClaimedRun, RunnerQueue]]:
-    messages: RunnerQueue = queue.SimpleQueue()
-    with context.heartbeat.watched(claim, lambda: messages.put(None)) as claimed:
-        yield claimed, messages
-
-
 def _work(
     context: WorkerContext, claimed: ClaimedRun, messages: RunnerQueue, stored: StoredRun
 ) -> None:
     """Verify the loaded data, and run the runner until it releases the run."""
+    # Before the run is verified and folded: that may be what kills its workers.
     if _handle_crash_loop(claimed.claim):
         return
     loaded = _load(claimed.claim, stored, context.recent)
     version_changes = _version_changes(loaded, context.handler)
     now = Runner(context, claimed, messages, loaded, version_changes).work()
+    # A long run goes back to this process, which need not verify its entries again.
     if not now.ended and context.recent.put(claimed.claim.run, loaded.rows, loaded.conversations):
         broker.keep(claimed.claim.run)
     context.backoff.drop(claimed.claim.run)
@@ -208,15 +202,9 @@ def _version_changes(loaded: LoadedRun, handler: EffectHandler) -> versions.Vers
     try:
         return versions.compare(loaded.now, handler)
     except (UnknownAgent, WorkerOutdated):
-        if not _is_to_end(loaded):
-            raise
-        return None
-
-
-def _is_to_end(loaded: LoadedRun) -> bool:
-    return loaded.now.phase is Phase.CANCELLING or any(
-        _ends(signal) for signal in loaded.pending_signals.due
-    )
+        if loaded.now.phase is Phase.CANCELLING or any(map(_ends, loaded.pending_signals.due)):
+            return None
+        raise
 
 
 def _ends(signal: signals.Signal) -> bool:

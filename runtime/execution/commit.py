@@ -157,6 +157,7 @@ class StepWriter:
         """Write the records as one step, which leads to `now`. Raises LeaseLost or Tampered, with nothing written."""
         blobs = self._contents.write(records.blobs)
         step = self._step(records, now, blobs, release=release)
+        # Postgres may have been restored to a state before the use; the ledger is a file of its own.
         used_approvals.require_unspent(self.now.run, step.spent)
         started = heartbeat.elapsed()
         result = self._write(records, step, itertools.count())
@@ -320,6 +321,7 @@ class StepWriter:
         self, records: Records, step: steps.Step, tries: Iterator[int]
     ) -> steps.CommitResult:
         if not step.closed:
+            # One prepared statement in autocommit: a transaction with the ORM costs about twice as much.
             with pool.pooled() as connection:
                 extra_statements = self._open_requests(
                     connection, records, read=self._take_read(records)

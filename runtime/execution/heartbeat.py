@@ -23,6 +23,7 @@ from runtime.store.workers import Measures
 
 log = logging.getLogger(__name__)
 
+# One row a second for the whole process, however many runs it has.
 STATEMENT = f"""
     WITH beat AS ({workers.BEAT}), held AS ({leases.HELD})
     SELECT held.owner, held.mailbox, held.stops, {leases.ASYNC_COMMIT} FROM beat LEFT JOIN held ON true

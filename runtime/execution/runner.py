@@ -388,7 +388,9 @@ class Runner:
             if not self._may_start(work):
                 break
             try:
-                request = self._request(work)
+                request = request_for(
+                    self._writer.now, work, self._filled, self._admission.approved
+                )
             except ObjectStoreDown as exc:
                 unreadable.append(exc)
                 continue
@@ -401,9 +403,6 @@ class Runner:
             self._claimed.wake()  # to withdraw it
             return False
         return self._claimed.has_budget()
-
-    def _request(self, work: Work) -> EffectRequest:
-        return request_for(self._writer.now, work, self._filled, self._admission.approved)
 
     def _run_effect(self, request: EffectRequest) -> RunningEffect:
         """Record an effect as running, and the approval that it uses as spent."""

@@ -254,6 +254,7 @@ class StepBuilder:
                     self._execute(command)
             if self.now is before:
                 break
+        # Also of calls that do not start now: no entry may record an approval that no person gave.
         self._checks.verify_rest()
 
     def _is_blocked(self, command: Command) -> bool:
@@ -285,7 +286,8 @@ class StepBuilder:
             case StartTool():
                 self._start(command)
             case StartWait():
-                self._wait(command)
+                if self._may_start(command.frame, command.call):
+                    self.add(begin_wait(self.now, command, self._clock()))
             case OpenInDoubt():
                 self._record(self._admission.open_in_doubt(self.now, command.frame, command.call))
             case CancelRun():
@@ -395,10 +397,6 @@ class StepBuilder:
         elif instead is not None:
             self._record(instead)
         return instead is None
-
-    def _wait(self, command: StartWait) -> None:
-        if self._may_start(command.frame, command.call):
-            self.add(begin_wait(self.now, command, self._clock()))
 
     def _close_gate(self, gate: Pending, reason: str) -> None:
         self.add(GateClosed(gate=gate.gate, frame=gate.frame, call=gate.call, reason=reason))

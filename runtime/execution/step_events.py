@@ -164,6 +164,7 @@ def decide_gate(now: Continuation, pending: Pending, signal: GateDecidedSignal) 
         by=signal.decision.by,
         reason=signal.decision.reason,
         result=signal.decision.result,
+        # The entry says so, and a replay needs no rule of the release that wrote it.
         stands=VERDICTS[signal.decision.verdict].is_remembered,
         edit=signal.decision.edit,
         answer=signal.decision.verdict is Verdict.ANSWER and terms is not None and terms.answers,
@@ -227,7 +228,10 @@ def open_limit_gate(
 ) -> tuple[tuple[BudgetExceeded, ...], AdmissionResult]:
     """Return one gate for all exhausted limits, with an event for each limit."""
     frame = next((exhausted.frame for exhausted in reached if exhausted.frame is not None), ROOT)
-    reason = "; ".join(_words(now, exhausted) for exhausted in reached)
+    reason = "; ".join(
+        f"{_name_owner(now, exhausted)} reached its limit: {words_of(exhausted)}"
+        for exhausted in reached
+    )
     reason = (
         reason[0].upper() + reason[1:] if frame == ROOT and reached[0].frame is None else reason
     )
@@ -290,10 +294,6 @@ def _read_time(text: object, field: str, at: datetime) -> datetime:
     if moment > at + timedelta(days=MAX_WAIT_DAYS):
         raise InvalidWait(f"{field}: must be at most {MAX_WAIT_DAYS} days ahead; {now}")
     return moment
-
-
-def _words(now: Continuation, exhausted: ExhaustedLimit) -> str:
-    return f"{_name_owner(now, exhausted)} reached its limit: {words_of(exhausted)}"
 
 
 def _name_owner(now: Continuation, exhausted: ExhaustedLimit) -> str:

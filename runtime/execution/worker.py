@@ -296,6 +296,7 @@ class RunPauses:
 
     def pause(self, seconds: float, cause: Exception | None = None) -> None:
         """Wait without a slot. Raises LeaseLost once another worker has the run."""
+        # Eight slots serve all runs of the process: none is held while nothing can be done.
         with self.slots.released():
             self.claimed.lost.wait(seconds)
         if self.claimed.lost.is_set():

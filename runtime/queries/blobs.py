@@ -22,39 +22,36 @@ def object_totals() -> Totals | None:
     return None if wiring.objects() is None else objects.totals(pool.djangos())
 
 
-def blob(where: Q, digest: str) -> tuple[Any] | None:
+def blob(condition: Q, digest: str) -> tuple[Any] | None:
     """Return the value with secrets redacted, in a tuple because the value may be None.
 
-    Return None if no run that meets `where` refers to it, or if the stored text does not match its hash. A content of
-    an archived run comes from its file. Raise ObjectStoreDown.
+    Return None if no run that meets `condition` refers to it, or if the stored text does not match its hash. A content
+    of an archived run comes from its file. Raise ObjectStoreDown.
     """
     if not _DIGEST.fullmatch(digest):  # such text cannot be stored
         return None
-    readable = Run.objects.filter(where, id__in=_users(digest))
+    users = BlobReference.objects.filter(blob_id=digest).values("run_id")
+    readable = Run.objects.filter(condition, id__in=users)
     if not readable.exists():
-        return _archived(where, digest)
+        return _archived(condition, digest)
     try:
         return (redact(blobs.fetch(pool.djangos(), digest)),)
     except Tampered:
         return None
 
 
-def _archived(where: Q, digest: str) -> tuple[Any] | None:
+def _archived(condition: Q, digest: str) -> tuple[Any] | None:
     connection = pool.djangos()
     runs = archived_runs.runs_with(connection, digest)
     run = (
-        Run.objects.filter(where, id__in=runs).values_list("id", flat=True).first()
+        Run.objects.filter(condition, id__in=runs).values_list("id", flat=True).first()
         if runs
         else None
     )
     if run is None:
         return None
     try:
-        found = archived_runs.read_for_page(connection, run)
+        archived_run = archived_runs.read_for_page(connection, run)
     except (Tampered, KeyMissing):
         return None
-    return (redact(json.loads(found.contents[digest])),) if found else None
-
-
-def _users(digest: str) -> Any:
-    return BlobReference.objects.filter(blob_id=digest).values("run_id")
+    return (redact(json.loads(archived_run.contents[digest])),) if archived_run else None

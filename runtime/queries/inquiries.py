@@ -15,8 +15,8 @@ from runtime.core.run.continuation import RunStatus
 from runtime.keyring import sealing
 from runtime.models import Run, Signal
 from runtime.queries.redaction import redact
-from runtime.queries.spans.inquiries import InquiryRecord
-from runtime.queries.transcript.transcript import Transcript
+from runtime.queries.trace.span import InquiryRecord
+from runtime.queries.transcript import Transcript
 from runtime.store.tables.signals import INQUIRY
 
 
@@ -31,33 +31,40 @@ class Unreceived:
 def unreceived(run: UUID) -> Unreceived:
     """Read both with one query."""
     sent = Signal.objects.filter(run=OuterRef("pk"), kind=INQUIRY).order_by("id").values("body")
-    found = Run.objects.filter(id=run).annotate(sent=ArraySubquery(sent))
-    status, bodies = found.values_list("status", "sent").first() or ("", [])
+    rows = Run.objects.filter(id=run).annotate(sent=ArraySubquery(sent))
+    status, bodies = rows.values_list("status", "sent").first() or ("", [])
     return Unreceived(quarantined=status == RunStatus.QUARANTINED, bodies=tuple(bodies))
 
 
-def of_gate(
-    transcript: Transcript, sent: Unreceived, gate: UUID, *, opened: bool = False
+def list_for_gate(
+    transcript: Transcript, sent: Unreceived, gate: UUID, *, unsealed: bool = False
 ) -> tuple[InquiryRecord, ...]:
-    """Return the inquiries about the call at this gate, oldest first; with `opened` as its reviewers read them."""
-    told = [
-        replace(one, answer=sealing.text_for_reviewers(one.sealed))
-        if opened and one.sealed
-        else one
-        for one in transcript.inquiries
-        if one.gate == gate
+    """Return the inquiries about the call at this gate, oldest first; with `unsealed` as its reviewers read them."""
+    received = [
+        replace(inquiry, answer=sealing.text_for_reviewers(inquiry.sealed))
+        if unsealed and inquiry.sealed
+        else inquiry
+        for inquiry in transcript.inquiries
+        if inquiry.gate == gate
     ]
-    known = {one.id for one in transcript.inquiries}
-    return (*told, *(one for one in _read(sent.bodies) if one.gate == gate and one.id not in known))
+    ids = {inquiry.id for inquiry in transcript.inquiries}
+    return (
+        *received,
+        *(
+            inquiry
+            for inquiry in _read_inquiries(sent.bodies)
+            if inquiry.gate == gate and inquiry.id not in ids
+        ),
+    )
 
 
-def _read(bodies: Iterable[str]) -> list[InquiryRecord]:
+def _read_inquiries(bodies: Iterable[str]) -> list[InquiryRecord]:
     """Read stored inquiries. One that cannot be read is left out: the worker reports it."""
-    found = []
+    inquiries = []
     for body in bodies:
         try:
             sent = json.loads(body)
-            found.append(
+            inquiries.append(
                 InquiryRecord(
                     id=UUID(sent["question"]),
                     gate=UUID(sent["gate"]),
@@ -67,4 +74,4 @@ def _read(bodies: Iterable[str]) -> list[InquiryRecord]:
             )
         except (ValueError, KeyError, TypeError):
             continue
-    return found
+    return inquiries

@@ -80,8 +80,8 @@ class Remaining:
 
     def line(self, position: int) -> JournalLine | None:
         """Return the line at a position; None if it does not exist or was removed."""
-        place = position - (self.lines[0].position if self.lines else 1)
-        return self.lines[place] if 0 <= place < len(self.lines) else None
+        index = position - (self.lines[0].position if self.lines else 1)
+        return self.lines[index] if 0 <= index < len(self.lines) else None
 
 
 def remaining(run: UUID, *, until: int | None = None) -> Remaining:
@@ -91,8 +91,10 @@ def remaining(run: UUID, *, until: int | None = None) -> Remaining:
         return Remaining(run=run, lines=lines)
     beginning = _beginning(run)
     removed = beginning.position if beginning else 0
-    left = tuple(line for line in lines if line.position > removed)  # removed since they were read
-    return Remaining(run=run, lines=left, beginning=beginning)
+    remaining_lines = tuple(
+        line for line in lines if line.position > removed
+    )  # removed since they were read
+    return Remaining(run=run, lines=remaining_lines, beginning=beginning)
 
 
 def _beginning(run: UUID) -> Beginning | None:
@@ -100,8 +102,8 @@ def _beginning(run: UUID) -> Beginning | None:
 
     Raises ObjectStoreDown.
     """
-    found = Pruning.objects.filter(run=run, state__isnull=False)
-    for position, at, text in found.values_list("position", "at", "state"):
+    rows = Pruning.objects.filter(run=run, state__isnull=False)
+    for position, at, text in rows.values_list("position", "at", "state"):
         try:
             state = decode_continuation(text or "")
         except CoreError:
@@ -130,9 +132,9 @@ def read(run: UUID, *, after: int = 0, until: int | None = None) -> tuple[Journa
     rows = JournalEntry.objects.filter(run_id=run, position__gt=after).order_by("position")
     if until is not None:
         rows = rows.filter(position__lte=until)
-    found = tuple(_line(*row) for row in stored(rows))
-    if found or after:
-        return found
+    lines = tuple(_line(*row) for row in stored(rows))
+    if lines or after:
+        return lines
     try:
         return tuple(_line(*row) for row in archived(run, until=until))
     except (Tampered, KeyMissing):
@@ -155,8 +157,8 @@ def archived(
 
     Raises Tampered, KeyMissing or ObjectStoreDown.
     """
-    found = archived_runs.read_for_page(pool.djangos(), run)
-    for entry in found.entries if found else ():
+    archived_run = archived_runs.read_for_page(pool.djangos(), run)
+    for entry in archived_run.entries if archived_run else ():
         if entry.position > after and (until is None or entry.position <= until):
             yield entry.position, entry.body, entry.seal.mac
 

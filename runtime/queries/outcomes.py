@@ -2,21 +2,29 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, get_args
 from uuid import UUID
 
 from django.db.models import Q
 
+from runtime.core.documents.blobs import digest_of
 from runtime.core.run import events as e
-from runtime.core.values.enums import Verdict
+from runtime.core.values.enums import GateKind, Verdict
 from runtime.core.values.ids import child_frame
+from runtime.core.values.verdicts import VERDICTS
+from runtime.errors import KeyMissing
 from runtime.models import JournalEntry
 from runtime.queries import time_limits
-from runtime.queries.journal import COLUMNS, decoded
+from runtime.queries.journal import COLUMNS, JournalLine, decoded, read
 from runtime.queries.redaction import redact
+from runtime.queries.transcript import Transcript
+from runtime.store import pool
+from runtime.store.tables import late_outcomes
 from runtime.store.tables.journal import unpacked
+from runtime.store.tables.late_outcomes import LateOutcomeRow
 
 MAX_ENTRIES = 1_000  # of one list; calls beyond that are not counted
 MAX_NOTE_CHARACTERS = 200  # characters of a result or an error
@@ -33,8 +41,10 @@ _OutcomeEvent = (
     | e.GateDecided
     | e.FrameClosed
 )
+
 # In Postgres, of a text that may be compressed (`"z"`), or packed: most entries have one of these events.
 _PATTERN = f'"(z|{"|".join(kind.__name__ for kind in get_args(_OutcomeEvent))})"'
+Attempt = tuple[str, str, int]  # frame, call and number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,44 +67,34 @@ class CallEnd(CallKey):
 class OutcomeLabel:
     """The outcome of a call. `label` names it, `css_class` is its colour, `note` is the shortened error or result.
 
-    `whole` is the reference to a result that is stored by its hash.
+    `blob` is the reference to a result that is stored by its hash.
     """
 
     label: str
     css_class: str
     note: str = ""
-    whole: e.BlobRef | None = None
+    blob: e.BlobRef | None = None
 
 
-def outcomes(places: Collection[CallEnd]) -> dict[CallEnd, OutcomeLabel]:
+def outcomes(ends: Collection[CallEnd]) -> dict[CallEnd, OutcomeLabel]:
     """Return the outcome of each call from its entry, without calls whose entry is gone or cannot be read.
 
     The caller has checked that the runs may be read.
     """
-    found: dict[CallEnd, OutcomeLabel] = {}
-    wanted: dict[tuple[UUID, int], list[CallEnd]] = {}
-    for place in places:
-        wanted.setdefault((place.run, place.position), []).append(place)
-    rows = JournalEntry.objects.filter(pk__in=list(wanted))
+    labels: dict[CallEnd, OutcomeLabel] = {}
+    ends_by_entry: dict[tuple[UUID, int], list[CallEnd]] = {}
+    for end in ends:
+        ends_by_entry.setdefault((end.run, end.position), []).append(end)
+    rows = JournalEntry.objects.filter(pk__in=list(ends_by_entry))
     for run, *row in rows.values_list("run_id", *COLUMNS):
         position, body, *_ = unpacked(*row)
         entry = decoded(body)
         for event in entry.events if entry else ():
             outcome = _outcome(event) if isinstance(event, _OutcomeEvent) else None
-            for place in wanted[run, position]:
-                if outcome and _is_of(event, place):
-                    found[place] = outcome
-    return found
-
-
-def _is_of(event: e.Event, place: CallEnd) -> bool:
-    """Tell whether the event belongs to this call. A delegated call ends with the frame of its sub-agent."""
-    if isinstance(event, e.FrameClosed):
-        return event.frame == child_frame(place.frame, place.call)
-    return isinstance(event, _OutcomeEvent) and (event.frame, event.call) == (
-        place.frame,
-        place.call,
-    )
+            for end in ends_by_entry[run, position]:
+                if outcome and _is_of(event, end):
+                    labels[end] = outcome
+    return labels
 
 
 def failed_calls(runs: Collection[UUID]) -> dict[UUID, int]:
@@ -105,9 +105,98 @@ def failed_calls(runs: Collection[UUID]) -> dict[UUID, int]:
     for run, event in _outcome_events(runs):
         outcome = _outcome(event)
         if outcome and not isinstance(event, e.FrameClosed):
-            place = CallKey(run=run, frame=event.frame, call=event.call or "")
-            last[place] = outcome.css_class == "danger"
-    return Counter(place.run for place, has_failed in last.items() if has_failed)
+            key = CallKey(run=run, frame=event.frame, call=event.call or "")
+            last[key] = outcome.css_class == "danger"
+    return Counter(key.run for key, has_failed in last.items() if has_failed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateView:
+    """One late outcome. `value` is the call's result or error, with secrets redacted.
+
+    `by` is the person who settled that attempt, empty for none; `contradicts` says that they reported something else.
+    `label` says what followed; a person's name goes before it.
+    """
+
+    frame: str
+    call: str
+    tool: str
+    attempt: int
+    at: datetime
+    returned: bool
+    value: Any
+    label: str
+    by: str = ""
+    contradicts: bool = False
+
+
+def late_outcomes_of_run(run: UUID, transcript: Transcript) -> tuple[LateView, ...]:
+    """List the late outcomes of a run, oldest first. The caller has checked that the run may be read."""
+    try:
+        rows = late_outcomes.read_for_run(pool.djangos(), run).genuine
+    except KeyMissing:
+        return ()  # verify_run names the key
+    if not rows:
+        return ()
+    state = _read_state(read(run))
+    return tuple(
+        _view(late, state, transcript) for late in rows if _attempt(late) not in state.on_time
+    )
+
+
+def late_outcomes_of_call(
+    run: UUID, transcript: Transcript, *, frame: str, call: str
+) -> tuple[LateView, ...]:
+    """List the late outcomes of all attempts at one call; otherwise as `late_outcomes_of_run`."""
+    return tuple(
+        one
+        for one in late_outcomes_of_run(run, transcript)
+        if (one.frame, one.call) == (frame, call)
+    )
+
+
+class _JournalState:
+    """The state of each attempt by the journal."""
+
+    def __init__(self) -> None:
+        self.last: dict[tuple[str, str], int] = {}
+        self.on_time: set[Attempt] = set()
+        self.arrived: set[Attempt] = set()
+        self.closed: set[Attempt] = set()
+        self.decided: dict[Attempt, e.GateDecided] = {}
+        self.over = False
+
+    def add(self, event: e.Event) -> None:
+        match event:
+            case e.ToolStarted():
+                self.last[event.frame, event.call] = event.attempt
+            case e.ToolReturned() | e.ToolFailed():
+                self.on_time.add((event.frame, event.call, event.attempt))
+            case e.OutcomeArrived():
+                self.arrived.add((event.frame, event.call, event.attempt))
+            case e.GateClosed():
+                self.closed.add(self._now(event))
+            case e.GateDecided() if GateKind.IN_DOUBT in VERDICTS[event.verdict].gates:
+                self.decided[self._now(event)] = event
+            case e.Completed() | e.Failed() | e.Cancelled() | e.Exported():
+                self.over = True
+            case e.Retried() | e.Imported():
+                self.over = False
+            case _:
+                pass
+
+    def _now(self, event: e.GateClosed | e.GateDecided) -> Attempt:
+        return event.frame, event.call, self.last.get((event.frame, event.call), 0)
+
+
+def _is_of(event: e.Event, key: CallEnd) -> bool:
+    """Tell whether the event belongs to this call. A delegated call ends with the frame of its sub-agent."""
+    if isinstance(event, e.FrameClosed):
+        return event.frame == child_frame(key.frame, key.call)
+    return isinstance(event, _OutcomeEvent) and (event.frame, event.call) == (
+        key.frame,
+        key.call,
+    )
 
 
 def _outcome_events(runs: Collection[UUID]) -> Iterator[tuple[UUID, _OutcomeEvent]]:
@@ -127,45 +216,119 @@ def _outcome(event: _OutcomeEvent) -> OutcomeLabel | None:
         case e.ToolStarted():
             return OutcomeLabel(label="Started", css_class="info")
         case e.ToolReturned():
-            return _done(event.stored or event.result)
+            return _done_label(event.stored or event.result)
         case e.WaitEnded(outcome="arrived" | "timed_out"):
-            return _done(event.result)
+            return _done_label(event.result)
         case e.ToolFailed():
-            return _failed(event.error)
+            return _failed_label(event.error)
         case e.CallRefused():
-            return _failed(event.reason)
+            return _failed_label(event.reason)
         case e.WaitEnded(outcome="refused"):
-            return _failed(str(event.result))
+            return _failed_label(str(event.result))
         case e.OutcomeUnknown():
             return OutcomeLabel(label="In doubt", css_class="warn", note=_cut(event.error))
         case e.OutcomeArrived(outcome="returned"):
-            return _done(event.stored or event.result, label="Done, late")
+            return _done_label(event.stored or event.result, label="Done, late")
         case e.OutcomeArrived():
-            return _failed(event.error)
+            return _failed_label(event.error)
         case e.GateDecided(verdict=Verdict.HAPPENED):
-            return _done(event.stored or event.result, label="Done, as reported")
+            return _done_label(event.stored or event.result, label="Done, as reported")
         case e.GateDecided(verdict=Verdict.ANSWER):
-            return _done(event.stored or event.result, label="Answered, not made")
+            return _done_label(event.stored or event.result, label="Answered, not made")
         case e.GateDecided(verdict=Verdict.GIVE_UP):
-            return _failed(event.reason)
+            return _failed_label(event.reason)
         case e.FrameClosed():
-            return _done(event.content) if event.outcome == "answered" else _failed(event.content)
+            return (
+                _done_label(event.content)
+                if event.outcome == "answered"
+                else _failed_label(event.content)
+            )
         case _:
             return None
 
 
-def _done(result: Any, label: str = "Done") -> OutcomeLabel:
-    whole = result if isinstance(result, e.BlobRef) else None
-    return OutcomeLabel(label=label, css_class="ok", note=_cut(result), whole=whole)
+def _done_label(result: Any, label: str = "Done") -> OutcomeLabel:
+    blob = result if isinstance(result, e.BlobRef) else None
+    return OutcomeLabel(label=label, css_class="ok", note=_cut(result), blob=blob)
 
 
-def _failed(error: Any) -> OutcomeLabel:
+def _failed_label(error: Any) -> OutcomeLabel:
     return OutcomeLabel(label="Failed", css_class="danger", note=_cut(error))
 
 
 def _cut(value: Any) -> str:
-    shown = redact(value)
-    text = shown.preview if isinstance(shown, e.BlobRef) else shown
+    redacted = redact(value)
+    text = redacted.preview if isinstance(redacted, e.BlobRef) else redacted
     if not isinstance(text, str):
         text = json.dumps(text, ensure_ascii=False)
     return text if len(text) <= MAX_NOTE_CHARACTERS else f"{text[:MAX_NOTE_CHARACTERS]}…"
+
+
+def _read_state(lines: Iterable[JournalLine]) -> _JournalState:
+    state = _JournalState()
+    for line in lines:
+        for event in line.entry.events if line.entry else ():
+            state.add(event)
+    return state
+
+
+def _attempt(late: LateOutcomeRow) -> Attempt:
+    return late.frame, late.call, late.attempt
+
+
+def _view(late: LateOutcomeRow, state: _JournalState, transcript: Transcript) -> LateView:
+    call = transcript.call(late.frame, late.call)
+    decided = state.decided.get(_attempt(late))
+    agrees = decided is not None and _agrees(late, decided)
+    is_removed = call is None and transcript.beginning is not None
+    return LateView(
+        frame=late.frame,
+        call=late.call,
+        tool=call.tool if call else late.call,
+        attempt=late.attempt,
+        at=late.at,
+        returned=late.outcome == "returned",
+        value=redact(late.result if late.outcome == "returned" else late.error),
+        label=_label(late, state, is_removed=is_removed)
+        if decided is None
+        else _contrast(decided.verdict, agrees),
+        by="" if decided is None else decided.by,
+        contradicts=decided is not None and not agrees,
+    )
+
+
+def _label(late: LateOutcomeRow, state: _JournalState, *, is_removed: bool) -> str:
+    if is_removed:
+        return "The history of this call was removed."
+    attempt = _attempt(late)
+    if attempt in state.arrived:
+        return "It settled the call in doubt, and the agent was told the outcome."
+    if state.last.get((late.frame, late.call), 0) > late.attempt:
+        return "The call had been made again before it arrived."
+    if state.over or attempt in state.closed:
+        return "The call was closed before it arrived, so the agent was not told."
+    return "A worker applies it next, unless a person settles the call first."
+
+
+def _contrast(verdict: Verdict, agrees: bool) -> str:
+    if agrees:
+        return "had reported the same."
+    match verdict:
+        case Verdict.RUN_AGAIN:
+            return "had the call run again, so it may have had its effect twice."
+        case Verdict.GIVE_UP:
+            return "had given the call up, and the agent was told that it failed."
+        case _:
+            return "had reported something else, and the agent was told that."
+
+
+def _agrees(late: LateOutcomeRow, decided: e.GateDecided) -> bool:
+    """Tell whether the reviewer's report fits the outcome. A failed call fits both a repeat and giving up."""
+    if late.outcome == "failed":
+        return decided.verdict is not Verdict.HAPPENED
+    if decided.verdict is not Verdict.HAPPENED:
+        return False
+    if decided.stored:
+        return digest_of(json.dumps(late.result, separators=(",", ":"))) == decided.stored.digest
+    # The order of keys does not count, and `true` is not 1.
+    return json.dumps(late.result, sort_keys=True) == json.dumps(decided.result, sort_keys=True)

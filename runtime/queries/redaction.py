@@ -40,6 +40,6 @@ def _without(text: str) -> str:
     return _WRITTEN.sub(_hide, text) if MARK in text else text
 
 
-def _hide(found: re.Match[str]) -> str:
-    quote = found["quote"]
-    return f"{quote}{REDACTED}{quote}" if was_made_here({MARK: found["token"]}) else found[0]
+def _hide(match: re.Match[str]) -> str:
+    quote = match["quote"]
+    return f"{quote}{REDACTED}{quote}" if was_made_here({MARK: match["token"]}) else match[0]

@@ -1,27 +1,61 @@
 """Reads a run for its page: its transcript, its timeline, and the input and output of each step."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from django.utils import timezone
 
-from runtime.core.run.continuation import RunStatus
+from runtime.core.documents.budget_text import name_of, to_text, unit_of
+from runtime.core.run.accounting import active_seconds
+from runtime.core.run.budgets import Amount, BudgetLimits, Limit, Spent
+from runtime.core.run.continuation import Continuation, RunStatus
 from runtime.core.run.events import Remembered
+from runtime.core.values.ids import depth_of
 from runtime.models import Gate
 from runtime.ports import wiring
-from runtime.queries.budget_usage import BudgetUsage, usage_of
-from runtime.queries.journal import JournalLine, remaining
+from runtime.queries.journal import JournalLine, latest, remaining
 from runtime.queries.runs import RunDetail
-from runtime.queries.spans.calls import CallRecord
-from runtime.queries.spans.fold import fold
-from runtime.queries.spans.frames import FrameMessage, FrameRecord
-from runtime.queries.spans.span import GateFacts, Span
-from runtime.queries.timeline.timeline import Timeline, timeline_of
-from runtime.queries.transcript.transcript import Transcript, transcript_of
+from runtime.queries.timeline import Timeline, timeline_of
+from runtime.queries.trace.calls import CallRecord
+from runtime.queries.trace.fold import fold
+from runtime.queries.trace.frames import FrameMessage, FrameRecord
+from runtime.queries.trace.span import GateFacts, Span
+from runtime.queries.transcript import Transcript, transcript_of
 
-_GIVEN = frozenset({"input", "result", "fault", "late", "decision", "message"})
-_SAID = frozenset({"text", "call"})
+_ALWAYS = (Limit.TURNS, Limit.CALLS, Limit.TOKENS, Limit.MICROS)
+_INPUT_KINDS = frozenset({"input", "result", "fault", "late", "decision", "message"})
+_OUTPUT_KINDS = frozenset({"text", "call"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetUsage:
+    """The usage of one limit: of the run if `frame` is None, else of a frame with limits of its own.
+
+    `used` and `allowed` are text, money in US dollars. `unpriced` counts replies without a known price,
+    which `used` omits. `share` is a whole percentage, at most 100.
+    """
+
+    frame: str | None
+    agent: str
+    limit: str
+    unit: str
+    used: str
+    allowed: str | None
+    share: int
+    unpriced: int = 0
+
+
+def usage(run: UUID) -> tuple[BudgetUsage, ...]:
+    """Return the usage of a run, its own first. The caller has checked that the run may be read."""
+    journal = remaining(run)
+    return usage_of(latest(journal.start, journal.lines))
+
+
+def usage_of(now: Continuation) -> tuple[BudgetUsage, ...]:
+    """Return the usage of a run in this state. Return nothing if none of its entries can be read or folded."""
+    return tuple(_uses(now, timezone.now())) if now.position else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,16 +69,16 @@ class RunHistory:
 
     def step(self, step: str) -> "StepView | None":
         """Return a step by name: a frame, a call of a frame, or a model call; None if there is none."""
-        frame_id, _, rest = step.partition("/")
+        frame_id, _, part_id = step.partition("/")
         frame, rows = self.transcript.frame(frame_id), self.timeline.of_step(step)
         if frame is None or not rows:
             return None
-        if not rest:
+        if not part_id:
             return _frame_step(step, frame, rows)
-        call = self.transcript.call(frame_id, rest)
+        call = self.transcript.call(frame_id, part_id)
         if call is not None:
             return StepView(step=step, title=call.tool, agent=call.agent, rows=rows, call=call)
-        return _model_step(step, frame, rows, int(rest[1:]))
+        return _model_step(step, frame, rows, int(part_id[1:]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +90,8 @@ class StepView:
     agent: str
     rows: tuple[Span, ...]
     call: CallRecord | None = None
-    given: tuple[FrameMessage, ...] = ()
-    said: tuple[FrameMessage, ...] = ()
+    input_messages: tuple[FrameMessage, ...] = ()
+    output_messages: tuple[FrameMessage, ...] = ()
     plan: tuple[str, ...] | None = None
 
     @property
@@ -66,18 +100,63 @@ class StepView:
         return "/m" in self.step
 
 
-def history(run: RunDetail, *, whole: bool = False) -> RunHistory:
+def history(run: RunDetail, *, provider_errors: bool = False) -> RunHistory:
     """Read a run with three queries, or five if entries were removed.
 
-    The caller has checked that the actor may read it, and is an admin for `whole`.
+    The caller has checked that the actor may read it, and is an admin for `provider_errors`.
     """
     journal = remaining(run.id)
-    trace = fold(journal, gates=_gates(run.id), start=run.created_at, whole=whole)
+    trace = fold(
+        journal, gates=_gates(run.id), start=run.created_at, provider_errors=provider_errors
+    )
     return RunHistory(
         transcript=transcript_of(trace),
         timeline=timeline_of(trace, until=_until(run, journal.lines)),
         usage=usage_of(trace.now),
         memory=trace.memory,
+    )
+
+
+def _uses(now: Continuation, at: datetime) -> Iterator[BudgetUsage]:
+    budget = now.budget or BudgetLimits()
+    deepest = max((depth_of(frame) + 1 for frame in now.frames), default=0)
+    for limit in Limit:
+        if limit in _ALWAYS or budget.of(limit) is not None:
+            used = _used(limit, now.spent, active_seconds(now, at), deepest)
+            yield _use(None, now.agent, limit, used, budget, now.spent)
+    for frame in now.frames.values():
+        for limit in Limit:
+            if frame.budget is not None and frame.budget.of(limit) is not None:
+                below = [other for other in now.frames if f"{other}.".startswith(f"{frame.id}.")]
+                levels = max(map(depth_of, below)) - depth_of(frame.id) + 1
+                used = _used(limit, frame.spent, active_seconds(now, at) - frame.since, levels)
+                yield _use(frame.id, frame.agent, limit, used, frame.budget, frame.spent)
+
+
+def _used(limit: Limit, spent: Spent, seconds: float, levels: int) -> Amount:
+    match limit:
+        case Limit.SECONDS:
+            return float(int(seconds))
+        case Limit.DEPTH:
+            return levels
+        case _:
+            used: int = getattr(spent, limit)
+            return used
+
+
+def _use(
+    frame: str | None, agent: str, limit: Limit, used: Amount, budget: BudgetLimits, spent: Spent
+) -> BudgetUsage:
+    allowed = budget.of(limit)
+    return BudgetUsage(
+        frame=frame,
+        agent=agent,
+        limit=name_of(limit),
+        unit=unit_of(limit),
+        used=to_text(limit, used),
+        allowed=None if allowed is None else to_text(limit, allowed),
+        share=0 if allowed is None else min(100, int(100 * used / allowed)),
+        unpriced=spent.unpriced if limit is Limit.MICROS else 0,
     )
 
 
@@ -102,23 +181,28 @@ def _gates(run: UUID) -> dict[UUID, GateFacts]:
 
 
 def _frame_step(step: str, frame: FrameRecord, rows: tuple[Span, ...]) -> StepView:
-    given = tuple(message for message in frame.messages if message.kind == "input")
+    inputs = tuple(message for message in frame.messages if message.kind == "input")
     last = [message for message in frame.messages if message.kind in ("text", "fault")][-1:]
     return StepView(
         step=step,
         title=frame.agent,
         agent=frame.agent,
         rows=rows,
-        given=given,
-        said=tuple(last) if frame.outcome is not None else (),
+        input_messages=inputs,
+        output_messages=tuple(last) if frame.outcome is not None else (),
         plan=frame.plan,
     )
 
 
 def _model_step(step: str, frame: FrameRecord, rows: tuple[Span, ...], turn: int) -> StepView:
     """Show the messages since the model's last reply, and its reply."""
-    before = tuple(m for m in frame.messages if m.turn == turn - 1 and m.kind in _GIVEN)
-    said = tuple(m for m in frame.messages if m.turn == turn and m.kind in _SAID)
+    before = tuple(m for m in frame.messages if m.turn == turn - 1 and m.kind in _INPUT_KINDS)
+    reply = tuple(m for m in frame.messages if m.turn == turn and m.kind in _OUTPUT_KINDS)
     return StepView(
-        step=step, title=frame.agent, agent=frame.agent, rows=rows, given=before, said=said
+        step=step,
+        title=frame.agent,
+        agent=frame.agent,
+        rows=rows,
+        input_messages=before,
+        output_messages=reply,
     )

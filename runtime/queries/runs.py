@@ -17,9 +17,9 @@ from runtime.core.run.retries import RateLimitWait
 from runtime.models import Gate, Run, Signal, WaitingCall
 from runtime.ports import wiring
 from runtime.ports.approvals import RequestLink
-from runtime.queries.lists import rate_limits, titles
-from runtime.queries.lists.suspects import Suspicion, suspicions
+from runtime.queries import filters, run_figures
 from runtime.queries.redaction import redact
+from runtime.queries.suspects import Suspicion, suspicions
 from runtime.store import archived_runs, pool
 from runtime.store.tables.signals import (
     CANCEL,
@@ -126,7 +126,7 @@ class RunRow:
     @property
     def rate_limits(self) -> tuple[RateLimitWait, ...]:
         """The model calls that wait for the rate limit of their provider, while the run is not stopped."""
-        return self.limited if self.status in rate_limits.MAY_WAIT else ()
+        return self.limited if self.status in run_figures.MAY_WAIT else ()
 
     @property
     def status_text(self) -> str | None:
@@ -140,7 +140,7 @@ class RunRow:
         if self.suspicion is not None:
             return self.suspicion.text
         if self.rate_limits:
-            return rate_limits.text(self.rate_limits)
+            return run_figures.describe_rate_limits(self.rate_limits)
         if not self.last_answer:
             return None
         when = f", next try {self.due_at.isoformat(timespec='seconds')}" if self.due_at else ""
@@ -159,20 +159,20 @@ class RunRow:
     @property
     def waited(self) -> timedelta | None:
         """The age of the oldest open gate; None while no gate is open."""
-        opened = [gate.opened_at for gate in self.gates if gate.state == Gate.State.OPEN]
-        if self.status != RunStatus.SUSPENDED or not opened:
+        opened_at = [gate.opened_at for gate in self.gates if gate.state == Gate.State.OPEN]
+        if self.status != RunStatus.SUSPENDED or not opened_at:
             return None
-        return timezone.now() - min(opened)
+        return timezone.now() - min(opened_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLine(RunRow):
-    """A row of the list of runs. `why` is the beginning of the reason for a bad end, `answer` of the output.
+    """A row of the list of runs. `reason_start` is the beginning of the reason for a bad end, `answer` of the output.
 
     `title` is the business key, or the first fields of the input, or the agent.
     """
 
-    why: str
+    reason_start: str
     title: str
     answer: str
 
@@ -209,52 +209,52 @@ class PendingRequests:
 
 
 def runs_page(
-    where: Q, *, limit: int = 50, cursor: UUID | None = None, oldest: bool = False
+    condition: Q, *, limit: int = 50, cursor: UUID | None = None, oldest: bool = False
 ) -> Page[RunLine]:
-    """List the runs that meet `where`, newest or `oldest` first, without whole inputs and outputs."""
-    rows = _some_runs(where, None, limit, cursor, oldest=oldest).defer(
+    """List the runs that meet `condition`, newest or `oldest` first, without whole inputs and outputs."""
+    rows = _some_runs(condition, None, limit, cursor, oldest=oldest).defer(
         "input", "output", "reason", "head"
     )
     rows = rows.annotate(
-        why=Left("reason", MAX_WHY_CHARACTERS),
-        first_input=Left("input", titles.READ_CHARACTERS),
-        first_output=Left("output", titles.READ_CHARACTERS),
+        reason_start=Left("reason", MAX_WHY_CHARACTERS),
+        first_input=Left("input", filters.READ_CHARACTERS),
+        first_output=Left("output", filters.READ_CHARACTERS),
     )
     return _page(rows, limit, _line)
 
 
 def run_details(
-    where: Q, *, business_key: str | None = None, limit: int = 50, cursor: UUID | None = None
+    condition: Q, *, business_key: str | None = None, limit: int = 50, cursor: UUID | None = None
 ) -> Page[RunDetail]:
     """List runs as runs_page does, with input and output."""
-    return _page(_with_mail(_some_runs(where, business_key, limit, cursor)), limit, _detail)
+    return _page(_with_mail(_some_runs(condition, business_key, limit, cursor)), limit, _detail)
 
 
-def run_detail(where: Q, run: UUID) -> RunDetail | None:
-    """Return a run; None if it does not meet `where`."""
-    row = _with_mail(Run.objects.filter(where, id=run)).first()
+def run_detail(condition: Q, run: UUID) -> RunDetail | None:
+    """Return a run; None if it does not meet `condition`."""
+    row = _with_mail(Run.objects.filter(condition, id=run)).first()
     return None if row is None else _detail(row, _gates(Q(run=row)), suspicions([row]).get(run))
 
 
 def file_of(run: UUID) -> str | None:
     """Return the key of an archived run's file in the object store."""
-    found = archived_runs.find_file(pool.djangos(), run)
-    return None if found is None else found.key
+    archived_run = archived_runs.find_file(pool.djangos(), run)
+    return None if archived_run is None else archived_run.key
 
 
-def with_archive(found: RunDetail) -> RunDetail:
+def with_archive(detail: RunDetail) -> RunDetail:
     """Return a run with its input, output and reason, from its file if it is archived.
 
     Raises Tampered, KeyMissing or ObjectStoreDown.
     """
     if (
-        found.archived_at is None
-        or (read := archived_runs.read_for_page(pool.djangos(), found.id)) is None
+        detail.archived_at is None
+        or (read := archived_runs.read_for_page(pool.djangos(), detail.id)) is None
     ):
-        return found
+        return detail
     output, reason = read.row["output"], read.row["reason"]
     return replace(
-        found,
+        detail,
         input=as_json(read.row["input"]),
         output=None if output is None else as_json(output),
         reason=None if reason is None else redact(reason),
@@ -263,9 +263,9 @@ def with_archive(found: RunDetail) -> RunDetail:
     )
 
 
-def quarantined(where: Q) -> int:
-    """Count the quarantined runs among those that meet `where`. This reads active runs alone."""
-    return Run.objects.filter(where, status=RunStatus.QUARANTINED, ended_at=None).count()
+def quarantined(condition: Q) -> int:
+    """Count the quarantined runs among those that meet `condition`. This reads active runs alone."""
+    return Run.objects.filter(condition, status=RunStatus.QUARANTINED, ended_at=None).count()
 
 
 def is_cancel_requested(run: UUID) -> bool:
@@ -275,8 +275,8 @@ def is_cancel_requested(run: UUID) -> bool:
 
 def pending_requests(run: UUID) -> PendingRequests:
     """Return cancel, pause and resume signals that no worker has applied yet."""
-    told = Signal.objects.filter(run_id=run, kind__in=[CANCEL, PAUSE, RESUME]).order_by("id")
-    kinds = list(told.values_list("kind", flat=True))
+    sent = Signal.objects.filter(run_id=run, kind__in=[CANCEL, PAUSE, RESUME]).order_by("id")
+    kinds = list(sent.values_list("kind", flat=True))
     paces = [kind == PAUSE for kind in kinds if kind != CANCEL]
     return PendingRequests(cancel=CANCEL in kinds, pause=paces[-1] if paces else None)
 
@@ -290,19 +290,19 @@ def is_paused(run: UUID) -> bool:
 
 
 def _some_runs(
-    where: Q,
+    condition: Q,
     business_key: str | None,
     limit: int,
     cursor: UUID | None,
     *,
     oldest: bool = False,
 ) -> QuerySet[Run]:
-    runs = Run.objects.filter(where).order_by("id" if oldest else "-id")
+    runs = Run.objects.filter(condition).order_by("id" if oldest else "-id")
     if business_key is not None:
         runs = runs.filter(business_key=business_key)
     if cursor is not None:
         runs = runs.filter(id__gt=cursor) if oldest else runs.filter(id__lt=cursor)
-    return runs[: limit + 1]
+    return runs[: limit + 1]  # one more, to know whether another page follows
 
 
 _AWAITED = (
@@ -334,21 +334,21 @@ def _page(
     limit: int,
     make: Callable[[Run, Sequence[GateView], Suspicion | None], R],
 ) -> Page[R]:
-    found = list(rows)
-    shown = found[:limit]
-    gates: dict[UUID, list[GateView]] = {row.id: [] for row in shown}
-    for gate in _gates(Q(run__in=[row.id for row in shown])):
+    runs = list(rows)
+    page_rows = runs[:limit]
+    gates: dict[UUID, list[GateView]] = {row.id: [] for row in page_rows}
+    for gate in _gates(Q(run__in=[row.id for row in page_rows])):
         gates[gate.run].append(gate)
-    suspected = suspicions(shown)
+    suspected = suspicions(page_rows)
     return Page(
-        items=tuple(make(row, gates[row.id], suspected.get(row.id)) for row in shown),
-        next=str(shown[-1].id) if len(found) > limit else None,
+        items=tuple(make(row, gates[row.id], suspected.get(row.id)) for row in page_rows),
+        next=str(page_rows[-1].id) if len(runs) > limit else None,
     )
 
 
-def _gates(where: Q) -> tuple[GateView, ...]:
+def _gates(condition: Q) -> tuple[GateView, ...]:
     pending = Q(state__in=[Gate.State.OPEN, Gate.State.DECIDED])
-    rows = list(Gate.objects.filter(where & pending).order_by("opened_at", "id"))
+    rows = list(Gate.objects.filter(condition & pending).order_by("opened_at", "id"))
     links = wiring.approvals().links_by_gate([row.id for row in rows]) if rows else {}
     return tuple(_gate(row, links.get(row.id)) for row in rows)
 
@@ -370,7 +370,7 @@ def _gate(row: Gate, link: RequestLink | None) -> GateView:
 
 
 def _line(run: Run, gates: Sequence[GateView], suspicion: Suspicion | None = None) -> RunLine:
-    why: str | None = getattr(run, "why", None)
+    reason: str | None = getattr(run, "reason_start", None)
     return RunLine(
         id=run.id,
         agent=run.agent,
@@ -383,13 +383,13 @@ def _line(run: Run, gates: Sequence[GateView], suspicion: Suspicion | None = Non
         gates=tuple(gates),
         position=run.position,
         awaits=run.awaits,
-        limited=rate_limits.read(run.limited),
+        limited=run_figures.read_rate_limits(run.limited),
         awaits_store=run.awaits_store,
         suspicion=suspicion,
         archived_at=run.archived_at,
-        why=redact(why or ""),
-        title=run.business_key or titles.title(getattr(run, "first_input", None)) or run.agent,
-        answer=titles.answer(getattr(run, "first_output", None)),
+        reason_start=redact(reason or ""),
+        title=run.business_key or filters.title(getattr(run, "first_input", None)) or run.agent,
+        answer=filters.answer(getattr(run, "first_output", None)),
     )
 
 
@@ -414,7 +414,7 @@ def _detail(run: Run, gates: Sequence[GateView], suspicion: Suspicion | None = N
         waits=tuple(_wait(found) for found in getattr(run, "awaited", ())),
         position=run.position,
         awaits=run.awaits,
-        limited=rate_limits.read(run.limited),
+        limited=run_figures.read_rate_limits(run.limited),
         awaits_store=run.awaits_store,
         suspicion=suspicion,
         origin=merge_people([run.requester], run.origin),
@@ -430,9 +430,9 @@ def _history(run: Run) -> dict[str, Any]:
     return {} if end is None else {"history_begins": end + 1, "history_removed_at": at}
 
 
-def _wait(found: dict[str, Any]) -> WaitView:
-    until = datetime.fromisoformat(found["until"])
-    return WaitView(**{**found, "match": redact(found["match"]), "until": until})
+def _wait(document: dict[str, Any]) -> WaitView:
+    until = datetime.fromisoformat(document["until"])
+    return WaitView(**{**document, "match": redact(document["match"]), "until": until})
 
 
 def as_json(text: str) -> Any:

@@ -27,13 +27,13 @@ class ThreadRun:
     head: str
 
 
-def answered(where: Q, *, agent: str, thread: str) -> tuple[ThreadRun, ...]:
-    """List the newest runs of the agent in this thread that meet `where` and ended with an answer, the newest first.
+def answered(condition: Q, *, agent: str, thread: str) -> tuple[ThreadRun, ...]:
+    """List the newest runs of the agent in this thread that meet `condition`, with an answer, the newest first.
 
     Runs that retention has erased or the archive has, and very long ones, are left out.
     """
     rows = Run.objects.filter(
-        where,
+        condition,
         agent=agent,
         thread=thread,
         status=RunStatus.COMPLETED,
@@ -41,8 +41,8 @@ def answered(where: Q, *, agent: str, thread: str) -> tuple[ThreadRun, ...]:
         archived_at=None,
         position__lte=MAX_REMEMBERED_ENTRIES,
     ).order_by("-id")
-    found = rows.values_list("id", "position", "head")[:MAX_REMEMBERED_RUNS]
-    return tuple(ThreadRun(id=run, position=position, head=head) for run, position, head in found)
+    newest = rows.values_list("id", "position", "head")[:MAX_REMEMBERED_RUNS]
+    return tuple(ThreadRun(id=run, position=position, head=head) for run, position, head in newest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,15 +56,21 @@ class RememberedText:
     text: str | None
 
 
-def memory_of(found: Sequence[Remembered]) -> tuple[RememberedText, ...]:
+def memory_of(memory_texts: Sequence[Remembered]) -> tuple[RememberedText, ...]:
     """Return what a run remembers, with the texts that exist and match their digests, secrets redacted."""
-    if not found:
+    if not memory_texts:
         return ()
-    rows = BlobRow.objects.filter(digest__in=[one.digest for one in found])
+    rows = BlobRow.objects.filter(digest__in=[remembered.digest for remembered in memory_texts])
     texts = {digest: _text(digest, body) for digest, body in rows.values_list("digest", "body")}
     return tuple(
-        RememberedText(run=one.run, kind=one.kind, by=one.by, at=one.at, text=texts.get(one.digest))
-        for one in found
+        RememberedText(
+            run=remembered.run,
+            kind=remembered.kind,
+            by=remembered.by,
+            at=remembered.at,
+            text=texts.get(remembered.digest),
+        )
+        for remembered in memory_texts
     )
 
 

@@ -6,12 +6,13 @@ The owner of a trigger and admins may change it, with the right to start runs. O
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 from runtime.control.transaction import atomic
 from runtime.errors import (
+    InvalidInput,
     NoSuchSchedule,
     NoSuchTrigger,
     NotRetried,
@@ -23,20 +24,23 @@ from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import occurrences, triggers
-from runtime.store.tables.occurrences import OccurrenceState
+from runtime.store.tables.occurrences import OccurrenceKind, OccurrenceState
 from runtime.store.tables.triggers import TriggerKind, TriggerRow
-from runtime.triggers import trigger
+from runtime.triggers import times, trigger
 from runtime.triggers.firing import STARTERS
+from runtime.triggers.schedule_definition import read_time
 from runtime.triggers.trigger import SealedWebhook, SignedTrigger, TriggerStatus
 
 SCOPE = "runs:start"
+
 RETRIED = (
     OccurrenceState.SKIPPED,
     OccurrenceState.FAILED,
 )  # states of events that a person may retry
-
 _MISSING = {TriggerKind.SCHEDULE: NoSuchSchedule, TriggerKind.EVENT: NoSuchTrigger}
 _ENDED = {TriggerKind.SCHEDULE: ScheduleEnded, TriggerKind.EVENT: TriggerEnded}
+MAX_BACKFILL = 1_000  # times of a back-fill, with those that still wait
+OLDEST_CLICK = timedelta(days=1)  # of a page with "Run now"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,18 +169,82 @@ def record(
     STARTERS[before.row.kind].apply_act(locked.connection, before, after, locked.now)
 
 
+def may_read(owner: str, actor: Actor) -> bool:
+    """Tell whether the actor may read what this person owns."""
+    return owner == actor.person or wiring.access().reads_continuations(actor)
+
+
+def run_now(*, id: UUID, actor: Actor, at: object = None) -> UUID:
+    """Start a run at once, also beside another one, and while the schedule is paused.
+
+    The same time `at` starts one run. Raise as `change`, and as control.start.start for the owner.
+    """
+    with lock(TriggerKind.SCHEDULE, id, actor) as locked:
+        time = locked.now if at is None else read_time(at, "at", "UTC", in_seconds=False)
+        if not locked.now - OLDEST_CLICK <= time <= locked.now + OLDEST_CLICK:
+            raise InvalidInput("at", "is not today; load the page again")
+        row = occurrences.read(locked.connection, id, occurrences.number_of(time))
+        if row is not None and row.run is not None:
+            return row.run
+        _add_time(locked, time, OccurrenceKind.MANUAL, actor)
+        detail = {"at": time.isoformat()}
+        trigger.record(locked.connection, locked.trigger, "run now", actor, detail)
+        return times.start_run(locked.connection, locked.trigger, time, actor.person)
+
+
+def backfill(*, id: UUID, first: object, until: object, actor: Actor) -> int:
+    """Start a run for each past time of a range that the schedule has no row of. Return how many.
+
+    They start one after another, unless runs may overlap. Raise as `change`.
+    """
+    with lock(TriggerKind.SCHEDULE, id, actor) as locked:
+        calendar, zone = locked.trigger.definition.calendar, locked.trigger.definition.zone
+        begin = read_time(first, "first", zone)
+        last = read_time(until, "until", zone)
+        if last < begin:
+            raise InvalidInput("until", "must not be before the beginning of the range")
+        if last > locked.now:
+            raise InvalidInput("until", "must not be in the future")
+        waiting = occurrences.open_times(locked.connection, id).waiting
+        past = calendar.extended(begin).between(begin, last, MAX_BACKFILL + 1)
+        if len(past) + waiting > MAX_BACKFILL:
+            raise InvalidInput(
+                "until", f"gives more than {MAX_BACKFILL} times, with those that wait"
+            )
+        count = sum(_add_time(locked, at, OccurrenceKind.BACKFILL, actor) for at in past)
+        if not count:
+            raise InvalidInput("until", "gives no time that the schedule has not had")
+        detail: dict[str, str | int] = {
+            "first": begin.isoformat(),
+            "until": last.isoformat(),
+            "times": count,
+        }
+        after = replace(locked.trigger, makers=(*locked.trigger.makers, actor.person))
+        trigger.record(locked.connection, after, "back-filled", actor, detail)
+        next_at = times.read_next(locked.connection, after)
+        times.set_next(locked.connection, after, next_at, locked.now)
+    return count
+
+
 def _require_readable(kind: TriggerKind, row: TriggerRow | None, actor: Actor) -> TriggerRow:
     if row is None or row.kind is not kind or not may_read(row.owner, actor):
         raise _MISSING[kind]
     return row
 
 
-def may_read(owner: str, actor: Actor) -> bool:
-    """Tell whether the actor may read what this person owns."""
-    return owner == actor.person or wiring.access().reads_continuations(actor)
-
-
 def _columns(definition: Any) -> dict[str, str]:
     """Return the columns of the row that the definition says."""
     event = getattr(definition, "event", "")
     return {"name": definition.name, "agent": definition.agent, "event": event}
+
+
+def _add_time(locked: LockedTrigger, at: datetime, kind: OccurrenceKind, actor: Actor) -> bool:
+    return occurrences.add_time(
+        locked.connection,
+        locked.trigger.id,
+        at,
+        kind=kind,
+        state=OccurrenceState.WAITING,
+        by=actor.person,
+        token=actor.token,
+    )

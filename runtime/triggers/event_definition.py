@@ -1,14 +1,20 @@
-"""The definition of a trigger: its text, as it is signed, and the checks of a definition that a person sends. Pure."""
+"""The definition of a trigger: its text, as it is signed, and the checks of a definition that a person sends. Pure.
+
+It says which events start their run now. Events of one key start in order. An event waits while too many runs of the
+trigger or of its key go on, while too many started lately, and until its key was quiet for the debounce.
+"""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 from runtime.core.values.json_values import sha256_of
 from runtime.core.values.limits import MAX_EVENT_NAME
 from runtime.errors import InvalidInput
+from runtime.store.tables.occurrences import WaitingEvent
 from runtime.triggers import fields, mapping
 
 MAX_AT_ONCE = 1_000
@@ -16,6 +22,9 @@ MAX_DEBOUNCE = 3_600  # seconds
 MAX_RATE_SECONDS = 86_400
 MAX_LOCATION = 500  # characters of the path of a folder, or the address of a bucket
 SHOWN_ID = 60  # characters of an event's id in the business key of its run
+_LIMIT = fields.number_rule(1, MAX_AT_ONCE, default=None)
+LOOK_AGAIN = timedelta(seconds=1)  # until the next look at events that wait for a run to end
+MAX_DEBOUNCES = 10  # debounces that an event waits at most, if others of its key keep coming
 
 
 class Wakes(StrEnum):
@@ -50,7 +59,6 @@ def _read_wakes(value: object, field: str) -> Wakes:
 
 
 _EXPRESSION = fields.text_rule(_read_expression, default="")
-_LIMIT = fields.number_rule(1, MAX_AT_ONCE, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +136,37 @@ def read(sent: Mapping[str, object], source: str, location: str) -> EventDefinit
     return definition
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventPlan:
+    """The events that start now, in order, and when to look again, None without an event that waits."""
+
+    start: tuple[WaitingEvent, ...]
+    next_at: datetime | None
+
+
+def plan_starts(
+    definition: EventDefinition,
+    waiting: Sequence[WaitingEvent],
+    running: Mapping[str, int],
+    starts: Sequence[datetime],
+    now: datetime,
+) -> EventPlan:
+    """Return the plan for events that wait, in order, active runs by key, and recent starts, the oldest first."""
+    active, recent = dict(running), list(starts)
+    starting, again = list[WaitingEvent](), list[datetime]()
+    for event in waiting:
+        ready = max([_quiet_at(definition, event), *_rate_at(definition, recent)])
+        if ready > now:
+            again.append(ready)
+        elif _is_full(definition, event.key, active):
+            again.append(now + LOOK_AGAIN)
+        else:
+            starting.append(event)
+            active[event.key] = active.get(event.key, 0) + 1
+            recent.append(now)
+    return EventPlan(start=tuple(starting), next_at=min(again, default=None))
+
+
 def _require_correlation(definition: EventDefinition) -> None:
     """Raise InvalidInput unless the business key alone says which run an event is for, at once."""
     if not definition.business_key:
@@ -136,3 +175,23 @@ def _require_correlation(definition: EventDefinition) -> None:
         raise InvalidInput("key", "must be empty: the business key says which run an event wakes")
     if definition.debounce:
         raise InvalidInput("debounce", "must be 0 for a trigger that wakes runs")
+
+
+def _quiet_at(definition: EventDefinition, event: WaitingEvent) -> datetime:
+    """Return when the last event of a key has been the last one for the debounce."""
+    quiet = timedelta(seconds=definition.debounce)
+    return min(event.at + quiet, event.first_at + MAX_DEBOUNCES * quiet)
+
+
+def _rate_at(definition: EventDefinition, recent: Sequence[datetime]) -> list[datetime]:
+    """Return when the next run may start, empty if the rate does not say."""
+    if definition.rate is None or len(recent) < definition.rate:
+        return []
+    return [recent[-definition.rate] + timedelta(seconds=definition.rate_seconds)]
+
+
+def _is_full(definition: EventDefinition, key: str, active: Mapping[str, int]) -> bool:
+    is_full = definition.at_once is not None and sum(active.values()) >= definition.at_once
+    return is_full or (
+        definition.at_once_per_key is not None and active.get(key, 0) >= definition.at_once_per_key
+    )

@@ -1,15 +1,21 @@
-"""Starts the runs of triggers by their events.
+"""Starts the runs of triggers by their events, and wakes runs that wait for one.
 
 The transaction that receives an event writes a new row for each trigger. The transaction that locks a trigger judges
 its new events, and starts the runs of those whose turn it is. So each event is handled once.
+
+The transaction that ends the wait of a run writes that to the event. The key of an event says which run it wakes, and
+its data must contain what that run waits for. An event that no run waits for yet is looked at again, so a run may begin
+to wait after its event came.
 """
 
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from uuid import UUID
 
 from runtime.control import external_events
+from runtime.control.external_events import wake
 from runtime.control.start import start
 from runtime.core.run.continuation import merge_people
 from runtime.core.values.errors import NotJson
@@ -19,24 +25,25 @@ from runtime.ports.access import Actor
 from runtime.store.pool import Connection
 from runtime.store.tables import occurrences, trigger_sources, triggers
 from runtime.store.tables.occurrences import OccurrenceState, WaitingEvent
-from runtime.triggers import event_definition, event_queue, mapping, waking
-from runtime.triggers.event_definition import EventDefinition, Wakes
-from runtime.triggers.event_queue import EventPlan
+from runtime.triggers import event_definition, mapping
+from runtime.triggers.event_definition import EventDefinition, EventPlan, Wakes
 from runtime.triggers.sources.registry import read_location
 from runtime.triggers.trigger import SignedTrigger, TriggerStatus, read_event
 
 log = logging.getLogger(__name__)
 
 EventTrigger = SignedTrigger[EventDefinition]
-
 JUDGED = 200  # new events that one transaction judges
 STARTS = 50  # runs that one transaction starts
 MAX_WAITING = 10_000  # events of one trigger that wait
 FAILPOINT = "EventFired"
-
 FILTERED = "the filter does not hold"
 SAME_KEY = "a run with this business key was there"
 FULL = f"{MAX_WAITING} events waited already"
+WOKEN = 50  # runs that one transaction wakes
+EVENT_KEPT = timedelta(days=1)  # that an event waits for its run
+SENT = "its sender woke the runs that waited; this trigger is for its source and its webhook"
+UNMET = "no run waited for it within a day"
 
 
 def check(sent: Mapping[str, object], actor: Actor, now: datetime) -> EventDefinition:
@@ -85,7 +92,7 @@ def handle(connection: Connection, trigger: EventTrigger, now: datetime) -> bool
         room -= _judge(connection, trigger, number, room=room)
     has_more = len(numbers) == JUDGED
     if trigger.definition.wakes:
-        has_more |= waking.wake_all(connection, trigger, now)
+        has_more |= wake_all(connection, trigger, now)
     plan = _plan(connection, trigger, now)
     for event in plan.start[:STARTS]:
         _try_to_start(connection, trigger, event, now)
@@ -114,6 +121,30 @@ def apply_act(
         trigger_sources.write_source(connection, after.id, definition.source, definition.location)
 
 
+def wake_all(
+    connection: Connection, trigger: SignedTrigger[EventDefinition], now: datetime
+) -> bool:
+    """Wake the runs that wait for events of a locked trigger. Return whether there may be more."""
+    definition = trigger.definition
+    wakeable = occurrences.wakeable(
+        connection, trigger.id, definition.agent, definition.event, WOKEN
+    )
+    # Runs are locked in the order of their ids, as by events that people send.
+    for number, runs in sorted(wakeable, key=lambda pair: pair[1]):
+        _try_to_wake(connection, trigger, number, runs)
+    occurrences.skip_before(connection, trigger.id, now - EVENT_KEPT, UNMET)
+    return len(wakeable) == WOKEN
+
+
+def keys_that_start_nothing(
+    connection: Connection, trigger: SignedTrigger[EventDefinition]
+) -> list[str]:
+    """Return the keys whose events start no run now: all with Wakes.ONLY, else those of runs that are there."""
+    if trigger.definition.wakes == Wakes.ONLY:
+        return occurrences.keys_of_waiting(connection, trigger.id)
+    return occurrences.keys_of_live_runs(connection, trigger.id, trigger.definition.agent)
+
+
 def _judge(connection: Connection, trigger: EventTrigger, number: int, *, room: int) -> bool:
     """Apply the filter to a new event, and find its key. Return whether it waits now."""
 
@@ -125,7 +156,7 @@ def _judge(connection: Connection, trigger: EventTrigger, number: int, *, room: 
     try:
         event = read_event(connection, trigger, number)
         if definition.wakes and event.by is not None:
-            return write(OccurrenceState.SKIPPED, reason=waking.SENT)
+            return write(OccurrenceState.SKIPPED, reason=SENT)
         facts = event.facts
         if not mapping.passes(definition.filter, facts):
             return write(OccurrenceState.SKIPPED, reason=FILTERED)
@@ -147,10 +178,10 @@ def _plan(connection: Connection, trigger: EventTrigger, now: datetime) -> Event
     running = occurrences.running_by_key(connection, trigger.id) if is_limited else {}
     full = [key for key, count in running.items() if limit is not None and count >= limit]
     if definition.wakes:
-        full += waking.keys_that_start_nothing(connection, trigger)
+        full += keys_that_start_nothing(connection, trigger)
         limit = 1  # the next event of its key is for this run
     of_key = 0 if definition.debounce else limit or STARTS
-    plan = event_queue.plan_starts(
+    plan = event_definition.plan_starts(
         definition,
         occurrences.waiting_events(connection, trigger.id, of_key, 10 * STARTS, full),
         running,
@@ -160,7 +191,7 @@ def _plan(connection: Connection, trigger: EventTrigger, now: datetime) -> Event
         now,
     )
     if full:
-        again = now + event_queue.AGAIN
+        again = now + event_definition.LOOK_AGAIN
         return replace(plan, next_at=min(plan.next_at or again, again))
     return plan
 
@@ -206,3 +237,37 @@ def _in_mapping(exc: InvalidInput) -> InvalidInput:
 
 def _reason(exc: Exception) -> str:
     return exc.all_of_it if isinstance(exc, InvalidInput) else str(exc)
+
+
+def _try_to_wake(
+    connection: Connection, trigger: SignedTrigger[EventDefinition], number: int, runs: list[UUID]
+) -> None:
+    """End the waits of one run with an event, or write why it cannot be done."""
+    try:
+        if len(runs) > 1:
+            raise InvalidInput("business_key", f"{len(runs)} runs wait for it; it must say which")
+        if not _wake(connection, trigger, number, runs[0]):
+            return  # the wait ended meanwhile
+    except (RequestError, Tampered) as exc:
+        reason = exc.all_of_it if isinstance(exc, InvalidInput) else str(exc)
+        log.warning("Trigger %s: event %s wakes no run: %s", trigger.id, number, reason)
+        occurrences.write(
+            connection, trigger.id, number, state=OccurrenceState.FAILED, reason=reason
+        )
+        return
+    occurrences.write(connection, trigger.id, number, state=OccurrenceState.WOKEN, run=runs[0])
+
+
+def _wake(
+    connection: Connection, trigger: SignedTrigger[EventDefinition], number: int, run: UUID
+) -> bool:
+    event = read_event(connection, trigger, number)
+    return wake(
+        connection,
+        run=run,
+        id=event.id,
+        name=event.name,
+        data=event.facts["data"],
+        owner=trigger.owner,
+        makers=trigger.makers,
+    )

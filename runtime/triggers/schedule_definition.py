@@ -1,24 +1,37 @@
-"""The definition of a schedule: its text, as it is signed, and the checks of a definition that a person sends."""
+"""The definition of a schedule, as it is signed, its checks, and what it does at its times: start, wait or skip. Pure.
+
+A time is missed if it came more than a minute ago, for example because no sweeper ran. What it does depends on nothing
+but the time and the rows of the schedule, and each time is in one plan only.
+"""
 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from itertools import accumulate, takewhile
 from typing import Any
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from runtime.core.values.limits import MAX_KEY
 from runtime.errors import InvalidInput
 from runtime.triggers import calendar, fields
-from runtime.triggers.calendar import Calendar, NeverComes
+from runtime.triggers.calendar import Calendar, NeverComes, delay
 
 MAX_ZONE = 64  # characters of the name of a time zone
 LAST_YEAR = 2200
-
 _UNIT = {"minutes": 60, "hours": 3600, "days": 86400}
 _TIME_FIELD = re.compile(r"\{\{ *(time|date) *\}\}")
+_TIME = fields.rule({"type": ["string", "null"], "format": "date-time"}, default=None)
+LATE = timedelta(seconds=60)
+MAX_MISSED = 100  # missed times that are handled; earlier ones start nothing
+MAX_WAITING_TIMES = 100  # times of one schedule that wait for a run to end
+EARLIER = "missed, like all earlier ones"
+MISSED = "missed"
+OVERLAPS = "an earlier run had not ended"
+TIMES_FULL = f"{MAX_WAITING_TIMES} times waited already"
 
 
 class Missed(StrEnum):
@@ -52,9 +65,6 @@ def _read_thread(value: object, field: str) -> str:
     if len(text) > MAX_KEY:
         raise InvalidInput(field, f"must have at most {MAX_KEY} characters")
     return text
-
-
-_TIME = fields.rule({"type": ["string", "null"], "format": "date-time"}, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +176,72 @@ def read_time(value: object, field: str, zone: str, *, in_seconds: bool = True) 
     return time.replace(microsecond=0) if in_seconds else time
 
 
+class TimeAct(StrEnum):
+    """What a time does."""
+
+    START = "start"
+    WAIT = "wait"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueTime:
+    """What one time does; `reason` says why it is skipped."""
+
+    at: datetime
+    act: TimeAct
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Busy:
+    """The runs of a schedule that have not ended, and its times that wait.
+
+    `own_running` says that one of the runs is of a time of the schedule, and not of a back-fill.
+    """
+
+    running: bool = False
+    own_running: bool = False
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueTimes:
+    """All due times, the earliest first, and the next time, None if there is none."""
+
+    times: tuple[DueTime, ...]
+    next_at: datetime | None
+
+
+def plan_due(
+    schedule: UUID, definition: ScheduleDefinition, next_at: datetime, now: datetime, busy: Busy
+) -> DueTimes:
+    """Return what the due times do. `next_at` is the first time that no plan has had."""
+
+    def starts(at: datetime) -> datetime:
+        return at + delay(schedule, at, definition.jitter)
+
+    limit = MAX_MISSED + definition.jitter // 60 + 1  # times a minute apart may all be delayed
+    times = definition.calendar.newest(next_at, now, limit)
+    ready = list(takewhile(lambda at: starts(at) <= now, times))[-MAX_MISSED:]
+    if not ready:
+        return DueTimes(times=(), next_at=next_at)
+    # Times keep their order, so one is held up by longer delays of earlier ones. That is not missed.
+    reached_at = dict(zip(ready, accumulate(map(starts, ready), max), strict=True))
+    missed = {at for at in ready if reached_at[at] < now - LATE}
+    due = _plan_times(definition, ready, missed, busy)
+    if ready[0] > next_at and due[0].act is TimeAct.SKIP:
+        due[0] = replace(due[0], reason=EARLIER)
+    return DueTimes(times=tuple(due), next_at=definition.calendar.first_after(ready[-1]))
+
+
+def start_time(
+    schedule: UUID, definition: ScheduleDefinition, next_at: datetime | None
+) -> datetime | None:
+    """Return when the next time starts its run."""
+    return None if next_at is None else next_at + delay(schedule, next_at, definition.jitter)
+
+
 def _fill(value: Any, words: Mapping[str, str]) -> Any:
     match value:
         case str():
@@ -201,3 +277,40 @@ def _optional_time(value: object, field: str, zone: str) -> datetime | None:
     if not 2000 <= time.year <= LAST_YEAR:
         raise InvalidInput(field, f"must be between 2000 and {LAST_YEAR}")
     return time
+
+
+def _plan_times(
+    definition: ScheduleDefinition,
+    times: list[datetime],
+    missed_times: set[datetime],
+    busy: Busy,
+) -> list[DueTime]:
+    due = list[DueTime]()
+    for at in times:
+        missed = at in missed_times
+        if missed and not _runs_late(definition.missed, last=at == times[-1]):
+            due.append(DueTime(at=at, act=TimeAct.SKIP, reason=MISSED))
+            continue
+        time = _take_turn(definition.overlap, at, busy, missed=missed)
+        due.append(time)
+        if time.act is TimeAct.START:
+            busy = replace(busy, running=True, own_running=True)
+        elif time.act is TimeAct.WAIT:
+            busy = replace(busy, waiting=busy.waiting + 1)
+    return due
+
+
+def _runs_late(rule: Missed, *, last: bool) -> bool:
+    """Tell whether a missed time starts a run."""
+    return rule is Missed.ALL or (rule is Missed.ONCE and last)
+
+
+def _take_turn(rule: Overlap, at: datetime, busy: Busy, *, missed: bool) -> DueTime:
+    """Return what a time does that is not skipped as missed. Missed times wait for each other."""
+    if rule is Overlap.ALLOW or not (busy.running or busy.waiting):
+        return DueTime(at=at, act=TimeAct.START)
+    if rule is Overlap.SKIP and not missed and (busy.own_running or busy.waiting):
+        return DueTime(at=at, act=TimeAct.SKIP, reason=OVERLAPS)
+    if busy.waiting >= MAX_WAITING_TIMES:
+        return DueTime(at=at, act=TimeAct.SKIP, reason=TIMES_FULL)
+    return DueTime(at=at, act=TimeAct.WAIT)

@@ -18,9 +18,8 @@ from runtime.ports.access import Actor
 from runtime.store.pool import Connection
 from runtime.store.tables import occurrences, triggers
 from runtime.store.tables.occurrences import OccurrenceKind, OccurrenceState
-from runtime.triggers import due_times, schedule_definition
-from runtime.triggers.due_times import Busy, DueTime, TimeAct
-from runtime.triggers.schedule_definition import Overlap, ScheduleDefinition
+from runtime.triggers import schedule_definition
+from runtime.triggers.schedule_definition import Busy, DueTime, Overlap, ScheduleDefinition, TimeAct
 from runtime.triggers.trigger import SignedTrigger, TriggerStatus
 
 log = logging.getLogger(__name__)
@@ -77,7 +76,7 @@ def set_next(
     connection: Connection, schedule: Schedule, next_at: datetime | None, now: datetime
 ) -> None:
     """Write the next time, when the sweeper looks again, and the status. The schedule verifies."""
-    due_at = due_times.due_at(schedule.id, schedule.definition, next_at)
+    due_at = schedule_definition.start_time(schedule.id, schedule.definition, next_at)
     if occurrences.open_times(connection, schedule.id).waiting:
         due_at = min(due_at or now + AGAIN, now + AGAIN)
     is_over = schedule.status is TriggerStatus.ENDED or next_at is None
@@ -130,7 +129,7 @@ def _handle_due(
         own_running=open_times.own_running > 0,
         waiting=open_times.own_waiting,
     )
-    due = due_times.plan_due(schedule.id, schedule.definition, next_at, now, busy)
+    due = schedule_definition.plan_due(schedule.id, schedule.definition, next_at, now, busy)
     for time in due.times:
         _apply(connection, schedule, time)
     return due.next_at
@@ -183,7 +182,7 @@ def _first_due(
     next_at = read_next(connection, before)
     if before.status is not TriggerStatus.ACTIVE or next_at is None:
         return None
-    for at in before.definition.calendar.newest(next_at, now, due_times.MAX_MISSED):
+    for at in before.definition.calendar.newest(next_at, now, schedule_definition.MAX_MISSED):
         if after.status is TriggerStatus.ACTIVE and after.definition.calendar.has(at):
             return at
         occurrences.add_time(

@@ -36,7 +36,7 @@ def rules() -> tuple[RetentionRule, ...]:
 
 def preview(connection: Connection) -> list[old_runs.OldRuns]:
     """Return the runs that `enforce` would archive now, by agent and status."""
-    return old_runs.groups(connection, rules(), _STILL_HERE)
+    return old_runs.list_groups(connection, rules(), _STILL_HERE)
 
 
 def enforce(connection: Connection, stop: threading.Event) -> int:
@@ -46,7 +46,7 @@ def enforce(connection: Connection, stop: threading.Event) -> int:
     """
     archived_runs.drop_restored(connection)
     archived = 0
-    for run in old_runs.each(connection, rules(), stop, _STILL_HERE):
+    for run in old_runs.yield_runs(connection, rules(), stop, _STILL_HERE):
         try:
             archived += archive_run(connection, run)
         except ObjectStoreDown as exc:

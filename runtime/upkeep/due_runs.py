@@ -22,11 +22,11 @@ import psycopg
 
 from runtime import broker
 from runtime.store import leases, pool, workers
+from runtime.store.leases import lease_seconds
 from runtime.store.pool import Connection
 from runtime.store.tables import kill_switches
 from runtime.store.workers import sweeper_name
 from runtime.upkeep.alarm import Alarm, Note
-from runtime.upkeep.takeover_delay import TakeoverDelay
 
 SWEEP_SECONDS = 1.0  # between the last due run and the next pass, and after a failure
 BATCH = 200  # hints of one pass
@@ -34,10 +34,56 @@ WINDOW = 2_000  # due runs that one pass considers
 PAUSE_SECONDS = 0.01  # between two passes if the first one sent less than a full batch
 FULL_SECONDS = 0.1  # the same while a queue is full
 PASS_SECONDS = 10.0  # of full batches, after which the next pass starts with the oldest run again
-
 Place = tuple[datetime | str, UUID]  # a position in the order of due runs: `due_at` and id
 BEGINNING: Place = ("-infinity", UUID(int=0))
 END: Place = ("infinity", UUID(int=2**128 - 1))
+
+# A subquery is evaluated once for a statement, so Postgres can use an index; a volatile function is not.
+_DB_NOW = "(SELECT clock_timestamp())"
+
+_QUEUE = f"""
+    CASE WHEN status = 'queued' THEN '{broker.NEW}' ELSE '{broker.RESUMED}' END
+"""
+
+# Due runs after one place and up to another.
+_BETWEEN = """
+    (due_at, id) > (%(after_at)s::timestamptz, %(after)s::uuid)
+    AND (due_at, id) <= (%(until_at)s::timestamptz, %(until)s::uuid)
+"""
+
+
+class TakeoverDelay:
+    """Delays the release of runs whose worker's lease expired, by one lease period from each `begin`.
+
+    The worker may have been unable to renew it: after a restart of Postgres, the promotion of a standby, or if
+    Postgres' clock advanced more than this process's, because it was set ahead or the machine slept.
+    """
+
+    def __init__(self) -> None:
+        self._until = 0.0
+        self._observed: tuple[datetime, float] | None = None
+
+    def begin(self) -> None:
+        """Restart the delay, because this process has connected."""
+        self._until = time.monotonic() + lease_seconds()
+        self._observed = None
+
+    def observe(self, at: datetime) -> None:
+        """Compare how far Postgres' clock, now at `at`, and our clock advanced since the last call."""
+        # time.monotonic() and not clock.elapsed(): time in which the machine slept must show.
+        now = time.monotonic()
+        if self._observed is not None:
+            ahead = (at - self._observed[0]).total_seconds() - (now - self._observed[1])
+            if (
+                ahead > lease_seconds() / 2
+            ):  # a smaller jump expires no lease that its worker renews
+                self._until = now + lease_seconds()
+        self._observed = (at, now)
+
+    @property
+    def over(self) -> bool:
+        """Return whether expired leases may be taken over."""
+        return time.monotonic() >= self._until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +108,25 @@ def run(stop: threading.Event) -> None:
             alarm.log_failure(exc, again=SWEEP_SECONDS)
             stop.wait(SWEEP_SECONDS)
             delay.begin()
+
+
+def dispatch_window(
+    connection: Connection,
+    queues: Collection[str] = broker.QUEUES,
+    *,
+    may_take_over: bool = True,
+    after: Place = BEGINNING,
+) -> Window:
+    """Send a hint for each of the oldest due runs after a place, if its queue is one of these.
+
+    Without `may_take_over` skip runs that a worker has. If the broker is unreachable, raise ConnectionError; the runs
+    are due again in five seconds.
+    """
+    until = _window(connection, after)
+    selected = _select(connection, queues, may_take_over=may_take_over, after=after, until=until)
+    broker.send_all([(run, queue) for run, queue, _ in selected if queue is not None])
+    full = len(selected) == BATCH
+    return Window(hints=len(selected), end=max(place for *_, place in selected) if full else until)
 
 
 def _windows(
@@ -96,25 +161,6 @@ def _windows(
         if after == END:
             after, repeat_at = BEGINNING, math.inf
         yield pause
-
-
-def dispatch_window(
-    connection: Connection,
-    queues: Collection[str] = broker.QUEUES,
-    *,
-    may_take_over: bool = True,
-    after: Place = BEGINNING,
-) -> Window:
-    """Send a hint for each of the oldest due runs after a place, if its queue is one of these.
-
-    Without `may_take_over` skip runs that a worker has. If the broker is unreachable, raise ConnectionError; the runs
-    are due again in five seconds.
-    """
-    until = _window(connection, after)
-    selected = _select(connection, queues, may_take_over=may_take_over, after=after, until=until)
-    broker.send_all([(run, queue) for run, queue, _ in selected if queue is not None])
-    full = len(selected) == BATCH
-    return Window(hints=len(selected), end=max(place for *_, place in selected) if full else until)
 
 
 def _window(connection: Connection, after: Place) -> Place:
@@ -171,20 +217,6 @@ def _select(
     )
     selected = [(run, queue, (due_at, run)) for run, queue, due_at, _ in rows]
     return sorted(selected, key=itemgetter(2))  # the UPDATE returns them in any order
-
-
-# A subquery is evaluated once for a statement, so Postgres can use an index; a volatile function is not.
-_DB_NOW = "(SELECT clock_timestamp())"
-
-_QUEUE = f"""
-    CASE WHEN status = 'queued' THEN '{broker.NEW}' ELSE '{broker.RESUMED}' END
-"""
-
-# Due runs after one place and up to another.
-_BETWEEN = """
-    (due_at, id) > (%(after_at)s::timestamptz, %(after)s::uuid)
-    AND (due_at, id) <= (%(until_at)s::timestamptz, %(until)s::uuid)
-"""
 
 
 def _bounds(after: Place, until: Place) -> dict[str, object]:

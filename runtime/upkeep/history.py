@@ -1,4 +1,4 @@
-"""Shortens the journals of long runs that go on, after a time that the operator sets.
+"""Shortens the journals of long runs that go on, and looks after the partitions of all journals.
 
 A frame that is compacted begins a new base: the continuation there, and all later ones, need no earlier entry. The
 sweeper deletes the entries below the newest base that are older than SIGNOFF_HISTORY_DAYS. It verifies and folds them
@@ -15,8 +15,10 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from uuid import UUID
 
+import psycopg
 import psycopg.errors
 from django.conf import settings
+from psycopg import sql
 
 from runtime.core.run.continuation import Continuation
 from runtime.core.values.errors import NewerSchema
@@ -89,6 +91,44 @@ def shorten(connection: Connection, run: UUID, before: datetime) -> int:
     return last.position - history.mark.position
 
 
+def maintain_partitions(connection: Connection, stop: threading.Event) -> None:
+    """Create missing partitions and drop empty ones."""
+    make_partitions(connection)
+    for name in drop_empty_partitions(connection):
+        log.info("Journal partition %s: dropped, it was empty", name)
+
+
+def make_partitions(connection: Connection) -> None:
+    """Create the partitions of this month and the next two. Cheap if they exist.
+
+    Entries of these months in the DEFAULT partition are moved. If the lock is not free, raise
+    psycopg.errors.LockNotAvailable: steps must not wait.
+    """
+    with connection.transaction():
+        connection.execute("SET LOCAL lock_timeout = '500ms'")
+        connection.execute("SELECT signoff_make_partitions(2)")
+
+
+def empty_partitions(connection: Connection) -> list[str]:
+    """List the partitions without entries whose month ended more than a day ago."""
+    rows = connection.execute(
+        """
+        SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+        WHERE i.inhparent = 'runtime_journalentry'::regclass
+            AND c.relname ~ '^runtime_journalentry_[0-9]{4}_[0-9]{2}$'
+            AND c.relname < 'runtime_journalentry_' || to_char(
+                (clock_timestamp() - interval '1 day') AT TIME ZONE 'UTC', 'YYYY_MM')
+        ORDER BY c.relname
+        """
+    )
+    return [name for (name,) in rows.fetchall() if _is_empty_partition(connection, name)]
+
+
+def drop_empty_partitions(connection: Connection) -> list[str]:
+    """Drop empty partitions whose lock is free, so that steps do not wait. Returns the dropped ones."""
+    return [name for name in empty_partitions(connection) if _drop_partition(connection, name)]
+
+
 def _archived(
     connection: Connection, run: UUID, mark: PruneMark, rows: list[journal.Row]
 ) -> tuple[str, Written]:
@@ -145,3 +185,18 @@ def _shorten_one(connection: Connection, run: UUID, before: datetime) -> int:
     except psycopg.errors.LockNotAvailable:
         log.info("Run %s: keeps its history for now, its row is locked", run)
     return 0
+
+
+def _drop_partition(connection: Connection, name: str) -> bool:
+    try:
+        with connection.transaction():
+            connection.execute("SET LOCAL lock_timeout = '500ms'")
+            row = connection.execute("SELECT signoff_drop_partition(%s)", (name,)).fetchone()
+            return row == (True,)
+    except psycopg.errors.LockNotAvailable:
+        return False
+
+
+def _is_empty_partition(connection: Connection, name: str) -> bool:
+    query = sql.SQL("SELECT NOT EXISTS (SELECT FROM {})").format(sql.Identifier(name))
+    return connection.execute(query).fetchone() == (True,)

@@ -37,7 +37,7 @@ class OldRuns:
     earliest: datetime
 
 
-def groups(
+def list_groups(
     connection: Connection, rules: tuple[RetentionRule, ...], but: str = "TRUE"
 ) -> list[OldRuns]:
     """Return the runs that are old enough now and meet the condition `but`, by agent and status."""
@@ -57,7 +57,7 @@ def groups(
     ]
 
 
-def each(
+def yield_runs(
     connection: Connection,
     rules: tuple[RetentionRule, ...],
     stop: threading.Event,

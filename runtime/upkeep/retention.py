@@ -55,7 +55,7 @@ def rules() -> tuple[RetentionRule, ...]:
 
 def preview(connection: Connection) -> list[old_runs.OldRuns]:
     """Return the runs that `enforce` would erase now, by agent and status."""
-    return old_runs.groups(connection, rules())
+    return old_runs.list_groups(connection, rules())
 
 
 def enforce(connection: Connection, stop: threading.Event) -> int:
@@ -64,7 +64,7 @@ def enforce(connection: Connection, stop: threading.Event) -> int:
     It also deletes the rows of old workers, unreferenced blobs, and old external events.
     """
     connection.execute(FORGET)
-    removed = sum(_erase_one(run) for run in old_runs.each(connection, rules(), stop))
+    removed = sum(_erase_one(run) for run in old_runs.yield_runs(connection, rules(), stop))
     while not stop.is_set() and blobs.collect(connection, COLLECTED) == COLLECTED:
         pass
     for prune in _PRUNED:

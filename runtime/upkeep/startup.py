@@ -1,6 +1,7 @@
 """Checks the requirements of a process before it starts, and ends it with one line that says what to do.
 
-A server that is still starting, as after a power cut, has STARTUP_TIMEOUT seconds to answer.
+A server that is still starting, as after a power cut, has STARTUP_TIMEOUT seconds to answer. Some settings of Postgres
+and the broker only cause a warning.
 """
 
 import logging
@@ -17,13 +18,12 @@ from django.db import DatabaseError, NotSupportedError, OperationalError, connec
 from django.db.migrations.executor import MigrationExecutor
 
 from runtime.keyring import files, purposes
-from runtime.upkeep import durability
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
 STARTUP_TIMEOUT = 10.0  # seconds for a server that does not answer
+
 CHECK_SECONDS = (
     "2s"  # limits the query for the keys of live runs: a worker must start even if there are many
 )
@@ -42,6 +42,15 @@ _LIVE = {
         WHERE ended_at IS NULL AND status <> 'quarantined' AND base < runtime_run.position
     """,
 }
+
+# Each setting, with the loss if it is off.
+POSTGRES = {
+    "fsync": "a crash of the machine would lose decisions that people were told are kept",
+    "full_page_writes": "a crash of the machine could leave pages that are half written",
+    "synchronous_commit": "a crash of Postgres would lose decisions that people were told are kept",
+}
+TIME_LIMITS = ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout")
+EVICTING = ("allkeys", "volatile")
 
 
 def with_database(work: Callable[[], T]) -> T:
@@ -64,7 +73,7 @@ def with_database(work: Callable[[], T]) -> T:
 
 def require_database() -> None:
     """End the process unless Postgres answers, is new enough, limits time, and has this version's tables."""
-    unlimited = with_database(durability.problem_of_time_limits)
+    unlimited = with_database(problem_of_time_limits)
     if unlimited:
         raise _end(unlimited)
     missing = with_database(missing_migrations)
@@ -72,7 +81,7 @@ def require_database() -> None:
         raise _end(
             f"the database lacks {missing} of this version's migrations: run `manage.py migrate`"
         )
-    with_database(durability.warn_of_superuser)
+    with_database(warn_of_superuser)
 
 
 def require_broker() -> None:
@@ -115,10 +124,10 @@ def require_keys_of_live_runs() -> None:
 
 def require_durable_stores() -> None:
     """End the process if Postgres may lose confirmed decisions; log a warning if the broker may lose hints."""
-    problem = with_database(durability.problem_of_postgres)
+    problem = with_database(problem_of_postgres)
     if problem:
         raise _end(f"{problem}; set it to on (SIGNOFF_UNSAFE_POSTGRES=yes is for tests alone)")
-    durability.warn_of_broker()
+    warn_of_broker()
 
 
 def missing_migrations() -> int:
@@ -139,6 +148,61 @@ def explained(problem: DatabaseError) -> str:
     if _has_no_host(message):
         return f"Postgres at {server} does not know what DATABASE_URL names: create it ({message})"
     return f"Postgres at {server} does not answer: is it running, and is DATABASE_URL right? ({message})"
+
+
+def problem_of_postgres() -> str | None:
+    """Return the setting of Postgres that could lose confirmed decisions, or None."""
+    if settings.SIGNOFF_UNSAFE_POSTGRES:
+        return None
+    with connection.cursor() as cursor:
+        for name, cost in POSTGRES.items():
+            cursor.execute("SELECT current_setting(%s)", [name])
+            value = cursor.fetchone()[0]
+            if value in ("off", "local"):
+                return f"Postgres has {name} = {value}: {cost}"
+    return None
+
+
+def problem_of_time_limits() -> str | None:
+    """Return the time limit that this connection requested and lacks, or None."""
+    with connection.cursor() as cursor:
+        for name in TIME_LIMITS:
+            cursor.execute("SELECT current_setting(%s)", [name])
+            if cursor.fetchone()[0] == "0":
+                return (
+                    f"a connection to Postgres has {name} = 0, though the process asks for a limit: a pooler"
+                    " drops it; set it there (docs/how-to/scale.md, PgBouncer)"
+                )
+    return None
+
+
+def is_superuser() -> bool:
+    """Return whether this process logs in to Postgres as a superuser. Append-only triggers do not stop superusers."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
+        (superuser,) = cursor.fetchone()
+    return bool(superuser)
+
+
+def warn_of_superuser() -> None:
+    """Log a warning if this process logs in as a superuser."""
+    if not settings.SIGNOFF_UNSAFE_POSTGRES and is_superuser():
+        log.warning(
+            "This process logs in to Postgres as a superuser: give it a role of its own (docs/how-to/install.md, Roles)"
+        )
+
+
+def warn_of_broker() -> None:
+    """Log a warning if the broker may evict hints. The sweeper would send them again, seconds later."""
+    try:
+        with redis.Redis.from_url(
+            settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=5
+        ) as client:
+            policy = str(client.info("memory").get("maxmemory_policy", ""))
+    except (redis.RedisError, OSError):
+        return  # its operator may hide that setting
+    if policy.startswith(EVICTING):
+        log.warning("Broker: its maxmemory-policy is %s. Use noeviction, or hints are lost", policy)
 
 
 def _retry_until(service: str, look: Callable[[], T], may_come: Callable[[Exception], bool]) -> T:

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 
 from django.db import connections
 
+from runtime import broker
 from runtime.ports import wiring
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import objects, used_approvals
-from runtime.upkeep import archiving, due_runs, history, jobs, partitions, retention
+from runtime.store.tables.jobs import KINDS
+from runtime.upkeep import archiving, due_runs, history, retention
 from runtime.upkeep.alarm import Alarm
 
 log = logging.getLogger(__name__)
@@ -89,11 +91,11 @@ def look_ahead(_: Connection, stop: threading.Event) -> None:
 def run(stop: threading.Event, *extra_loops: Loop) -> None:
     """Run every loop and `extra_loops` until `stop`. An error in the loop that sends hints ends the process."""
     scheduled = (
-        Loop(name="partitions", duty=partitions.maintain),
+        Loop(name="partitions", duty=history.maintain_partitions),
         Loop(name="retention", duty=retention.enforce),
         Loop(name="archive", duty=archiving.enforce),
         Loop(name="history", duty=history.shorten_all, seconds=KEEP_SECONDS),
-        Loop(name="trials", duty=jobs.look_after, seconds=KEEP_SECONDS),
+        Loop(name="trials", duty=look_after_jobs, seconds=KEEP_SECONDS),
         Loop(name="ledger", duty=compare_ledger),
         Loop(name="objects", duty=look_after_objects, seconds=MINUTE),
         Loop(name="requests", duty=look_ahead, seconds=MINUTE),
@@ -109,3 +111,17 @@ def run(stop: threading.Event, *extra_loops: Loop) -> None:
         stop.set()  # a process that cannot send hints must end, so that its supervisor restarts it
         for thread in threads:
             thread.join()
+
+
+def look_after_jobs(connection: Connection, stop: threading.Event) -> None:
+    """Send jobs of workers again, end lost ones, and delete old ones.
+
+    A job is sent again while its queue has room. Raise ConnectionError without a broker.
+    """
+    waiting = []
+    for kind in KINDS:
+        kind.end_lost(connection)
+        kind.prune(connection)
+        waiting += [(job, kind.name) for job in kind.waiting(connection)]
+    if waiting and broker.NEW in broker.queues_with_room():
+        broker.send_all(waiting)

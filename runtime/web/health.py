@@ -9,8 +9,8 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from runtime.queries.processes import workers
-from runtime.upkeep import durability, startup
+from runtime.queries import workers
+from runtime.upkeep import startup
 
 _BEAT = timedelta(seconds=10)
 
@@ -52,7 +52,7 @@ def _database() -> bool:
 
 # Warnings of this web process; docs/how-to/monitor.md explains them.
 _WARNINGS: dict[str, Callable[[], bool]] = {
-    "superuser": durability.is_superuser,
+    "superuser": startup.is_superuser,
     "no_ledger": lambda: settings.SIGNOFF_LEDGER is None,
 }
 

@@ -28,7 +28,7 @@ from runtime.ports.effects import ModelFailure, ModelRequest, Outcome, RateLimit
 from runtime.store import pool
 from runtime.store.tables.jobs import KEPT_DAYS, LOST_SECONDS, RESEND_SECONDS, TRIALS
 from runtime.upkeep import retention
-from runtime.upkeep.jobs import look_after
+from runtime.upkeep.sweeper import look_after_jobs
 from tests.approvals.test_prompts import NAME, PAID, SECOND, Shop, desk, listens
 from tests.support.pages import has, log_in, shows, text, text_of
 from tests.support.seeds import Cast
@@ -147,16 +147,16 @@ def test_a_trial_that_cannot_end_fails_with_the_reason(
     monkeypatch.setattr(prompt_trials, "LOOK_SECONDS", 0.01)
     ended_run(shop)
     lost = trials.ask(NAME, 1, 1, actor=ADMIN).stored.id
-    look_after(own, threading.Event())
+    look_after_jobs(own, threading.Event())
     assert sent == []  # its first hint may be on its way
     later(RESEND_SECONDS)
-    look_after(own, threading.Event())
+    look_after_jobs(own, threading.Event())
     assert sent == [(lost, "trial")]
     TRIALS.begin(own, lost)
-    look_after(own, threading.Event())
+    look_after_jobs(own, threading.Event())
     assert PromptTrial.objects.get().state == "running"
     later(LOST_SECONDS)
-    look_after(own, threading.Event())
+    look_after_jobs(own, threading.Event())
     shows(log_in(cast.admin), PAGE, "failed", TRIALS.lost)
     assert not TRIALS.save(own, lost, of=[], runs=[], result="[]")
     assert len(sent) == 1
@@ -171,7 +171,7 @@ def test_a_trial_that_cannot_end_fails_with_the_reason(
     assert (drained.state, drained.problem) == ("failed", prompt_trials.DRAINED)
     assert STOPPED in drained.result
     later(KEPT_DAYS * 24 * 3600)
-    look_after(own, threading.Event())
+    look_after_jobs(own, threading.Event())
     assert not PromptTrial.objects.exists()
 
 

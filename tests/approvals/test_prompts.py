@@ -25,10 +25,10 @@ from approvals.governance.prompts_in_production import StoredPrompts
 from approvals.models import Approval, PromptAct
 from approvals.rules.roles import Group
 from approvals.signed import audit
-from runtime.control.forks.fork import fork
+from runtime.control.forks import fork
 from runtime.control.kill_switches import engage
 from runtime.control.start import create
-from runtime.control.verification.verification import verify
+from runtime.control.verification import verify
 from runtime.core.values.enums import GateKind
 from runtime.core.values.json_values import sha256_of
 from runtime.errors import InvalidInput

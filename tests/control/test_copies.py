@@ -10,9 +10,9 @@ import pytest
 from django.conf import settings
 from django.db import transaction
 
-from runtime.control.forks.fork import fork as fork_run
+from runtime.control import verification
+from runtime.control.forks import fork as fork_run
 from runtime.control.transfer import export_run, import_run
-from runtime.control.verification import verification
 from runtime.core.documents import export_file
 from runtime.core.documents.compression import plain_text
 from runtime.core.values.enums import EffectClass, Verdict

@@ -12,9 +12,9 @@ from django.db import transaction
 from django.utils import timezone
 
 from runtime.control.external_events import Delivered, deliver
-from runtime.control.forks.fork import fork as fork_run
+from runtime.control.forks import fork as fork_run
 from runtime.control.transfer import export_run
-from runtime.control.verification.verification import verify
+from runtime.control.verification import verify
 from runtime.core.run.continuation import Call, Continuation, Frame
 from runtime.core.run.events import WaitStarted
 from runtime.core.values.enums import CallState, EffectClass

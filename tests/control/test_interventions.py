@@ -7,10 +7,10 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from runtime.control.forks.fork import fork as fork_run
+from runtime.control.forks import fork as fork_run
 from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.control.messages import send_message
-from runtime.control.verification.verification import verify
+from runtime.control.verification import verify
 from runtime.core.values.enums import Verdict
 from runtime.core.values.limits import MAX_UNDELIVERED
 from runtime.errors import RunEnded, SwitchAlreadyEngaged, SwitchNotEngaged, TooManyUndelivered

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from runtime.control.forks.fork import fork
-from runtime.control.verification.verification import verify
+from runtime.control.forks import fork
+from runtime.control.verification import verify
 from runtime.core.documents.compression import plain_text
 from runtime.models import BlobReference, JournalEntry, Run, StoredBlob
 from runtime.ports.effects import ModelFailure, ModelRequest, Outcome

@@ -9,10 +9,10 @@ from django.db import transaction
 from django.utils import timezone
 
 from runtime import broker
-from runtime.control.retry import retry as retry_run
+from runtime.control.interventions import retry as retry_run
 from runtime.control.settle import undo
 from runtime.control.start import Started, create
-from runtime.control.verification.verification import verify
+from runtime.control.verification import verify
 from runtime.core.documents.compression import plain_text
 from runtime.core.run.continuation import MAX_REFUSALS
 from runtime.core.values.enums import Verdict

@@ -10,10 +10,10 @@ from django.db import transaction
 from django.test import Client
 from django.urls import reverse
 
-from runtime.control.forks.fork import fork
+from runtime.control.forks import fork
 from runtime.control.messages import send_message
 from runtime.control.start import create, start
-from runtime.control.verification.verification import verify
+from runtime.control.verification import verify
 from runtime.core.documents.compression import plain_text
 from runtime.core.values.limits import MAX_REMEMBERED_TEXT
 from runtime.errors import InvalidInput
@@ -146,7 +146,7 @@ def test_the_last_texts_are_kept_within_both_bounds(
     assert (len(cut), cut[-1]) == (MAX_REMEMBERED_TEXT, "…")
     said = thread.told(thread.answered(ADA))
     assert [text[:1] for _, _, text in said if text] == ["{", "x", "{", "t"]
-    monkeypatch.setattr("runtime.control.thread_memory.MAX_MEMORY", 10)
+    monkeypatch.setattr("runtime.control.start.MAX_MEMORY", 10)
     assert [text for _, _, text in thread.told(thread.answered(ADA))] == []
     thread.answered(ADA, "last", given={})
     assert [text for _, _, text in thread.told(thread.answered(ADA))] == ["{}", "last"]

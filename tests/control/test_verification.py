@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from runtime.control.verification import verification
+from runtime.control import verification
 from runtime.core.values.enums import Verdict
 from runtime.models import Gate, StoredContinuation, WorkerProcess
 from runtime.ports.effects import ToolResult

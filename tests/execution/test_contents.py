@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from django.db.models import Q
 
-from runtime.control.verification import verification
+from runtime.control import verification
 from runtime.models import Run, StoredBlob
 from runtime.ports.effects import ToolResult
 from runtime.queries.runs import run_detail

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
+from runtime.control import verification
 from runtime.control.messages import send_message
-from runtime.control.verification import verification
 from runtime.core.documents.codec import decode_entry
 from runtime.core.run.continuation import CutReply
 from runtime.core.run.reducer import fold, initial

@@ -6,8 +6,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from runtime.control.inquiries import ask as ask_agent
-from runtime.control.verification.verification import verify
+from runtime.control.messages import ask_inquiry as ask_agent
+from runtime.control.verification import verify
 from runtime.core.run.reducer import initial
 from runtime.core.values.enums import FailureCause, Verdict
 from runtime.execution.effects.running import no_abort

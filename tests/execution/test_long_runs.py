@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from runtime.control.verification import verification
+from runtime.control import verification
 from runtime.core.documents.continuations import Conversations, Lengths, decode_continuation
 from runtime.core.run.call_options import CompactionOptions
 from runtime.core.run.continuation import Continuation as State
@@ -22,8 +22,8 @@ from runtime.keyring import macs
 from runtime.models import CompactionBase, JournalEntry, Run, StoredContinuation
 from runtime.ports.agents import AgentInfo
 from runtime.ports.effects import ModelAnswer, ModelRequest, Outcome, ToolResult
-from runtime.queries.history.entries import continuation
-from runtime.queries.transcript.transcript import read_transcript
+from runtime.queries.entries import continuation
+from runtime.queries.transcript import read_transcript
 from runtime.store import failpoints, pool, steps
 from runtime.store.tables import continuations
 from runtime.store.tables import journal as entries

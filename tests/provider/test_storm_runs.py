@@ -24,8 +24,8 @@ from agents.llm.rate_limits import INTERVAL_FACTOR, Permit, RateLimits
 from agents.models import RateLimit
 from agents.sdk import RetryPolicy, ToolContext, tool
 from agents.sdk.scripts import Turn, call, say, script
+from runtime.control import verification
 from runtime.control.start import create
-from runtime.control.verification import verification
 from runtime.core.run.budgets import BudgetLimits
 from runtime.execution.claim import advance
 from runtime.execution.effects.perform import perform

@@ -10,8 +10,8 @@ from runtime.core.run.forks import read_fork
 from runtime.core.run.gates import is_blocked_by_gate
 from runtime.core.values.enums import SETTLED, Verdict
 from runtime.queries.journal import Remaining
-from runtime.queries.spans.fold import Trace, fold
-from runtime.queries.spans.states import SpanResult, SpanState
+from runtime.queries.trace.fold import Trace, fold
+from runtime.queries.trace.span import SpanResult, SpanState
 from tests.core.run.events import AT
 from tests.core.run.walks import Walk
 from tests.queries.test_states import RUN, lines_of
@@ -81,7 +81,7 @@ def test_a_model_call_is_open_exactly_while_it_comes_next() -> None:
         ):
             continue  # the engine ends the run in the same entry
         lines = lines_of(walk.history)
-        trace = Trace(Remaining(run=RUN, lines=lines), gates={}, start=AT, whole=False)
+        trace = Trace(Remaining(run=RUN, lines=lines), gates={}, start=AT, provider_errors=False)
         calling: set[str] = set()
         for line in lines:
             trace.read(line)

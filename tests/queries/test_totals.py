@@ -9,8 +9,8 @@ from django.db import connection
 from django.db.models import Q
 from django.test.utils import CaptureQueriesContext
 
-from runtime.queries.lists import totals
-from runtime.queries.lists.totals import RunTotals, run_totals
+from runtime.queries import run_figures
+from runtime.queries.run_figures import RunTotals, run_totals
 from runtime.queries.runs import quarantined
 
 pytestmark = pytest.mark.django_db
@@ -65,6 +65,6 @@ def test_totals_cost_the_same_beside_five_times_as_many_ended_runs() -> None:
 def test_totals_of_many_runs_say_that_there_are_more(monkeypatch: pytest.MonkeyPatch) -> None:
     active(*["suspended"] * 3)
     assert not run_totals().at_least
-    monkeypatch.setattr(totals, "MOST", 2)
+    monkeypatch.setattr(run_figures, "MOST", 2)
     found = run_totals()
     assert (found.people, found.at_least) == (2, True)

@@ -9,10 +9,9 @@ from uuid import UUID
 import pytest
 
 from approvals.models import AuditEntry
-from runtime.control.archive.legal_hold import hold
-from runtime.control.archive.restore import restore, restore_file
-from runtime.control.retry import retry
-from runtime.control.verification import verification
+from runtime.control import verification
+from runtime.control.interventions import hold, retry
+from runtime.control.transfer import restore, restore_file
 from runtime.errors import NotArchived, Tampered
 from runtime.models import ArchivedRun, JournalEntry, Run
 from runtime.ports.access import Actor

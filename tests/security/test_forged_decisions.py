@@ -11,7 +11,7 @@ from django.utils import timezone
 from approvals.models import Approval
 from approvals.requests import snapshot
 from approvals.signed import statements
-from runtime.control.pause import pause
+from runtime.control.interventions import pause
 from runtime.core.values.enums import Decision, Verdict
 from runtime.models import Gate, Signal
 from runtime.ports.access import Actor

@@ -12,7 +12,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from approvals.decisions import undo
-from runtime.control.verification import verification
+from runtime.control import verification
 from runtime.store import pool
 from runtime.store.tables import used_approvals
 from runtime.upkeep import sweeper

@@ -16,7 +16,7 @@ from approvals.governance import policies, policy_changes
 from approvals.models import Approval
 from approvals.people import absences
 from approvals.rules.roles import Group
-from runtime.control.forks.fork import fork
+from runtime.control.forks import fork
 from runtime.core.run.budgets import BudgetLimits
 from runtime.core.values.enums import GateKind
 from runtime.models import Run

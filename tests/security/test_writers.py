@@ -15,9 +15,9 @@ from approvals.people import tokens
 from approvals.people.accounts import set_groups
 from approvals.rights.scopes import ALL_SCOPES
 from approvals.rules.roles import Group
-from runtime.control.forks.fork import fork
+from runtime.control.forks import fork
 from runtime.control.messages import send_message
-from runtime.control.verification.verification import verify
+from runtime.control.verification import verify
 from runtime.core.values.enums import Verdict
 from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Run

@@ -14,8 +14,8 @@ from agents.effect_handler import AgentEffects
 from agents.llm.rate_limits import RateLimits
 from agents.registry import Registry
 from runtime import broker
-from runtime.control import cancel as cancelling
-from runtime.control import pause as pausing
+from runtime.control import interventions as cancelling
+from runtime.control import interventions as pausing
 from runtime.control.settle import settle
 from runtime.control.start import create
 from runtime.core.documents.codec import decode_entry, documents_of

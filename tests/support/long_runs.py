@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from django.test import override_settings
 
-from runtime.control.verification import verification
+from runtime.control import verification
 from runtime.core.run.call_options import CompactionOptions
 from runtime.core.values.enums import EffectClass
 from runtime.models import JournalEntry

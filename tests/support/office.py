@@ -12,7 +12,7 @@ from django.db import transaction
 from approvals.adapter import ApprovalService
 from approvals.models import Approval
 from approvals.requests import snapshot
-from runtime.control.cancel import cancel as cancel_run
+from runtime.control.interventions import cancel as cancel_run
 from runtime.control.start import create
 from runtime.core.run.budgets import BudgetLimits
 from runtime.core.values.enums import EffectClass, GateKind, Risk, Verdict

@@ -12,7 +12,7 @@ from psycopg import OperationalError
 from approvals.models import Approval
 from approvals.people import accounts
 from approvals.rules.roles import Group
-from runtime.control.verification.verification import verify
+from runtime.control.verification import verify
 from runtime.errors import (
     Forbidden,
     InvalidInput,
@@ -26,7 +26,7 @@ from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables import occurrences
 from runtime.store.tables.triggers import TriggerKind
-from runtime.triggers import changes, due_times, firing, listing, manual_times
+from runtime.triggers import changes, firing, listing, schedule_definition
 from tests.support import seeds
 from tests.support.engine import ADA, events
 from tests.support.office import BEA, Office, refused
@@ -91,7 +91,7 @@ def test_missed_and_overlapping_times_are_in_the_history(clock: Clock) -> None:
         ("2", "started", ""),
     ]
     clock.sweep(NOON + 3 * HOUR)
-    assert told(made)[-1] == ("3", "skipped", due_times.OVERLAPS)
+    assert told(made)[-1] == ("3", "skipped", schedule_definition.OVERLAPS)
     clock.end(made, "failed")
     clock.sweep(NOON + 4 * HOUR)
     assert told(made)[-1] == ("4", "started", "")
@@ -144,7 +144,7 @@ def test_those_who_made_it_decide_in_none_of_its_runs(clock: Clock, office: Offi
     )
     clock.sweep(NOON)
     clock.at += timedelta(seconds=1)
-    run = manual_times.run_now(id=made, actor=Actor(person="cora"))
+    run = changes.run_now(id=made, actor=Actor(person="cora"))
     assert sorted(Run.objects.get(id=run).origin) == ["ada", "cora", "dora"]
     assert events(run)[0]["makers"] == ["dora", "cora"]
     office.advance(run)
@@ -244,7 +244,7 @@ def test_pause_resume_and_end(clock: Clock) -> None:
     acts = [(one.act, one.by) for one in shown.acts]
     assert acts == [("ended", "ada"), ("resumed", "admin"), ("paused", "ada"), ("made", "ada")]
     with pytest.raises(ScheduleEnded):
-        manual_times.run_now(id=made, actor=ADA)
+        changes.run_now(id=made, actor=ADA)
 
 
 def test_a_change_loses_no_time_that_came(clock: Clock) -> None:
@@ -278,11 +278,11 @@ def test_a_manual_run_is_started_once_for_its_click(clock: Clock) -> None:
     clock.sweep(NOON)
     changes.pause(TriggerKind.SCHEDULE, id=made, actor=ADA)
     clicked = (NOON + timedelta(microseconds=17)).isoformat()
-    runs = {manual_times.run_now(id=made, actor=ADA, at=clicked) for _ in range(2)}
+    runs = {changes.run_now(id=made, actor=ADA, at=clicked) for _ in range(2)}
     assert len(runs) == 1
     assert [state for _, state, _ in told(made)] == ["started", "started"]
     with pytest.raises(InvalidInput, match="is not today"):
-        manual_times.run_now(id=made, actor=ADA, at="2026-04-01T00:00:00Z")
+        changes.run_now(id=made, actor=ADA, at="2026-04-01T00:00:00Z")
 
 
 def test_a_back_fill_starts_the_times_of_its_range_one_by_one(clock: Clock) -> None:
@@ -291,7 +291,7 @@ def test_a_back_fill_starts_the_times_of_its_range_one_by_one(clock: Clock) -> N
     clock.sweep(NOON + HOUR)
     clock.end(made)
     day = {"first": "2026-05-01T12:00", "until": "2026-05-01T15:00"}  # 10 to 13 in UTC
-    assert manual_times.backfill(id=made, **day, actor=ADA) == 2
+    assert changes.backfill(id=made, **day, actor=ADA) == 2
     clock.sweep(clock.at + timedelta(seconds=2))
     assert [state for _, state, _ in told(made)] == ["started", "waiting", "completed", "skipped"]
     clock.end(made)
@@ -299,7 +299,7 @@ def test_a_back_fill_starts_the_times_of_its_range_one_by_one(clock: Clock) -> N
     assert [state for _, state, _ in told(made)] == ["completed", "started", "completed", "skipped"]
     assert json.loads(Run.objects.get(business_key__contains="T11").input)["day"] == "2026-05-01"
     with pytest.raises(InvalidInput, match="gives no time that the schedule has not had"):
-        manual_times.backfill(id=made, **day, actor=ADA)
+        changes.backfill(id=made, **day, actor=ADA)
 
 
 def test_who_back_fills_stays_in_the_origin(clock: Clock) -> None:
@@ -307,8 +307,8 @@ def test_who_back_fills_stays_in_the_origin(clock: Clock) -> None:
     dora = seeds.person("dora", Group.ADMINS)
     made = clock.make()
     eleven = "2026-05-01T11:00Z"
-    assert manual_times.backfill(id=made, first=eleven, until=eleven, actor=dora) == 1
-    run = manual_times.run_now(id=made, actor=ADA, at=eleven)
+    assert changes.backfill(id=made, first=eleven, until=eleven, actor=dora) == 1
+    run = changes.run_now(id=made, actor=ADA, at=eleven)
     assert Run.objects.get().origin == ["ada", "dora"]
     assert events(run)[0]["makers"] == ["dora"]
 
@@ -352,7 +352,7 @@ def test_a_wrong_field_is_named(clock: Clock, subtests: pytest.Subtests) -> None
 def test_a_back_fill_has_a_limit(clock: Clock) -> None:
     made = clock.make(cron="* * * * *")
     with pytest.raises(InvalidInput, match="gives more than 1000 times") as caught:
-        manual_times.backfill(id=made, first="2020-01-01", until="2026-05-01", actor=ADA)
+        changes.backfill(id=made, first="2020-01-01", until="2026-05-01", actor=ADA)
     assert caught.value.field == "until"
     for first, until, why in (
         ("2026-05-02", "2026-05-01", "must not be before"),
@@ -360,7 +360,7 @@ def test_a_back_fill_has_a_limit(clock: Clock) -> None:
         (None, "2026-05-02", "is required"),
     ):
         with pytest.raises(InvalidInput, match=why):
-            manual_times.backfill(id=made, first=first, until=until, actor=ADA)
+            changes.backfill(id=made, first=first, until=until, actor=ADA)
     assert not Occurrence.objects.exists()
 
 

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.triggers import due_times
+from runtime.triggers import schedule_definition
 from runtime.triggers.calendar import delay
-from runtime.triggers.due_times import Busy, TimeAct
-from runtime.triggers.schedule_definition import Missed, Overlap, ScheduleDefinition
+from runtime.triggers.schedule_definition import Busy, Missed, Overlap, ScheduleDefinition, TimeAct
 
 ID = UUID(int=7)
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -35,7 +34,7 @@ BUSY = st.builds(
     Busy,
     running=st.booleans(),
     own_running=st.booleans(),
-    waiting=st.integers(0, due_times.MAX_WAITING),
+    waiting=st.integers(0, schedule_definition.MAX_WAITING_TIMES),
 )
 
 
@@ -56,16 +55,20 @@ def test_each_time_is_in_one_plan_however_often_and_late_a_sweeper_looks(
     now, seen = NOON, list[datetime]()
     for seconds in looks:
         now += timedelta(seconds=seconds - 1000)  # the clock may also go back
-        found = due_times.plan_due(ID, one, next_at, now, busy)
+        found = schedule_definition.plan_due(ID, one, next_at, now, busy)
         times = [step.at for step in found.times]
         assert all(at + delay(ID, at, jitter) <= now for at in times)
         planned = one.calendar.between(next_at, times[-1], 10**6) if times else []
-        assert times == planned[-due_times.MAX_MISSED :]
+        assert times == planned[-schedule_definition.MAX_MISSED :]
         starts = [step.at for step in found.times if step.act is TimeAct.START]
         if overlap is not Overlap.ALLOW:
             assert len(starts) <= (0 if busy.running else 1)
         ready = accumulate((at + delay(ID, at, jitter) for at in times), max)
-        late = [at for at, since in zip(times, ready, strict=True) if since < now - due_times.LATE]
+        late = [
+            at
+            for at, since in zip(times, ready, strict=True)
+            if since < now - schedule_definition.LATE
+        ]
         if missed is not Missed.ALL:
             assert sum(at in late for at in starts) <= (missed is Missed.ONCE)
         seen += times
@@ -101,16 +104,22 @@ def test_what_due_times_do(
 ) -> None:
     one = replace(HOURLY, missed=missed, overlap=overlap)
     now = NOON + timedelta(minutes=minutes)
-    assert " ".join(step.act for step in due_times.plan_due(ID, one, NOON, now, busy).times) == acts
+    assert (
+        " ".join(step.act for step in schedule_definition.plan_due(ID, one, NOON, now, busy).times)
+        == acts
+    )
 
 
 def test_a_year_of_missed_minutes_is_bounded() -> None:
     one = replace(HOURLY, cron="* * * * *", missed=Missed.ALL, overlap=Overlap.ALLOW)
-    found = due_times.plan_due(ID, one, NOON, NOON + timedelta(days=366), Busy())
-    assert len(found.times) == due_times.MAX_MISSED
+    found = schedule_definition.plan_due(ID, one, NOON, NOON + timedelta(days=366), Busy())
+    assert len(found.times) == schedule_definition.MAX_MISSED
     once = replace(one, missed=Missed.ONCE)
-    steps = due_times.plan_due(ID, once, NOON, NOON + timedelta(days=366), Busy()).times
-    assert (steps[0].reason, steps[1].reason) == (due_times.EARLIER, due_times.MISSED)
+    steps = schedule_definition.plan_due(ID, once, NOON, NOON + timedelta(days=366), Busy()).times
+    assert (steps[0].reason, steps[1].reason) == (
+        schedule_definition.EARLIER,
+        schedule_definition.MISSED,
+    )
 
 
 def test_jitter_delays_a_time_always_by_the_same() -> None:
@@ -118,11 +127,11 @@ def test_jitter_delays_a_time_always_by_the_same() -> None:
     assert len(delays) > 30
     assert max(delays) <= timedelta(seconds=600)
     one = replace(HOURLY, jitter=600)
-    due_at = due_times.due_at(ID, one, NOON)
+    due_at = schedule_definition.start_time(ID, one, NOON)
     assert due_at is not None
-    early = due_times.plan_due(ID, one, NOON, due_at - timedelta(seconds=1), Busy())
+    early = schedule_definition.plan_due(ID, one, NOON, due_at - timedelta(seconds=1), Busy())
     assert (early.times, early.next_at) == ((), NOON)
-    assert due_times.plan_due(ID, one, NOON, due_at, Busy()).next_at == NOON + HOUR
+    assert schedule_definition.plan_due(ID, one, NOON, due_at, Busy()).next_at == NOON + HOUR
 
 
 def test_jitter_longer_than_the_interval_misses_nothing() -> None:
@@ -130,7 +139,9 @@ def test_jitter_longer_than_the_interval_misses_nothing() -> None:
     one = replace(HOURLY, cron="* * * * *", jitter=600, missed=Missed.SKIP, overlap=Overlap.ALLOW)
     next_at, acts = NOON, []
     for seconds in range(0, 3600, 15):  # a sweeper plans every few seconds
-        found = due_times.plan_due(ID, one, next_at, NOON + timedelta(seconds=seconds), Busy())
+        found = schedule_definition.plan_due(
+            ID, one, next_at, NOON + timedelta(seconds=seconds), Busy()
+        )
         next_at = found.next_at or NOON
         acts += [step.act for step in found.times]
     assert set(acts) == {TimeAct.START}

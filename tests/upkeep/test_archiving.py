@@ -18,12 +18,10 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from approvals.models import Approval, AuditEntry
-from runtime.control.archive.legal_hold import hold, lift
-from runtime.control.archive.restore import restore, restore_file
-from runtime.control.forks.fork import fork
-from runtime.control.retry import retry
-from runtime.control.transfer import export_run
-from runtime.control.verification import verification
+from runtime.control import verification
+from runtime.control.forks import fork
+from runtime.control.interventions import hold, lift_hold, retry
+from runtime.control.transfer import export_run, restore, restore_file
 from runtime.core.documents import signed_gzip
 from runtime.core.documents.blobs import digest_of
 from runtime.core.values.enums import EffectClass, Verdict
@@ -31,9 +29,8 @@ from runtime.errors import Forbidden, NotArchived, NotHeld, NotImportable, RunAr
 from runtime.models import ArchivedRun, JournalEntry, Pruning, Run, StoredBlob
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
-from runtime.queries import blobs, runs
+from runtime.queries import blobs, entries, runs
 from runtime.queries import journal as lines
-from runtime.queries.history import entries
 from runtime.store import archived_runs, pool, sealed_files
 from runtime.store.tables import objects, pruning
 from runtime.upkeep import archiving, retention
@@ -251,16 +248,16 @@ def test_a_hold_keeps_a_run_where_it_is_until_it_is_lifted(
     assert stored_of(archived)[0] == stored_of(run)[0] != None  # noqa: E711
     assert audit_of(run) == audit_of(archived) == "held"
     for one in (run, archived):
-        lift(run=one, reason="settled", actor=ADMIN)
+        lift_hold(run=one, reason="settled", actor=ADMIN)
     enforced()
     assert Run.objects.filter(removed_at=None).count() == 0
     assert (object_store.keys(), ArchivedRun.objects.count()) == ([], 0)
     assert places_of(SECRET) == set()
-    for act in (hold, lift):
+    for act in (hold, lift_hold):
         with pytest.raises(Forbidden):
             act(run=run, reason="mine", actor=Actor(person="ada"))
     with pytest.raises(NotHeld):
-        lift(run=run, reason="again", actor=ADMIN)
+        lift_hold(run=run, reason="again", actor=ADMIN)
 
 
 def test_what_needs_the_journal_says_that_the_run_is_archived(target: Target) -> None:

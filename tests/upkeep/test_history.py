@@ -10,9 +10,8 @@ from pytest_django import Settings
 
 from approvals.models import Approval
 from approvals.signed import statements
-from runtime.control import retry
-from runtime.control.forks.fork import fork
-from runtime.control.verification import verification
+from runtime.control import interventions, verification
+from runtime.control.forks import fork
 from runtime.core.values.enums import EffectClass, Verdict
 from runtime.errors import HistoryRemoved, ObjectStoreDown, Tampered
 from runtime.execution import commit
@@ -24,8 +23,8 @@ from runtime.ports.effects import (
     ToolRequest,
     ToolResult,
 )
+from runtime.queries import entries
 from runtime.queries import journal as lines
-from runtime.queries.history import entries
 from runtime.store import archived_entries, pool, sealed_files
 from runtime.store.loading import StoredRun
 from runtime.store.tables import continuations, journal, objects
@@ -184,7 +183,7 @@ def test_a_failed_run_is_retried_from_its_base(desk: Rig, long: UUID) -> None:
     failed = desk.answer(long)
     assert failed.status == "failed"
     desk.effects.agents["a"] = real
-    retry.retry(run=long, reason="again", actor=ADA)
+    interventions.retry(run=long, reason="again", actor=ADA)
     assert StoredContinuation.objects.get(run=long).position == Run.objects.get(id=long).position
     assert findings(long) == []
     shortened()

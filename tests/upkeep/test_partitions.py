@@ -7,11 +7,11 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from runtime.queries.processes import workers
+from runtime.queries import workers
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import journal
-from runtime.upkeep import partitions
+from runtime.upkeep import history
 
 LONG_AGO = datetime(2019, 3, 15, tzinfo=UTC)
 OLD = "runtime_journalentry_2019_03"
@@ -55,12 +55,12 @@ def test_a_month_that_is_over_and_empty_is_dropped_and_no_other(own: Connection)
     before = months(own)
     run = entry(own, LONG_AGO)
     assert own.execute(f"SELECT count(*) FROM {OLD}").fetchone() == (1,)
-    assert partitions.drop_empty(own) == []
+    assert history.drop_empty_partitions(own) == []
     journal.delete_until(own, run, until=1)
     with pool.open_own() as other, other.transaction():
         other.execute("SELECT count(*) FROM runtime_journalentry")
-        assert partitions.drop_empty(own) == []  # or every step would wait behind the lock
-    assert partitions.drop_empty(own) == [OLD]
+        assert history.drop_empty_partitions(own) == []  # or every step would wait behind the lock
+    assert history.drop_empty_partitions(own) == [OLD]
     assert months(own) == [name for name in before if name != OLD]
     assert len(months(own)) == 4  # this month, two ahead, and the one for the rest
     run = entry(own, LONG_AGO)
@@ -75,7 +75,7 @@ def test_a_month_is_made_although_entries_of_it_are_in_default(own: Connection) 
             own.execute(f"DROP TABLE {name}")
     run = entry(own, datetime.now(UTC))
     assert not workers.has_month()
-    partitions.make(own)
+    history.make_partitions(own)
     assert workers.has_month()
     ((name,),) = own.execute(
         "SELECT tableoid::regclass::text FROM runtime_journalentry WHERE run_id = %s", (run,)
@@ -92,6 +92,6 @@ def test_making_a_month_waits_for_no_step(own: Connection) -> None:
     own.execute(f"DROP TABLE {last}")
     with pool.open_own() as other, other.transaction():
         entry(other, datetime.now(UTC))
-        partitions.make(own)
+        history.make_partitions(own)
         assert last in months(own)
         other.execute("DELETE FROM runtime_journalentry")

@@ -16,9 +16,9 @@ from pytest_django.live_server_helper import LiveServer
 from runtime.keyring import files, purposes
 from runtime.management.commands import healthcheck
 from runtime.models import Run, WorkerProcess
-from runtime.queries.processes import workers
+from runtime.queries import workers
 from runtime.upkeep import startup
-from runtime.upkeep.takeover_delay import TakeoverDelay
+from runtime.upkeep.due_runs import TakeoverDelay
 from tests.support.deadlines import deadline
 from tests.support.engine import MakeBench, Rig
 from tests.support.fake_ports import say, turns

@@ -15,7 +15,7 @@ from pytest_django import Settings
 from approvals.models import Approval, AuditEntry
 from approvals.requests import snapshot
 from approvals.signed import audit, statements
-from runtime.control.verification import verification
+from runtime.control import verification
 from runtime.core.documents.compression import plain_text
 from runtime.core.values.enums import EffectClass, Verdict
 from runtime.errors import Tampered

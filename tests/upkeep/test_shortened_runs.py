@@ -9,18 +9,15 @@ from uuid import UUID
 import pytest
 from pytest_django import Settings
 
-from runtime.control import retry
-from runtime.control.archive.restore import restore
-from runtime.control.transfer import export_run, import_run
-from runtime.control.verification import verification
+from runtime.control import interventions, verification
+from runtime.control.transfer import export_run, import_run, restore
 from runtime.core.documents import export_file
 from runtime.core.run.events import PinnedPrompt
 from runtime.models import ArchivedEntries, ArchivedRun, CompactionBase, JournalEntry, Pruning, Run
 from runtime.ports.effects import ModelFailure
 from runtime.ports.prompts import Instructions
+from runtime.queries import entries, runs
 from runtime.queries import journal as lines
-from runtime.queries import runs
-from runtime.queries.history import entries
 from runtime.store import pool
 from runtime.store.tables import objects
 from runtime.upkeep import archiving, retention
@@ -87,7 +84,7 @@ def test_a_shortened_run_is_archived_restored_retried_and_erased(
     assert record_of(object_store)["removed"] == [list(one) for one in removed] != []
     restore(run=long, reason="a question", actor=ADA)
     assert (stored(long), shown(long)) == (rows, before)
-    retry.retry(run=long, reason="again", actor=ADA)
+    interventions.retry(run=long, reason="again", actor=ADA)
     assert desk.advance(long).status == "suspended"
     assert shortened() > 10
     failed(desk, long)
@@ -159,7 +156,7 @@ def test_an_imported_run_that_fails_is_retried(desk: Rig, long: UUID, elsewhere:
     import_run(data=text.encode(), actor=ADA)
     assert desk.advance(long).status == "suspended"
     failed(desk, long)
-    retry.retry(run=long, reason="again", actor=ADA)
+    interventions.retry(run=long, reason="again", actor=ADA)
     assert desk.advance(long).status == "suspended"
     assert findings(long) == []
 

@@ -25,8 +25,8 @@ from approvals.people import accounts, password_links, saved_views, tokens
 from approvals.rights.scopes import ALL_SCOPES
 from approvals.rules.roles import Group
 from runtime.control import jobs
-from runtime.control.archive.legal_hold import hold
 from runtime.control.external_events import deliver
+from runtime.control.interventions import hold
 from runtime.control.transfer import export_run
 from runtime.core.values.enums import EffectClass
 from runtime.models import BlobReference, KillSwitch, Occurrence, Run

@@ -20,9 +20,9 @@ from approvals.signed import audit
 from approvals.web.api.ids import id_of
 from runtime.core.values.limits import MAX_INQUIRY, MAX_MESSAGE
 from runtime.errors import ObjectStoreDown
-from runtime.queries.inquiries import of_gate, unreceived
-from runtime.queries.spans.inquiries import InquiryRecord
-from runtime.queries.transcript.transcript import read_transcript
+from runtime.queries.inquiries import list_for_gate, unreceived
+from runtime.queries.trace.span import InquiryRecord
+from runtime.queries.transcript import read_transcript
 from runtime.web.requests import Authenticated, Body
 
 router = Router(tags=["approvals"])
@@ -107,7 +107,9 @@ def _inquiries(approval: requests.ApprovalView) -> list[QuestionOut]:
         return []
     sent = unreceived(approval.run)
     return list(
-        _shown(approval, of_gate(transcript, sent, approval.gate, opened=approval.sees_held))
+        _shown(
+            approval, list_for_gate(transcript, sent, approval.gate, unsealed=approval.sees_held)
+        )
     )
 
 

@@ -26,8 +26,8 @@ from runtime.core.values.enums import GateKind
 from runtime.core.values.verdicts import VERDICTS_AT
 from runtime.errors import ObjectStoreDown
 from runtime.ports.approvals import CallOutcome
-from runtime.queries import late_outcomes
-from runtime.queries.transcript.transcript import read_transcript
+from runtime.queries import outcomes
+from runtime.queries.transcript import read_transcript
 from runtime.web.api.run_details import LateOut
 from runtime.web.requests import Authenticated, Body, Reason, with_example
 
@@ -416,7 +416,7 @@ def _late_outcomes(approval: requests.ApprovalView) -> list[LateOut] | None:
         return []
     try:
         progress = read_transcript(approval.run)
-        late = late_outcomes.of_call(
+        late = outcomes.late_outcomes_of_call(
             approval.run, progress, frame=approval.frame, call=approval.call
         )
     except ObjectStoreDown:

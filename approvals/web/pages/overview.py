@@ -9,11 +9,10 @@ from approvals import readings
 from approvals.governance import version_changes
 from approvals.queries import pending_ages
 from runtime.ports import wiring
+from runtime.queries import workers
 from runtime.queries.blobs import object_totals
-from runtime.queries.lists.rate_limits import limited_models
-from runtime.queries.lists.suspects import suspect_totals
-from runtime.queries.lists.totals import run_totals
-from runtime.queries.processes import measures, workers
+from runtime.queries.run_figures import limited_models, run_totals
+from runtime.queries.suspects import suspect_totals
 from runtime.web.requests import admins_only
 
 
@@ -34,7 +33,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "workers": workers.live_workers(workers.ALIVE),
         "late": workers.late_loops(),
         "store": object_totals(),
-        "lags": [worker for worker in measures.worker_measures() if worker.is_alive],
+        "lags": [worker for worker in workers.worker_measures() if worker.is_alive],
         "without_worker": [name for name in wiring.catalogue().names() if name not in live],
     }
     return render(request, "approvals/overview.html", context)

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from approvals.queries.requests import ApprovalView
 from runtime.ports import wiring
-from runtime.queries.transcript.transcript import Transcript
+from runtime.queries.transcript import Transcript
 from runtime.queries.version_diff import VersionDifference, differences
 
 

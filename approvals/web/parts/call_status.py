@@ -12,9 +12,8 @@ from runtime.control import kill_switches
 from runtime.core.values.enums import NOT_STARTED, CallState, GateKind
 from runtime.core.values.verdicts import FRAME_GATES
 from runtime.queries import runs
-from runtime.queries.spans.calls import CallRecord
-from runtime.queries.spans.span import Span
-from runtime.queries.spans.states import SpanKind
+from runtime.queries.trace.calls import CallRecord
+from runtime.queries.trace.span import Span, SpanKind
 from runtime.web.display import duration
 
 _CSS_CLASSES = {

@@ -17,7 +17,7 @@ from approvals.web.request.decision_form import Problem, handle_decision
 from approvals.web.request.request_page import answer, page_context
 from runtime.core.values.enums import Verdict
 from runtime.ports.access import Actor
-from runtime.queries import late_outcomes
+from runtime.queries import outcomes
 from runtime.web.requests import form_text
 
 
@@ -56,7 +56,7 @@ def page(
     seen = page_context(request, approval, principal, None if opened else problem)
     context = {
         **seen,
-        "late": late_outcomes.of_call(
+        "late": outcomes.late_outcomes_of_call(
             approval.run, seen["transcript"], frame=approval.frame, call=approval.call
         ),
         "ready": approval.not_before is None or approval.not_before <= clock.now(),

@@ -25,7 +25,7 @@ from approvals.web.request.request_page import to_page
 from runtime.core.values.enums import GateKind
 from runtime.core.values.limits import MAX_INQUIRIES, MAX_INQUIRY
 from runtime.errors import InvalidInput, RunEnded
-from runtime.queries.inquiries import of_gate
+from runtime.queries.inquiries import list_for_gate
 from runtime.web.requests import form_text
 
 FIELD = "question"
@@ -36,7 +36,9 @@ def context(approval: requests.ApprovalView, seen: Mapping[str, Any]) -> dict[st
 
     `seen` is the context of the page so far.
     """
-    asked = of_gate(seen["transcript"], seen["sent"], approval.gate, opened=approval.sees_held)
+    asked = list_for_gate(
+        seen["transcript"], seen["sent"], approval.gate, unsealed=approval.sees_held
+    )
     may_ask = (
         seen["status"] == "pending"
         and approval.denial is None

@@ -31,9 +31,13 @@ from runtime.errors import RequestError
 from runtime.keyring.sealing import REDACTED
 from runtime.queries.inquiries import unreceived
 from runtime.queries.labels import effect_texts
-from runtime.queries.spans.calls import CallRecord
-from runtime.queries.transcript import call_context
-from runtime.queries.transcript.transcript import Transcript, reachable_transcript
+from runtime.queries.trace.calls import CallRecord
+from runtime.queries.transcript import (
+    CallInContext,
+    Transcript,
+    context_of,
+    reachable_transcript,
+)
 from runtime.web.requests import form_text
 
 # Errors of a decision that came after another decision, a cancellation or the deadline.
@@ -57,7 +61,7 @@ def page_context(
 ) -> dict[str, Any]:
     """Build the context of a page; `problem` is the error of the decision just sent."""
     is_admin = principal is not None and principal.has(Scope.ADMIN)
-    transcript = reachable_transcript(approval.run, whole=is_admin)
+    transcript = reachable_transcript(approval.run, provider_errors=is_admin)
     place = places.read(request)
     before, next_ = (
         (None, None)  # no part of an open page
@@ -67,7 +71,7 @@ def page_context(
     status = _status(approval)
     call = transcript.call(approval.frame, approval.call)
     sent = unreceived(approval.run)
-    around = call_context.context_of(transcript, frame=approval.frame, call=approval.call)
+    around = context_of(transcript, frame=approval.frame, call=approval.call)
     return {
         "before": before,
         "next": next_,
@@ -85,7 +89,7 @@ def page_context(
         "effect": effect_texts(approval.effect)[1],
         "call_context": around,
         "given": _given(transcript),
-        "done": [_done(step) for step in around.done if not _changed_the_plan(step)],
+        "done": [_done(step) for step in around.settled if not _changed_the_plan(step)],
         "others": around.open,
         "call": call,
         "after": aftermath(approval, status, call, principal),
@@ -163,7 +167,7 @@ def _given(transcript: Transcript) -> list[Argument]:
     return next((fields(value) for value in found), [])
 
 
-def _done(step: call_context.CallInContext) -> DoneCall:
+def _done(step: CallInContext) -> DoneCall:
     call = step.call
     has_result = call.state is CallState.RETURNED and call.result is not None
     return DoneCall(
@@ -171,7 +175,7 @@ def _done(step: call_context.CallInContext) -> DoneCall:
     )
 
 
-def _changed_the_plan(step: call_context.CallInContext) -> bool:
+def _changed_the_plan(step: CallInContext) -> bool:
     """Tell whether the call did, which the plan itself shows."""
     return step.call.keeps_plan and step.call.state is CallState.RETURNED
 

@@ -10,9 +10,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from approvals.upkeep import verified_evidence
 from approvals.upkeep.verified_evidence import VerifiedEvidence
-from runtime.control.archive import verified_entries, verified_file
-from runtime.control.archive.verified_entries import VerifiedEntries
-from runtime.control.archive.verified_file import VerifiedFile
+from runtime.control import verified_file
+from runtime.control.verified_file import VerifiedEntries, VerifiedFile
 from runtime.core.run.continuation import status_of
 from runtime.core.values.texts import write_on_one_line
 from runtime.errors import Tampered
@@ -80,7 +79,7 @@ class Command(BaseCommand):
         except Tampered as exc:
             raise CommandError(write_on_one_line(f"{path} is refused: {exc}")) from exc
         try:
-            before = verified_entries.verify(
+            before = verified_file.verify_removed(
                 verified, map(_bytes, options["entries"]), tuple(archives.values())
             )
         except Tampered as exc:

@@ -1,6 +1,6 @@
 """`manage.py hold_run RUN --as NAME --reason WHY`: put a run under a legal hold."""
 
-from runtime.control.archive.legal_hold import hold
+from runtime.control.interventions import hold
 from runtime.management.run_command import AgainCommand
 
 

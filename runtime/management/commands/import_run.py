@@ -6,8 +6,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from runtime.control.archive.restore import restore_file
-from runtime.control.transfer import import_run
+from runtime.control.transfer import import_run, restore_file
 from runtime.core.documents.export_file import MAX_BYTES
 from runtime.core.values.texts import write_on_one_line
 from runtime.errors import Forbidden, RequestError, RuntimeFault

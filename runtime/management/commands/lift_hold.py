@@ -1,6 +1,6 @@
 """`manage.py lift_hold RUN --as NAME --reason WHY`: lift the legal hold of a run."""
 
-from runtime.control.archive.legal_hold import lift
+from runtime.control.interventions import lift_hold
 from runtime.management.run_command import AgainCommand
 
 
@@ -8,6 +8,6 @@ class Command(AgainCommand):
     """Lifts the legal hold of a run."""
 
     help = "Lift the legal hold of a run."
-    act = staticmethod(lift)
+    act = staticmethod(lift_hold)
     who = "an admin"
     outcome = "is under no legal hold"

@@ -1,6 +1,6 @@
 """`manage.py release_run RUN --as NAME --reason WHY`: release a run from quarantine."""
 
-from runtime.control.release import release
+from runtime.control.interventions import release
 from runtime.management.run_command import AgainCommand
 
 

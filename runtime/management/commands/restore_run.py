@@ -1,6 +1,6 @@
 """`manage.py restore_run RUN --as NAME --reason WHY`: put an archived run back into Postgres."""
 
-from runtime.control.archive.restore import restore
+from runtime.control.transfer import restore
 from runtime.management.run_command import AgainCommand
 
 

@@ -1,6 +1,6 @@
 """`manage.py retry_run RUN --as NAME --reason WHY`: continue a failed run from its last entry."""
 
-from runtime.control.retry import retry
+from runtime.control.interventions import retry
 from runtime.management.run_command import AgainCommand
 
 

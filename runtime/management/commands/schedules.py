@@ -9,7 +9,7 @@ from runtime.management.trigger_command import TriggerCommand, read_json
 from runtime.ports.access import Actor
 from runtime.store.tables.occurrences import OccurrenceRow
 from runtime.store.tables.triggers import TriggerKind, TriggerRow
-from runtime.triggers import manual_times
+from runtime.triggers import changes
 from runtime.triggers.listing import TriggerView
 from runtime.triggers.schedule_definition import Missed, Overlap
 
@@ -63,9 +63,9 @@ class Command(TriggerCommand):
 
     def act(self, act: str, id: UUID, actor: Actor, options: dict[str, Any]) -> str:
         if act == "run":
-            return f"Started: {manual_times.run_now(id=id, actor=actor)}"
+            return f"Started: {changes.run_now(id=id, actor=actor)}"
         first, until = options["first"], options["until"]
-        count = manual_times.backfill(id=id, first=first, until=until, actor=actor)
+        count = changes.backfill(id=id, first=first, until=until, actor=actor)
         return f"{count} times start a run"
 
     def show(self, view: TriggerView) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from runtime.control.verification import verification
-from runtime.control.verification.verification import Verification
+from runtime.control import verification
+from runtime.control.verification import Verification
 from runtime.core.values.texts import write_on_one_line
 from runtime.errors import KeyMissing, NoSuchRun, Tampered
 from runtime.management.run_command import run_id
@@ -40,7 +40,7 @@ class Command(BaseCommand):
             self._file(options["file"])
             return
         unsound = count = 0
-        for run in options["run"] or verification.runs(live=not options["all"]):
+        for run in options["run"] or verification.list_runs(live=not options["all"]):
             try:
                 verified = verification.verify(run)
             except NoSuchRun as exc:

@@ -6,8 +6,7 @@ from ninja import Router, Schema
 
 from runtime.control.access import readable
 from runtime.ports import wiring
-from runtime.queries.transcript.agent_messages import AgentMessage
-from runtime.queries.transcript.transcript import read_transcript
+from runtime.queries.transcript import AgentMessage, read_transcript
 from runtime.web.requests import Authenticated
 from runtime.web.schemas import fields_of
 
@@ -27,4 +26,4 @@ def list_agent_messages(request: Authenticated, run: UUID) -> tuple[AgentMessage
     """List the messages of agents to the requester. Those that wait for their release have no text."""
     wiring.access().require(request.auth, "runs:read")
     readable(run, request.auth)
-    return read_transcript(run).told
+    return read_transcript(run).agent_messages

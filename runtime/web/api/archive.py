@@ -4,7 +4,7 @@ from uuid import UUID
 
 from ninja import Router
 
-from runtime.control.archive import legal_hold, restore
+from runtime.control import interventions, transfer
 from runtime.ports import wiring
 from runtime.queries.runs import RunDetail
 from runtime.web.api.runs import RunOut
@@ -23,18 +23,18 @@ class HoldIn(Body):
 def restore_run(request: Authenticated, run: UUID, body: HoldIn) -> RunDetail:
     """Restore an archived run, with a reason; for admins."""
     wiring.access().require(request.auth, "runs:read")
-    return restore.restore(run=run, reason=body.reason, actor=request.auth)
+    return transfer.restore(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/hold", response=RunOut)
 def hold_run(request: Authenticated, run: UUID, body: HoldIn) -> RunDetail:
     """Put a run under a legal hold, with a reason; for admins."""
     wiring.access().require(request.auth, "runs:read")
-    return legal_hold.hold(run=run, reason=body.reason, actor=request.auth)
+    return interventions.hold(run=run, reason=body.reason, actor=request.auth)
 
 
 @router.post("/runs/{uuid:run}/lift-hold", response=RunOut)
 def lift_hold(request: Authenticated, run: UUID, body: HoldIn) -> RunDetail:
     """Lift the legal hold of a run, with a reason; for admins."""
     wiring.access().require(request.auth, "runs:read")
-    return legal_hold.lift(run=run, reason=body.reason, actor=request.auth)
+    return interventions.lift_hold(run=run, reason=body.reason, actor=request.auth)

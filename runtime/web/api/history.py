@@ -7,18 +7,16 @@ from django.http import HttpResponse
 from ninja import Field, Router, Schema, Status
 from pydantic import WithJsonSchema
 
-from runtime.control import transfer
+from runtime.control import transfer, verification
 from runtime.control.access import readable, readable_whole
-from runtime.control.forks.fork import fork
-from runtime.control.release import release
-from runtime.control.verification import verification
-from runtime.control.verification.findings import Finding
+from runtime.control.findings import Finding
+from runtime.control.forks import fork
+from runtime.control.interventions import release
 from runtime.errors import NoSuchEntry
 from runtime.ports import wiring
-from runtime.queries.history import state_at
-from runtime.queries.history.state_at import StateAt
-from runtime.queries.history.state_diff import StateChange
+from runtime.queries import state_at
 from runtime.queries.runs import RunDetail
+from runtime.queries.state_at import StateAt, StateChange
 from runtime.web.api.runs import RunOut
 from runtime.web.requests import (
     Authenticated,

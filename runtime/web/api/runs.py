@@ -11,27 +11,18 @@ from ninja import Query, Router, Schema, Status
 from pydantic import AfterValidator, StringConstraints, WithJsonSchema
 
 from runtime.control.access import readable, readable_whole
-from runtime.control.cancel import cancel
+from runtime.control.interventions import cancel, pause, resume, retry
 from runtime.control.kill_switches import disengage, engage, list_switches
 from runtime.control.messages import send_message
-from runtime.control.pause import pause, resume
-from runtime.control.retry import retry
 from runtime.control.start import start
 from runtime.core.documents.budget_text import NAMES
 from runtime.core.values.limits import MAX_KEY, MAX_MESSAGE
 from runtime.ports import wiring
-from runtime.queries import (
-    blobs,
-    budget_usage,
-    late_outcomes,
-    runs,
-)
-from runtime.queries.budget_usage import BudgetUsage
-from runtime.queries.history import entries
-from runtime.queries.history.entries import JournalItem
-from runtime.queries.processes import workers
+from runtime.queries import blobs, entries, outcomes, run_page, runs, workers
+from runtime.queries.entries import JournalItem
+from runtime.queries.run_page import BudgetUsage
 from runtime.queries.runs import LegalHold, Page, RunDetail
-from runtime.queries.transcript.transcript import read_transcript
+from runtime.queries.transcript import read_transcript
 from runtime.store.tables.kill_switches import KillSwitchRow
 from runtime.web.api.run_details import GateOut, LateOut, RateLimitOut, WaitOut
 from runtime.web.requests import OPTIONAL_BODY, Authenticated, Body, Reason, with_example
@@ -317,7 +308,7 @@ def read_budget(request: Authenticated, run: UUID) -> tuple[BudgetUsage, ...]:
     """Read the usage of a run's limits, its own first."""
     wiring.access().require(request.auth, "runs:read")
     readable(run, request.auth)
-    return budget_usage.usage(run)
+    return run_page.usage(run)
 
 
 @router.get("/runs/{uuid:run}/late-outcomes", response=list[LateOut])
@@ -325,7 +316,9 @@ def read_late_outcomes(request: Authenticated, run: UUID) -> list[LateOut]:
     """List the late outcomes of calls, oldest first."""
     wiring.access().require(request.auth, "runs:read")
     readable(run, request.auth)
-    return [LateOut.from_view(late) for late in late_outcomes.of_run(run, read_transcript(run))]
+    return [
+        LateOut.from_view(late) for late in outcomes.late_outcomes_of_run(run, read_transcript(run))
+    ]
 
 
 @router.get("/runs/{uuid:run}/journal", response=JournalPage)
@@ -336,7 +329,7 @@ def read_journal(
     wiring.access().require(request.auth, "runs:read")
     readable(run, request.auth)
     as_admin = wiring.access().reads_continuations(request.auth)
-    return entries.journal_page(run, limit=limit, cursor=cursor, whole=as_admin)
+    return entries.journal_page(run, limit=limit, cursor=cursor, provider_errors=as_admin)
 
 
 @router.get("/contents/{digest}")

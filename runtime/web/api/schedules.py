@@ -9,7 +9,7 @@ from pydantic import ConfigDict, WithJsonSchema
 
 from runtime.store.tables.occurrences import OccurrenceRow, number_of
 from runtime.store.tables.triggers import TriggerKind, TriggerRow
-from runtime.triggers import changes, listing, manual_times
+from runtime.triggers import changes, listing
 from runtime.triggers.listing import TriggerView
 from runtime.triggers.schedule_definition import ScheduleDefinition
 from runtime.web.api.triggers import ActOut, collect_fields
@@ -156,7 +156,7 @@ def run_schedule_now(
 ) -> dict[str, Any]:
     """Start a run at once. It may run beside another one, and while the schedule is paused."""
     sent: RunNowIn | None = body
-    return {"run": manual_times.run_now(id=schedule, actor=request.auth, at=sent and sent.at)}
+    return {"run": changes.run_now(id=schedule, actor=request.auth, at=sent and sent.at)}
 
 
 @router.post("/schedules/{uuid:schedule}/backfill", response=BackfillOut)
@@ -165,9 +165,7 @@ def backfill_schedule(request: Authenticated, schedule: UUID, body: BackfillIn) 
 
     None starts while the schedule is paused.
     """
-    times = manual_times.backfill(
-        id=schedule, first=body.first, until=body.until, actor=request.auth
-    )
+    times = changes.backfill(id=schedule, first=body.first, until=body.until, actor=request.auth)
     return {"times": times}
 
 

@@ -9,11 +9,11 @@ from django.shortcuts import render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from runtime.control.access import readable
-from runtime.control.archive.legal_hold import hold as hold_run
-from runtime.control.archive.legal_hold import lift as lift_run
-from runtime.control.archive.restore import restore as restore_run
+from runtime.control.interventions import hold as hold_run
+from runtime.control.interventions import lift_hold as lift_run
+from runtime.control.transfer import restore as restore_run
 from runtime.errors import KeyMissing, Tampered
-from runtime.queries.history.removed import RemovedEntry, removed_entries
+from runtime.queries.entries import RemovedEntry, removed_entries
 from runtime.queries.runs import RunDetail
 from runtime.web.pages import query_params
 from runtime.web.pages.run import with_archive

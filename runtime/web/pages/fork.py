@@ -13,13 +13,13 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods, require_safe
 
 from runtime.control.access import readable
-from runtime.control.forks.fork import fork as fork_run
+from runtime.control.forks import fork as fork_run
 from runtime.core.values.limits import MAX_MESSAGE
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.queries.history import fork_preview
-from runtime.queries.history.fork_preview import ChangeableValue
+from runtime.queries import fork_preview
+from runtime.queries.fork_preview import ChangeableValue
 from runtime.queries.runs import RunDetail
 from runtime.web.pages.run_actions import Context, Refusal, answer
 from runtime.web.requests import actor_of, form_text

@@ -12,7 +12,7 @@ from runtime.control.access import readable
 from runtime.errors import RequestError
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.queries.history import comparison
+from runtime.queries import comparison
 from runtime.queries.version_diff import VersionDifference, differences
 from runtime.store.tables.jobs import ReplayRow
 from runtime.web.pages import job_list

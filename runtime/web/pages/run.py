@@ -18,13 +18,11 @@ from runtime.core.values.limits import MAX_MESSAGE
 from runtime.errors import KeyMissing, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.queries import blobs, crash_evidence, late_outcomes, run_page, runs, threads
-from runtime.queries.history import state_at
-from runtime.queries.processes import workers
+from runtime.queries import blobs, outcomes, run_page, runs, state_at, suspects, threads, workers
 from runtime.queries.run_page import RunHistory
 from runtime.queries.runs import PendingRequests, RunDetail
-from runtime.queries.spans.span import Span
-from runtime.queries.transcript.transcript import Transcript
+from runtime.queries.trace.span import Span
+from runtime.queries.transcript import Transcript
 from runtime.triggers import listing
 from runtime.web.pages import query_params
 from runtime.web.requests import actor_of, admins_only
@@ -41,7 +39,7 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
     is_admin = access.reads_continuations(actor)
     tabs = ("timeline", "transcript", "state") if is_admin else ("timeline", "transcript")
     tab = query_params.choice(request, "tab", tabs) or "timeline"
-    history = run_page.history(detail, whole=is_admin)
+    history = run_page.history(detail, provider_errors=is_admin)
     pending = runs.pending_requests(run)
     context = {
         "section": "runs",
@@ -52,8 +50,8 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         "timeline": history.timeline,
         "transcript": history.transcript,
         "without_worker": workers.agents_without_worker(detail, history.transcript),
-        "crashes": crash_evidence.crashes(run),
-        "late": late_outcomes.of_run(run, history.transcript),
+        "crashes": suspects.crashes(run),
+        "late": outcomes.late_outcomes_of_run(run, history.transcript),
         "budget_usage": history.usage,
         "starter": listing.starter_of_run(run, actor),
         "memory": threads.memory_of(history.memory),

@@ -16,12 +16,12 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
 from runtime.control.access import readable
-from runtime.control.cancel import cancel as cancel_run
+from runtime.control.interventions import cancel as cancel_run
+from runtime.control.interventions import pause as pause_run
+from runtime.control.interventions import release as release_run
+from runtime.control.interventions import resume as resume_run
+from runtime.control.interventions import retry as retry_run
 from runtime.control.messages import send_message
-from runtime.control.pause import pause as pause_run
-from runtime.control.pause import resume as resume_run
-from runtime.control.release import release as release_run
-from runtime.control.retry import retry as retry_run
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values.errors import NewerSchema
 from runtime.core.values.limits import MAX_MESSAGE, MAX_REASON
@@ -36,9 +36,9 @@ from runtime.errors import (
 )
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.queries import crash_evidence, runs
+from runtime.queries import runs, suspects
 from runtime.queries.runs import RunDetail
-from runtime.queries.transcript.transcript import read_transcript
+from runtime.queries.transcript import read_transcript
 from runtime.web.requests import actor_of, admins_only, form_text
 
 Refusal = RequestError | Tampered | KeyMissing | NewerSchema
@@ -218,7 +218,7 @@ _RELEASE = _RetryForm(
     status=RunStatus.QUARANTINED,
     act=release_run,
     may=lambda actor, run: True,  # the page is for admins
-    shows=lambda run: {"crashes": crash_evidence.crashes(run)},
+    shows=lambda run: {"crashes": suspects.crashes(run)},
     verb="Release",
     ending="from quarantine",
     refused="Not released",

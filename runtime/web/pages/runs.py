@@ -21,10 +21,9 @@ from runtime.core.run.continuation import RunStatus
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.queries import outcomes
+from runtime.queries import filters, outcomes
 from runtime.queries import runs as run_queries
-from runtime.queries.lists import filters
-from runtime.queries.lists.filters import MAX_SEARCH
+from runtime.queries.filters import MAX_SEARCH
 from runtime.queries.runs import Page, RunLine
 from runtime.web import downloads
 from runtime.web.pages import query_params
@@ -258,5 +257,5 @@ def _values(run: RunLine) -> tuple[Any, ...]:
         run.ended_at.isoformat() if run.ended_at else None,
         round(run.lasted.total_seconds(), 3) if run.ended else None,
         run.answer,
-        run.why,
+        run.reason_start,
     )

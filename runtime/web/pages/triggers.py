@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from runtime.errors import KeyMissing, NoSuchSchedule, NoSuchTrigger, RequestError, Tampered
 from runtime.ports import wiring
 from runtime.store.tables.triggers import TriggerKind
-from runtime.triggers import changes, listing, manual_times, trials, webhooks
+from runtime.triggers import changes, listing, trials, webhooks
 from runtime.triggers.changes import SCOPE
 from runtime.web.pages.trigger_forms import FORMS, BackfillForm, TriggerForm, WebhookForm
 from runtime.web.requests import actor_of, visible_to
@@ -59,7 +59,7 @@ def change_state(request: HttpRequest, kind: TriggerKind, id: UUID, act: str) ->
 @starters_only
 def run_now(request: HttpRequest, id: UUID) -> HttpResponse:
     """Start a run at once; the same page starts one run, however often it is sent."""
-    act = partial(manual_times.run_now, at=request.POST.get("at") or None)
+    act = partial(changes.run_now, at=request.POST.get("at") or None)
     return _act(request, TriggerKind.SCHEDULE, id, act, "A run was started.")
 
 
@@ -68,7 +68,7 @@ def run_now(request: HttpRequest, id: UUID) -> HttpResponse:
 def backfill(request: HttpRequest, id: UUID) -> HttpResponse:
     """Start runs for past times."""
     first, until = request.POST.get("first"), request.POST.get("until")
-    act = partial(manual_times.backfill, first=first, until=until)
+    act = partial(changes.backfill, first=first, until=until)
     message = "The past times of this range wait for their turn."
     return _act(request, TriggerKind.SCHEDULE, id, act, message)
 
@@ -167,7 +167,7 @@ def _own_context(
     if kind is TriggerKind.SCHEDULE:
         return {
             "at": timezone.now().isoformat(),
-            "max_backfill": manual_times.MAX_BACKFILL,
+            "max_backfill": changes.MAX_BACKFILL,
             "backfill": BackfillForm(request.POST or None),
         }
     path = webhook and reverse("api:deliver", args=[webhook.address])

@@ -22,8 +22,8 @@ from runtime.core.run.events import FrameClosed, FrameOpened, ModelReplied, Prop
 from runtime.core.values.ids import ROOT
 from runtime.core.values.limits import MAX_ITEMS, MAX_REPLY, size_of
 from runtime.queries.journal import JournalLine, Remaining
-from runtime.queries.spans.fold import fold
-from runtime.queries.transcript.transcript import Transcript, transcript_of
+from runtime.queries.trace.fold import fold
+from runtime.queries.transcript import Transcript, transcript_of
 
 PAID: list[str] = []
 

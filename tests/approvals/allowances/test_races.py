@@ -12,7 +12,7 @@ import pytest
 
 from approvals.governance import allowance_changes, allowances
 from approvals.models import AllowanceAct, Approval
-from runtime.control.verification.verification import verify
+from runtime.control.verification import verify
 from runtime.core.run.events import AllowanceUse, GateDecided
 from runtime.core.values.enums import Verdict
 from runtime.execution import worker

@@ -17,7 +17,7 @@ from approvals.models import Approval, ApprovalOutcome, AuditEntry
 from approvals.people import absences
 from approvals.requests import verification
 from approvals.signed import audit
-from runtime.control.verification.verification import verify
+from runtime.control.verification import verify
 from runtime.core.run.events import GateDecided, ToolStarted
 from runtime.models import Run
 from runtime.ports.access import Actor

@@ -26,7 +26,7 @@ from approvals.errors import ApprovalError, Expired
 from approvals.models import Approval, AuditEntry
 from approvals.rules.roles import Group
 from approvals.signed import audit
-from runtime.control.cancel import cancel as cancel_run
+from runtime.control.interventions import cancel as cancel_run
 from runtime.core.values.enums import Decision, GateKind, Risk, Verdict
 from runtime.errors import InvalidInput, RunEnded
 from runtime.models import Gate, Signal

@@ -6,7 +6,7 @@ The others wait meanwhile, all with earlier deadlines. Each visit has an importa
 from uuid import UUID
 
 from approvals.models import Approval
-from runtime.control.cancel import cancel
+from runtime.control.interventions import cancel
 from tests.bench.figures import Finding, Line
 from tests.bench.measures.desk import approve_usual, started
 from tests.bench.sides import phone, tasks

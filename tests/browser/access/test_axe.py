@@ -26,8 +26,8 @@ from approvals.rules.policy import Demands
 from approvals.rules.roles import Group
 from approvals.signed.rows import add
 from runtime.control import jobs
-from runtime.control.archive.legal_hold import hold
 from runtime.control.external_events import deliver
+from runtime.control.interventions import hold
 from runtime.control.start import create
 from runtime.core.run.budgets import BudgetLimits
 from runtime.models import Occurrence, Run
@@ -35,8 +35,8 @@ from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables.jobs import REPLAYS
 from runtime.store.tables.triggers import TriggerKind
+from runtime.triggers import changes, webhooks
 from runtime.triggers import changes as trigger_changes
-from runtime.triggers import manual_times, webhooks
 from runtime.upkeep import archiving
 from tests.browser.access.axe import FIRST, Axe
 from tests.browser.conftest import Desk, unfold
@@ -132,7 +132,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     link = password_links.create("cyril", actor=None)
     said = {"name": "Hourly", "agent": "hr_onboarding", "cron": "0 * * * *", "input": ARGS}
     scheduled = trigger_changes.create(TriggerKind.SCHEDULE, sent=said, actor=Actor(person="ada"))
-    manual_times.run_now(id=scheduled, actor=Actor(person="ada"))
+    changes.run_now(id=scheduled, actor=Actor(person="ada"))
     on = {"name": "Hires", "agent": "hr_onboarding", "event": "hired", "mapping": ARGS}
     trigger = trigger_changes.create(TriggerKind.EVENT, sent=on, actor=Actor(person="ada"))
     deliver(id="e-1", name="hired", data={}, actor=Actor(person="admin"))

@@ -25,9 +25,9 @@ from runtime.models import Run, Trigger
 from runtime.store import pool
 from runtime.store.tables import triggers
 from runtime.store.tables.triggers import TriggerKind, TriggerRow
+from runtime.triggers import changes, firing, webhooks
 from runtime.triggers import changes as trigger_changes
-from runtime.triggers import firing, manual_times, webhooks
-from runtime.upkeep import due_runs, partitions, retention
+from runtime.upkeep import due_runs, history, retention
 from tests.approvals.policies.office import asked
 from tests.support import seeds
 from tests.support.mail import Sink
@@ -152,7 +152,7 @@ def test_the_sweeper_starts_runs_of_schedules_with_the_rights_of_a_worker(grante
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL ROLE {WEB}")
         made = trigger_changes.create(TriggerKind.SCHEDULE, sent=said, actor=ada)
-        manual_times.run_now(id=made, actor=ada)
+        changes.run_now(id=made, actor=ada)
     Trigger.objects.update(next_at=F("created_at"), due_at=F("created_at"))
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL ROLE {WORKER}")
@@ -210,8 +210,8 @@ def test_only_the_worker_does_what_the_sweeper_needs(granted: None) -> None:
         )
         assert not may(WEB, "SELECT signoff_make_partitions(2)")
         own.execute(f"SET ROLE {WORKER}")
-        partitions.make(own)
-        assert partitions.drop_empty(own) == ["runtime_journalentry_2019_03"]
+        history.make_partitions(own)
+        assert history.drop_empty_partitions(own) == ["runtime_journalentry_2019_03"]
         due_runs.dispatch_window(own)
         retention.enforce(own, threading.Event())
     for name in ("runtime_run", "runtime_journalentry_2999_01"):

@@ -25,7 +25,7 @@ from config.local.servers import postgres
 from config.local.up import require_agents
 from config.processes import table
 from runtime.ports import wiring as port_wiring
-from runtime.upkeep import durability, startup
+from runtime.upkeep import startup
 from tests.config.lines import line_of
 from tests.support import commands, servers
 
@@ -232,7 +232,7 @@ def test_a_database_that_goes_away_during_a_step_of_the_start(
 ) -> None:
     """The process continues its start, because loading its code took the first seconds."""
     settings.SIGNOFF_UNSAFE_POSTGRES = False
-    monkeypatch.setattr(durability, "POSTGRES", {"max_connections": ""})  # ours is unsafe
+    monkeypatch.setattr(startup, "POSTGRES", {"max_connections": ""})  # ours is unsafe
     monkeypatch.setattr(port_wiring, "plug", lambda **_: None)
     cut: list[str] = []
 

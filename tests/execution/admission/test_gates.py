@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from runtime.control.messages import send_message
 from runtime.control.start import create
-from runtime.control.verification.verification import verify
+from runtime.control.verification import verify
 from runtime.core.run import retries
 from runtime.core.run.budgets import BudgetLimits
 from runtime.core.run.continuation import MAX_SAME_REPLIES, Continuation

@@ -7,7 +7,7 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
-from runtime.control.verification import verification
+from runtime.control import verification
 from tests.support.scripted_agents import ledger
 from tests.support.seeds import Cast
 from tests.system.fault_injection.harness.counts import LONG
@@ -24,7 +24,7 @@ collect_ignore = [] if LONG else ["test_promotion.py"]
 def office(cast: Cast, tmp_path: Path, by_hand: None) -> Iterator[Office]:
     """Yield the office, then check that the stored states match the journals."""
     yield Office(ledger=tmp_path / "ledger")
-    looked = [verification.verify(run) for run in verification.runs(live=False)]
+    looked = [verification.verify(run) for run in verification.list_runs(live=False)]
     assert [one for one in looked if not one.is_consistent] == []
 
 

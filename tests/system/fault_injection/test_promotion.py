@@ -76,7 +76,7 @@ def test_a_promotion_takes_no_lease_over_at_once(
                 "a sweeper that has been there for a lease",
             )
             # The delay lasts as long as the test from here on.
-            monkeypatch.setattr("runtime.upkeep.takeover_delay.lease_seconds", lambda: 600.0)
+            monkeypatch.setattr("runtime.upkeep.due_runs.lease_seconds", lambda: 600.0)
             until(lambda: _is_old(promoted) or None, "the standby to have been there for a lease")
             promoted.execute("SELECT pg_promote()")
             # The address of Postgres leads to the standby now.

@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from runtime.control.external_events import deliver
-from runtime.control.verification.verification import verify
+from runtime.control.verification import verify
 from runtime.models import Occurrence, Run, Trigger
 from runtime.ports.access import Actor
 from runtime.store import pool

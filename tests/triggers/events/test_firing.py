@@ -12,7 +12,7 @@ from approvals.models import Approval
 from approvals.people import accounts
 from approvals.rules.roles import Group
 from runtime.control.external_events import deliver
-from runtime.control.verification.verification import verify
+from runtime.control.verification import verify
 from runtime.errors import (
     EventConflict,
     Forbidden,

@@ -17,7 +17,7 @@ from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables import triggers
 from runtime.store.tables.triggers import TriggerKind
-from runtime.triggers import changes, trigger, waking
+from runtime.triggers import changes, events, trigger
 from runtime.triggers.sources import reading
 from tests.support.engine import ADA
 from tests.support.threads import together
@@ -104,8 +104,8 @@ def test_events_of_one_run_wake_it_in_order_also_by_its_id(desk: Desk) -> None:
     assert [found["data"]["n"] for found in results()] == [0, 1]
     arrive(made, "2", run="no run")
     desk.sweep(2)
-    desk.sweep(waking.KEPT.total_seconds() + 60)
-    assert told(made)[-1] == ("2", "skipped", waking.UNMET)
+    desk.sweep(events.EVENT_KEPT.total_seconds() + 60)
+    assert told(made)[-1] == ("2", "skipped", events.UNMET)
     assert Run.objects.count() == 1
 
 
@@ -142,7 +142,7 @@ def test_an_event_that_may_not_wake_fails_and_says_why(desk: Desk) -> None:
     assert told(made)[2][1:] == ("failed", "admin does not have the right events:send.")
     desk.send(who="Ann")  # it ended the wait itself
     desk.sweep(2)
-    assert told(made)[3][1:] == ("skipped", waking.SENT)
+    assert told(made)[3][1:] == ("skipped", events.SENT)
     assert len(results()) == 1
 
 

@@ -9,8 +9,8 @@ from pytest_django import Settings
 
 from approvals.models import Approval
 from approvals.rules.roles import Group
+from runtime.control.interventions import pause
 from runtime.control.kill_switches import engage
-from runtime.control.pause import pause
 from runtime.models import Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolFailure, ToolResult, Unknown

@@ -12,7 +12,7 @@ from approvals.errors import TooManyInquiries
 from approvals.models import Approval, AuditEntry
 from approvals.people import tokens
 from approvals.rights.scopes import ALL_SCOPES
-from runtime.control.verification.verification import verify
+from runtime.control.verification import verify
 from runtime.core.run.budgets import BudgetLimits
 from runtime.core.values.limits import MAX_ANSWER, MAX_INQUIRIES, MAX_INQUIRY
 from runtime.errors import Forbidden, InvalidInput

@@ -320,7 +320,7 @@ def test_the_agent_page_says_how_its_last_runs_went(
     for run, minutes in zip(done, (1, 2, 30), strict=True):
         lasted = began + timedelta(minutes=minutes)
         Run.objects.filter(id=run).update(created_at=began, ended_at=lasted)
-    found = run_figures.figures(Q(), "hr_onboarding")
+    found = run_figures.agent_figures(Q(), "hr_onboarding")
     assert (found.runs, found.succeeded, found.failed, found.success) == (4, 3, 1, 75)
     assert (found.median, found.p95) == (timedelta(minutes=2), timedelta(minutes=30))
     assert (found.approved, found.denied, found.approval) == (2, 2, 50)
@@ -328,6 +328,6 @@ def test_the_agent_page_says_how_its_last_runs_went(
     with queries_at_most(14):
         shows(bea, "/agents/hr_onboarding/", *shown)
     monkeypatch.setattr(run_figures, "LAST", 1)
-    assert run_figures.figures(Q(), "hr_onboarding").success == 0
-    nothing = run_figures.figures(Q(pk__in=[]), "hr_onboarding")
+    assert run_figures.agent_figures(Q(), "hr_onboarding").success == 0
+    nothing = run_figures.agent_figures(Q(pk__in=[]), "hr_onboarding")
     assert (nothing.success, nothing.p95, nothing.approval) == (None, None, None)

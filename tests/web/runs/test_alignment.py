@@ -10,11 +10,11 @@ from runtime.core.run.continuation import Call
 from runtime.core.run.events import AgentChange
 from runtime.core.values.enums import CallState
 from runtime.ports import wiring
-from runtime.queries.history import alignment
-from runtime.queries.history.alignment import MAX_STEPS, Alignment, StepKind, align
-from runtime.queries.spans.frames import FrameMessage, FrameRecord
-from runtime.queries.spans.span import Usage
-from runtime.queries.transcript.transcript import Transcript
+from runtime.queries import comparison
+from runtime.queries.comparison import MAX_STEPS, Alignment, StepKind, align
+from runtime.queries.trace.frames import FrameMessage, FrameRecord
+from runtime.queries.trace.span import Usage
+from runtime.queries.transcript import Transcript
 from tests.core.run.events import frame_of, replied
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
@@ -63,7 +63,7 @@ LOOK, PAY = ("look", {"of": "A-1"}, 40), ("pay", {"euros": 40}, "paid")
 
 def test_equal_runs_have_equal_steps_and_sums() -> None:
     found = align(*[run((TEN, [LOOK]), (replace(TEN, cost=None), [PAY])) for _ in range(2)])
-    assert (found.pairs, found.same) == ((), 5)
+    assert (found.pairs, found.equal) == ((), 5)
     left = found.left
     assert (left.replies, left.input, left.output, left.calls) == (2, 20, 4, 2)
     assert (left.cost, left.unpriced) == ("0.000005", 1)
@@ -91,7 +91,7 @@ def test_an_additional_step_moves_no_other() -> None:
     assert [(p.step.name, p.left is None, p.right is None) for p in right.pairs[1:]] == [
         ("ask", False, True)
     ]
-    assert left.same == right.same == 3  # the agent and two calls; the reply names its calls
+    assert left.equal == right.equal == 3  # the agent and two calls; the reply names its calls
     other = align(run((TEN, [LOOK])), run((TEN, [("ask", {}, 40)]))).pairs[1:]
     assert [(p.left is None, p.right is None) for p in other] == [(False, True), (True, False)]
 
@@ -104,7 +104,7 @@ def test_replies_from_before_a_fork_are_compared_in_neither_run() -> None:
     found = align(
         Transcript(roots=(whole,), unreadable=()), Transcript(roots=(fork,), unreadable=())
     )
-    assert (said(found), found.same) == ([], 4)
+    assert (said(found), found.equal) == ([], 4)
     assert (found.left.replies, found.right.replies) == (2, 1)
 
 
@@ -121,7 +121,7 @@ def test_another_version_comes_with_its_changes(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_long_runs_are_compared_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alignment, "MAX_STEPS", 3)
+    monkeypatch.setattr(comparison, "MAX_STEPS", 3)
     assert MAX_STEPS == 1_000
     found = align(run((TEN, [LOOK] * 4)), run((TEN, [LOOK])))
     assert (found.left_out, found.left.calls) == (3, 4)

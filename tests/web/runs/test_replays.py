@@ -15,7 +15,7 @@ from approvals.governance.prompts_in_production import StoredPrompts
 from approvals.models import AuditEntry
 from runtime import broker
 from runtime.control import jobs
-from runtime.control.forks.fork import fork
+from runtime.control.forks import fork
 from runtime.control.start import create
 from runtime.errors import AgentWithoutWorker, Forbidden
 from runtime.execution.jobs import replays, runner
@@ -24,7 +24,7 @@ from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables.jobs import REPLAYS
 from runtime.upkeep import archiving, retention
-from runtime.upkeep.jobs import look_after
+from runtime.upkeep.sweeper import look_after_jobs
 from tests.approvals.test_prompts import PAID, Shop, desk, overpays
 from tests.support.api_client import Caller, code_of
 from tests.support.pages import has, log_in, shows, text, text_of
@@ -146,7 +146,7 @@ def test_a_replay_that_cannot_end_says_why(
     monkeypatch.setattr(broker, "send_all", sent.extend)
     monkeypatch.setattr(broker, "queues_with_room", lambda: frozenset(broker.QUEUES))
     RunReplay.objects.filter(id=waiting).update(at="2026-01-01T00:00:00Z")
-    look_after(own, threading.Event())
+    look_after_jobs(own, threading.Event())
     assert sent == [(waiting, "replay")]
     JournalEntry.objects.filter(run_id=run, position=3).delete()
     assert "cannot be read: journal entry 3 is missing" in perform(waiting, code()).problem

@@ -12,19 +12,17 @@ from django.db.models import Q
 from django.test import Client
 from django.utils import timezone
 
-from runtime.control.forks.fork import fork
+from runtime.control.forks import fork
 from runtime.core.documents.compression import plain_text
 from runtime.core.run.call_options import RetryPolicy
 from runtime.core.run.events import EVENT_TYPES
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ModelAnswer, Outcome, RateLimited, ToolFailure, ToolResult
-from runtime.queries import run_page, runs
-from runtime.queries.history import comparison
-from runtime.queries.history.comparison import RunComparison
-from runtime.queries.history.entry_texts import EVENTS
-from runtime.queries.timeline.axis import MAX_BREAKS, Period, TimeUse, axis
-from runtime.queries.timeline.timeline import Timeline
+from runtime.queries import comparison, run_page, runs
+from runtime.queries.comparison import RunComparison
+from runtime.queries.entries import EVENTS
+from runtime.queries.timeline import MAX_BREAKS, Period, Timeline, TimeUse, axis
 from tests.support.api_client import Caller
 from tests.support.engine import body
 from tests.support.fake_ports import FakeTool, ask, say, turns
@@ -279,7 +277,7 @@ def test_a_fork_and_its_original_side_by_side(ada: Client, office: Office) -> No
         shown = _compared(left, right)
         assert shown.related
         assert (shown.left.common, shown.right.common) == common
-        assert shown.steps.same > 0
+        assert shown.steps.equal > 0
         names = [pair.step.name for pair in shown.steps.pairs]
         assert ("set_privileges" in names, "create_account" in names) == (True, False)
         entries = f"Entries 1 to {common[0]}"
@@ -296,12 +294,12 @@ def test_unrelated_runs_are_compared_in_full(ada: Client, office: Office) -> Non
     one, two, other = office.start(), office.start(), office.start(requester="bea")
     shown = _compared(one, other)
     assert (shown.left.common, shown.right.common) == (0, 0)
-    assert len(shown.left.own) == Run.objects.get(id=one).position
+    assert len(shown.left.unshared) == Run.objects.get(id=one).position
     for run in (one, two):
         office.approve(run)
     shown = _compared(one, two)
     assert not shown.related
-    assert (shown.steps.pairs, shown.left.own, shown.right.own) == ((), (), ())
+    assert (shown.steps.pairs, shown.left.unshared, shown.right.unshared) == ((), (), ())
     totals = shown.steps.left
     assert (totals.input, totals.output, totals.micros) == (15, 6, 21)  # of three of six replies
     shows(ada, f"/runs/{one}/compare/{two}/", "None: each agent", "15 in, 6 out", "0.000021 US")

@@ -18,10 +18,9 @@ from approvals.decisions.inquire import ASKED, inquire
 from approvals.errors import ApprovalError, TooEarly
 from approvals.models import Approval, AuditEntry
 from approvals.requests import confirmation, results
-from runtime.control.cancel import cancel
 from runtime.control.external_events import deliver
+from runtime.control.interventions import cancel, pause, resume
 from runtime.control.messages import send_message
-from runtime.control.pause import pause, resume
 from runtime.control.start import create
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.reducer import initial

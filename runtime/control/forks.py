@@ -1,0 +1,378 @@
+"""Forks a run: starts a new run from a copy of its state. The original does not change.
+
+A person may change one thing in the fork, for example the next reply of a frame's model. Such a reply has a text, calls
+of the agent's tools and sub-agents, or both. A secret of the recorded reply stays where its placeholder is.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from uuid import UUID
+
+from runtime.control import access
+from runtime.control.edit import check_schema, edit
+from runtime.control.transaction import atomic, notify
+from runtime.core.documents.blobs import blob_refs
+from runtime.core.run.continuation import (
+    Continuation,
+    Frame,
+    GivenReply,
+    joined,
+    merge_people,
+    status_of,
+    steered_by,
+)
+from runtime.core.run.events import Event, ForkChange, Forked, ModelReplied, Proposal, RunStarted
+from runtime.core.run.forks import (
+    change_value,
+    fork_document,
+    is_quiescent,
+    list_changeable,
+    next_reply,
+    text_of_reply,
+    without_permissions,
+)
+from runtime.core.run.reducer import Entry
+from runtime.core.values import json_schema
+from runtime.core.values.errors import NotJson
+from runtime.core.values.json_values import require_json, same
+from runtime.core.values.limits import MAX_CALLS, MAX_MESSAGE, MAX_REPORTED, MAX_TOOL, size_of
+from runtime.errors import Forbidden, InvalidInput, NotQuiescent, RunArchived
+from runtime.keyring import sealing
+from runtime.ports import wiring
+from runtime.ports.access import Actor
+from runtime.ports.agents import ToolSchemas
+from runtime.queries.redaction import redact
+from runtime.store import archived_runs, runs
+from runtime.store.pool import Connection
+from runtime.store.tables import blobs, journal
+
+FIELD = "change"
+VALUE = "change.value"
+_FIELDS = frozenset({"kind", "frame", "call", "number", "value"})
+_REPLY_FIELDS = frozenset({"text", "calls"})
+_CALL = frozenset({"tool", "arguments"})
+
+
+def fork(*, run: UUID, position: object, actor: Actor, change: object = None) -> UUID:
+    """Start a new run from the state of this one after entry `position`. Return its id.
+
+    The fork repeats no recorded call and inherits no approval. `change` is what the actor changes in it.
+
+    Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `position`; RunArchived;
+    NoSuchEntry or HistoryRemoved; NotQuiescent; Tampered, KeyMissing or NewerSchema; InvalidInput naming `change`.
+    """
+    original = access.readable(run, actor)
+    if not wiring.access().may_fork(actor, original.requester):
+        raise Forbidden(
+            "not_eligible", f"{actor.person} may not fork runs of {original.requester}."
+        )
+    if not isinstance(position, int) or isinstance(position, bool):
+        raise InvalidInput("position", "must be the number of an entry")
+    if not 1 <= position <= original.position:
+        raise InvalidInput("position", f"must be an entry of the run: 1 to {original.position}")
+    with atomic() as connection:
+        new, recorded_change = _copy(connection, run, position, actor, change)
+        detail: dict[str, str | None] = {"position": str(position)}
+        if recorded_change is not None:
+            target = recorded_change.call or (
+                str(recorded_change.number) if recorded_change.number else ""
+            )
+            detail["changed"] = f"{recorded_change.kind} {recorded_change.frame} {target}".rstrip()
+        approvals = wiring.approvals()
+        approvals.record_audit(
+            run=run, actor=actor, act="forked", detail={"into": str(new), **detail}
+        )
+        approvals.record_audit(
+            run=new, actor=actor, act="started", detail={"fork of": str(run), **detail}
+        )
+        notify(new)
+    return new
+
+
+def apply_change(
+    now: Continuation, sent: object, by: str, later: Iterable[Event]
+) -> tuple[Continuation, ForkChange]:
+    """Return the first state of a fork with this change by a person. Raise InvalidInput naming `change` or its field.
+
+    `later` are the events that the original recorded after that state.
+    """
+    if not isinstance(sent, dict) or not sent.keys() <= _FIELDS or "value" not in sent:
+        raise InvalidInput(
+            FIELD,
+            "must have kind and value, and number (message), frame (reply), or frame and call",
+        )
+    target = {name: value for name, value in sent.items() if name != "value"}
+    matches = [(change, old) for change, old in list_changeable(now) if _names(change) == target]
+    if not matches:
+        raise InvalidInput(FIELD, "names nothing that can be changed after this entry")
+    [(change, old)] = matches
+    if change.kind == "arguments" and sealing.held_args(
+        now.call(change.frame, change.call).tool, old
+    ):
+        raise InvalidInput(FIELD, "names arguments that wait for a reviewer")
+    if change.kind == "reply":
+        frame, recorded = now.frame(change.frame), next_reply(later, change.frame)
+        reply = given_reply(frame, recorded, sent["value"], by, VALUE)
+        return change_value(now, change, reply, by), change
+    value = _value(now, change, old, sent["value"])
+    if same(value, old):
+        raise InvalidInput(VALUE, "is unchanged")
+    return change_value(now, change, value, by), change
+
+
+def schemas_of(now: Continuation, change: ForkChange) -> ToolSchemas | None:
+    """Return the schemas of the tool of this call, as its agent was last published."""
+    frame = now.frame(change.frame)
+    tool = frame.find(change.call).tool
+    return wiring.catalogue().tool_schemas(frame.agent, tool)
+
+
+def given_reply(
+    frame: Frame, recorded: ModelReplied | None, value: object, by: str, field: str
+) -> GivenReply:
+    """Return the reply in `value`. `recorded` is the one that it replaces, if any.
+
+    Raise InvalidInput naming `field`, or a field in it.
+    """
+    if wiring.catalogue().works_on_items(frame.agent):
+        raise InvalidInput(field, f"cannot be given: code decides the calls of {frame.agent}")
+    if not isinstance(value, dict) or not value.keys() <= _REPLY_FIELDS:
+        raise InvalidInput(field, "must be a JSON object with text, calls or both")
+    try:
+        require_json(value, field)
+    except NotJson as exc:
+        raise InvalidInput(exc.where, exc.why) from exc
+    if (size := size_of(value)) > MAX_REPORTED:
+        raise InvalidInput(field, f"is {size} bytes of JSON, at most {MAX_REPORTED} are allowed")
+    text = _text(recorded, value.get("text", ""), f"{field}.text")
+    calls = _calls(frame, recorded, value.get("calls", []), f"{field}.calls")
+    if not text.strip() and not calls:
+        raise InvalidInput(field, "must have a text or a call")
+    if not calls and redact(text) != text:  # the worker would open it, and the requester read it
+        raise InvalidInput(f"{field}.text", "is hidden, so it cannot be the answer")
+    if not calls:
+        _check_answer(frame, text, f"{field}.text")
+    if recorded is not None and same(
+        _parts(text, calls), _parts(text_of_reply(recorded), recorded.calls)
+    ):
+        raise InvalidInput(field, "is unchanged")
+    return GivenReply(by=by, text=text, calls=calls)
+
+
+def _copy(
+    connection: Connection, run: UUID, position: int, actor: Actor, sent: object
+) -> tuple[UUID, ForkChange | None]:
+    """Write the new run, due at once and without a business key. Return its id and the change in it."""
+    born, _ = runs.peek_start(connection)
+    # Retention could erase the original while its state is copied.
+    runs.lock_against_retention(connection, run)
+    if archived_runs.find_file(connection, run) is not None:
+        raise RunArchived
+    now = journal.state_at(connection, run, position)
+    now = joined(now, *runs.origin(connection, run))
+    if not is_quiescent(now):
+        raise NotQuiescent
+    now, change = without_permissions(now), None
+    if sent is not None:
+        later = _recorded_after(connection, run, position)
+        now, change = apply_change(now, sent, actor.person, later)
+    events = (
+        RunStarted(agent=now.agent, input=now.input, requester=actor.person),
+        Forked(of=run, position=position, by=actor.person, state=fork_document(now), change=change),
+    )
+    first = journal.sign(born.run, 1, "", Entry(at=born.at, events=events))
+    row = {
+        "id": born.run,
+        "agent": now.agent,
+        "requester": actor.person,
+        "origin": merge_people(steered_by(now), [actor.person]),
+        "token": actor.token,
+        "business_key": None,
+        "input": json.dumps(now.input),
+        "status": status_of(now, held=False),
+        "head": first.seal.mac,
+        "unheard": len(now.unheard),
+    }
+    runs.insert(connection, row)
+    journal.append_first(connection, first)
+    blobs.share(connection, born.run, blob_refs(now))
+    blobs.share_remembered(connection, born.run, now.memory)
+    return born.run, change
+
+
+def _recorded_after(connection: Connection, run: UUID, position: int) -> Iterator[Event]:
+    """Yield the events of the run after this entry."""
+    for sealed, entry in journal.history(connection, run).entries:
+        if sealed.position > position:
+            yield from entry.events
+
+
+def _names(change: ForkChange) -> dict[str, Any]:
+    """Return the fields that name a change."""
+    if change.kind == "message":
+        return {"kind": change.kind, "number": change.number}
+    if change.kind == "reply":
+        return {"kind": change.kind, "frame": change.frame}
+    return {"kind": change.kind, "frame": change.frame, "call": change.call}
+
+
+def _value(now: Continuation, change: ForkChange, old: Any, new_value: Any) -> Any:
+    if change.kind == "message":
+        return access.validate_text(VALUE, new_value, MAX_MESSAGE, required="must not be empty")
+    schemas = schemas_of(now, change)
+    if change.kind == "result":
+        return _result(schemas, old, new_value)
+    if schemas is None:
+        raise InvalidInput(VALUE, "cannot be checked: no worker has published this tool")
+    return _arguments(now, change, schemas, old, new_value)
+
+
+def _arguments(
+    now: Continuation, change: ForkChange, schemas: ToolSchemas, old: Any, new_value: Any
+) -> Any:
+    tool = now.call(change.frame, change.call).tool
+    try:
+        edited = edit(
+            tool=tool,
+            schema=schemas.arguments,
+            path=now.path(change.frame, tool),
+            effect=schemas.effect,
+            args=old,
+            new_args=new_value,
+        )
+    except InvalidInput as exc:
+        unchanged = exc.detail.startswith("are unchanged")
+        detail = "is unchanged" if unchanged else exc.detail
+        raise InvalidInput(exc.field.replace("arguments", VALUE, 1), detail) from exc
+    return edited.args
+
+
+def _result(schemas: ToolSchemas | None, old: Any, new_value: Any) -> Any:
+    try:
+        require_json(new_value, VALUE)
+    except NotJson as exc:
+        raise InvalidInput(exc.where, exc.why) from exc
+    size = size_of(new_value)
+    if size > MAX_REPORTED:
+        raise InvalidInput(VALUE, f"is {size} bytes of JSON, at most {MAX_REPORTED} are allowed")
+    if sealing.looks_sealed(new_value):
+        raise InvalidInput(VALUE, "must not hold a sealed secret")
+    schema = schemas.result if schemas is not None else None
+    for problem in json_schema.problems(schema or {}, new_value, VALUE):
+        raise InvalidInput(problem.field, problem.detail)
+    return _with_secrets(old, new_value, VALUE)
+
+
+def _with_secrets(old: Any, new_value: Any, field: str) -> Any:
+    """Return the value with the secrets of the old one where it has their placeholders. Raises InvalidInput."""
+    match new_value:
+        case dict():
+            now = old if isinstance(old, dict) else {}
+            return {
+                name: _with_secrets(now.get(name), element, f"{field}.{name}")
+                for name, element in new_value.items()
+            }
+        case list():
+            now = dict(enumerate(old)) if isinstance(old, list) else {}
+            return [
+                _with_secrets(now.get(at), element, f"{field}.{at}")
+                for at, element in enumerate(new_value)
+            ]
+        case str() if sealing.REDACTED in new_value:
+            if new_value != redact(old):
+                raise InvalidInput(field, f"must not hold {sealing.REDACTED}: no secret is there")
+            return old
+        case _:
+            return new_value
+
+
+def _parts(text: str, calls: tuple[Proposal, ...]) -> list[Any]:
+    return [text, *([call.tool, call.args] for call in calls)]
+
+
+def _text(recorded: ModelReplied | None, text: object, field: str) -> str:
+    if not isinstance(text, str):
+        raise InvalidInput(field, "must be a text")
+    if redact(text) != text:
+        raise InvalidInput(field, "must not hold a sealed secret")
+    if sealing.REDACTED not in text:
+        return text
+    old = text_of_reply(recorded) if recorded else ""
+    if text != redact(old):
+        raise InvalidInput(field, f"must not hold {sealing.REDACTED}: no secret is there")
+    return old
+
+
+def _check_answer(frame: Frame, text: str, field: str) -> None:
+    """Raise InvalidInput unless the text is the typed answer of an agent that has one."""
+    schema = wiring.catalogue().answer_schema(frame.agent)
+    if schema is None:
+        return
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        reason = "must be the answer as JSON, because the agent's answer is typed"
+        raise InvalidInput(field, reason) from exc
+    for problem in json_schema.problems(schema, answer, field):
+        raise InvalidInput(problem.field, problem.detail)
+
+
+def _calls(
+    frame: Frame, recorded: ModelReplied | None, calls: object, field: str
+) -> tuple[Proposal, ...]:
+    if not isinstance(calls, list):
+        raise InvalidInput(field, "must be a list")
+    if len(calls) > MAX_CALLS:
+        raise InvalidInput(field, f"has {len(calls)} calls, at most {MAX_CALLS} are allowed")
+    old = recorded.calls if recorded else ()
+    return tuple(
+        _call(frame, old[index] if index < len(old) else None, call, f"{field}.{index}")
+        for index, call in enumerate(calls)
+    )
+
+
+def _call(frame: Frame, recorded: Proposal | None, call: object, field: str) -> Proposal:
+    """Return one call. `recorded` is the call that it replaces, if any."""
+    if not isinstance(call, dict) or call.keys() != _CALL:
+        raise InvalidInput(field, "must have tool and arguments")
+    tool = call["tool"]
+    if not isinstance(tool, str) or not tool or len(tool) > MAX_TOOL:
+        raise InvalidInput(f"{field}.tool", "must be the name of a tool")
+    schema = wiring.catalogue().call_schema(frame.agent, tool)
+    if schema is None:
+        raise InvalidInput(f"{field}.tool", f"{frame.agent} has no such tool or sub-agent")
+    old = recorded.args if recorded is not None and recorded.tool == tool else {}
+    args = _call_arguments(tool, schema, old, call["arguments"], f"{field}.arguments")
+    return Proposal(tool=tool, args=args)
+
+
+def _call_arguments(
+    tool: str, schema: Mapping[str, Any], old: Any, arguments: object, field: str
+) -> dict[str, Any]:
+    """Return the arguments with the secrets of the old ones where their placeholder is."""
+    if not isinstance(arguments, dict):
+        raise InvalidInput(field, "must be a JSON object")
+    sealed = sealing.secret_args(tool, old) if isinstance(old, dict) else frozenset()
+    secret = json_schema.write_only(schema) | (sealed - sealing.held_args(tool, old))
+    args, restored = {}, set()
+    for name, value in arguments.items():
+        if name in sealed and name in old and value == sealing.REDACTED:
+            restored.add(name)
+            args[name] = old[name]
+            continue
+        if name in secret:
+            raise InvalidInput(f"{field}.{name}", "is secret: only the model can give it")
+        _refuse_secrets(value, f"{field}.{name}")
+        args[name] = value
+    for name in sorted((secret & set(schema.get("required", ()))) - restored):
+        raise InvalidInput(f"{field}.{name}", "is secret: only the model can give it")
+    check_schema(schema, args, secret=frozenset(restored) | secret, field=field)
+    return args
+
+
+def _refuse_secrets(value: Any, field: str) -> None:
+    if sealing.looks_sealed(value):
+        raise InvalidInput(field, "must not hold a sealed secret")
+    if sealing.REDACTED in json.dumps(value, ensure_ascii=False):
+        raise InvalidInput(field, f"must not hold {sealing.REDACTED}: no secret is there")

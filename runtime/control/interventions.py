@@ -1,0 +1,224 @@
+"""What people do with one run: cancel, pause, resume, retry, release from quarantine, and put under a legal hold."""
+
+from uuid import UUID
+
+from runtime import broker
+from runtime.control import access
+from runtime.control.transaction import atomic, join, lock_open, notify
+from runtime.core.documents.blobs import blob_refs
+from runtime.core.run.continuation import RunStatus, status_of
+from runtime.core.run.events import Retried
+from runtime.core.run.reducer import Entry, initial, step
+from runtime.core.values.errors import NewerSchema
+from runtime.core.values.limits import MAX_REASON
+from runtime.errors import (
+    Forbidden,
+    KeyMissing,
+    NotFailed,
+    NotHeld,
+    NotQuarantined,
+    RunArchived,
+    RunEnded,
+    Tampered,
+)
+from runtime.ports import wiring
+from runtime.ports.access import Actor
+from runtime.ports.approvals import HELD, HOLD_LIFTED
+from runtime.queries.runs import RunDetail
+from runtime.store import gates, pool, runs
+from runtime.store.pool import Connection
+from runtime.store.tables import blobs, continuations, journal, signals
+
+_ADMINS_HOLD = "Only admins may put runs under a legal hold, or lift it."
+
+
+def cancel(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
+    """Cancel a run: nothing new starts, its gates close, running calls may finish. Repeating it has no effect.
+
+    Cancelling voids a decision that can still be undone. A final decision keeps its gate but starts nothing. Raise, in
+    this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; RunEnded with the run's status,
+    also for a quarantined run that does not verify.
+    """
+    detail = access.readable(run, actor)
+    if not wiring.access().may_cancel(actor, detail.requester):
+        raise Forbidden(
+            "not_eligible", f"{actor.person} may not cancel runs of {detail.requester}."
+        )
+    reason_text = access.validate_text(
+        "reason", reason, MAX_REASON, required="is required to cancel"
+    )
+    with atomic() as connection:
+        status = runs.locked_row(connection, run).status
+        is_asked = signals.last_of(connection, run, signals.CANCEL) is not None
+        if status != RunStatus.CANCELLING and not is_asked:
+            if status == RunStatus.QUARANTINED:
+                _release(connection, run, actor, reason_text)
+            _cancel(connection, run, actor, reason_text)
+            notify(run, inbox=True)
+    return access.readable(run, actor)
+
+
+def pause(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
+    """Pause a run: running calls finish, nothing new starts until it is resumed. Repeating it has no effect.
+
+    Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; RunEnded, also
+    for a run that is being cancelled or is quarantined.
+    """
+    return _switch(run, reason, actor, pauses=True)
+
+
+def resume(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
+    """Resume a paused run. It raises as `pause` does, and has no effect on a run that is not paused."""
+    return _switch(run, reason, actor, pauses=False)
+
+
+def release(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
+    """Release a run from quarantine. It continues from its last entry.
+
+    Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; NotQuarantined;
+    Tampered, KeyMissing or NewerSchema.
+    """
+    access.for_admins(run, actor, "Only admins may release runs from quarantine.")
+    required = "is required to release a run from quarantine"
+    reason_text = access.validate_text("reason", reason, MAX_REASON, required=required)
+    with atomic() as connection:
+        make_due(connection, run, actor=actor, reason=reason_text)
+    return access.readable(run, actor)
+
+
+def make_due(connection: Connection, run: UUID, *, actor: Actor, reason: str) -> None:
+    """Verify a quarantined run and make it due. One that was isolated is tried alone. `cancel` uses it too.
+
+    Raise NoSuchRun, NotQuarantined, Tampered, KeyMissing, or NewerSchema.
+    """
+    row = runs.locked_row(connection, run)
+    if row.status != RunStatus.QUARANTINED:
+        raise NotQuarantined
+    mark, entries = journal.read(connection, run)
+    base = continuations.load(connection, run, row.continuation_position, entries.text)
+    now = journal.replayed(base, mark, entries, position=row.position, head=row.head)
+    blobs.check(connection, blob_refs(now))
+    runs.release(connection, run, status=status_of(now, held=False))
+    _audit(run, actor, "readmitted", reason)
+    notify(run, inbox=True, queue=broker.RESUMED, hint=not row.isolated)
+
+
+def retry(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
+    """Continue a failed run from its last entry. Its results, approvals and spending stay.
+
+    Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`; RunArchived;
+    NotFailed with the run's status; Tampered, KeyMissing or NewerSchema.
+    """
+    access.controllable(run, actor, "retry")
+    reason_text = access.validate_text(
+        "reason", reason, MAX_REASON, required="is required to retry a run"
+    )
+    with atomic() as connection:
+        _reopen(connection, run, Retried(by=actor.person, reason=reason_text))
+        join(connection, run, actor)
+        _audit(run, actor, "retried", reason_text)
+        notify(run, inbox=True)
+    return access.readable(run, actor)
+
+
+def hold(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
+    """Put a run under a legal hold. If it is under one already, replace the reason.
+
+    Raise, in this order: NoSuchRun; Forbidden (`not_eligible`); InvalidInput naming `reason`.
+    """
+    access.for_admins(run, actor, _ADMINS_HOLD)
+    reason_text = access.validate_text(
+        "reason", reason, MAX_REASON, required="is required for a legal hold"
+    )
+    with atomic() as connection:
+        runs.locked_row(connection, run)
+        runs.hold(connection, run, by=actor.person, reason=reason_text)
+        _audit(run, actor, HELD, reason_text)
+        notify(run, hint=False)
+    return access.readable(run, actor)
+
+
+def lift_hold(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
+    """Lift the legal hold of a run. Raise as `hold` does, then NotHeld."""
+    access.for_admins(run, actor, _ADMINS_HOLD)
+    reason_text = access.validate_text(
+        "reason", reason, MAX_REASON, required="is required to lift a legal hold"
+    )
+    with atomic() as connection:
+        runs.locked_row(connection, run)
+        if not runs.lift_hold(connection, run):
+            raise NotHeld
+        _audit(run, actor, HOLD_LIFTED, reason_text)
+        notify(run, hint=False)
+    return access.readable(run, actor)
+
+
+def _cancel(connection: Connection, run: UUID, actor: Actor, reason: str) -> None:
+    runs.notify_signal(connection, run)
+    # A decision that could still be undone starts nothing any more.
+    withdrawn = signals.withdraw(connection, run)
+    gates.close_decided(connection, withdrawn)
+    closed = [*withdrawn, *gates.close_open(connection, run)]
+    wiring.approvals().close(run=run, gates=closed, actor=actor, reason=reason)
+    signals.send_cancel(connection, run=run, by=actor.person, reason=reason)
+
+
+def _release(connection: Connection, run: UUID, actor: Actor, reason: str) -> None:
+    """Release the run from quarantine, so that a worker can end it. Raise RunEnded if the run does not verify."""
+    try:
+        make_due(connection, run, actor=actor, reason=reason)
+    except (Tampered, KeyMissing, NewerSchema) as exc:
+        raise RunEnded(RunStatus.QUARANTINED) from exc
+
+
+def _switch(run: UUID, reason: object, actor: Actor, *, pauses: bool) -> RunDetail:
+    access.controllable(run, actor, "pause" if pauses else "resume")
+    reason_text = access.validate_text("reason", reason, MAX_REASON)
+    send = signals.send_pause if pauses else signals.send_resume
+    with atomic() as connection:
+        if _is_paused(connection, run) is not pauses:
+            runs.notify_signal(connection, run)
+            send(connection, run=run, by=actor.person, reason=reason_text)
+            _audit(run, actor, "paused" if pauses else "resumed", reason_text)
+            notify(run)
+    return access.readable(run, actor)
+
+
+def _is_paused(connection: Connection, run: UUID) -> bool:
+    """Return whether the run is paused once its signals are received. Locks the run's row. Raise RunEnded."""
+    status = lock_open(connection, run)
+    last_signal = signals.last_of(connection, run, signals.PAUSE, signals.RESUME)
+    return status == RunStatus.PAUSED if last_signal is None else last_signal == signals.PAUSE
+
+
+def _reopen(connection: Connection, run: UUID, event: Retried) -> None:
+    """Verify the run, append the event to its journal, and make its row due."""
+    row = runs.locked_row(connection, run)
+    if row.archived:
+        raise RunArchived
+    if row.status != RunStatus.FAILED or row.erased:
+        raise NotFailed("removed" if row.erased else row.status)
+    base = continuations.load_base(connection, run)
+    mark, entries = journal.read(connection, run)
+    now = journal.replayed(
+        base or initial(run), mark, entries, position=row.position, head=row.head
+    )
+    blobs.check(connection, blob_refs(now))
+    entry = Entry(at=pool.now(connection), events=(event,))
+    sealed = journal.sign(run, now.position + 1, now.head, entry)
+    now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
+    journal.append_first(connection, sealed)
+    signals.delete_cancels(connection, run)
+    if base is not None:  # its journal may lose the entries up to the base
+        continuations.store(connection, now)
+    runs.reopen(
+        connection,
+        run,
+        status=status_of(now, held=False),
+        head=sealed.seal.mac,
+        base=0 if base is None else now.position,
+    )
+
+
+def _audit(run: UUID, actor: Actor, act: str, reason: str) -> None:
+    wiring.approvals().record_audit(run=run, actor=actor, act=act, detail={"reason": reason})

@@ -1,0 +1,221 @@
+"""Reads the entries of a run as they are listed, and the state that they make."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any
+from uuid import UUID
+
+from runtime.core.documents import codec, continuations
+from runtime.core.run import events as e
+from runtime.core.run.reducer import initial
+from runtime.core.values.errors import CoreError
+from runtime.core.values.verdicts import GATES, words_at
+from runtime.models import JournalEntry, Run, StoredContinuation
+from runtime.queries.journal import JournalLine, archived, decoded, latest, read, removed, stored
+from runtime.queries.redaction import redact
+from runtime.queries.runs import Page, RunDetail, as_json
+from runtime.queries.transcript import Transcript
+
+# The agents that lead to a frame or, with the tool, to a call, by the ids of both.
+Paths = Mapping[tuple[str, str], tuple[str, ...]]
+
+EVENTS: Mapping[str, str] = {
+    "RunStarted": "run started",
+    "FrameOpened": "agent started",
+    "ModelReplied": "model replied",
+    "Compacted": "earlier messages summarised",
+    "MemorySummarised": "memory of earlier runs summed up",
+    "ModelFailed": "model call failed",
+    "CallAdmitted": "call admitted",
+    "CallPreviewed": "call previewed",
+    "CallRefused": "call refused",
+    "GateOpened": "waits for a person",
+    "GateDecided": "a person decided",
+    "GateClosed": "closed without a decision",
+    "ToolStarted": "call started",
+    "ToolReturned": "call returned",
+    "ToolFailed": "call failed",
+    "OutcomeUnknown": "outcome lost",
+    "OutcomeArrived": "late outcome arrived",
+    "RetryScheduled": "another attempt scheduled",
+    "WaitStarted": "wait began",
+    "WaitEnded": "wait ended",
+    "BudgetExceeded": "budget used up",
+    "BudgetGranted": "more budget granted",
+    "FrameClosed": "agent ended",
+    "Completed": "run finished",
+    "Failed": "run failed",
+    "Retried": "failed run tried again",
+    "Cancelling": "cancellation began",
+    "Cancelled": "run cancelled",
+    "AgentChanged": "continues under another version",
+    "Forked": "forked from another run",
+    "Exported": "run exported",
+    "Imported": "run imported",
+    "Paused": "run paused",
+    "Resumed": "run resumed",
+    "MessageReceived": "message received",
+    "QuestionAsked": "inquiry received",
+    "QuestionAnswered": "inquiry answered",
+    "QuestionFailed": "inquiry not answered",
+    "AnswerDropped": "answer not kept",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalItem:
+    """One entry. `at` and `events` are as written; an entry that is not JSON has neither."""
+
+    position: int
+    at: str | None
+    events: list[dict[str, Any]]
+
+
+def journal_page(
+    run: UUID, *, limit: int = 50, cursor: int | None = None, provider_errors: bool = False
+) -> Page[JournalItem]:
+    """Read the run's entries in order. The caller has checked that the actor may read it.
+
+    `provider_errors` includes the error texts of providers: they may quote what only admins may read.
+    """
+    rows = JournalEntry.objects.filter(run_id=run).order_by("position")
+    if cursor is not None:
+        rows = rows.filter(position__gt=cursor)
+    entries = list(stored(rows[: limit + 1]))
+    if not entries:
+        entries = list(archived(run, after=cursor or 0))[: limit + 1]
+    if entries and entries[0][0] != (cursor or 0) + 1:
+        removed_rows = list(islice(removed(run, after=cursor or 0), limit + 1))
+        entries = (removed_rows + entries)[: limit + 1]
+    items = tuple(_item(position, body, provider_errors) for position, body, _ in entries[:limit])
+    return Page(items=items, next=str(items[-1].position) if len(entries) > limit else None)
+
+
+def continuation(run: UUID) -> Any | None:
+    """Return the state of the run: the live continuation, or the initial one, with later entries folded in.
+
+    Return None if the run has ended. Unreadable data is returned as stored. The caller has checked access.
+    """
+    if not Run.objects.filter(id=run, ended_at=None).exists():
+        return None
+    body = StoredContinuation.objects.filter(run_id=run).values_list("body", flat=True).first()
+    try:
+        now = (
+            initial(run) if body is None else continuations.decode_continuation(body, _text_of(run))
+        )
+    except CoreError:
+        return None if body is None else as_json(body)
+    later = read(run, after=now.position)
+    now = latest(now, later)
+    if later and now.position != later[-1].position:
+        return None if body is None else as_json(body)
+    return redact(continuations.document_of(now))
+
+
+def texts_of(line: JournalLine, paths: Paths) -> tuple[str, ...]:
+    """Describe each event of an entry."""
+    if line.entry is None:
+        return ("cannot be read",)
+    return tuple(text_of(event, paths) for event in line.entry.events)
+
+
+def text_of(event: e.Event, paths: Paths) -> str:
+    """Describe an event, with its agents and tool: their ids, if the journal does not name them."""
+    frame, call = (getattr(event, name, None) or "" for name in ("frame", "call"))
+    if isinstance(event, e.FrameOpened):
+        call = ""  # that of the parent
+    path = paths.get((frame, call)) or tuple(part for part in (frame, call) if part)
+    about = " › ".join(path)
+    words = _words(event)
+    return f"{words}: {about}" if about else words
+
+
+def paths_of(transcript: Transcript) -> Paths:
+    """Return the agents that lead to each frame, and to each call, which ends with its tool."""
+    paths: dict[tuple[str, str], tuple[str, ...]] = {}
+    for frame in transcript.frames():  # a parent before its children
+        above = paths.get((frame.parent or "", ""), ()) if frame.parent is not None else ()
+        paths[frame.id, ""] = (*above, frame.agent)
+        for call in frame.calls:
+            paths[frame.id, call.id] = (*above, frame.agent, call.tool)
+    return paths
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedEntry:
+    """An entry in the archive: its time, its events in words, and the events with secrets redacted."""
+
+    position: int
+    at: datetime | None
+    texts: tuple[str, ...]
+    events: list[dict[str, Any]]
+
+
+def removed_entries(run: RunDetail, *, after: int, limit: int) -> tuple[RemovedEntry, ...]:
+    """Return the archived ones of the `limit` removed entries after position `after`. For admins.
+
+    Raises Tampered, KeyMissing or ObjectStoreDown.
+    """
+    until = min(after + limit + 1, run.history_begins)
+    if until <= after + 1:
+        return ()
+    page = journal_page(run.id, limit=limit, cursor=after, provider_errors=True)
+    return tuple(_entry(item) for item in page.items if item.position < until)
+
+
+def _text_of(run: UUID) -> continuations.TextOf:
+    """Look up the text of an entry."""
+    rows = JournalEntry.objects.filter(run_id=run)
+    return {position: body for position, body, _ in stored(rows)}.__getitem__
+
+
+def _item(position: int, body: str, provider_errors: bool) -> JournalItem:
+    """Read an entry, with or without the error texts of providers."""
+    entry = as_json(body)
+    if not isinstance(entry, dict):
+        return JournalItem(position=position, at=None, events=[])
+    if (read := decoded(body)) is not None:
+        redacted = redact(codec.documents_of(read.events))
+        entry = {**entry, "at": read.at.isoformat(), "events": redacted}  # also of a compressed one
+    events = entry.get("events")
+    return JournalItem(
+        position=position,
+        at=entry.get("at") if isinstance(entry.get("at"), str) else None,
+        events=[_event(event, provider_errors) for event in events]
+        if isinstance(events, list)
+        else [],
+    )
+
+
+def _event(event: Any, provider_errors: bool) -> Any:
+    if provider_errors or not isinstance(event, dict):
+        return event
+    return {name: value for name, value in event.items() if name != "said"}
+
+
+def _words(event: e.Event) -> str:
+    match event:
+        case e.GateOpened():
+            return GATES[event.kind].open
+        case e.GateDecided():
+            return f"{words_at(None, event.verdict).past} {redact(event.by)}".rstrip()
+        case e.ModelReplied() if event.given_by:
+            return f"reply given by {redact(event.given_by)} in the place of the model"
+        case e.FrameClosed():
+            return f"agent {event.outcome}"
+        case e.Paused() | e.Resumed() | e.MessageReceived() | e.Retried():
+            return f"{EVENTS[event.type]} by {redact(event.by)}".replace("received by", "from")
+        case _:
+            return EVENTS[event.type]
+
+
+def _entry(item: JournalItem) -> RemovedEntry:
+    names = [str(event.get("type", "")) for event in item.events]
+    return RemovedEntry(
+        position=item.position,
+        at=None if item.at is None else datetime.fromisoformat(item.at),
+        texts=tuple(EVENTS.get(name, name) for name in names),
+        events=item.events,
+    )

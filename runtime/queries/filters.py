@@ -1,0 +1,177 @@
+"""Filters a list of runs by the tabs of status, a search and the day of the start, and reads searches.
+
+Every word of a search must occur. `agent:…`, `by:…`, `key:…` and the like search one field, `ended:24h` the time of the
+end. Quotes keep words together.
+"""
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q
+from django.db.models.functions import Left
+from django.db.models.lookups import IContains
+from django.utils import timezone
+
+from runtime.core.run.continuation import RunStatus
+from runtime.errors import InvalidInput
+from runtime.queries.redaction import redact
+
+MAX_SEARCH = 200
+MAX_TERMS = 12
+
+TABS: dict[str, tuple[RunStatus, ...]] = {
+    "people": (RunStatus.SUSPENDED,),
+    "working": (
+        RunStatus.QUEUED,
+        RunStatus.RUNNING,
+        RunStatus.WAITING,
+        RunStatus.CANCELLING,
+    ),
+    "paused": (RunStatus.PAUSED,),
+    "failed": (RunStatus.FAILED, RunStatus.QUARANTINED),
+    "finished": (RunStatus.COMPLETED, RunStatus.EXPORTED),
+    "cancelled": (RunStatus.CANCELLED,),
+}
+
+# One letter before a colon is a drive, and two slashes after it begin an address: both are words.
+_TERM = re.compile(r'(?:([a-z]{2,}):(?!//))?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
+_DURATION = re.compile(r"([1-9][0-9]{0,3})([hd])")
+_UNITS = {"h": "hours", "d": "days"}
+_HEX_START = re.compile(r"[0-9a-f]{8}[0-9a-f-]*", re.IGNORECASE)  # of an id, as pages show it
+FIELDS = 3
+FIELD_CHARACTERS = 60
+
+READ_CHARACTERS = (
+    2_000  # of a stored input or output; a longer one is cut, is no JSON then, and has no title
+)
+ANSWER_CHARACTERS = 160
+
+
+def terms(text: str, operators: Collection[str]) -> list[tuple[str, str]]:
+    """Split a search into pairs of operator and text; the operator is empty for a plain word.
+
+    Raise InvalidInput naming `q` for an unknown filter or too many words.
+    """
+    pairs = [(operator.lower(), quoted or word) for operator, quoted, word in _TERM.findall(text)]
+    if len(pairs) > MAX_TERMS:
+        raise InvalidInput("q", f"must be at most {MAX_TERMS} words")
+    for operator, _ in pairs:
+        if operator and operator not in operators:
+            names = ", ".join(f"{name}:" for name in operators if name)
+            raise InvalidInput(
+                "q",
+                f'has no filter {operator}: (known are {names}); put "quotes" around it to search for the text',
+            )
+    return pairs
+
+
+def duration(text: str, operator: str) -> timedelta:
+    """Read the hours or days of a filter, such as `24h`. Raise InvalidInput naming `q`."""
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise InvalidInput("q", f"must have hours or days, such as 24h or 7d, after {operator}:")
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+def filter_runs(
+    condition: Q,
+    *,
+    tab: str = "",
+    status: str = "",
+    search: str = "",
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> Q:
+    """Narrow `condition` by one of TABS, a status, a search, and the time of the start: from `since` to before `until`.
+
+    The caller has checked tab, status and length. Raise InvalidInput naming `q`.
+    """
+    if tab:
+        condition &= Q(status__in=TABS[tab])
+    if status:
+        condition &= Q(status=status)
+    if since:
+        condition &= Q(created_at__gte=since)
+    if until:
+        condition &= Q(created_at__lt=until)
+    for operator, text in terms(search, _OPERATORS):
+        condition &= _OPERATORS[operator](text)
+    return condition
+
+
+def _anywhere(text: str) -> Q:
+    condition = (
+        Q(agent__icontains=text) | Q(business_key__icontains=text) | Q(requester__icontains=text)
+    )
+    for stored_text in _as_stored(text):
+        condition |= Q(IContains(Left("input", READ_CHARACTERS), stored_text))
+    return condition | _id(text) if _HEX_START.fullmatch(text) else condition
+
+
+def _id(text: str) -> Q:
+    """Return the condition for the run with this id, or with an id that starts like this."""
+    digits = text.replace("-", "").lower()
+    if not 0 < len(digits) <= 32 or set(digits) - set("0123456789abcdef"):
+        return Q(pk__in=[])
+    return Q(id__gte=UUID(digits.ljust(32, "0")), id__lte=UUID(digits.ljust(32, "f")))
+
+
+def _ended(text: str) -> Q:
+    """Return the condition for runs that ended within this time and whose data is not removed."""
+    return Q(ended_at__gt=timezone.now() - duration(text, "ended"), removed_at__isnull=True)
+
+
+_OPERATORS: Mapping[str, Callable[[str], Q]] = {
+    "": _anywhere,
+    "agent": lambda text: Q(agent__icontains=text),
+    "by": lambda text: Q(requester__icontains=text),
+    "key": lambda text: Q(business_key__icontains=text),
+    "id": _id,
+    "ended": _ended,
+}
+FILTERS = tuple(name for name in _OPERATORS if name)
+
+
+def title(stored: str | None) -> str:
+    """Return the first fields of a stored input as text; empty if it is too long or has none that fits a title."""
+    document = _read_json(stored)
+    values = list(document.values()) if isinstance(document, dict) else [document]
+    plain = [text for value in values if (text := _text(value))]
+    return " · ".join(_cut(text, FIELD_CHARACTERS) for text in plain[:FIELDS])
+
+
+def answer(stored: str | None) -> str:
+    """Return the beginning of a stored output; empty if it is too long to read here."""
+    output = _read_json(stored)
+    text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+    return "" if output is None else _cut(text, ANSWER_CHARACTERS)
+
+
+def _as_stored(text: str) -> set[str]:
+    """Return the texts to look for in a stored input, which escapes letters that are not ASCII."""
+    if text.isascii():
+        return {json.dumps(text)[1:-1]}
+    cases = (text, text.lower(), text.upper(), text.capitalize())
+    return {json.dumps(one)[1:-1] for one in cases}
+
+
+def _read_json(stored: str | None) -> Any:
+    try:
+        return None if stored is None else redact(json.loads(stored))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _text(value: Any) -> str:
+    """Return a value that can stand in a title as text."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return ""
+    return " ".join(str(value).split())
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

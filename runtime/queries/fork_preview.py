@@ -1,0 +1,242 @@
+"""Previews a fork from an entry: whether it is possible, and which calls it repeats, reopens or inherits."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from runtime.core.run.continuation import Continuation
+from runtime.core.run.events import BlobRef, Event, ForkChange, ModelReplied, ToolStarted
+from runtime.core.run.forks import (
+    BEFORE_REPLY,
+    is_quiescent,
+    list_changeable,
+    next_reply,
+    text_of_reply,
+    without_permissions,
+)
+from runtime.core.values.enums import CallState
+from runtime.keyring import sealing
+from runtime.keyring.sealing import redacted_args
+from runtime.ports import wiring
+from runtime.queries.entries import paths_of, texts_of
+from runtime.queries.journal import Beginning, JournalLine, remaining, states
+from runtime.queries.redaction import redact
+from runtime.queries.trace.calls import CallRecord
+from runtime.queries.trace.fold import fold
+from runtime.queries.transcript import transcript_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReopenedCall:
+    """A call that was open at the entry: the fork checks it again, or asks a person because it is `in_doubt`.
+
+    `waited` says that the call waited for a time or an event.
+    """
+
+    agent: str
+    tool: str
+    in_doubt: bool
+    waited: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeableValue:
+    """A value that a person may change in the fork. `by` is the writer of a message, else empty; `value` is JSON.
+
+    That of a reply has the `text` and `calls` of the one that the run recorded next, empty without one. `stored` says
+    that a result is too large to be shown, and only its beginning is known.
+    """
+
+    change: ForkChange
+    agent: str
+    tool: str
+    by: str
+    value: Any
+    stored: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkView:
+    """A fork from `position`; `texts` say what that entry records.
+
+    `previous` and `next` are the nearest entries that can be forked, 0 for none, with the first thing they record.
+
+    `repeated` are calls with side effects that the original started after the entry; `inherited` are earlier ones,
+    whose results the fork keeps. `reopened` are the open calls. `changes` are the values that the forker may change.
+    `before_reply` is the nearest entry before a reply of a model that this one records, 0 for none: there the reply can
+    be changed. `removed` says since when the entry is gone, None for one that the run still has. From the first of the
+    `unreadable` entries on no call is known.
+    """
+
+    position: int
+    at: datetime | None
+    texts: tuple[str, ...]
+    possible: bool
+    previous: int
+    previous_text: str
+    next: int
+    next_text: str
+    repeated: tuple[CallRecord, ...]
+    inherited: tuple[CallRecord, ...]
+    reopened: tuple[ReopenedCall, ...]
+    changes: tuple[ChangeableValue, ...]
+    before_reply: int
+    removed: Beginning | None = None
+    unreadable: tuple[int, ...] = ()
+
+
+def preview(run: UUID, position: int) -> ForkView | None:
+    """Preview a fork; return None if there is no such entry. The caller has checked that the run may be read."""
+    journal = remaining(run)
+    lines, line = journal.lines, journal.line(position)
+    is_removed = 1 <= position <= journal.removed
+    if line is None and not is_removed:
+        return None
+    reached = list(states(journal.start, lines))
+    places = [state.position for state in reached if is_quiescent(state)]
+    then = next((state for state in reached if state.position == position), None)
+    later = _started(lines, after=position)
+    transcript = transcript_of(fold(journal))
+    calls = [call for call in transcript.calls() if call.has_side_effects]
+    paths = paths_of(transcript)
+    texts = {line.position: texts_of(line, paths) for line in lines}
+    entry = line.entry if line else None
+    previous = max((place for place in places if place < position), default=0)
+    following = min((place for place in places if place > position), default=0)
+    return ForkView(
+        position=position,
+        at=entry.at if entry else None,
+        texts=texts.get(position, ()),
+        possible=position in places,
+        previous=previous,
+        previous_text="".join(texts.get(previous, ())[:1]),
+        next=following,
+        next_text="".join(texts.get(following, ())[:1]),
+        repeated=tuple(call for call in calls if (call.frame, call.id) in later),
+        inherited=tuple(call for call in calls if (call.frame, call.id) not in later),
+        reopened=_reopened(then) if then else (),
+        changes=_changes(then, lines) if then and position in places else (),
+        before_reply=_before_reply(reached, entry.events, position) if entry else 0,
+        removed=journal.beginning if is_removed else None,
+        unreadable=transcript.unreadable,
+    )
+
+
+def last_quiescent(run: UUID) -> int:
+    """Return the newest entry that can be forked, 0 for none. The caller has checked access."""
+    journal = remaining(run)
+    places = [now.position for now in states(journal.start, journal.lines) if is_quiescent(now)]
+    return max(places, default=0)
+
+
+def _started(lines: tuple[JournalLine, ...], *, after: int) -> set[tuple[str, str]]:
+    return {
+        (event.frame, event.call)
+        for line in lines
+        if line.position > after and line.entry is not None
+        for event in line.entry.events
+        if isinstance(event, ToolStarted)
+    }
+
+
+def _reopened(then: Continuation) -> tuple[ReopenedCall, ...]:
+    after = without_permissions(then)
+    return tuple(
+        ReopenedCall(
+            agent=frame.agent,
+            tool=redact(call.tool),
+            in_doubt=call.state is CallState.UNKNOWN,
+            waited=then.call(frame.id, call.id).state is CallState.WAITING,
+        )
+        for frame in after.frames.values()
+        for call in frame.of_turn()
+        if call.state in (CallState.PROPOSED, CallState.UNKNOWN)
+    )
+
+
+def _before_reply(reached: list[Continuation], events: tuple[Event, ...], position: int) -> int:
+    """Return the last entry that can be forked before the first reply among these events, 0 for none."""
+    frame = next((one.frame for one in events if isinstance(one, ModelReplied)), "")
+    before = next((now for now in reached if now.position == position - 1), None)
+    if before is None or frame not in before.frames:
+        return 0
+    turn = before.frame(frame).turn
+    places = (
+        now.position
+        for now in reached
+        if now.position < position and is_quiescent(now) and _calls_model(now, frame, turn)
+    )
+    return max(places, default=0)
+
+
+def _calls_model(now: Continuation, frame: str, turn: int) -> bool:
+    """Tell whether the model of the frame is called next, in the turn after this one."""
+    frame_state = now.frames.get(frame)
+    return (
+        frame_state is not None and frame_state.turn == turn and frame_state.state in BEFORE_REPLY
+    )
+
+
+def _changes(then: Continuation, lines: tuple[JournalLine, ...]) -> tuple[ChangeableValue, ...]:
+    now = without_permissions(then)
+    return tuple(
+        _reply(now, change, lines) if change.kind == "reply" else _changeable(now, change, value)
+        for change, value in list_changeable(now)
+        if _is_offered(now, change, value)
+    )
+
+
+def _is_offered(now: Continuation, change: ForkChange, value: Any) -> bool:
+    match change.kind:
+        case "arguments":
+            return _are_editable(now, change, value)
+        case "reply":
+            return not wiring.catalogue().works_on_items(now.frame(change.frame).agent)
+        case _:
+            return True
+
+
+def _are_editable(now: Continuation, change: ForkChange, args: Any) -> bool:
+    """Say whether a fork takes other arguments: not for a delegation, nor while their credential waits."""
+    tool = now.call(change.frame, change.call).tool
+    schemas = wiring.catalogue().tool_schemas(now.frame(change.frame).agent, tool)
+    return schemas is not None and not sealing.held_args(tool, args)
+
+
+def _changeable(now: Continuation, change: ForkChange, value: Any) -> ChangeableValue:
+    if change.kind == "message":
+        by = now.unheard[change.number - 1].by
+        return ChangeableValue(change=change, agent=now.agent, tool="", by=by, value=value)
+    frame = now.frame(change.frame)
+    call = frame.find(change.call)
+    redacted = redacted_args(call.tool, value) if change.kind == "arguments" else redact(value)
+    stored = isinstance(value, BlobRef)
+    return ChangeableValue(
+        change=change,
+        agent=frame.agent,
+        tool=redact(call.tool),
+        by="",
+        value=redacted,
+        stored=stored,
+    )
+
+
+def _reply(
+    now: Continuation, change: ForkChange, lines: tuple[JournalLine, ...]
+) -> ChangeableValue:
+    later = (line.entry for line in lines if line.position > now.position)
+    events = (event for entry in later if entry is not None for event in entry.events)
+    reply = next_reply(events, change.frame)
+    value: dict[str, Any] = {"text": "", "calls": []}
+    if reply is not None:
+        calls = [
+            {
+                "tool": redact(proposal.tool),
+                "arguments": redacted_args(proposal.tool, proposal.args),
+            }
+            for proposal in reply.calls
+        ]
+        value = {"text": redact(text_of_reply(reply)), "calls": calls}
+    frame = now.frame(change.frame)
+    return ChangeableValue(change=change, agent=frame.agent, tool="", by="", value=value)

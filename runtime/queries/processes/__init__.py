@@ -1,1 +1,0 @@
-"""What each worker and the sweeper report: that they are alive, and their measurements."""

@@ -1,0 +1,291 @@
+"""The timeline of a run: its spans in tree order, each with its place on the time axis."""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import IntEnum
+from itertools import pairwise
+from math import ceil
+
+from runtime.queries.trace.fold import Trace
+from runtime.queries.trace.span import Bar, Span, SpanKind
+
+IDLE_SHARE = 2 / 3  # of the time at work: all waiting together gets at most two fifths of the axis
+MAX_TICKS = 8
+MIN_APART = 11  # percent between two ticks
+MAX_BREAKS = 12
+
+# Seconds between two ticks.
+STEPS = (
+    *(0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30),
+    *(60, 120, 300, 600, 1_200, 1_800),
+    *(3_600, 7_200, 21_600, 43_200, 86_400, 604_800),
+)
+MIN_WIDTH_PERCENT = 0.35  # so that short rows stay visible
+
+
+class TimeUse(IntEnum):
+    """A use of time; of simultaneous ones the lowest number counts."""
+
+    WORK = 0
+    PEOPLE = 1
+    RETRY = 2
+    WAIT = 3
+    IDLE = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """A time with one use."""
+
+    use: TimeUse
+    start: datetime
+    end: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Consecutive time of one use; `x` and `width` are its place on the axis, in percent."""
+
+    use: TimeUse
+    start: datetime
+    end: datetime
+    x: float
+    width: float
+    shortened: bool
+
+    @property
+    def lasted(self) -> timedelta:
+        """The duration of the segment."""
+        return self.end - self.start
+
+    @property
+    def left(self) -> str:
+        """Its place as an attribute of an SVG element."""
+        return f"{self.x:.2f}%"
+
+    @property
+    def breadth(self) -> str:
+        """Its width as an attribute of an SVG element."""
+        return f"{self.width:.2f}%"
+
+    @property
+    def middle(self) -> str:
+        """The middle of it as an attribute of an SVG element."""
+        return f"{self.x + self.width / 2:.2f}%"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """A labelled moment on the axis: its place as an attribute of an SVG element, and the time since the start."""
+
+    x: str
+    since: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """The segments of a timeline, in order and without gaps."""
+
+    segments: tuple[Segment, ...]
+
+    def at(self, moment: datetime) -> float:
+        """Return the place of a moment, in percent from the left."""
+        index = bisect_right(self.segments, moment, key=lambda segment: segment.start) - 1
+        if index < 0:
+            return 0.0
+        segment = self.segments[index]
+        if moment >= segment.end:
+            return segment.x + segment.width
+        return segment.x + segment.width * ((moment - segment.start) / segment.lasted)
+
+    def spent(self, use: TimeUse) -> timedelta:
+        """Return the total time of one use."""
+        of_use = (segment.lasted for segment in self.segments if segment.use is use)
+        return sum(of_use, timedelta())
+
+    @property
+    def shortened(self) -> tuple[Segment, ...]:
+        """The segments whose time is compressed."""
+        return tuple(segment for segment in self.segments if segment.shortened)
+
+    @property
+    def breaks(self) -> tuple[Segment, ...]:
+        """The segments to mark as breaks: the longest ones, in order, if there are many."""
+        longest = sorted(self.shortened, key=lambda segment: segment.lasted)[-MAX_BREAKS:]
+        return tuple(sorted(longest, key=lambda segment: segment.start))
+
+    @property
+    def named_breaks(self) -> tuple[Segment, ...]:
+        """The breaks that are wide enough for their duration."""
+        return tuple(segment for segment in self.breaks if segment.width >= MIN_APART)
+
+    @property
+    def ticks(self) -> tuple[Tick, ...]:
+        """Moments in a round distance of time, outside of compressed time and far enough from each other."""
+        drawn = [segment for segment in self.segments if not segment.shortened]
+        visible = sum((segment.lasted for segment in drawn), timedelta()).total_seconds()
+        if not visible:
+            return ()
+        step = next((seconds for seconds in STEPS if visible / seconds <= MAX_TICKS), STEPS[-1])
+        break_middles = [segment.x + segment.width / 2 for segment in self.named_breaks]
+        start, last, ticks = self.segments[0].start, -float(MIN_APART), list[Tick]()
+        for segment in drawn:
+            first = ceil((segment.start - start).total_seconds() / step)
+            for number in range(first, first + 2 * MAX_TICKS):
+                moment = start + timedelta(seconds=number * step)
+                x = self.at(moment)
+                if moment > segment.end:
+                    break
+                apart = all(abs(x - middle) >= MIN_APART for middle in (last, *break_middles))
+                if apart and x <= 100 - MIN_APART:
+                    ticks.append(Tick(x=f"{x:.2f}%", since=moment - start))
+                    last = x
+        return tuple(ticks)
+
+
+def axis(periods: Iterable[Period], start: datetime, end: datetime) -> Axis:
+    """Return the axis from `start` to `end`."""
+    parts = _parts(list(periods), start, end)
+    work = sum((to - since).total_seconds() for use, since, to in parts if use is TimeUse.WORK)
+    idle = sum(1 for use, _, _ in parts if use is not TimeUse.WORK)
+    cap = (work or 1.0) * IDLE_SHARE / idle if idle else 0.0
+    widths = []
+    for use, since, to in parts:
+        lasted = (to - since).total_seconds()
+        widths.append(lasted if use is TimeUse.WORK else min(lasted, cap))
+    total = sum(widths) or 1.0
+    segments, x = [], 0.0
+    for (use, since, to), weight in zip(parts, widths, strict=True):
+        width = 100 * weight / total
+        shortened = use is not TimeUse.WORK and weight < (to - since).total_seconds()
+        segments.append(
+            Segment(use=use, start=since, end=to, x=x, width=width, shortened=shortened)
+        )
+        x += width
+    return Axis(segments=tuple(segments))
+
+
+_USES = {
+    SpanKind.QUEUE: TimeUse.IDLE,
+    SpanKind.AGENT: TimeUse.IDLE,
+    SpanKind.MODEL: TimeUse.WORK,
+    SpanKind.TOOL: TimeUse.WORK,
+    SpanKind.PERSON: TimeUse.PEOPLE,
+    SpanKind.PAUSE: TimeUse.PEOPLE,
+    SpanKind.MESSAGE: TimeUse.IDLE,
+    SpanKind.WAIT: TimeUse.RETRY,
+    SpanKind.AWAIT: TimeUse.WAIT,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """`until` is the end of the run, or now. The properties after `lasted` add up to it."""
+
+    rows: tuple[Span, ...]
+    axis: Axis
+    start: datetime
+    until: datetime
+
+    @property
+    def lasted(self) -> timedelta:
+        """The time from start to end, or until now."""
+        return self.until - self.start
+
+    @property
+    def working(self) -> timedelta:
+        """The time at work."""
+        return self.axis.spent(TimeUse.WORK)
+
+    @property
+    def people(self) -> timedelta:
+        """The time spent waiting for people."""
+        return self.axis.spent(TimeUse.PEOPLE)
+
+    @property
+    def retrying(self) -> timedelta:
+        """The time spent waiting for retries."""
+        return self.axis.spent(TimeUse.RETRY)
+
+    @property
+    def waiting(self) -> timedelta:
+        """The time spent waiting for a time or an external event."""
+        return self.axis.spent(TimeUse.WAIT)
+
+    @property
+    def idle(self) -> timedelta:
+        """The remaining time, such as waiting for a worker."""
+        return self.axis.spent(TimeUse.IDLE)
+
+    @property
+    def retries(self) -> int:
+        """The number of attempts after a first one."""
+        return sum(1 for row in self.rows if row.attempt > 1)
+
+    @property
+    def steps(self) -> int:
+        """The number of steps."""
+        return len({row.step for row in self.rows if row.step})
+
+    @property
+    def gates(self) -> tuple[Span, ...]:
+        """The rows of gates."""
+        return tuple(row for row in self.rows if row.for_people)
+
+    def of_step(self, step: str) -> tuple[Span, ...]:
+        """Return the rows of a step."""
+        return tuple(row for row in self.rows if row.step == step)
+
+
+def timeline_of(trace: Trace, *, until: datetime) -> Timeline:
+    """Place the spans of a run on an axis from its start."""
+    rows, start, until = trace.spans(), trace.start, max(until, trace.start)
+    drawn = axis(
+        (
+            Period(use=_USES[row.kind], start=row.start, end=row.end or until)
+            for row in rows
+            if row.start is not None
+        ),
+        start,
+        until,
+    )
+    for index, row in enumerate(rows):
+        row.id = f"r{index}"
+        if row.start is not None:
+            end = row.end or until
+            row.offset = max(row.start - start, timedelta())
+            row.lasted = max(end - row.start, timedelta())
+            row.bar = _bar(drawn, row.start, end)
+    return Timeline(rows=tuple(rows), axis=drawn, start=start, until=until)
+
+
+def _parts(
+    periods: list[Period], start: datetime, end: datetime
+) -> list[tuple[TimeUse, datetime, datetime]]:
+    """Return consecutive times with their use; neighbours of one use are merged."""
+    changes: dict[datetime, list[tuple[TimeUse, int]]] = {start: [], max(start, end): []}
+    for period in periods:
+        since, to = max(period.start, start), min(period.end, end)
+        if since < to:
+            changes.setdefault(since, []).append((period.use, 1))
+            changes.setdefault(to, []).append((period.use, -1))
+    going = dict.fromkeys(TimeUse, 0)
+    parts: list[tuple[TimeUse, datetime, datetime]] = []
+    for since, to in pairwise(sorted(changes)):
+        for use, change in changes[since]:
+            going[use] += change
+        use = next((use for use in TimeUse if going[use]), TimeUse.IDLE)
+        if parts and parts[-1][0] is use:
+            parts[-1] = (use, parts[-1][1], to)
+        else:
+            parts.append((use, since, to))
+    return parts
+
+
+def _bar(axis: Axis, start: datetime, end: datetime) -> Bar:
+    x = axis.at(start)
+    width = max(axis.at(end) - x, MIN_WIDTH_PERCENT)
+    x = min(x, 100 - width)
+    return Bar(x=f"{x:.2f}%", width=f"{width:.2f}%")

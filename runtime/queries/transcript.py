@@ -1,0 +1,226 @@
+"""The transcript of a run: its frames, each with its calls and messages."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from uuid import UUID
+
+from runtime.core.run.continuation import Denial
+from runtime.core.run.events import PinnedPrompt
+from runtime.core.values.enums import CallState
+from runtime.errors import ObjectStoreDown
+from runtime.queries.journal import Beginning, Remaining, remaining
+from runtime.queries.trace.calls import CallRecord
+from runtime.queries.trace.fold import Ending, Origin, RunPause, Trace, fold
+from runtime.queries.trace.frames import FrameMessage, FrameRecord, Retry
+from runtime.queries.trace.span import InquiryRecord
+
+_SHOWN = (CallState.GATED, CallState.RETURNED)
+_EARLY = datetime.min.replace(tzinfo=UTC)  # of a message that a fork was begun with
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentMessage:
+    """A message of an agent; `text` is None while it waits for its release. `at` is when it was released.
+
+    `changed_by` is the person who replaced it in a fork, empty if none did.
+    """
+
+    frame: str
+    call: str
+    agent: str
+    text: str | None
+    at: datetime | None
+    changed_by: str
+
+
+def messages_of(calls: Iterable[CallRecord]) -> tuple[AgentMessage, ...]:
+    """Return the messages among these calls, those that wait last. A message that was not released is not there."""
+    messages = [_message(call) for call in calls if call.tells and call.state in _SHOWN]
+    return tuple(sorted(messages, key=lambda message: (message.text is None, message.at or _EARLY)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcript:
+    """`roots` is the root frame, once it was opened. `unreadable` are entries after which the rest is left out.
+
+    `beginning` says which entries of a long run were removed, None if the journal is whole. `is_out_of_reach` says
+    that they are in the archive, which does not answer.
+    """
+
+    roots: tuple[FrameRecord, ...]
+    unreadable: tuple[int, ...]
+    ending: Ending | None = None
+    origin: Origin | None = None
+    pause: RunPause | None = None
+    denials: Mapping[str, Denial] = field(default_factory=dict)
+    inquiries: tuple[InquiryRecord, ...] = ()
+    beginning: Beginning | None = None
+    is_out_of_reach: bool = False
+
+    def frames(self) -> Iterator[FrameRecord]:
+        """Yield the frames, a parent before its children."""
+        stack = list(reversed(self.roots))
+        while stack:
+            frame = stack.pop()
+            yield frame
+            stack.extend(reversed(frame.children.values()))
+
+    @property
+    def plans(self) -> tuple[FrameRecord, ...]:
+        """The frames whose models keep a plan."""
+        return tuple(frame for frame in self.frames() if frame.todo)
+
+    @property
+    def agent_messages(self) -> tuple[AgentMessage, ...]:
+        """The messages of agents to the requester."""
+        return messages_of(call for frame in self.frames() for call in frame.calls)
+
+    @property
+    def prompts(self) -> tuple[PinnedPrompt, ...]:
+        """The versions of prompts that the frames use, each once."""
+        by_version = {
+            (prompt.name, prompt.number): prompt
+            for frame in self.frames()
+            if (prompt := frame.prompt)
+        }
+        return tuple(by_version.values())
+
+    def calls(self) -> Iterator[CallRecord]:
+        """Yield the calls that are not delegations; the calls of a sub-agent replace its delegation."""
+        for root in self.roots:
+            yield from _leaves(root)
+
+    def all_messages(self) -> list[FrameMessage]:
+        """Return all messages of the run in order."""
+        return sorted((m for f in self.frames() for m in f.messages), key=lambda m: m.order)
+
+    def frame(self, frame: str) -> FrameRecord | None:
+        """Return a frame; None if the journal does not mention it."""
+        return next((record for record in self.frames() if record.id == frame), None)
+
+    @property
+    def waiting(self) -> tuple[CallRecord, ...]:
+        """The calls that wait for a time or an event."""
+        calls = (call for frame in self.frames() for call in frame.calls)
+        return tuple(call for call in calls if call.state is CallState.WAITING)
+
+    @property
+    def outage(self) -> Retry | None:
+        """The retry of a model whose provider does not answer; None for no outage."""
+        retries = (frame.retry for frame in self.frames() if frame.retry)
+        return next((retry for retry in retries if retry.since is not None), None)
+
+    @property
+    def next_try(self) -> datetime | None:
+        """The time of the next attempt of any call or model call; None if there is none."""
+        calls = [call for frame in self.frames() for call in frame.calls]
+        waits = [call.until for call in calls if call.state is CallState.RETRYING]
+        waits += [frame.retry.until for frame in self.frames() if frame.retry]
+        return min((until for until in waits if until is not None), default=None)
+
+    def denied(self, tool: str) -> frozenset[str]:
+        """Return the turns in which this tool was denied and which count towards the end of the run."""
+        denials = (denial for denial in self.denials.values() if denial.tool == tool)
+        return frozenset(denial.turn for denial in denials if denial.counts)
+
+    def is_of_item(self, frame: str) -> bool:
+        """Tell whether the frame works on an item of a list: denials there end the item, not the run."""
+        return any(ancestor.is_item and ancestor.is_above(frame) for ancestor in self.frames())
+
+    def call(self, frame: str, call: str) -> CallRecord | None:
+        """Return a call; None if the journal does not mention it."""
+        matches = (c for f in self.frames() if f.id == frame for c in f.calls if c.id == call)
+        return next(matches, None)
+
+
+def read_transcript(run: UUID, *, provider_errors: bool = False) -> Transcript:
+    """Read the whole journal of a run. The caller has checked access, and that `provider_errors` is for an admin."""
+    return transcript_of(fold(remaining(run), provider_errors=provider_errors))
+
+
+def reachable_transcript(run: UUID, *, provider_errors: bool = False) -> Transcript:
+    """Do the same, without entries if they are in the archive and it does not answer."""
+    try:
+        return read_transcript(run, provider_errors=provider_errors)
+    except ObjectStoreDown:
+        empty = transcript_of(fold(Remaining(run=run, lines=())))
+        return replace(empty, is_out_of_reach=True)
+
+
+def transcript_of(trace: Trace) -> Transcript:
+    """Return the transcript of a folded journal."""
+    return Transcript(
+        roots=tuple(trace.roots),
+        unreadable=tuple(trace.unreadable),
+        ending=trace.ending,
+        origin=trace.origin,
+        pause=trace.pause,
+        denials=trace.denials,
+        inquiries=tuple(trace.inquiries.values()),
+        beginning=trace.beginning,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathPlan:
+    """The declared steps of one agent on the path; None if it has not declared any. `frame` has the plan it keeps."""
+
+    agent: str
+    steps: tuple[str, ...] | None
+    frame: FrameRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallInContext:
+    """A call, and the depth of its agent below the root."""
+
+    depth: int
+    call: CallRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallContext:
+    """`settled` and `open` calls in tree order, without the call itself and the delegations above it."""
+
+    settled: tuple[CallInContext, ...]
+    open: tuple[CallInContext, ...]
+    plans: tuple[PathPlan, ...]
+
+
+def context_of(transcript: Transcript, *, frame: str, call: str) -> CallContext:
+    """Return the context of `call` of `frame`."""
+    path = [f for f in transcript.frames() if f.is_above(frame)]
+    on_path = {f.id for f in path}
+    steps = [
+        CallInContext(depth=f.depth, call=c)
+        for f in transcript.frames()
+        for c in f.calls
+        if (f.id, c.id) != (frame, call) and c.child not in on_path
+    ]
+    return CallContext(
+        settled=tuple(step for step in steps if step.call.is_settled),
+        open=tuple(step for step in steps if not step.call.is_settled),
+        plans=tuple(PathPlan(agent=f.agent, steps=f.plan, frame=f) for f in path),
+    )
+
+
+def _message(call: CallRecord) -> AgentMessage:
+    released = call.state is CallState.RETURNED
+    ends = [span.end for span in call.spans if span.end is not None]
+    return AgentMessage(
+        frame=call.frame,
+        call=call.id,
+        agent=call.agent,
+        text=str(call.result) if released else None,
+        at=max(ends, default=None) if released else None,
+        changed_by=call.changed_by,
+    )
+
+
+def _leaves(frame: FrameRecord) -> Iterator[CallRecord]:
+    for call in frame.calls:
+        if call.id not in frame.children:
+            yield call
+        else:
+            yield from _leaves(frame.children[call.id])
