@@ -16,7 +16,7 @@ from approvals import clock, verifier
 from approvals.decisions import closing, open_requests, outcomes
 from approvals.errors import BrokenChain
 from approvals.governance import allowance_uses, policies, prompts_in_production, version_decisions
-from approvals.models import Approval
+from approvals.models import OF_CALL, Approval
 from approvals.people import mail
 from approvals.queries.requests import to_view
 from approvals.requests import writers
@@ -25,7 +25,7 @@ from approvals.signed import audit
 from approvals.upkeep import erasure, escalations, evidence
 from approvals.upkeep.outlooks import Outlooks
 from runtime.core.run.events import AllowanceUse
-from runtime.core.values.enums import Decision, GateKind, Risk
+from runtime.core.values.enums import Decision, Risk
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
@@ -244,7 +244,7 @@ class ApprovalService:
     def verdicts(self, runs: Sequence[UUID]) -> Mapping[str, int]:
         """Count the calls of these runs on which a person decided: `approved`, with changes too, and `denied`."""
         decided = (Approval.Status.APPROVED, Approval.Status.DENIED)
-        rows = Approval.objects.filter(run__in=runs, kind=GateKind.APPROVAL, status__in=decided)
+        rows = Approval.objects.filter(OF_CALL, run__in=runs, status__in=decided)
         rows = rows.filter(decided_by__isnull=False)
         return dict(rows.values_list("status").annotate(number=Count("id")))
 

@@ -27,7 +27,7 @@ from runtime.core.run.events import (
     RunStarted,
     WaitStarted,
 )
-from runtime.core.values.enums import Decision, Edit, GateKind, Verdict
+from runtime.core.values.enums import Decision, Edit, Verdict
 from runtime.core.values.ids import ROOT
 from runtime.core.values.verdicts import VERDICTS, VERDICTS_AT
 from runtime.ports.approvals import ReviewSnapshot
@@ -175,7 +175,7 @@ class Flow:
     def go_on(self, **granted: Any) -> Self:
         """Continue a stopped agent. At a limit gate, pass the increase: `turns=5`, None for no limit."""
         gate = self._gate(None)
-        if gate.kind is GateKind.LIMIT:
+        if gate.kind.is_limit:
             budget_text.granted(
                 granted, {budget_text.NAMES[one["limit"]] for one in gate.args["limits"]}
             )
@@ -244,7 +244,7 @@ class Flow:
         assert reason or not (gate.call and rule.needs_reason), f"to {verdict} needs a reason"
         if rule.carries == "result" and gate.result_schema is not None:
             inputs.check(gate.result_schema, result, root="result")
-        if gate.kind is GateKind.IN_DOUBT and gate.not_before is not None:
+        if gate.kind.is_in_doubt and gate.not_before is not None:
             self._worker.clock = max(self.clock, gate.not_before)
         decision = Decision(verdict=verdict, by=DECIDER, reason=reason, result=result, edit=edit)
         self._worker.decide(gate.gate, decision)

@@ -27,7 +27,7 @@ from approvals.rules.policy import Demands
 from approvals.rules.unusual_values import find
 from runtime.core.run.continuation import merge_people
 from runtime.core.run.events import AllowanceUse
-from runtime.core.values.enums import GateKind, Risk
+from runtime.core.values.enums import Risk
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from runtime.ports.approvals import (
@@ -76,7 +76,7 @@ def allow(shown: ReviewSnapshot, taken: Mapping[UUID, int]) -> Allowed | None:
 
     `taken` counts the uses of each allowance that the step takes already.
     """
-    if shown.kind is not GateKind.APPROVAL or not _is_plain(shown.preview):
+    if not shown.kind.is_approval or not _is_plain(shown.preview):
         return None
     with pool.in_transaction() as connection:
         found = _of_tool(connection, shown.tool)

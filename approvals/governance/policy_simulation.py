@@ -9,10 +9,10 @@ from uuid import UUID
 
 from approvals import clock
 from approvals.governance import policies
-from approvals.models import Approval
+from approvals.models import OF_CALL, Approval
 from approvals.rules.judge import Judgement, judge
 from approvals.rules.policy import Demands, OnExpiry, Policy, demands_of
-from runtime.core.values.enums import GateKind, Risk
+from runtime.core.values.enums import Risk
 
 DAYS = 30
 MOST = 1000  # newest requests
@@ -48,7 +48,7 @@ def simulate(draft: Policy) -> Simulation:
     """
     ends = time.monotonic() + SECONDS
     rows = Approval.objects.filter(
-        kind=GateKind.APPROVAL,
+        OF_CALL,
         created_at__gt=clock.now() - timedelta(days=DAYS),
         removed_at=None,
     ).order_by("-created_at")[: MOST + 1]

@@ -15,13 +15,23 @@ from approvals.models.notices import MailPreference, SentMail
 from approvals.models.policies import PolicyAct
 from approvals.models.prompts import PromptAct
 from approvals.models.readings import ReviewTime
-from approvals.models.requests import ASKING_AGENT, ROOT_AGENT, Approval, ApprovalOutcome, Vote
+from approvals.models.requests import (
+    ASKING_AGENT,
+    IN_DOUBT,
+    OF_CALL,
+    ROOT_AGENT,
+    Approval,
+    ApprovalOutcome,
+    Vote,
+)
 from approvals.models.teamwork import ApprovalClaim, ApprovalViewer, Comment, Handover
 from approvals.models.tools import ToolSchema
 from approvals.models.versions import VersionDecision, VersionWithdrawal
 
 __all__ = [
     "ASKING_AGENT",
+    "IN_DOUBT",
+    "OF_CALL",
     "ROOT_AGENT",
     "Absence",
     "AllowanceAct",

@@ -19,6 +19,8 @@ ASKING_AGENT = models.Func(
     template="(%(expressions)s = '' THEN -1 ELSE -2 END)",
     output_field=models.TextField(),
 )
+OF_CALL = models.Q(kind=GateKind.APPROVAL)
+IN_DOUBT = models.Q(kind=GateKind.IN_DOUBT)
 
 
 class Approval(models.Model):

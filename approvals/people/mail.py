@@ -20,11 +20,11 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from approvals import clock
-from approvals.models import Approval, MailPreference, SentMail
+from approvals.models import IN_DOUBT, Approval, MailPreference, SentMail
 from approvals.people import mail_text, mail_times, run_news
 from approvals.requests import verification
 from approvals.rights import approvals, principals
-from runtime.core.values.enums import GateKind, Risk
+from runtime.core.values.enums import Risk
 from runtime.core.values.limits import plain
 from runtime.ports.access import Actor
 
@@ -141,12 +141,12 @@ def _unnoticed(
     """Return the waiting requests that are due and that this person was not mailed about, oldest first."""
     if row.about == MailPreference.About.OFF:
         return waiting.none()
-    ripe = Q(kind=GateKind.IN_DOUBT)
+    ripe = IN_DOUBT
     for risk, delay in mail_times.DELAYS.items():
         ripe |= Q(risk=risk, created_at__lte=at - delay)
     rows = waiting.filter(ripe, created_at__gte=row.since)
     if row.about == MailPreference.About.HIGH:
-        rows = rows.filter(Q(kind=GateKind.IN_DOUBT) | Q(risk=Risk.HIGH))
+        rows = rows.filter(IN_DOUBT | Q(risk=Risk.HIGH))
     mailed = SentMail.objects.filter(person=row.person.get_username(), about=OuterRef("pk"))
     return rows.exclude(Exists(mailed)).order_by("created_at", "id")
 

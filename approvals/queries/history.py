@@ -16,7 +16,14 @@ from django.db import connection
 from django.db.models import Q, QuerySet, TextField, Value
 from django.db.models.lookups import Exact
 
-from approvals.models import ASKING_AGENT, ROOT_AGENT, Approval, ApprovalOutcome, approval_rows
+from approvals.models import (
+    ASKING_AGENT,
+    IN_DOUBT,
+    ROOT_AGENT,
+    Approval,
+    ApprovalOutcome,
+    approval_rows,
+)
 from approvals.queries import cursors, filters
 from approvals.queries.decision_filters import CHANGES_REQUESTED, EDITED, DecisionFilter
 from approvals.requests import argument_changes, verification
@@ -27,7 +34,6 @@ from approvals.rights.scopes import Scope
 from approvals.rules import roles
 from approvals.signed import statements, votes
 from approvals.signed.votes import Cast
-from runtime.core.values.enums import GateKind
 from runtime.errors import InvalidInput, KeyMissing
 from runtime.keyring import sealing
 from runtime.ports.approvals import CallOutcome, NotConfirmed
@@ -187,8 +193,8 @@ def open_in_doubt(
         return {}
     rows = Approval.objects.filter(
         approvals.readable_requests(principal),
+        IN_DOUBT,
         run__in=runs,
-        kind=GateKind.IN_DOUBT,
         status=Approval.Status.PENDING,
     )
     return {

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from uuid import UUID
 
-from approvals.models import Approval
+from approvals.models import IN_DOUBT, OF_CALL, Approval
 from approvals.queries import inbox
 from approvals.queries.orders import Order
 from approvals.queries.past_calls import usual
@@ -30,13 +30,13 @@ def with_doubts(
         approvals.decidable_requests(principal),
         status=Approval.Status.PENDING,
     )
-    risky = Order().ordered(rows.filter(kind=GateKind.APPROVAL, risk=Risk.HIGH))[:LOOKED_AT]
-    unknown = rows.filter(kind=GateKind.IN_DOUBT).order_by("created_at", "id")[: inbox.LIMIT]
+    risky = Order().ordered(rows.filter(OF_CALL, risk=Risk.HIGH))[:LOOKED_AT]
+    unknown = rows.filter(IN_DOUBT).order_by("created_at", "id")[: inbox.LIMIT]
     found = risky.union(unknown, all=True) if doubts else risky
     views = [to_view(approval, principal) for approval in found]
     return (
-        tuple(one for one in views if one.kind == GateKind.APPROVAL),
-        tuple(one for one in views if one.kind == GateKind.IN_DOUBT),
+        tuple(one for one in views if GateKind(one.kind).is_approval),
+        tuple(one for one in views if GateKind(one.kind).is_in_doubt),
     )
 
 

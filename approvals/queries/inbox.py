@@ -15,13 +15,12 @@ from django.core.exceptions import EmptyResultSet
 from django.db import connection
 from django.db.models import Q, QuerySet
 
-from approvals.models import Approval
+from approvals.models import IN_DOUBT, Approval
 from approvals.queries import filters, windows
 from approvals.queries.orders import Order
 from approvals.queries.requests import ApprovalView, to_view
 from approvals.rights import approvals
 from approvals.rights.principals import Principal
-from runtime.core.values.enums import GateKind
 from runtime.errors import InvalidInput
 from runtime.queries.runs import Page
 
@@ -81,7 +80,7 @@ def counts(principal: Principal | None, searches: Sequence[tuple[View, str]] = (
     ]
     lists = (
         decidable,
-        decidable.filter(kind=GateKind.IN_DOUBT),
+        decidable.filter(IN_DOUBT),
         pending.filter(approvals.undecidable_requests(principal)),
     )
     exact = [rows for rows, few in zip(further, short, strict=True) if rows is not None and few]
@@ -168,7 +167,7 @@ def page(
     """Read one page of a list. `mine` excludes calls in doubt, see `in_doubt`. Raise InvalidInput naming either."""
     rows = _pending(principal, view, q)
     if view == View.MINE:
-        rows = rows.exclude(kind=GateKind.IN_DOUBT)
+        rows = rows.exclude(IN_DOUBT)
     chosen = order.ordered(rows if order.is_by_deadline else Approval.objects.all())
     if cursor is not None:
         chosen = chosen.filter(order.after_cursor(cursor))
@@ -183,8 +182,8 @@ def in_doubt(principal: Principal | None, *, q: str = "") -> tuple[ApprovalView,
     rows = Approval.objects.filter(
         approvals.decidable_requests(principal),
         filters.condition(q, principal.person if principal else ""),
+        IN_DOUBT,
         status=Approval.Status.PENDING,
-        kind=GateKind.IN_DOUBT,
     )
     return tuple(
         to_view(approval, principal) for approval in rows.order_by("created_at", "id")[:LIMIT]
@@ -205,7 +204,7 @@ def previous_and_next(
     rows = Approval.objects.filter(
         approvals.decidable_requests(principal),
         filters.condition(q, principal.person if principal else ""),
-        ~Q(kind=GateKind.IN_DOUBT),
+        ~IN_DOUBT,
         status=Approval.Status.PENDING,
     ).exclude(pk__in=[approval.id, *without])
     later, window, given = order.after(approval), "", tuple[Any, ...]()

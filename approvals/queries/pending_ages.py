@@ -6,9 +6,8 @@ from datetime import datetime, timedelta
 from django.db import connection
 from django.utils import timezone
 
-from approvals.models import Approval
+from approvals.models import IN_DOUBT, Approval
 from approvals.queries import windows
-from runtime.core.values.enums import GateKind
 
 _AGES = (  # from, and up to
     ("less than an hour", None, timedelta(hours=1)),
@@ -62,7 +61,7 @@ def pending() -> PendingAges:
     ]
     lists = (
         *ages,
-        oldest_first.filter(kind=GateKind.IN_DOUBT),
+        oldest_first.filter(IN_DOUBT),
         by_deadline.filter(expires_at__lt=now + EXPIRES_SOON),
         by_deadline.filter(expires_at__lt=now),
         rows.filter(undecidable_at__isnull=False).order_by("undecidable_at"),

@@ -18,13 +18,12 @@ from uuid import UUID
 from django.db.models import Subquery
 from django.utils import timezone
 
-from approvals.models import Approval
+from approvals.models import OF_CALL, Approval
 from approvals.queries.past_calls.word_diff import Block, blocks, words
 from approvals.queries.requests import ApprovalView
 from approvals.requests import verification
 from approvals.rights import approvals
 from approvals.rights.principals import Principal
-from runtime.core.values.enums import GateKind
 from runtime.keyring import sealing
 
 MAX_COMPARED = (
@@ -117,10 +116,10 @@ def similar(
     """
     rows = Approval.objects.filter(
         approvals.readable_requests(principal),
+        OF_CALL,
         tool=approval.tool,
         path=list(approval.path),
         status=Approval.Status.APPROVED,
-        kind=GateKind.APPROVAL,
         allowance=None,  # a person saw it
         removed_at=None,
         decided_at__lt=approval.decided_at or timezone.now(),

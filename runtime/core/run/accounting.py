@@ -40,7 +40,7 @@ from runtime.core.run.events import (
     ToolReturned,
 )
 from runtime.core.run.planning import AnswerInquiry, CallModel, Command, OpenFrame, StartTool, plan
-from runtime.core.values.enums import CallState, GateKind
+from runtime.core.values.enums import CallState
 from runtime.core.values.errors import IllegalTransition, UnknownSubject
 from runtime.core.values.ids import depth_of
 
@@ -352,7 +352,7 @@ def exhausted_at(now: Continuation) -> datetime | None:
 
 def is_blocked(now: Continuation) -> bool:
     """Say whether the whole run is blocked, so nothing new starts: paused, or waiting for a grant."""
-    return now.paused is not None or any(pending.kind is GateKind.LIMIT for pending in now.pending)
+    return now.paused is not None or any(pending.kind.is_limit for pending in now.pending)
 
 
 def _has_time_limit(now: Continuation) -> bool:

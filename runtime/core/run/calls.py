@@ -45,7 +45,7 @@ from runtime.core.run.events import (
 )
 from runtime.core.run.frames import results_message, undelivered_to
 from runtime.core.run.transitions import CALLS, FRAMES, next_state, require_attempt
-from runtime.core.values.enums import SETTLED, GateKind, Verdict
+from runtime.core.values.enums import SETTLED, Verdict
 from runtime.core.values.errors import IllegalTransition
 from runtime.core.values.ids import call_id, turn_key, turn_of
 from runtime.core.values.limits import plain
@@ -74,7 +74,7 @@ def change_call(now: Continuation, event: CallEvent | WaitEvent) -> Continuation
         case CallRefused():
             now, frame = count_refusal(now, frame)
         case GateOpened():
-            if event.kind is GateKind.APPROVAL:
+            if event.kind.is_approval:
                 frame, call = revise(frame, call)
             now = gates.add_gate(now, event, call.tool)
         case GateDecided():
@@ -120,7 +120,7 @@ def call_after(call: Call, event: CallChange) -> Call:
         case CallRefused():
             return replace(call, state=state, result=event.reason)
         case GateOpened():
-            shown = call.preview if event.kind is GateKind.APPROVAL else None
+            shown = call.preview if event.kind.is_approval else None
             return replace(
                 call, state=state, terms=event.terms, gate=event.gate, preview=None, shown=shown
             )

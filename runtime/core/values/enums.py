@@ -54,6 +54,21 @@ class GateKind(StrEnum):
     LIMIT = "limit"  # a budget is exhausted
     VERSION = "version"  # the agent has changed since the frame opened
 
+    @property
+    def is_approval(self) -> bool:
+        """Whether a person allows a call that has not started."""
+        return self is GateKind.APPROVAL
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether a person says what happened to a started call."""
+        return self is GateKind.IN_DOUBT
+
+    @property
+    def is_limit(self) -> bool:
+        """Whether it blocks the whole run until a person grants more."""
+        return self is GateKind.LIMIT
+
 
 class Verdict(StrEnum):
     """The decision that settles a gate. `verdicts` lists where each is possible, and what follows."""

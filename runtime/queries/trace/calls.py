@@ -275,7 +275,7 @@ class CallRecord:
         self, gate: UUID, kind: GateKind, at: datetime, position: int, facts: GateFacts | None
     ) -> Span:
         """Open a gate of the call: for the first time, or again because the approved action changed."""
-        if kind is not GateKind.IN_DOUBT:
+        if not kind.is_in_doubt:
             self.remark, self.decided_by, self.verdict = "", "", None
         span = self._add(SpanKind.PERSON, at, SpanState.GATE_OPEN)
         span.open_gate(gate, kind, position, facts)
