@@ -22,8 +22,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from approvals.queries import pending_ages
-from runtime.queries import workers
-from runtime.queries.suspects import suspect_totals
+from runtime.reads import workers
+from runtime.reads.suspects import suspect_totals
 from runtime.store.workers import cumulative
 
 FORWARDED = (

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from approvals.web import zone
 from runtime.errors import RequestError
-from runtime.queries import time_limits
+from runtime.reads import time_limits
 from runtime.web import display
 from runtime.web.requests import layout_of
 

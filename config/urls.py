@@ -12,7 +12,7 @@ from django.urls import include, path, re_path
 from config import api
 from config.metrics import metrics
 from runtime.errors import ObjectStoreDown
-from runtime.queries.time_limits import TooLong
+from runtime.reads.time_limits import TooLong
 from runtime.web.requests import layout_of
 
 urlpatterns = [

@@ -40,7 +40,7 @@ QUICK = (
         "tests/mutants",
         "tests/code_figures",
         "tests/agents",
-        "tests/queries",
+        "tests/reads",
     ),
     (
         "tests/execution",

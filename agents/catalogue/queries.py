@@ -10,9 +10,9 @@ from agents.catalogue import published as catalogue
 from agents.catalogue.versions import PublishedVersion, changes
 from agents.models import AgentVersion, PublishedAgent
 from runtime.core.values.json_schema import Property, parts
-from runtime.queries.labels import effect_texts
-from runtime.queries.version_diff import VersionDifference, differences
-from runtime.queries.workers import CallOutcomes, call_outcomes, live_versions
+from runtime.reads.labels import effect_texts
+from runtime.reads.version_diff import VersionDifference, differences
+from runtime.reads.workers import CallOutcomes, call_outcomes, live_versions
 
 ALIVE = timedelta(seconds=10)
 

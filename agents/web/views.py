@@ -12,8 +12,8 @@ from agents.web.start_form import WHOLE, StartForm, start_once
 from runtime.core.values.errors import NotJson
 from runtime.errors import BusinessKeyConflict, Forbidden, InvalidInput, UnknownAgent
 from runtime.ports import wiring
-from runtime.queries import run_figures
-from runtime.queries.runs import runs_page
+from runtime.reads import run_figures
+from runtime.reads.runs import runs_page
 from runtime.web.requests import actor_of, visible_to
 
 RECENT = 10  # runs on the page of an agent

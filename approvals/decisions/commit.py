@@ -25,7 +25,7 @@ from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import GateNotOpen
 from runtime.ports.access import Actor
 from runtime.ports.approvals import StatementPart
-from runtime.queries import journal
+from runtime.reads import journal
 from runtime.store import pool
 
 _LOAD: Final = f"""

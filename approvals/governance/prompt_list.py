@@ -16,7 +16,7 @@ from runtime.core.values.json_values import sha256_of
 from runtime.core.values.texts import find_placeholders
 from runtime.ports import wiring
 from runtime.ports.agents import PromptUser
-from runtime.queries.version_diff import VersionDifference, differences
+from runtime.reads.version_diff import VersionDifference, differences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from approvals.rules.policy_text import MAX_UNDO
 from approvals.signed import rows as signed_rows
 from runtime.core.values.enums import GateKind
 from runtime.ports import wiring
-from runtime.queries.version_diff import VersionDifference, differences
+from runtime.reads.version_diff import VersionDifference, differences
 
 MOST = 5_000  # version gates that are read
 DECIDED = 50  # decisions that are listed

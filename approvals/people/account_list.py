@@ -15,7 +15,7 @@ from approvals.rights import assignments
 from approvals.rights.scopes import Scope
 from approvals.rules.roles import DECIDING, Group, is_named
 from runtime.errors import InvalidInput
-from runtime.queries.filters import terms
+from runtime.reads.filters import terms
 
 LIMIT = 100  # people on one page; a search by name finds the others
 

@@ -14,7 +14,7 @@ from approvals.queries import filters
 from runtime.core.values.enums import Risk
 from runtime.errors import InvalidInput
 from runtime.ports.approvals import CallOutcome
-from runtime.queries.filters import terms
+from runtime.reads.filters import terms
 
 MAX_NAME = 200
 CHANGES_REQUESTED = "changes_requested"

@@ -19,7 +19,7 @@ from approvals.rules.escalation import ESCALATE
 from approvals.rules.policy import OnExpiry
 from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput
-from runtime.queries.filters import duration, terms
+from runtime.reads.filters import duration, terms
 
 MAX_LENGTH = 200
 _NOW = Func(function="clock_timestamp")

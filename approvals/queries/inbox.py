@@ -22,7 +22,7 @@ from approvals.queries.requests import ApprovalView, to_view
 from approvals.rights import approvals
 from approvals.rights.principals import Principal
 from runtime.errors import InvalidInput
-from runtime.queries.runs import Page
+from runtime.reads.runs import Page
 
 LIMIT = 50
 MAX_COUNT = 9_999

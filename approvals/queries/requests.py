@@ -28,7 +28,7 @@ from runtime.errors import Forbidden, InvalidInput
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from runtime.ports.approvals import NotConfirmed
-from runtime.queries.runs import Page
+from runtime.reads.runs import Page
 
 ANY = "any"  # of every kind
 STATUSES = tuple(Approval.Status.values)

@@ -7,8 +7,8 @@ from runtime.core.values.json_values import require_json
 from runtime.errors import Forbidden, InvalidInput, NoSuchRun
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.queries import runs
-from runtime.queries.runs import RunDetail
+from runtime.reads import runs
+from runtime.reads.runs import RunDetail
 
 
 def readable(run: UUID, actor: Actor) -> RunDetail:

@@ -42,7 +42,7 @@ from runtime.keyring import sealing
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.ports.agents import ToolSchemas
-from runtime.queries.redaction import redact
+from runtime.reads.redaction import redact
 from runtime.store import archived_runs, runs
 from runtime.store.pool import Connection
 from runtime.store.tables import blobs, journal

@@ -24,7 +24,7 @@ from runtime.errors import (
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.ports.approvals import HELD, HOLD_LIFTED
-from runtime.queries.runs import RunDetail
+from runtime.reads.runs import RunDetail
 from runtime.store import gates, pool, runs
 from runtime.store.pool import Connection
 from runtime.store.tables import blobs, continuations, journal, signals

@@ -12,7 +12,7 @@ from runtime.control.transaction import atomic
 from runtime.errors import AgentWithoutWorker, NoSuchReplay, NothingToReplay, ReplayNotEnded
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.queries import workers
+from runtime.reads import workers
 from runtime.store import pool, runs
 from runtime.store.pool import Connection
 from runtime.store.tables.jobs import PREVIEWS, REPLAYS, EditPreviewRow, JobKind, ReplayRow

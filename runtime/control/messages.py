@@ -9,7 +9,7 @@ from runtime.core.values.limits import MAX_MESSAGE, MAX_UNDELIVERED
 from runtime.errors import InvalidInput, TooManyUndelivered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.queries.runs import RunDetail
+from runtime.reads.runs import RunDetail
 from runtime.store import runs
 from runtime.store.tables import signals
 

@@ -29,8 +29,8 @@ from runtime.core.values.limits import MAX_KEY, MAX_MEMORY
 from runtime.errors import BusinessKeyConflict, InvalidInput, KeyMissing, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.queries import threads
-from runtime.queries.threads import ThreadRun
+from runtime.reads import threads
+from runtime.reads.threads import ThreadRun
 from runtime.store import pool, runs
 from runtime.store.pool import Connection
 from runtime.store.runs import NewRun

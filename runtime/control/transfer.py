@@ -41,7 +41,7 @@ from runtime.errors import (
 from runtime.keyring import files, purposes, signatures
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.queries.runs import RunDetail
+from runtime.reads.runs import RunDetail
 from runtime.store import archived_runs, gates, pool, runs
 from runtime.store.archived_runs import Archive
 from runtime.store.pool import Connection

@@ -10,7 +10,7 @@ from uuid import UUID
 from runtime.errors import KeyMissing, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.queries.workers import LATE_SECONDS
+from runtime.reads.workers import LATE_SECONDS
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import occurrences, trigger_sources, triggers

@@ -10,7 +10,7 @@ import time
 import psycopg
 
 from runtime.errors import ObjectStoreDown
-from runtime.queries.workers import LATE_SECONDS
+from runtime.reads.workers import LATE_SECONDS
 from runtime.store import pool
 from runtime.store.pool import Connection
 

@@ -19,8 +19,8 @@ from runtime.core.run.events import BlobRef
 from runtime.core.values.enums import CallState
 from runtime.core.values.lookalikes import MAX_CHARACTERS, describe
 from runtime.core.values.texts import character_name, code_point, is_visible
-from runtime.queries import time_limits
-from runtime.queries.trace.span import Span, SpanKind, SpanResult
+from runtime.reads import time_limits
+from runtime.reads.trace.span import Span, SpanKind, SpanResult
 from runtime.triggers.sources.registry import SOURCES
 
 register = template.Library()

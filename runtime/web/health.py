@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from runtime.queries import workers
+from runtime.reads import workers
 from runtime.upkeep import startup
 
 _BEAT = timedelta(seconds=10)

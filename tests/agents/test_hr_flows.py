@@ -12,7 +12,7 @@ from agents.testing import drive
 from runtime.core.documents.codec import decode_entry, documents_of
 from runtime.core.values.enums import EffectClass, Verdict
 from runtime.models import Gate
-from runtime.queries import entries
+from runtime.reads import entries
 from tests.agents.conftest import Directory
 from tests.support.engine import Engine, events
 from tests.support.mail import Sink

@@ -30,7 +30,7 @@ from runtime.errors import (
 from runtime.models import BlobReference, Gate, JournalEntry, Run, StoredBlob, StoredContinuation
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
-from runtime.queries.journal import stored
+from runtime.reads.journal import stored
 from runtime.store import pool
 from runtime.store.tables import blobs, journal
 from runtime.upkeep import retention

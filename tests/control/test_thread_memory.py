@@ -206,8 +206,8 @@ def test_a_journal_that_does_not_verify_is_not_remembered(thread: Thread) -> Non
 def test_few_and_short_runs_are_read(thread: Thread, monkeypatch: pytest.MonkeyPatch) -> None:
     thread.answered(ADA, "first")
     thread.answered(ADA, "second")
-    monkeypatch.setattr("runtime.queries.threads.MAX_REMEMBERED_RUNS", 1)
+    monkeypatch.setattr("runtime.reads.threads.MAX_REMEMBERED_RUNS", 1)
     said = thread.told(thread.answered(ADA))
     assert [text for kind, _, text in said if kind == "answered"] == ["second"]
-    monkeypatch.setattr("runtime.queries.threads.MAX_REMEMBERED_ENTRIES", 1)
+    monkeypatch.setattr("runtime.reads.threads.MAX_REMEMBERED_ENTRIES", 1)
     assert thread.told(thread.answered(ADA)) == []

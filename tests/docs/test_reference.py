@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtime.queries.workers import LATE_SECONDS
+from runtime.reads.workers import LATE_SECONDS
 from tests.docs import layers_picture
 from tests.docs.reference import PAGES, REFERENCE
 

@@ -13,7 +13,7 @@ from runtime.core.values.enums import FailureCause, Verdict
 from runtime.execution.effects.running import no_abort
 from runtime.models import Signal
 from runtime.ports.effects import Abort, ModelFailure, ModelRequest, Outcome, ToolResult
-from runtime.queries.journal import latest, read
+from runtime.reads.journal import latest, read
 from tests.support.engine import MakeBench, Rig, lose, pause, resume, types
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.people import until

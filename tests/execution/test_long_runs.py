@@ -22,8 +22,8 @@ from runtime.keyring import macs
 from runtime.models import CompactionBase, JournalEntry, Run, StoredContinuation
 from runtime.ports.agents import AgentInfo
 from runtime.ports.effects import ModelAnswer, ModelRequest, Outcome, ToolResult
-from runtime.queries.entries import continuation
-from runtime.queries.transcript import read_transcript
+from runtime.reads.entries import continuation
+from runtime.reads.transcript import read_transcript
 from runtime.store import failpoints, pool, steps
 from runtime.store.tables import continuations
 from runtime.store.tables import journal as entries

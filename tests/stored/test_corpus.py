@@ -23,7 +23,7 @@ from runtime.core.run.retries import recover
 from runtime.core.values.enums import Decision, GateKind, Verdict
 from runtime.core.values.errors import NewerSchema, Unreadable
 from runtime.core.values.verdicts import FRAME_GATES
-from runtime.queries.journal import unreadable_sql
+from runtime.reads.journal import unreadable_sql
 from runtime.store.tables.signals import ResumeSignal
 from tests.stored.scenarios import PICTURE, SCENES, written
 

@@ -30,7 +30,7 @@ from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ApprovalPort
 from runtime.ports.effects import EffectHandler, Outcome, ToolRequest, ToolResult
-from runtime.queries.journal import stored
+from runtime.reads.journal import stored
 from runtime.store import loading, pool
 from runtime.store.leases import RunClaim
 from runtime.store.pool import Connection

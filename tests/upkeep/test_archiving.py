@@ -29,8 +29,8 @@ from runtime.errors import Forbidden, NotArchived, NotHeld, NotImportable, RunAr
 from runtime.models import ArchivedRun, JournalEntry, Pruning, Run, StoredBlob
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
-from runtime.queries import blobs, entries, runs
-from runtime.queries import journal as lines
+from runtime.reads import blobs, entries, runs
+from runtime.reads import journal as lines
 from runtime.store import archived_runs, pool, sealed_files
 from runtime.store.tables import objects, pruning
 from runtime.upkeep import archiving, retention

@@ -23,8 +23,8 @@ from runtime.ports.effects import (
     ToolRequest,
     ToolResult,
 )
-from runtime.queries import entries
-from runtime.queries import journal as lines
+from runtime.reads import entries
+from runtime.reads import journal as lines
 from runtime.store import archived_entries, pool, sealed_files
 from runtime.store.loading import StoredRun
 from runtime.store.tables import continuations, journal, objects

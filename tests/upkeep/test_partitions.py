@@ -7,7 +7,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from runtime.queries import workers
+from runtime.reads import workers
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import journal

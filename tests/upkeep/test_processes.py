@@ -16,7 +16,7 @@ from pytest_django.live_server_helper import LiveServer
 from runtime.keyring import files, purposes
 from runtime.management.commands import healthcheck
 from runtime.models import Run, WorkerProcess
-from runtime.queries import workers
+from runtime.reads import workers
 from runtime.upkeep import startup
 from runtime.upkeep.due_runs import TakeoverDelay
 from tests.support.deadlines import deadline

@@ -16,8 +16,8 @@ from runtime.core.run.events import PinnedPrompt
 from runtime.models import ArchivedEntries, ArchivedRun, CompactionBase, JournalEntry, Pruning, Run
 from runtime.ports.effects import ModelFailure
 from runtime.ports.prompts import Instructions
-from runtime.queries import entries, runs
-from runtime.queries import journal as lines
+from runtime.reads import entries, runs
+from runtime.reads import journal as lines
 from runtime.store import pool
 from runtime.store.tables import objects
 from runtime.upkeep import archiving, retention

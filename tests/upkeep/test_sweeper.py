@@ -16,8 +16,8 @@ from pytest_django import Settings
 from runtime import broker
 from runtime.management.commands.sweep import LOOPS
 from runtime.models import Run, SweeperLoop
-from runtime.queries import workers
-from runtime.queries.workers import LATE_SECONDS
+from runtime.reads import workers
+from runtime.reads.workers import LATE_SECONDS
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import kill_switches

@@ -12,8 +12,8 @@ from django.test import Client
 from pytest_django import Settings
 
 from runtime.models import SweeperLoop, WorkerProcess
-from runtime.queries import workers
-from runtime.queries.workers import LATE_SECONDS
+from runtime.reads import workers
+from runtime.reads.workers import LATE_SECONDS
 
 
 @pytest.mark.django_db

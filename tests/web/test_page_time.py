@@ -10,8 +10,8 @@ from django.test import Client
 from approvals import clock
 from approvals.models import Approval, AuditEntry
 from runtime.models import Run
-from runtime.queries import time_limits
-from runtime.queries.transcript import read_transcript
+from runtime.reads import time_limits
+from runtime.reads.transcript import read_transcript
 from runtime.store import pool
 from runtime.store.tables import journal
 from runtime.web.display import escape_visible

@@ -22,7 +22,7 @@ from approvals.rules.past_values import PastValues, learn
 from approvals.rules.unusual_values import find
 from runtime.core.values.enums import GateKind
 from runtime.keyring import sealing
-from runtime.queries import time_limits
+from runtime.reads import time_limits
 from runtime.store.pool import Connection
 
 DAYS = 90

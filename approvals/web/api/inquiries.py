@@ -20,9 +20,9 @@ from approvals.signed import audit
 from approvals.web.api.ids import id_of
 from runtime.core.values.limits import MAX_INQUIRY, MAX_MESSAGE
 from runtime.errors import ObjectStoreDown
-from runtime.queries.inquiries import list_for_gate, unreceived
-from runtime.queries.trace.span import InquiryRecord
-from runtime.queries.transcript import read_transcript
+from runtime.reads.inquiries import list_for_gate, unreceived
+from runtime.reads.trace.span import InquiryRecord
+from runtime.reads.transcript import read_transcript
 from runtime.web.requests import Authenticated, Body
 
 router = Router(tags=["approvals"])

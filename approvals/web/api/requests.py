@@ -26,8 +26,8 @@ from runtime.core.values.enums import GateKind
 from runtime.core.values.verdicts import VERDICTS_AT
 from runtime.errors import ObjectStoreDown
 from runtime.ports.approvals import CallOutcome
-from runtime.queries import outcomes
-from runtime.queries.transcript import read_transcript
+from runtime.reads import outcomes
+from runtime.reads.transcript import read_transcript
 from runtime.web.api.run_details import LateOut
 from runtime.web.requests import Authenticated, Body, Reason, with_example
 

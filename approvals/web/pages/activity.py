@@ -13,7 +13,7 @@ from approvals.people import activity as changes
 from approvals.queries import decision_filters, history
 from approvals.rights import principals
 from runtime.ports import wiring
-from runtime.queries import runs
+from runtime.reads import runs
 from runtime.web.requests import actor_of, admins_only
 
 SHOWN = 10  # decisions, and runs

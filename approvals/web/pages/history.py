@@ -25,8 +25,8 @@ from approvals.web import export
 from approvals.web import zone as zones
 from runtime.core.values.enums import GateKind
 from runtime.errors import InvalidInput
-from runtime.queries import outcomes, time_limits
-from runtime.queries.outcomes import CallEnd, OutcomeLabel
+from runtime.reads import outcomes, time_limits
+from runtime.reads.outcomes import CallEnd, OutcomeLabel
 from runtime.web import downloads
 
 _EMPTY = HistoryPage(items=(), next=None, until=None)

@@ -33,8 +33,8 @@ from approvals.web.place import ListPosition, read_order
 from approvals.web.run_views import RunsPlace
 from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput
-from runtime.queries import runs
-from runtime.queries.runs import Page
+from runtime.reads import runs
+from runtime.reads.runs import Page
 from runtime.web.requests import form_text
 
 MAX_TYPED = 200  # characters of a refused name that come back

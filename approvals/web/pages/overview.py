@@ -9,10 +9,10 @@ from approvals import readings
 from approvals.governance import version_changes
 from approvals.queries import pending_ages
 from runtime.ports import wiring
-from runtime.queries import workers
-from runtime.queries.blobs import object_totals
-from runtime.queries.run_figures import limited_models, run_totals
-from runtime.queries.suspects import suspect_totals
+from runtime.reads import workers
+from runtime.reads.blobs import object_totals
+from runtime.reads.run_figures import limited_models, run_totals
+from runtime.reads.suspects import suspect_totals
 from runtime.web.requests import admins_only
 
 

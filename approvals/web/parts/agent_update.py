@@ -5,8 +5,8 @@ from datetime import datetime
 
 from approvals.queries.requests import ApprovalView
 from runtime.ports import wiring
-from runtime.queries.transcript import Transcript
-from runtime.queries.version_diff import VersionDifference, differences
+from runtime.reads.transcript import Transcript
+from runtime.reads.version_diff import VersionDifference, differences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,9 @@ from approvals.rights.principals import Principal
 from runtime.control import kill_switches
 from runtime.core.values.enums import NOT_STARTED, CallState, GateKind
 from runtime.core.values.verdicts import FRAME_GATES
-from runtime.queries import runs
-from runtime.queries.trace.calls import CallRecord
-from runtime.queries.trace.span import Span, SpanKind
+from runtime.reads import runs
+from runtime.reads.trace.calls import CallRecord
+from runtime.reads.trace.span import Span, SpanKind
 from runtime.web.display import duration
 
 _CSS_CLASSES = {

@@ -11,7 +11,7 @@ from runtime.core.values.enums import CallState, GateKind
 from runtime.core.values.ids import turn_key
 from runtime.core.values.verdicts import changes_text, denial_text
 from runtime.ports import wiring
-from runtime.queries.transcript import Transcript
+from runtime.reads.transcript import Transcript
 from runtime.web.requests import form_text
 
 # For tools whose authors suggest none. Each says what the agent should do next.

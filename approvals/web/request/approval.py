@@ -25,7 +25,7 @@ from runtime.core.values.enums import GateKind, Verdict
 from runtime.core.values.verdicts import FRAME_GATES
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
-from runtime.queries import time_limits
+from runtime.reads import time_limits
 from runtime.web.requests import form_text
 
 

@@ -41,9 +41,9 @@ from runtime.core.values.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput, KeyMissing, Tampered
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
-from runtime.queries.trace.calls import CallRecord
-from runtime.queries.trace.span import Span
-from runtime.queries.transcript import Transcript
+from runtime.reads.trace.calls import CallRecord
+from runtime.reads.trace.span import Span
+from runtime.reads.transcript import Transcript
 from runtime.store.tables.jobs import EditPreviewRow
 from runtime.web import schema_form
 from runtime.web.requests import form_text

@@ -17,7 +17,7 @@ from runtime.core.values.enums import GateKind, Verdict
 from runtime.core.values.verdicts import FRAME_GATES
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
-from runtime.queries.version_diff import VersionDifference, differences
+from runtime.reads.version_diff import VersionDifference, differences
 from runtime.web.requests import form_text
 
 

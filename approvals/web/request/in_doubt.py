@@ -17,7 +17,7 @@ from approvals.web.request.decision_form import Problem, handle_decision
 from approvals.web.request.request_page import answer, page_context
 from runtime.core.values.enums import Verdict
 from runtime.ports.access import Actor
-from runtime.queries import outcomes
+from runtime.reads import outcomes
 from runtime.web.requests import form_text
 
 

@@ -25,7 +25,7 @@ from approvals.web.request.request_page import to_page
 from runtime.core.values.enums import GateKind
 from runtime.core.values.limits import MAX_INQUIRIES, MAX_INQUIRY
 from runtime.errors import InvalidInput, RunEnded
-from runtime.queries.inquiries import list_for_gate
+from runtime.reads.inquiries import list_for_gate
 from runtime.web.requests import form_text
 
 FIELD = "question"

@@ -29,10 +29,10 @@ from runtime.core.values.limits import MAX_MESSAGE, MAX_REASON
 from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import RequestError
 from runtime.keyring.sealing import REDACTED
-from runtime.queries.inquiries import unreceived
-from runtime.queries.labels import effect_texts
-from runtime.queries.trace.calls import CallRecord
-from runtime.queries.transcript import (
+from runtime.reads.inquiries import unreceived
+from runtime.reads.labels import effect_texts
+from runtime.reads.trace.calls import CallRecord
+from runtime.reads.transcript import (
     CallInContext,
     Transcript,
     context_of,

@@ -14,7 +14,7 @@ from approvals.governance.prompts_in_production import StoredPrompts
 from runtime.core.values.texts import write_on_one_line
 from runtime.errors import RuntimeFault
 from runtime.execution.jobs.runner import MAX_SECONDS
-from runtime.queries.redaction import redact
+from runtime.reads.redaction import redact
 from runtime.store.tables.jobs import MAX_RUNS
 
 DEFAULT_RUNS = 3

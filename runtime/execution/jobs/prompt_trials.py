@@ -37,7 +37,7 @@ from runtime.ports.effects import (
     Outcome,
     RateLimited,
 )
-from runtime.queries.redaction import redact
+from runtime.reads.redaction import redact
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import blobs, journal, kill_switches

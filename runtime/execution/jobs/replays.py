@@ -50,7 +50,7 @@ from runtime.execution.worker import has_agent
 from runtime.keyring import sealing
 from runtime.ports.approvals import ApprovalPort
 from runtime.ports.effects import EffectHandler, ModelAnswer, ModelRequest, Outcome
-from runtime.queries.redaction import redact
+from runtime.reads.redaction import redact
 from runtime.store import archived_runs, pool
 from runtime.store.pool import Connection
 from runtime.store.tables import blobs, journal, kill_switches

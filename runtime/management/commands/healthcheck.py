@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from runtime.queries import workers
+from runtime.reads import workers
 
 _WITHIN = timedelta(seconds=10)
 

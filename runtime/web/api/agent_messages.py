@@ -6,7 +6,7 @@ from ninja import Router, Schema
 
 from runtime.control.access import readable
 from runtime.ports import wiring
-from runtime.queries.transcript import AgentMessage, read_transcript
+from runtime.reads.transcript import AgentMessage, read_transcript
 from runtime.web.requests import Authenticated
 from runtime.web.schemas import fields_of
 

@@ -6,7 +6,7 @@ from ninja import Router
 
 from runtime.control import interventions, transfer
 from runtime.ports import wiring
-from runtime.queries.runs import RunDetail
+from runtime.reads.runs import RunDetail
 from runtime.web.api.runs import RunOut
 from runtime.web.requests import Authenticated, Body, Reason
 

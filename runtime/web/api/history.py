@@ -14,9 +14,9 @@ from runtime.control.forks import fork
 from runtime.control.interventions import release
 from runtime.errors import NoSuchEntry
 from runtime.ports import wiring
-from runtime.queries import state_at
-from runtime.queries.runs import RunDetail
-from runtime.queries.state_at import StateAt, StateChange
+from runtime.reads import state_at
+from runtime.reads.runs import RunDetail
+from runtime.reads.state_at import StateAt, StateChange
 from runtime.web.api.runs import RunOut
 from runtime.web.requests import (
     Authenticated,

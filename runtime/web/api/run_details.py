@@ -6,8 +6,8 @@ from typing import Any, Literal
 from ninja import Schema
 
 from runtime.core.run.retries import RateLimitWait
-from runtime.queries.outcomes import LateView
-from runtime.queries.runs import GateView, WaitView
+from runtime.reads.outcomes import LateView
+from runtime.reads.runs import GateView, WaitView
 from runtime.web.schemas import fields_of
 
 

@@ -18,11 +18,11 @@ from runtime.control.start import start
 from runtime.core.documents.budget_text import NAMES
 from runtime.core.values.limits import MAX_KEY, MAX_MESSAGE
 from runtime.ports import wiring
-from runtime.queries import blobs, entries, outcomes, run_page, runs, workers
-from runtime.queries.entries import JournalItem
-from runtime.queries.run_page import BudgetUsage
-from runtime.queries.runs import LegalHold, Page, RunDetail
-from runtime.queries.transcript import read_transcript
+from runtime.reads import blobs, entries, outcomes, run_page, runs, workers
+from runtime.reads.entries import JournalItem
+from runtime.reads.run_page import BudgetUsage
+from runtime.reads.runs import LegalHold, Page, RunDetail
+from runtime.reads.transcript import read_transcript
 from runtime.store.tables.kill_switches import KillSwitchRow
 from runtime.web.api.run_details import GateOut, LateOut, RateLimitOut, WaitOut
 from runtime.web.requests import OPTIONAL_BODY, Authenticated, Body, Reason, with_example

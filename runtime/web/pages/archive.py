@@ -13,8 +13,8 @@ from runtime.control.interventions import hold as hold_run
 from runtime.control.interventions import lift_hold as lift_run
 from runtime.control.transfer import restore as restore_run
 from runtime.errors import KeyMissing, Tampered
-from runtime.queries.entries import RemovedEntry, removed_entries
-from runtime.queries.runs import RunDetail
+from runtime.reads.entries import RemovedEntry, removed_entries
+from runtime.reads.runs import RunDetail
 from runtime.web.pages import query_params
 from runtime.web.pages.run import with_archive
 from runtime.web.pages.run_actions import answer

@@ -18,9 +18,9 @@ from runtime.core.values.limits import MAX_MESSAGE
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.queries import fork_preview
-from runtime.queries.fork_preview import ChangeableValue
-from runtime.queries.runs import RunDetail
+from runtime.reads import fork_preview
+from runtime.reads.fork_preview import ChangeableValue
+from runtime.reads.runs import RunDetail
 from runtime.web.pages.run_actions import Context, Refusal, answer
 from runtime.web.requests import actor_of, form_text
 

@@ -5,7 +5,7 @@ from uuid import UUID
 from django.http import Http404, HttpRequest
 
 from runtime.control import access
-from runtime.queries.filters import MAX_SEARCH
+from runtime.reads.filters import MAX_SEARCH
 
 
 def is_htmx(request: HttpRequest) -> bool:

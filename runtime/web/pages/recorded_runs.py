@@ -12,8 +12,8 @@ from runtime.control.access import readable
 from runtime.errors import RequestError
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.queries import comparison
-from runtime.queries.version_diff import VersionDifference, differences
+from runtime.reads import comparison
+from runtime.reads.version_diff import VersionDifference, differences
 from runtime.store.tables.jobs import ReplayRow
 from runtime.web.pages import job_list
 from runtime.web.requests import actor_of, admins_only

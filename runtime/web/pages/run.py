@@ -18,11 +18,11 @@ from runtime.core.values.limits import MAX_MESSAGE
 from runtime.errors import KeyMissing, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.queries import blobs, outcomes, run_page, runs, state_at, suspects, threads, workers
-from runtime.queries.run_page import RunHistory
-from runtime.queries.runs import PendingRequests, RunDetail
-from runtime.queries.trace.span import Span
-from runtime.queries.transcript import Transcript
+from runtime.reads import blobs, outcomes, run_page, runs, state_at, suspects, threads, workers
+from runtime.reads.run_page import RunHistory
+from runtime.reads.runs import PendingRequests, RunDetail
+from runtime.reads.trace.span import Span
+from runtime.reads.transcript import Transcript
 from runtime.triggers import listing
 from runtime.web.pages import query_params
 from runtime.web.requests import actor_of, admins_only

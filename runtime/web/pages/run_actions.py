@@ -36,9 +36,9 @@ from runtime.errors import (
 )
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.queries import runs, suspects
-from runtime.queries.runs import RunDetail
-from runtime.queries.transcript import read_transcript
+from runtime.reads import runs, suspects
+from runtime.reads.runs import RunDetail
+from runtime.reads.transcript import read_transcript
 from runtime.web.requests import actor_of, admins_only, form_text
 
 Refusal = RequestError | Tampered | KeyMissing | NewerSchema

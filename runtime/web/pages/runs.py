@@ -21,10 +21,10 @@ from runtime.core.run.continuation import RunStatus
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.queries import filters, outcomes
-from runtime.queries import runs as run_queries
-from runtime.queries.filters import MAX_SEARCH
-from runtime.queries.runs import Page, RunLine
+from runtime.reads import filters, outcomes
+from runtime.reads import runs as run_queries
+from runtime.reads.filters import MAX_SEARCH
+from runtime.reads.runs import Page, RunLine
 from runtime.web import downloads
 from runtime.web.pages import query_params
 from runtime.web.requests import actor_of

@@ -21,9 +21,9 @@ from runtime.core.run.continuation import GivenReply
 from runtime.core.run.events import FrameClosed, FrameOpened, ModelReplied, Proposal
 from runtime.core.values.ids import ROOT
 from runtime.core.values.limits import MAX_ITEMS, MAX_REPLY, size_of
-from runtime.queries.journal import JournalLine, Remaining
-from runtime.queries.trace.fold import fold
-from runtime.queries.transcript import Transcript, transcript_of
+from runtime.reads.journal import JournalLine, Remaining
+from runtime.reads.trace.fold import fold
+from runtime.reads.transcript import Transcript, transcript_of
 
 PAID: list[str] = []
 

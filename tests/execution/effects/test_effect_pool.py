@@ -32,7 +32,7 @@ from runtime.ports.effects import (
     ToolRequest,
     ToolResult,
 )
-from runtime.queries import workers as workers_query
+from runtime.reads import workers as workers_query
 from tests.execution.conftest import running
 from tests.support.engine import LONG, MakeBench, Rig, cancel, events, pause, types
 from tests.support.fake_ports import FakeEffects, FakeTool, ask, say, turns

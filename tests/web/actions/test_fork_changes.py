@@ -17,7 +17,7 @@ from runtime.keyring import sealing
 from runtime.models import Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
-from runtime.queries import fork_preview
+from runtime.reads import fork_preview
 from tests.support.api_client import Caller, field_of
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.office import SCHEMA, Office

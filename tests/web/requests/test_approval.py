@@ -169,7 +169,7 @@ def test_a_decision_reads_no_journal(
     bea: Client, asked: Approval, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    monkeypatch.setattr("runtime.queries.journal.decode_entry", read.append)
+    monkeypatch.setattr("runtime.reads.journal.decode_entry", read.append)
     assert send(bea, asked, "approve").status_code == 302
     assert read == []
 

@@ -13,7 +13,7 @@ from pytest_django import Settings
 from approvals.models import Approval
 from runtime.core.values.enums import EffectClass, GateKind, Risk
 from runtime.core.values.json_values import action_digest, sha256_of
-from runtime.queries import time_limits
+from runtime.reads import time_limits
 from tests.support import seeds
 from tests.support.office import BEA, Office, reseal
 from tests.support.pages import has, in_order, queries_at_most, shows, text, text_of

@@ -22,7 +22,7 @@ from approvals.signed import audit
 from runtime import broker
 from runtime.keyring import sealing
 from runtime.models import Gate, Run, Signal
-from runtime.queries.transcript import read_transcript
+from runtime.reads.transcript import read_transcript
 from runtime.store import pool
 from runtime.store.tables import signals
 from tests.support import seeds

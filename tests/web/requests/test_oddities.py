@@ -13,7 +13,7 @@ from approvals.models import Approval
 from approvals.queries import inbox
 from approvals.requests import snapshot
 from runtime.core.values.enums import GateKind, Risk
-from runtime.queries import time_limits
+from runtime.reads import time_limits
 from tests.support import seeds
 from tests.support.api_client import Caller
 from tests.support.office import BEA, Office

@@ -24,8 +24,8 @@ from runtime.core.values.enums import GateKind
 from runtime.models import JournalEntry, Run, WorkerProcess
 from runtime.ports.access import Actor
 from runtime.ports.agents import VersionChange
-from runtime.queries import run_figures
-from runtime.queries.version_diff import MAX_LINES, VersionDifference, differences
+from runtime.reads import run_figures
+from runtime.reads.version_diff import MAX_LINES, VersionDifference, differences
 from tests.support.api_client import Caller
 from tests.support.engine import body
 from tests.support.office import Office

@@ -10,11 +10,11 @@ from runtime.core.run.continuation import Call
 from runtime.core.run.events import AgentChange
 from runtime.core.values.enums import CallState
 from runtime.ports import wiring
-from runtime.queries import comparison
-from runtime.queries.comparison import MAX_STEPS, Alignment, StepKind, align
-from runtime.queries.trace.frames import FrameMessage, FrameRecord
-from runtime.queries.trace.span import Usage
-from runtime.queries.transcript import Transcript
+from runtime.reads import comparison
+from runtime.reads.comparison import MAX_STEPS, Alignment, StepKind, align
+from runtime.reads.trace.frames import FrameMessage, FrameRecord
+from runtime.reads.trace.span import Usage
+from runtime.reads.transcript import Transcript
 from tests.core.run.events import frame_of, replied
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)

@@ -16,7 +16,7 @@ from runtime.keyring import sealing
 from runtime.keyring.sealing import REDACTED
 from runtime.models import Run, StoredContinuation
 from runtime.ports.effects import ToolFailure, ToolResult
-from runtime.queries.redaction import redact
+from runtime.reads.redaction import redact
 from tests.support.api_client import Caller
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.office import LOST, Office

@@ -19,10 +19,10 @@ from runtime.core.run.events import EVENT_TYPES
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ModelAnswer, Outcome, RateLimited, ToolFailure, ToolResult
-from runtime.queries import comparison, run_page, runs
-from runtime.queries.comparison import RunComparison
-from runtime.queries.entries import EVENTS
-from runtime.queries.timeline import MAX_BREAKS, Period, Timeline, TimeUse, axis
+from runtime.reads import comparison, run_page, runs
+from runtime.reads.comparison import RunComparison
+from runtime.reads.entries import EVENTS
+from runtime.reads.timeline import MAX_BREAKS, Period, Timeline, TimeUse, axis
 from tests.support.api_client import Caller
 from tests.support.engine import body
 from tests.support.fake_ports import FakeTool, ask, say, turns

@@ -10,10 +10,10 @@ from runtime.core.run.events import ForkChange
 from runtime.core.run.frames import MESSAGE
 from runtime.core.values.enums import CallState, Verdict
 from runtime.core.values.errors import UnknownSubject
-from runtime.queries.labels import MessageKind
-from runtime.queries.redaction import redact
-from runtime.queries.trace.calls import CallRecord
-from runtime.queries.trace.frames import FrameRecord
+from runtime.reads.labels import MessageKind
+from runtime.reads.redaction import redact
+from runtime.reads.trace.calls import CallRecord
+from runtime.reads.trace.frames import FrameRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

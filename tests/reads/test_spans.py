@@ -9,12 +9,12 @@ from runtime.core.run.events import Forked, GateDecided
 from runtime.core.run.forks import read_fork
 from runtime.core.run.gates import is_blocked_by_gate
 from runtime.core.values.enums import SETTLED, Verdict
-from runtime.queries.journal import Remaining
-from runtime.queries.trace.fold import Trace, fold
-from runtime.queries.trace.span import SpanResult, SpanState
+from runtime.reads.journal import Remaining
+from runtime.reads.trace.fold import Trace, fold
+from runtime.reads.trace.span import SpanResult, SpanState
 from tests.core.run.events import AT
 from tests.core.run.walks import Walk
-from tests.queries.test_states import RUN, lines_of
+from tests.reads.test_states import RUN, lines_of
 
 
 def _folded(seed: int) -> Trace:

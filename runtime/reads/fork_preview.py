@@ -19,12 +19,12 @@ from runtime.core.values.enums import CallState
 from runtime.keyring import sealing
 from runtime.keyring.sealing import redacted_args
 from runtime.ports import wiring
-from runtime.queries.entries import paths_of, texts_of
-from runtime.queries.journal import Beginning, JournalLine, remaining, states
-from runtime.queries.redaction import redact
-from runtime.queries.trace.calls import CallRecord
-from runtime.queries.trace.fold import fold
-from runtime.queries.transcript import transcript_of
+from runtime.reads.entries import paths_of, texts_of
+from runtime.reads.journal import Beginning, JournalLine, remaining, states
+from runtime.reads.redaction import redact
+from runtime.reads.trace.calls import CallRecord
+from runtime.reads.trace.fold import fold
+from runtime.reads.transcript import transcript_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,10 +13,10 @@ from runtime.core.run.reducer import initial
 from runtime.core.values.errors import CoreError
 from runtime.core.values.verdicts import GATES, words_at
 from runtime.models import JournalEntry, Run, StoredContinuation
-from runtime.queries.journal import JournalLine, archived, decoded, latest, read, removed, stored
-from runtime.queries.redaction import redact
-from runtime.queries.runs import Page, RunDetail, as_json
-from runtime.queries.transcript import Transcript
+from runtime.reads.journal import JournalLine, archived, decoded, latest, read, removed, stored
+from runtime.reads.redaction import redact
+from runtime.reads.runs import Page, RunDetail, as_json
+from runtime.reads.transcript import Transcript
 
 # The agents that lead to a frame or, with the tool, to a call, by the ids of both.
 Paths = Mapping[tuple[str, str], tuple[str, ...]]

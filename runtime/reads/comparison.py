@@ -11,15 +11,15 @@ from runtime.core.documents.budget_text import to_text
 from runtime.core.run.budgets import Limit
 from runtime.core.run.reducer import Entry
 from runtime.ports import wiring
-from runtime.queries.entries import Paths, paths_of, texts_of
-from runtime.queries.journal import JournalLine, Remaining, remaining
-from runtime.queries.runs import RunDetail
-from runtime.queries.trace.calls import CallRecord
-from runtime.queries.trace.fold import fold
-from runtime.queries.trace.frames import FrameRecord
-from runtime.queries.trace.span import Span, Usage
-from runtime.queries.transcript import Transcript, transcript_of
-from runtime.queries.version_diff import VersionDifference, differences
+from runtime.reads.entries import Paths, paths_of, texts_of
+from runtime.reads.journal import JournalLine, Remaining, remaining
+from runtime.reads.runs import RunDetail
+from runtime.reads.trace.calls import CallRecord
+from runtime.reads.trace.fold import fold
+from runtime.reads.trace.frames import FrameRecord
+from runtime.reads.trace.span import Span, Usage
+from runtime.reads.transcript import Transcript, transcript_of
+from runtime.reads.version_diff import VersionDifference, differences
 
 MAX_STEPS = 1_000  # of each run that are compared
 

@@ -17,10 +17,10 @@ from runtime.core.values.ids import child_frame
 from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import KeyMissing
 from runtime.models import JournalEntry
-from runtime.queries import time_limits
-from runtime.queries.journal import COLUMNS, JournalLine, decoded, read
-from runtime.queries.redaction import redact
-from runtime.queries.transcript import Transcript
+from runtime.reads import time_limits
+from runtime.reads.journal import COLUMNS, JournalLine, decoded, read
+from runtime.reads.redaction import redact
+from runtime.reads.transcript import Transcript
 from runtime.store import pool
 from runtime.store.tables import late_outcomes
 from runtime.store.tables.journal import unpacked

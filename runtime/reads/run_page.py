@@ -15,14 +15,14 @@ from runtime.core.run.events import Remembered
 from runtime.core.values.ids import depth_of
 from runtime.models import Gate
 from runtime.ports import wiring
-from runtime.queries.journal import JournalLine, latest, remaining
-from runtime.queries.runs import RunDetail
-from runtime.queries.timeline import Timeline, timeline_of
-from runtime.queries.trace.calls import CallRecord
-from runtime.queries.trace.fold import fold
-from runtime.queries.trace.frames import FrameMessage, FrameRecord
-from runtime.queries.trace.span import GateFacts, Span
-from runtime.queries.transcript import Transcript, transcript_of
+from runtime.reads.journal import JournalLine, latest, remaining
+from runtime.reads.runs import RunDetail
+from runtime.reads.timeline import Timeline, timeline_of
+from runtime.reads.trace.calls import CallRecord
+from runtime.reads.trace.fold import fold
+from runtime.reads.trace.frames import FrameMessage, FrameRecord
+from runtime.reads.trace.span import GateFacts, Span
+from runtime.reads.transcript import Transcript, transcript_of
 
 _ALWAYS = (Limit.TURNS, Limit.CALLS, Limit.TOKENS, Limit.MICROS)
 _INPUT_KINDS = frozenset({"input", "result", "fault", "late", "decision", "message"})

@@ -21,7 +21,7 @@ from runtime.core.run.events import (
 from runtime.core.run.reducer import Entry
 from runtime.core.values.enums import CallState, EffectClass, GateKind, Verdict
 from runtime.models import JournalEntry
-from runtime.queries.transcript import Transcript, read_transcript
+from runtime.reads.transcript import Transcript, read_transcript
 from tests.core.run.events import AT, TERMS, begun, opened, options, replied
 
 pytestmark = pytest.mark.django_db

@@ -20,7 +20,7 @@ from runtime.core.run.reducer import Entry, initial, step
 from runtime.core.values.errors import CoreError
 from runtime.errors import KeyMissing, Tampered
 from runtime.models import ArchivedEntries, JournalEntry, Pruning
-from runtime.queries import time_limits
+from runtime.reads import time_limits
 from runtime.store import archived_entries, archived_runs, pool
 from runtime.store.tables.journal import unpacked
 

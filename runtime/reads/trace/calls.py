@@ -21,8 +21,8 @@ from runtime.core.values.enums import (
 )
 from runtime.core.values.ids import depth_of
 from runtime.core.values.verdicts import STARTS_CALL, words_at
-from runtime.queries.redaction import redact
-from runtime.queries.trace.span import GateFacts, Span, SpanKind, SpanState
+from runtime.reads.redaction import redact
+from runtime.reads.trace.span import GateFacts, Span, SpanKind, SpanState
 
 # The span in place of one that a call does not have.
 _PLACEHOLDERS = {

@@ -8,8 +8,8 @@ from enum import IntEnum
 from itertools import pairwise
 from math import ceil
 
-from runtime.queries.trace.fold import Trace
-from runtime.queries.trace.span import Bar, Span, SpanKind
+from runtime.reads.trace.fold import Trace
+from runtime.reads.trace.span import Bar, Span, SpanKind
 
 IDLE_SHARE = 2 / 3  # of the time at work: all waiting together gets at most two fifths of the axis
 MAX_TICKS = 8

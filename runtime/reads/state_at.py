@@ -12,11 +12,11 @@ from uuid import UUID
 from runtime.core.documents import continuations
 from runtime.core.run.continuation import Continuation, Pending
 from runtime.core.values.enums import CallState
-from runtime.queries.entries import paths_of, texts_of
-from runtime.queries.journal import latest, remaining
-from runtime.queries.redaction import redact
-from runtime.queries.trace.fold import fold
-from runtime.queries.transcript import transcript_of
+from runtime.reads.entries import paths_of, texts_of
+from runtime.reads.journal import latest, remaining
+from runtime.reads.redaction import redact
+from runtime.reads.trace.fold import fold
+from runtime.reads.transcript import transcript_of
 
 # Fields that every entry changes, or that have lines of their own.
 _LEFT_OUT = frozenset({"schema", "run", "position", "head", "frames", "calls", "agents"})

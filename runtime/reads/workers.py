@@ -13,8 +13,8 @@ from django.db.models.functions import Now
 
 from runtime.models import SweeperLoop, WorkerProcess
 from runtime.ports import wiring
-from runtime.queries.runs import RunDetail
-from runtime.queries.transcript import Transcript
+from runtime.reads.runs import RunDetail
+from runtime.reads.transcript import Transcript
 from runtime.store import leases
 from runtime.store.tables import kill_switches
 from runtime.store.workers import OUTCOMES, quantile, sweeper_name

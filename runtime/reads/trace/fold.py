@@ -33,15 +33,15 @@ from runtime.core.values.enums import GateKind, Verdict
 from runtime.core.values.errors import CoreError
 from runtime.core.values.ids import ROOT
 from runtime.core.values.verdicts import VERDICTS, words_at
-from runtime.queries import time_limits
-from runtime.queries.journal import Beginning, JournalLine, Remaining
-from runtime.queries.labels import MessageKind
-from runtime.queries.redaction import redact
-from runtime.queries.trace.calls import CallRecord
-from runtime.queries.trace.forked import changed_text, copied
-from runtime.queries.trace.frames import FrameMessage, FrameRecord
-from runtime.queries.trace.span import GateFacts, InquiryRecord, Span, SpanKind, SpanState
-from runtime.queries.version_diff import differences
+from runtime.reads import time_limits
+from runtime.reads.journal import Beginning, JournalLine, Remaining
+from runtime.reads.labels import MessageKind
+from runtime.reads.redaction import redact
+from runtime.reads.trace.calls import CallRecord
+from runtime.reads.trace.forked import changed_text, copied
+from runtime.reads.trace.frames import FrameMessage, FrameRecord
+from runtime.reads.trace.span import GateFacts, InquiryRecord, Span, SpanKind, SpanState
+from runtime.reads.version_diff import differences
 
 _FrameEvent = (
     e.ModelReplied | e.Compacted | e.ModelFailed | e.AgentChanged | e.CallEvent | e.WaitEvent

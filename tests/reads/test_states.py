@@ -9,9 +9,9 @@ import pytest
 
 from runtime.core.run.events import Event
 from runtime.core.run.reducer import Entry
-from runtime.queries import state_at
-from runtime.queries.journal import JournalLine, Remaining, latest
-from runtime.queries.run_page import usage_of
+from runtime.reads import state_at
+from runtime.reads.journal import JournalLine, Remaining, latest
+from runtime.reads.run_page import usage_of
 from tests.core.run.events import AT, begun, opened
 from tests.core.run.test_compaction import turn
 

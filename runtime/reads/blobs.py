@@ -9,7 +9,7 @@ from django.db.models import Q
 from runtime.errors import KeyMissing, Tampered
 from runtime.models import BlobReference, Run
 from runtime.ports import wiring
-from runtime.queries.redaction import redact
+from runtime.reads.redaction import redact
 from runtime.store import archived_runs, pool
 from runtime.store.tables import blobs, objects
 from runtime.store.tables.objects import Totals

@@ -15,7 +15,7 @@ from runtime.core.values.errors import Unreadable
 from runtime.core.values.limits import MAX_REMEMBERED_ENTRIES, MAX_REMEMBERED_RUNS
 from runtime.models import Run
 from runtime.models import StoredBlob as BlobRow
-from runtime.queries.redaction import redact
+from runtime.reads.redaction import redact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

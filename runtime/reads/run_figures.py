@@ -15,7 +15,7 @@ from runtime.core.run.continuation import RunStatus
 from runtime.core.run.retries import RateLimitWait
 from runtime.models import Run
 from runtime.ports import wiring
-from runtime.queries.filters import TABS
+from runtime.reads.filters import TABS
 
 LAST = 200  # runs
 _GOOD, _BAD = (RunStatus.COMPLETED,), (RunStatus.FAILED, RunStatus.QUARANTINED)

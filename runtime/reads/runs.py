@@ -17,9 +17,9 @@ from runtime.core.run.retries import RateLimitWait
 from runtime.models import Gate, Run, Signal, WaitingCall
 from runtime.ports import wiring
 from runtime.ports.approvals import RequestLink
-from runtime.queries import filters, run_figures
-from runtime.queries.redaction import redact
-from runtime.queries.suspects import Suspicion, suspicions
+from runtime.reads import filters, run_figures
+from runtime.reads.redaction import redact
+from runtime.reads.suspects import Suspicion, suspicions
 from runtime.store import archived_runs, pool
 from runtime.store.tables.signals import (
     CANCEL,

@@ -10,10 +10,10 @@ from runtime.core.run import events as e
 from runtime.core.run.continuation import Frame, FrameState, PlanItem
 from runtime.core.values.enums import WAITS_FOR_PERSON, GateKind
 from runtime.core.values.ids import depth_of
-from runtime.queries import labels
-from runtime.queries.redaction import redact
-from runtime.queries.trace.calls import CallRecord
-from runtime.queries.trace.span import GateFacts, Span, SpanKind, SpanState, Usage
+from runtime.reads import labels
+from runtime.reads.redaction import redact
+from runtime.reads.trace.calls import CallRecord
+from runtime.reads.trace.span import GateFacts, Span, SpanKind, SpanState, Usage
 
 _CALLS_MODEL = frozenset({FrameState.ASKING, FrameState.RETRYING})
 _WITHOUT_REPLY = {"lost": SpanState.WORKER_LOST, "message": SpanState.CUT_OFF}

@@ -9,9 +9,9 @@ from django.db import connection
 from django.db.models import Q
 from django.test.utils import CaptureQueriesContext
 
-from runtime.queries import run_figures
-from runtime.queries.run_figures import RunTotals, run_totals
-from runtime.queries.runs import quarantined
+from runtime.reads import run_figures
+from runtime.reads.run_figures import RunTotals, run_totals
+from runtime.reads.runs import quarantined
 
 pytestmark = pytest.mark.django_db
 

@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from runtime.core.run.continuation import RunStatus
 from runtime.errors import InvalidInput
-from runtime.queries.redaction import redact
+from runtime.reads.redaction import redact
 
 MAX_SEARCH = 200
 MAX_TERMS = 12

@@ -8,7 +8,7 @@ from uuid import UUID
 from runtime.core.run import events as e
 from runtime.core.values.enums import GateKind, Verdict
 from runtime.core.values.verdicts import GATES, VERDICTS, words_at
-from runtime.queries.redaction import redact
+from runtime.reads.redaction import redact
 
 TOOLS_NAMED = 3  # in the label of a model call
 

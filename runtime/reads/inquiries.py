@@ -14,9 +14,9 @@ from django.db.models import OuterRef
 from runtime.core.run.continuation import RunStatus
 from runtime.keyring import sealing
 from runtime.models import Run, Signal
-from runtime.queries.redaction import redact
-from runtime.queries.trace.span import InquiryRecord
-from runtime.queries.transcript import Transcript
+from runtime.reads.redaction import redact
+from runtime.reads.trace.span import InquiryRecord
+from runtime.reads.transcript import Transcript
 from runtime.store.tables.signals import INQUIRY
 
 

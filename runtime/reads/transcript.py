@@ -9,11 +9,11 @@ from runtime.core.run.continuation import Denial
 from runtime.core.run.events import PinnedPrompt
 from runtime.core.values.enums import CallState
 from runtime.errors import ObjectStoreDown
-from runtime.queries.journal import Beginning, Remaining, remaining
-from runtime.queries.trace.calls import CallRecord
-from runtime.queries.trace.fold import Ending, Origin, RunPause, Trace, fold
-from runtime.queries.trace.frames import FrameMessage, FrameRecord, Retry
-from runtime.queries.trace.span import InquiryRecord
+from runtime.reads.journal import Beginning, Remaining, remaining
+from runtime.reads.trace.calls import CallRecord
+from runtime.reads.trace.fold import Ending, Origin, RunPause, Trace, fold
+from runtime.reads.trace.frames import FrameMessage, FrameRecord, Retry
+from runtime.reads.trace.span import InquiryRecord
 
 _SHOWN = (CallState.GATED, CallState.RETURNED)
 _EARLY = datetime.min.replace(tzinfo=UTC)  # of a message that a fork was begun with
