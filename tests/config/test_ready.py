@@ -47,7 +47,7 @@ def test_a_process_reads_and_writes_documents_before_it_is_ready(
     monkeypatch.setattr("config.celery._collect_from_here", say_ready)
     monkeypatch.setattr("uvicorn.Server.run", say_ready)
     monkeypatch.setattr(sweeper, "run", say_ready)
-    caches = (codec._entries, continuations._continuations, codec._one)
+    caches = (codec._entries, continuations._continuations, codec._events_of)
     for cache in caches:
         cache.cache_clear()
     with pytest.raises(Ready):

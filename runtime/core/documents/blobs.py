@@ -56,13 +56,13 @@ def describe_memory(
     """Return the memory as models get it: `text` is None where it was erased."""
     return tuple(
         {
-            "run": str(one.run),
-            "kind": one.kind,
-            "by": one.by,
-            "at": one.at.isoformat(timespec="seconds"),
-            "text": texts.get(one.digest),
+            "run": str(remembered.run),
+            "kind": remembered.kind,
+            "by": remembered.by,
+            "at": remembered.at.isoformat(timespec="seconds"),
+            "text": texts.get(remembered.digest),
         }
-        for one in memory
+        for remembered in memory
     )
 
 
@@ -191,8 +191,8 @@ class InlinedMessages:
     def _inline(self, result: dict[str, Any]) -> dict[str, Any]:
         if "stored" not in result:
             return result
-        rest = {name: value for name, value in result.items() if name != "stored"}
-        return {**rest, "content": self._fetch(result["stored"]["digest"])}
+        inlined = {name: value for name, value in result.items() if name != "stored"}
+        return {**inlined, "content": self._fetch(result["stored"]["digest"])}
 
 
 def _of_message(message: dict[str, Any]) -> Sequence[str]:

@@ -44,7 +44,7 @@ def prepare() -> None:
     """Build what reads and writes documents, before a process is ready: else its first runs would wait for it."""
     _entries()
     for kind in EVENT_TYPES:
-        _one(kind)
+        _events_of(kind)
 
 
 def encode_entry(entry: Entry) -> str:
@@ -106,8 +106,8 @@ def _encoded(events: tuple[Event, ...]) -> list[str]:
 
 def _text(event: Event) -> str:
     kind: Any = type(event)
-    found = _one(kind).dump_json((event,), exclude_defaults=True, ensure_ascii=True)
-    fields = found.decode()[2:-2]  # within `[{` and `}]`
+    encoded = _events_of(kind).dump_json((event,), exclude_defaults=True, ensure_ascii=True)
+    fields = encoded.decode()[2:-2]  # within `[{` and `}]`
     return f'{{"type":"{event.type}",{fields}}}' if fields else f'{{"type":"{event.type}"}}'
 
 
@@ -145,7 +145,7 @@ def _entries() -> TypeAdapter[_Stored]:
 
 
 @cache
-def _one(kind: Any) -> TypeAdapter[Any]:
+def _events_of(kind: Any) -> TypeAdapter[Any]:
     alone: Any = tuple[kind]
     return TypeAdapter(alone, config=_CONFIG)
 
@@ -170,7 +170,7 @@ def journaled(now: Continuation, event: Event) -> Event:
 
 
 def _instead(now: Continuation, event: Event, problem: NotJson) -> Event:
-    why = plain(f"its outcome cannot be kept: {problem}")
+    error = plain(f"its outcome cannot be kept: {problem}")
     match event:
         case ToolReturned():
             terms = now.call(event.frame, event.call).terms
@@ -179,9 +179,11 @@ def _instead(now: Continuation, event: Event, problem: NotJson) -> Event:
                     frame=event.frame,
                     call=event.call,
                     attempt=event.attempt,
-                    result=result_lost(why),
+                    result=result_lost(error),
                 )
-            return ToolFailed(frame=event.frame, call=event.call, attempt=event.attempt, error=why)
+            return ToolFailed(
+                frame=event.frame, call=event.call, attempt=event.attempt, error=error
+            )
         case (
             ModelReplied()
             | ModelFailed()
@@ -189,6 +191,6 @@ def _instead(now: Continuation, event: Event, problem: NotJson) -> Event:
             | MemorySummarised()
             | RetryScheduled(call=None)
         ):
-            return ModelFailed(frame=event.frame, error=why)
+            return ModelFailed(frame=event.frame, error=error)
         case _:
             raise problem

@@ -185,14 +185,14 @@ def exhausted(
     """List the exhausted limits that a planned or waiting effect would need."""
     if not has_limits(now) or now.phase is not Phase.STARTED or is_blocked(now):
         return ()
-    found: dict[tuple[str | None, Limit], ExhaustedLimit] = {}
+    limits_by_owner: dict[tuple[str | None, Limit], ExhaustedLimit] = {}
     for frame, limits in _needed_limits(now, effects):
         for scope in _owners_of(now, frame):
             for limit in limits:
                 exceeded = _check_limit(now, scope, limit, frame, at)
                 if exceeded is not None:
-                    found.setdefault((scope.frame, limit), exceeded)
-    return tuple(found.values())
+                    limits_by_owner.setdefault((scope.frame, limit), exceeded)
+    return tuple(limits_by_owner.values())
 
 
 def has_limits(now: Continuation) -> bool:
@@ -256,11 +256,11 @@ def _used_amount(
 def exceed(now: Continuation, event: BudgetExceeded) -> Continuation:
     """Add an exhausted limit to the subject of the gate."""
     _require_started(now, event)
-    one = ExhaustedLimit(
+    limit = ExhaustedLimit(
         limit=event.limit, used=event.used, allowed=event.allowed, frame=event.frame
     )
     earlier = now.short.limits if now.short and now.short.gate == event.gate else ()
-    return replace(now, short=BudgetGate(gate=event.gate, at=event.at, limits=(*earlier, one)))
+    return replace(now, short=BudgetGate(gate=event.gate, at=event.at, limits=(*earlier, limit)))
 
 
 def grant(now: Continuation, event: BudgetGranted) -> Continuation:
@@ -268,16 +268,16 @@ def grant(now: Continuation, event: BudgetGranted) -> Continuation:
     _require_started(now, event)
     if now.short is None or now.short.gate != event.gate:
         raise UnknownSubject("limit gate", str(event.gate))
-    for one in now.short.limits:
-        if one.limit not in event.amounts:
+    for exhausted_limit in now.short.limits:
+        if exhausted_limit.limit not in event.amounts:
             continue
-        amount = event.amounts[one.limit]
-        if one.frame is not None:
-            frame = now.frame(one.frame)
-            budget = (frame.budget or BudgetLimits()).granted(one.limit, amount)
+        amount = event.amounts[exhausted_limit.limit]
+        if exhausted_limit.frame is not None:
+            frame = now.frame(exhausted_limit.frame)
+            budget = (frame.budget or BudgetLimits()).granted(exhausted_limit.limit, amount)
             now = now.with_frame(replace(frame, budget=budget))
         else:
-            budget = (now.budget or BudgetLimits()).granted(one.limit, amount)
+            budget = (now.budget or BudgetLimits()).granted(exhausted_limit.limit, amount)
             now = replace(now, budget=budget)
     return replace(now, short=None)
 
@@ -337,17 +337,17 @@ def exhausted_at(now: Continuation) -> datetime | None:
     """Return the time at which a waiting retry would exhaust the limit; None if no retry waits or no limit is set."""
     if now.ticking is None:
         return None
-    left = []
+    seconds_left = []
     for wait in now.retries():
         if now.budget is not None and now.budget.seconds is not None:
-            left.append(now.budget.seconds - now.worked)
+            seconds_left.append(now.budget.seconds - now.worked)
         at: str | None = wait.frame
         while at is not None:
             frame = now.frame(at)
             if frame.budget is not None and frame.budget.seconds is not None:
-                left.append(frame.budget.seconds - (now.worked - frame.since))
+                seconds_left.append(frame.budget.seconds - (now.worked - frame.since))
             at = frame.parent
-    return now.ticking + timedelta(seconds=min(left)) if left else None
+    return now.ticking + timedelta(seconds=min(seconds_left)) if seconds_left else None
 
 
 def is_blocked(now: Continuation) -> bool:

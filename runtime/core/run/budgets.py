@@ -49,8 +49,8 @@ class BudgetLimits:
         A limit that is not set stays unset.
         """
         allowed = self.of(limit)
-        more = None if amount is None or allowed is None else allowed + amount
-        changed: dict[str, Any] = {str(limit): more}
+        raised = None if amount is None or allowed is None else allowed + amount
+        changed: dict[str, Any] = {str(limit): raised}
         return replace(self, **changed)
 
 
@@ -119,17 +119,17 @@ def tokens_of(usage: dict[str, int]) -> int:
     return usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
 
 
-def added(usage: dict[str, int], more: dict[str, int]) -> dict[str, int]:
+def added(usage: dict[str, int], other: dict[str, int]) -> dict[str, int]:
     """Add up usage by kind."""
-    return {kind: usage.get(kind, 0) + more.get(kind, 0) for kind in {**usage, **more}}
+    return {kind: usage.get(kind, 0) + other.get(kind, 0) for kind in {**usage, **other}}
 
 
-def strictest(one: BudgetLimits | None, other: BudgetLimits | None) -> BudgetLimits | None:
+def strictest(first: BudgetLimits | None, other: BudgetLimits | None) -> BudgetLimits | None:
     """Return the smaller value of each limit."""
-    if one is None or other is None:
-        return one or other
+    if first is None or other is None:
+        return first or other
     least: dict[str, Any] = {}
     for limit in Limit:
-        amounts = [amount for amount in (one.of(limit), other.of(limit)) if amount is not None]
+        amounts = [amount for amount in (first.of(limit), other.of(limit)) if amount is not None]
         least[str(limit)] = min(amounts, default=None)
     return BudgetLimits(**least)

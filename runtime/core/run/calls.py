@@ -259,10 +259,10 @@ def too_many_denials(denials: Iterable[Denial]) -> str:
 
 def item_of(now: Continuation, frame: Frame) -> Frame | None:
     """Return the innermost item that the frame works on, perhaps itself; None if it is part of none."""
-    found: Frame | None = frame
-    while found is not None and not found.item:
-        found = None if found.parent is None else now.frames.get(found.parent)
-    return found
+    item: Frame | None = frame
+    while item is not None and not item.item:
+        item = None if item.parent is None else now.frames.get(item.parent)
+    return item
 
 
 def count_refusal(now: Continuation, frame: Frame) -> tuple[Continuation, Frame]:
@@ -306,8 +306,8 @@ def revise(frame: Frame, call: Call) -> tuple[Frame, Call]:
     earlier = _revised_by(frame, call) if call.revises is None else None
     if earlier is None:
         return frame, call
-    left = tuple(one for one in frame.to_revise if one != earlier)
-    return replace(frame, to_revise=left), replace(call, revises=revision_of(frame, call))
+    remaining = tuple(one for one in frame.to_revise if one != earlier)
+    return replace(frame, to_revise=remaining), replace(call, revises=revision_of(frame, call))
 
 
 def remember_changes(frame: Frame, call: Call, event: GateDecided) -> Frame:
@@ -315,14 +315,14 @@ def remember_changes(frame: Frame, call: Call, event: GateDecided) -> Frame:
     if event.verdict is not Verdict.REQUEST_CHANGES:
         return frame
     number = 1 if call.revises is None else call.revises.number
-    asked = ToRevise(tool=call.tool, call=call.id, gate=event.gate, number=number)
-    return replace(frame, to_revise=(*frame.to_revise, asked))
+    request = ToRevise(tool=call.tool, call=call.id, gate=event.gate, number=number)
+    return replace(frame, to_revise=(*frame.to_revise, request))
 
 
 def _revised_by(frame: Frame, call: Call) -> ToRevise | None:
     turn = turn_of(call.id)
-    found = (one for one in frame.to_revise if one.tool == call.tool and turn_of(one.call) < turn)
-    return next(found, None)
+    earlier = (one for one in frame.to_revise if one.tool == call.tool and turn_of(one.call) < turn)
+    return next(earlier, None)
 
 
 # Edits: a person approved a call with other arguments than its model had proposed. The call keeps both. The preview of
@@ -339,11 +339,11 @@ def edit_call(call: Call, event: GateDecided) -> Call:
     first = unedited(call)
     if first.edited is not None:  # a person of a fork gave them
         edited = dataclasses.replace(edited, given=first.args, given_by=first.edited.by)
-    shown, digest = call.shown, event.edit.digest
+    preview, digest = call.shown, event.edit.digest
     if event.edit.preview is not None:
-        shown = dataclasses.replace(event.edit.preview, digest=digest)
+        preview = dataclasses.replace(event.edit.preview, digest=digest)
     terms = dataclasses.replace(call.terms, digest=digest)
-    return replace(call, args=event.edit.args, terms=terms, edited=edited, shown=shown)
+    return replace(call, args=event.edit.args, terms=terms, edited=edited, shown=preview)
 
 
 def mark_given(call: Call, by: str) -> Call:
@@ -364,5 +364,5 @@ def unedited(call: Call) -> Call:
         return call
     if not call.edited.of_fork:
         return replace(call, args=call.proposed, edited=None)
-    given = Edited(by=call.edited.given_by, proposed=call.proposed, in_fork=True)
-    return replace(call, args=call.edited.given, edited=given)
+    edit = Edited(by=call.edited.given_by, proposed=call.proposed, in_fork=True)
+    return replace(call, args=call.edited.given, edited=edit)

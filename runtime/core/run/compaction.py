@@ -69,9 +69,11 @@ def summarise_memory(now: Continuation, event: MemorySummarised) -> Continuation
     if not memory_is_due(now, frame):
         raise IllegalTransition("Frame", "without a memory to sum up", event.type, frame.id)
     state = next_state(FRAMES, frame.state, event.type, subject=frame.id)
-    kept = Remembered(run=now.run, kind="summary", by=frame.agent, at=event.at, digest=event.digest)
+    summary = Remembered(
+        run=now.run, kind="summary", by=frame.agent, at=event.at, digest=event.digest
+    )
     frame = replace(frame, state=state, attempt=1, failures=0, outage=None, cut=None)
-    now = replace(now.with_frame(frame), memory=(kept,))
+    now = replace(now.with_frame(frame), memory=(summary,))
     return replace(now, usage=added(now.usage, event.usage))
 
 

@@ -323,9 +323,9 @@ class Frame:
 
     def with_call(self, call: Call) -> "Frame":
         """Return the frame with this call in place of the one with its id."""
-        for place in range(len(self.calls) - 1, -1, -1):
-            if self.calls[place].id == call.id:
-                calls = (*self.calls[:place], call, *self.calls[place + 1 :])
+        for index in range(len(self.calls) - 1, -1, -1):
+            if self.calls[index].id == call.id:
+                calls = (*self.calls[:index], call, *self.calls[index + 1 :])
                 return replace(self, calls=calls)
         raise UnknownSubject("call", f"{self.id}/{call.id}")
 

@@ -279,11 +279,11 @@ def change_plan(
         _require_number(doing, items, "doing")
         items = [_with_state(one, "open") if one.state == "doing" else one for one in items]
         items[doing - 1] = _with_state(items[doing - 1], "doing")
-    made = tuple(items)
-    if len(json.dumps(plan_result(made), separators=(",", ":"))) > KEPT_INLINE:
+    changed = tuple(items)
+    if len(json.dumps(plan_result(changed), separators=(",", ":"))) > KEPT_INLINE:
         # The entry of the call must have all of it.
         raise ValueError("its items are too long together: write them shorter")
-    return made
+    return changed
 
 
 def plan_result(plan: Plan) -> dict[str, Any]:
@@ -342,6 +342,6 @@ def _with_state(item: PlanItem, state: Literal["open", "doing", "done"]) -> Plan
     return PlanItem(text=item.text, state=state)
 
 
-def _require_number(number: int, items: Sequence[PlanItem], where: str) -> None:
+def _require_number(number: int, items: Sequence[PlanItem], field: str) -> None:
     if not 1 <= number <= len(items):
-        raise ValueError(f"{where}: there is no item {number}; the plan has {len(items)}")
+        raise ValueError(f"{field}: there is no item {number}; the plan has {len(items)}")

@@ -57,18 +57,18 @@ def add_gate(now: Continuation, event: GateOpened, tool: str = "") -> Continuati
 
 def remove_gate(now: Continuation, event: GateDecided | GateClosed) -> Continuation:
     """Remove the gate with its questions. Raises UnknownSubject if it is not open at that place."""
-    place = (event.gate, event.frame, event.call)
-    if all((one.gate, one.frame, one.call) != place for one in now.pending):
+    subject = (event.gate, event.frame, event.call)
+    if all((one.gate, one.frame, one.call) != subject for one in now.pending):
         raise UnknownSubject("open gate", str(event.gate))
     return _without_gate(now, event.gate)
 
 
 def settle_gate(now: Continuation, event: OutcomeArrived) -> Continuation:
     """Remove the in-doubt gate of the call. Raise UnknownSubject unless the event names it."""
-    asked = gate_of_call(now, event.frame, event.call)
-    if event.gate != (None if asked is None else asked.gate):
+    gate = gate_of_call(now, event.frame, event.call)
+    if event.gate != (None if gate is None else gate.gate):
         raise UnknownSubject("open gate", str(event.gate))
-    return now if asked is None else _without_gate(now, event.gate)
+    return now if gate is None else _without_gate(now, event.gate)
 
 
 def _without_gate(now: Continuation, gate: UUID | None) -> Continuation:
@@ -154,15 +154,15 @@ def with_inquiry(frame: Frame, inquiry: Inquiry) -> Frame:
         for call in frame.of_turn()
     ]
     tool = frame.find(inquiry.call).tool
-    asked: dict[str, Any] = {
+    question: dict[str, Any] = {
         "role": QUESTION,
         "by": inquiry.by,
         "content": inquiry.text,
         "tool": tool,
         "call": inquiry.call,
     }
-    more = ({"role": "results", "results": results}, asked)
-    return replace(frame, messages=frame.messages + more)
+    messages = ({"role": "results", "results": results}, question)
+    return replace(frame, messages=frame.messages + messages)
 
 
 def evolve_inquiry(now: Continuation, event: InquiryEvent) -> Continuation:
@@ -173,10 +173,10 @@ def evolve_inquiry(now: Continuation, event: InquiryEvent) -> Continuation:
         raise IllegalTransition(type(now.phase).__name__, now.phase, event.type, str(now.run))
     if isinstance(event, QuestionAsked):
         return _add_inquiry(now, event)
-    left = tuple(one for one in now.questions if one.id != event.question)
-    if len(left) == len(now.questions):
+    remaining = tuple(one for one in now.questions if one.id != event.question)
+    if len(remaining) == len(now.questions):
         raise UnknownSubject("open question", str(event.question))
-    now = replace(now, questions=left)
+    now = replace(now, questions=remaining)
     return _add_usage(now, event) if isinstance(event, QuestionAnswered) else now
 
 
@@ -185,8 +185,8 @@ def _add_usage(now: Continuation, event: QuestionAnswered | AnswerDropped) -> Co
 
 
 def _add_inquiry(now: Continuation, event: QuestionAsked) -> Continuation:
-    place = (event.gate, event.frame, event.call)
-    if all((one.gate, one.frame, one.call) != place for one in now.pending):
+    subject = (event.gate, event.frame, event.call)
+    if all((one.gate, one.frame, one.call) != subject for one in now.pending):
         raise UnknownSubject("open gate", str(event.gate))
     inquiry = Inquiry(
         id=event.question,

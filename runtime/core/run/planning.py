@@ -147,9 +147,9 @@ def plan(now: Continuation) -> tuple[Command, ...]:
     for frame in now.frames.values():
         if not is_blocked_by_gate(now, frame.id):
             effects += _plan_frame(now, frame)
-    for one in now.questions:
-        if not is_blocked_by_gate(now, one.frame):
-            effects.append(AnswerInquiry(frame=one.frame, inquiry=one.id))
+    for inquiry in now.questions:
+        if not is_blocked_by_gate(now, inquiry.frame):
+            effects.append(AnswerInquiry(frame=inquiry.frame, inquiry=inquiry.id))
     return tuple(effects)
 
 

@@ -164,8 +164,8 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
             return schedule_model(now, event)
         case WaitEnded(call=None):
             frame = move_frame(now.frame(event.frame), event.type)
-            made = frame.ticket == 0  # a rate-limited provider was not called
-            return now.with_frame(replace(frame, attempt=frame.attempt + made, until=None))
+            attempts = frame.ticket == 0  # a rate-limited provider was not called
+            return now.with_frame(replace(frame, attempt=frame.attempt + attempts, until=None))
         case QuestionAsked() | QuestionAnswered() | QuestionFailed() | AnswerDropped():
             return evolve_inquiry(now, event)
         case BudgetExceeded():
@@ -216,9 +216,15 @@ def _end_run(now: Continuation, event: Completed | Failed | Cancelled) -> Contin
     phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
     if now.phase is not Phase.CANCELLING:
         move_frame(now.frame(ROOT), event.type)
-    left = now.frames if phase is Phase.FAILED else {}  # the run may be tried again
+    restorable = now.frames if phase is Phase.FAILED else {}  # the run may be tried again
     return replace(
-        now, phase=phase, frames={}, left=left, pending=(), questions=(), outcome=_outcome(event)
+        now,
+        phase=phase,
+        frames={},
+        left=restorable,
+        pending=(),
+        questions=(),
+        outcome=_outcome(event),
     )
 
 
@@ -314,6 +320,6 @@ def _close_frame(now: Continuation, event: FrameClosed) -> Continuation:
     if frame.parent is None or frame.call is None:
         raise IllegalTransition("Frame", "root", event.type, event.frame)
     parent = now.frame(frame.parent)
-    rest = {name: other for name, other in now.frames.items() if name != frame.id}
-    now = replace(now, frames=rest)
+    remaining = {name: other for name, other in now.frames.items() if name != frame.id}
+    now = replace(now, frames=remaining)
     return with_call(now, parent, call_after(parent.find(frame.call), event))

@@ -175,8 +175,8 @@ def on_no_reply(
     since, rounds = (frame.outage.since, frame.outage.rounds) if frame.outage else (at, 0)
     attempts = policy.attempts if rounds == 0 else 1
     wait, instead, asks_at = _wait(policy, frame.failures, retry_after, jitter), "", None
-    asked = (retry_after or 0.0) if cause in FALLBACK_CAUSES else 0.0
-    spent = frame.failures + 1 >= attempts or asked > longest_wait(policy)
+    seconds_asked = (retry_after or 0.0) if cause in FALLBACK_CAUSES else 0.0
+    spent = frame.failures + 1 >= attempts or seconds_asked > longest_wait(policy)
     if not retryable or not _is_worth_retry(policy, cause) or spent:
         if fallback and cause in FALLBACK_CAUSES:
             wait, instead = timedelta(), fallback
@@ -260,8 +260,8 @@ def _wait(
 def _round_wait(rounds: int, retry_after: float | None, jitter: float) -> timedelta:
     """Return a pause in the upper half of the bound, or the one that the other side asked for if it is longer."""
     bound = min(MAX_ROUND_SECONDS, MIN_ROUND_SECONDS * 2 ** min(rounds, 60))
-    asked = min(max(retry_after or 0.0, 0.0), MAX_RETRY_AFTER)
-    return timedelta(seconds=max(asked, bound * (1 + jitter) / 2))
+    seconds_asked = min(max(retry_after or 0.0, 0.0), MAX_RETRY_AFTER)
+    return timedelta(seconds=max(seconds_asked, bound * (1 + jitter) / 2))
 
 
 def _terms(call: Call) -> CallOptions:

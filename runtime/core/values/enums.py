@@ -61,7 +61,7 @@ class GateKind(StrEnum):
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether a person says what happened to a started call."""
+        """Whether the outcome of a started call is unknown."""
         return self is GateKind.IN_DOUBT
 
     @property
