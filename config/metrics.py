@@ -40,7 +40,7 @@ WORKER = ("worker", "host", "process")
 
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Answer with all measures, 401 for a wrong token, 403 without one from elsewhere, 503 without Postgres."""
+    """Answer with all measures, 401 for a wrong token, 403 for other hosts without a token, 503 if Postgres is down."""
     if (refusal := _refusal(request)) is not None:
         return refusal
     registry = CollectorRegistry(auto_describe=False)

@@ -48,7 +48,7 @@ Message = tuple[UUID, str]  # a run and the queue of its message
 S = TypeVar("S", "DispatchThread", "Notifier")
 _own_queue: str | None = None  # of this process alone, None if it reads no queue
 _lock = threading.Lock()
-LISTENS_SECONDS = 3  # how long a process counts as listening after it said so
+LISTENS_SECONDS = 3  # a process that has not repeated its note for so long does not listen
 KEEPS_SECONDS = 24 * 3600  # how long the broker remembers who keeps a run
 UNREAD_SECONDS = 60  # how long the hints of a process that ended stay in the broker
 

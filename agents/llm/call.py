@@ -168,7 +168,7 @@ def _script_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer:
 
 @lru_cache(256)
 def _script_arguments(agent: AgentSpec) -> AgentInfo:
-    """Return the arguments of a script beside the conversation."""
+    """Return the arguments of a script that follow the conversation."""
     tools = tools_of(agent)
     return AgentInfo(
         function_tools=tools.function_tools,

@@ -84,7 +84,7 @@ def from_provider(
         parts = [seal_call(agent, part) for part in response.parts]
         stored = replace(response, parts=parts)
     reply, output_kept = to_stored(stored, text, calls, output)
-    if agent.model is not None and model == agent.model_name:  # a script is no model
+    if agent.model is not None and model == agent.model_name:  # scripts have no model
         reply.pop("model_name", None)
     return ModelAnswer(
         reply=reply,

@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from runtime.errors import Tampered
-from runtime.store import sealed_files
+from runtime.store import pool, sealed_files
 from runtime.store.pool import Connection
 from runtime.store.sealed_files import Written
 from runtime.store.tables import journal
@@ -73,10 +73,7 @@ def list_files(connection: Connection, run: UUID, *, after: int = 0) -> list[Ent
         """,
         (run, after),
     ).fetchall()
-    return [
-        EntriesFile(first=first, last=last, key=key, digest=digest)
-        for first, last, key, digest in rows
-    ]
+    return [pool.in_fields(EntriesFile, row) for row in rows]
 
 
 def describe_files(connection: Connection, run: UUID) -> list[list[object]]:

@@ -31,7 +31,7 @@ from runtime.core.values.errors import CoreError
 from runtime.errors import NotArchived, Tampered
 from runtime.keyring.macs import Seal
 from runtime.ports import wiring
-from runtime.store import archived_entries, runs, sealed_files
+from runtime.store import archived_entries, pool, runs, sealed_files
 from runtime.store.pool import Connection
 from runtime.store.tables import (
     blobs,
@@ -138,9 +138,7 @@ def find_file(connection: Connection, run: UUID) -> ArchivedRunRow | None:
         """,
         (run,),
     ).fetchone()
-    return (
-        None if row is None else ArchivedRunRow(key=row[0], digest=row[1], size=row[2], at=row[3])
-    )
+    return None if row is None else pool.in_fields(ArchivedRunRow, row)
 
 
 def runs_with(connection: Connection, digest: str) -> list[UUID]:

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from runtime.store import workers
+from runtime.store import pool, workers
 from runtime.store.pool import Connection
 from runtime.store.tables import kill_switches
 
@@ -57,7 +57,8 @@ _RELEASE = """,
         owner = NULL, losses = 0, isolated = false, due_at = %(due)s::timestamptz"""
 _STRICT = " AND mailbox = %(mailbox)s"
 
-# The part of the load statement that claims the run; no row means that the run cannot be claimed.
+# The part of the load statement that claims the run; no row means that the run cannot be claimed. It waits for no lock:
+# whoever holds the row is claiming the run or changing it, and the sweeper sends another hint.
 CLAIM = f"""
     UPDATE runtime_run SET epoch = epoch + 1, owner = %(owner)s, worker = %(worker)s,
         status = CASE WHEN free.status IN ('cancelling', 'paused') THEN free.status ELSE 'running' END
@@ -131,7 +132,7 @@ class LeaseRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspect:
-    """A suspected run that `waits` for so many seconds. `losses` counts the processes in a row that it lost since."""
+    """A suspected run, which has waited for `waits` seconds. `losses` counts the processes that it lost in a row."""
 
     run: UUID
     losses: int
@@ -246,8 +247,7 @@ def read(connection: Connection, run: UUID) -> LeaseRow:
     ).fetchone()
     if row is None:
         raise LookupError(f"there is no run {run}")
-    epoch, owner, position, mailbox = row
-    return LeaseRow(epoch=epoch, owner=owner, position=position, signal_version=mailbox)
+    return pool.in_fields(LeaseRow, row)
 
 
 def has_waiting_runs(connection: Connection) -> bool:
@@ -270,7 +270,7 @@ def has_waiting_runs(connection: Connection) -> bool:
 def waiting_suspects(connection: Connection, *, but: Collection[UUID]) -> list[Suspect]:
     """Return the suspects that no process tries, `but` these, in the order of their trials."""
     rows = connection.execute(_WAITING, (list(but),))
-    return [Suspect(run=run, losses=losses, waits=waits) for run, losses, waits in rows]
+    return [pool.in_fields(Suspect, row) for row in rows]
 
 
 def count_as_alone(connection: Connection, run: UUID) -> None:

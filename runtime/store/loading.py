@@ -47,7 +47,7 @@ _LOAD = f"SELECT {_STORED} FROM runtime_run run {_BESIDE} WHERE run.id = %(run)s
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """The stored data of a run, not verified yet. `read` is what the claim has read besides, None without a claim."""
+    """The stored data of a run, not verified yet. `read` is what its claim has also read, None without a claim."""
 
     run: UUID
     row: Sequence[Any]

@@ -1,4 +1,4 @@
-"""Opens the engine's connections to Postgres: an autocommit pool, created after fork, beside Django's connections.
+"""Opens the engine's connections to Postgres: an autocommit pool, created after fork, apart from Django's.
 
 Steps are committed through this pool: prepared statements on open connections keep a step cheap. Statements that share
 a transaction with the ORM use Django's connection.
@@ -6,11 +6,12 @@ a transaction with the ORM use Django's connection.
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from django.conf import settings
@@ -20,7 +21,11 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 Connection = psycopg.Connection[TupleRow]
+T = TypeVar("T", bound="DataclassInstance")
 
 POOL_SIZE = 4
 DJANGOS_OF_A_WORKER = (
@@ -66,6 +71,12 @@ def now(connection: Connection) -> datetime:
     assert row is not None  # a SELECT without FROM has one row
     at: datetime = row[0]
     return at
+
+
+def in_fields(kind: type[T], values: Sequence[Any]) -> T:
+    """Return the values of a row in this dataclass, whose fields have the order of the columns."""
+    names = (field.name for field in fields(kind))
+    return kind(**dict(zip(names, values, strict=True)))
 
 
 def row(

@@ -61,7 +61,7 @@ class End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedRow:
-    """A locked run row. `owner` is None if no worker has the run, `base` is the position of its continuation.
+    """A locked run row. `owner` is None if no worker has the run, `continuation_position` is 0 without one.
 
     `isolated` says that a worker runs it alone in a process, `erased` that retention erased its payloads, `archived`
     that they are in the archive.
@@ -145,18 +145,7 @@ def locked_row(connection: Connection, run: UUID) -> LockedRow:
     ).fetchone()
     if row is None:
         raise NoSuchRun
-    status, position, head, base, owner, ended, isolated, removed, archived = row
-    return LockedRow(
-        status=status,
-        position=position,
-        head=head,
-        continuation_position=base,
-        owner=owner,
-        ended=ended,
-        isolated=isolated,
-        erased=removed,
-        archived=archived,
-    )
+    return pool.in_fields(LockedRow, row)
 
 
 def lock(connection: Connection, run: UUID) -> str:

@@ -40,6 +40,7 @@ def write(key: str, *, name: str, text: str) -> Written:
     store = objects.store()
     store.put(key, data)
     failpoints.hit("written", "archive", 0)
+    # The caller deletes the originals next, so a store that confirms a write and loses it must be noticed now.
     if store.get(key) != data:
         raise ObjectStoreDown(f"the object {key} was written, but cannot be read back")
     return Written(digest=signed_gzip.digest_of(data), size=len(data))

@@ -150,6 +150,7 @@ def commit(
     if row == (1,) or written(connection, step):
         failpoints.hit("written", step.kind, step.depth)
         return CommitResult.WRITTEN
+    # No row was changed: a signal came since the run was read, or another worker has the run.
     now = leases.read(connection, step.claim.run)
     claim = (step.claim.epoch, step.claim.owner, step.entry.position - 1)
     ours = (now.epoch, now.owner, now.position) == claim
@@ -175,6 +176,7 @@ def _advance(step: Step) -> str:
         suspends=step.continuation is not None,
         ends=step.ended,
         releases=step.release,
+        # Such a step depends on the signals that were read. A signal that came since makes the runner build it again.
         strict=step.release or bool(step.signals) or bool(step.opened_gates) or step.first,
     )
 

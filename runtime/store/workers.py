@@ -156,7 +156,7 @@ def cumulative(measures: Mapping[str, Any]) -> list[tuple[str, int]]:
 def quantile(measures: Mapping[str, Any], share: float) -> float | None:
     """Estimate the time within which this share of the steps was committed, as `histogram_quantile` does.
 
-    None without a step. Above the last bound the answer is that bound.
+    Return None if no step was counted, and the last bound for times above it.
     """
     steps = cumulative(measures)
     rank = share * steps[-1][1]

@@ -121,6 +121,7 @@ def store(connection: Connection, run: UUID, texts: Iterable[Blob]) -> None:
 
 def share(connection: Connection, run: UUID, digests: Iterable[str]) -> None:
     """Make a run refer to contents of another one from its first entry on. Raises Tampered if one is missing."""
+    # The lock keeps the collector from deleting one of them before the caller's transaction commits.
     unique = set(digests)
     cursor = connection.execute(
         """

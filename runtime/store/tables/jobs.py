@@ -23,7 +23,7 @@ from runtime.store.pool import Connection
 
 RESEND_SECONDS = 10  # after which a job that no worker has begun is sent again
 MAX_RESENT = 100  # jobs of a kind at once
-LOST_SECONDS = 180  # after its start; a worker that lives has ended the job by then
+LOST_SECONDS = 180  # after its start; a live worker stops its work after 120
 KEPT_DAYS = 30
 MAX_LISTED = 20
 MAX_RUNS = 5  # of one trial

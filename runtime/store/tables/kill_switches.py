@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from runtime.store import pool
 from runtime.store.pool import Connection
 
 EVERY_AGENT = ""
 
-# Parts of other statements: the names of all stopped agents, and whether one of them blocks a run.
+# Parts of other statements: the names of all stopped agents, and whether one of them blocks a run. A run with a signal
+# is not blocked, because a person may have cancelled it: its worker receives the signal and starts no effect.
 ACTIVE = "ARRAY(SELECT agent FROM runtime_killswitch WHERE lifted_at IS NULL)"
 BLOCKS_RUN = """
     EXISTS (SELECT FROM runtime_killswitch
@@ -47,7 +49,7 @@ def engage(connection: Connection, values: Mapping[str, str | None]) -> KillSwit
         """,
         values,
     ).fetchone()
-    return None if row is None else _switch(*row)
+    return None if row is None else pool.in_fields(KillSwitchRow, row)
 
 
 def disengage(
@@ -62,7 +64,7 @@ def disengage(
         """,
         {"stop": stop, "by": by, "token": token},
     ).fetchone()
-    return None if row is None else _switch(*row)
+    return None if row is None else pool.in_fields(KillSwitchRow, row)
 
 
 def list_switches(connection: Connection, *, lifted: bool, limit: int) -> list[KillSwitchRow]:
@@ -74,30 +76,10 @@ def list_switches(connection: Connection, *, lifted: bool, limit: int) -> list[K
         """,
         {"lifted": lifted, "limit": limit},
     )
-    return [_switch(*row) for row in rows.fetchall()]
+    return [pool.in_fields(KillSwitchRow, row) for row in rows.fetchall()]
 
 
 def stopped_agents(connection: Connection) -> frozenset[str]:
     """Return the names of the stopped agents, with EVERY_AGENT if all are."""
     rows = connection.execute("SELECT agent FROM runtime_killswitch WHERE lifted_at IS NULL")
     return frozenset(agent for (agent,) in rows.fetchall())
-
-
-def _switch(
-    number: int,
-    agent: str,
-    stopped_by: str | None,
-    reason: str,
-    at: datetime,
-    lifted_by: str | None,
-    lifted_at: datetime | None,
-) -> KillSwitchRow:
-    return KillSwitchRow(
-        id=number,
-        agent=agent,
-        stopped_by=stopped_by,
-        reason=reason,
-        at=at,
-        lifted_by=lifted_by,
-        lifted_at=lifted_at,
-    )

@@ -11,25 +11,13 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
+from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables.received_events import KEPT_DAYS, PRUNED
 
 MAX_NUMBER = 2**63 - 1  # of an occurrence, in Postgres
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NAMES = (
-    "number",
-    "kind",
-    "at",
-    "by",
-    "id",
-    "source",
-    "key",
-    "state",
-    "run",
-    "reason",
-    "run_status",
-)
 _ROW = """
     o.number, o.kind, o.at, o.by, e.event_id, e.source, o.key,
     CASE WHEN o.state = 'started' AND r.ended_at IS NOT NULL THEN r.status ELSE o.state END,
@@ -160,7 +148,7 @@ def write(connection: Connection, trigger: UUID, number: int, **columns: Any) ->
 
 
 def read(connection: Connection, trigger: UUID, number: int) -> OccurrenceRow | None:
-    """Return one occurrence of a trigger, None without a row."""
+    """Return one occurrence of a trigger, or None."""
     number = min(number, MAX_NUMBER)
     return next(iter(_rows(connection, "o.trigger = %s AND o.number = %s", trigger, number)), None)
 
@@ -202,7 +190,7 @@ def open_times(connection: Connection, trigger: UUID) -> OpenTimes:
         (trigger,),
     ).fetchone()
     assert row is not None  # an aggregate has one row
-    return OpenTimes(running=row[0], own_running=row[1], waiting=row[2], own_waiting=row[3])
+    return pool.in_fields(OpenTimes, row)
 
 
 def waiting_times(connection: Connection, trigger: UUID, limit: int) -> list[OccurrenceRow]:
@@ -255,10 +243,7 @@ def waiting_events(
         """,
         {"trigger": trigger, "of_key": of_key, "limit": limit, "without": without},
     )
-    return [
-        WaitingEvent(number=number, key=key, at=at, first_at=first)
-        for number, key, at, first in rows.fetchall()
-    ]
+    return [pool.in_fields(WaitingEvent, row) for row in rows.fetchall()]
 
 
 def count(connection: Connection, trigger: UUID, *states: OccurrenceState) -> int:
@@ -409,4 +394,4 @@ def _rows(connection: Connection, condition: str, *parameters: object) -> list[O
         """,
         parameters,
     )
-    return [OccurrenceRow(**dict(zip(_NAMES, row, strict=True))) for row in rows.fetchall()]
+    return [pool.in_fields(OccurrenceRow, row) for row in rows.fetchall()]

@@ -43,6 +43,7 @@ def write(
     """Write the row of a frame while this claim has the run; return whether it has. The caller is in a transaction."""
     body = json.dumps({**asdict(reply), "at": reply.at.isoformat()})
     seal = macs.seal(purposes.JOURNAL, LABEL, str(run), reply.frame, body)
+    # A part that Postgres loses in a crash costs nothing but these words: the model is asked again anyway.
     connection.execute("SET LOCAL synchronous_commit = off")
     cursor = connection.execute(
         """

@@ -1,4 +1,4 @@
-"""Stores events as they were received, under a MAC, for triggers: a program that only writes to Postgres forges nevent.
+"""Stores events as they were received, under a MAC, for triggers: who can only write to Postgres cannot forge one.
 
 The sender of an event is in the origin of the runs that it starts, so the MAC covers the name too.
 """
@@ -107,9 +107,8 @@ def read(connection: Connection, number: int) -> VerifiedEvent:
     ).fetchone()
     if row is None:
         raise Tampered("the event is gone")
-    *fields, mac, key_id = row
-    names = ("key", "source", "id", "name", "subject", "data", "by", "at")
-    event = VerifiedEvent(**dict(zip(names, fields, strict=True)))
+    *columns, mac, key_id = row
+    event = pool.in_fields(VerifiedEvent, columns)
     if not macs.verify(purposes.JOURNAL, Seal(mac=mac, key_id=key_id), *_parts(event)):
         raise Tampered("the event does not verify")
     return event
@@ -156,7 +155,7 @@ def read_id(connection: Connection, id: str) -> ExternalEventRow:
     ).fetchone()
     if row is None:
         raise LookupError(f"there is no event {id}")
-    return ExternalEventRow(id=row[0], name=row[1], digest=row[2], waits=row[3], at=row[4])
+    return pool.in_fields(ExternalEventRow, row)
 
 
 def prune_ids(connection: Connection) -> int:

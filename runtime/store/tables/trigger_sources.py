@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables.received_events import KEPT_DAYS, PRUNED
 
@@ -62,7 +63,7 @@ def lock_next(
 ) -> UUID | None:
     """Lock a source of an active trigger, unless another transaction has it; without those `passed`.
 
-    Those without a problem come first, so one that answers late holds up no other.
+    Those without a problem come first, so a slow source delays no other.
     """
     row = connection.execute(
         """
@@ -109,7 +110,7 @@ def read_source(connection: Connection, trigger: UUID) -> SourceRow | None:
     row = connection.execute(
         "SELECT looked_at, problem FROM runtime_triggersource WHERE trigger = %s", (trigger,)
     ).fetchone()
-    return None if row is None else SourceRow(looked_at=row[0], problem=row[1])
+    return None if row is None else pool.in_fields(SourceRow, row)
 
 
 def read_cursor(connection: Connection, trigger: UUID) -> str:
@@ -159,9 +160,7 @@ def read_webhook(connection: Connection, trigger: UUID) -> WebhookRow | None:
         "SELECT refused, refused_at, refused_why FROM runtime_triggerwebhook WHERE trigger = %s",
         (trigger,),
     ).fetchone()
-    if row is None:
-        return None
-    return WebhookRow(refused=row[0], refused_at=row[1], refused_why=row[2])
+    return None if row is None else pool.in_fields(WebhookRow, row)
 
 
 def refuse(connection: Connection, address: str, reason: str) -> None:
@@ -185,10 +184,7 @@ def seen_files(connection: Connection, trigger: UUID, folder: str) -> dict[str, 
         """,
         (trigger, folder),
     )
-    return {
-        name: SeenFile(stamp=stamp, seen_at=seen_at, handled=handled)
-        for name, stamp, seen_at, handled in rows.fetchall()
-    }
+    return {name: pool.in_fields(SeenFile, columns) for name, *columns in rows.fetchall()}
 
 
 def stamps(
@@ -270,6 +266,7 @@ def record_taken(
     connection: Connection, trigger: UUID, folder: str, name: str, digest: str
 ) -> bool:
     """Write that a file is done. Return whether its content is not the one that was taken before."""
+    # RETURNING knows only the new values of `f`, so the statement joins the row as it was, `b`.
     row = connection.execute(
         """
         UPDATE runtime_watchedfile f SET done = true, digest = %(digest)s

@@ -72,6 +72,7 @@ class Ledger:
             fcntl.flock(file, fcntl.LOCK_EX)
             self._catch_up(file)
             seal = macs.seal(purposes.AUDIT, LABEL, self._head, fact)
+            # What follows is a line that a crash cut off: `add` has not returned for it, so nothing relies on it.
             file.truncate(self._read_to)
             file.seek(self._read_to)
             file.write(f"{fact} {seal.key_id} {seal.mac}\n".encode())

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from runtime.core.run.events import WaitStarted
+from runtime.store import pool
 from runtime.store.pool import Connection
 
 # Parts of the step statement: waits that begin with it, and waits that have ended.
@@ -67,7 +68,7 @@ def matching(
         """,
         (event, data, run, limit),
     )
-    return [EventWait(run=run, frame=frame, call=call) for run, frame, call in rows.fetchall()]
+    return [pool.in_fields(EventWait, row) for row in rows.fetchall()]
 
 
 def complete(connection: Connection, wait: EventWait) -> bool:
