@@ -13,7 +13,7 @@ from django.db.models import Count, Q
 from django.db.models.expressions import RawSQL
 
 from approvals import clock, verifier
-from approvals.decisions import closing, open_requests, outcomes
+from approvals.decisions import commit, open_requests
 from approvals.errors import BrokenChain
 from approvals.governance import allowance_uses, policies, prompts_in_production, version_decisions
 from approvals.models import OF_CALL, Approval
@@ -96,7 +96,7 @@ class ApprovalService:
 
     def outcomes(self, ended: Sequence[EndedCall], *, position: int) -> tuple[StatementPart, ...]:
         """Build the rows of calls that end, as a part of their step."""
-        return (outcomes.recorded(ended, position=position),)
+        return (open_requests.record_outcomes(ended, position=position),)
 
     def verify_decision(self, *, gate: UUID, decision: Decision) -> bool:
         """Verify a received decision. Return whether it is an expiry with which the run fails."""
@@ -154,8 +154,8 @@ class ApprovalService:
         with suppress(GateNotOpen, RunEnded), transaction.atomic():  # closed without a decision
             audit.lock_runs(run)
             approval, at = Approval.objects.get(gate=gate), clock.now()
-            if closing.is_expired(approval, at):
-                closing.expire(approval, at)
+            if commit.is_expired(approval, at):
+                commit.expire(approval, at)
 
     def send_mail(self, stop: Event) -> None:
         """Mail people about requests that wait for them."""
@@ -176,7 +176,7 @@ class ApprovalService:
             Q(status=Approval.Status.PENDING) | Q(effective_at__gt=at), run=run, gate__in=gates
         ).order_by("created_at", "id")
         for approval in pending:
-            closing.cancel(approval, actor=actor, at=at, reason=reason)
+            commit.cancel(approval, actor=actor, at=at, reason=reason)
         if actor is not None:
             audit.append(
                 run=run,

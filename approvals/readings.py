@@ -47,7 +47,7 @@ class Measured:
     `sections` says of each section whether it came into view.
     """
 
-    seen: int | None
+    first_seen: int | None
     opened: int
     visible: int
     sections: Mapping[str, bool]
@@ -69,45 +69,49 @@ class Share:
 def measured(text: str) -> Measured | None:
     """Read what the page sent; None if it sent nothing, or anything else."""
     try:
-        found = json.loads(text) if len(text) <= MAX_TEXT else None
+        sent = json.loads(text) if len(text) <= MAX_TEXT else None
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(sent, dict):
         return None
-    opened, visible = (_duration(found.get(name)) for name in ("opened", "visible"))
-    sections = found.get("sections")
-    if opened is None or visible is None or not isinstance(sections, dict):
+    ms_open, visible = (_duration(sent.get(name)) for name in ("opened", "visible"))
+    sections = sent.get("sections")
+    if ms_open is None or visible is None or not isinstance(sections, dict):
         return None
     names = [name for name in sections if _NAME.fullmatch(name)][:MAX_SECTIONS]
     return Measured(
-        seen=_duration(found.get("seen")),
-        opened=opened,
-        visible=min(visible, opened),
+        first_seen=_duration(sent.get("seen")),
+        opened=ms_open,
+        visible=min(visible, ms_open),
         sections={name: sections[name] is True for name in names},
     )
 
 
-def record(approval: ApprovalView, found: Measured | None, actor: Actor, *, edits: int = 0) -> None:
+def record(
+    approval: ApprovalView, measured_times: Measured | None, actor: Actor, *, edits: int = 0
+) -> None:
     """Store the reading of a decision or vote of this person. A failure is logged: the decision stands."""
-    if found is None:
+    if measured_times is None:
         return
     at = approval.decided_at or clock.now()
     needed = reading_ms(approval)
     row = ReviewTime(
         approval_id=approval.id,
         person=actor.person,
-        first_seen_at=None if found.seen is None else _before(at, found.seen, approval),
-        opened_at=_before(at, found.opened, approval),
+        first_seen_at=None
+        if measured_times.first_seen is None
+        else _before(at, measured_times.first_seen, approval),
+        opened_at=_before(at, measured_times.opened, approval),
         decided_at=at,
-        visible_ms=found.visible,
+        visible_ms=measured_times.visible,
         reading_ms=needed,
-        sections=dict(found.sections),
-        considered=found.visible >= needed
-        and all(found.sections[name] for name in MAIN if name in found.sections),
+        sections=dict(measured_times.sections),
+        considered=measured_times.visible >= needed
+        and all(measured_times.sections[name] for name in MAIN if name in measured_times.sections),
         channel="page",
         edits=edits,
     )
-    kept = ("approval", "person", "undone")
+    unchanged = ("approval", "person", "undone")
     fields = [one.name for one in ReviewTime._meta.concrete_fields if not one.primary_key]  # noqa: SLF001 - its documented API
     try:
         with transaction.atomic():
@@ -115,7 +119,7 @@ def record(approval: ApprovalView, found: Measured | None, actor: Actor, *, edit
                 [row],
                 update_conflicts=True,
                 unique_fields=["approval", "person"],
-                update_fields=[name for name in fields if name not in kept],
+                update_fields=[name for name in fields if name not in unchanged],
             )
     except DatabaseError as exc:
         log.warning("Request %s: how it was read is not stored: %s", approval.id, exc)
@@ -143,14 +147,14 @@ def share() -> Share:
     """Return the share of the team over the last decisions that were measured."""
     since = clock.now() - timedelta(days=DAYS)
     rows = ReviewTime.objects.filter(decided_at__gte=since).order_by("-decided_at")
-    found = list(rows.values_list("person", "considered", "visible_ms", "reading_ms")[:LAST])
-    enough = len(found) >= LEAST and len({person for person, *_ in found}) > 1
-    considered = sum(one for _, one, *_ in found)
+    rows_read = list(rows.values_list("person", "considered", "visible_ms", "reading_ms")[:LAST])
+    enough = len(rows_read) >= LEAST and len({person for person, *_ in rows_read}) > 1
+    considered = sum(one for _, one, *_ in rows_read)
     return Share(
-        decisions=len(found),
-        percent=100 * considered // len(found) if enough else None,
-        visible=_middle([row[2] for row in found]),
-        reading=_middle([row[3] for row in found]),
+        decisions=len(rows_read),
+        percent=100 * considered // len(rows_read) if enough else None,
+        visible=_middle([row[2] for row in rows_read]),
+        reading=_middle([row[3] for row in rows_read]),
     )
 
 
@@ -181,4 +185,4 @@ def _duration(value: Any) -> int | None:
 
 def _before(at: datetime, ms: int, approval: ApprovalView) -> datetime:
     """Return the time so long before the decision, and not before the request."""
-    return max(approval.created_at, at - timedelta(milliseconds=ms))
+    return max(approval.stored.created_at, at - timedelta(milliseconds=ms))

@@ -75,32 +75,32 @@ def approval(
         if action_digest != approval.action_digest:
             raise NotConfirmed("the action to start differs from the allowed one")
         return allowance_uses.verify(approval, origin, risk)
-    said = None if decision is None else _verified(stored, decision)
+    statement = None if decision is None else _verified(stored, decision)
     if approval.status != Approval.Status.APPROVED:
         raise NotConfirmed(f"the request is {approval.status}")
-    if said is None:
+    if statement is None:
         snapshot.check_digests(approval)
-        said = _statement(stored)
-    edited = said.verdict is Verdict.EDIT
-    if action_digest != (said.result if edited else approval.action_digest):
+        statement = _statement(stored)
+    edited = statement.verdict is Verdict.EDIT
+    if action_digest != (statement.result if edited else approval.action_digest):
         raise NotConfirmed("the action to start differs from the approved one")
     if risk is not None and RISKS.index(risk) > RISKS.index(Risk(approval.risk)):
         raise ApprovalVoid(f"it was approved at {approval.risk} risk, and its risk is {risk} now")
-    voters = _check_rights(stored, said, origin)
-    return VerifiedApproval(by=voters or (said.by,), comment=said.reason or None)
+    voters = _check_rights(stored, statement, origin)
+    return VerifiedApproval(by=voters or (statement.by,), comment=statement.reason or None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StoredApproval:
     """A stored request and the number of undone decisions on it, at the database's time `at`.
 
-    `held` holds the groups and assignments of the stored reviewer, None if they were not queried.
+    `credentials` holds the groups and assignments of the stored reviewer, None if they were not queried.
     """
 
     approval: Approval
     undone: int
     at: datetime
-    held: str | None
+    credentials: str | None
     votes: str | None
 
 
@@ -110,10 +110,10 @@ def _read(statement: str, gate: UUID) -> _StoredApproval:
         row = pool.row(connection, statement, {"undone": audit.UNDONE, "gate": gate})
     if row is None:
         raise NotConfirmed("the gate has no request")
-    undone, at, held, cast = row[:4]
+    undone, at, credentials, cast = row[:4]
     approval = approval_rows.read(row[4:])
     return _StoredApproval(
-        approval=approval, undone=undone, at=clock.to_utc(at), held=held, votes=cast
+        approval=approval, undone=undone, at=clock.to_utc(at), credentials=credentials, votes=cast
     )
 
 
@@ -126,60 +126,64 @@ def _verified(stored: _StoredApproval, decision: Decision) -> Statement | None:
     if decision.verdict is Verdict.EXPIRE or not decision.by:
         _check_expired(stored, decision)
         return None
-    said = _statement(stored)
-    for person in (said.by, said.absent):
+    statement = _statement(stored)
+    for person in (statement.by, statement.absent):
         if person in (stored.approval.requester, *stored.approval.origin):
             raise NotConfirmed(f"{person}, who decided, is in the run's origin")
-    if not said.is_of(decision):
+    if not statement.is_of(decision):
         raise NotConfirmed("the decision differs from the signed one")
     if decision.edit is not None:
         if decision.result is not None:
             raise NotConfirmed("an edited call has no result yet")
-        snapshot.check_edit(stored.approval, decision.edit.args, said.result)
-    return said
+        snapshot.check_edit(stored.approval, decision.edit.args, statement.result)
+    return statement
 
 
 def _statement(stored: _StoredApproval) -> Statement:
     """Return the statement if it counts and was made in time. Raises NotConfirmed, KeyMissing."""
     approval = stored.approval
-    said = statements.read(approval)
-    verification.check_edited(approval, said)
-    if approval.expires_at is not None and said.at >= approval.expires_at:
+    statement = statements.read(approval)
+    verification.check_edited(approval, statement)
+    if approval.expires_at is not None and statement.at >= approval.expires_at:
         raise NotConfirmed("the request had expired when it was decided")
-    again = said.verdict is Verdict.RUN_AGAIN
-    if again and approval.not_before is not None and said.at < approval.not_before:
+    again = statement.verdict is Verdict.RUN_AGAIN
+    if again and approval.not_before is not None and statement.at < approval.not_before:
         raise NotConfirmed("the first start may still have been running")
-    if said.effective_at is not None and said.effective_at > stored.at:
+    if statement.effective_at is not None and statement.effective_at > stored.at:
         raise NotConfirmed("the decision can still be undone")
-    if said.undone != stored.undone or used_approvals.contains(
-        used_approvals.undone_line(approval.id, said.undone + 1)
+    if statement.undone != stored.undone or used_approvals.contains(
+        used_approvals.undone_line(approval.id, statement.undone + 1)
     ):
         raise NotConfirmed("the decision was undone")
     snapshot.check_seal(approval)
-    _counted(stored, said)
-    return said
+    _counted(stored, statement)
+    return statement
 
 
-def _counted(stored: _StoredApproval, said: Statement) -> tuple[votes.Cast, ...]:
+def _counted(stored: _StoredApproval, statement: Statement) -> tuple[votes.Cast, ...]:
     """Verify every vote, and return those that count. Raises NotConfirmed unless they suffice, KeyMissing."""
     cast = votes.read(stored.approval, stored.votes)
-    return votes.check_counted(stored.approval, said, cast)
+    return votes.check_counted(stored.approval, statement, cast)
 
 
 def _check_rights(
-    stored: _StoredApproval, said: Statement, origin: Collection[str]
+    stored: _StoredApproval, statement: Statement, origin: Collection[str]
 ) -> tuple[str, ...]:
     """Raise ApprovalVoid unless the statement's reviewer, who is the stored one, and all voters may still decide.
 
     Return the voters.
     """
-    principal = principals.from_rights(Actor(person=said.by), stored.held, said.at, past=True)
-    denial = approvals.denial_for(principal, stored.approval, said.absent, origin, said.at)
+    principal = principals.from_rights(
+        Actor(person=statement.by), stored.credentials, statement.at, past=True
+    )
+    denial = approvals.denial_for(
+        principal, stored.approval, statement.absent, origin, statement.at
+    )
     if denial is not None:
-        raise ApprovalVoid(f"{said.by} approved it, but may no longer decide: {denial.detail}")
-    if said.verdict is Verdict.EDIT:
-        _check_edited_rule(stored.approval, said, principal)
-    counted = _counted(stored, said)
+        raise ApprovalVoid(f"{statement.by} approved it, but may no longer decide: {denial.detail}")
+    if statement.verdict is Verdict.EDIT:
+        _check_edited_rule(stored.approval, statement, principal)
+    counted = _counted(stored, statement)
     for vote in counted:
         voters = {one.person for one in counted}
         lost = votes_of_people.lost(vote, stored.approval, origin, voters)
@@ -189,33 +193,33 @@ def _check_rights(
 
 
 def _check_edited_rule(
-    approval: Approval, said: Statement, principal: principals.Principal | None
+    approval: Approval, statement: Statement, principal: principals.Principal | None
 ) -> None:
     """Raise ApprovalVoid if the policy demands more for the edited call than the person who edited it.
 
     The policy may have raised the risk of the request, so the call is evaluated at each risk that may be its tool's.
     """
     for risk in RISKS[: RISKS.index(Risk(approval.risk)) + 1]:
-        _check_edited_at(risk, approval, said, principal)
+        _check_edited_at(risk, approval, statement, principal)
 
 
 def _check_edited_at(
-    risk: Risk, approval: Approval, said: Statement, principal: principals.Principal | None
+    risk: Risk, approval: Approval, statement: Statement, principal: principals.Principal | None
 ) -> None:
-    _, found = policies.judge(
+    _, judgement = policies.judge(
         policies.facts_of(approval, json.loads(approval.edited or "{}"), risk)
     )
-    stands = principal.stands_for if principal else ()
-    editor = next((one for one in stands if one.person == said.absent), principal)
-    demands = found.demands
+    absent_people = principal.stands_for if principal else ()
+    editor = next((one for one in absent_people if one.person == statement.absent), principal)
+    demands = judgement.demands
     if demands is not None and (
         demands.quorum > 1
         or editor is None
-        or not _edited_stage(demands, approval, said.at).admits(editor.person, editor.groups)
-        or (demands.reason and not said.reason)
+        or not _edited_stage(demands, approval, statement.at).admits(editor.person, editor.groups)
+        or (demands.reason and not statement.reason)
     ):
         raise ApprovalVoid(
-            f"the rule {demands.rule} demands more than {said.by} for the edited call"
+            f"the rule {demands.rule} demands more than {statement.by} for the edited call"
         )
 
 

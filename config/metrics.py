@@ -145,7 +145,7 @@ def _of_sweepers() -> Iterator[Metric]:
 
 
 def _of_requests() -> Iterator[Metric]:
-    pending = pending_ages.pending()
+    pending = pending_ages.count_pending()
     ages = GaugeMetricFamily(
         "signoff_requests_pending", "Pending requests by age.", labels=("age",)
     )

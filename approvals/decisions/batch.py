@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from approvals import clock
-from approvals.decisions import refusals
+from approvals.decisions import checks
 from approvals.decisions.decide import decide
 from approvals.decisions.undo import undo
 from approvals.errors import NotFound, NotTogether
@@ -64,32 +64,34 @@ def decide_each(
     Above COUNTED_ABOVE items, `count` repeats their number. An approval is for calls of one tool. Nothing is decided
     if this raises InvalidInput naming `item`, `verdict`, `count` or `reason`.
     """
-    chosen, said = _checked(items, verdict, reason, count)
-    found = {one.id: one for one in requests.several(list(items), actor=actor)}
-    if chosen is Verdict.APPROVE:
-        _check_one_tool([one for one in found.values() if left_out(one, chosen) is None])
+    decided_verdict, reason_text = _checked(items, verdict, reason, count)
+    by_id = {one.id: one for one in requests.several(list(items), actor=actor)}
+    if decided_verdict is Verdict.APPROVE:
+        _check_one_tool([one for one in by_id.values() if left_out(one, decided_verdict) is None])
 
     def act(approval: ApprovalView) -> ApprovalView:
         return decide(
             approval_id=approval.id,
-            verdict=chosen,
+            verdict=decided_verdict,
             digest=items[approval.id],
-            reason=said,
+            reason=reason_text,
             actor=actor,
             batch=True,
         )
 
-    return tuple(_each(list(items), found, lambda approval: left_out(approval, chosen), act, actor))
+    return tuple(
+        _each(list(items), by_id, lambda approval: left_out(approval, decided_verdict), act, actor)
+    )
 
 
 def undo_each(*, items: Sequence[UUID], actor: Actor) -> tuple[BatchOutcome, ...]:
     """Undo the actor's own decision on each request whose undo window is open. Raises InvalidInput naming `item`."""
     _check_number(items)
-    found = {one.id: one for one in requests.several(items, actor=actor)}
+    by_id = {one.id: one for one in requests.several(items, actor=actor)}
     return tuple(
         _each(
             items,
-            found,
+            by_id,
             lambda approval: None,
             lambda approval: undo(approval_id=approval.id, actor=actor),
             actor,
@@ -99,7 +101,7 @@ def undo_each(*, items: Sequence[UUID], actor: Actor) -> tuple[BatchOutcome, ...
 
 def kind_of(approval: ApprovalView) -> tuple[str, ...]:
     """Name the kind of a call: its agent and its tool."""
-    return approval.path[-2:]
+    return tuple(approval.path[-2:])
 
 
 def _not_approved(approval: ApprovalView) -> RequestError | None:
@@ -122,17 +124,19 @@ def _checked(
     """Return verdict and reason. Raises InvalidInput."""
     if verdict not in IN_BATCH:
         raise InvalidInput("verdict", f"must be one of {', '.join(IN_BATCH)}")
-    chosen = Verdict(str(verdict))
+    possible = Verdict(str(verdict))
     _check_number(items)
-    rule = VERDICTS[chosen]
+    rule = VERDICTS[possible]
     needed = f"is required to {rule.verb}" if rule.needs_reason else ""
-    said = validate_text("reason", "" if reason is None else reason, MAX_REASON, required=needed)
+    reason_text = validate_text(
+        "reason", "" if reason is None else reason, MAX_REASON, required=needed
+    )
     if len(items) > COUNTED_ABOVE and str(count).strip() != str(len(items)):
         raise InvalidInput(
             "count",
             f"must be {len(items)}, the number of ticked requests: more than {COUNTED_ABOVE} need it",
         )
-    return chosen, said
+    return possible, reason_text
 
 
 def _check_number(items: Mapping[UUID, object] | Sequence[UUID]) -> None:
@@ -147,21 +151,21 @@ def _check_one_tool(approved: Sequence[ApprovalView]) -> None:
 
 def _each(
     items: Sequence[UUID],
-    found: Mapping[UUID, ApprovalView],
+    by_id: Mapping[UUID, ApprovalView],
     refused: Callable[[ApprovalView], RequestError | None],
     act: Callable[[ApprovalView], ApprovalView],
     actor: Actor,
 ) -> Iterator[BatchOutcome]:
     """Act on one request after the other. An error of one does not stop the others."""
     for approval_id in items:
-        approval = found.get(approval_id)
+        approval = by_id.get(approval_id)
         if approval is None:
-            refusals.record(actor, NotFound(), pk=approval_id)
+            checks.record_refusal(actor, NotFound(), pk=approval_id)
             yield BatchOutcome(approval_id=approval_id, approval=None, problem=NotFound())
             continue
         problem = refused(approval)
         if problem is not None:
-            refusals.record(actor, problem, pk=approval_id)
+            checks.record_refusal(actor, problem, pk=approval_id)
         else:
             try:
                 approval = act(approval)

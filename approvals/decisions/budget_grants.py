@@ -52,13 +52,13 @@ def reached(approval: ApprovalView) -> tuple[Reached, ...]:
         return ()
     return tuple(
         Reached(
-            of=str(one.get("of", "")),
-            unit=unit_of(NAMES[one["limit"]]),
-            used=str(one.get("used", "")),
-            allowed=str(one.get("allowed", "")),
+            of=str(limit.get("of", "")),
+            unit=unit_of(NAMES[limit["limit"]]),
+            used=str(limit.get("used", "")),
+            allowed=str(limit.get("allowed", "")),
         )
-        for one in limits
-        if isinstance(one, dict) and one.get("limit") in list(NAMES)  # it may be unhashable
+        for limit in limits
+        if isinstance(limit, dict) and limit.get("limit") in list(NAMES)  # it may be unhashable
     )
 
 
@@ -75,32 +75,32 @@ def check(approval: Approval, verdict: Verdict, grant: object) -> object:
     return grant
 
 
-def fields(approval: ApprovalView, posted: Mapping[str, str]) -> tuple[GrantField, ...]:
+def fields(approval: ApprovalView, form: Mapping[str, str]) -> tuple[GrantField, ...]:
     """Return a field for each limit that was reached, filled with the form's value or with the same amount again."""
     names = _names(approval.args) if approval.kind == GateKind.LIMIT else []
     return tuple(
         GrantField(
             name=name,
             unit=unit_of(NAMES[name]),
-            raw=posted.get(f"{FIELD}.{name}", "" if posted else _allowed(approval.args, name)),
+            raw=form.get(f"{FIELD}.{name}", "" if form else _allowed(approval.args, name)),
         )
         for name in names
     )
 
 
-def problem(found: InvalidInput) -> str:
+def problem(error: InvalidInput) -> str:
     """Describe the problem of a grant and the values allowed instead."""
-    name = found.field.removeprefix(FIELD).removeprefix(".")
+    name = error.field.removeprefix(FIELD).removeprefix(".")
     if name not in NAMES:
-        return f"the grant {found.detail}. Enter a number, or unlimited."
+        return f"the grant {error.detail}. Enter a number, or unlimited."
     unit = unit_of(NAMES[name])
-    return f"more {unit} {found.detail}. Enter a number of {unit}, or unlimited."
+    return f"more {unit} {error.detail}. Enter a number of {unit}, or unlimited."
 
 
-def read(posted: Mapping[str, str]) -> dict[str, object]:
+def read(form: Mapping[str, str]) -> dict[str, object]:
     """Read a grant from a submitted form, without validating it."""
-    found = from_form({name: posted.get(f"{FIELD}.{name}", "") for name in NAMES})
-    return {name: None if value == UNLIMITED else value for name, value in found.items()}
+    grants = from_form({name: form.get(f"{FIELD}.{name}", "") for name in NAMES})
+    return {name: None if value == UNLIMITED else value for name, value in grants.items()}
 
 
 def _reached(args: str) -> list[str]:
@@ -110,16 +110,16 @@ def _reached(args: str) -> list[str]:
 def _allowed(args: Any, name: str) -> str:
     """Return the amount allowed until now, as the engine wrote it."""
     limits = (one for one in args["limits"] if isinstance(one, dict))
-    found = (one.get("allowed") for one in limits if one.get("limit") == name)
-    return str(next(found, ""))
+    amounts = (one.get("allowed") for one in limits if one.get("limit") == name)
+    return str(next(amounts, ""))
 
 
 def _names(args: object) -> list[str]:
     """Return the limit names that the engine wrote, covered by the request's MAC. Other values give no names."""
     limits = args.get("limits") if isinstance(args, dict) else None
-    found = (
+    names = (
         [one.get("limit") for one in limits if isinstance(one, dict)]
         if isinstance(limits, list)
         else []
     )
-    return [name for name in NAMES if name in found]
+    return [name for name in NAMES if name in names]

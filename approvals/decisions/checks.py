@@ -5,13 +5,16 @@ Lock order: run, gate, request, signal, audit.
 
 import hmac
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import QuerySet
 
-from approvals.decisions import closing, commit, votes
+from approvals.decisions import commit, votes
 from approvals.errors import (
     AlreadyCancelled,
     AlreadyDecided,
@@ -22,7 +25,7 @@ from approvals.errors import (
     NotShown,
     TamperedWith,
 )
-from approvals.models import Approval
+from approvals.models import Approval, AuditEntry
 from approvals.queries import requests
 from approvals.requests import confirmation, verification
 from approvals.rights import approvals
@@ -34,7 +37,7 @@ from runtime.core.run.continuation import MAX_REVISIONS
 from runtime.core.values.enums import Decision, Edit, GateKind, Verdict
 from runtime.core.values.limits import MAX_REASON
 from runtime.core.values.verdicts import STARTS_CALL, VERDICTS, VERDICTS_AT
-from runtime.errors import Forbidden, InvalidInput
+from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.ports.access import Actor
 
 # The decided request; or an error with which something is committed: the expiry, or the deletion of void votes.
@@ -50,9 +53,9 @@ def open_request(loaded: commit.LoadedApproval | None) -> commit.LoadedApproval:
         raise NotFound
     check_right(loaded.approval, loaded.principal, loaded.at)
     check_open(loaded.approval)
-    why = verification.fault(loaded.approval)
-    if why is not None:
-        raise TamperedWith(why)  # no decision about it is signed
+    fault = verification.fault(loaded.approval)
+    if fault is not None:
+        raise TamperedWith(fault)  # no decision about it is signed
     return loaded
 
 
@@ -73,7 +76,7 @@ def close(loaded: commit.LoadedApproval, decision: Decision | None, actor: Actor
         approval.effective_at = effective_at
         approval.decided_for = approvals.decides_for(loaded.principal, approval)
         commit.close(loaded, decision, actor)
-    return requests.verified(approval, loaded.principal)
+    return requests.ApprovalView(stored=approval, reader=loaded.principal)
 
 
 def decided(outcome: Outcome) -> requests.ApprovalView:
@@ -132,15 +135,15 @@ def unshown(unreadable: Sequence[int]) -> str:
 
 
 def check_confirmed(
-    approval: Approval, verdict: Verdict, given: object, edited: Edit | None = None
+    approval: Approval, verdict: Verdict, confirmation_text: object, edited: Edit | None = None
 ) -> None:
     """Raise InvalidInput unless a person who starts a call at high risk repeats the name of its object."""
-    if given is not None and not isinstance(given, str):
+    if confirmation_text is not None and not isinstance(confirmation_text, str):
         raise InvalidInput("confirm", "must be text")
     if verdict not in STARTS_CALL:
         return
     name = confirmation.required(approval, None if edited is None else edited.args)
-    if name is None or confirmation.matches(given or "", name):
+    if name is None or confirmation.matches(confirmation_text or "", name):
         return
     if edited is None:
         raise InvalidInput("confirm", "must repeat the request's `confirm` to start a high risk")
@@ -166,13 +169,13 @@ def check_revisable(approval: Approval, verdict: Verdict) -> None:
         )
 
 
-def reason(given: object, verdict: Verdict, approval: Approval) -> str:
+def reason(text: object, verdict: Verdict, approval: Approval) -> str:
     """Return the reason unchanged: model and audit get exactly this text. Raises InvalidInput."""
     rule = VERDICTS[verdict]
     needed = f"is required to {rule.verb}" if rule.needs_reason else ""
     if votes.needs_reason(approval, verdict):
         needed = "is required by the policy"
-    return validate_text("reason", "" if given is None else given, MAX_REASON, required=needed)
+    return validate_text("reason", "" if text is None else text, MAX_REASON, required=needed)
 
 
 def _undo_seconds(approval: Approval) -> float:
@@ -188,5 +191,60 @@ def _expire(approval: Approval, at: datetime) -> Expired:
     assert approval.expires_at is not None  # it has expired
     with transaction.atomic():
         audit.lock_runs(approval.run_id)
-        closing.expire(approval, at)
+        commit.expire(approval, at)
     return Expired(approval.expires_at)
+
+
+REFUSED = "refused: "  # before the code of the error
+MAX_REFUSALS = 50
+
+RECORDED = (NotFound, Forbidden, TamperedWith, DigestMismatch)
+
+
+@contextmanager
+def recording_refusals(actor: Actor, **request: UUID) -> Iterator[None]:
+    """Record the refusal with which the block ends. `request` finds the row, by `pk` or by `run` and `gate`."""
+    try:
+        yield
+    except RECORDED as exc:
+        record_refusal(actor, exc, **request)
+        raise
+
+
+def record_refusal(actor: Actor, problem: RequestError, **request: UUID) -> None:
+    """Record that the actor was refused, unless it is recorded already or there is no such request."""
+    approval = Approval.objects.filter(**request).only("run_id", "approval_digest").first()
+    if approval is None or not isinstance(problem, RECORDED):
+        return
+    act = f"{REFUSED}{problem.code}"
+    if _is_enough(
+        approval, actor, act
+    ):  # without the lock, which a person without rights must not take at will
+        return
+    with transaction.atomic():
+        audit.lock_runs(approval.run_id)
+        if not _is_enough(approval, actor, act):
+            audit.append(
+                run=approval.run_id,
+                actor=actor,
+                act=act,
+                subject=_subject(approval),
+                detail={"digest": approval.approval_digest},
+            )
+
+
+def _is_enough(approval: Approval, actor: Actor, act: str) -> bool:
+    """Tell whether the audit has this refusal of the person, or no room for another one."""
+    refusals = _refusals(approval)
+    repeated = refusals.filter(actor=actor.person, act=act)
+    return repeated.exists() or refusals.count() >= MAX_REFUSALS
+
+
+def _refusals(approval: Approval) -> QuerySet[AuditEntry]:
+    return AuditEntry.objects.filter(
+        run=approval.run_id, subject=_subject(approval), act__startswith=REFUSED
+    )
+
+
+def _subject(approval: Approval) -> str:
+    return f"request {approval.id}"

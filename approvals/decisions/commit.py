@@ -4,7 +4,7 @@ No row is locked in between, and the second statement waits for no lock. It writ
 is pending with the same digest, and the run's audit chain has no new row. Each act on a request adds such a row.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +16,7 @@ from django.db import transaction
 from approvals import clock
 from approvals.errors import AlreadyDecided
 from approvals.models import Approval, approval_rows
-from approvals.requests import snapshot
+from approvals.requests import expiry, snapshot
 from approvals.rights import principals
 from approvals.signed import audit, statements, votes
 from runtime.control.settle import settle
@@ -129,13 +129,13 @@ def last_attempt() -> Iterator[None]:
 def _load(statement: str, of: dict[str, object], actor: Actor) -> LoadedApproval | None:
     parameters = {**of, "undone": audit.UNDONE, **principals.parameters_of(actor)}
     with pool.in_transaction() as connection:
-        found = pool.row(connection, statement, parameters)
-    if found is None:
+        row = pool.row(connection, statement, parameters)
+    if row is None:
         return None
-    at, is_open, undone, seq, mac, held, cast, unreadable = found[:8]
+    at, is_open, undone, seq, mac, credentials, cast, unreadable = row[:8]
     return LoadedApproval(
-        approval=approval_rows.read(found[8:]),
-        principal=principals.from_rights(actor, held, at),
+        approval=approval_rows.read(row[8:]),
+        principal=principals.from_rights(actor, credentials, at),
         at=clock.to_utc(at),
         is_open=is_open,
         undone=undone,
@@ -170,13 +170,13 @@ def _closed(approval: Approval) -> StatementPart:
 
 def _audited(loaded: LoadedApproval, decision: Decision, actor: Actor) -> tuple[StatementPart, ...]:
     approval = loaded.approval
-    more: dict[str, Any] = {}
+    detail: dict[str, Any] = {}
     if decision.verdict is Verdict.CONTINUE:
-        more["granted"] = decision.result
+        detail["granted"] = decision.result
     if approval.decided_for is not None:
-        more["for"] = approval.decided_for
+        detail["for"] = approval.decided_for
     if decision.edit is not None:
-        more["edited"] = decision.edit.digest
+        detail["edited"] = decision.edit.digest
     entry = audit.following(
         loaded.last,
         run=approval.run_id,
@@ -187,8 +187,63 @@ def _audited(loaded: LoadedApproval, decision: Decision, actor: Actor) -> tuple[
             "digest": approval.approval_digest,
             "verdict": decision.verdict,
             "reason": decision.reason,
-            **more,
+            **detail,
         },
         at=loaded.at,
     )
     return audit.appended([entry])
+
+
+def is_expired(approval: Approval, at: datetime) -> bool:
+    """Tell whether this request is past its deadline and still stored as pending."""
+    pending = approval.status == Approval.Status.PENDING
+    return pending and approval.expires_at is not None and approval.expires_at <= at
+
+
+def expire(approval: Approval, at: datetime) -> None:
+    """Settle the gate of a request past its last deadline, as its demands say. Raises GateNotOpen."""
+    decision = expiry.decision(approval)
+    settle(gate=approval.gate, decision=decision)
+    _close_unsigned(
+        approval,
+        Approval.Status.EXPIRED,
+        actor=None,
+        at=at,
+        reason=decision.reason,
+        detail={"verdict": decision.verdict},
+    )
+
+
+def cancel(approval: Approval, *, actor: Actor | None, at: datetime, reason: str) -> None:
+    """Cancel a request whose gate the caller has closed."""
+    _close_unsigned(approval, Approval.Status.CANCELLED, actor=actor, at=at, reason=reason)
+
+
+def clear_decision(approval: Approval) -> None:
+    """Remove the signed statement, and the arguments of an edit, from the row. The caller saves it."""
+    approval.statement = approval.signature = approval.key_id = approval.effective_at = None
+    approval.channel = approval.decided_for = None
+    approval.edited = approval.edited_preview = None
+
+
+def _close_unsigned(
+    approval: Approval,
+    status: Approval.Status,
+    *,
+    actor: Actor | None,
+    at: datetime,
+    reason: str,
+    detail: Mapping[str, str] | None = None,
+) -> None:
+    approval.status, approval.decided_by = status, None if actor is None else actor.person
+    approval.decided_at, approval.reason = at, reason
+    clear_decision(approval)
+    approval.save()
+    audit.append(
+        run=approval.run_id,
+        actor=actor,
+        act=status,
+        subject=f"request {approval.id}",
+        detail={"digest": approval.approval_digest, "reason": reason, **(detail or {})},
+        at=at,
+    )

@@ -1,41 +1,58 @@
-"""Records a reviewer's decision. No other code may record a person's decision, except `in_doubt` for calls in doubt.
+"""Records a reviewer's decision. No other code may record a person's decision.
 
-The order of checks is part of the contract. A caller who may not read a request learns nothing about it. One who may
+The order of checks is part of the contract. A caller who may not read an approval learns nothing about it. One who may
 not decide learns nothing about races or digests.
+
+Where the worker previewed the proposed call, it previews an edited one too, before a person can approve it. The
+approval is bound to that preview, as any other is to the one of its request.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
 from uuid import UUID
 
-from approvals.decisions import budget_grants, checks, closing, commit, edits, refusals, votes
+from approvals.decisions import budget_grants, checks, commit, votes
+from approvals.errors import TamperedWith, TooEarly
 from approvals.models import Approval
 from approvals.queries import requests
 from approvals.queries.requests import ApprovalView
-from approvals.requests import results
+from approvals.requests import results, schemas
 from approvals.rights import principals
 from approvals.signed import audit
 from runtime.control import jobs
-from runtime.control.edit import is_previewed
-from runtime.core.values.enums import Decision, Edit, GateKind, Verdict
-from runtime.errors import GateNotOpen, InvalidInput
+from runtime.control.edit import FIELD, edit, is_previewed
+from runtime.core.values.enums import Decision, Edit, EffectClass, GateKind, Verdict
+from runtime.core.values.verdicts import VERDICTS
+from runtime.errors import GateNotOpen, InvalidInput, KeyMissing, Tampered
+from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from runtime.store.tables.jobs import EditPreviewRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SentDecision:
-    """The values of a decision as the client sent them."""
+    """The values of a decision as the client sent them. `field` names the verdict: `outcome` of a call in doubt."""
 
+    field: str = "verdict"
     verdict: object
-    digest: object
     reason: object
-    grant: object
-    result: object
     confirm: object
-    arguments: object
-    preview: object
-    batch: bool
+    result: object
+    digest: object = None
+    grant: object = None
+    arguments: object = results.ABSENT
+    preview: object = None
+    batch: bool = False
+
+
+# Why a result is refused, and why a missing one is, by the field of the verdict.
+_RESULT_RULES: Final = {
+    "verdict": ("is only for an answer instead of the call", "is required to answer"),
+    "outcome": ("is only for a call that happened", "is required if the call happened"),
+}
 
 
 def decide(
@@ -72,7 +89,7 @@ def decide(
     `result`; AlreadyVoted; Forbidden (`not_eligible`) for a later stage. Nothing is written when it raises, except that
     Expired and refusals are recorded, and that votes which no longer count are deleted.
     """
-    answer = _SentDecision(
+    sent = _SentDecision(
         verdict=verdict,
         digest=digest,
         reason=reason,
@@ -83,11 +100,31 @@ def decide(
         preview=preview,
         batch=batch,
     )
-    try:
-        return checks.decided(_settle(approval_id, answer, actor))
-    except refusals.RECORDED as exc:
-        refusals.record(actor, exc, pk=approval_id)
-        raise
+    return _settle({"pk": approval_id}, sent, actor)
+
+
+def resolve(
+    *,
+    run: UUID,
+    gate: UUID,
+    outcome: object,
+    result: object = results.ABSENT,
+    reason: object,
+    actor: Actor,
+    confirm: object = None,
+) -> ApprovalView:
+    """Record the outcome of a call in doubt: `happened`, `run_again` or `give_up`.
+
+    `result` is a JSON value that fits the tool's result schema; it is required if the call happened, and not allowed
+    otherwise. `confirm` repeats the request's own `confirm`, which running a high-risk call again must do. Raises, in
+    this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired; TamperedWith; TooEarly with the time from
+    which the call can run again; InvalidInput naming `outcome`; NotShown; InvalidInput naming `confirm`, `reason`,
+    `result` or a path in it. Nothing is written when it raises, except that Expired and refusals are recorded.
+    """
+    sent = _SentDecision(
+        field="outcome", verdict=outcome, reason=reason, confirm=confirm, result=result
+    )
+    return _settle({"run": run, "gate": gate}, sent, actor)
 
 
 def require_open(*, approval_id: UUID, digest: object, actor: Actor) -> None:
@@ -106,7 +143,7 @@ def ask_preview(
     approval = checks.open_request(commit.load(approval_id, actor)).approval
     checks.check_digest(approval, digest)
     checks.verdict(Verdict.EDIT, "verdict", GateKind.APPROVAL, approval)
-    edit = edits.check(approval, arguments)
+    edit = check_edit(approval, arguments)
     if not _has_preview(approval):
         return None
     return jobs.preview_edit(
@@ -117,62 +154,86 @@ def ask_preview(
 def find_preview(*, approval_id: UUID, preview: object, actor: Actor) -> EditPreviewRow | None:
     """Return the preview of an edit that this person asked for last, None if it has another id. Raises NotFound."""
     approval = requests.readable(approval_id, principals.principal_of(actor))
-    return edits.find_preview(approval, preview, actor.person)
+    return find_preview_of(approval, preview, actor.person)
 
 
-def _settle(approval_id: UUID, answer: _SentDecision, actor: Actor) -> checks.Outcome:
-    try:
-        return _attempt(approval_id, answer, actor)
-    except GateNotOpen:  # another action on the run came in between
-        with commit.last_attempt():
-            audit.lock_run_of(approval_id)
-            return _attempt(approval_id, answer, actor)
+def _settle(key: Mapping[str, UUID], sent: _SentDecision, actor: Actor) -> ApprovalView:
+    """Record the decision on the approval with this id, or at this gate of this run."""
+    with checks.recording_refusals(actor, **key):
+        try:
+            outcome = _attempt(key, sent, actor)
+        except GateNotOpen:  # another action on the run came in between
+            with commit.last_attempt():
+                _lock_run(**key)
+                outcome = _attempt(key, sent, actor)
+        return checks.decided(outcome)
 
 
-def _attempt(approval_id: UUID, answer: _SentDecision, actor: Actor) -> checks.Outcome:
+def _lock_run(pk: UUID | None = None, run: UUID | None = None, gate: UUID | None = None) -> None:
+    if run is not None:
+        audit.lock_runs(run)
+    elif pk is not None:
+        audit.lock_run_of(pk)
+
+
+def _attempt(key: Mapping[str, UUID], sent: _SentDecision, actor: Actor) -> checks.Outcome:
     """Check and write. Raises GateNotOpen, with nothing written, if another action on the run came in between."""
-    loaded = checks.open_request(commit.load(approval_id, actor))
-    loaded = replace(loaded, batch=answer.batch)
-    approval = loaded.approval
-    decision = None if closing.is_expired(approval, loaded.at) else _decision(loaded, answer, actor)
-    return checks.close(loaded, decision, actor)
+    stored = (
+        commit.load(key["pk"], actor)
+        if "pk" in key
+        else commit.load_at_gate(key["run"], key["gate"], actor)
+    )
+    loaded = replace(checks.open_request(stored), batch=sent.batch)
+    is_late = commit.is_expired(loaded.approval, loaded.at)
+    return checks.close(loaded, None if is_late else _decision(loaded, sent, actor), actor)
 
 
-def _decision(loaded: commit.LoadedApproval, answer: _SentDecision, actor: Actor) -> Decision:
-    """Validate the values. Raises DigestMismatch, NotShown, InvalidInput."""
+def _decision(loaded: commit.LoadedApproval, sent: _SentDecision, actor: Actor) -> Decision:
+    """Validate the values. Raises DigestMismatch, TooEarly, NotShown, InvalidInput."""
     approval = loaded.approval
-    checks.check_digest(approval, answer.digest)
-    kind = GateKind.APPROVAL if approval.kind == GateKind.IN_DOUBT else GateKind(approval.kind)
-    verdict = checks.verdict(answer.verdict, "verdict", kind, approval)
+    if sent.field == "outcome":
+        kind = GateKind.IN_DOUBT
+        if sent.verdict == Verdict.RUN_AGAIN:
+            _check_time(approval, loaded.at)
+    else:
+        checks.check_digest(approval, sent.digest)
+        kind = GateKind.APPROVAL if approval.is_in_doubt else GateKind(approval.kind)
+    verdict = checks.verdict(sent.verdict, sent.field, kind, approval)
     checks.check_shown(loaded, verdict)
-    edit = _edit(approval, verdict, answer, actor)
-    checks.check_confirmed(approval, verdict, answer.confirm, edit)
+    edit = _edit(approval, verdict, sent, actor)
+    checks.check_confirmed(approval, verdict, sent.confirm, edit)
     checks.check_revisable(approval, verdict)
     votes.check_answer(approval, verdict)
     return Decision(
         verdict=verdict,
         by=actor.person,
-        reason=checks.reason(answer.reason, verdict, approval),
-        result=_result(approval, verdict, answer),
+        reason=checks.reason(sent.reason, verdict, approval),
+        result=_result(approval, verdict, sent),
         edit=edit,
     )
 
 
-def _edit(approval: Approval, verdict: Verdict, answer: _SentDecision, actor: Actor) -> Edit | None:
-    has_arguments = answer.arguments is not results.ABSENT and answer.arguments is not None
+def _check_time(approval: Approval, at: datetime) -> None:
+    """Raise TooEarly if the first attempt of a call in doubt may still be running."""
+    if approval.not_before and at < approval.not_before:
+        raise TooEarly(approval.not_before)
+
+
+def _edit(approval: Approval, verdict: Verdict, sent: _SentDecision, actor: Actor) -> Edit | None:
+    has_arguments = sent.arguments is not results.ABSENT and sent.arguments is not None
     if verdict is not Verdict.EDIT:
         if has_arguments:
             raise InvalidInput("arguments", "are only for an approval with changes")
-        if answer.preview is not None:
+        if sent.preview is not None:
             raise InvalidInput("preview", "is only for an approval with changes")
         return None
-    if answer.preview is not None:
+    if sent.preview is not None:
         if has_arguments:
             raise InvalidInput("arguments", "are those of the preview: leave them out")
-        return edits.check_previewed(approval, answer.preview, actor.person)
-    if answer.arguments is results.ABSENT:
+        return check_previewed(approval, sent.preview, actor.person)
+    if sent.arguments is results.ABSENT:
         raise InvalidInput("arguments", "are required to edit")
-    edit = edits.check(approval, answer.arguments)
+    edit = check_edit(approval, sent.arguments)
     if _has_preview(approval):
         raise InvalidInput(
             "preview",
@@ -185,14 +246,74 @@ def _has_preview(approval: Approval) -> bool:
     return approval.preview is not None and is_previewed(json.loads(approval.preview))
 
 
-def _result(approval: Approval, verdict: Verdict, answer: _SentDecision) -> object:
-    """Return the grant of a limit gate or the result of an answer, None if there is neither. Raises InvalidInput."""
-    grant = budget_grants.check(approval, verdict, answer.grant)
-    if verdict is not Verdict.ANSWER:
-        if answer.result is not results.ABSENT and answer.result is not None:
-            raise InvalidInput("result", "is only for an answer instead of the call")
+def _result(approval: Approval, verdict: Verdict, sent: _SentDecision) -> object:
+    """Return the grant of a limit gate or the result of the call, None if there is neither. Raises InvalidInput."""
+    grant = budget_grants.check(approval, verdict, sent.grant)
+    not_allowed, required = _RESULT_RULES[sent.field]
+    if VERDICTS[verdict].carries != "result":
+        if sent.result is not results.ABSENT and sent.result is not None:
+            raise InvalidInput("result", not_allowed)
         return grant
-    if answer.result is results.ABSENT:
-        raise InvalidInput("result", "is required to answer")
-    results.check(answer.result, results.schema_of(approval))
-    return answer.result
+    if sent.result is results.ABSENT:
+        raise InvalidInput("result", required)
+    results.check(sent.result, results.schema_of(approval))
+    return sent.result
+
+
+def check_edit(approval: Approval, new_args: object) -> Edit:
+    """Return the edit of the requested call. Raises InvalidInput naming `arguments` or a place in it.
+
+    A person who denied a call has the last word in its run: no edit makes it after all.
+    """
+    edited = edit(
+        tool=approval.tool,
+        schema=json.loads(schemas.text_of(approval.schema)),
+        path=tuple(approval.path),
+        effect=EffectClass(approval.effect),
+        args=json.loads(approval.args),
+        new_args=new_args,
+    )
+    denied = Approval.objects.filter(
+        run_id=approval.run_id,
+        tool=approval.tool,
+        kind=GateKind.APPROVAL,
+        status=Approval.Status.DENIED,
+        action_digest=edited.digest,
+    )
+    if denied.exists():
+        raise InvalidInput(
+            FIELD, "are those of a call that a person denied in this run: it stays denied"
+        )
+    return edited
+
+
+def find_preview_of(approval: Approval, preview: object, by: str) -> EditPreviewRow | None:
+    """Return the preview of an edit that this person asked for last, None if it has another id."""
+    try:
+        return jobs.find_preview(gate=approval.gate, by=by, preview=UUID(str(preview)))
+    except ValueError:
+        return None
+
+
+def check_previewed(approval: Approval, preview: object, by: str) -> Edit:
+    """Return the edit with the arguments and the result of a preview.
+
+    Raises InvalidInput naming `preview`, `arguments` or a place in it; TamperedWith.
+    """
+    row = find_preview_of(approval, preview, by)
+    if row is None:
+        raise InvalidInput("preview", "is not your last one of this call: preview the edit again")
+    if row.ended_at is None:
+        raise InvalidInput("preview", "has no result yet")
+    if row.problem:
+        raise InvalidInput("preview", f"has no result: {row.problem}")
+    try:
+        result = row.preview()
+    except (Tampered, KeyMissing) as exc:
+        raise TamperedWith(str(exc)) from exc
+    if result.refused:
+        raise InvalidInput(FIELD, f"are refused by the tool: {result.refused}")
+    return replace(
+        check_edit(approval, sealing.args_for_reviewers(approval.tool, row.arguments)),
+        preview=result,
+    )

@@ -4,16 +4,18 @@ from uuid import UUID
 
 from django.db import transaction
 
-from approvals.decisions import checks, closing, commit
+from approvals.decisions import checks, commit
 from approvals.errors import Expired, TooManyInquiries
 from approvals.queries import requests
+from approvals.requests import writers
 from approvals.signed import audit
 from runtime.control import messages
 from runtime.control.access import validate_text
+from runtime.control.messages import send_as_reviewer
 from runtime.core.documents.blobs import digest_of
 from runtime.core.values.enums import GateKind
 from runtime.core.values.limits import MAX_INQUIRIES, MAX_INQUIRY
-from runtime.errors import InvalidInput
+from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 
 ASKED = "asked"
@@ -29,21 +31,43 @@ def inquire(*, approval_id: UUID, question: object, actor: Actor) -> requests.Ap
         audit.lock_run_of(approval_id)
         loaded = checks.open_request(commit.load(approval_id, actor))
         approval = loaded.approval
-        if closing.is_expired(approval, loaded.at) and approval.expires_at is not None:
+        if commit.is_expired(approval, loaded.at) and approval.expires_at is not None:
             raise Expired(approval.expires_at)
         if approval.kind != GateKind.APPROVAL:
             raise InvalidInput("question", "is only for a call that waits for an approval")
-        said = validate_text("question", question, MAX_INQUIRY, required="is required")
+        text = validate_text("question", question, MAX_INQUIRY, required="is required")
         if audit.number(approval.run_id, f"request {approval.id}", act=ASKED) >= MAX_INQUIRIES:
             raise TooManyInquiries
         sent = messages.ask_inquiry(
-            run=approval.run_id, gate=approval.gate, by=actor.person, text=said
+            run=approval.run_id, gate=approval.gate, by=actor.person, text=text
         )
         audit.append(
             run=approval.run_id,
             actor=actor,
             act=ASKED,
             subject=f"request {approval.id}",
-            detail={"question": str(sent), "text": digest_of(said)},
+            detail={"question": str(sent), "text": digest_of(text)},
         )
-    return requests.verified(approval, loaded.principal)
+    return requests.ApprovalView(stored=approval, reader=loaded.principal)
+
+
+def send_message(*, approval_id: UUID, text: object, actor: Actor) -> requests.ApprovalView:
+    """Send the message. The writer may still decide this request, and none that opens later in its run.
+
+    Raises, in this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired; TamperedWith; Forbidden
+    (`not_eligible`) if the rule does not let reviewers write; InvalidInput naming `text`; RunEnded; TooManyUndelivered.
+    Nothing is written when it raises.
+    """
+    with transaction.atomic():
+        audit.lock_run_of(approval_id)
+        loaded = checks.open_request(commit.load(approval_id, actor))
+        approval = loaded.approval
+        if commit.is_expired(approval, loaded.at) and approval.expires_at is not None:
+            raise Expired(approval.expires_at)
+        if not writers.may_write(approval):
+            raise Forbidden(
+                "not_eligible",
+                "The policy does not let people who decide this request write to its run.",
+            )
+        send_as_reviewer(run=approval.run_id, text=text, actor=actor)
+    return requests.ApprovalView(stored=approval, reader=loaded.principal)

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from approvals import clock
-from approvals.decisions import allowed
 from approvals.errors import PolicyBroken
 from approvals.governance import policies
 from approvals.models import Approval, AuditEntry
@@ -21,7 +20,7 @@ from approvals.signed import audit
 from runtime.core.run.continuation import merge_people
 from runtime.core.values.enums import GateKind
 from runtime.core.values.verdicts import FRAME_GATES
-from runtime.ports.approvals import ReviewSnapshot, StatementPart
+from runtime.ports.approvals import Allowed, EndedCall, ReviewSnapshot, StatementPart
 from runtime.store import pool
 from runtime.store.pool import Connection
 
@@ -60,19 +59,22 @@ def build(
     # A microsecond apart, so that the requests of a turn keep the order of its calls.
     approvals = [
         snapshot.row(
-            shown, at + n * timedelta.resolution, merge_people(shown.origin, origin), _judged(shown)
+            review,
+            at + n * timedelta.resolution,
+            merge_people(review.origin, origin),
+            _judged(review),
         )
-        for n, shown in enumerate(snapshots)
+        for n, review in enumerate(snapshots)
     ]
     entries = list[AuditEntry]()
-    for approval, shown in zip(approvals, snapshots, strict=True):
-        asked: dict[str, str | None] = {
+    for approval, review in zip(approvals, snapshots, strict=True):
+        details: dict[str, str | None] = {
             "digest": approval.approval_digest,
             "requester": approval.requester,
         }
-        acts = [("requested", asked)]
-        if shown.allowed is not None:
-            acts.append(allowed.decide(approval, shown.allowed))
+        acts = [("requested", details)]
+        if review.allowed is not None:
+            acts.append(decide_by_allowance(approval, review.allowed))
         for act, detail in acts:
             entry = audit.following(
                 last,
@@ -87,37 +89,124 @@ def build(
             last = audit.Last(seq=entry.seq, hash=entry.hash)
     rows = [_written(approval) for approval in approvals]
     return (
-        *allowed.used(approvals),
+        *record_uses(approvals),
         StatementPart(
             name="requested",
             sql=_REQUESTED,
             parameters={"approvals": json.dumps(rows, default=str)},
         ),
         schemas.stored(
-            sorted({text for shown in snapshots for text in snapshot.schema_texts(shown)})
+            sorted({text for review in snapshots for text in snapshot.schema_texts(review)})
         ),
         *audit.appended(entries),
     )
 
 
-def _judged(shown: ReviewSnapshot) -> snapshot.Judged:
+def _judged(call: ReviewSnapshot) -> snapshot.Judged:
     """Evaluate a call by the policy in force. Other gates have the default policy.
 
     If the policy cannot be read, the request demands the most that a policy can. The step must be written: its call
     has already fallen into doubt.
     """
-    if shown.kind in FRAME_GATES:
-        return snapshot.Judged(risk=str(shown.risk))
+    if call.kind in FRAME_GATES:
+        return snapshot.Judged(risk=str(call.risk))
     try:
-        version, found = policies.judge(policies.facts_of(shown, shown.args, shown.risk))
+        version, judgement = policies.judge(policies.facts_of(call, call.args, call.risk))
     except PolicyBroken as exc:
-        log.error("Run %s: a request demands the most, because %s", shown.run, exc)
-        version, found = UNREADABLE, without_policy(str(exc))
-    demands = found.demands
-    if demands is not None and shown.kind is GateKind.QUESTION:
+        log.error("Run %s: a request demands the most, because %s", call.run, exc)
+        version, judgement = UNREADABLE, without_policy(str(exc))
+    demands = judgement.demands
+    if demands is not None and call.kind is GateKind.QUESTION:
         demands = demands.of_one_person()
-    return snapshot.Judged(version=version, risk=str(found.risk), demands=demands)
+    return snapshot.Judged(version=version, risk=str(judgement.risk), demands=demands)
 
 
 def _written(approval: Approval) -> dict[str, object]:
     return {name: getattr(approval, name) for name in _COLUMNS}
+
+
+CHANNEL = "allowance"
+_BEFORE_USES = 2  # acts: the proposal and the confirmation
+
+_USED = """
+    INSERT INTO approvals_allowanceact (allowance, seq, act, at, run, frame, call, approval)
+    SELECT u.allowance, u.seq, 'used', u.at, run.id, u.frame, u.call, u.approval
+    FROM run, json_to_recordset(%(uses)s::json) AS u (
+        allowance uuid, seq int, at timestamptz, frame text, call text, approval uuid)
+"""
+
+
+def decide_by_allowance(approval: Approval, allowed: Allowed) -> tuple[str, dict[str, str | None]]:
+    """Approve the request by the allowance, and return the act with its detail for the audit."""
+    use = allowed.use
+    approval.status = Approval.Status.APPROVED
+    approval.decided_by, approval.decided_at = use.by[-1], approval.created_at
+    approval.reason, approval.channel = "", CHANNEL
+    approval.statement, approval.signature, approval.key_id = allowed.proof
+    detail: dict[str, str | None] = {
+        "allowance": str(use.id),
+        "use": f"{use.number} of {use.of}",
+        "made by": ", ".join(use.by),
+    }
+    return str(approval.status), detail
+
+
+def record_uses(approvals: Sequence[Approval]) -> tuple[StatementPart, ...]:
+    """Return the part of a step that adds the uses, none without any.
+
+    If another step took the same use, or a person revoked the allowance, the step is not written.
+    """
+    rows = [
+        {
+            "allowance": approval.allowance,
+            "seq": _BEFORE_USES + approval.allowance_use,
+            "at": approval.created_at,
+            "frame": approval.frame,
+            "call": approval.call,
+            "approval": approval.id,
+        }
+        for approval in approvals
+        if approval.allowance is not None and approval.allowance_use is not None
+    ]
+    if not rows:
+        return ()
+    parameters: dict[str, object] = {"uses": json.dumps(rows, default=str)}
+    return (
+        StatementPart(name="used", sql=_USED, parameters=parameters, overtaken="allowance_order"),
+    )
+
+
+# The last decision on a call, and earlier ones that left it in doubt, get the same outcome. An undecided request has
+# no place in the history.
+_RECORD = """
+    INSERT INTO approvals_approvaloutcome (approval_id, run_id, frame, call, outcome, position, decided_at)
+    SELECT r.id, r.run_id, e.frame, e.call, e.outcome, %(ended_at)s, r.decided_at
+    FROM run, json_to_recordset(%(ended)s::json) AS e (gate uuid, frame text, call text, outcome text),
+        LATERAL (
+            SELECT id, run_id, decided_at FROM approvals_approval WHERE gate = e.gate AND run_id = run.id
+            UNION
+            SELECT d.id, d.run_id, d.decided_at
+            FROM approvals_approvaloutcome o JOIN approvals_approval d ON d.id = o.approval_id
+            WHERE o.run_id = run.id AND o.outcome = 'in_doubt' AND o.frame = e.frame AND o.call = e.call
+        ) AS r
+    WHERE r.decided_at IS NOT NULL
+    ON CONFLICT (approval_id) DO UPDATE SET outcome = EXCLUDED.outcome, position = EXCLUDED.position
+"""
+
+
+def record_outcomes(ended: Sequence[EndedCall], *, position: int) -> StatementPart:
+    """Return the part of an engine statement that records how these calls ended, at the entry `position`."""
+    rows = [
+        {
+            "gate": str(end.gate),
+            "frame": end.frame,
+            "call": end.call,
+            "outcome": end.outcome,
+        }
+        for end in ended
+    ]
+    return StatementPart(
+        name="ended",
+        sql=_RECORD,
+        parameters={"ended": json.dumps(rows), "ended_at": position},
+    )

@@ -5,7 +5,7 @@ from uuid import UUID
 from django.db import transaction
 
 from approvals import clock, readings
-from approvals.decisions import checks, closing, refusals, votes
+from approvals.decisions import checks, commit, votes
 from approvals.errors import AlreadyDecided, NotDecided, TooLate
 from approvals.models import Approval, ApprovalClaim
 from approvals.queries import requests
@@ -23,7 +23,7 @@ def undo(*, approval_id: UUID, actor: Actor) -> requests.ApprovalView:
     Raises, in this order: NotFound; Forbidden; Cancelled or Expired; NotDecided; AlreadyDecided with the name of the
     decider; TooLate. Nothing is written when it raises, except that refusals are recorded.
     """
-    with refusals.recorded(actor, pk=approval_id), transaction.atomic():
+    with checks.recording_refusals(actor, pk=approval_id), transaction.atomic():
         audit.lock_run_of(approval_id)
         principal = principals.principal_of(actor)
         approval = requests.readable(approval_id, principal)
@@ -80,7 +80,7 @@ def _reopen(approval: Approval, actor: Actor) -> None:
     verdict = approval.status
     approval.status = Approval.Status.PENDING
     approval.decided_by = approval.decided_at = approval.reason = None
-    closing.clear_decision(approval)
+    commit.clear_decision(approval)
     votes.take_back(approval, actor)
     readings.undone(approval.id, actor)
     ApprovalClaim.objects.filter(approval=approval).delete()  # it ended with the decision

@@ -71,14 +71,14 @@ def vote(
         if audit.last_of(approval.run_id) != loaded.last:
             raise GateNotOpen
         counted = _still_valid(approval, demands, _read(loaded), loaded.at)
-        place = _place(loaded, _stages(approval, demands, loaded.at), counted, actor)
-        if not isinstance(place, VoteSlot):
-            return place
-        counted += (_cast(loaded, decision, actor, place),)
+        slot = _slot_of(loaded, _stages(approval, demands, loaded.at), counted, actor)
+        if not isinstance(slot, VoteSlot):
+            return slot
+        counted += (_cast(loaded, decision, actor, slot),)
         people = {one.person: one.stage for one in counted}
         _note(approval, demands, counted, loaded.at)
         if tally.current(demands.stages, people) is None:
-            approval.effective_at, approval.decided_for = effective_at, place.absent
+            approval.effective_at, approval.decided_for = effective_at, slot.absent
             latest = replace(loaded, last=audit.last_of(approval.run_id))
             commit.close(latest, decision, actor, [one.digest for one in counted])
         else:
@@ -131,11 +131,11 @@ def withdraw(approval: Approval, actor: Actor) -> bool:
 
 def take_back(approval: Approval, actor: Actor) -> bool:
     """Delete the actor's vote, with an audit row, and return whether there was one. The caller saves the row."""
-    gone, _ = Vote.objects.filter(approval=approval, person=actor.person).delete()
-    if gone:
+    deleted, _ = Vote.objects.filter(approval=approval, person=actor.person).delete()
+    if deleted:
         _audit(approval, actor.person, WITHDRAWN, actor=actor)
         _note(approval, _demands(approval), _casts(approval), clock.now(), save=False)
-    return bool(gone)
+    return bool(deleted)
 
 
 def note_open(approval: Approval, at: datetime) -> None:
@@ -156,29 +156,29 @@ class VoteSlot:
     absent: str | None = None
 
 
-def _place(
+def _slot_of(
     loaded: commit.LoadedApproval, stages: Sequence[Stage], counted: Sequence[Cast], actor: Actor
 ) -> VoteSlot | AlreadyVoted | Forbidden:
     """Return where the actor's vote counts, or why they may not vote. Each person counts once, also by a deputy."""
     principal = loaded.principal
-    taken = {one.place: one.person for one in counted}
+    voters_by_place = {one.place: one.person for one in counted}
     people = {one.person: one.stage for one in counted}
-    if actor.person in {*people, *taken}:
-        return AlreadyVoted(actor.person, taken.get(actor.person))
-    if dependent := principal and approvals.name_dependent(principal, {*people, *taken}):
+    if actor.person in {*people, *voters_by_place}:
+        return AlreadyVoted(actor.person, voters_by_place.get(actor.person))
+    if dependent := principal and approvals.name_dependent(principal, {*people, *voters_by_place}):
         return Forbidden("not_eligible", _one_hand(actor.person, dependent))
     stage = tally.current(stages, people)
     assert stage is not None  # the request would be decided
     open_now = stages[stage]
     if principal is not None and open_now.admits(principal.person, principal.groups):
         return VoteSlot(stage=stage)
-    stands = approvals.stand_in(principal, loaded.approval, at=loaded.at)
-    absent = [one.person for one in stands if open_now.admits(one.person, one.groups)]
+    absent_people = approvals.stand_in(principal, loaded.approval, at=loaded.at)
+    absent = [one.person for one in absent_people if open_now.admits(one.person, one.groups)]
     for name in absent:
-        if name not in {*people, *taken}:
+        if name not in {*people, *voters_by_place}:
             return VoteSlot(stage=stage, absent=name)
     if absent:
-        return AlreadyVoted(absent[0], taken.get(absent[0]))
+        return AlreadyVoted(absent[0], voters_by_place.get(absent[0]))
     return Forbidden(
         "not_eligible",
         f"Other people must approve first: stage {stage + 1} of {len(stages)} is open, and"
@@ -204,27 +204,27 @@ def _still_valid(
     approval: Approval, demands: Demands, cast: Sequence[Cast], at: datetime
 ) -> tuple[Cast, ...]:
     """Delete the votes that no longer count, and return the others."""
-    kept = list[Cast]()
-    for one in cast:
-        why = lost(one, approval)
-        if why is None:
-            kept.append(one)
+    valid = list[Cast]()
+    for vote in cast:
+        reason = lost(vote, approval)
+        if reason is None:
+            valid.append(vote)
             continue
-        Vote.objects.filter(approval=approval, person=one.person).delete()
-        _audit(approval, one.person, VOID, reason=why)
-    if len(kept) < len(cast):
-        _note(approval, demands, kept, at)
-    return tuple(kept)
+        Vote.objects.filter(approval=approval, person=vote.person).delete()
+        _audit(approval, vote.person, VOID, reason=reason)
+    if len(valid) < len(cast):
+        _note(approval, demands, valid, at)
+    return tuple(valid)
 
 
-def _cast(loaded: commit.LoadedApproval, decision: Decision, actor: Actor, place: VoteSlot) -> Cast:
+def _cast(loaded: commit.LoadedApproval, decision: Decision, actor: Actor, slot: VoteSlot) -> Cast:
     """Write the vote and its audit row."""
     approval = loaded.approval
-    made = votes.make(
+    vote = votes.make(
         approval,
         person=actor.person,
-        stage=place.stage,
-        absent=place.absent,
+        stage=slot.stage,
+        absent=slot.absent,
         verdict=decision.verdict,
         reason=decision.reason,
         at=loaded.at,
@@ -234,17 +234,17 @@ def _cast(loaded: commit.LoadedApproval, decision: Decision, actor: Actor, place
     )
     try:
         with transaction.atomic():
-            made.save(force_insert=True)
+            vote.save(force_insert=True)
     except IntegrityError as exc:
         raise AlreadyVoted(actor.person) from exc
-    _audit(approval, actor.person, VOTED, actor=actor, reason=decision.reason, place=place)
+    _audit(approval, actor.person, VOTED, actor=actor, reason=decision.reason, slot=slot)
     return Cast(
         person=actor.person,
-        absent=place.absent,
-        stage=place.stage,
+        absent=slot.absent,
+        stage=slot.stage,
         reason=decision.reason,
         at=loaded.at,
-        digest=votes.digest_of(made),
+        digest=votes.digest_of(vote),
     )
 
 
@@ -279,9 +279,9 @@ def _casts(approval: Approval) -> list[Cast]:
 
 
 def _demands(approval: Approval) -> Demands:
-    found = votes.demands(approval)
-    assert found is not None  # the request has a rule
-    return found
+    demands = votes.demands(approval)
+    assert demands is not None  # the request has a rule
+    return demands
 
 
 def _audit(
@@ -291,7 +291,7 @@ def _audit(
     *,
     actor: Actor | None = None,
     reason: str = "",
-    place: VoteSlot | None = None,
+    slot: VoteSlot | None = None,
 ) -> None:
     audit.append(
         run=approval.run_id,
@@ -301,6 +301,6 @@ def _audit(
         detail={
             "digest": approval.approval_digest,
             "reason": reason,
-            **({} if place is None else {"stage": str(place.stage + 1), "for": place.absent}),
+            **({} if slot is None else {"stage": str(slot.stage + 1), "for": slot.absent}),
         },
     )

@@ -220,7 +220,7 @@ def _lost(
 def _is_odd(connection: Connection, shown: ReviewSnapshot, args: Any) -> bool:
     """Tell whether a value of the call is odd beside the approved calls of its tool."""
     history = usual.history_for_worker(connection, shown.tool)
-    return bool(usual.known(find(args, history), shown.schema))
+    return bool(usual.without_dropped(find(args, history), shown.schema))
 
 
 def _allowed(one: Allowance, taken: Mapping[UUID, int]) -> Allowed:

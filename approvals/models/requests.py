@@ -1,5 +1,7 @@
 """Defines the tables of approvals, of their votes and of the outcomes of their calls."""
 
+from typing import ClassVar
+
 from django.db import models
 
 from approvals.models.signed import SignedRow
@@ -30,6 +32,25 @@ class Approval(models.Model):
     repeated keys. `schema` is the digest of a ToolSchema. `statement` is a decision as the web process signed it,
     without digest and id of the approval; expiry and cancellation are not signed.
     """
+
+    # What pages and the API do not show by this name: it verifies others, or serves lists.
+    INTERNAL: ClassVar = (
+        "run_id",
+        "action_digest",
+        "nonce",
+        "excluded",
+        "approval_digest",
+        "seal",
+        "seal_key_id",
+        "statement",
+        "signature",
+        "key_id",
+        "voted_for",
+        "open_to",
+        "readers",
+        "next_step",
+        "escalated",
+    )
 
     class Status(models.TextChoices):
         PENDING = "pending"  # not decided
@@ -223,6 +244,11 @@ class Approval(models.Model):
                 condition=models.Q(status="pending", undecidable_at__isnull=False),
             ),
         ]
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether it asks for the outcome of a call in doubt."""
+        return self.kind == GateKind.IN_DOUBT
 
 
 class ApprovalOutcome(models.Model):

@@ -68,13 +68,13 @@ def outlook_of(approval: Approval, votes: Mapping[str, int] | None = None) -> Ou
 
     It stops as soon as they suffice: a page must not verify the rights of thousands.
     """
-    people, found = tuple[Principal, ...](), None
+    people, latest = tuple[Principal, ...](), None
     for some in _read(_keys(approval)):
         people += some
-        found = outlook(approval, people, votes=votes)
-        if found.suffice:
-            return replace(found, is_part=len(some) == READ)
-    return found or outlook(approval, (), votes=votes)
+        latest = outlook(approval, people, votes=votes)
+        if latest.suffice:
+            return replace(latest, is_part=len(some) == READ)
+    return latest or outlook(approval, (), votes=votes)
 
 
 def relevant(approval: Approval, people: Iterable[Principal]) -> tuple[Principal, ...]:
@@ -83,9 +83,9 @@ def relevant(approval: Approval, people: Iterable[Principal]) -> tuple[Principal
     if keys is None:
         return tuple(people)
     return tuple(
-        one
-        for one in people
-        if one.stand_ins or not keys.isdisjoint(keys_of(one.person, one.groups))
+        principal
+        for principal in people
+        if principal.stand_ins or not keys.isdisjoint(keys_of(principal.person, principal.groups))
     )
 
 
@@ -98,7 +98,7 @@ def _keys(approval: Approval) -> frozenset[str] | None:
 
 def _read(keys: frozenset[str] | None = None) -> Iterator[tuple[Principal, ...]]:
     """Read the people with a right to decide, by name; with `keys` only those, and the deputies of others."""
-    given: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "groups": sorted(DECIDING),
         "all": keys is None,
         "people": [one.removeprefix(PERSON) for one in keys or () if one.startswith(PERSON)],
@@ -108,12 +108,12 @@ def _read(keys: frozenset[str] | None = None) -> Iterator[tuple[Principal, ...]]
     }
     while True:
         with pool.in_transaction() as connection:
-            rows = connection.execute(_PEOPLE, given).fetchall()
-        found = [_principal(*row) for row in rows]
-        yield tuple(one for one in found if one is not None)
+            rows = connection.execute(_PEOPLE, parameters).fetchall()
+        people = [_principal(*row) for row in rows]
+        yield tuple(one for one in people if one is not None)
         if len(rows) < READ:
             return
-        given["after"] = rows[-1][0]
+        parameters["after"] = rows[-1][0]
 
 
 def end_of(approval: Approval) -> datetime:
@@ -141,13 +141,18 @@ def outlook(
     if votes is None:
         votes = dict(approval.votes.values_list("person", "stage")) if demands is not None else {}
     end = end_of(approval)
-    gone = {absent.person for one in deputies for absent in one.stands_for}
-    able = _able(approval, people, {*votes, *gone}, at)
-    gone = {absent.person for one in deputies for absent in one.absent_at(end)}
-    then = [replace(one, stands_for=one.absent_at(end)) if one.stand_ins else one for one in people]
-    later = _able(approval, then, {*votes, *gone}, end)
+    away_people = {absent.person for principal in deputies for absent in principal.stands_for}
+    able = _able(approval, people, {*votes, *away_people}, at)
+    away_people = {absent.person for principal in deputies for absent in principal.absent_at(end)}
+    then = [
+        replace(person, stands_for=person.absent_at(end)) if person.stand_ins else person
+        for person in people
+    ]
+    later = _able(approval, then, {*votes, *away_people}, end)
     away = tuple(
-        f"{absent.person} (deputy {one.person})" for one in deputies for absent in one.stands_for
+        f"{absent.person} (deputy {principal.person})"
+        for principal in deputies
+        for absent in principal.stands_for
     )
     if demands is None:
         return Outlook(people=tuple(able), suffice=bool(later), able=tuple(able), away=away)
@@ -155,21 +160,24 @@ def outlook(
     stage = tally.current(stages, votes)
     now = [
         name
-        for name, one in able.items()
-        if stage is None or stages[stage].admits(name, one.groups)
+        for name, principal in able.items()
+        if stage is None or stages[stage].admits(name, principal.groups)
     ]
     for_others = {
         name: absent
-        for name, one in able.items()
-        for absent, groups in _stand_ins(approval, one, votes, at)
+        for name, principal in able.items()
+        for absent, groups in _stand_ins(approval, principal, votes, at)
         if name not in now and stage is not None and stages[stage].admits(absent, groups)
     }
     if approval.kind == GateKind.APPROVAL:
         suffice = tally.can_complete(
             escalation.stages(demands, approval.expires_at, end),
             votes,
-            {name: one.groups for name, one in later.items()},
-            {name: _stand_ins(approval, one, votes, end) for name, one in later.items()},
+            {name: principal.groups for name, principal in later.items()},
+            {
+                name: _stand_ins(approval, principal, votes, end)
+                for name, principal in later.items()
+            },
         )
     else:
         suffice = bool(later)
@@ -182,27 +190,27 @@ def outlook(
 
 
 def _able(
-    approval: Approval, people: Sequence[Principal], others: Collection[str], at: datetime
+    approval: Approval, people: Sequence[Principal], excluded: Collection[str], at: datetime
 ) -> dict[str, Principal]:
-    """Return the people who may decide at a time. `others` are away with a deputy, or have a vote."""
-    found = dict[str, Principal]()
-    for one in people:
-        cooled = one.cooling_until is not None and one.cooling_until < at
-        then = replace(one, cooling_until=None) if cooled else one
-        if one.person in others or one.person in approval.voted_for:
+    """Return the people who may decide at a time. `excluded` are away with a deputy, or have a vote."""
+    able = dict[str, Principal]()
+    for principal in people:
+        cooled = principal.cooling_until is not None and principal.cooling_until < at
+        then = replace(principal, cooling_until=None) if cooled else principal
+        if principal.person in excluded or principal.person in approval.voted_for:
             continue
         if approvals.denial(then, approval, at=at) is None:
-            found[one.person] = one
-    return found
+            able[principal.person] = principal
+    return able
 
 
 def _stand_ins(
-    approval: Approval, one: Principal, votes: Mapping[str, int], at: datetime
+    approval: Approval, principal: Principal, votes: Mapping[str, int], at: datetime
 ) -> list[tally.Voter]:
     """Return the absent people in whose place a person may still vote, with their groups."""
     return [
         (absent.person, absent.groups)
-        for absent in approvals.stand_in(one, approval, at=at)
+        for absent in approvals.stand_in(principal, approval, at=at)
         if absent.person not in {*votes, *approval.voted_for}
     ]
 
@@ -215,9 +223,9 @@ def impossible(policy: Policy, people: Iterable[Principal]) -> str | None:
     """
     groups = {one.person: one.groups for one in people}
     for rule in policy.rules:
-        named = {name for stage in rule.stages for name in stage.people}
-        named |= {name for step in rule.escalate for name in step.people}
-        if unknown := sorted(named - set(groups)):
+        rule_people = {name for stage in rule.stages for name in stage.people}
+        rule_people |= {name for step in rule.escalate for name in step.people}
+        if unknown := sorted(rule_people - set(groups)):
             return f"the rule {rule.name} names {unknown[0]}, who may not decide"
         if not tally.can_complete(rule.stages, {}, groups):
             needed = sum(stage.quorum for stage in rule.stages)
@@ -227,5 +235,5 @@ def impossible(policy: Policy, people: Iterable[Principal]) -> str | None:
     return None
 
 
-def _principal(username: str, at: datetime, held: str | None) -> Principal | None:
-    return principals.from_rights(Actor(person=username), held, at)
+def _principal(username: str, at: datetime, credentials: str | None) -> Principal | None:
+    return principals.from_rights(Actor(person=username), credentials, at)

@@ -6,6 +6,8 @@ Every word must occur in the sentence, the path or the requester. `risk:high`, `
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta, tzinfo
 from typing import Any
 
 from django.contrib.postgres.expressions import ArraySubquery
@@ -14,11 +16,12 @@ from django.db.models.functions import Cast
 from django.db.models.lookups import IContains
 from django.utils import timezone
 
-from approvals.models import ApprovalClaim, Handover
+from approvals.models import Approval, ApprovalClaim, Handover
 from approvals.rules.escalation import ESCALATE
 from approvals.rules.policy import OnExpiry
 from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput
+from runtime.ports.approvals import CallOutcome
 from runtime.reads.filters import duration, terms
 
 MAX_LENGTH = 200
@@ -36,19 +39,19 @@ def condition(text: str, person: str = "") -> Q:
         raise InvalidInput("q", f"must be at most {MAX_LENGTH} characters")
     if "\0" in text:
         raise InvalidInput("q", "must not contain a null character")
-    found = Q()
-    for place, wanted in terms(text, (*_PLACES, *_OF_PEOPLE)):
-        if place in _OF_PEOPLE:
-            found &= _OF_PEOPLE[place](wanted.lower(), person)
+    search = Q()
+    for key, word in terms(text, (*_FIELDS, *_OF_PEOPLE)):
+        if key in _OF_PEOPLE:
+            search &= _OF_PEOPLE[key](word.lower(), person)
         else:
-            found &= _PLACES[place](wanted)
-    return found
+            search &= _FIELDS[key](word)
+    return search
 
 
 def is_short(text: str) -> bool:
     """Say whether a search finds few requests by another table: those that its person claims or was handed."""
-    found = terms(text, (*_PLACES, *_OF_PEOPLE))
-    return any(place in _OF_PEOPLE and wanted.lower() == "me" for place, wanted in found)
+    pairs = terms(text, (*_FIELDS, *_OF_PEOPLE))
+    return any(key in _OF_PEOPLE and word.lower() == "me" for key, word in pairs)
 
 
 class Agents(Func):
@@ -58,50 +61,48 @@ class Agents(Func):
     output_field = TextField()
 
 
-def _anywhere(wanted: str) -> Q:
+def _anywhere(word: str) -> Q:
     path: Any = Cast(F("path"), TextField())
-    return (
-        Q(sentence__icontains=wanted) | Q(requester__icontains=wanted) | Q(IContains(path, wanted))
-    )
+    return Q(sentence__icontains=word) | Q(requester__icontains=word) | Q(IContains(path, word))
 
 
-def _risk(wanted: str) -> Q:
-    if wanted.lower() not in list(Risk):
+def _risk(word: str) -> Q:
+    if word.lower() not in list(Risk):
         raise InvalidInput("q", f"must name one of the risks {', '.join(Risk)} after risk:")
-    return Q(risk=wanted.lower())
+    return Q(risk=word.lower())
 
 
-def _kind(wanted: str) -> Q:
-    if wanted.lower() not in list(GateKind):
+def _kind(word: str) -> Q:
+    if word.lower() not in list(GateKind):
         raise InvalidInput("q", f"must name one of the kinds {', '.join(GateKind)} after kind:")
-    return Q(kind=wanted.lower())
+    return Q(kind=word.lower())
 
 
-def _claimed(wanted: str, person: str) -> Q:
-    held = ApprovalClaim.objects.filter(approval=OuterRef("pk"), until__gt=_NOW)
-    match wanted:
+def _claimed(word: str, person: str) -> Q:
+    claims = ApprovalClaim.objects.filter(approval=OuterRef("pk"), until__gt=_NOW)
+    match word:
         case "me":
             return _among(ApprovalClaim.objects.filter(person=person, until__gt=_NOW))
         case "yes":
-            return Q(Exists(held))
+            return Q(Exists(claims))
         case "no":
-            return ~Q(Exists(held))
+            return ~Q(Exists(claims))
     raise InvalidInput("q", "must have me, yes or no after claimed:")
 
 
-def _handed(wanted: str, person: str) -> Q:
-    if wanted != "me":
+def _handed(word: str, person: str) -> Q:
+    if word != "me":
         raise InvalidInput("q", "must have me after handed:")
     return _among(Handover.objects.filter(person=person))
 
 
 def _among(rows: QuerySet[Any]) -> Q:
     """Return the condition for the requests of these rows. They are few, so they are read first."""
-    those = ArraySubquery(rows.values("approval_id"))
+    ids = ArraySubquery(rows.values("approval_id"))
     return Q(
         Func(
             F("pk"),
-            those,
+            ids,
             arg_joiner=" = ANY(",
             template="(%(expressions)s))",
             output_field=BooleanField(),
@@ -112,24 +113,135 @@ def _among(rows: QuerySet[Any]) -> Q:
 _OF_PEOPLE: Mapping[str, Callable[[str, str], Q]] = {"claimed": _claimed, "handed": _handed}
 
 
-def _next(wanted: str) -> Q:
-    step = wanted.lower()
+def _next(word: str) -> Q:
+    step = word.lower()
     if step not in STEPS:
         raise InvalidInput("q", f"must name one of the steps {', '.join(STEPS)} after next:")
     return Q(undecidable_at__isnull=False) if step == UNDECIDABLE else Q(next_step=step)
 
 
-def _due(wanted: str) -> Q:
-    return Q(expires_at__lt=timezone.now() + duration(wanted, "due"))
+def _due(word: str) -> Q:
+    return Q(expires_at__lt=timezone.now() + duration(word, "due"))
 
 
-_PLACES: Mapping[str, Callable[[str], Q]] = {
+_FIELDS: Mapping[str, Callable[[str], Q]] = {
     "": _anywhere,
     "risk": _risk,
     "kind": _kind,
-    "agent": lambda wanted: Q(IContains(Agents(F("path")), wanted)),
-    "tool": lambda wanted: Q(tool__icontains=wanted),
-    "by": lambda wanted: Q(requester__icontains=wanted),
+    "agent": lambda word: Q(IContains(Agents(F("path")), word)),
+    "tool": lambda word: Q(tool__icontains=word),
+    "by": lambda word: Q(requester__icontains=word),
     "next": _next,
     "due": _due,
+}
+
+
+MAX_NAME = 200
+CHANGES_REQUESTED = "changes_requested"
+EDITED = "edited"
+VERDICTS = (
+    *(str(status) for status in Approval.Status if status != Approval.Status.PENDING),
+    CHANGES_REQUESTED,
+    EDITED,
+)
+CHOICES = {
+    "risk": tuple(map(str, Risk)),
+    "verdict": VERDICTS,
+    "outcome": tuple(map(str, CallOutcome)),
+}
+NAMES = ("person", "by", "agent", "tool")
+KEYS = (*NAMES, *CHOICES, "since", "until")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionFilter:
+    """The decisions to list; an empty filter lists all.
+
+    `person` decided or voted, or a deputy did so in their place; `by` started the run. `agent` proposed the call or is
+    the agent of the run. `since` is inclusive, `until` exclusive. `texts` holds the filters as they were written,
+    without the words.
+    """
+
+    person: str = ""
+    by: str = ""
+    agent: str = ""
+    tool: str = ""
+    risk: str = ""
+    verdict: str = ""
+    outcome: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+    words: str = ""
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_criteria(parameters: Mapping[str, str], zone: tzinfo) -> DecisionFilter:
+    """Read the parameters KEYS and `q`; empty ones filter nothing. A day is one of `zone`.
+
+    Raises InvalidInput naming the parameter, or `q` for a filter inside the search text.
+    """
+    values = {key: text.strip() for key, text in parameters.items() if key in KEYS and text.strip()}
+    words = []
+    search = parameters.get("q", "")
+    if len(search) > MAX_LENGTH:
+        raise InvalidInput("q", f"must be at most {MAX_LENGTH} characters")
+    for key, text in terms(search, KEYS):
+        if not key:
+            words.append(text)
+        elif key in values:
+            raise InvalidInput("q", f"has {key}: more than once, or beside the field of that name")
+        elif text:
+            values[key] = text
+    fields: dict[str, Any] = {key: _read_value(key, text, zone) for key, text in values.items()}
+    return DecisionFilter(words=_check_words(words), texts=values, **fields)
+
+
+def _check_words(words: list[str]) -> str:
+    """Return the words as the search of the inbox reads them. Raises InvalidInput naming `q`."""
+    text = " ".join(f'"{word}"' if " " in word or ":" in word else word for word in words)
+    condition(text)
+    return text
+
+
+def _read_value(key: str, text: str, zone: tzinfo) -> str | datetime:
+    return _READERS.get(key, _read_name)(key, text, zone)
+
+
+def _read_name(key: str, text: str, _: tzinfo) -> str:
+    if len(text) > MAX_NAME:
+        raise InvalidInput(key, f"must be at most {MAX_NAME} characters")
+    if "\0" in text:
+        raise InvalidInput(key, "must not contain a null character")
+    return text
+
+
+def _read_choice(key: str, text: str, _: tzinfo) -> str:
+    if text.lower() not in CHOICES[key]:
+        raise InvalidInput(key, f"must be one of {', '.join(CHOICES[key])}")
+    return text.lower()
+
+
+def _read_time(key: str, text: str, zone: tzinfo) -> datetime:
+    """Read a day, or a time that is in `zone` if it names no other."""
+    try:
+        if len(text) == len("2026-11-24"):
+            day = date.fromisoformat(text)
+            return midnight(day + timedelta(days=key == "until"), zone)
+        at = datetime.fromisoformat(text)
+        return at if at.tzinfo else at.replace(tzinfo=zone)
+    except (ValueError, OverflowError):
+        raise InvalidInput(
+            key, "must be a day as 2026-11-24, or a time as 2026-11-24T18:30"
+        ) from None
+
+
+def midnight(day: date, zone: tzinfo) -> datetime:
+    """Return the start of a day in a zone."""
+    return datetime.combine(day, time.min, tzinfo=zone)
+
+
+_READERS: Mapping[str, Callable[[str, str, tzinfo], str | datetime]] = {
+    **dict.fromkeys(CHOICES, _read_choice),
+    "since": _read_time,
+    "until": _read_time,
 }

@@ -16,19 +16,14 @@ from django.db import connection
 from django.db.models import Q, QuerySet, TextField, Value
 from django.db.models.lookups import Exact
 
-from approvals.models import (
-    ASKING_AGENT,
-    IN_DOUBT,
-    ROOT_AGENT,
-    Approval,
-    ApprovalOutcome,
-    approval_rows,
-)
-from approvals.queries import cursors, filters
-from approvals.queries.decision_filters import CHANGES_REQUESTED, EDITED, DecisionFilter
+from approvals.models import ASKING_AGENT, IN_DOUBT, ROOT_AGENT, Approval, ApprovalOutcome
+from approvals.queries import filters, requests
+from approvals.queries.filters import CHANGES_REQUESTED, EDITED, DecisionFilter
+from approvals.queries.requests import ApprovalView
 from approvals.requests import argument_changes, verification
 from approvals.requests.argument_changes import ArgumentChange
 from approvals.rights import approvals
+from approvals.rights import approvals as request_rules
 from approvals.rights.principals import Principal
 from approvals.rights.scopes import Scope
 from approvals.rules import roles
@@ -43,61 +38,40 @@ MAX_LIMIT = 500
 SCANNED = 5_000
 
 _PEOPLES = (Approval.Status.APPROVED, Approval.Status.DENIED, Approval.Status.ANSWERED)
-_Place = tuple[datetime, UUID]
+_Position = tuple[datetime, UUID]
 _VOTES = f"SELECT r.id, {votes.sql()} FROM approvals_approval r WHERE r.id = ANY(%s)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastDecision:
-    """A closed request.
+@dataclass(frozen=True, kw_only=True)
+class PastDecision(ApprovalView):
+    """A closed approval.
 
-    `edited` says that the call was approved with changes, which `edits` lists unless retention removed them;
-    `changes_requested` says that it was denied with a request for changes. A deputy decided in the place of
-    `decided_for`. `voters` gave the approvals that the policy asked for, `decided_by` among them unless that person
-    denied. `channel` is `page`, `batch` or `api`, None if it is not known or no person decided; it is `allowance` if
-    `allowance` passed the call. `outcome` is a CallOutcome, None if the call has not ended or its outcome was not
-    recorded; `position` is the journal entry that has its result. `tampered` names the first stored value that does
-    not verify.
+    `voters` gave the approvals that the policy asked for, `decided_by` among them unless that person denied. `edits`
+    are the changes of an approval with changes, unless retention removed them. `channel` is `page`, `batch` or `api`,
+    None if it is not known or no person decided; it is `allowance` if `allowance` passed the call. `outcome` is a
+    CallOutcome, None if the call has not ended or its outcome was not recorded; `position` is the journal entry that
+    has its result.
     """
 
-    id: UUID
-    run: UUID
-    kind: str
-    frame: str
-    call: str
-    tool: str
-    path: tuple[str, ...]
-    risk: str
-    sentence: str
-    requester: str
-    status: str
-    decided_by: str | None
-    created_at: datetime
-    decided_at: datetime
-    reason: str
-    edited: bool
-    changes_requested: bool
-    channel: str | None
     outcome: str | None
     position: int | None
-    tampered: str | None
-    allowance: UUID | None = None
-    decided_for: str | None = None
-    voters: tuple[Cast, ...] = ()
-    edits: tuple[ArgumentChange, ...] = ()
+    voters: tuple[Cast, ...]
+    edits: tuple[ArgumentChange, ...]
 
     @property
     def verdict(self) -> str:
         """The verdict, as filters name it."""
         if self.changes_requested:
             return CHANGES_REQUESTED
-        return EDITED if self.edited else self.status
+        return EDITED if self.is_edited else self.stored.status
 
     @property
     def took(self) -> timedelta | None:
         """The time from request to decision; None if no person decided."""
-        decided = self.status in _PEOPLES and self.allowance is None
-        return self.decided_at - self.created_at if decided else None
+        is_theirs = self.stored.status in _PEOPLES and self.stored.allowance is None
+        if not is_theirs or self.stored.decided_at is None:
+            return None
+        return self.stored.decided_at - self.stored.created_at
 
     @property
     def seconds_to_decide(self) -> float | None:
@@ -125,37 +99,37 @@ class _Walk:
     if the index is of another table than the requests.
     """
 
-    where: Q
+    condition: Q
     model: type[Approval | ApprovalOutcome] = Approval
     at: str = "decided_at"
     id: str = "id"
     filter: Q = field(default_factory=Q)
     alone: "_Walk | None" = None
 
-    def rows(self, chosen: DecisionFilter, after: _Place | None) -> QuerySet[Any]:
+    def rows(self, criteria: DecisionFilter, after: _Position | None) -> QuerySet[Any]:
         """Return the rows of the time that the filter chooses, after a place, in order."""
-        rows = self.model.objects.filter(self.where, decided_at__isnull=False)
-        if chosen.since is not None:
-            rows = rows.filter(self._is("gte", chosen.since))
-        if chosen.until is not None:
-            rows = rows.filter(self._is("lt", chosen.until))
+        rows = self.model.objects.filter(self.condition, decided_at__isnull=False)
+        if criteria.since is not None:
+            rows = rows.filter(self._is("gte", criteria.since))
+        if criteria.until is not None:
+            rows = rows.filter(self._is("lt", criteria.until))
         if after is not None:
             # The plain bound beside the pair lets Postgres start the walk there.
             rows = rows.filter(self._is("lte", after[0]), self._beyond("lt", after))
         return rows.order_by(f"-{self.at}", f"-{self.id}")
 
-    def end(self, chosen: DecisionFilter, after: _Place | None) -> _Place | None:
+    def end(self, criteria: DecisionFilter, after: _Position | None) -> _Position | None:
         """Return the place of the last row to look at, None if there are fewer than SCANNED."""
         walk = self.alone or self
-        places = walk.rows(chosen, after).values_list(walk.at, walk.id)
+        places = walk.rows(criteria, after).values_list(walk.at, walk.id)
         return places[SCANNED - 1 : SCANNED].first()
 
-    def until(self, end: _Place) -> Q:
+    def until(self, end: _Position) -> Q:
         """Return the condition for rows up to that place."""
         return self._is("gte", end[0]) & (self._beyond("gt", end) | Q(**{self.id: end[1]}))
 
-    def _beyond(self, order: str, place: _Place) -> Q:
-        at, last = place
+    def _beyond(self, order: str, position: _Position) -> Q:
+        at, last = position
         return self._is(order, at) | Q(**{self.at: at, f"{self.id}__{order}": last})
 
     def _is(self, lookup: str, at: datetime) -> Q:
@@ -164,7 +138,7 @@ class _Walk:
 
 def page(
     principal: Principal | None,
-    chosen: DecisionFilter,
+    criteria: DecisionFilter,
     *,
     limit: int = LIMIT,
     cursor: str | None = None,
@@ -172,16 +146,16 @@ def page(
     """Read one page of the decisions that this principal may read. Raises InvalidInput naming `limit` or `cursor`."""
     if not 1 <= limit <= MAX_LIMIT:
         raise InvalidInput("limit", f"must be from 1 to {MAX_LIMIT}")
-    place = None if cursor is None else cursors.decoded(cursor, parts=2)[1:]
-    rest = approvals.readable_requests(principal) & _condition(chosen)
-    found, ends = list[Approval](), list[_Place]()
-    for walk in _walks(principal, chosen):
-        rows = walk.rows(chosen, place)
-        if end := walk.end(chosen, place):
+    after = None if cursor is None else requests.decode_cursor(cursor, parts=2)[1:]
+    conditions = request_rules.readable_requests(principal) & _condition(criteria)
+    approvals, ends = list[Approval](), list[_Position]()
+    for walk in _walks(principal, criteria):
+        rows = walk.rows(criteria, after)
+        if end := walk.end(criteria, after):
             ends.append(end)
             rows = rows.filter(walk.until(end))
-        found += rows.filter(rest & walk.filter).select_related("outcome")[: limit + 1]
-    return _page(found, max(ends, default=None), limit)
+        approvals += rows.filter(conditions & walk.filter).select_related("outcome")[: limit + 1]
+    return _page(approvals, max(ends, default=None), limit)
 
 
 def open_in_doubt(
@@ -213,73 +187,79 @@ def outcome_of(approval_id: UUID) -> str:
     )
 
 
-def _page(found: Collection[Approval], end: _Place | None, limit: int) -> HistoryPage:
+def _page(approvals: Collection[Approval], end: _Position | None, limit: int) -> HistoryPage:
     """Return the rows of all walks in order, up to the first place at which a walk ended early."""
-    ordered = sorted(found, key=_place, reverse=True)
-    known = [approval for approval in ordered if end is None or _place(approval) >= end]
-    shown = known[:limit]
-    votes_by_approval = _read_votes(approval.id for approval in shown if approval.rule is not None)
-    items = tuple(_decision(approval, votes_by_approval.get(approval.id)) for approval in shown)
-    if len(known) > limit:
-        last = _place(known[limit - 1])
-        return HistoryPage(items=items, next=cursors.encoded(*last), until=None)
+    ordered = sorted(approvals, key=_position, reverse=True)
+    complete = [approval for approval in ordered if end is None or _position(approval) >= end]
+    listed = complete[:limit]
+    votes_by_approval = _read_votes(approval.id for approval in listed if approval.rule is not None)
+    items = tuple(_decision(approval, votes_by_approval.get(approval.id)) for approval in listed)
+    if len(complete) > limit:
+        last = _position(complete[limit - 1])
+        return HistoryPage(items=items, next=requests.encode_cursor(*last), until=None)
     return HistoryPage(
         items=items,
-        next=None if end is None else cursors.encoded(*end),
+        next=None if end is None else requests.encode_cursor(*end),
         until=None if end is None else end[0],
     )
 
 
-def _place(approval: Approval) -> _Place:
+def _position(approval: Approval) -> _Position:
     assert approval.decided_at is not None  # it is closed
     return approval.decided_at, approval.id
 
 
-def _walks(principal: Principal | None, chosen: DecisionFilter) -> tuple[_Walk, ...]:
+def _walks(principal: Principal | None, criteria: DecisionFilter) -> tuple[_Walk, ...]:
     """Choose the index to walk. Two hold the agents: that of the run, and the one that proposed the call."""
     if principal is not None and _reads_only_own(principal):
-        return (_Walk(where=Q(requester=principal.person), filter=_is_person(chosen.person)),)
-    if chosen.outcome:
-        alone = _Walk(where=Q(outcome=chosen.outcome), model=ApprovalOutcome, id="approval_id")
-        where = Q(outcome__outcome=chosen.outcome)
-        at, last = "outcome__decided_at", "outcome__approval_id"
-        return (_Walk(where=where, at=at, id=last, filter=_is_person(chosen.person), alone=alone),)
-    if chosen.person:
-        # The indexes of deciders, of absent people, and of requests with votes.
-        by, absent = Q(decided_by=chosen.person), Q(decided_for=chosen.person)
-        return (
-            _Walk(where=by),
-            _Walk(where=absent, filter=~by),
-            _Walk(where=~Q(voted=[]), filter=_is_voter(chosen.person) & ~by & ~absent),
+        return (_Walk(condition=Q(requester=principal.person), filter=_is_person(criteria.person)),)
+    if criteria.outcome:
+        alone = _Walk(
+            condition=Q(outcome=criteria.outcome), model=ApprovalOutcome, id="approval_id"
         )
-    if chosen.by:
-        return (_Walk(where=Q(requester=chosen.by)),)
-    if chosen.tool:
-        return (_Walk(where=Q(tool=chosen.tool)),)
-    if chosen.agent:
-        root, asking = _is_agent(ROOT_AGENT, chosen), _is_agent(ASKING_AGENT, chosen)
-        return (_Walk(where=root), _Walk(where=asking & ~root))
-    return (_Walk(where=Q()),)
+        condition = Q(outcome__outcome=criteria.outcome)
+        at, last = "outcome__decided_at", "outcome__approval_id"
+        return (
+            _Walk(
+                condition=condition, at=at, id=last, filter=_is_person(criteria.person), alone=alone
+            ),
+        )
+    if criteria.person:
+        # The indexes of deciders, of absent people, and of requests with votes.
+        by, absent = Q(decided_by=criteria.person), Q(decided_for=criteria.person)
+        return (
+            _Walk(condition=by),
+            _Walk(condition=absent, filter=~by),
+            _Walk(condition=~Q(voted=[]), filter=_is_voter(criteria.person) & ~by & ~absent),
+        )
+    if criteria.by:
+        return (_Walk(condition=Q(requester=criteria.by)),)
+    if criteria.tool:
+        return (_Walk(condition=Q(tool=criteria.tool)),)
+    if criteria.agent:
+        root, asking = _is_agent(ROOT_AGENT, criteria), _is_agent(ASKING_AGENT, criteria)
+        return (_Walk(condition=root), _Walk(condition=asking & ~root))
+    return (_Walk(condition=Q()),)
 
 
 def _reads_only_own(principal: Principal) -> bool:
     return not principal.has(Scope.ADMIN) and not roles.risks_decided_by(principal.groups)
 
 
-def _condition(chosen: DecisionFilter) -> Q:
-    found = filters.condition(chosen.words)
+def _condition(criteria: DecisionFilter) -> Q:
+    condition = filters.condition(criteria.words)
     exact = {
-        "requester": chosen.by,
-        "tool": chosen.tool,
-        "risk": chosen.risk,
-        "outcome__outcome": chosen.outcome,
+        "requester": criteria.by,
+        "tool": criteria.tool,
+        "risk": criteria.risk,
+        "outcome__outcome": criteria.outcome,
     }
-    found &= Q(**{name: value for name, value in exact.items() if value})
-    if chosen.verdict:
-        found &= _is_verdict(chosen.verdict)
-    if chosen.agent:
-        found &= _is_agent(ROOT_AGENT, chosen) | _is_agent(ASKING_AGENT, chosen)
-    return found
+    condition &= Q(**{name: value for name, value in exact.items() if value})
+    if criteria.verdict:
+        condition &= _is_verdict(criteria.verdict)
+    if criteria.agent:
+        condition &= _is_agent(ROOT_AGENT, criteria) | _is_agent(ASKING_AGENT, criteria)
+    return condition
 
 
 def _is_verdict(verdict: str) -> Q:
@@ -310,8 +290,8 @@ def _is_voter(person: str) -> Q:
     return Q(voted__contains=[person]) | Q(voted_for__contains=[person])
 
 
-def _is_agent(agent: Any, chosen: DecisionFilter) -> Q:
-    return Q(Exact(agent, Value(chosen.agent, TextField())))
+def _is_agent(agent: Any, criteria: DecisionFilter) -> Q:
+    return Q(Exact(agent, Value(criteria.agent, TextField())))
 
 
 def _read_votes(approval_ids: Iterable[UUID]) -> dict[UUID, str | None]:
@@ -338,31 +318,12 @@ def _decision(approval: Approval, stored_votes: str | None) -> PastDecision:
             voters = votes.check_counted(approval, statements.read(approval), voters)
     except (NotConfirmed, KeyMissing) as exc:
         tampered = tampered or str(exc)
-    at, _ = _place(approval)
     return PastDecision(
-        id=approval.id,
-        run=approval.run_id,
-        kind=approval.kind,
-        frame=approval.frame,
-        call=approval.call,
-        tool=approval.tool,
-        path=tuple(approval_rows.texts(approval.path)),
-        risk=approval.risk,
-        sentence=f"Tampered with: {approval.sentence}" if tampered else approval.sentence,
-        requester=approval.requester,
-        status=approval.status,
-        decided_by=approval.decided_by,
-        created_at=approval.created_at,
-        decided_at=at,
-        reason=approval.reason or "",
-        edited=approval.edited is not None,
-        changes_requested=statements.requests_changes(approval),
-        channel=approval.channel,
-        allowance=approval.allowance,
+        stored=approval,
+        reader=None,
+        tampered=tampered,
         outcome=outcome and outcome.outcome,
         position=outcome and outcome.position,
-        tampered=tampered,
-        decided_for=approval.decided_for,
         voters=voters,
         edits=() if tampered else _edits(approval),
     )

@@ -4,9 +4,10 @@ Pending requests are sorted by deadline, unless the reader chose another order. 
 view, look only at the WINDOW requests with the next deadlines: there may be a million.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -15,12 +16,15 @@ from django.core.exceptions import EmptyResultSet
 from django.db import connection
 from django.db.models import Q, QuerySet
 
-from approvals.models import IN_DOUBT, Approval
-from approvals.queries import filters, windows
+from approvals.models import IN_DOUBT, OF_CALL, Approval
+from approvals.queries import filters, pending_ages
 from approvals.queries.orders import Order
+from approvals.queries.past_calls import usual
+from approvals.queries.past_calls.usual import OdditiesByApproval
 from approvals.queries.requests import ApprovalView, to_view
 from approvals.rights import approvals
 from approvals.rights.principals import Principal
+from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput
 from runtime.reads.runs import Page
 
@@ -42,14 +46,14 @@ class View(StrEnum):
 class Counts:
     """The numbers of pending requests, without the search: `mine`, the calls in doubt among them, and `others`.
 
-    MAX_COUNT + 1 means more than MAX_COUNT. `found` holds the numbers of further searches as text, up to MAX_FOUND;
+    MAX_COUNT + 1 means more than MAX_COUNT. `by_search` holds the numbers of further searches as text, up to MAX_FOUND;
     None for a search that is refused. "3+" has three among the requests that were looked at, of more.
     """
 
     mine: int
     in_doubt: int
     others: int
-    found: tuple[str | None, ...] = ()
+    by_search: tuple[str | None, ...] = ()
 
     @property
     def mine_text(self) -> str:
@@ -75,8 +79,8 @@ def counts(principal: Principal | None, searches: Sequence[tuple[View, str]] = (
     decidable = pending.filter(approvals.decidable_requests(principal))
     further = [_searched(principal, view, q) for view, q in searches]
     short = [
-        one is not None and filters.is_short(q)
-        for one, (_, q) in zip(further, searches, strict=True)
+        rows is not None and filters.is_short(q)
+        for rows, (_, q) in zip(further, searches, strict=True)
     ]
     lists = (
         decidable,
@@ -86,16 +90,16 @@ def counts(principal: Principal | None, searches: Sequence[tuple[View, str]] = (
     exact = [rows for rows, few in zip(further, short, strict=True) if rows is not None and few]
     other = [rows for rows, few in zip(further, short, strict=True) if rows is not None and not few]
     counted = [*((rows, MAX_COUNT) for rows in lists), *((rows, MAX_FOUND) for rows in exact)]
-    (mine, unknown, others, *numbers), (looked_at, *some) = _counted(counted, pending, other)
-    whole = looked_at < windows.WINDOW
-    left = iter([_count_text(one, MAX_FOUND) for one in numbers])
-    rest = iter([_count_text(one, MAX_FOUND, whole=whole) for one in some])
+    (mine, unknown, of_others, *numbers), (looked_at, *some) = _counted(counted, pending, other)
+    is_complete = looked_at < pending_ages.WINDOW
+    exact_texts = iter([_count_text(one, MAX_FOUND) for one in numbers])
+    window_texts = iter([_count_text(one, MAX_FOUND, is_complete=is_complete) for one in some])
     return Counts(
         mine=mine,
         in_doubt=unknown,
-        others=others,
-        found=tuple(
-            None if rows is None else next(left if few else rest)
+        others=of_others,
+        by_search=tuple(
+            None if rows is None else next(exact_texts if few else window_texts)
             for rows, few in zip(further, short, strict=True)
         ),
     )
@@ -112,15 +116,15 @@ def _pending(principal: Principal | None, view: View, q: str) -> QuerySet[Approv
     """Select the pending requests of a view, calls in doubt included. Raise InvalidInput naming `q`."""
     match view:
         case View.MINE:
-            chosen = approvals.decidable_requests(principal)
+            condition = approvals.decidable_requests(principal)
         case View.OTHERS:
-            chosen = approvals.undecidable_requests(principal)
+            condition = approvals.undecidable_requests(principal)
         case View.ALL:
-            chosen = Q()
+            condition = Q()
     readable = approvals.readable_requests(principal)
     return Approval.objects.filter(
         readable,
-        chosen,
+        condition,
         filters.condition(q, principal.person if principal else ""),
         status=Approval.Status.PENDING,
     )
@@ -135,25 +139,25 @@ def _counted(
 
     Of the window it counts first all rows, then those of each list, up to MAX_FOUND + 1.
     """
-    sql, given = windows.values(
+    sql, parameters_of_lists = pending_ages.select_values(
         "count(*)", *(rows.values("pk")[: most + 1] for rows, most in lists)
     )
     window = "NULL"
     if inside:
         with suppress(EmptyResultSet):
-            numbers, more = windows.values(
+            numbers, parameters_of_counts = pending_ages.select_values(
                 "count(*)",
                 Approval.objects.values("pk"),
-                *(one.values("pk")[: MAX_FOUND + 1] for one in inside),
+                *(inner_rows.values("pk")[: MAX_FOUND + 1] for inner_rows in inside),
             )
-            first, parameters = windows.of(rows)
+            first, parameters = pending_ages.window_sql(rows)
             window = f"({first} SELECT ARRAY[{numbers}])"
-            given += [*parameters, *more]
+            parameters_of_lists += [*parameters, *parameters_of_counts]
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {sql}, {window}", given)
-        *found, of_window = cursor.fetchone()
+        cursor.execute(f"SELECT {sql}, {window}", parameters_of_lists)
+        *counts_of_lists, of_window = cursor.fetchone()
     some = of_window or [0] * (len(inside) + 1)
-    return [count or 0 for count in found], [count or 0 for count in some]
+    return [count or 0 for count in counts_of_lists], [count or 0 for count in some]
 
 
 def page(
@@ -168,13 +172,13 @@ def page(
     rows = _pending(principal, view, q)
     if view == View.MINE:
         rows = rows.exclude(IN_DOUBT)
-    chosen = order.ordered(rows if order.is_by_deadline else Approval.objects.all())
+    in_order = order.ordered(rows if order.is_by_deadline else Approval.objects.all())
     if cursor is not None:
-        chosen = chosen.filter(order.after_cursor(cursor))
-    first = chosen[: LIMIT + 1]
-    found = [to_view(approval, principal) for approval in _read(rows, first, order)]
-    items = tuple(found[:LIMIT])
-    return Page(items=items, next=order.cursor(items[-1]) if len(found) > LIMIT else None)
+        in_order = in_order.filter(order.after_cursor(cursor))
+    first = in_order[: LIMIT + 1]
+    approvals = [to_view(approval, principal) for approval in _read(rows, first, order)]
+    items = tuple(approvals[:LIMIT])
+    return Page(items=items, next=order.cursor(items[-1]) if len(approvals) > LIMIT else None)
 
 
 def in_doubt(principal: Principal | None, *, q: str = "") -> tuple[ApprovalView, ...]:
@@ -207,39 +211,39 @@ def previous_and_next(
         ~IN_DOUBT,
         status=Approval.Status.PENDING,
     ).exclude(pk__in=[approval.id, *without])
-    later, window, given = order.after(approval), "", tuple[Any, ...]()
+    later, window, window_parameters = order.after(approval), "", tuple[Any, ...]()
     try:
         if not order.is_by_deadline:
-            window, given = windows.of(rows)
+            window, window_parameters = pending_ages.window_sql(rows)
             rows = Approval.objects.all()
     except EmptyResultSet:
         return None, None
-    sql, parameters = windows.values(
+    sql, parameters = pending_ages.select_values(
         "id",
         order.ordered(rows, backwards=True).exclude(later).values("id")[:1],
         order.ordered(rows).filter(later).values("id")[:1],
     )
     with connection.cursor() as cursor:
-        cursor.execute(f"{window} SELECT {sql}", [*given, *parameters])
+        cursor.execute(f"{window} SELECT {sql}", [*window_parameters, *parameters])
         before, after = cursor.fetchone()
     return before, after
 
 
 def _read(
-    rows: QuerySet[Approval], chosen: QuerySet[Approval], order: Order
+    rows: QuerySet[Approval], in_order: QuerySet[Approval], order: Order
 ) -> QuerySet[Approval] | list[Approval]:
     """Read the chosen rows among these. In an order that no index has, look only at their window."""
     if order.is_by_deadline:
-        return chosen
+        return in_order
     try:
-        return windows.read(rows, chosen)
+        return pending_ages.read_in_window(rows, in_order)
     except EmptyResultSet:
         return []
 
 
-def closed(principal: Principal | None, known: Collection[UUID]) -> tuple[ApprovalView, ...]:
-    """Return the requests among `known`, the rows on a reader's screen, that are no longer pending."""
-    rows = Approval.objects.filter(approvals.readable_requests(principal), pk__in=known)
+def closed(principal: Principal | None, listed_ids: Collection[UUID]) -> tuple[ApprovalView, ...]:
+    """Return the requests among `listed_ids`, the rows on a reader's screen, that are no longer pending."""
+    rows = Approval.objects.filter(approvals.readable_requests(principal), pk__in=listed_ids)
     return tuple(
         to_view(approval, principal) for approval in rows.exclude(status=Approval.Status.PENDING)
     )
@@ -252,6 +256,71 @@ def last_closed(principal: Principal | None) -> ApprovalView | None:
     return None if approval is None else to_view(approval, principal)
 
 
-def _count_text(count: int, most: int = MAX_COUNT, *, whole: bool = True) -> str:
-    """Return the number as text. It is not `whole` if only some rows were looked at."""
-    return f"{count:,}" if whole and count <= most else f"{min(count, most):,}+"
+def _count_text(count: int, limit: int = MAX_COUNT, *, is_complete: bool = True) -> str:
+    """Return the number as text. It is not `is_complete` if only some rows were looked at."""
+    return f"{count:,}" if is_complete and count <= limit else f"{min(count, limit):,}+"
+
+
+LOOKED_AT = 20  # calls at high risk, those with the next deadlines
+MOST = 3  # calls that are listed before all others
+
+
+def read_important_and_doubts(
+    principal: Principal | None, *, doubts: bool
+) -> tuple[tuple[ApprovalView, ...], tuple[ApprovalView, ...]]:
+    """Return the first LOOKED_AT calls at high risk that this person may decide, and with `doubts` those in doubt.
+
+    One query reads both.
+    """
+    rows = Approval.objects.filter(
+        approvals.readable_requests(principal),
+        approvals.decidable_requests(principal),
+        status=Approval.Status.PENDING,
+    )
+    risky = Order().ordered(rows.filter(OF_CALL, risk=Risk.HIGH))[:LOOKED_AT]
+    unknown = rows.filter(IN_DOUBT).order_by("created_at", "id")[:LIMIT]
+    selected = risky.union(unknown, all=True) if doubts else risky
+    views = [to_view(approval, principal) for approval in selected]
+    return (
+        tuple(one for one in views if one.kind == GateKind.APPROVAL),
+        tuple(one for one in views if one.kind == GateKind.IN_DOUBT),
+    )
+
+
+def neighbours_in_whole_list(
+    principal: Principal | None, approval: ApprovalView
+) -> tuple[UUID | None, UUID | None]:
+    """Return the requests before and after a request in the whole list, with the calls that it lists first."""
+    risky, _ = read_important_and_doubts(principal, doubts=False)
+    first = [one.id for one in pick_important(risky, usual.of_requests(risky, principal))]
+    if approval.id not in first:
+        before, after = previous_and_next(principal, approval, without=first)
+        return before or next(reversed(first), None), after
+    index = first.index(approval.id)
+    before = first[index - 1] if index else None
+    if index + 1 < len(first):
+        return before, first[index + 1]
+    listed = page(principal, view=View.MINE).items
+    return before, next((one.id for one in listed if one.id not in first), None)
+
+
+def before_all(approval: ApprovalView) -> tuple[UUID, ...]:
+    """Return the calls that the inbox listed first before this one was decided."""
+    risky, _ = read_important_and_doubts(approval.reader, doubts=False)
+    pending = copy(approval.stored)
+    pending.status = Approval.Status.PENDING
+    calls = (*risky, replace(approval, stored=pending))
+    return tuple(one.id for one in pick_important(calls, usual.of_requests(calls, approval.reader)))
+
+
+def pick_important(
+    items: Iterable[ApprovalView], odd: OdditiesByApproval
+) -> tuple[ApprovalView, ...]:
+    """Return at most MOST of these calls: those at high risk with an odd value, the oddest first."""
+    calls = [
+        approval
+        for approval in items
+        if approval.risk == Risk.HIGH and odd.by_request.get(approval.id)
+    ]
+    calls.sort(key=lambda approval: odd.by_request[approval.id][0].weight)
+    return tuple(calls[:MOST])

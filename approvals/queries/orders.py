@@ -71,8 +71,8 @@ class _Key:
     def after(self, value: Any) -> Q:
         if value is None:
             return Q(pk__in=[])  # nulls are last
-        found = Q(**{f"{self.name}__gt": value})
-        return found | Q(**{f"{self.name}__isnull": True}) if self.may_be_null else found
+        condition = Q(**{f"{self.name}__gt": value})
+        return condition | Q(**{f"{self.name}__isnull": True}) if self.may_be_null else condition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +104,8 @@ class Order:
         keys = self._keys()
         try:
             text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
-            given = json.loads(text)
-            values = [key.parse(value) for key, value in zip(keys, given, strict=True)]
+            parts = json.loads(text)
+            values = [key.parse(value) for key, value in zip(keys, parts, strict=True)]
         except (ValueError, TypeError, binascii.Error, RecursionError) as exc:
             raise InvalidInput("cursor", "is not a cursor of this list") from exc
         return self._after(values)
@@ -119,10 +119,12 @@ class Order:
     def groups(self, items: Sequence[ApprovalView]) -> list[HeadedRows]:
         """Put the rows of a page under headings, which follow the order of the rows."""
         now = timezone.now()
-        found: dict[str, list[ApprovalView]] = {}
+        rows_by_title: dict[str, list[ApprovalView]] = {}
         for approval in items:
-            found.setdefault(self._title(approval, now), []).append(approval)
-        return [HeadedRows(title=title, items=tuple(inside)) for title, inside in found.items()]
+            rows_by_title.setdefault(self._title(approval, now), []).append(approval)
+        return [
+            HeadedRows(title=title, items=tuple(inside)) for title, inside in rows_by_title.items()
+        ]
 
     def _keys(self) -> list[_Key]:
         keys = []
@@ -167,16 +169,16 @@ class Order:
 def _bucket(expires_at: datetime | None, now: datetime) -> int:
     if expires_at is None:
         return len(_DUE)
-    left = expires_at - now
-    return next(place for place, (_, bound) in enumerate(_DUE) if left <= bound)
+    remaining = expires_at - now
+    return next(index for index, (_, bound) in enumerate(_DUE) if remaining <= bound)
 
 
 def _due() -> _Key:
     """Return the key of the deadline's heading, as of now."""
     now = timezone.now()
     bounds = [
-        When(expires_at__lte=now + bound, then=Value(place))
-        for place, (_, bound) in enumerate(_DUE[:-1])
+        When(expires_at__lte=now + bound, then=Value(index))
+        for index, (_, bound) in enumerate(_DUE[:-1])
     ]
     never = When(expires_at__isnull=True, then=Value(len(_DUE)))
     due = Case(never, *bounds, default=Value(len(_DUE) - 1), output_field=IntegerField())
@@ -184,10 +186,10 @@ def _due() -> _Key:
 
 
 def _moment(value: Any) -> datetime:
-    found = datetime.fromisoformat(value)
-    if found.tzinfo is None:
+    at = datetime.fromisoformat(value)
+    if at.tzinfo is None:
         raise ValueError(value)
-    return found
+    return at
 
 
 def _number(value: Any) -> int:

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
+from django.core.exceptions import EmptyResultSet
 from django.db import connection
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from approvals.models import IN_DOUBT, Approval
-from approvals.queries import windows
 
 _AGES = (  # from, and up to
     ("less than an hour", None, timedelta(hours=1)),
@@ -32,7 +34,7 @@ class PendingAges:
     """All pending requests: by age, the oldest, those in doubt, those that expire within EXPIRES_SOON, and those stuck.
 
     An overdue request is past its deadline, and no worker has closed it yet. A stuck request is one that too few
-    people are left to decide. A number that is `most` means that many or more.
+    people are left to decide. A number that is `limit` means that many or more.
     """
 
     ages: tuple[Age, ...]
@@ -41,10 +43,10 @@ class PendingAges:
     expiring: int
     overdue: int
     stuck: int
-    most: int
+    limit: int
 
 
-def pending() -> PendingAges:
+def count_pending() -> PendingAges:
     """Count the pending requests, each number up to the WINDOW. The caller may read every request.
 
     Each list is in the order of an index, so that Postgres reads no other rows.
@@ -66,11 +68,13 @@ def pending() -> PendingAges:
         by_deadline.filter(expires_at__lt=now),
         rows.filter(undecidable_at__isnull=False).order_by("undecidable_at"),
     )
-    most = windows.WINDOW
-    counted, given = windows.values("count(*)", *(one.values("pk")[:most] for one in lists))
-    first, more = windows.values("min(created_at)", oldest_first.values("created_at")[:1])
+    limit = WINDOW
+    counted, parameters = select_values("count(*)", *(one.values("pk")[:limit] for one in lists))
+    first, oldest_parameters = select_values(
+        "min(created_at)", oldest_first.values("created_at")[:1]
+    )
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {counted}, {first}", [*given, *more])
+        cursor.execute(f"SELECT {counted}, {first}", [*parameters, *oldest_parameters])
         *numbers, oldest = cursor.fetchone()
     *by_age, in_doubt, expiring, overdue, stuck = numbers
     return PendingAges(
@@ -80,13 +84,62 @@ def pending() -> PendingAges:
         expiring=expiring,
         overdue=overdue,
         stuck=stuck,
-        most=most,
+        limit=limit,
     )
 
 
 def _shares(numbers: list[int]) -> tuple[Age, ...]:
-    whole = sum(numbers) or 1
+    total = sum(numbers) or 1
     return tuple(
-        Age(label=label, number=number, share=100 * number // whole)
+        Age(label=label, number=number, share=100 * number // total)
         for (label, *_), number in zip(_AGES, numbers, strict=True)
     )
+
+
+WINDOW = 5_000
+# Columns that can be long, and that no search and no order needs.
+_LONG = (
+    "args",
+    "schema",
+    "result_schema",
+    "preview",
+    "statement",
+    "signature",
+    "reason",
+    "edited",
+    "rule",
+)
+
+
+def window_sql(
+    rows: QuerySet[Approval], *, all_columns: bool = False
+) -> tuple[str, tuple[Any, ...]]:
+    """Return the WITH query for the first WINDOW of these rows, and its parameters; `all_columns` with all columns.
+
+    Raises EmptyResultSet if no row can be among them.
+    """
+    by_deadline = rows.order_by(F("expires_at").asc(nulls_last=True), "created_at", "id")
+    first = by_deadline if all_columns else by_deadline.defer(*_LONG)
+    sql, parameters = first[:WINDOW].query.sql_with_params()
+    return f"WITH approvals_approval AS ({sql})", parameters
+
+
+def read_in_window(rows: QuerySet[Approval], in_order: QuerySet[Approval]) -> list[Approval]:
+    """Read those requests that `in_order` selects among the first WINDOW of these rows, in its order."""
+    window, window_parameters = window_sql(rows, all_columns=True)
+    sql, parameters = in_order.query.sql_with_params()
+    return list(Approval.objects.raw(f"{window} {sql}", (*window_parameters, *parameters)))
+
+
+def select_values(expression: str, *queries: QuerySet[Approval, Any]) -> tuple[str, list[Any]]:
+    """Write a SELECT list with one value of each query's rows, NULL for a query without rows, and its parameters."""
+    selected, parameters = [], list[Any]()
+    for query in queries:
+        try:
+            sql, own_parameters = query.query.sql_with_params()
+        except EmptyResultSet:
+            selected.append("NULL")
+            continue
+        selected.append(f"(SELECT {expression} FROM ({sql}) AS found)")
+        parameters += own_parameters
+    return ", ".join(selected), parameters

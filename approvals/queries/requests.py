@@ -1,10 +1,13 @@
 """Reads the approvals that an actor may read, as plain data, in a few queries."""
 
+import base64
+import binascii
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import cached_property
+from typing import Any, get_type_hints
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -12,10 +15,10 @@ from django.utils import timezone
 
 from approvals.errors import NotFound, TamperedWith
 from approvals.models import Approval, approval_rows
-from approvals.queries import cursors
 from approvals.requests import confirmation, schemas, verification, writers
 from approvals.rights import approvals as request_rules
 from approvals.rights import principals
+from approvals.rights.principals import Principal
 from approvals.rules import escalation
 from approvals.rules.escalation import NextStep
 from approvals.rules.policy import Demands, OnExpiry, demands_of
@@ -33,80 +36,128 @@ from runtime.reads.runs import Page
 ANY = "any"  # of every kind
 STATUSES = tuple(Approval.Status.values)
 
+# The columns that a view has: all but those that only verify others, or that only lists use.
+COLUMNS = tuple(name for name in approval_rows.names_of(Approval) if name not in Approval.INTERNAL)
+
 LIMIT = 50
 MAX_LIMIT = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ApprovalView:
-    """One request of any kind. `path` goes from the root agent to the tool.
+    """An approval as its `reader` sees it. Its attributes are the columns of `stored`, except those defined here.
 
     `args`, the schemas and `preview`, what the worker found out about the call (see ReviewSnapshot), are JSON values.
     `edited` are the arguments of an approval with changes, `edited_preview` what the call does with them as its
-    approver saw it, else None.
-    `result_schema` is the schema of a result to report in doubt or to give instead of the call, None if the tool has
-    none. `expires_at` is the deadline; a call in doubt may run again from `not_before`. `digest` is the request
-    digest, which a decision must name. `denial` is the reason why this actor may not decide, at any status (`scope`,
-    `requester`, `origin`, `not_eligible`, `given_by_origin` or `cooling_off`), None if they may. `origin` lists the
-    people in the run's origin, with the requester: they cannot decide. `confirm` is the name that an approval must
-    repeat, None without a second step and for a closed request. Retention removed the arguments and the sentence at
-    `removed_at`. `tampered` names the first value of the row that does not verify, None if all do. Such a row is shown
-    as stored, cannot be decided, and its `args` may be text. `demands` are those of the policy's rule, None under the
-    default policy; `voted` lists who approved. `acts_for` names the absent person in whose place this actor decides,
-    `decided_for` the one in whose place the decider did; None for themselves. `changes_requested` says that it was
-    denied with a request for changes. `revises` is the gate of the request that this one revises as number `revision`;
-    a first proposal has None and 1.
-    `allowance` passed the call, as its use number `allowance_use`. `next_at` is when the next step was
-    due as the sweeper last saw it, for the order of lists; `undecidable_at` since when too few people are left.
-    `holds` says that reviewers alone may read its arguments, `sees_held` that this reader is one of them.
+    approver saw it, else None. `result_schema` is the schema of a result to report in doubt or to give instead of the
+    call, None if the tool has none. `tampered` names the first value of the row that does not verify, None if all do.
+    Such a row is shown as stored, cannot be decided, and its `args` may be text. `revises` is the gate of the approval
+    that this one revises as number `revision`; a first proposal has None and 1. `allowance` passed the call, as its use
+    number `allowance_use`.
     """
 
-    id: UUID
-    run: UUID
-    gate: UUID
-    kind: str
-    frame: str
-    call: str
-    tool: str
-    args: Any
-    edited: Any
-    edited_preview: Any
-    schema: Any
-    result_schema: Any
-    preview: Any
-    path: tuple[str, ...]
-    effect: str
-    risk: str
-    sentence: str
-    status: str
-    digest: str
-    requester: str
-    origin: tuple[str, ...]
-    created_at: datetime
-    expires_at: datetime | None
-    not_before: datetime | None
-    decided_by: str | None
-    decided_at: datetime | None
-    effective_at: datetime | None
-    reason: str | None
-    removed_at: datetime | None
-    confirm: str | None
-    denial: Forbidden | None
-    tampered: str | None
-    policy_version: str
-    demands: Demands | None
-    voted: tuple[str, ...]
-    decided_for: str | None
-    acts_for: str | None
-    changes_requested: bool
-    revises: UUID | None
-    revision: int
-    next_at: datetime | None
-    undecidable_at: datetime | None
-    holds: bool = False
-    sees_held: bool = False
-    allowance: UUID | None = None
-    allowance_use: int | None = None
+    stored: Approval
+    reader: Principal | None
+    tampered: str | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a column of the row, as JSON value if it is one."""
+        if name not in COLUMNS:
+            raise AttributeError(f"an approval has no {name}")
+        value = getattr(self.stored, name)
+        if name in _READERS:
+            value = _READERS[name](value)
+        self.__dict__[name] = value  # found there from now on
+        return value
+
+    @property
+    def run(self) -> UUID:
+        """The id of the run."""
+        return self.stored.run_id
+
+    @property
+    def digest(self) -> str:
+        """The digest that a decision must name."""
+        return self.stored.approval_digest
+
+    @cached_property
+    def sees_held(self) -> bool:
+        """Whether this reader may read held arguments."""
+        return not self.tampered and request_rules.sees_held(self.reader, self.stored)
+
+    @cached_property
+    def holds(self) -> bool:
+        """Whether reviewers alone may read its arguments."""
+        return bool(sealing.held_args(self.stored.tool, _parse(self.stored.args)))
+
+    @cached_property
+    def args(self) -> Any:
+        """The arguments, with those that this reader may not see redacted."""
+        return self._read_args(self.stored.args)
+
+    @cached_property
+    def edited(self) -> Any:
+        """The arguments of an approval with changes."""
+        return None if self.stored.edited is None else self._read_args(self.stored.edited)
+
+    @property
+    def sentence(self) -> str:
+        """The sentence, with a warning if the row does not verify."""
+        return f"Tampered with: {self.stored.sentence}" if self.tampered else self.stored.sentence
+
+    @property
+    def origin(self) -> tuple[str, ...]:
+        """The people in the run's origin, with the requester: they cannot decide."""
+        lists = (approval_rows.texts(names) for names in (self.stored.origin, self.stored.excluded))
+        return merge_people([self.stored.requester], *lists)
+
+    @property
+    def removed_at(self) -> datetime | None:
+        """When retention removed the arguments and the sentence."""
+        return self.stored.removed_at if verification.is_erased(self.stored) else None
+
+    @cached_property
+    def confirm(self) -> str | None:
+        """The name that an approval must repeat; None without a second step, and once it is closed."""
+        return confirmation.required(self.stored) if self.is_pending else None
+
+    @cached_property
+    def denial(self) -> Forbidden | None:
+        """Why this reader may not decide, at any status; None if they may.
+
+        Its code is `scope`, `requester`, `origin`, `not_eligible`, `given_by_origin`, `cooling_off` or `tampered`.
+        """
+        if self.tampered:
+            return Forbidden("tampered", TamperedWith(self.tampered).detail)
+        return request_rules.denial(self.reader, self.stored)
+
+    @cached_property
+    def acts_for(self) -> str | None:
+        """The absent person in whose place this reader decides; None for themselves."""
+        return None if self.tampered else request_rules.decides_for(self.reader, self.stored)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it waits for a decision."""
+        return self.stored.status == Approval.Status.PENDING
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether it was approved with changes."""
+        return self.stored.edited is not None
+
+    @property
+    def changes_requested(self) -> bool:
+        """Whether it was denied with a request for changes."""
+        return statements.requests_changes(self.stored)
+
+    @cached_property
+    def demands(self) -> Demands | None:
+        """The demands of the policy's rule; None under the default policy."""
+        try:
+            return demands_of(self.stored.rule)
+        except (ValueError, KeyError, TypeError):  # the row was tampered with
+            return None
 
     @property
     def quorum(self) -> int:
@@ -115,45 +166,111 @@ class ApprovalView:
 
     @property
     def plan_item(self) -> dict[str, Any] | None:
-        """The item of the agent's plan to which the call belongs, as it was at the opening; None without one."""
-        found = self.preview.get("plan") if isinstance(self.preview, dict) else None
-        return found if isinstance(found, dict) else None
+        """The item of the agent's plan to which the call belongs, as it was when the gate opened."""
+        plan = self._in_preview("plan")
+        return plan if isinstance(plan, dict) else None
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """The warnings of the tool's preview of the call."""
-        shown = self.preview.get("shown") if isinstance(self.preview, dict) else None
-        return tuple(approval_rows.texts(shown.get("warnings"))) if isinstance(shown, dict) else ()
+        preview = self._in_preview("shown")
+        return (
+            tuple(approval_rows.texts(preview.get("warnings"))) if isinstance(preview, dict) else ()
+        )
 
     @property
     def changed_in_fork_by(self) -> str:
         """The person who gave the arguments in a fork, empty if the model did."""
-        found = self.preview.get("changed_by") if isinstance(self.preview, dict) else None
-        return found if isinstance(found, str) else ""
+        person = self._in_preview("changed_by")
+        return person if isinstance(person, str) else ""
 
     @property
     def reviewer_may_write(self) -> bool:
-        """Whether the rule lets people who may decide this request write to its run."""
-        return writers.allowed(self.kind, self.demands)
+        """Whether the rule lets people who may decide this approval write to its run."""
+        return writers.allowed(self.stored.kind, self.demands)
 
     @property
     def next_step(self) -> NextStep | None:
         """The step that follows if no person decides; None without a deadline, and for a closed request."""
-        if self.status != Approval.Status.PENDING:
+        if not self.is_pending:
             return None
-        return escalation.next_step(self.demands, self.expires_at, timezone.now())
+        return escalation.next_step(self.demands, self.stored.expires_at, timezone.now())
 
     @property
     def on_expiry(self) -> OnExpiry | None:
         """The consequence of the last deadline, None without one."""
-        if self.expires_at is None:
+        if self.stored.expires_at is None:
             return None
         return self.demands.on_expiry if self.demands else OnExpiry.DENY
 
     @property
     def rule(self) -> str | None:
-        """The name of the policy's rule for this request, None under the default policy."""
+        """The name of the policy's rule, None under the default policy."""
         return self.demands.rule if self.demands else None
+
+    def _read_args(self, text: str) -> Any:
+        read_args = sealing.args_for_reviewers if self.sees_held else sealing.redacted_args
+        return read_args(self.stored.tool, _parse(text))
+
+    def _in_preview(self, name: str) -> Any:
+        return self.preview.get(name) if isinstance(self.preview, dict) else None
+
+
+def _read_schema(digest: str | None) -> Any:
+    try:
+        return None if digest is None else _parse(schemas.text_of(digest))
+    except NotConfirmed:
+        return None
+
+
+def _parse(text: str | None) -> Any:
+    """Parse JSON; return the text itself if it is not JSON, as in a row that was tampered with."""
+    try:
+        return None if text is None else json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _read_names(names: object) -> tuple[str, ...]:
+    return tuple(approval_rows.texts(names))
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "schema": _read_schema,
+    "result_schema": _read_schema,
+    "preview": _parse,
+    "edited_preview": _parse,
+    "path": _read_names,
+    "voted": _read_names,
+}
+
+
+def types_of(names: Iterable[str]) -> dict[str, Any]:
+    """Return the type of each of these attributes of ApprovalView."""
+    added = {
+        name: get_type_hints(member.fget if isinstance(member, property) else member.func)["return"]
+        for name, member in vars(ApprovalView).items()
+        if isinstance(member, property | cached_property)
+    }
+    added |= get_type_hints(ApprovalView)
+    return {name: added.get(name) or _column_type(name) for name in names}
+
+
+def _column_type(name: str) -> Any:
+    column = Approval._meta.get_field(name)  # noqa: SLF001 - its documented API
+    if name in _READERS:
+        return list[str] if column.get_internal_type() == "JSONField" else Any
+    kind = _TYPES[column.get_internal_type()]
+    return kind | None if column.null else kind
+
+
+_TYPES: Mapping[str, Any] = {
+    "UUIDField": UUID,
+    "TextField": str,
+    "DateTimeField": datetime,
+    "IntegerField": int,
+    "SmallIntegerField": int,
+}
 
 
 def approvals(
@@ -190,7 +307,7 @@ def approval(approval_id: UUID, *, actor: Actor) -> ApprovalView:
     return approval_for(approval_id, principals.principal_of(actor))
 
 
-def approval_for(approval_id: UUID, principal: principals.Principal | None) -> ApprovalView:
+def approval_for(approval_id: UUID, principal: Principal | None) -> ApprovalView:
     """Return one approval to a reader with these rights. Raises NotFound as `approval`."""
     return to_view(readable(approval_id, principal), principal)
 
@@ -207,12 +324,12 @@ def several(ids: Collection[UUID], *, actor: Actor) -> tuple[ApprovalView, ...]:
     """Return those of these requests that the actor may read, in the order of `ids`, in one query."""
     principal = principals.principal_of(actor)
     rows = Approval.objects.filter(request_rules.readable_requests(principal), pk__in=ids)
-    found = {approval.id: to_view(approval, principal) for approval in rows}
-    return tuple(found[one] for one in ids if one in found)
+    by_id = {approval.id: to_view(approval, principal) for approval in rows}
+    return tuple(by_id[approval_id] for approval_id in ids if approval_id in by_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class OtherApprovals:
     """Other requests of a run that the page of one needs: those of its `turn`, in the order of the turn.
 
     `denied` has frame, call and gate of each denial of the tool in this run, also of this one, and if it is not in
@@ -223,22 +340,22 @@ class Beside:
     denied: tuple[tuple[str, str, UUID], ...]
 
 
-def beside(approval: ApprovalView, principal: principals.Principal | None) -> Beside:
-    """Return the other requests of the run that matter to this one; of its turn those that this principal may read."""
+def read_others(approval: ApprovalView) -> OtherApprovals:
+    """Return the other approvals of the run that matter to this one; of its turn those that its reader may read."""
     first = None  # of the ids of the turn's calls
     if not approval.tampered:  # else the call may be malformed
         first = f"c{turn_of(approval.call)}."
-    wanted = Q(tool=approval.tool, status=Approval.Status.DENIED)
+    condition = Q(tool=approval.tool, status=Approval.Status.DENIED)
     if first is not None:
-        wanted |= Q(frame=approval.frame, call__startswith=first)
-    found = Approval.objects.filter(wanted, run=approval.run, kind__in=BEFORE_CALL)
-    rows = list(found.order_by("created_at", "id"))
-    return Beside(
+        condition |= Q(frame=approval.frame, call__startswith=first)
+    selected = Approval.objects.filter(condition, run=approval.run, kind__in=BEFORE_CALL)
+    rows = list(selected.order_by("created_at", "id"))
+    return OtherApprovals(
         turn=tuple(
-            to_view(row, principal)
+            to_view(row, approval.reader)
             for row in rows
             if (first is not None and row.frame == approval.frame and row.call.startswith(first))
-            and (row.id != approval.id and request_rules.reads(principal, row))
+            and (row.id != approval.id and request_rules.reads(approval.reader, row))
         ),
         denied=tuple(
             (row.frame, row.call, row.gate)
@@ -261,9 +378,7 @@ def open_in_doubt(approval: ApprovalView) -> UUID | None:
     return rows.values_list("id", flat=True).first()
 
 
-def asked_again(
-    approval: ApprovalView, principal: principals.Principal | None
-) -> ApprovalView | None:
+def asked_again(approval: ApprovalView, principal: Principal | None) -> ApprovalView | None:
     """Return the request that asked about the same call again after this one, None if this reader may read none."""
     rows = Approval.objects.filter(
         request_rules.readable_requests(principal),
@@ -277,7 +392,7 @@ def asked_again(
     return None if row is None else to_view(row, principal)
 
 
-def readable(approval_id: UUID, principal: principals.Principal | None) -> Approval:
+def readable(approval_id: UUID, principal: Principal | None) -> Approval:
     """Return the row if this principal may read it. Raises NotFound."""
     approval = Approval.objects.filter(
         request_rules.readable_requests(principal), pk=approval_id
@@ -287,111 +402,14 @@ def readable(approval_id: UUID, principal: principals.Principal | None) -> Appro
     return approval
 
 
-def _schema(stored: str) -> Any:
-    try:
-        return _value(schemas.text_of(stored))
-    except NotConfirmed:
-        return None
-
-
-def to_view(approval: Approval, principal: principals.Principal | None) -> ApprovalView:
-    """Verify a row and return it as plain data, with the reader's rights."""
-    return verified(approval, principal, verification.fault(approval))
-
-
-def verified(
-    approval: Approval, principal: principals.Principal | None, tampered: str | None = None
-) -> ApprovalView:
-    """Return a row as plain data. The caller has verified it: `tampered` is the fault it found."""
-    args, sees_held = (
-        _value(approval.args),
-        not tampered and request_rules.sees_held(principal, approval),
-    )
-    read_args = sealing.args_for_reviewers if sees_held else sealing.redacted_args
-    return ApprovalView(
-        id=approval.id,
-        run=approval.run_id,
-        gate=approval.gate,
-        kind=approval.kind,
-        frame=approval.frame,
-        call=approval.call,
-        tool=approval.tool,
-        args=read_args(approval.tool, args),
-        edited=None
-        if approval.edited is None
-        else read_args(approval.tool, _value(approval.edited)),
-        edited_preview=None if approval.edited_preview is None else _value(approval.edited_preview),
-        holds=bool(sealing.held_args(approval.tool, args)),
-        sees_held=sees_held,
-        schema=_schema(approval.schema),
-        result_schema=None if approval.result_schema is None else _schema(approval.result_schema),
-        preview=None if approval.preview is None else _value(approval.preview),
-        path=tuple(approval_rows.texts(approval.path)),
-        effect=approval.effect,
-        risk=approval.risk,
-        sentence=f"Tampered with: {approval.sentence}" if tampered else approval.sentence,
-        status=approval.status,
-        digest=approval.approval_digest,
-        requester=approval.requester,
-        origin=merge_people(
-            [approval.requester],
-            approval_rows.texts(approval.origin),
-            approval_rows.texts(approval.excluded),
-        ),
-        created_at=approval.created_at,
-        expires_at=approval.expires_at,
-        not_before=approval.not_before,
-        decided_by=approval.decided_by,
-        decided_at=approval.decided_at,
-        effective_at=approval.effective_at,
-        reason=approval.reason,
-        removed_at=approval.removed_at if verification.is_erased(approval) else None,
-        confirm=confirmation.required(approval)
-        if approval.status == Approval.Status.PENDING
-        else None,
-        denial=_denial(approval, principal, tampered),
-        tampered=tampered,
-        policy_version=approval.policy_version,
-        demands=_demands(approval),
-        voted=tuple(approval_rows.texts(approval.voted)),
-        decided_for=approval.decided_for,
-        acts_for=None if tampered else request_rules.decides_for(principal, approval),
-        changes_requested=statements.requests_changes(approval),
-        revises=approval.revises,
-        revision=approval.revision,
-        allowance=approval.allowance,
-        allowance_use=approval.allowance_use,
-        next_at=approval.next_at,
-        undecidable_at=approval.undecidable_at,
-    )
-
-
-def _demands(approval: Approval) -> Demands | None:
-    try:
-        return demands_of(approval.rule)
-    except (ValueError, KeyError, TypeError):  # the row was tampered with
-        return None
-
-
-def _denial(
-    approval: Approval, principal: principals.Principal | None, tampered: str | None
-) -> Forbidden | None:
-    if tampered:
-        return Forbidden("tampered", TamperedWith(tampered).detail)
-    return request_rules.denial(principal, approval)
-
-
-def _value(text: str) -> Any:
-    """Parse JSON; return the text itself if it is not JSON, as in a row that was tampered with."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
+def to_view(approval: Approval, reader: Principal | None) -> ApprovalView:
+    """Verify a row, and return it as this reader sees it."""
+    return ApprovalView(stored=approval, reader=reader, tampered=verification.fault(approval))
 
 
 def _page(
     rows: QuerySet[Approval],
-    principal: principals.Principal | None,
+    principal: Principal | None,
     *,
     limit: int,
     cursor: str | None,
@@ -400,13 +418,58 @@ def _page(
         raise InvalidInput("limit", f"must be from 1 to {MAX_LIMIT}")
     if cursor is not None:
         rows = rows.filter(_after(cursor))
-    found = list(rows.order_by("created_at", "id")[: limit + 1])
-    items = tuple(to_view(approval, principal) for approval in found[:limit])
-    last = cursors.encoded(items[-1].created_at, items[-1].id) if len(found) > limit else None
+    approvals = list(rows.order_by("created_at", "id")[: limit + 1])
+    items = tuple(to_view(approval, principal) for approval in approvals[:limit])
+    last = encode_cursor(items[-1].created_at, items[-1].id) if len(approvals) > limit else None
     return Page(items=items, next=last)
 
 
 def _after(cursor: str) -> Q:
-    _, at, last = cursors.decoded(cursor, parts=2)
+    _, at, last = decode_cursor(cursor, parts=2)
     # The plain bound beside the pair lets Postgres walk the index from there.
     return Q(created_at__gte=at) & (Q(created_at__gt=at) | Q(id__gt=last))
+
+
+def read_previous_revision(approval: ApprovalView) -> ApprovalView | None:
+    """Return the approval that this one revises; None if it revises none, or one that its reader may not read."""
+    return None if approval.revises is None else _find_revision(approval, gate=approval.revises)
+
+
+def read_next_revision(approval: ApprovalView) -> ApprovalView | None:
+    """Return the approval that revises this one; None if there is none yet, or its reader may not read it."""
+    if not approval.changes_requested:
+        return None
+    return _find_revision(approval, revises=approval.gate)
+
+
+def _find_revision(approval: ApprovalView, **key: object) -> ApprovalView | None:
+    readable = request_rules.readable_requests(approval.reader)
+    revision = Approval.objects.filter(readable, run=approval.run, **key).first()
+    return None if revision is None else to_view(revision, approval.reader)
+
+
+CursorValues = tuple[datetime | None, datetime, UUID]
+
+
+def encode_cursor(*parts: datetime | UUID | None) -> str:
+    """Encode deadline, time and id of the last row of a page, or time and id."""
+    words = [part.isoformat() if isinstance(part, datetime) else str(part or "") for part in parts]
+    return base64.urlsafe_b64encode("|".join(words).encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str, *, parts: int) -> CursorValues:
+    """Return deadline, time and id; the deadline is None if it is empty or not among the parts.
+
+    Raise InvalidInput naming `cursor`.
+    """
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+        *deadlines, moment, last = text.split("|")
+        (deadline,) = deadlines if parts == 3 else [*deadlines, ""]
+        until = datetime.fromisoformat(deadline) if deadline else None
+        at, row = datetime.fromisoformat(moment), UUID(last)
+    except (ValueError, binascii.Error) as exc:
+        raise InvalidInput("cursor", "is not a cursor of this list") from exc
+    if at.tzinfo is None or (until is not None and until.tzinfo is None):
+        raise InvalidInput("cursor", "is not a cursor of this list")
+    return until, at, row

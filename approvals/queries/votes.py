@@ -29,7 +29,7 @@ class StageView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VotePanel:
-    """The votes on a request. `could` names who could vote now, `more` counts those not named.
+    """The votes on a request. `could` names who could vote now, `unnamed` counts those not named.
 
     With `at_least` there may be more of them. `suffice` is False if the people who are left cannot complete the
     stages: then it will expire. `waits_for` names those of the open stage if the reader is not one of them, and
@@ -44,7 +44,7 @@ class VotePanel:
     stages: tuple[StageView, ...]
     could: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
-    more: int = 0
+    unnamed: int = 0
     at_least: bool = False
     suffice: bool = True
     reason: bool = False
@@ -60,28 +60,27 @@ def too_few(approval: ApprovalView, panel: VotePanel | None) -> tuple[str, ...] 
     pending = approval.status == Approval.Status.PENDING and not approval.tampered
     if not pending or approval.undecidable_at is None:  # the sweeper looks each minute
         return None
-    left = deciders.outlook_of(Approval.objects.get(pk=approval.id))
-    return None if left.suffice else left.people[:MAX_NAMED]
+    outlook = deciders.outlook_of(Approval.objects.get(pk=approval.id))
+    return None if outlook.suffice else outlook.people[:MAX_NAMED]
 
 
-def panel(shown: ApprovalView, reader: Principal | None) -> VotePanel | None:
-    """Return the panel of a request for this reader; None under the default policy, where one person decides."""
-    demands = shown.demands
-    if demands is None or shown.tampered:
+def panel(approval: ApprovalView) -> VotePanel | None:
+    """Return the panel of a request for its reader; None under the default policy, where one person decides."""
+    demands = approval.demands
+    if demands is None or approval.tampered:
         return None
-    rows = Vote.objects.filter(approval=shown.id).select_related("approval")
+    rows = Vote.objects.filter(approval=approval.id)
     votes = list(rows.order_by("at", "person"))
     counted = {vote.person: vote.stage for vote in votes}
-    pending = shown.status == Approval.Status.PENDING
-    stages = escalation.stages(demands, shown.expires_at, timezone.now())
+    pending = approval.is_pending
+    stages = escalation.stages(demands, approval.expires_at, timezone.now())
     current = tally.current(stages, counted) if pending else None
     outlook = deciders.Outlook(people=(), suffice=True)
     if pending:
-        approval = votes[0].approval if votes else Approval.objects.get(pk=shown.id)
-        outlook = deciders.outlook_of(approval, counted)
+        outlook = deciders.outlook_of(approval.stored, counted)
     return VotePanel(
         rule=demands.rule,
-        version=shown.policy_version,
+        version=approval.policy_version,
         failed=demands.failed,
         approved=len(votes),
         quorum=demands.quorum,
@@ -97,12 +96,12 @@ def panel(shown: ApprovalView, reader: Principal | None) -> VotePanel | None:
         ),
         could=outlook.people[:MAX_NAMED],
         away=outlook.away[:MAX_NAMED],
-        more=max(0, len(outlook.people) - MAX_NAMED),
+        unnamed=max(0, len(outlook.people) - MAX_NAMED),
         at_least=outlook.is_part,
         suffice=outlook.suffice,
         reason=demands.reason,
-        mine=pending and reader is not None and reader.person in counted,
-        **_turn(stages, current, reader, outlook.people),
+        mine=pending and approval.reader is not None and approval.reader.person in counted,
+        **_turn(stages, current, approval.reader, outlook.people),
     )
 
 

@@ -13,12 +13,17 @@ from django.db import connection, transaction
 from approvals import clock
 from approvals.decisions import checks
 from approvals.errors import AlreadyClaimed
-from approvals.models import Approval, ApprovalClaim, Handover
-from approvals.queries import requests
-from approvals.rights import principals
+from approvals.models import Approval, ApprovalClaim, Comment, Handover
+from approvals.queries import deciders, requests
+from approvals.rights import approvals, principals
 from approvals.rights.scopes import Scope
+from approvals.signed import audit, rows
+from runtime.control.access import validate_text
+from runtime.control.access import validate_text as checked_text
 from runtime.control.transaction import notify
-from runtime.errors import Forbidden
+from runtime.core.values.json_values import sha256_of
+from runtime.core.values.limits import MAX_PERSON
+from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 
 LASTS: Final = timedelta(minutes=10)
@@ -42,7 +47,7 @@ def claim(*, approval_id: UUID, actor: Actor) -> datetime:
     """
     with transaction.atomic():
         approval = decidable(approval_id, actor)
-        return write(approval, actor.person)
+        return write_claim(approval, actor.person)
 
 
 def release(*, approval_id: UUID, actor: Actor) -> None:
@@ -57,9 +62,9 @@ def release(*, approval_id: UUID, actor: Actor) -> None:
             raise Forbidden(
                 "scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}."
             )
-        gone = ApprovalClaim.objects.filter(approval=approval, person=actor.person).delete()[0]
-        gone += Handover.objects.filter(approval=approval, person=actor.person).delete()[0]
-        if gone:
+        ended = ApprovalClaim.objects.filter(approval=approval, person=actor.person).delete()[0]
+        ended += Handover.objects.filter(approval=approval, person=actor.person).delete()[0]
+        if ended:
             notify(approval.run_id, inbox=True, hint=False)
 
 
@@ -72,22 +77,139 @@ def decidable(approval_id: UUID, actor: Actor) -> Approval:
     return approval
 
 
-def write(approval: Approval, person: str, giver: str = "") -> datetime:
+def write_claim(approval: Approval, person: str, giver: str = "") -> datetime:
     """Let `person` hold the claim, also in place of `giver`. Raises AlreadyClaimed if another person holds it."""
-    given: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "approval": approval.id,
         "person": person,
         "giver": giver,
         "lasts": LASTS,
     }
     with connection.cursor() as cursor:
-        cursor.execute(_CLAIM, given)
-        found = cursor.fetchone()
-    if found is None:
-        held = ApprovalClaim.objects.filter(approval=approval).first()
-        if held is None or held.until <= clock.now():  # it was decided meanwhile
+        cursor.execute(_CLAIM, parameters)
+        row = cursor.fetchone()
+    if row is None:
+        claim = ApprovalClaim.objects.filter(approval=approval).first()
+        if claim is None or claim.until <= clock.now():  # it was decided meanwhile
             approval.refresh_from_db()
             checks.check_open(approval)
-        raise AlreadyClaimed(held.person if held else "")
+        raise AlreadyClaimed(claim.person if claim else "")
     notify(approval.run_id, inbox=True, hint=False)
-    return clock.to_utc(found[0])
+    return clock.to_utc(row[0])
+
+
+MAX_COMMENT: Final = 2_000  # characters
+MAX_COMMENTS: Final = 200  # of one request
+
+
+def add_comment(*, approval_id: UUID, text: object, actor: Actor) -> Comment:
+    """Add a comment by a person who may read the request.
+
+    Raises, in this order: NotFound; Forbidden (`scope`); InvalidInput naming `text`.
+    """
+    with transaction.atomic():
+        audit.lock_run_of(approval_id)
+        principal = principals.principal_of(actor)
+        approval = requests.readable(approval_id, principal)
+        if principal is None or Scope.APPROVALS_DECIDE not in principal.scopes:
+            raise Forbidden(
+                "scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}."
+            )
+        comment_text = checked_text("text", text, MAX_COMMENT, required="must not be empty")
+        if approval.removed_at is not None:
+            raise InvalidInput("text", "cannot be added: this request was removed under retention")
+        if Comment.objects.filter(approval=approval).count() >= MAX_COMMENTS:
+            raise InvalidInput(
+                "text", f"cannot be added: a request has at most {MAX_COMMENTS} comments"
+            )
+        at = clock.now()
+        comment = Comment(approval=approval, person=actor.person, text=comment_text, at=at)
+        rows.add(comment)
+        audit.append(
+            run=approval.run_id,
+            actor=actor,
+            act="commented",
+            subject=f"request {approval.id}",
+            detail={"digest": approval.approval_digest, "comment": sha256_of(comment_text)},
+            at=at,
+        )
+        notify(approval.run_id, hint=False)
+    return comment
+
+
+MAX_NOTE: Final = 500  # characters
+
+
+def hand_over(*, approval_id: UUID, to: object, note: object, actor: Actor) -> Handover:
+    """Hand a request over. Its receiver gets no right: they must be able to decide it already.
+
+    Raises, in this order: NotFound; Forbidden; Cancelled, Expired or AlreadyDecided; InvalidInput naming `to` or
+    `note`; AlreadyClaimed if a third person holds the claim; ImproperlyConfigured without the private key.
+    """
+    with transaction.atomic():
+        audit.lock_run_of(approval_id)
+        approval = decidable(approval_id, actor)
+        person = _receiver(approval, to, actor)
+        note_text = validate_text("note", "" if note is None else note, MAX_NOTE)
+        write_claim(approval, person, giver=actor.person)
+        Handover.objects.filter(approval=approval).delete()
+        handover = Handover(
+            approval=approval, person=person, by=actor.person, note=note_text, at=clock.now()
+        )
+        rows.add(handover)
+        audit.append(
+            run=approval.run_id,
+            actor=actor,
+            act="handed over",
+            subject=f"request {approval.id}",
+            detail={"digest": approval.approval_digest, "to": person, "note": sha256_of(note_text)},
+            at=handover.at,
+        )
+    return handover
+
+
+def receivers(approval_id: UUID, actor: Actor) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Name the people to whom the actor could hand the request over, and the people who are away."""
+    approval = Approval.objects.get(pk=approval_id)
+    outlook = deciders.outlook(approval, deciders.relevant(approval, deciders.deciders()))
+    return tuple(name for name in outlook.able if name != actor.person), outlook.away
+
+
+def _receiver(approval: Approval, to: object, actor: Actor) -> str:
+    """Return the person. Raises InvalidInput naming `to` unless they may decide the request and have not voted."""
+    person = validate_text("to", to, MAX_PERSON, required="must name a person")
+    if person == actor.person:
+        raise InvalidInput("to", "must be another person")
+    principal = principals.principal_of(Actor(person=person))
+    if principal is None:
+        raise InvalidInput("to", f"names {person}, who has no active account")
+    denial = approvals.denial(principal, approval)
+    if denial is not None:
+        raise InvalidInput(
+            "to", f"names {person}, who may not decide this: {denial.detail.rstrip('.')}"
+        )
+    if person in approval.voted:
+        raise InvalidInput("to", f"names {person}, who has approved this already")
+    return person
+
+
+_FORGOTTEN: Final = timedelta(hours=1)
+
+_SEEN = """
+    INSERT INTO approvals_approvalviewer (approval_id, person, at) VALUES (%(approval)s, %(person)s, clock_timestamp())
+    ON CONFLICT (approval_id, person) DO UPDATE SET at = excluded.at
+"""
+_FORGET = """
+    DELETE FROM approvals_approvalviewer WHERE id IN (
+        SELECT id FROM approvals_approvalviewer WHERE at < clock_timestamp() - %(age)s::interval
+        LIMIT 100 FOR UPDATE SKIP LOCKED)
+"""
+
+
+def record_presence(*, approval_id: UUID, actor: Actor) -> requests.ApprovalView:
+    """Record that the actor has the request open now, and return the request. Raises NotFound."""
+    approval = requests.approval(approval_id, actor=actor)
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_SEEN, {"approval": approval_id, "person": actor.person})
+        cursor.execute(_FORGET, {"age": str(_FORGOTTEN)})
+    return approval

@@ -76,13 +76,13 @@ def marks(approval_ids: Collection[UUID]) -> Mapping[UUID, Mark]:
         return {}
     with connection.cursor() as cursor:
         cursor.execute(_MARKS, {"approvals": list(approval_ids)})
-        found = {row[0]: _mark(*row) for row in cursor.fetchall()}
-    return {request: mark for request, mark in found.items() if mark != Mark()}
+        marks_by_id = {row[0]: _mark(*row) for row in cursor.fetchall()}
+    return {request: mark for request, mark in marks_by_id.items() if mark != Mark()}
 
 
 def of(approval_id: UUID, person: str) -> Teamwork:
     """Return the teamwork on a request, for this reader, in one query."""
-    given: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "approvals": [approval_id],
         "approval": approval_id,
         "person": person,
@@ -91,15 +91,15 @@ def of(approval_id: UUID, person: str) -> Teamwork:
     }
     sql = f"SELECT found.*, ARRAY({_VIEWERS}), ({_COMMENTS}) FROM ({_MARKS}) found"
     with connection.cursor() as cursor:
-        cursor.execute(sql, given)
+        cursor.execute(sql, parameters)
         row = cursor.fetchone()
     if row is None:  # the request was removed
         return Teamwork(mark=Mark(), viewers=(), comments=())
-    *mark, viewers, said = row
+    *mark, viewers, comments_json = row
     return Teamwork(
         mark=_mark(*mark),
         viewers=tuple(viewers),
-        comments=tuple(_remark(approval_id, *one) for one in json.loads(said or "[]")),
+        comments=tuple(_remark(approval_id, *one) for one in json.loads(comments_json or "[]")),
     )
 
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from approvals.queries import history
-from approvals.queries.decision_filters import DecisionFilter
+from approvals.queries.filters import DecisionFilter
 from approvals.queries.history import PastDecision
 from approvals.rights import principals
 from approvals.signed import act_log
@@ -59,7 +59,7 @@ def start(actor: Actor, chosen: DecisionFilter, format: Format) -> Download | No
     """Return the file, and log who exports what. None if too many are under way."""
     found = downloads.start(_lines(actor, chosen, format))
     if found is not None:
-        given = {**chosen.given, **({"words": chosen.words} if chosen.words else {})}
+        given = {**chosen.texts, **({"words": chosen.words} if chosen.words else {})}
         act_log.record(
             actor.person, f"exports the history of decisions as {format}: {json.dumps(given)}"
         )

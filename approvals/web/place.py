@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.http import HttpRequest
 
-from approvals.queries import filters, important, inbox
+from approvals.queries import filters, inbox
 from approvals.queries.inbox import DEFAULT, View
 from approvals.queries.orders import Grouping, Order, Sort
 from approvals.queries.requests import ApprovalView
@@ -46,7 +46,7 @@ def previous_and_next(
 ) -> tuple[UUID | None, UUID | None]:
     """Return the requests before and after this one, in the order in which its place shows them."""
     if place == ListPosition():
-        return important.previous_and_next(principal, approval)
+        return inbox.neighbours_in_whole_list(principal, approval)
     return inbox.previous_and_next(principal, approval, place.q, place.order)
 
 

@@ -51,20 +51,12 @@ from approvals.web.pages.version_changes import (
     withdraw_change,
 )
 from approvals.web.request.allow import allow
-from approvals.web.request.approval import (
-    answer_instead,
-    approval,
-    approve,
-    deny,
-    request_changes,
-)
-from approvals.web.request.edit import approve_edit, edit, previewed_edit
-from approvals.web.request.frame_gate import resume, stop
-from approvals.web.request.in_doubt import give_up, happened, run_again
-from approvals.web.request.inquiries import ask
+from approvals.web.request.approval import approval
+from approvals.web.request.decision import decide, undo
+from approvals.web.request.edit import edit, previewed_edit
+from approvals.web.request.inquiries import ask, write
 from approvals.web.request.teamwork import claim, comment, hand_over, here, release
-from approvals.web.request.undo import undo
-from approvals.web.request.writing import write
+from runtime.core.values.verdicts import VERDICTS
 
 register_converter(PromptName, "prompt")
 
@@ -123,26 +115,23 @@ urlpatterns = [
     path("decisions.jsonl", download, {"format": "jsonl"}, name="history_jsonl"),
     path("batch/", batch, name="batch"),
     path("batch/undo/", undo_batch, name="undo_batch"),
-    path("a/<uuid:approval>/", approval, name="approval"),
-    path("a/<uuid:approval>/approve/", approve, name="approve"),
-    path("a/<uuid:approval>/deny/", deny, name="deny"),
-    path("a/<uuid:approval>/changes/", request_changes, name="changes"),
-    path("a/<uuid:approval>/ask/", ask, name="ask"),
-    path("a/<uuid:approval>/write/", write, name="write"),
-    path("a/<uuid:approval>/answer/", answer_instead, name="answer"),
-    path("a/<uuid:approval>/edit/", edit, name="edit"),
-    path("a/<uuid:approval>/edit/approve/", approve_edit, name="approve_edit"),
-    path("a/<uuid:approval>/edit/<uuid:preview>/", previewed_edit, name="previewed_edit"),
-    path("a/<uuid:approval>/allow/", allow, name="allow"),
-    path("a/<uuid:approval>/undo/", undo, name="undo"),
-    path("a/<uuid:approval>/comment/", comment, name="comment"),
-    path("a/<uuid:approval>/claim/", claim, name="claim"),
-    path("a/<uuid:approval>/release/", release, name="release_claim"),
-    path("a/<uuid:approval>/hand-over/", hand_over, name="hand_over"),
-    path("a/<uuid:approval>/here/", here, name="here"),
-    path("a/<uuid:approval>/continue/", resume, name="continue"),
-    path("a/<uuid:approval>/stop/", stop, name="stop"),
-    path("a/<uuid:approval>/settle/happened/", happened, name="happened"),
-    path("a/<uuid:approval>/settle/run-again/", run_again, name="run_again"),
-    path("a/<uuid:approval>/settle/give-up/", give_up, name="give_up"),
+    path("a/<uuid:approval_id>/", approval, name="approval"),
+    *(
+        path(
+            f"a/<uuid:approval_id>/{rule.address}/", decide, {"verdict": verdict}, name=rule.address
+        )
+        for verdict, rule in VERDICTS.items()
+        if rule.by_person
+    ),
+    path("a/<uuid:approval_id>/ask/", ask, name="ask"),
+    path("a/<uuid:approval_id>/write/", write, name="write"),
+    path("a/<uuid:approval_id>/edit/", edit, name="edit"),
+    path("a/<uuid:approval_id>/edit/<uuid:preview>/", previewed_edit, name="previewed_edit"),
+    path("a/<uuid:approval_id>/allow/", allow, name="allow"),
+    path("a/<uuid:approval_id>/undo/", undo, name="undo"),
+    path("a/<uuid:approval_id>/comment/", comment, name="comment"),
+    path("a/<uuid:approval_id>/claim/", claim, name="claim"),
+    path("a/<uuid:approval_id>/release/", release, name="release_claim"),
+    path("a/<uuid:approval_id>/hand-over/", hand_over, name="hand_over"),
+    path("a/<uuid:approval_id>/here/", here, name="here"),
 ]

@@ -13,7 +13,7 @@ from approvals import clock
 from approvals.decisions.undo import undo
 from approvals.models import Approval, ApprovalOutcome, Vote, approval_rows
 from approvals.people import absences
-from approvals.queries import decision_filters, history
+from approvals.queries import filters, history
 from approvals.rights.principals import principal_of
 from runtime.core.values.enums import Risk
 from runtime.errors import InvalidInput
@@ -34,7 +34,7 @@ def listed(actor: Actor, *, zone: Any = UTC, **given: str) -> list[str]:
 
 
 def page(actor: Actor, *, zone: Any = UTC, **given: str) -> history.HistoryPage:
-    return history.page(principal_of(actor), decision_filters.read(given, zone))
+    return history.page(principal_of(actor), filters.read_criteria(given, zone))
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_each_reader_gets_what_they_may_read(
 ) -> None:
     assert [len(listed(who)) for who in (ada, admin, cyril)] == [3, 3, 1]
     assert listed(cyril, person="bea") == listed(cyril, outcome="done") == []
-    assert history.page(None, decision_filters.read({}, UTC)).items == ()
+    assert history.page(None, filters.read_criteria({}, UTC)).items == ()
 
 
 def test_an_undone_decision_leaves_the_history(bea: Actor, settings: Any) -> None:
@@ -151,7 +151,7 @@ def test_days_are_those_of_the_zone(
 )
 def test_a_wrong_filter_is_named(given: dict[str, str], field: str, why: str) -> None:
     with pytest.raises(InvalidInput, match=why) as caught:
-        decision_filters.read(given, UTC)
+        filters.read_criteria(given, UTC)
     assert caught.value.field == field
 
 
@@ -282,7 +282,7 @@ def seeded(count: int) -> None:
 
 def blocks(actor: Actor, given: dict[str, str]) -> int:
     """Count the blocks that Postgres looks at for one page."""
-    principal, chosen = principal_of(actor), decision_filters.read(given, UTC)
+    principal, chosen = principal_of(actor), filters.read_criteria(given, UTC)
     with CaptureQueriesContext(connection) as made:
         history.page(principal, chosen)
     with connection.cursor() as cursor:

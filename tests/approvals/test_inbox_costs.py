@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from approvals.models import Approval, approval_rows
-from approvals.queries import important, inbox, pending_ages, windows
+from approvals.queries import inbox, pending_ages
 from approvals.queries.inbox import View
 from approvals.queries.orders import Grouping, Order, Sort
 from approvals.rights.principals import Principal, principal_of
@@ -82,7 +82,9 @@ def costs(who: str, principal: Principal | None, item: Any) -> dict[str, int]:
     """Return the blocks of the numbers, and of each order of the lists."""
     views = [(view, q) for view, q in product(View, SEARCHES)]
     found = {f"{who} numbers": blocks(lambda: inbox.counts(principal, views))}
-    found[f"{who} at high risk"] = blocks(lambda: important.with_doubts(principal, doubts=True))
+    found[f"{who} at high risk"] = blocks(
+        lambda: inbox.read_important_and_doubts(principal, doubts=True)
+    )
     for sort, group in product(Sort, Grouping):
         order = Order(sort=sort, group=group)
         for view in View:
@@ -104,32 +106,32 @@ def test_the_inbox_costs_the_same_beside_more_requests(
     made = list[dict[str, int]]()
     for add in (partial(seeded, 8_000), partial(seeded, 40_000), partial(closed, 8_000)):
         add()
-        made.append({"ages": blocks(pending_ages.pending)})
+        made.append({"ages": blocks(pending_ages.count_pending)})
         for who in READERS:
             made[-1] |= costs(who, principal_of(Actor(person=who)), approval)
     few, *more = made
     for many in more:
         grown = {key: (few[key], cost) for key, cost in many.items() if cost > 1.5 * few[key] + 20}
         assert grown == {}
-        assert max(many.values()) < 8 * windows.WINDOW
-    ages = pending_ages.pending()
-    assert [one.number for one in ages.ages][1:] == [windows.WINDOW] * 2 + [0]
+        assert max(many.values()) < 8 * pending_ages.WINDOW
+    ages = pending_ages.count_pending()
+    assert [one.number for one in ages.ages][1:] == [pending_ages.WINDOW] * 2 + [0]
 
 
 def test_numbers_of_a_long_list_say_that_it_was_not_read_to_its_end(
     bea: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(windows, "WINDOW", 3)
+    monkeypatch.setattr(pending_ages, "WINDOW", 3)
     soon, *_ = [
         seeds.pending(requester="eva", risk=risk, expires_at=seeds.moment(60 * number))
         for number, risk in enumerate(["high", "low", "high", "low"], 1)
     ]
     mine = [(View.MINE, q) for q in ("risk:low", "claimed:me", "nowhere", "kind:none")]
     found = inbox.counts(principal_of(bea), mine)
-    assert (found.mine, found.found) == (4, ("1+", "0", "0+", None))
+    assert (found.mine, found.by_search) == (4, ("1+", "0", "0+", None))
     by_risk = Order(sort=Sort.RISK, group=Grouping.RISK)
     page = inbox.page(principal_of(bea), view=View.MINE, order=by_risk)
     assert [approval.risk for approval in page.items] == ["high", "high", "low"]
     assert page.items[0].id == soon.id
-    monkeypatch.setattr(windows, "WINDOW", 5)
-    assert inbox.counts(principal_of(bea), mine).found == ("2", "0", "0", None)
+    monkeypatch.setattr(pending_ages, "WINDOW", 5)
+    assert inbox.counts(principal_of(bea), mine).by_search == ("2", "0", "0", None)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from approvals.models import Approval, ToolSchema
 from approvals.queries import requests
 from approvals.queries.past_calls import usual as past_calls
+from approvals.queries.requests import ApprovalView
 from approvals.requests import snapshot
 from approvals.rights import principals
 from approvals.rights.principals import Principal
@@ -304,7 +305,8 @@ def test_the_history_is_what_the_reader_may_read_without_secrets(bea: Actor, cyr
     Approval.objects.bulk_create(_decided("pay", sealed(f"s{n}"), NOW) for n in range(12))
     for reader, total in ((_reader(), 12), (_reader("cyril"), 0)):
         assert past_calls.histories(["pay"], reader)["pay"].total == total
-    odd = past_calls.of_arguments("pay", {**sealed("t"), "to": "b"}, {}, _reader())
+    asked = ApprovalView(stored=Approval(tool="pay", schema="{}"), reader=_reader())
+    odd = past_calls.of_arguments(asked, {**sealed("t"), "to": "b"})
     assert [(one.argument, one.kind) for one in odd] == [("to", "unseen")]
 
 

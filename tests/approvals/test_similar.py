@@ -9,8 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from approvals.queries.past_calls.similar import ArgumentDifference, ComparedArgument, compared
-from approvals.queries.past_calls.word_diff import MAX_EDITS, blocks
+from approvals.queries.past_calls.similar import (
+    MAX_EDITS,
+    ArgumentDifference,
+    ComparedArgument,
+    blocks,
+    compared,
+)
 from runtime.keyring import sealing
 
 VALUES = st.recursive(

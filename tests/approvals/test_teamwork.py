@@ -13,7 +13,7 @@ from approvals.decisions.undo import undo
 from approvals.errors import AlreadyClaimed, AlreadyDecided, NotFound
 from approvals.models import Approval, ApprovalClaim, ApprovalViewer, AuditEntry, Comment, Handover
 from approvals.signed import audit, rows
-from approvals.teamwork import claims, comments, handovers, listing, presence
+from approvals.teamwork import claims, listing
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 from tests.approvals.policies.office import reviewers
@@ -106,10 +106,10 @@ def test_of_two_claims_at_once_one_holds_and_a_decision_waits_for_neither() -> N
 def test_a_hand_over_moves_the_claim_and_gives_no_right(asked: Approval, cast: Cast) -> None:
     claims.claim(approval_id=asked.id, actor=CORA)
     with pytest.raises(AlreadyClaimed):
-        handovers.hand_over(approval_id=asked.id, to="bea", note="", actor=DAN)
+        claims.hand_over(approval_id=asked.id, to="bea", note="", actor=DAN)
     with pytest.raises(InvalidInput, match="at most 500"):
-        handovers.hand_over(approval_id=asked.id, to="dan", note="x" * 501, actor=CORA)
-    handovers.hand_over(approval_id=asked.id, to="dan", note="You know <b>her</b>", actor=CORA)
+        claims.hand_over(approval_id=asked.id, to="dan", note="x" * 501, actor=CORA)
+    claims.hand_over(approval_id=asked.id, to="dan", note="You know <b>her</b>", actor=CORA)
     found = mark(asked)
     assert (found.claimed_by, found.handed_to, found.handed_by) == ("dan", "dan", "cora")
     page = shows(log_in(cast.bea), asked, "Handed to <bdi>dan</bdi> by <bdi>cora</bdi>")
@@ -126,13 +126,13 @@ def test_no_hand_over_leads_to_a_decision_by_a_person_of_the_runs_origin(asked: 
     ApprovalService().join(run=asked.run_id, person="dan")  # he steered the run
     for to in ("ada", "dan", "cyril", "admin", "stranger", "cora", "", None):
         with pytest.raises(InvalidInput) as caught:
-            handovers.hand_over(approval_id=asked.id, to=to, note="", actor=CORA)
+            claims.hand_over(approval_id=asked.id, to=to, note="", actor=CORA)
         assert caught.value.field == "to"
     for actor in (Actor(person="ada"), DAN, Actor(person="admin")):
-        for act in (claims.claim, partial(handovers.hand_over, to="bea", note="")):
+        for act in (claims.claim, partial(claims.hand_over, to="bea", note="")):
             with pytest.raises(Forbidden):
                 act(approval_id=asked.id, actor=actor)
-    handovers.hand_over(approval_id=asked.id, to="bea", note="", actor=CORA)
+    claims.hand_over(approval_id=asked.id, to="bea", note="", actor=CORA)
     ApprovalService().join(run=asked.run_id, person="bea")
     with pytest.raises(Forbidden):
         seeds.decide(asked, Actor(person="bea"))
@@ -142,8 +142,8 @@ def test_a_comment_is_signed_audited_and_stays_after_the_decision(
     asked: Approval, cast: Cast
 ) -> None:
     hostile = "<script>alert(1)</script>\n\u202eok"
-    comments.add(approval_id=asked.id, text=hostile, actor=CORA)
-    comments.add(
+    claims.add_comment(approval_id=asked.id, text=hostile, actor=CORA)
+    claims.add_comment(
         approval_id=asked.id, text="Mine", actor=Actor(person="ada")
     )  # she started the run
     page = shows(log_in(cast.bea), asked, "&lt;script&gt;", "⟦U+202E⟧", "started the run")
@@ -157,7 +157,7 @@ def test_a_comment_is_signed_audited_and_stays_after_the_decision(
 
 
 def test_a_comment_that_its_person_did_not_write_is_not_shown(asked: Approval, cast: Cast) -> None:
-    kept = comments.add(approval_id=asked.id, text="Deny this", actor=CORA)
+    kept = claims.add_comment(approval_id=asked.id, text="Deny this", actor=CORA)
     other = seeds.pending()
     Comment.objects.create(
         approval=other, person="cora", text="Deny this", at=kept.at,
@@ -184,7 +184,7 @@ def test_a_hand_over_that_its_person_did_not_write_is_not_shown(
     asked: Approval, cast: Cast, change: str
 ) -> None:
     bea, other = log_in(cast.bea), seeds.pending()
-    handovers.hand_over(approval_id=asked.id, to="dan", note="Deny this", actor=CORA)
+    claims.hand_over(approval_id=asked.id, to="dan", note="Deny this", actor=CORA)
     shows(bea, asked, "by <bdi>cora</bdi>", "Deny this")
     Handover.objects.filter(approval=asked).update(**CHANGES[change])
     hidden = ["by <bdi>cora</bdi>", "by <bdi>eva</bdi>", "Deny this", "Approve it"]
@@ -202,36 +202,38 @@ def test_a_refused_comment_keeps_its_text(
     assert answer.status_code == 422
     for text_, actor in ((" ", CORA), ("ok", Actor(person="cyril"))):
         with pytest.raises((InvalidInput, NotFound)):
-            comments.add(approval_id=asked.id, text=text_, actor=actor)
+            claims.add_comment(approval_id=asked.id, text=text_, actor=actor)
     with pytest.raises(Forbidden):
-        comments.add(approval_id=asked.id, text="ok", actor=seeds.bearer(CORA, "approvals:read"))
-    monkeypatch.setattr(comments, "MAX_COMMENTS", 0)
+        claims.add_comment(
+            approval_id=asked.id, text="ok", actor=seeds.bearer(CORA, "approvals:read")
+        )
+    monkeypatch.setattr(claims, "MAX_COMMENTS", 0)
     with pytest.raises(InvalidInput, match="at most 0 comments"):
-        comments.add(approval_id=asked.id, text="ok", actor=CORA)
+        claims.add_comment(approval_id=asked.id, text="ok", actor=CORA)
     ApprovalService().erase(run=asked.run_id, at=clock.now(), head="")
     with pytest.raises(InvalidInput, match="removed under retention"):
-        comments.add(approval_id=asked.id, text="ok", actor=CORA)
+        claims.add_comment(approval_id=asked.id, text="ok", actor=CORA)
 
 
 def test_an_open_page_shows_who_else_has_it_open(asked: Approval, cast: Cast) -> None:
     bea, admin = log_in(cast.bea), log_in(cast.admin)
     shows(bea, asked)  # a GET records nothing
     assert not ApprovalViewer.objects.exists()
-    presence.seen(approval_id=asked.id, actor=CORA)
+    claims.record_presence(approval_id=asked.id, actor=CORA)
     answer = bea.post(f"/a/{asked.id}/here/").content.decode()
     has(answer, "<bdi>cora</bdi> has this open", hides=["<bdi>bea</bdi>"])
     has(text(admin, asked), "<bdi>bea</bdi> has this open", "<bdi>cora</bdi> has this open")
     ApprovalViewer.objects.filter(person="cora").update(at=clock.now() - timedelta(seconds=46))
     assert listing.of(asked.id, "dan").viewers == ("bea",)
     ApprovalViewer.objects.update(at=clock.now() - timedelta(hours=2))
-    presence.seen(approval_id=asked.id, actor=DAN)
+    claims.record_presence(approval_id=asked.id, actor=DAN)
     assert set(ApprovalViewer.objects.values_list("person", flat=True)) == {"dan"}
 
 
 def test_rows_and_lists_say_who_looks(asked: Approval, cast: Cast, client: Client) -> None:
     bea, free = log_in(cast.bea), seeds.pending(risk="low", args={**seeds.ARGS, "username": "eve"})
     claims.claim(approval_id=asked.id, actor=CORA)
-    handovers.hand_over(approval_id=free.id, to="bea", note="", actor=DAN)
+    claims.hand_over(approval_id=free.id, to="bea", note="", actor=DAN)
     shows(
         bea,
         "/inbox/",

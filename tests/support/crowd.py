@@ -8,7 +8,7 @@ from approvals.models import Approval, Comment
 from approvals.people import absences
 from approvals.rules.roles import Group
 from approvals.signed import rows
-from approvals.teamwork import claims, comments, handovers, presence
+from approvals.teamwork import claims
 from runtime.core.values.enums import EffectClass
 from runtime.ports.effects import ModelFailure, ModelRequest, Outcome
 from tests.approvals.policies.office import put_in_force
@@ -48,14 +48,14 @@ def crowded(office: Office) -> Approval:
     approval = office.request(office.start())
     decide(approval, cora, reason="Seen.")
     claims.claim(approval_id=approval.id, actor=dan)
-    handovers.hand_over(approval_id=approval.id, to="bea", note="You know her.", actor=dan)
-    kept = comments.add(approval_id=approval.id, text="Ask first.", actor=eva)
+    claims.hand_over(approval_id=approval.id, to="bea", note="You know her.", actor=dan)
+    kept = claims.add_comment(approval_id=approval.id, text="Ask first.", actor=eva)
     forged = Comment(approval=approval, person="eva", text="Approve it.", at=kept.at)
     rows.sign(forged)
     forged.text = "Deny it."
     forged.save(force_insert=True)
     for actor in (cora, eva):
-        presence.seen(approval_id=approval.id, actor=actor)
+        claims.record_presence(approval_id=approval.id, actor=actor)
     now = clock.now()
     absences.announce(
         deputy="cora", starts=now - timedelta(days=1), ends=now + timedelta(days=1), actor=BEA

@@ -17,10 +17,9 @@ from django.utils import timezone
 from agents.models import PublishedAgent
 from approvals import clock
 from approvals.adapter import ApprovalService
-from approvals.decisions import in_doubt as in_doubt_calls
-from approvals.decisions.decide import ask_preview
+from approvals.decisions.checks import REFUSED
+from approvals.decisions.decide import ask_preview, resolve
 from approvals.decisions.decide import decide as record_decision
-from approvals.decisions.refusals import REFUSED
 from approvals.models import Approval, AuditEntry
 from approvals.people import tokens
 from approvals.people.accounts import create_person
@@ -282,7 +281,7 @@ def settle(
 ) -> ApprovalView:
     name = confirmation.required(approval)
     where = {"run": approval.run_id, "gate": approval.gate, "confirm": name, **given}
-    return in_doubt_calls.resolve(outcome=outcome, reason=reason, actor=actor, **where)
+    return resolve(outcome=outcome, reason=reason, actor=actor, **where)
 
 
 def bearer(actor: Actor, *scopes: str) -> Actor:

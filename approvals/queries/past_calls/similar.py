@@ -1,12 +1,13 @@
 """Compares the arguments of an approval with the newest earlier approval of the same tool by the same agents.
 
-`approvals.queries.past_calls.comparison` orders the differences by their oddness.
+`approvals.queries.past_calls.similar` orders the differences by their oddness.
 
 Only approvals that the reader may read are used. Stored values are compared, secrets are not.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -19,12 +20,82 @@ from django.db.models import Subquery
 from django.utils import timezone
 
 from approvals.models import OF_CALL, Approval
-from approvals.queries.past_calls.word_diff import Block, blocks, words
+from approvals.queries.past_calls.usual import DAYS
 from approvals.queries.requests import ApprovalView
 from approvals.requests import verification
 from approvals.rights import approvals
-from approvals.rights.principals import Principal
+from approvals.rules.oddity import ORDER, Oddity
+from approvals.rules.past_values import MIN_HISTORY, PastValues
+from approvals.rules.unusual_values import always_differs, usual
 from runtime.keyring import sealing
+
+MAX_EDITS = 100  # words removed or added, beyond which two texts count as entirely different
+_WORD = re.compile(r"\w+|\s+|[^\w\s]")
+
+Block = tuple[int, int, int]
+
+
+def words(text: str) -> list[str]:
+    """Split a text into words, blanks and marks. Joined, they are the text again."""
+    return _WORD.findall(text)
+
+
+def blocks(old: Sequence[str], new: Sequence[str]) -> list[Block] | None:
+    """Return the equal blocks as (start in old, start in new, length), in order.
+
+    Returns None if more than MOST_EDITS words are removed or added.
+    """
+    shorter = min(len(old), len(new))
+    start = next((n for n in range(shorter) if old[n] != new[n]), shorter)
+    remaining = shorter - start
+    end = next((n for n in range(remaining) if old[-1 - n] != new[-1 - n]), remaining)
+    inner = _shared(old[start : len(old) - end], new[start : len(new) - end])
+    if inner is None:
+        return None
+    ends = (len(old) - end, len(new) - end, end)
+    return [(0, 0, start), *((a + start, b + start, size) for a, b, size in inner), ends]
+
+
+def _shared(old: Sequence[str], new: Sequence[str]) -> list[Block] | None:
+    """Run Myers' shortest edit script, up to MOST_EDITS edits."""
+    reach = {1: 0}
+    trail: list[dict[int, int]] = []
+    for edits in range(min(MAX_EDITS, len(old) + len(new)) + 1):
+        trail.append(dict(reach))
+        for diagonal in range(-edits, edits + 1, 2):
+            x = _entered(reach, diagonal, edits)
+            y = x - diagonal
+            while x < len(old) and y < len(new) and old[x] == new[y]:
+                x, y = x + 1, y + 1
+            reach[diagonal] = x
+            if x >= len(old) and y >= len(new):
+                return _walked_back(trail, len(old), len(new))
+    return None
+
+
+def _entered(reach: dict[int, int], diagonal: int, edits: int) -> int:
+    """Return the position in the old text at which a diagonal is entered: by an added word, or a removed one."""
+    came = diagonal == -edits or (diagonal != edits and reach[diagonal - 1] < reach[diagonal + 1])
+    return reach[diagonal + 1] if came else reach[diagonal - 1] + 1
+
+
+def _walked_back(trail: list[dict[int, int]], x: int, y: int) -> list[Block]:
+    blocks_back: list[Block] = []
+    for edits in range(len(trail) - 1, -1, -1):
+        diagonal = x - y
+        entered = _entered(trail[edits], diagonal, edits)
+        if x > entered:
+            blocks_back.append((entered, entered - diagonal, x - entered))
+        if edits == 0:
+            break
+        came = entered == trail[edits].get(diagonal + 1) and (
+            diagonal == -edits
+            or (diagonal != edits and trail[edits][diagonal - 1] < trail[edits][diagonal + 1])
+        )
+        x = entered if came else entered - 1
+        y = x - (diagonal + 1 if came else diagonal - 1)
+    return blocks_back[::-1]
+
 
 MAX_COMPARED = (
     4_000  # characters; longer texts are shown whole, without a comparison of their words
@@ -78,12 +149,12 @@ class ComparedArgument:
         if self.difference not in (ArgumentDifference.CHANGED, ArgumentDifference.ADDED):
             return ""
         was, now = _outer("".join(part.text for part in self.was)), _outer(self.text)
-        said = [
+        sentences = [
             f"It {verb} with {_counted(after)}{f', before with {_counted(before)}' if self.was else ''}."
             for verb, before, after in zip(("begins", "ends"), was, now, strict=True)
             if before != after
         ]
-        return " ".join(said)
+        return " ".join(sentences)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,20 +173,18 @@ class Similar:
         return tuple(c for c in self.changes if c.difference is not ArgumentDifference.SAME)
 
     @property
-    def same(self) -> tuple[ComparedArgument, ...]:
+    def unchanged(self) -> tuple[ComparedArgument, ...]:
         """The arguments that are the same."""
         return tuple(c for c in self.changes if c.difference is ArgumentDifference.SAME)
 
 
-def similar(
-    approval: ApprovalView, principal: Principal | None, *, until: float | None = None
-) -> Similar | None:
-    """Compare with the newest similar approval that this principal may read; None if there is none.
+def similar(approval: ApprovalView, *, until: float | None = None) -> Similar | None:
+    """Compare with the newest similar approval that its reader may read; None if there is none.
 
     `until` is a time of `time.monotonic()`: after it, the words of the remaining arguments are not compared.
     """
     rows = Approval.objects.filter(
-        approvals.readable_requests(principal),
+        approvals.readable_requests(approval.reader),
         OF_CALL,
         tool=approval.tool,
         path=list(approval.path),
@@ -177,21 +246,23 @@ def _compared(
     name: str, was: dict[str, Any], now: dict[str, Any], until: float | None
 ) -> ComparedArgument:
     if name not in was:
-        added = _whole(_text(now[name]))
+        added = _as_changed(_text(now[name]))
         return ComparedArgument(name=name, difference=ArgumentDifference.ADDED, was=(), now=added)
     if name not in now:
-        left_out = _whole(_text(was[name]))
+        left_out = _as_changed(_text(was[name]))
         return ComparedArgument(
             name=name, difference=ArgumentDifference.LEFT_OUT, was=left_out, now=()
         )
     before, after = _text(was[name]), _text(now[name])
     # Compared as JSON: 1 and true are equal in Python, but not for a tool.
     if _json(was[name]) == _json(now[name]):
-        whole = (DiffPart(text=after, changed=False),)
-        return ComparedArgument(name=name, difference=ArgumentDifference.SAME, was=whole, now=whole)
+        text_parts = (DiffPart(text=after, changed=False),)
+        return ComparedArgument(
+            name=name, difference=ArgumentDifference.SAME, was=text_parts, now=text_parts
+        )
     over = until is not None and monotonic() >= until
     parts = None if over else _parts(before, after)
-    old, new = parts or (_whole(before), _whole(after))
+    old, new = parts or (_as_changed(before), _as_changed(after))
     in_words = parts is not None
     return ComparedArgument(
         name=name, difference=ArgumentDifference.CHANGED, was=old, now=new, in_words=in_words
@@ -201,19 +272,19 @@ def _compared(
 def _parts(was: str, now: str) -> tuple[tuple[DiffPart, ...], tuple[DiffPart, ...]] | None:
     """Split both texts into equal and different words; None if that would take too long."""
     if was == now:
-        return _whole(was), _whole(now)
+        return _as_changed(was), _as_changed(now)
     if max(len(was), len(now)) > MAX_COMPARED:
         return None
     old, new = words(was), words(now)
     shared = blocks(old, new)
     if shared is None:
         return None
-    left, right = list[_Piece](), list[_Piece]()
-    for was_gap, now_gap, same in _gaps(old, new, shared):
+    old_pieces, new_pieces = list[_Piece](), list[_Piece]()
+    for was_gap, now_gap, shared_words in _gaps(old, new, shared):
         before, after = _characters(was_gap, now_gap) or ([(was_gap, True)], [(now_gap, True)])
-        left += [*before, (same, False)]
-        right += [*after, (same, False)]
-    return _joined(left), _joined(right)
+        old_pieces += [*before, (shared_words, False)]
+        new_pieces += [*after, (shared_words, False)]
+    return _joined(old_pieces), _joined(new_pieces)
 
 
 def _characters(old: list[str], new: list[str]) -> tuple[list[_Piece], list[_Piece]] | None:
@@ -222,13 +293,13 @@ def _characters(old: list[str], new: list[str]) -> tuple[list[_Piece], list[_Pie
         return None
     was, now = list(old[0]), list(new[0])
     shared = blocks(was, now) or []
-    kept = sum(size for _, _, size in shared)
-    if kept < MIN_KEPT or 2 * kept < max(len(was), len(now)):
+    shared_size = sum(size for _, _, size in shared)
+    if shared_size < MIN_KEPT or 2 * shared_size < max(len(was), len(now)):
         return None
     gaps = list(_gaps(was, now, shared))
-    left = [piece for gap, _, same in gaps for piece in ((gap, True), (same, False))]
-    right = [piece for _, gap, same in gaps for piece in ((gap, True), (same, False))]
-    return left, right
+    old_pieces = [piece for gap, _, same in gaps for piece in ((gap, True), (same, False))]
+    new_pieces = [piece for _, gap, same in gaps for piece in ((gap, True), (same, False))]
+    return old_pieces, new_pieces
 
 
 def _gaps(
@@ -256,7 +327,7 @@ def _counted(spaces: int) -> str:
     return f"{spaces or 'no'} space{'' if spaces == 1 else 's'}"
 
 
-def _whole(text: str) -> tuple[DiffPart, ...]:
+def _as_changed(text: str) -> tuple[DiffPart, ...]:
     return (DiffPart(text=text, changed=True),)
 
 
@@ -266,3 +337,46 @@ def _text(value: Any) -> str:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True, indent=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """An argument: how it differs from the last approval, whether it is odd, and its usual values in words."""
+
+    change: ComparedArgument
+    is_odd: bool
+    usual: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalComparison:
+    """The last similar approval, and the arguments in three groups: to look at, always different, the same."""
+
+    last: Similar
+    past: PastValues
+    rows: tuple[Compared, ...]
+    varying: tuple[ComparedArgument, ...]
+    unchanged: tuple[ComparedArgument, ...]
+    days: int = DAYS
+    needed: int = MIN_HISTORY
+
+
+def compare(last: Similar, past: PastValues, oddities: Collection[Oddity]) -> ApprovalComparison:
+    """Sort the changes since the last similar approval by their oddness."""
+    weights = dict[str, int]()
+    for oddity in oddities:
+        weights[oddity.argument] = min(weights.get(oddity.argument, len(ORDER)), oddity.weight)
+    rows, varying, unchanged = list[Compared](), list[ComparedArgument](), list[ComparedArgument]()
+    for change in last.changes:
+        is_odd = change.name in weights
+        usual_text = usual(change.name, past)
+        if change.difference is ArgumentDifference.SAME and not is_odd:
+            unchanged.append(change)
+        elif not is_odd and not usual_text and always_differs(change.name, past):
+            varying.append(change)
+        else:
+            rows.append(Compared(change=change, is_odd=is_odd, usual="" if is_odd else usual_text))
+    rows.sort(key=lambda row: weights.get(row.change.name, len(ORDER)))
+    return ApprovalComparison(
+        last=last, past=past, rows=tuple(rows), varying=tuple(varying), unchanged=tuple(unchanged)
+    )

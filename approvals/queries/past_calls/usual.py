@@ -86,27 +86,30 @@ def histories(
         time_limits.check()
         if approval.args and approval.removed_at is None and approvals.reads(principal, approval):
             calls[approval.tool] += _arguments(approval.tool, approval.args)
-    return {name: learn(found) for name, found in calls.items()}
+    return {name: learn(arguments) for name, arguments in calls.items()}
 
 
 def history_for_worker(connection: Connection, tool: str) -> PastValues:
     """Return the past calls of a tool for a worker, which compares with all of them and shows none."""
     end = timezone.now()
-    found = connection.execute(
+    rows = connection.execute(
         PAST,
         {"tools": [tool], "since": end - timedelta(days=DAYS), "before": end, "each": MAX_PAST},
     )
     calls = list[Any]()
-    for *_, removed_at, args in found.fetchall():
+    for *_, removed_at, args in rows.fetchall():
         if args and removed_at is None:
             calls += _arguments(tool, args)
     return learn(calls)
 
 
 def of_requests(
-    items: Iterable[ApprovalView], principal: Principal | None, *, most: int | None = ROW_CHARACTERS
+    items: Iterable[ApprovalView],
+    principal: Principal | None,
+    *,
+    limit: int | None = ROW_CHARACTERS,
 ) -> OdditiesByApproval:
-    """Find the odd values of the pending calls of a list, in one query. `most` is as in `of_request`."""
+    """Find the odd values of the pending calls of a list, in one query. `limit` is as in `of_request`."""
     calls = [
         approval
         for approval in items
@@ -117,59 +120,63 @@ def of_requests(
     if time_limits.is_used_up():
         return OdditiesByApproval(by_request={}, left_out=True)
     past = histories([approval.tool for approval in calls], principal)
-    found = dict[UUID, tuple[Oddity, ...]]()
+    by_request = dict[UUID, tuple[Oddity, ...]]()
     for approval in calls:
         if time_limits.is_used_up():
-            return OdditiesByApproval(by_request=found, left_out=True)
-        found[approval.id] = of_request(approval, past[approval.tool], most=most)
-    return OdditiesByApproval(by_request=found)
+            return OdditiesByApproval(by_request=by_request, left_out=True)
+        by_request[approval.id] = of_request(approval, past[approval.tool], limit=limit)
+    return OdditiesByApproval(by_request=by_request)
 
 
 def of_request(
-    approval: ApprovalView, history: PastValues, *, most: int | None = None
+    approval: ApprovalView, history: PastValues, *, limit: int | None = None
 ) -> tuple[Oddity, ...]:
     """Find the odd values of one request. Arguments that its tool has no more are not missed."""
     if approval.tampered or approval.removed_at:
         return ()
-    bound = {} if most is None else {"most": most}
-    return known(find(approval.args, history, **bound), approval.schema)
+    bound = {} if limit is None else {"most": limit}
+    return without_dropped(find(approval.args, history, **bound), approval.schema)
 
 
-def known(oddities: Iterable[Oddity], schema: Any) -> tuple[Oddity, ...]:
+def without_dropped(oddities: Iterable[Oddity], schema: Any) -> tuple[Oddity, ...]:
     """Leave out missing arguments that the tool has no more."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     return tuple(
-        one
-        for one in oddities
-        if one.kind is not OddityKind.UNSET
+        oddity
+        for oddity in oddities
+        if oddity.kind is not OddityKind.UNSET
         or not isinstance(properties, dict)
-        or one.argument in properties
+        or oddity.argument in properties
     )
 
 
-def of_one(approval: ApprovalView, principal: Principal | None) -> tuple[Oddity, ...]:
+def of_one(approval: ApprovalView) -> tuple[Oddity, ...]:
     """Find the odd values of one request of any kind or status, beside the calls before its decision."""
     if approval.kind != GateKind.APPROVAL:
         return ()
-    return of_request(
-        approval, histories([approval.tool], principal, before=approval.decided_at)[approval.tool]
-    )
+    return of_request(approval, history_before(approval))
 
 
-def of_arguments(
-    tool: str, args: Any, schema: Any, principal: Principal | None
-) -> tuple[Oddity, ...]:
-    """Find the odd values of these arguments of a tool, after a reviewer edited them."""
+def history_before(approval: ApprovalView) -> PastValues:
+    """Return the past calls of an approval's tool, from before its decision, that its reader may read."""
+    return histories([approval.tool], approval.reader, before=approval.decided_at)[approval.tool]
+
+
+def of_arguments(approval: ApprovalView, args: Any) -> tuple[Oddity, ...]:
+    """Find the odd values of the arguments with which a reviewer edits a call."""
+    tool = approval.tool
     redacted = sealing.redacted_args(tool, args)
-    return known(find(redacted, histories([tool], principal)[tool]), schema)
+    return without_dropped(
+        find(redacted, histories([tool], approval.reader)[tool]), approval.schema
+    )
 
 
 def by_argument(oddities: Iterable[Oddity]) -> dict[str, list[Oddity]]:
     """Return the oddities of each argument, for the place beside its value."""
-    found = dict[str, list[Oddity]]()
-    for one in oddities:
-        found.setdefault(one.argument, []).append(one)
-    return found
+    groups = dict[str, list[Oddity]]()
+    for oddity in oddities:
+        groups.setdefault(oddity.argument, []).append(oddity)
+    return groups
 
 
 def _arguments(tool: str, args: str) -> list[Any]:

@@ -71,18 +71,18 @@ def read_edit_preview(request: Authenticated, approval: str, preview: UUID) -> E
 
 
 def _read(approval: UUID, preview: UUID, actor: Actor) -> EditPreviewOut:
-    found = find_preview(approval_id=approval, preview=preview, actor=actor)
-    if found is None:
+    row = find_preview(approval_id=approval, preview=preview, actor=actor)
+    if row is None:
         raise NotFound
     try:
-        result = found.preview() if found.state == "done" else CallPreview()
+        result = row.preview() if row.state == "done" else CallPreview()
     except (Tampered, KeyMissing) as exc:
         raise TamperedWith(str(exc)) from exc
     return EditPreviewOut(
-        id=found.id,
-        at=found.at,
-        state=found.state,
-        problem=found.problem,
+        id=row.id,
+        at=row.at,
+        state=row.state,
+        problem=row.problem,
         shown=result.shown,
         missing=result.missing,
         refused=result.refused,

@@ -11,8 +11,7 @@ from uuid import UUID
 from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
-from approvals.decisions.inquire import ASKED, inquire
-from approvals.decisions.writing import write
+from approvals.decisions.inquire import ASKED, inquire, send_message
 from approvals.queries import requests
 from approvals.rights.access import AccessService
 from approvals.rights.scopes import Scope
@@ -94,8 +93,8 @@ def write_as_reviewer(
     The run's first agent gets the message with its next model call. You may still decide the requests of this rule that
     are open now, and none that opens in this run afterwards.
     """
-    shown = write(approval_id=id_of(approval), text=body.text, actor=request.auth)
-    return Status(202, ReviewerMessageOut(run=shown.run, by=request.auth.person))
+    written = send_message(approval_id=id_of(approval), text=body.text, actor=request.auth)
+    return Status(202, ReviewerMessageOut(run=written.run, by=request.auth.person))
 
 
 def _inquiries(approval: requests.ApprovalView) -> list[QuestionOut]:
@@ -107,25 +106,25 @@ def _inquiries(approval: requests.ApprovalView) -> list[QuestionOut]:
         return []
     sent = unreceived(approval.run)
     return list(
-        _shown(
+        _to_schema(
             approval, list_for_gate(transcript, sent, approval.gate, unsealed=approval.sees_held)
         )
     )
 
 
-def _shown(
-    approval: requests.ApprovalView, found: Iterable[InquiryRecord]
+def _to_schema(
+    approval: requests.ApprovalView, records: Iterable[InquiryRecord]
 ) -> Iterable[QuestionOut]:
-    for one in found:
+    for inquiry in records:
         waiting: Literal["waiting", "ended"] = (
             "waiting" if approval.status == "pending" else "ended"
         )
         yield QuestionOut(
-            id=one.id,
-            person=one.by,
-            question=one.text,
-            state=waiting if one.waits else "failed" if one.error else "answered",
-            asked_at=one.at,
-            answer=one.answer or None,
-            error=one.error or None,
+            id=inquiry.id,
+            person=inquiry.by,
+            question=inquiry.text,
+            state=waiting if inquiry.waits else "failed" if inquiry.error else "answered",
+            asked_at=inquiry.at,
+            answer=inquiry.answer or None,
+            error=inquiry.error or None,
         )

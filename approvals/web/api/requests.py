@@ -8,10 +8,10 @@ from uuid import UUID
 from ninja import Router, Schema
 from pydantic import WithJsonSchema
 
-from approvals.decisions import in_doubt
 from approvals.decisions.decide import decide as record_decision
+from approvals.decisions.decide import resolve
 from approvals.decisions.undo import undo as undo_decision
-from approvals.queries import decision_filters, history, requests
+from approvals.queries import filters, history, requests
 from approvals.queries.past_calls import usual
 from approvals.requests import results
 from approvals.rights import principals
@@ -47,6 +47,11 @@ class NextStepOut(Schema):
     people: list[str]
 
 
+# Columns that only pages show; and what an approval has besides its columns.
+_NOT_IN_API = ("schema", "effect", "channel", "next_at")
+_ADDED = ("run", "digest", "confirm", "tampered", "quorum", "acts_for", "changes_requested")
+
+
 class ApprovalOut(Schema):
     """One request.
 
@@ -68,48 +73,11 @@ class ApprovalOut(Schema):
     when too few people are left who could.
     """
 
-    id: UUID
-    run: UUID
-    gate: UUID
-    kind: str
-    frame: str
-    call: str
-    tool: str
-    args: Any
-    edited: Any
-    edited_preview: Any
-    result_schema: Any
-    preview: Any
-    path: list[str]
-    risk: str
-    sentence: str
-    status: str
-    digest: str
-    requester: str
-    origin: list[str]
-    created_at: datetime
-    expires_at: datetime | None
-    not_before: datetime | None
-    decided_by: str | None
-    decided_at: datetime | None
-    effective_at: datetime | None
-    reason: str | None
-    confirm: str | None
-    removed_at: datetime | None
-    tampered: str | None
-    policy_version: str
-    rule: str | None
-    quorum: int
-    voted: list[str]
-    decided_for: str | None
-    acts_for: str | None
-    changes_requested: bool
-    revises: UUID | None
-    revision: int
-    allowance: UUID | None
-    allowance_use: int | None
-    next_step: NextStepOut | None
-    undecidable_at: datetime | None
+    __annotations__ = {
+        **requests.types_of(name for name in requests.COLUMNS if name not in _NOT_IN_API),
+        **requests.types_of(_ADDED),
+        "next_step": NextStepOut | None,
+    }
 
 
 class OddityOut(Schema):
@@ -202,7 +170,7 @@ class DecisionOut(Schema):
     @staticmethod
     def resolve_request(item: history.PastDecision) -> UUID:
         """Return the id of the request."""
-        return item.id
+        return item.stored.id
 
     @staticmethod
     def resolve_verdict(item: history.PastDecision) -> str:
@@ -230,7 +198,7 @@ Kind = Annotated[str, WithJsonSchema({"type": "string", "enum": [requests.ANY, *
 
 State = Annotated[str, WithJsonSchema({"type": "string", "enum": [*requests.STATUSES]})]
 
-Verdicts = Annotated[str, WithJsonSchema({"type": "string", "enum": [*decision_filters.VERDICTS]})]
+Verdicts = Annotated[str, WithJsonSchema({"type": "string", "enum": [*filters.VERDICTS]})]
 
 Outcomes = Annotated[str, WithJsonSchema({"type": "string", "enum": [*CallOutcome]})]
 
@@ -293,10 +261,12 @@ def list_approvals(
     page = requests.approvals(
         request.auth, kind=kind, status=status, run=run, limit=limit, cursor=cursor
     )
-    found = usual.of_requests(page.items, principals.principal_of(request.auth)).by_request
+    oddities = usual.of_requests(page.items, principals.principal_of(request.auth)).by_request
     return ApprovalPage(
         items=[
-            ApprovalListedOut(**_fields(approval), oddities=_oddities(found.get(approval.id, ())))
+            ApprovalListedOut(
+                **_fields(approval), oddities=_oddities(oddities.get(approval.id, ()))
+            )
             for approval in page.items
         ],
         next=page.next,
@@ -327,7 +297,7 @@ def list_decisions(
     `since` and `until` are days of `zone`, both inclusive, or times. `q` takes the same filters as `key:value`.
     """
     AccessService().require(request.auth, Scope.APPROVALS_READ)
-    given = {
+    parameters = {
         "person": person,
         "by": by,
         "agent": agent,
@@ -339,19 +309,19 @@ def list_decisions(
         "until": until,
         "q": q,
     }
-    chosen = decision_filters.read(given, zones.named(zone, "zone"))
+    criteria = filters.read_criteria(parameters, zones.named(zone, "zone"))
     principal = principals.principal_of(request.auth)
-    return history.page(principal, chosen, limit=limit, cursor=cursor)
+    return history.page(principal, criteria, limit=limit, cursor=cursor)
 
 
 @router.get("/approvals/{approval}", response=ApprovalDetailOut)
 def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
     """Read one request, of any kind."""
     AccessService().require(request.auth, Scope.APPROVALS_READ)
-    found = requests.approval(id_of(approval), actor=request.auth)
-    odd = usual.of_one(found, principals.principal_of(request.auth))
+    view = requests.approval(id_of(approval), actor=request.auth)
+    odd = usual.of_one(view)
     return ApprovalDetailOut(
-        **_fields(found), oddities=_oddities(odd), late_outcomes=_late_outcomes(found)
+        **_fields(view), oddities=_oddities(odd), late_outcomes=_late_outcomes(view)
     )
 
 
@@ -392,7 +362,7 @@ def settle(
     request: Authenticated, run: str, gate: str, body: SettlementIn
 ) -> requests.ApprovalView:
     """Resolve a call in doubt. Giving up needs a reason, which the model receives."""
-    return in_doubt.resolve(
+    return resolve(
         run=id_of(run),
         gate=id_of(gate),
         outcome=body.outcome,
@@ -407,8 +377,8 @@ def _fields(approval: requests.ApprovalView) -> dict[str, Any]:
     return ApprovalOut.from_orm(approval).dict()
 
 
-def _oddities(found: Iterable[Oddity]) -> list[OddityOut]:
-    return [OddityOut.from_orm(one) for one in found]
+def _oddities(oddities: Iterable[Oddity]) -> list[OddityOut]:
+    return [OddityOut.from_orm(one) for one in oddities]
 
 
 def _late_outcomes(approval: requests.ApprovalView) -> list[LateOut] | None:

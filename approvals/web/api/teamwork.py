@@ -10,7 +10,7 @@ from pydantic import WithJsonSchema
 from approvals.queries import requests
 from approvals.rights.access import AccessService
 from approvals.rights.scopes import Scope
-from approvals.teamwork import claims, comments, handovers, listing
+from approvals.teamwork import claims, listing
 from approvals.web.api.ids import id_of
 from runtime.core.values.limits import MAX_PERSON
 from runtime.web.requests import Authenticated, Body
@@ -18,8 +18,8 @@ from runtime.web.requests import Authenticated, Body
 router = Router(tags=["approvals"])
 
 Name = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_PERSON})]
-Note = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": handovers.MAX_NOTE})]
-Text = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": comments.MAX_COMMENT})]
+Note = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": claims.MAX_NOTE})]
+Text = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": claims.MAX_COMMENT})]
 
 
 class CommentOut(Schema):
@@ -84,14 +84,14 @@ def release(request: Authenticated, approval: str) -> CompanyOut:
 @router.post("/approvals/{approval}/handover", response=CompanyOut)
 def hand_over(request: Authenticated, approval: str, body: HandoverIn) -> CompanyOut:
     """Hand a request to another person who may decide it. Your claim moves to them."""
-    handovers.hand_over(approval_id=id_of(approval), to=body.to, note=body.note, actor=request.auth)
+    claims.hand_over(approval_id=id_of(approval), to=body.to, note=body.note, actor=request.auth)
     return _of(id_of(approval), request)
 
 
 @router.post("/approvals/{approval}/comments", response=CompanyOut)
 def comment(request: Authenticated, approval: str, body: CommentIn) -> CompanyOut:
     """Comment on a request that you may read. The token needs the scope approvals:decide."""
-    comments.add(approval_id=id_of(approval), text=body.text, actor=request.auth)
+    claims.add_comment(approval_id=id_of(approval), text=body.text, actor=request.auth)
     return _of(id_of(approval), request)
 
 

@@ -67,7 +67,7 @@ def _sheet_page(
     ids = _ids(request.GET.getlist("item")) or list(posted or {})
     too_many = len(ids) > decisions.MAX_ITEMS
     chosen = requests.several([] if too_many else ids, actor=actor)
-    found = usual.of_requests(chosen, principals.principal_of(actor), most=None)
+    found = usual.of_requests(chosen, principals.principal_of(actor), limit=None)
     shown = sheet(chosen, found, missing=len(ids) - len(chosen), ticked=posted)
     place = places.read(request)
     refused = bool(problem) or too_many

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 
 from approvals.people import account_list
 from approvals.people import activity as changes
-from approvals.queries import decision_filters, history
+from approvals.queries import filters, history
 from approvals.rights import principals
 from runtime.ports import wiring
 from runtime.reads import runs
@@ -27,7 +27,7 @@ def activity(request: HttpRequest, person: str) -> HttpResponse:
     if found is None:
         raise Http404
     actor = actor_of(request)
-    chosen = decision_filters.read({"person": person}, UTC)
+    chosen = filters.read_criteria({"person": person}, UTC)
     readable = wiring.access().readable_runs(actor)
     context = {
         "section": "people",

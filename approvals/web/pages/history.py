@@ -15,8 +15,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_safe
 
 from approvals import readings
-from approvals.queries import decision_filters, filters, history
-from approvals.queries.decision_filters import DecisionFilter
+from approvals.queries import filters, history
+from approvals.queries.filters import DecisionFilter
 from approvals.queries.history import HistoryPage, PastDecision
 from approvals.rights import principals
 from approvals.rights.principals import Principal
@@ -79,7 +79,7 @@ def show(request: HttpRequest) -> HttpResponse:
         if exc.field == "cursor":
             raise Http404(exc.detail) from exc
         problem = exc
-    typed = {key: request.GET.get(key, "").strip() for key in (*decision_filters.KEYS, "q")}
+    typed = {key: request.GET.get(key, "").strip() for key in (*filters.KEYS, "q")}
     kept = {key: value for key, value in typed.items() if value}
     with timezone.override(zone):
         return render(
@@ -135,17 +135,17 @@ def _decides(principal: Principal | None) -> bool:
 def _chosen(request: HttpRequest, zone: tzinfo, *others: str) -> DecisionFilter:
     """Read the filters of the address. Raises InvalidInput naming an unknown one."""
     for key in request.GET:
-        if key not in (*decision_filters.KEYS, "q", *others):
-            known = ", ".join((*decision_filters.KEYS, "q"))
+        if key not in (*filters.KEYS, "q", *others):
+            known = ", ".join((*filters.KEYS, "q"))
             raise InvalidInput(key[:40], f"is not a filter of this list (known are {known})")
-    return decision_filters.read(request.GET.dict(), zone)
+    return filters.read_criteria(request.GET.dict(), zone)
 
 
 def _choices(typed: Mapping[str, str]) -> list[tuple[str, list[tuple[str, str, bool]]]]:
     """Return the closed lists of the form: each value, its label, and whether it is chosen."""
     return [
         (key, [(one, one.replace("_", " "), one == typed[key].lower()) for one in values])
-        for key, values in decision_filters.CHOICES.items()
+        for key, values in filters.CHOICES.items()
     ]
 
 

@@ -16,12 +16,12 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_POST, require_safe
 
 from approvals.people import saved_views
-from approvals.queries import filters, important
+from approvals.queries import filters
 from approvals.queries import inbox as lists
 from approvals.queries.inbox import View
 from approvals.queries.orders import Grouping, Sort
+from approvals.queries.pending_ages import WINDOW
 from approvals.queries.requests import ApprovalView
-from approvals.queries.windows import WINDOW
 from approvals.rights import principals
 from approvals.rights.principals import Principal
 from approvals.rights.scopes import Scope
@@ -155,7 +155,7 @@ def _views(request: HttpRequest) -> list[Tab]:
 
 
 def _counted(views: Sequence[Tab], counts: lists.Counts) -> list[Tab]:
-    pairs = zip(views, counts.found, strict=True)
+    pairs = zip(views, counts.by_search, strict=True)
     return [replace(view, number=number or "") for view, number in pairs]
 
 
@@ -196,7 +196,9 @@ def _list(
         if view != View.MINE or not counts.only_in_doubt or q or cursor:
             page = lists.page(principal, view=view, q=q, order=place.order, cursor=cursor)
         if leads and page.next:
-            risky, unknown = important.with_doubts(principal, doubts=bool(counts.in_doubt))
+            risky, unknown = lists.read_important_and_doubts(
+                principal, doubts=bool(counts.in_doubt)
+            )
         elif view == View.MINE and counts.in_doubt and cursor is None:
             unknown = lists.in_doubt(principal, q=q)
     except InvalidInput as exc:

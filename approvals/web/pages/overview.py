@@ -27,7 +27,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "totals": run_totals(),
         "suspects": suspect_totals(),
         "limited_models": limited_models(),
-        "pending": pending_ages.pending(),
+        "pending": pending_ages.count_pending(),
         "share": readings.share(),
         "version_gates": version_changes.count(),
         "workers": workers.live_workers(workers.ALIVE),

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from django.http import HttpRequest
 
-from approvals.queries.requests import ApprovalView, Beside
+from approvals.queries.requests import ApprovalView, OtherApprovals
 from runtime.core.run.continuation import MAX_DENIALS
 from runtime.core.values.enums import CallState, GateKind
 from runtime.core.values.ids import turn_key
@@ -44,7 +44,7 @@ def context(approval: ApprovalView, *, ends_run: bool) -> dict[str, Any]:
     }
 
 
-def turns(approval: ApprovalView, beside: Beside, transcript: Transcript) -> frozenset[str]:
+def turns(approval: ApprovalView, beside: OtherApprovals, transcript: Transcript) -> frozenset[str]:
     """Return the turns in which people denied the tool in the run, with those whose denial is not in effect yet.
 
     Denials of an item of a list count for nothing but the item, so there are none for a call of one.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from uuid import UUID
 
-from approvals.queries import important
+from approvals.queries import inbox
 from approvals.queries.orders import HeadedRows, Order
 from approvals.queries.past_calls import usual
 from approvals.queries.requests import ApprovalView
@@ -74,11 +74,11 @@ def rows(
     others = [approval for approval in risky if approval.id not in here]
     if same:
         new = [approval for approval in others if approval.id not in known]
-        if not important.chosen(new, usual.of_requests(new, principal)):
+        if not inbox.pick_important(new, usual.of_requests(new, principal)):
             shown = tuple(approval for approval in others if approval.id in known)
             return Rows(items=items, odd=usual.of_requests((), principal), first=shown, same=True)
     odd = usual.of_requests((*items, *others), principal)
-    first = important.chosen((*items, *others), odd) if leads else ()
+    first = inbox.pick_important((*items, *others), odd) if leads else ()
     return Rows(items=items, odd=odd, first=first)
 
 

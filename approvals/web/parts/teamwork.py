@@ -5,7 +5,7 @@ from typing import Any
 from django.http import HttpRequest
 
 from approvals.queries import requests
-from approvals.teamwork import comments, listing
+from approvals.teamwork import claims, listing
 
 
 def context(request: HttpRequest, approval: requests.ApprovalView) -> dict[str, Any]:
@@ -14,5 +14,5 @@ def context(request: HttpRequest, approval: requests.ApprovalView) -> dict[str, 
     return {
         "teamwork": listing.of(approval.id, reader),
         "reader": reader,
-        "max_comment": comments.MAX_COMMENT,
+        "max_comment": claims.MAX_COMMENT,
     }

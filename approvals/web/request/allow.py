@@ -44,30 +44,30 @@ class LimitField:
     wrong: str
 
     @property
-    def shown(self) -> str:
+    def requested(self) -> str:
         """The value in the request."""
         return _text(self.argument.value)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
-def allow(request: HttpRequest, approval: UUID) -> HttpResponse:
+def allow(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Show the form, or propose the allowance."""
     actor = principals.actor_of(request.user)
-    shown = requests.approval(approval, actor=actor)
-    given, refused = allowance_changes.source(approval, actor=actor)
+    approval = requests.approval(approval_id, actor=actor)
+    limited, refused = allowance_changes.source(approval_id, actor=actor)
     if request.method != "POST":
-        return _page(request, shown, given, refused)
+        return _page(request, approval, limited, refused)
     try:
         allowance = allowance_changes.propose(
-            approval,
-            limits={one.name: _limit(request, number, one) for number, one in enumerate(given)},
+            approval_id,
+            limits={one.name: _limit(request, number, one) for number, one in enumerate(limited)},
             count=form_text(request.POST, "count"),
             days=form_text(request.POST, "days"),
             actor=actor,
         )
     except (InvalidInput, AllowanceRefused, Forbidden) as problem:
-        return _page(request, shown, given, refused, problem)
+        return _page(request, approval, limited, refused, problem)
     messages.success(request, "The allowance is proposed. A second person must confirm it.")
     return redirect("allowance", allowance)
 
@@ -100,12 +100,12 @@ def _text(value: Any) -> str:
 def _page(
     request: HttpRequest,
     approval: requests.ApprovalView,
-    given: tuple[LimitedArgument, ...],
+    limited: tuple[LimitedArgument, ...],
     refused: str | None,
     problem: RequestError | None = None,
 ) -> HttpResponse:
-    fields = [_field(request, number, one, problem) for number, one in enumerate(given)]
-    posted = request.POST if request.method == "POST" else _DEFAULTS
+    fields = [_field(request, number, one, problem) for number, one in enumerate(limited)]
+    form = request.POST if request.method == "POST" else _DEFAULTS
     context = {
         "section": "inbox",
         "approval": approval,
@@ -113,8 +113,8 @@ def _page(
         "problem": problem,
         "is_named": any(field.wrong for field in fields),
         "fields": fields,
-        "count": posted.get("count", ""),
-        "days": posted.get("days", ""),
+        "count": form.get("count", ""),
+        "days": form.get("days", ""),
         "max_count": MAX_COUNT,
         "max_days": MAX_DAYS,
     }
@@ -129,7 +129,7 @@ def _field(
     counts = isinstance(value, int | float | str) and not isinstance(value, bool)
     rules = [rule for rule in _LABELS if counts or rule not in ORDERED]
     start = LimitRule.ANY if argument.secret else LimitRule.EQUALS
-    named = problem is not None and problem.field == f"limits.{argument.name}"
+    is_named = problem is not None and problem.field == f"limits.{argument.name}"
     return LimitField(
         number=number,
         argument=argument,
@@ -138,5 +138,5 @@ def _field(
         ),
         rule=request.POST.get(f"rule.{number}", str(start)),
         text=form_text(request.POST, f"values.{number}") if request.POST else _text(value),
-        wrong=problem.detail if named and problem is not None else "",
+        wrong=problem.detail if is_named and problem is not None else "",
     )

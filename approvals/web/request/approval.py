@@ -1,107 +1,50 @@
 """The page of one approval: the call, its context, and the two decisions."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
-from django.views.decorators.http import require_POST, require_safe
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
 
-from approvals.decisions import decide
 from approvals.errors import DigestMismatch
 from approvals.queries import requests
 from approvals.queries.past_calls import usual
-from approvals.queries.past_calls.comparison import compare
-from approvals.queries.past_calls.similar import similar
-from approvals.requests import results
+from approvals.queries.past_calls.similar import compare, similar
+from approvals.queries.requests import ApprovalView
+from approvals.requests.argument_changes import changes
 from approvals.rights import principals
-from approvals.rights.principals import Principal
 from approvals.web.parts import denial, preview, result_field, second_step
-from approvals.web.request import edit, frame_gate, in_doubt, inquiries, question, revisions
-from approvals.web.request.decision_form import Problem, handle_decision
+from approvals.web.request import edit, frame_gate, in_doubt, inquiries, question
 from approvals.web.request.request_page import answer, page_context
-from runtime.core.run.continuation import MAX_DENIALS
+from runtime.core.run.continuation import MAX_DENIALS, MAX_REVISIONS
 from runtime.core.values.enums import GateKind, Verdict
 from runtime.core.values.verdicts import FRAME_GATES
+from runtime.errors import RequestError
 from runtime.keyring import sealing
-from runtime.ports.access import Actor
 from runtime.reads import time_limits
 from runtime.web.requests import form_text
 
 
 @require_safe
 @login_required
-def approval(request: HttpRequest, approval: UUID) -> HttpResponse:
-    """Show a request of any kind."""
-    actor = principals.actor_of(request.user)
-    principal = principals.principal_of(actor)
-    shown = requests.approval_for(approval, principal)
-    if shown.kind == GateKind.IN_DOUBT:
-        return in_doubt.page(request, shown, actor)
-    if shown.kind in FRAME_GATES:
-        return frame_gate.page(request, shown, actor)
-    if shown.kind == GateKind.QUESTION:
-        return question.page(request, shown, actor)
-    return _show(request, shown, principal)
+def approval(request: HttpRequest, approval_id: UUID) -> HttpResponse:
+    """Show an approval of any kind."""
+    return show(request, requests.approval(approval_id, actor=principals.actor_of(request.user)))
 
 
-@require_POST
-@login_required
-def approve(request: HttpRequest, approval: UUID) -> HttpResponse:
-    """Approve the call."""
-    return _decide(request, approval, Verdict.APPROVE)
-
-
-@require_POST
-@login_required
-def deny(request: HttpRequest, approval: UUID) -> HttpResponse:
-    """Deny the call."""
-    return _decide(request, approval, Verdict.DENY)
-
-
-@require_POST
-@login_required
-def request_changes(request: HttpRequest, approval: UUID) -> HttpResponse:
-    """Deny the call, and have the agent propose it again with changes."""
-    return _decide(request, approval, Verdict.REQUEST_CHANGES)
-
-
-@require_POST
-@login_required
-def answer_instead(request: HttpRequest, approval: UUID) -> HttpResponse:
-    """Give the agent a result, and do not make the call; or answer its question."""
-    shown = requests.approval(approval, actor=principals.actor_of(request.user))
-    if shown.kind == GateKind.QUESTION:
-        return question.answer(request, shown)
-    return _decide(request, approval, Verdict.ANSWER, shown)
-
-
-def _decide(
+def show(
     request: HttpRequest,
-    approval: UUID,
-    verdict: Verdict,
-    shown: requests.ApprovalView | None = None,
+    approval: requests.ApprovalView,
+    problem: RequestError | None = None,
+    verdict: Verdict | None = None,
 ) -> HttpResponse:
-    """Handle a decision. That it may be made is checked with it; an answer needs the request that was `shown`."""
-    kind = shown.kind if shown else requests.kind_of(approval)
-    if kind in FRAME_GATES:
-        raise Http404
-    is_question = kind == GateKind.QUESTION
-    return handle_decision(
-        request,
-        approval,
-        verdict,
-        act=lambda actor: decide.decide(
-            approval_id=approval,
-            verdict=verdict,
-            digest=request.POST.get("digest"),
-            reason=denial.reason(request),
-            actor=actor,
-            result=result_field.read(request, shown) if shown else results.ABSENT,
-            confirm=second_step.given(request),
-        ),
-        page=question.page if is_question else _page,
-    )
+    """Show the page of an approval. `verdict` is that of the form just sent, and `problem` its error."""
+    if problem and verdict is Verdict.EDIT:
+        return edit.show_again(request, approval, problem)
+    page = _PAGES.get(approval.kind, _page)
+    return page(request, approval, problem, verdict)
 
 
 def _is_sealed(args: Any) -> bool:
@@ -112,60 +55,79 @@ def _is_sealed(args: Any) -> bool:
 def _page(
     request: HttpRequest,
     approval: requests.ApprovalView,
-    actor: Actor,
-    problem: Problem,
+    problem: RequestError | None,
+    verdict: Verdict | None,
 ) -> HttpResponse:
-    return _show(request, approval, principals.principal_of(actor), problem)
-
-
-def _show(
-    request: HttpRequest,
-    approval: requests.ApprovalView,
-    principal: Principal | None,
-    problem: Problem | None = None,
-) -> HttpResponse:
-    opened = second_step.is_opened_by(request, problem)
-    seen = page_context(request, approval, principal, None if opened else problem)
-    beside = requests.beside(approval, principal)
-    denied, together = denial.turns(approval, beside, seen["transcript"]), beside.turn
-    listed = {other.call for other in together}
-    ends_run = denial.ends_run(approval, denied, seen)
+    is_first_step = second_step.is_opened_by(request, problem)
+    shared = page_context(request, approval, None if is_first_step else problem)
+    other_approvals = requests.read_others(approval)
+    denied = denial.turns(approval, other_approvals, shared["transcript"])
+    same_turn = other_approvals.turn
+    listed = {other.call for other in same_turn}
+    ends_run = denial.ends_run(approval, denied, shared)
     context = {
-        **seen,
-        **_similar(approval, principal),
+        **shared,
+        **_similar(approval),
         **denial.context(approval, ends_run=ends_run),
         "denials": len(denied),
         "ends_run": ends_run,
-        "together": together,
+        "together": same_turn,
         "preview": preview.card(approval.edited_preview or approval.preview),
         "computed": "for these changes" if approval.edited_preview else "",
         "others": [
             step
-            for step in seen["others"]
+            for step in shared["others"]
             if step.call.frame != approval.frame or step.call.id not in listed
         ],
         "stale": isinstance(problem, DigestMismatch),
-        "refused_approval": problem is not None and request.path.endswith("/approve/"),
+        "refused_approval": problem is not None and verdict is Verdict.APPROVE,
         "max_denials": MAX_DENIALS,
         "comes_again": approval.holds or _is_sealed(approval.args),
         "reason": form_text(request.POST, "reason"),
-        **inquiries.context(approval, seen),
-        **revisions.context(approval, principal, problem, request),
-        **edit.context(approval, seen["call"], seen["transcript"]),
+        **inquiries.context(approval, shared),
+        "wrong_changes": problem is not None and verdict is Verdict.REQUEST_CHANGES,
+        **revisions_context(approval),
+        **edit.context(approval, shared["call"], shared["transcript"]),
         **result_field.context(request, approval, problem),
         **second_step.context(request, approval, problem),
     }
     return answer(request, "approvals/approval.html", context)
 
 
-def _similar(approval: requests.ApprovalView, principal: Principal | None) -> dict[str, Any]:
+def _similar(approval: requests.ApprovalView) -> dict[str, Any]:
     """Find the odd values of the call, and compare it with earlier ones, unless the page has taken too long."""
     if time_limits.is_used_up():
         return {"similar": None, "similar_left_out": True, "oddities": {}}
-    past = usual.histories([approval.tool], principal, before=approval.decided_at)[approval.tool]
+    past = usual.history_before(approval)
     oddities = usual.of_request(approval, past)
-    last = similar(approval, principal, until=time_limits.soft_end())
+    last = similar(approval, until=time_limits.soft_end())
     return {
         "similar": last and compare(last, past, oddities),
         "oddities": usual.by_argument(oddities),
     }
+
+
+_PAGES: Mapping[str, Callable[..., HttpResponse]] = {
+    **dict.fromkeys(FRAME_GATES, frame_gate.page),
+    GateKind.QUESTION: question.page,
+    GateKind.IN_DOUBT: in_doubt.page,
+}
+
+
+def revisions_context(approval: ApprovalView) -> dict[str, Any]:
+    """Build the context: the revisions before and after this one."""
+    earlier = requests.read_previous_revision(approval)
+    return {
+        "earlier": earlier,
+        "revised": [] if earlier is None else _revised_arguments(earlier, approval),
+        "later": requests.read_next_revision(approval),
+        "is_last_revision": approval.revision >= MAX_REVISIONS,
+    }
+
+
+def _revised_arguments(earlier: ApprovalView, approval: ApprovalView) -> list[Any]:
+    """List the differences of the arguments. None are shown once retention has removed them."""
+    removed = earlier.removed_at or approval.removed_at
+    if removed or not isinstance(earlier.args, dict) or not isinstance(approval.args, dict):
+        return []
+    return changes(earlier.args, approval.args)

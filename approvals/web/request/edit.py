@@ -14,7 +14,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from approvals.decisions import decide
 from approvals.errors import (
@@ -32,13 +32,12 @@ from approvals.rights import principals
 from approvals.web import place as places
 from approvals.web.parts import preview as preview_card
 from approvals.web.parts import second_step
-from approvals.web.request.decision_form import Problem, handle_decision
 from approvals.web.request.request_page import already_closed, answer, to_page
 from runtime.control.edit import FIELD, is_previewed
 from runtime.core.values import json_schema
 from runtime.core.values.enums import GateKind, Verdict
 from runtime.core.values.limits import MAX_REASON
-from runtime.errors import Forbidden, InvalidInput, KeyMissing, Tampered
+from runtime.errors import Forbidden, InvalidInput, KeyMissing, RequestError, Tampered
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from runtime.reads.trace.calls import CallRecord
@@ -58,11 +57,11 @@ def context(
     edited = (
         approval.edited if isinstance(approval.edited, dict) and not approval.removed_at else None
     )
-    made = changes(_args(approval), edited) if edited is not None else []
+    changed = changes(_args(approval), edited) if edited is not None else []
     return {
         "edited": approval.edited is not None,
-        "changes": made,
-        "described_changes": describe(made),
+        "changes": changed,
+        "described_changes": describe(changed),
         "replaced": None if call is None else _replaced(call, transcript),
     }
 
@@ -78,56 +77,31 @@ def _replaced(call: CallRecord, transcript: Transcript) -> Span | None:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
-def edit(request: HttpRequest, approval: UUID) -> HttpResponse:
+def edit(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Show the form of the arguments; when it is sent, the differences and the button that decides."""
     actor = principals.actor_of(request.user)
-    shown = requests.approval(approval, actor=actor)
-    if shown.kind != GateKind.APPROVAL:
+    approval = requests.approval(approval_id, actor=actor)
+    if approval.kind != GateKind.APPROVAL:
         raise Http404
     if request.method != "POST":
-        if shown.denial is not None or shown.status != "pending":
-            return to_page(request, approval)
-        return _form_page(request, shown, actor, None)
-    return _review(request, shown, actor)
+        if approval.denial is not None or approval.status != "pending":
+            return to_page(request, approval_id)
+        return _form_page(request, approval, actor, None)
+    return _review(request, approval, actor)
 
 
 @require_safe
 @login_required
-def previewed_edit(request: HttpRequest, approval: UUID, preview: UUID) -> HttpResponse:
+def previewed_edit(request: HttpRequest, approval_id: UUID, preview: UUID) -> HttpResponse:
     """Show the differences, and what the changed call would do once a worker has said so."""
     actor = principals.actor_of(request.user)
-    shown = requests.approval(approval, actor=actor)
-    if shown.denial is not None or shown.status != "pending":
-        return to_page(request, approval)
-    found = decide.find_preview(approval_id=approval, preview=preview, actor=actor)
-    if found is None:  # the person has asked for another one since
-        return redirect("edit", approval=approval)
-    return _review_page(request, shown, _made(shown, found), None, found)
-
-
-@require_POST
-@login_required
-def approve_edit(request: HttpRequest, approval: UUID) -> HttpResponse:
-    """Approve the call with the arguments whose differences were shown."""
-    shown = requests.approval(approval, actor=principals.actor_of(request.user))
-    if shown.kind != GateKind.APPROVAL:
-        raise Http404
-    return handle_decision(
-        request,
-        approval,
-        Verdict.EDIT,
-        act=lambda actor: decide.decide(
-            approval_id=approval,
-            verdict=Verdict.EDIT,
-            digest=request.POST.get("digest"),
-            reason=form_text(request.POST, "reason"),
-            actor=actor,
-            confirm=second_step.given(request),
-            arguments=_posted(request),
-            preview=request.POST.get("preview"),
-        ),
-        page=_again,
-    )
+    approval = requests.approval(approval_id, actor=actor)
+    if approval.denial is not None or approval.status != "pending":
+        return to_page(request, approval_id)
+    row = decide.find_preview(approval_id=approval_id, preview=preview, actor=actor)
+    if row is None:  # the person has asked for another one since
+        return redirect("edit", approval_id)
+    return _review_page(request, approval, _previewed_args(approval, row), None, row)
 
 
 def _review(request: HttpRequest, approval: requests.ApprovalView, actor: Actor) -> HttpResponse:
@@ -136,17 +110,17 @@ def _review(request: HttpRequest, approval: requests.ApprovalView, actor: Actor)
     The page of a preview that failed sends the arguments themselves.
     """
     schema, args = _open_part(approval)
-    made, wrong, preview = _posted(request), dict[str, str](), None
-    if not isinstance(made, dict):
-        made, wrong = schema_form.read(schema_form.fields(schema, args), request.POST)
-        made |= {name: value for name, value in _args(approval).items() if name not in args}
-    for path, detail in schema_form.problems(schema, made).items():
+    new_args, wrong, preview = read_arguments(request), dict[str, str](), None
+    if not isinstance(new_args, dict):
+        new_args, wrong = schema_form.read(schema_form.fields(schema, args), request.POST)
+        new_args |= {name: value for name, value in _args(approval).items() if name not in args}
+    for path, detail in schema_form.problems(schema, new_args).items():
         wrong.setdefault(path, detail)
     digest = request.POST.get("digest")
     try:
         # Also with a wrong field, so that only a person who may decide learns about fields.
         preview = decide.ask_preview(
-            approval_id=approval.id, digest=digest, arguments=made, actor=actor
+            approval_id=approval.id, digest=digest, arguments=new_args, actor=actor
         )
     except (AlreadyDecided, AlreadyCancelled, Expired) as exc:
         return already_closed(request, approval, Verdict.EDIT, exc)
@@ -158,28 +132,28 @@ def _review(request: HttpRequest, approval: requests.ApprovalView, actor: Actor)
         return _form_page(request, approval, actor, InvalidInput(FIELD, ""), wrong)
     if preview is not None:
         return _to_preview(request, approval, preview)
-    return _review_page(request, approval, made, None)
+    return _review_page(request, approval, new_args, None)
 
 
-def _again(
-    request: HttpRequest, approval: requests.ApprovalView, actor: Actor, problem: Problem
+def show_again(
+    request: HttpRequest, approval: requests.ApprovalView, problem: RequestError
 ) -> HttpResponse:
     """Show the differences again with the problem; the form, if the arguments themselves are refused."""
-    given, found = _posted(request), None
+    new_args, row, actor = read_arguments(request), None, principals.actor_of(request.user)
     if (preview := request.POST.get("preview")) is not None:
-        found = decide.find_preview(approval_id=approval.id, preview=preview, actor=actor)
-        given = None if found is None else _made(approval, found)
+        row = decide.find_preview(approval_id=approval.id, preview=preview, actor=actor)
+        new_args = None if row is None else _previewed_args(approval, row)
     field = problem.field if isinstance(problem, InvalidInput) else ""
-    if not isinstance(given, dict) or field.startswith(FIELD) or approval.denial is not None:
+    if not isinstance(new_args, dict) or field.startswith(FIELD) or approval.denial is not None:
         return _form_page(request, approval, actor, problem)
-    return _review_page(request, approval, given, problem, found)
+    return _review_page(request, approval, new_args, problem, row)
 
 
 def _form_page(
     request: HttpRequest,
     approval: requests.ApprovalView,
     actor: Actor,
-    problem: Problem | None,
+    problem: RequestError | None,
     wrong: dict[str, str] | None = None,
 ) -> HttpResponse:
     schema, args = _open_part(approval)
@@ -198,34 +172,34 @@ def _form_page(
 def _review_page(
     request: HttpRequest,
     approval: requests.ApprovalView,
-    made: Mapping[str, Any],
-    problem: Problem | None,
-    found: EditPreviewRow | None = None,
+    new_args: Mapping[str, Any],
+    problem: RequestError | None,
+    row: EditPreviewRow | None = None,
 ) -> HttpResponse:
     """Show the differences. The button that decides is there once the preview has come, if the tool makes one."""
-    opened = second_step.is_opened_by(request, problem)
+    is_first_step = second_step.is_opened_by(request, problem)
     context = {
-        **_context(request, approval, None if opened else problem),
+        **_context(request, approval, None if is_first_step else problem),
         **second_step.context(request, approval, problem),
-        **_consequences(approval, found),
-        "changes": _judged(request, approval, made),
-        "confirm": _confirm(approval, made),
-        "sent": json.dumps(made, ensure_ascii=False),
+        **_consequences(approval, row),
+        "changes": _judged(approval, new_args),
+        "confirm": _confirm(approval, new_args),
+        "sent": json.dumps(new_args, ensure_ascii=False),
     }
     return answer(request, _TEMPLATE, context)
 
 
-def _consequences(approval: requests.ApprovalView, found: EditPreviewRow | None) -> dict[str, Any]:
+def _consequences(approval: requests.ApprovalView, row: EditPreviewRow | None) -> dict[str, Any]:
     """Return what the page says of the preview: its card, why there is none, or that a worker computes it."""
-    if found is None:
+    if row is None:
         return {"may_approve": not is_previewed(approval.preview)}
-    context: dict[str, Any] = {"found": found}
-    if found.ended_at is None:
+    context: dict[str, Any] = {"found": row}
+    if row.ended_at is None:
         return context
-    if found.problem:
-        return {**context, "failed": found.problem}
+    if row.problem:
+        return {**context, "failed": row.problem}
     try:
-        result = found.preview()
+        result = row.preview()
     except (Tampered, KeyMissing):
         return {**context, "failed": "The stored preview does not verify."}
     if result.refused:
@@ -237,10 +211,10 @@ def _consequences(approval: requests.ApprovalView, found: EditPreviewRow | None)
     }
 
 
-def _made(approval: requests.ApprovalView, found: EditPreviewRow) -> dict[str, Any]:
+def _previewed_args(approval: requests.ApprovalView, row: EditPreviewRow) -> dict[str, Any]:
     """Return the arguments of the preview, as their reviewer reads them."""
-    made: dict[str, Any] = sealing.args_for_reviewers(approval.tool, found.arguments)
-    return made
+    args: dict[str, Any] = sealing.args_for_reviewers(approval.tool, row.arguments)
+    return args
 
 
 def _to_preview(
@@ -250,27 +224,24 @@ def _to_preview(
     return redirect(f"{address}{places.read(request).query}")
 
 
-def _judged(
-    request: HttpRequest, approval: requests.ApprovalView, made: Mapping[str, Any]
-) -> list[ArgumentChange]:
+def _judged(approval: requests.ApprovalView, new_args: Mapping[str, Any]) -> list[ArgumentChange]:
     """Return the changes, each argument with the odd values that it has now."""
-    principal = principals.principal_of(principals.actor_of(request.user))
-    odd = usual.by_argument(usual.of_arguments(approval.tool, made, approval.schema, principal))
+    odd = usual.by_argument(usual.of_arguments(approval, new_args))
     return [
-        replace(one, odd=tuple(odd.pop(one.path.partition(".")[0], ())))
-        for one in changes(_args(approval), made)
+        replace(change, odd=tuple(odd.pop(change.path.partition(".")[0], ())))
+        for change in changes(_args(approval), new_args)
     ]
 
 
-def _confirm(approval: requests.ApprovalView, made: Mapping[str, Any]) -> str | None:
+def _confirm(approval: requests.ApprovalView, new_args: Mapping[str, Any]) -> str | None:
     """Name the object of the changed call; None if it has no second step."""
     if approval.confirm is None or approval.holds:
         return approval.confirm  # a held text has no name
-    return confirmation.object_of_edit(approval.tool, approval.sentence, approval.args, made)
+    return confirmation.object_of_edit(approval.tool, approval.sentence, approval.args, new_args)
 
 
 def _context(
-    request: HttpRequest, approval: requests.ApprovalView, problem: Problem | None
+    request: HttpRequest, approval: requests.ApprovalView, problem: RequestError | None
 ) -> dict[str, Any]:
     return {
         "section": "inbox",
@@ -284,7 +255,7 @@ def _context(
     }
 
 
-def _posted(request: HttpRequest) -> Any:
+def read_arguments(request: HttpRequest) -> Any:
     """Return the arguments that the page of the differences sent, their text if it is not JSON, None without any."""
     if FIELD not in request.POST:
         return None
@@ -298,15 +269,17 @@ def _posted(request: HttpRequest) -> Any:
 def _open_part(approval: requests.ApprovalView) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return schema and arguments without the secret ones, which stay as they are."""
     schema = approval.schema if isinstance(approval.schema, dict) else {}
-    given = {name for name, value in _args(approval).items() if value == sealing.REDACTED}
-    secret = given | json_schema.write_only(schema)
+    redacted = {name for name, value in _args(approval).items() if value == sealing.REDACTED}
+    secret = redacted | json_schema.write_only(schema)
     rules, needed = schema.get("properties", {}), schema.get("required", [])
-    rest = {
+    open_schema = {
         **schema,
         "properties": {name: rule for name, rule in rules.items() if name not in secret},
         "required": [name for name in needed if name not in secret],
     }
-    return rest, {name: value for name, value in _args(approval).items() if name not in secret}
+    return open_schema, {
+        name: value for name, value in _args(approval).items() if name not in secret
+    }
 
 
 def _args(approval: requests.ApprovalView) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from approvals.decisions import checks
 from approvals.errors import AlreadyCancelled, AlreadyDecided, Expired
 from approvals.people import absences
 from approvals.queries import requests, votes
-from approvals.rights.principals import Principal
 from approvals.rights.scopes import Scope
 from approvals.web import place as places
 from approvals.web.parts import agent_update, teamwork
@@ -56,17 +55,17 @@ class DoneCall:
 def page_context(
     request: HttpRequest,
     approval: requests.ApprovalView,
-    principal: Principal | None,
     problem: RequestError | None = None,
 ) -> dict[str, Any]:
     """Build the context of a page; `problem` is the error of the decision just sent."""
-    is_admin = principal is not None and principal.has(Scope.ADMIN)
+    reader = approval.reader
+    is_admin = reader is not None and reader.has(Scope.ADMIN)
     transcript = reachable_transcript(approval.run, provider_errors=is_admin)
-    place = places.read(request)
+    position = places.read(request)
     before, next_ = (
         (None, None)  # no part of an open page
         if _is_open(request)
-        else places.previous_and_next(place, principal, approval)
+        else places.previous_and_next(position, reader, approval)
     )
     status = _status(approval)
     call = transcript.call(approval.frame, approval.call)
@@ -75,30 +74,30 @@ def page_context(
     return {
         "before": before,
         "next": next_,
-        "place": place.query,
-        "why": _why(transcript, approval),
+        "place": position.query,
+        "why": _agent_texts(transcript, approval),
         "section": "inbox",
         "approval": approval,
-        "votes": (panel := votes.panel(approval, principal)),
-        "too_few": (left := votes.too_few(approval, panel)),
-        "absent": () if left is None else absences.able(approval.id),
+        "votes": (panel := votes.panel(approval)),
+        "too_few": (able := votes.too_few(approval, panel)),
+        "absent": () if able is None else absences.able(approval.id),
         **teamwork.context(request, approval),
         "status": status,
         "agent": _agent(approval),
         "arguments": arguments(approval.args, approval.schema),
         "effect": effect_texts(approval.effect)[1],
         "call_context": around,
-        "given": _given(transcript),
-        "done": [_done(step) for step in around.settled if not _changed_the_plan(step)],
+        "given": _run_input(transcript),
+        "done": [_done_call(step) for step in around.settled if not _changed_the_plan(step)],
         "others": around.open,
         "call": call,
-        "after": aftermath(approval, status, call, principal),
+        "after": aftermath(approval, status, call, reader),
         "transcript": transcript,
         "updates": agent_update.updates(approval, transcript),
         "unshown": checks.unshown(transcript.unreadable),
         "stopped": sent.quarantined,
         "sent": sent,
-        "undo_until": _undo_until(approval, principal),
+        "undo_until": _undo_until(approval),
         "reading": reading_panel(approval, request.user.get_username()),
         "problem": problem,
         "max_reason": MAX_REASON,
@@ -106,11 +105,11 @@ def page_context(
     }
 
 
-def _undo_until(approval: requests.ApprovalView, principal: Principal | None) -> datetime | None:
+def _undo_until(approval: requests.ApprovalView) -> datetime | None:
     """Return until when this reader can undo the decision; None if it is not theirs or has taken effect."""
     if (
-        principal is None
-        or approval.decided_by != principal.person
+        approval.reader is None
+        or approval.decided_by != approval.reader.person
         or approval.effective_at is None
     ):
         return None
@@ -160,14 +159,14 @@ def to_page(request: HttpRequest, approval: UUID) -> HttpResponse:
     return redirect(f"{reverse('approval', args=[approval])}{places.read(request).query}")
 
 
-def _given(transcript: Transcript) -> list[Argument]:
+def _run_input(transcript: Transcript) -> list[Argument]:
     """Return the fields of the run's input; none if it could not be read."""
     root = transcript.roots[0] if transcript.roots else None
-    found = (message.value for message in root.messages if message.kind == "input") if root else ()
-    return next((fields(value) for value in found), [])
+    values = (message.value for message in root.messages if message.kind == "input") if root else ()
+    return next((fields(value) for value in values), [])
 
 
-def _done(step: CallInContext) -> DoneCall:
+def _done_call(step: CallInContext) -> DoneCall:
     call = step.call
     has_result = call.state is CallState.RETURNED and call.result is not None
     return DoneCall(
@@ -186,19 +185,18 @@ def _agent(approval: requests.ApprovalView) -> str:
     return agents[-1] if agents else "The agent"
 
 
-def _why(transcript: Transcript, approval: requests.ApprovalView) -> list[Any]:
+def _agent_texts(transcript: Transcript, approval: requests.ApprovalView) -> list[Any]:
     """Return the agent's text in the model reply with this call, unless it is sealed."""
     if not approval.call or approval.tampered:
         return []
     turn = turn_of(approval.call)
     frame = next((frame for frame in transcript.frames() if frame.id == approval.frame), None)
-    said = frame.messages if frame else ()
-    texts = [one.value for one in said if one.kind == "text" and one.turn == turn]
+    messages = frame.messages if frame else ()
+    texts = [one.value for one in messages if one.kind == "text" and one.turn == turn]
     return [text for text in texts if str(text).strip('"') != REDACTED]
 
 
 def _status(approval: requests.ApprovalView) -> str:
     """Return the status; `expired` from the deadline on, even if the expiry is not stored yet."""
-    if approval.status != "pending" or approval.expires_at is None:
-        return approval.status
-    return "expired" if approval.expires_at <= clock.now() else "pending"
+    is_late = approval.expires_at is not None and approval.expires_at <= clock.now()
+    return "expired" if approval.is_pending and is_late else approval.stored.status

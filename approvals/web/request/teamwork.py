@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from approvals.errors import AlreadyCancelled, AlreadyClaimed, AlreadyDecided, Expired
 from approvals.queries import requests
 from approvals.rights import principals
-from approvals.teamwork import claims, comments, handovers, presence
+from approvals.teamwork import claims
 from approvals.web import place as places
 from approvals.web.parts.teamwork import context
 from approvals.web.request.request_page import to_page
@@ -23,94 +23,94 @@ from runtime.web.requests import form_text
 
 @require_POST
 @login_required
-def claim(request: HttpRequest, approval: UUID) -> HttpResponse:
+def claim(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Claim the request for ten minutes."""
     try:
-        claims.claim(approval_id=approval, actor=_actor(request))
+        claims.claim(approval_id=approval_id, actor=_actor(request))
         messages.success(request, "Claimed: others see for 10 minutes that you look at it.")
     except (AlreadyClaimed, AlreadyDecided, AlreadyCancelled, Expired) as exc:
         messages.error(request, exc.detail)
-    return to_page(request, approval)
+    return to_page(request, approval_id)
 
 
 @require_POST
 @login_required
-def release(request: HttpRequest, approval: UUID) -> HttpResponse:
+def release(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Release the request."""
-    claims.release(approval_id=approval, actor=_actor(request))
+    claims.release(approval_id=approval_id, actor=_actor(request))
     messages.success(request, "Released.")
-    return to_page(request, approval)
+    return to_page(request, approval_id)
 
 
 @require_POST
 @login_required
-def comment(request: HttpRequest, approval: UUID) -> HttpResponse:
+def comment(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Add a comment, or show the form again with its text and the error."""
     actor, text = _actor(request), form_text(request.POST, "text")
     try:
-        comments.add(approval_id=approval, text=text, actor=actor)
+        claims.add_comment(approval_id=approval_id, text=text, actor=actor)
     except InvalidInput as exc:
-        shown = requests.approval(approval, actor=actor)
-        found = {"approval": shown, "text": text, "problem": exc, **_frame(request, shown)}
-        return render(request, "approvals/comment.html", found, status=exc.status)
+        approval = requests.approval(approval_id, actor=actor)
+        context = {"approval": approval, "text": text, "problem": exc, **_frame(request, approval)}
+        return render(request, "approvals/comment.html", context, status=exc.status)
     messages.success(request, "Your comment is added. The agent does not receive it.")
-    return to_page(request, approval)
+    return to_page(request, approval_id)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
-def hand_over(request: HttpRequest, approval: UUID) -> HttpResponse:
+def hand_over(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Show the form of a hand-over, or hand the request over."""
     actor, problem = _actor(request), None
-    shown = requests.approval(approval, actor=actor)
+    approval = requests.approval(approval_id, actor=actor)
     if request.method == "POST":
         to, note = request.POST.get("to", ""), form_text(request.POST, "note")
         try:
-            handovers.hand_over(approval_id=approval, to=to, note=note, actor=actor)
+            claims.hand_over(approval_id=approval_id, to=to, note=note, actor=actor)
         except (AlreadyClaimed, AlreadyDecided, AlreadyCancelled, Expired) as exc:
             messages.error(request, f"Not handed over. {exc.detail}")
-            return to_page(request, approval)
+            return to_page(request, approval_id)
         except InvalidInput as exc:
             problem = exc
         else:
             messages.success(request, f"Handed to {to}. It is on their list.")
-            return to_page(request, approval)
-    elif shown.denial is not None or shown.status != "pending":
-        return to_page(request, approval)
-    people, away = handovers.receivers(shown.id, actor)
-    found = {
-        "approval": shown,
+            return to_page(request, approval_id)
+    elif approval.denial is not None or approval.status != "pending":
+        return to_page(request, approval_id)
+    people, away = claims.receivers(approval.id, actor)
+    context = {
+        "approval": approval,
         "people": people,
         "away_now": away,
         "to": request.POST.get("to", ""),
         "note": form_text(request.POST, "note"),
-        "max_note": handovers.MAX_NOTE,
+        "max_note": claims.MAX_NOTE,
         "problem": problem,
-        **_frame(request, shown),
+        **_frame(request, approval),
     }
     status = 200 if problem is None else problem.status
-    return render(request, "approvals/hand_over.html", found, status=status)
+    return render(request, "approvals/hand_over.html", context, status=status)
 
 
 @require_POST
 @login_required
-def here(request: HttpRequest, approval: UUID) -> HttpResponse:
+def here(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Record that the reader has the page open, and answer with the line about other people."""
-    shown = presence.seen(approval_id=approval, actor=_actor(request))
-    found = {
-        "approval": shown,
-        "status": shown.status,
+    approval = claims.record_presence(approval_id=approval_id, actor=_actor(request))
+    values = {
+        "approval": approval,
+        "status": approval.status,
         "place": places.read(request).query,
-        **context(request, shown),
+        **context(request, approval),
     }
-    return render(request, "approvals/_teamwork.html", found)
+    return render(request, "approvals/_teamwork.html", values)
 
 
 def _frame(request: HttpRequest, approval: requests.ApprovalView) -> dict[str, Any]:
     return {
         "section": "inbox",
         "place": places.read(request).query,
-        "max_comment": comments.MAX_COMMENT,
+        "max_comment": claims.MAX_COMMENT,
         "status": approval.status,
     }
 

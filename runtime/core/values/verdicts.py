@@ -86,7 +86,8 @@ class VerdictRule:
     `gates`: the kinds it settles. `by_person`: a person may give it, and not only the clock. `status`: that of the
     approval. `call_becomes`: the state of the call, None at a gate of a frame. `needs_reason`: a reason is required.
     `in_result`: the model reads the verdict with the result. `is_remembered`: the same call is refused later in the
-    run. `carries`: the value that the person gives with it.
+    run. `carries`: the value that the person gives with it. `address`: that of its form, below the page of the
+    approval.
 
     `verb` continues "you cannot" and "a reason is required to". The person follows `past`, the tool or the agent
     follows `title`. `toast` is the message after it: the record and the effect.
@@ -99,7 +100,8 @@ class VerdictRule:
     in_result: bool = False
     needs_reason: bool = False
     is_remembered: bool = False
-    carries: Literal["result", "edit"] | None = None
+    carries: Literal["result", "edit", "grant"] | None = None
+    address: str = ""
     verb: str
     past: str
     title: str
@@ -121,6 +123,7 @@ VERDICTS: Mapping[Verdict, VerdictRule] = {
         gates=frozenset({GateKind.APPROVAL}),
         status="approved",
         call_becomes=CallState.ADMITTED,
+        address="approve",
         verb="approve it",
         past="approved by",
         title="Approved",
@@ -132,6 +135,7 @@ VERDICTS: Mapping[Verdict, VerdictRule] = {
         call_becomes=CallState.DENIED,
         needs_reason=True,
         is_remembered=True,
+        address="deny",
         verb="deny it",
         past="denied by",
         title="Denied",
@@ -144,6 +148,7 @@ VERDICTS: Mapping[Verdict, VerdictRule] = {
         needs_reason=True,
         is_remembered=True,
         in_result=True,
+        address="changes",
         verb="request changes to it",
         past="changes requested by",
         title="Requested changes to",
@@ -157,6 +162,7 @@ VERDICTS: Mapping[Verdict, VerdictRule] = {
         status="answered",
         call_becomes=CallState.RETURNED,
         carries="result",
+        address="answer",
         verb="answer it",
         past="answered instead by",
         title="Answered instead of",
@@ -167,6 +173,7 @@ VERDICTS: Mapping[Verdict, VerdictRule] = {
         status="approved",
         call_becomes=CallState.ADMITTED,
         carries="edit",
+        address="edit/approve",
         verb="approve it with changes",
         past="approved with changes by",
         title="Approved with changes:",
@@ -188,6 +195,7 @@ VERDICTS: Mapping[Verdict, VerdictRule] = {
         status="answered",
         call_becomes=CallState.RETURNED,
         carries="result",
+        address="settle/happened",
         verb="resolve it",
         past="reported as done by",
         title="Reported the outcome of",
@@ -197,6 +205,7 @@ VERDICTS: Mapping[Verdict, VerdictRule] = {
         gates=frozenset({GateKind.IN_DOUBT}),
         status="approved",
         call_becomes=CallState.ADMITTED,
+        address="settle/run-again",
         verb="let it run again",
         past="to run again, approved by",
         title="Approved to run again",
@@ -208,6 +217,7 @@ VERDICTS: Mapping[Verdict, VerdictRule] = {
         call_becomes=CallState.FAILED,
         needs_reason=True,
         in_result=True,
+        address="settle/give-up",
         verb="give it up",
         past="given up by",
         title="Gave up",
@@ -217,6 +227,8 @@ VERDICTS: Mapping[Verdict, VerdictRule] = {
         gates=FRAME_GATES,
         status="approved",
         call_becomes=None,
+        carries="grant",
+        address="continue",
         verb="continue it",
         past="continued by",
         title="Continued",
@@ -227,6 +239,7 @@ VERDICTS: Mapping[Verdict, VerdictRule] = {
         status="denied",
         call_becomes=None,
         needs_reason=True,
+        address="stop",
         verb="stop the run",
         past="stopped by",
         title="Stopped",

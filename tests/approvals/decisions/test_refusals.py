@@ -5,8 +5,8 @@ from uuid import uuid4
 
 import pytest
 
-from approvals.decisions import batch, refusals
-from approvals.decisions.in_doubt import resolve
+from approvals.decisions import batch, checks
+from approvals.decisions.decide import resolve
 from approvals.decisions.undo import undo
 from approvals.errors import NotFound
 from approvals.models import Approval, AuditEntry
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 
 def recorded(approval: Approval) -> list[tuple[str | None, str]]:
-    rows = AuditEntry.objects.filter(run=approval.run_id, act__startswith=refusals.REFUSED)
+    rows = AuditEntry.objects.filter(run=approval.run_id, act__startswith=checks.REFUSED)
     return list(rows.order_by("seq").values_list("actor", "act"))
 
 
@@ -85,15 +85,15 @@ def test_a_batch_audits_the_requests_that_it_leaves_out(ada: Actor, bea: Actor) 
 
 
 def test_no_person_floods_the_audit(ada: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusals, "MAX_REFUSALS", 2)
+    monkeypatch.setattr(checks, "MAX_REFUSALS", 2)
     approval = seeds.pending()
     for name in ("eva", "dan", "cora"):
-        refusals.record(Actor(person=name), NotFound(), pk=approval.pk)
+        checks.record_refusal(Actor(person=name), NotFound(), pk=approval.pk)
     assert recorded(approval) == [("eva", "refused: not_found"), ("dan", "refused: not_found")]
 
 
 def test_an_error_of_the_decider_is_no_refusal(bea: Actor) -> None:
     approval = seeds.pending()
     refuse(lambda: seeds.decide(approval, bea, "deny"))  # without a reason
-    refusals.record(bea, NotFound(), pk=uuid4())
+    checks.record_refusal(bea, NotFound(), pk=uuid4())
     assert recorded(approval) == []

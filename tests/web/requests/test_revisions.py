@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from approvals.models import Approval
-from approvals.queries import decision_filters, history
+from approvals.queries import filters, history
 from approvals.requests import snapshot, verification
 from approvals.rights import principals
 from runtime.core.run.continuation import MAX_REVISIONS
@@ -46,7 +46,7 @@ def test_changes_are_requested_and_both_requests_are_linked(
     shows(bea, "/decisions/", "Changes requested")
     shows(ada, first.run_id, "changes requested by <bdi>bea</bdi>")
     chosen = [
-        decision_filters.read({"verdict": verdict}, UTC)
+        filters.read_criteria({"verdict": verdict}, UTC)
         for verdict in ("changes_requested", "denied")
     ]
     principal = principals.principal_of(Actor(person="bea"))

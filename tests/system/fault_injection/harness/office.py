@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from approvals.decisions import decide, in_doubt
+from approvals.decisions import decide
 from approvals.decisions.inquire import ASKED, inquire
 from approvals.errors import ApprovalError, TooEarly
 from approvals.models import Approval, AuditEntry
@@ -71,7 +71,7 @@ class Office:
         if approval.kind == GateKind.IN_DOUBT:
             key = idempotency_key(approval.run_id, approval.frame, approval.call)
             happened = ledger.happened(self.ledger, key)
-            in_doubt.resolve(
+            decide.resolve(
                 run=approval.run_id,
                 gate=approval.gate,
                 outcome="happened" if happened else "run_again",

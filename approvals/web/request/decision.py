@@ -1,0 +1,175 @@
+"""Handles the form of a verdict: records the decision, then shows the page for its result."""
+
+from math import ceil
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.http import require_POST
+
+from approvals import clock
+from approvals.decisions import budget_grants
+from approvals.decisions.decide import decide as record_decision
+from approvals.decisions.decide import resolve
+from approvals.decisions.undo import undo as undo_decision
+from approvals.errors import (
+    AlreadyCancelled,
+    AlreadyDecided,
+    AlreadyVoted,
+    DigestMismatch,
+    Expired,
+    NotDecided,
+    NotShown,
+    TamperedWith,
+    TooEarly,
+    TooLate,
+)
+from approvals.queries import inbox, requests
+from approvals.requests.argument_changes import changes, describe
+from approvals.rights import principals
+from approvals.web import place as places
+from approvals.web.parts import call_status, denial, reading, result_field, second_step
+from approvals.web.request import edit, question
+from approvals.web.request.approval import show
+from approvals.web.request.request_page import already_closed, to_page
+from runtime.core.values.enums import GateKind, Risk, Verdict
+from runtime.core.values.verdicts import GATES, VERDICTS, words_at
+from runtime.errors import Forbidden, InvalidInput
+from runtime.ports.access import Actor
+from runtime.web.display import plain_visible
+from runtime.web.requests import form_text
+
+MAX_SENTENCE = 100  # characters of a sentence in a message
+
+
+@require_POST
+@login_required
+def decide(request: HttpRequest, approval_id: UUID, verdict: Verdict) -> HttpResponse:
+    """Record the verdict, then show the next approval of the inbox, or this one if there is no other."""
+    # The kind alone, without a look at the rights: `decide` checks them, and records who had none.
+    kind = requests.kind_of(approval_id)
+    if kind in GATES and kind not in VERDICTS[verdict].gates:
+        raise Http404
+    actor = principals.actor_of(request.user)
+    try:
+        decided = _record(request, approval_id, verdict, actor)
+    except (AlreadyDecided, AlreadyCancelled, Expired) as exc:
+        return already_closed(request, requests.approval(approval_id, actor=actor), verdict, exc)
+    except (  # what the reviewer can correct or must read
+        Forbidden,
+        TamperedWith,
+        DigestMismatch,
+        NotShown,
+        TooEarly,
+        AlreadyVoted,
+        InvalidInput,
+    ) as exc:
+        return show(request, requests.approval(approval_id, actor=actor), exc, verdict)
+    reading.record(request, decided, actor)
+    following = _following(request, decided)
+    messages.success(request, *_toast(decided, verdict, linked=bool(following)))
+    return to_page(request, following or approval_id)
+
+
+def _record(
+    request: HttpRequest, approval_id: UUID, verdict: Verdict, actor: Actor
+) -> requests.ApprovalView:
+    """Read the form, and record the decision."""
+    form: dict[str, Any] = {
+        "reason": denial.reason(request) or form_text(request.POST, "comment"),  # of an answer
+        "confirm": second_step.given(request),
+        "actor": actor,
+    }
+    match VERDICTS[verdict].carries:
+        case "edit":
+            form |= {
+                "arguments": edit.read_arguments(request),
+                "preview": request.POST.get("preview"),
+            }
+        case "grant":
+            form["grant"] = budget_grants.read(request.POST) or None
+        case "result":
+            form["result"] = _result(request, approval_id, actor)
+    if GateKind.IN_DOUBT in VERDICTS[verdict].gates:
+        approval = requests.approval(approval_id, actor=actor)
+        return resolve(run=approval.run, gate=approval.gate, outcome=verdict, **form)
+    digest = request.POST.get("digest")
+    return record_decision(approval_id=approval_id, verdict=verdict, digest=digest, **form)
+
+
+def _result(request: HttpRequest, approval_id: UUID, actor: Actor) -> Any:
+    approval = requests.approval(approval_id, actor=actor)
+    if approval.kind == GateKind.QUESTION:
+        return question.read_answer(request, approval, actor)
+    return result_field.read(request, approval)
+
+
+def _toast(approval: requests.ApprovalView, verdict: Verdict, *, linked: bool) -> tuple[str, str]:
+    """Return the text of the message and its tags."""
+    title, effect = words_at(GateKind(approval.kind), verdict).toast
+    if approval.is_pending:  # the policy demands more people
+        title = f"Your approval is recorded ({len(approval.voted)} of {approval.quorum})"
+        effect = "Other people must approve too."
+    if linked:
+        title = f"{title}: {_describe(approval)}"
+    delay = call_status.delay_of(approval)
+    text = call_status.outcome_text(approval, delay, title, effect)
+    return text, _links(approval, delay, linked=linked)
+
+
+def _following(request: HttpRequest, approval: requests.ApprovalView) -> UUID | None:
+    """Return the approval to show next: the one after this in the reader's list, else the one before.
+
+    After a call that the inbox lists first, it is the next of those, else the first of the others.
+    """
+    position = places.read(request)
+    if position == places.ListPosition() and approval.risk == Risk.HIGH:
+        first = inbox.before_all(approval)
+        if approval.id in first:
+            ids = [approval_id for approval_id in first if approval_id != approval.id]
+            if not ids:
+                ids = [
+                    listed.id for listed in inbox.page(approval.reader, view=position.view).items
+                ]
+            return next(iter(ids), None)
+    before, after = places.previous_and_next(position, approval.reader, approval)
+    return after or before
+
+
+def _describe(approval: requests.ApprovalView) -> str:
+    """Return the sentence, cut to a line, and what a person changed: the sentence names the proposed values."""
+    sentence = approval.sentence
+    text = sentence if len(sentence) <= MAX_SENTENCE else f"{sentence[:MAX_SENTENCE]}…"
+    if isinstance(approval.edited, dict):
+        text += f", with {describe(changes(approval.args, approval.edited))}"
+    return plain_visible(text)
+
+
+def _links(approval: requests.ApprovalView, delay: call_status.Delay, *, linked: bool) -> str:
+    """Return what the template `_toast.html` reads from the tags of the message, separated by spaces.
+
+    First the approval to view and to undo, `-` on its own page, which has both; then, if the decision can be undone,
+    for how many seconds, and when it takes effect unless something must be resumed first.
+    """
+    link = str(approval.id) if linked else "-"
+    if approval.effective_at is None:
+        return link
+    seconds = ceil((approval.effective_at - clock.now()).total_seconds())
+    if seconds <= 0:
+        return link
+    return f"{link} {seconds} {delay.counts_at.isoformat() if delay.counts_at else ''}"
+
+
+@require_POST
+@login_required
+def undo(request: HttpRequest, approval_id: UUID) -> HttpResponse:
+    """Undo the decision: the request is open again, and the run has not received the decision."""
+    try:
+        undo_decision(approval_id=approval_id, actor=principals.actor_of(request.user))
+    except (AlreadyDecided, AlreadyCancelled, Expired, NotDecided, TooLate) as exc:
+        messages.error(request, f"Nothing was changed. {exc.detail}")
+    else:
+        messages.success(request, "Undone. Waiting for a decision again.")
+    return to_page(request, approval_id)
