@@ -18,7 +18,7 @@ from approvals.errors import BrokenChain
 from approvals.governance import allowance_uses, policies, prompts_in_production, version_decisions
 from approvals.models import OF_CALL, Approval
 from approvals.people import mail
-from approvals.queries.requests import to_view
+from approvals.reads.approval_views import to_view
 from approvals.requests import writers
 from approvals.rules.judge import Facts
 from approvals.signed import audit

@@ -21,7 +21,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from approvals.queries import pending_ages
+from approvals.reads import pending_ages
 from runtime.reads import workers
 from runtime.reads.suspects import suspect_totals
 from runtime.store.workers import cumulative

@@ -13,8 +13,8 @@ from approvals.decisions import checks
 from approvals.decisions.decide import decide
 from approvals.decisions.undo import undo
 from approvals.errors import NotFound, NotTogether
-from approvals.queries import requests
-from approvals.queries.requests import ApprovalView
+from approvals.reads import approval_views
+from approvals.reads.approval_views import ApprovalView
 from approvals.rules import roles
 from runtime.control.access import validate_text
 from runtime.core.values.enums import GateKind, Verdict
@@ -65,7 +65,7 @@ def decide_each(
     if this raises InvalidInput naming `item`, `verdict`, `count` or `reason`.
     """
     decided_verdict, reason_text = _checked(items, verdict, reason, count)
-    by_id = {one.id: one for one in requests.several(list(items), actor=actor)}
+    by_id = {one.id: one for one in approval_views.several(list(items), actor=actor)}
     if decided_verdict is Verdict.APPROVE:
         _check_one_tool([one for one in by_id.values() if left_out(one, decided_verdict) is None])
 
@@ -87,7 +87,7 @@ def decide_each(
 def undo_each(*, items: Sequence[UUID], actor: Actor) -> tuple[BatchOutcome, ...]:
     """Undo the actor's own decision on each request whose undo window is open. Raises InvalidInput naming `item`."""
     _check_number(items)
-    by_id = {one.id: one for one in requests.several(items, actor=actor)}
+    by_id = {one.id: one for one in approval_views.several(items, actor=actor)}
     return tuple(
         _each(
             items,

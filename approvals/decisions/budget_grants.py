@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from approvals.models import Approval
-from approvals.queries.requests import ApprovalView
+from approvals.reads.approval_views import ApprovalView
 from runtime.core.documents.budget_text import (
     NAMES,
     InvalidBudget,

@@ -26,7 +26,7 @@ from approvals.errors import (
     TamperedWith,
 )
 from approvals.models import Approval, AuditEntry
-from approvals.queries import requests
+from approvals.reads import approval_views
 from approvals.requests import confirmation, verification
 from approvals.rights import approvals
 from approvals.rights.principals import Principal
@@ -41,7 +41,7 @@ from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.ports.access import Actor
 
 # The decided request; or an error with which something is committed: the expiry, or the deletion of void votes.
-Outcome = requests.ApprovalView | Expired | AlreadyVoted | Forbidden
+Outcome = approval_views.ApprovalView | Expired | AlreadyVoted | Forbidden
 
 
 def open_request(loaded: commit.LoadedApproval | None) -> commit.LoadedApproval:
@@ -76,10 +76,10 @@ def close(loaded: commit.LoadedApproval, decision: Decision | None, actor: Actor
         approval.effective_at = effective_at
         approval.decided_for = approvals.decides_for(loaded.principal, approval)
         commit.close(loaded, decision, actor)
-    return requests.ApprovalView(stored=approval, reader=loaded.principal)
+    return approval_views.ApprovalView(stored=approval, reader=loaded.principal)
 
 
-def decided(outcome: Outcome) -> requests.ApprovalView:
+def decided(outcome: Outcome) -> approval_views.ApprovalView:
     """Return the decided request; raise the error, after the writes are committed."""
     if isinstance(outcome, Exception):
         raise outcome

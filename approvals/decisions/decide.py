@@ -17,8 +17,8 @@ from uuid import UUID
 from approvals.decisions import budget_grants, checks, commit, votes
 from approvals.errors import TamperedWith, TooEarly
 from approvals.models import Approval
-from approvals.queries import requests
-from approvals.queries.requests import ApprovalView
+from approvals.reads import approval_views
+from approvals.reads.approval_views import ApprovalView
 from approvals.requests import results, schemas
 from approvals.rights import principals
 from approvals.signed import audit
@@ -153,7 +153,7 @@ def ask_preview(
 
 def find_preview(*, approval_id: UUID, preview: object, actor: Actor) -> EditPreviewRow | None:
     """Return the preview of an edit that this person asked for last, None if it has another id. Raises NotFound."""
-    approval = requests.readable(approval_id, principals.principal_of(actor))
+    approval = approval_views.readable(approval_id, principals.principal_of(actor))
     return find_preview_of(approval, preview, actor.person)
 
 

@@ -4,11 +4,11 @@ from uuid import UUID
 
 from django.db import transaction
 
-from approvals import clock, readings
+from approvals import clock
 from approvals.decisions import checks, commit, votes
 from approvals.errors import AlreadyDecided, NotDecided, TooLate
 from approvals.models import Approval, ApprovalClaim
-from approvals.queries import requests
+from approvals.reads import approval_views, review_times
 from approvals.rights import principals
 from approvals.signed import audit
 from runtime.control.settle import undo as undo_decision
@@ -17,7 +17,7 @@ from runtime.ports.access import Actor
 from runtime.store.tables import used_approvals
 
 
-def undo(*, approval_id: UUID, actor: Actor) -> requests.ApprovalView:
+def undo(*, approval_id: UUID, actor: Actor) -> approval_views.ApprovalView:
     """Undo the actor's own decision within the undo window, or withdraw their vote while others must still vote.
 
     Raises, in this order: NotFound; Forbidden; Cancelled or Expired; NotDecided; AlreadyDecided with the name of the
@@ -26,12 +26,12 @@ def undo(*, approval_id: UUID, actor: Actor) -> requests.ApprovalView:
     with checks.recording_refusals(actor, pk=approval_id), transaction.atomic():
         audit.lock_run_of(approval_id)
         principal = principals.principal_of(actor)
-        approval = requests.readable(approval_id, principal)
+        approval = approval_views.readable(approval_id, principal)
         if not votes.is_for_absent(approval, principal):
             checks.check_right(approval, principal)
         if votes.withdraw(approval, actor):
-            readings.undone(approval.id, actor)
-            return requests.to_view(approval, principal)
+            review_times.undone(approval.id, actor)
+            return approval_views.to_view(approval, principal)
         _check_undoable(approval, actor)
         try:
             undo_decision(gate=approval.gate)
@@ -40,7 +40,7 @@ def undo(*, approval_id: UUID, actor: Actor) -> requests.ApprovalView:
         _reopen(approval, actor)
         undone = used_approvals.undone_line(approval.id, audit.undone(approval))
     used_approvals.record(undone)  # after the commit, and before the caller answers
-    return requests.to_view(approval, principal)
+    return approval_views.to_view(approval, principal)
 
 
 def take_back(*, approval_id: UUID, by: str, actor: Actor) -> bool:
@@ -82,7 +82,7 @@ def _reopen(approval: Approval, actor: Actor) -> None:
     approval.decided_by = approval.decided_at = approval.reason = None
     commit.clear_decision(approval)
     votes.take_back(approval, actor)
-    readings.undone(approval.id, actor)
+    review_times.undone(approval.id, actor)
     ApprovalClaim.objects.filter(approval=approval).delete()  # it ended with the decision
     approval.save()
     audit.append(

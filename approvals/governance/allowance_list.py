@@ -9,7 +9,7 @@ from approvals import clock
 from approvals.governance import allowance_changes, allowances
 from approvals.governance.allowances import Allowance, State
 from approvals.models import AllowanceAct, Approval
-from approvals.queries.requests import to_view
+from approvals.reads.approval_views import to_view
 from approvals.rights import approvals, principals
 from approvals.rights.principals import Principal
 from approvals.rules import allowance_terms

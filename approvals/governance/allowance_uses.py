@@ -18,7 +18,7 @@ from approvals.errors import AllowanceBroken
 from approvals.governance import allowances, policies
 from approvals.governance.allowances import FIRST_USE, Allowance
 from approvals.models import Approval, approval_rows
-from approvals.queries.past_calls import usual
+from approvals.reads import usual
 from approvals.requests import snapshot, verification
 from approvals.rights import approvals, principals
 from approvals.rules import allowance_terms as coverage

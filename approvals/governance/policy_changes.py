@@ -11,7 +11,7 @@ from approvals.errors import PolicyBroken, PolicyRefused
 from approvals.governance import policies
 from approvals.governance.policies import FIRST_NUMBER, LOG, Act, PolicyVersion
 from approvals.people import groups
-from approvals.queries import deciders
+from approvals.reads import deciders
 from approvals.requests import results
 from approvals.rights.second_admin import SecondAdmin, may_administer
 from approvals.rules import conditions

@@ -1,7 +1,7 @@
 """Finds odd values among the arguments of a call, compared with past calls of its tool. Pure.
 
 `find` is the one function that decides it: for a request, for an edited action, in a batch. The module
-`approvals.queries.past_calls.usual` reads the past calls for it.
+`approvals.reads.usual` reads the past calls for it.
 """
 
 from collections.abc import Iterator

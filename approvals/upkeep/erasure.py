@@ -6,8 +6,8 @@ from uuid import UUID
 from django.db.models import F, Value
 from django.db.models.functions import Concat
 
-from approvals import readings
 from approvals.models import Approval, Comment, Handover
+from approvals.reads import review_times
 from approvals.signed import audit
 
 
@@ -17,7 +17,7 @@ def erase(*, run: UUID, at: datetime, head: str) -> None:
     Decisions and digests stay. This is audited in the caller's transaction, with `head`.
     """
     audit.lock_runs(run)
-    readings.erase(run)
+    review_times.erase(run)
     for texts in (Comment, Handover):
         texts.objects.filter(approval__run=run).delete()
     approvals = Approval.objects.filter(run=run, removed_at=None)

@@ -15,8 +15,8 @@ from django.db.models import Q
 
 from approvals import clock
 from approvals.models import Approval, AuditEntry, Vote
-from approvals.queries import deciders
-from approvals.queries.deciders import Outlook
+from approvals.reads import deciders
+from approvals.reads.deciders import Outlook
 from approvals.rights.principals import Principal
 from approvals.signed import audit
 from runtime.control.transaction import notify

@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
 from approvals.people import account_list
-from approvals.queries import inbox
+from approvals.reads import inbox
 from approvals.rights import access, principals, scopes
 from approvals.rights.principals import Principal
 from approvals.rules.roles import Group

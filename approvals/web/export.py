@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
 
-from approvals.queries import history
-from approvals.queries.filters import DecisionFilter
-from approvals.queries.history import PastDecision
+from approvals.reads import history
+from approvals.reads.filters import DecisionFilter
+from approvals.reads.history import PastDecision
 from approvals.rights import principals
 from approvals.signed import act_log
 from runtime.ports.access import Actor

@@ -7,10 +7,10 @@ from uuid import UUID
 
 from django.http import HttpRequest
 
-from approvals.queries import filters, inbox
-from approvals.queries.inbox import DEFAULT, View
-from approvals.queries.orders import Grouping, Order, Sort
-from approvals.queries.requests import ApprovalView
+from approvals.reads import filters, inbox
+from approvals.reads.approval_views import ApprovalView
+from approvals.reads.inbox import DEFAULT, View
+from approvals.reads.orders import Grouping, Order, Sort
 from approvals.rights.principals import Principal
 from runtime.errors import InvalidInput
 

@@ -54,7 +54,7 @@ from approvals.web.request.allow import allow
 from approvals.web.request.approval import approval
 from approvals.web.request.decision import decide, undo
 from approvals.web.request.edit import edit, previewed_edit
-from approvals.web.request.inquiries import ask, write
+from approvals.web.request.messages import ask, write
 from approvals.web.request.teamwork import claim, comment, hand_over, here, release
 from runtime.core.values.verdicts import VERDICTS
 

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 from django.http import HttpRequest
 
 from approvals.people.reader_time import ReaderTime, zone_of
-from approvals.queries.filters import midnight
+from approvals.reads.filters import midnight
 from runtime.errors import InvalidInput
 
 COOKIE = "signoff_zone"

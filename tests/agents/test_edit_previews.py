@@ -14,7 +14,7 @@ from approvals.adapter import ApprovalService
 from approvals.decisions.decide import ask_preview, find_preview
 from approvals.errors import TamperedWith
 from approvals.models import Approval, ApprovalOutcome
-from approvals.queries.requests import approval
+from approvals.reads.approval_views import approval
 from runtime.control.kill_switches import engage
 from runtime.control.start import create
 from runtime.core.values.enums import GateKind

@@ -13,7 +13,7 @@ from approvals import clock
 from approvals.decisions.undo import undo
 from approvals.models import Approval, ApprovalOutcome, Vote, approval_rows
 from approvals.people import absences
-from approvals.queries import filters, history
+from approvals.reads import filters, history
 from approvals.rights.principals import principal_of
 from runtime.core.values.enums import Risk
 from runtime.errors import InvalidInput

@@ -10,9 +10,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from approvals.models import Approval, approval_rows
-from approvals.queries import inbox, pending_ages
-from approvals.queries.inbox import View
-from approvals.queries.orders import Grouping, Order, Sort
+from approvals.reads import inbox, pending_ages
+from approvals.reads.inbox import View
+from approvals.reads.orders import Grouping, Order, Sort
 from approvals.rights.principals import Principal, principal_of
 from runtime.ports.access import Actor
 from tests.support import seeds

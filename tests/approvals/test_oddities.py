@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from approvals.models import Approval, ToolSchema
-from approvals.queries import requests
-from approvals.queries.past_calls import usual as past_calls
-from approvals.queries.requests import ApprovalView
+from approvals.reads import approval_views
+from approvals.reads import usual as past_calls
+from approvals.reads.approval_views import ApprovalView
 from approvals.requests import snapshot
 from approvals.rights import principals
 from approvals.rights.principals import Principal
@@ -129,7 +129,7 @@ def _reader(person: str = "bea") -> Principal:
 
 
 def _flags(rows: Sequence[Approval], reader: Principal) -> dict[UUID, set[tuple[str, str]]]:
-    views = [requests.to_view(approval, reader) for approval in rows]
+    views = [approval_views.to_view(approval, reader) for approval in rows]
     assert {view.tampered for view in views} == {None}
     found = past_calls.of_requests(views, reader).by_request
     return {

@@ -13,8 +13,8 @@ from approvals.adapter import ApprovalService
 from approvals.decisions.undo import undo
 from approvals.errors import TamperedWith
 from approvals.models import Approval, Token, approval_rows
-from approvals.queries import inbox
-from approvals.queries.requests import approval
+from approvals.reads import inbox
+from approvals.reads.approval_views import approval
 from approvals.requests import verification
 from approvals.rights import approvals
 from approvals.rights.access import AccessService

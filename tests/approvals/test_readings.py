@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, connection
 
-from approvals import readings
 from approvals.adapter import ApprovalService
 from approvals.decisions.undo import undo
 from approvals.models import Approval, ReviewTime
-from approvals.queries.requests import ApprovalView, approval
+from approvals.reads import review_times
+from approvals.reads.approval_views import ApprovalView, approval
 from runtime.core.values.enums import Risk
 from runtime.ports.access import Actor
 from tests.support import seeds
@@ -27,7 +27,7 @@ def _sent(**given: Any) -> str:
 
 def _decided(actor: Actor, sent: str, **given: Any) -> ApprovalView:
     decided = seeds.decide(seeds.pending(risk=Risk.MEDIUM, args=LONG, **given), actor)
-    readings.record(decided, readings.measured(sent), actor)
+    review_times.record(decided, review_times.measured(sent), actor)
     return decided
 
 
@@ -44,9 +44,9 @@ def _decided(actor: Actor, sent: str, **given: Any) -> ApprovalView:
 def test_a_decision_is_considered_once_its_words_could_be_read(
     bea: Actor, sent: str, considered: bool
 ) -> None:
-    found = readings.of(_decided(bea, sent), "bea")
+    found = review_times.of(_decided(bea, sent), "bea")
     assert found
-    assert found.reading_ms > 300 * readings.MS_PER_WORD
+    assert found.reading_ms > 300 * review_times.MS_PER_WORD
     assert found.considered is considered
 
 
@@ -61,23 +61,25 @@ def test_a_decision_is_considered_once_its_words_could_be_read(
         _sent(opened=-1),
         _sent(opened=True),
         _sent(visible="1"),
-        _sent(opened=readings.MAX_MS + 1),
+        _sent(opened=review_times.MAX_MS + 1),
         _sent(opened=float("nan")),
-        _sent(more="x" * readings.MAX_TEXT),
+        _sent(more="x" * review_times.MAX_TEXT),
     ],
 )
 def test_anything_else_counts_as_not_measured(bea: Actor, sent: str) -> None:
-    assert readings.of(_decided(bea, sent), "bea") is None
+    assert review_times.of(_decided(bea, sent), "bea") is None
 
 
 def test_values_are_bounded_by_the_request(bea: Actor) -> None:
-    many = {f"a{'b' * at}": True for at in range(readings.MAX_SECTIONS + 5)}
+    many = {f"a{'b' * at}": True for at in range(review_times.MAX_SECTIONS + 5)}
     sections = {"<script>": True, **many}
-    decided = _decided(bea, _sent(opened=readings.MAX_MS, seen=readings.MAX_MS, sections=sections))
+    decided = _decided(
+        bea, _sent(opened=review_times.MAX_MS, seen=review_times.MAX_MS, sections=sections)
+    )
     found = ReviewTime.objects.get()
     assert found.first_seen_at == found.opened_at == decided.created_at
     assert found.decided_at == decided.decided_at
-    assert len(found.sections) == readings.MAX_SECTIONS
+    assert len(found.sections) == review_times.MAX_SECTIONS
     assert "<script>" not in found.sections
 
 
@@ -85,9 +87,9 @@ def test_an_undo_is_counted_and_retention_deletes_the_row(bea: Actor, settings: 
     settings.SIGNOFF_UNDO_SECONDS = 600
     decided = _decided(bea, _sent())
     undo(approval_id=decided.id, actor=bea)
-    assert readings.of(decided, "bea") is None
+    assert review_times.of(decided, "bea") is None
     again = seeds.decide(Approval.objects.get(), bea)
-    readings.record(again, readings.measured(_sent(visible=1)), bea)
+    review_times.record(again, review_times.measured(_sent(visible=1)), bea)
     found = ReviewTime.objects.get()
     assert (found.undone, found.considered) == (1, False)
     ApprovalService().erase(run=decided.run, at=found.opened_at, head="mac:")
@@ -109,14 +111,14 @@ def test_a_decision_stands_though_its_reading_cannot_be_stored(
 
 def test_the_share_is_that_of_a_team(bea: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
     dan = seeds.person("dan", *seeds.GROUPS["bea"])
-    for at in range(readings.LEAST - 1):
+    for at in range(review_times.LEAST - 1):
         _decided(bea, _sent(visible=60_000 if at % 2 else 1))
-    assert readings.share().percent is None
+    assert review_times.share().percent is None
     _decided(bea, _sent())
-    assert readings.share().percent is None  # of one person
+    assert review_times.share().percent is None  # of one person
     _decided(dan, _sent())
-    found = readings.share()
+    found = review_times.share()
     assert (found.decisions, found.percent) == (21, 100 * 11 // 21)
     assert found.visible.total_seconds() == 60
-    monkeypatch.setattr(readings, "LEAST", 22)
-    assert readings.share().percent is None
+    monkeypatch.setattr(review_times, "LEAST", 22)
+    assert review_times.share().percent is None

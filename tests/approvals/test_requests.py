@@ -17,10 +17,10 @@ from pytest_django import DjangoAssertNumQueries
 from approvals.decisions import open_requests
 from approvals.errors import NotFound, TamperedWith
 from approvals.models import Approval, AuditEntry, ToolSchema
-from approvals.queries import filters, inbox
-from approvals.queries import requests as queries
-from approvals.queries.inbox import View
-from approvals.queries.requests import approval
+from approvals.reads import approval_views as queries
+from approvals.reads import filters, inbox
+from approvals.reads.approval_views import approval
+from approvals.reads.inbox import View
 from approvals.requests import schemas, snapshot, verification
 from approvals.rights import access
 from approvals.rights.principals import principal_of

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from approvals.queries.past_calls.similar import (
+from approvals.reads.similar import (
     MAX_EDITS,
     ArgumentDifference,
     ComparedArgument,
@@ -159,7 +159,7 @@ def test_texts_that_are_too_different_are_shown_whole() -> None:
 
 def test_after_its_time_a_page_shows_the_rest_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     moments = iter([1.0, 2.0, 3.0])
-    monkeypatch.setattr("approvals.queries.past_calls.similar.monotonic", lambda: next(moments))
+    monkeypatch.setattr("approvals.reads.similar.monotonic", lambda: next(moments))
     was, now = {"a": "x 1", "b": "x 1", "c": "x 1"}, {"a": "x 2", "b": "x 2", "c": "x 2"}
     changes = compared(was, now, until=2.0)
     assert [change.in_words for change in changes] == [True, False, False]

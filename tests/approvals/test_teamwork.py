@@ -9,11 +9,12 @@ from django.test import Client
 
 from approvals import clock
 from approvals.adapter import ApprovalService
+from approvals.decisions import teamwork
 from approvals.decisions.undo import undo
 from approvals.errors import AlreadyClaimed, AlreadyDecided, NotFound
 from approvals.models import Approval, ApprovalClaim, ApprovalViewer, AuditEntry, Comment, Handover
+from approvals.reads import marks
 from approvals.signed import audit, rows
-from approvals.teamwork import claims, listing
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 from tests.approvals.policies.office import reviewers
@@ -32,8 +33,8 @@ def asked(cast: Cast) -> Approval:
     return seeds.pending(risk="low")
 
 
-def mark(approval: Approval) -> listing.Mark:
-    return listing.of(approval.id, "bea").mark
+def mark(approval: Approval) -> marks.Mark:
+    return marks.of(approval.id, "bea").mark
 
 
 def past(approval: Approval) -> None:
@@ -43,30 +44,30 @@ def past(approval: Approval) -> None:
 
 
 def test_a_claim_is_one_persons_until_it_ends(asked: Approval) -> None:
-    end = claims.claim(approval_id=asked.id, actor=CORA)
-    assert end - clock.now() <= claims.LASTS
+    end = teamwork.claim(approval_id=asked.id, actor=CORA)
+    assert end - clock.now() <= teamwork.LASTS
     with pytest.raises(AlreadyClaimed, match="cora is looking"):
-        claims.claim(approval_id=asked.id, actor=DAN)
+        teamwork.claim(approval_id=asked.id, actor=DAN)
     since = mark(asked).since
-    claims.claim(approval_id=asked.id, actor=CORA)  # again: longer, and since when it was
+    teamwork.claim(approval_id=asked.id, actor=CORA)  # again: longer, and since when it was
     assert (mark(asked).claimed_by, mark(asked).since) == ("cora", since)
-    claims.release(approval_id=asked.id, actor=DAN)  # not his
+    teamwork.release(approval_id=asked.id, actor=DAN)  # not his
     past(asked)
     assert mark(asked).claimed_by is None
-    claims.claim(approval_id=asked.id, actor=DAN)
-    claims.release(approval_id=asked.id, actor=DAN)
-    assert mark(asked) == listing.Mark()
+    teamwork.claim(approval_id=asked.id, actor=DAN)
+    teamwork.release(approval_id=asked.id, actor=DAN)
+    assert mark(asked) == marks.Mark()
 
 
 def test_others_decide_all_the_same_and_a_claim_ends_with_the_decision(
     asked: Approval, settings: pytest.FixtureRequest
 ) -> None:
     settings.SIGNOFF_UNDO_SECONDS = 60  # type: ignore[attr-defined]
-    claims.claim(approval_id=asked.id, actor=CORA)
+    teamwork.claim(approval_id=asked.id, actor=CORA)
     seeds.decide(asked, DAN)
     assert mark(asked).claimed_by is None
     with pytest.raises(AlreadyDecided):
-        claims.claim(approval_id=asked.id, actor=CORA)
+        teamwork.claim(approval_id=asked.id, actor=CORA)
     undo(approval_id=asked.id, actor=DAN)
     assert mark(asked).claimed_by is None
 
@@ -88,7 +89,7 @@ def test_of_two_claims_at_once_one_holds_and_a_decision_waits_for_neither() -> N
                 seeds.decide(approval, actor)
                 return
             try:
-                claims.claim(approval_id=approval.id, actor=actor)
+                teamwork.claim(approval_id=approval.id, actor=actor)
             except (AlreadyClaimed, AlreadyDecided):
                 lost.append(actor.person)
 
@@ -104,12 +105,12 @@ def test_of_two_claims_at_once_one_holds_and_a_decision_waits_for_neither() -> N
 
 
 def test_a_hand_over_moves_the_claim_and_gives_no_right(asked: Approval, cast: Cast) -> None:
-    claims.claim(approval_id=asked.id, actor=CORA)
+    teamwork.claim(approval_id=asked.id, actor=CORA)
     with pytest.raises(AlreadyClaimed):
-        claims.hand_over(approval_id=asked.id, to="bea", note="", actor=DAN)
+        teamwork.hand_over(approval_id=asked.id, to="bea", note="", actor=DAN)
     with pytest.raises(InvalidInput, match="at most 500"):
-        claims.hand_over(approval_id=asked.id, to="dan", note="x" * 501, actor=CORA)
-    claims.hand_over(approval_id=asked.id, to="dan", note="You know <b>her</b>", actor=CORA)
+        teamwork.hand_over(approval_id=asked.id, to="dan", note="x" * 501, actor=CORA)
+    teamwork.hand_over(approval_id=asked.id, to="dan", note="You know <b>her</b>", actor=CORA)
     found = mark(asked)
     assert (found.claimed_by, found.handed_to, found.handed_by) == ("dan", "dan", "cora")
     page = shows(log_in(cast.bea), asked, "Handed to <bdi>dan</bdi> by <bdi>cora</bdi>")
@@ -118,7 +119,7 @@ def test_a_hand_over_moves_the_claim_and_gives_no_right(asked: Approval, cast: C
     assert (mark(asked).claimed_by, mark(asked).handed_to) == (None, "dan")  # still on his list
     acts = AuditEntry.objects.filter(run=asked.run_id, act="handed over")
     assert [(row.actor, "You know" in row.detail) for row in acts] == [("cora", False)]  # a digest
-    claims.release(approval_id=asked.id, actor=DAN)
+    teamwork.release(approval_id=asked.id, actor=DAN)
     assert mark(asked).handed_to is None
 
 
@@ -126,13 +127,13 @@ def test_no_hand_over_leads_to_a_decision_by_a_person_of_the_runs_origin(asked: 
     ApprovalService().join(run=asked.run_id, person="dan")  # he steered the run
     for to in ("ada", "dan", "cyril", "admin", "stranger", "cora", "", None):
         with pytest.raises(InvalidInput) as caught:
-            claims.hand_over(approval_id=asked.id, to=to, note="", actor=CORA)
+            teamwork.hand_over(approval_id=asked.id, to=to, note="", actor=CORA)
         assert caught.value.field == "to"
     for actor in (Actor(person="ada"), DAN, Actor(person="admin")):
-        for act in (claims.claim, partial(claims.hand_over, to="bea", note="")):
+        for act in (teamwork.claim, partial(teamwork.hand_over, to="bea", note="")):
             with pytest.raises(Forbidden):
                 act(approval_id=asked.id, actor=actor)
-    claims.hand_over(approval_id=asked.id, to="bea", note="", actor=CORA)
+    teamwork.hand_over(approval_id=asked.id, to="bea", note="", actor=CORA)
     ApprovalService().join(run=asked.run_id, person="bea")
     with pytest.raises(Forbidden):
         seeds.decide(asked, Actor(person="bea"))
@@ -142,8 +143,8 @@ def test_a_comment_is_signed_audited_and_stays_after_the_decision(
     asked: Approval, cast: Cast
 ) -> None:
     hostile = "<script>alert(1)</script>\n\u202eok"
-    claims.add_comment(approval_id=asked.id, text=hostile, actor=CORA)
-    claims.add_comment(
+    teamwork.add_comment(approval_id=asked.id, text=hostile, actor=CORA)
+    teamwork.add_comment(
         approval_id=asked.id, text="Mine", actor=Actor(person="ada")
     )  # she started the run
     page = shows(log_in(cast.bea), asked, "&lt;script&gt;", "⟦U+202E⟧", "started the run")
@@ -157,7 +158,7 @@ def test_a_comment_is_signed_audited_and_stays_after_the_decision(
 
 
 def test_a_comment_that_its_person_did_not_write_is_not_shown(asked: Approval, cast: Cast) -> None:
-    kept = claims.add_comment(approval_id=asked.id, text="Deny this", actor=CORA)
+    kept = teamwork.add_comment(approval_id=asked.id, text="Deny this", actor=CORA)
     other = seeds.pending()
     Comment.objects.create(
         approval=other, person="cora", text="Deny this", at=kept.at,
@@ -184,7 +185,7 @@ def test_a_hand_over_that_its_person_did_not_write_is_not_shown(
     asked: Approval, cast: Cast, change: str
 ) -> None:
     bea, other = log_in(cast.bea), seeds.pending()
-    claims.hand_over(approval_id=asked.id, to="dan", note="Deny this", actor=CORA)
+    teamwork.hand_over(approval_id=asked.id, to="dan", note="Deny this", actor=CORA)
     shows(bea, asked, "by <bdi>cora</bdi>", "Deny this")
     Handover.objects.filter(approval=asked).update(**CHANGES[change])
     hidden = ["by <bdi>cora</bdi>", "by <bdi>eva</bdi>", "Deny this", "Approve it"]
@@ -202,38 +203,38 @@ def test_a_refused_comment_keeps_its_text(
     assert answer.status_code == 422
     for text_, actor in ((" ", CORA), ("ok", Actor(person="cyril"))):
         with pytest.raises((InvalidInput, NotFound)):
-            claims.add_comment(approval_id=asked.id, text=text_, actor=actor)
+            teamwork.add_comment(approval_id=asked.id, text=text_, actor=actor)
     with pytest.raises(Forbidden):
-        claims.add_comment(
+        teamwork.add_comment(
             approval_id=asked.id, text="ok", actor=seeds.bearer(CORA, "approvals:read")
         )
-    monkeypatch.setattr(claims, "MAX_COMMENTS", 0)
+    monkeypatch.setattr(teamwork, "MAX_COMMENTS", 0)
     with pytest.raises(InvalidInput, match="at most 0 comments"):
-        claims.add_comment(approval_id=asked.id, text="ok", actor=CORA)
+        teamwork.add_comment(approval_id=asked.id, text="ok", actor=CORA)
     ApprovalService().erase(run=asked.run_id, at=clock.now(), head="")
     with pytest.raises(InvalidInput, match="removed under retention"):
-        claims.add_comment(approval_id=asked.id, text="ok", actor=CORA)
+        teamwork.add_comment(approval_id=asked.id, text="ok", actor=CORA)
 
 
 def test_an_open_page_shows_who_else_has_it_open(asked: Approval, cast: Cast) -> None:
     bea, admin = log_in(cast.bea), log_in(cast.admin)
     shows(bea, asked)  # a GET records nothing
     assert not ApprovalViewer.objects.exists()
-    claims.record_presence(approval_id=asked.id, actor=CORA)
+    teamwork.record_presence(approval_id=asked.id, actor=CORA)
     answer = bea.post(f"/a/{asked.id}/here/").content.decode()
     has(answer, "<bdi>cora</bdi> has this open", hides=["<bdi>bea</bdi>"])
     has(text(admin, asked), "<bdi>bea</bdi> has this open", "<bdi>cora</bdi> has this open")
     ApprovalViewer.objects.filter(person="cora").update(at=clock.now() - timedelta(seconds=46))
-    assert listing.of(asked.id, "dan").viewers == ("bea",)
+    assert marks.of(asked.id, "dan").viewers == ("bea",)
     ApprovalViewer.objects.update(at=clock.now() - timedelta(hours=2))
-    claims.record_presence(approval_id=asked.id, actor=DAN)
+    teamwork.record_presence(approval_id=asked.id, actor=DAN)
     assert set(ApprovalViewer.objects.values_list("person", flat=True)) == {"dan"}
 
 
 def test_rows_and_lists_say_who_looks(asked: Approval, cast: Cast, client: Client) -> None:
     bea, free = log_in(cast.bea), seeds.pending(risk="low", args={**seeds.ARGS, "username": "eve"})
-    claims.claim(approval_id=asked.id, actor=CORA)
-    claims.hand_over(approval_id=free.id, to="bea", note="", actor=DAN)
+    teamwork.claim(approval_id=asked.id, actor=CORA)
+    teamwork.hand_over(approval_id=free.id, to="bea", note="", actor=DAN)
     shows(
         bea,
         "/inbox/",

@@ -12,9 +12,9 @@ import pytest
 from playwright.sync_api import Request, expect
 
 from agents.models import PublishedAgent
-from approvals.decisions.inquire import inquire
+from approvals.decisions import teamwork
+from approvals.decisions.messages import inquire
 from approvals.rules.roles import Group
-from approvals.teamwork import claims
 from runtime.core.run.continuation import MAX_REFUSALS
 from runtime.core.values.limits import MAX_INQUIRY, MAX_REASON, MAX_TOOL
 from runtime.models import Run
@@ -205,9 +205,9 @@ def _talk(office: Office, run: UUID, dealt: Dealt) -> None:
     """What people write beside the request, and the agent's answers."""
     approval_id = office.request(run).id
     for text in dealt.some():
-        claims.add_comment(approval_id=approval_id, text=text[: claims.MAX_COMMENT], actor=BEA)
-    note = dealt.one(claims.MAX_NOTE)
-    claims.hand_over(approval_id=approval_id, to="dora", note=note, actor=BEA)
+        teamwork.add_comment(approval_id=approval_id, text=text[: teamwork.MAX_COMMENT], actor=BEA)
+    note = dealt.one(teamwork.MAX_NOTE)
+    teamwork.hand_over(approval_id=approval_id, to="dora", note=note, actor=BEA)
     for text in dealt.some(FEW):
         inquire(approval_id=approval_id, question=text[:MAX_INQUIRY], actor=BEA)
     office.advance(run)

@@ -16,7 +16,7 @@ from agents.sdk.scripts import answer, call, say
 from agents.testing import drive
 from approvals.models import Approval
 from approvals.people import accounts
-from approvals.queries import requests
+from approvals.reads import approval_views
 from approvals.rules.roles import Group
 from runtime.core.run.events import Compacted
 from runtime.core.values.enums import Risk
@@ -74,7 +74,7 @@ def test_a_held_text_is_for_those_who_may_decide_now(
     put_in_force(rule)
     args = {"username": sealing.seal_arg(TOOL, "username", TEXT), "security_level": 3}
     actor = reader(seeds.pending(args=args))
-    [approval] = requests.approvals(actor).items or [None]
+    [approval] = approval_views.approvals(actor).items or [None]
     assert (approval is not None and TEXT in str(approval.args)) is is_read
 
 

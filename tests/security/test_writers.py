@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from approvals.decisions import batch, inquire
+from approvals.decisions import batch, messages
 from approvals.errors import AlreadyDecided, TamperedWith
 from approvals.models import Approval, AuditEntry
 from approvals.people import tokens
@@ -41,7 +41,7 @@ def pending(run: UUID, **those: Any) -> Approval:
 
 
 def write(run: UUID, actor: Actor = BEA) -> None:
-    inquire.send_message(approval_id=pending(run).id, text=TEXT, actor=actor)
+    messages.send_message(approval_id=pending(run).id, text=TEXT, actor=actor)
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ DOORS: dict[str, Callable[[Approval], object]] = {
     "request changes": lambda approval: decide(approval, BEA, "request_changes", "less"),
     "a second token": by_token,
     "together with others": by_batch,
-    "write again": lambda approval: inquire.send_message(
+    "write again": lambda approval: messages.send_message(
         approval_id=approval.id, text="more", actor=BEA
     ),
 }
@@ -156,9 +156,9 @@ def test_a_writer_does_not_decide_an_open_request_whose_rule_is_silent(target: T
     run = target.start()
     talk, silent = Approval.objects.filter(run=run).order_by("created_at")
     with pytest.raises(Forbidden, match="does not let"):
-        inquire.send_message(approval_id=silent.id, text=TEXT, actor=BEA)
+        messages.send_message(approval_id=silent.id, text=TEXT, actor=BEA)
     decide(silent, BEA)  # before she writes; no worker has received the decision
-    inquire.send_message(approval_id=talk.id, text=TEXT, actor=BEA)
+    messages.send_message(approval_id=talk.id, text=TEXT, actor=BEA)
     target.advance(run)
     assert target.started(run) == 0
     again = pending(run, rule__contains="Silent")
@@ -178,7 +178,7 @@ def test_an_approval_by_a_writer_where_the_rule_is_silent_does_not_count_by_the_
     target.ask_twice()
     run = target.start()
     talk, silent = Approval.objects.filter(run=run).order_by("created_at")
-    inquire.send_message(approval_id=talk.id, text=TEXT, actor=BEA)
+    messages.send_message(approval_id=talk.id, text=TEXT, actor=BEA)
     target.advance(run)
     Approval.objects.filter(pk=silent.pk).update(excluded=["ada"])  # as it was sealed
     decide(silent, BEA)
@@ -229,12 +229,12 @@ def test_who_may_not_decide_or_comes_late_writes_nothing(target: Target, run: UU
     ]
     for actor, text, error, why in refusals:
         with pytest.raises(error, match=why):
-            inquire.send_message(approval_id=approval.id, text=text, actor=actor)
+            messages.send_message(approval_id=approval.id, text=text, actor=actor)
     with pytest.raises(Forbidden, match="does not let"):
-        inquire.send_message(approval_id=seeds.in_doubt().id, text=TEXT, actor=BEA)
+        messages.send_message(approval_id=seeds.in_doubt().id, text=TEXT, actor=BEA)
     approve(run, BEA)
     with pytest.raises(AlreadyDecided):
-        inquire.send_message(approval_id=approval.id, text=TEXT, actor=BEA)
+        messages.send_message(approval_id=approval.id, text=TEXT, actor=BEA)
     assert not AuditEntry.objects.filter(run=run, act="wrote").exists()
 
 

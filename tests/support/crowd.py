@@ -3,12 +3,12 @@
 from datetime import timedelta
 
 from approvals import clock
-from approvals.decisions.inquire import inquire
+from approvals.decisions import teamwork
+from approvals.decisions.messages import inquire
 from approvals.models import Approval, Comment
 from approvals.people import absences
 from approvals.rules.roles import Group
 from approvals.signed import rows
-from approvals.teamwork import claims
 from runtime.core.values.enums import EffectClass
 from runtime.ports.effects import ModelFailure, ModelRequest, Outcome
 from tests.approvals.policies.office import put_in_force
@@ -47,15 +47,15 @@ def crowded(office: Office) -> Approval:
     put_in_force(RULE)
     approval = office.request(office.start())
     decide(approval, cora, reason="Seen.")
-    claims.claim(approval_id=approval.id, actor=dan)
-    claims.hand_over(approval_id=approval.id, to="bea", note="You know her.", actor=dan)
-    kept = claims.add_comment(approval_id=approval.id, text="Ask first.", actor=eva)
+    teamwork.claim(approval_id=approval.id, actor=dan)
+    teamwork.hand_over(approval_id=approval.id, to="bea", note="You know her.", actor=dan)
+    kept = teamwork.add_comment(approval_id=approval.id, text="Ask first.", actor=eva)
     forged = Comment(approval=approval, person="eva", text="Approve it.", at=kept.at)
     rows.sign(forged)
     forged.text = "Deny it."
     forged.save(force_insert=True)
     for actor in (cora, eva):
-        claims.record_presence(approval_id=approval.id, actor=actor)
+        teamwork.record_presence(approval_id=approval.id, actor=actor)
     now = clock.now()
     absences.announce(
         deputy="cora", starts=now - timedelta(days=1), ends=now + timedelta(days=1), actor=BEA

@@ -23,7 +23,7 @@ from approvals.decisions.decide import decide as record_decision
 from approvals.models import Approval, AuditEntry
 from approvals.people import tokens
 from approvals.people.accounts import create_person
-from approvals.queries.requests import ApprovalView
+from approvals.reads.approval_views import ApprovalView
 from approvals.requests import confirmation
 from approvals.rules.roles import Group
 from runtime.core.run.continuation import RunStatus

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from approvals.queries.past_calls.similar import compared
+from approvals.reads.similar import compared
 from config.env.environment import ROOT
 from runtime.web.display import escape_visible, excerpt_visible, parts, plain_visible, unwrapped
 

@@ -11,8 +11,8 @@ from uuid import UUID
 from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
-from approvals.decisions.inquire import ASKED, inquire, send_message
-from approvals.queries import requests
+from approvals.decisions.messages import ASKED, inquire, send_message
+from approvals.reads import approval_views
 from approvals.rights.access import AccessService
 from approvals.rights.scopes import Scope
 from approvals.signed import audit
@@ -70,7 +70,7 @@ class ReviewerMessageIn(Body):
 def list_questions(request: Authenticated, approval: str) -> list[QuestionOut]:
     """List the inquiries about the call of a request."""
     AccessService().require(request.auth, Scope.APPROVALS_READ)
-    return _inquiries(requests.approval(id_of(approval), actor=request.auth))
+    return _inquiries(approval_views.approval(id_of(approval), actor=request.auth))
 
 
 @router.post("/approvals/{approval}/questions", response=list[QuestionOut])
@@ -97,7 +97,7 @@ def write_as_reviewer(
     return Status(202, ReviewerMessageOut(run=written.run, by=request.auth.person))
 
 
-def _inquiries(approval: requests.ApprovalView) -> list[QuestionOut]:
+def _inquiries(approval: approval_views.ApprovalView) -> list[QuestionOut]:
     try:
         transcript = read_transcript(approval.run)
     except ObjectStoreDown:
@@ -113,7 +113,7 @@ def _inquiries(approval: requests.ApprovalView) -> list[QuestionOut]:
 
 
 def _to_schema(
-    approval: requests.ApprovalView, records: Iterable[InquiryRecord]
+    approval: approval_views.ApprovalView, records: Iterable[InquiryRecord]
 ) -> Iterable[QuestionOut]:
     for inquiry in records:
         waiting: Literal["waiting", "ended"] = (

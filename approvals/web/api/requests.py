@@ -11,8 +11,7 @@ from pydantic import WithJsonSchema
 from approvals.decisions.decide import decide as record_decision
 from approvals.decisions.decide import resolve
 from approvals.decisions.undo import undo as undo_decision
-from approvals.queries import filters, history, requests
-from approvals.queries.past_calls import usual
+from approvals.reads import approval_views, filters, history, usual
 from approvals.requests import results
 from approvals.rights import principals
 from approvals.rights.access import AccessService
@@ -74,8 +73,10 @@ class ApprovalOut(Schema):
     """
 
     __annotations__ = {
-        **requests.types_of(name for name in requests.COLUMNS if name not in _NOT_IN_API),
-        **requests.types_of(_ADDED),
+        **approval_views.types_of(
+            name for name in approval_views.COLUMNS if name not in _NOT_IN_API
+        ),
+        **approval_views.types_of(_ADDED),
         "next_step": NextStepOut | None,
     }
 
@@ -194,9 +195,9 @@ _DECIDED = (
 )  # a limit and a version as a hold
 
 
-Kind = Annotated[str, WithJsonSchema({"type": "string", "enum": [requests.ANY, *GateKind]})]
+Kind = Annotated[str, WithJsonSchema({"type": "string", "enum": [approval_views.ANY, *GateKind]})]
 
-State = Annotated[str, WithJsonSchema({"type": "string", "enum": [*requests.STATUSES]})]
+State = Annotated[str, WithJsonSchema({"type": "string", "enum": [*approval_views.STATUSES]})]
 
 Verdicts = Annotated[str, WithJsonSchema({"type": "string", "enum": [*filters.VERDICTS]})]
 
@@ -250,15 +251,15 @@ class SettlementIn(Body):
 @router.get("/approvals", response=ApprovalPage)
 def list_approvals(
     request: Authenticated,
-    kind: Kind = requests.ANY,
+    kind: Kind = approval_views.ANY,
     status: State | None = None,
     run: UUID | None = None,
-    limit: int = requests.LIMIT,
+    limit: int = approval_views.LIMIT,
     cursor: str | None = None,
 ) -> ApprovalPage:
     """List the requests you may read, oldest first; `kind` selects those of one kind."""
     AccessService().require(request.auth, Scope.APPROVALS_READ)
-    page = requests.approvals(
+    page = approval_views.approvals(
         request.auth, kind=kind, status=status, run=run, limit=limit, cursor=cursor
     )
     oddities = usual.of_requests(page.items, principals.principal_of(request.auth)).by_request
@@ -318,7 +319,7 @@ def list_decisions(
 def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
     """Read one request, of any kind."""
     AccessService().require(request.auth, Scope.APPROVALS_READ)
-    view = requests.approval(id_of(approval), actor=request.auth)
+    view = approval_views.approval(id_of(approval), actor=request.auth)
     odd = usual.of_one(view)
     return ApprovalDetailOut(
         **_fields(view), oddities=_oddities(odd), late_outcomes=_late_outcomes(view)
@@ -326,7 +327,7 @@ def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
 
 
 @router.post("/approvals/{approval}/decision", response=ApprovalOut)
-def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.ApprovalView:
+def decide(request: Authenticated, approval: str, body: DecisionIn) -> approval_views.ApprovalView:
     """Approve, deny, answer, edit or request changes to a call, or `continue` or `stop` a frame.
 
     The decision takes effect at `effective_at`, and the run does not go on before: until then you can undo it. That is
@@ -352,7 +353,7 @@ def decide(request: Authenticated, approval: str, body: DecisionIn) -> requests.
 
 
 @router.post("/approvals/{approval}/undo", response=ApprovalOut)
-def undo(request: Authenticated, approval: str) -> requests.ApprovalView:
+def undo(request: Authenticated, approval: str) -> approval_views.ApprovalView:
     """Undo your decision before `effective_at`, or withdraw your vote while others must vote."""
     return undo_decision(approval_id=id_of(approval), actor=request.auth)
 
@@ -360,7 +361,7 @@ def undo(request: Authenticated, approval: str) -> requests.ApprovalView:
 @router.post("/runs/{run}/gates/{gate}/settle", response=ApprovalOut)
 def settle(
     request: Authenticated, run: str, gate: str, body: SettlementIn
-) -> requests.ApprovalView:
+) -> approval_views.ApprovalView:
     """Resolve a call in doubt. Giving up needs a reason, which the model receives."""
     return resolve(
         run=id_of(run),
@@ -373,7 +374,7 @@ def settle(
     )
 
 
-def _fields(approval: requests.ApprovalView) -> dict[str, Any]:
+def _fields(approval: approval_views.ApprovalView) -> dict[str, Any]:
     return ApprovalOut.from_orm(approval).dict()
 
 
@@ -381,7 +382,7 @@ def _oddities(oddities: Iterable[Oddity]) -> list[OddityOut]:
     return [OddityOut.from_orm(one) for one in oddities]
 
 
-def _late_outcomes(approval: requests.ApprovalView) -> list[LateOut] | None:
+def _late_outcomes(approval: approval_views.ApprovalView) -> list[LateOut] | None:
     if approval.kind != GateKind.IN_DOUBT:
         return []
     try:

@@ -7,10 +7,10 @@ from uuid import UUID
 from ninja import Router, Schema
 from pydantic import WithJsonSchema
 
-from approvals.queries import requests
+from approvals.decisions import teamwork
+from approvals.reads import approval_views, marks
 from approvals.rights.access import AccessService
 from approvals.rights.scopes import Scope
-from approvals.teamwork import claims, listing
 from approvals.web.api.ids import id_of
 from runtime.core.values.limits import MAX_PERSON
 from runtime.web.requests import Authenticated, Body
@@ -18,8 +18,8 @@ from runtime.web.requests import Authenticated, Body
 router = Router(tags=["approvals"])
 
 Name = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MAX_PERSON})]
-Note = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": claims.MAX_NOTE})]
-Text = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": claims.MAX_COMMENT})]
+Note = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": teamwork.MAX_NOTE})]
+Text = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": teamwork.MAX_COMMENT})]
 
 
 class CommentOut(Schema):
@@ -64,39 +64,39 @@ class CommentIn(Body):
 def read_company(request: Authenticated, approval: str) -> CompanyOut:
     """Read who looks at a request, and its comments."""
     AccessService().require(request.auth, Scope.APPROVALS_READ)
-    return _of(requests.approval(id_of(approval), actor=request.auth).id, request)
+    return _of(approval_views.approval(id_of(approval), actor=request.auth).id, request)
 
 
 @router.post("/approvals/{approval}/claim", response=CompanyOut)
 def claim(request: Authenticated, approval: str) -> CompanyOut:
     """Say for 10 minutes that you look at a request. Other people may still decide it."""
-    claims.claim(approval_id=id_of(approval), actor=request.auth)
+    teamwork.claim(approval_id=id_of(approval), actor=request.auth)
     return _of(id_of(approval), request)
 
 
 @router.post("/approvals/{approval}/release", response=CompanyOut)
 def release(request: Authenticated, approval: str) -> CompanyOut:
     """End your claim, and give back a request that was handed to you."""
-    claims.release(approval_id=id_of(approval), actor=request.auth)
+    teamwork.release(approval_id=id_of(approval), actor=request.auth)
     return _of(id_of(approval), request)
 
 
 @router.post("/approvals/{approval}/handover", response=CompanyOut)
 def hand_over(request: Authenticated, approval: str, body: HandoverIn) -> CompanyOut:
     """Hand a request to another person who may decide it. Your claim moves to them."""
-    claims.hand_over(approval_id=id_of(approval), to=body.to, note=body.note, actor=request.auth)
+    teamwork.hand_over(approval_id=id_of(approval), to=body.to, note=body.note, actor=request.auth)
     return _of(id_of(approval), request)
 
 
 @router.post("/approvals/{approval}/comments", response=CompanyOut)
 def comment(request: Authenticated, approval: str, body: CommentIn) -> CompanyOut:
     """Comment on a request that you may read. The token needs the scope approvals:decide."""
-    claims.add_comment(approval_id=id_of(approval), text=body.text, actor=request.auth)
+    teamwork.add_comment(approval_id=id_of(approval), text=body.text, actor=request.auth)
     return _of(id_of(approval), request)
 
 
 def _of(approval: UUID, request: Authenticated) -> CompanyOut:
-    found = listing.of(approval, request.auth.person)
+    found = marks.of(approval, request.auth.person)
     mark = found.mark
     return CompanyOut(
         claimed_by=mark.claimed_by,

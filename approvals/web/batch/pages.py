@@ -10,9 +10,8 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from approvals import clock
 from approvals.decisions import batch as decisions
-from approvals.queries import requests
-from approvals.queries.past_calls import usual
-from approvals.queries.requests import ApprovalView
+from approvals.reads import approval_views, usual
+from approvals.reads.approval_views import ApprovalView
 from approvals.rights import principals
 from approvals.web import place as places
 from approvals.web.batch.sheet import Sheet, sheet
@@ -66,7 +65,7 @@ def _sheet_page(
     actor = principals.actor_of(request.user)
     ids = _ids(request.GET.getlist("item")) or list(posted or {})
     too_many = len(ids) > decisions.MAX_ITEMS
-    chosen = requests.several([] if too_many else ids, actor=actor)
+    chosen = approval_views.several([] if too_many else ids, actor=actor)
     found = usual.of_requests(chosen, principals.principal_of(actor), limit=None)
     shown = sheet(chosen, found, missing=len(ids) - len(chosen), ticked=posted)
     place = places.read(request)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from approvals.decisions import batch
-from approvals.queries.past_calls import usual
-from approvals.queries.requests import ApprovalView
+from approvals.reads import usual
+from approvals.reads.approval_views import ApprovalView
 from approvals.rules.oddity import Oddity
 from approvals.web.parts import preview
 from approvals.web.parts.arguments import Argument, arguments

@@ -9,7 +9,7 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
 from approvals.people import absences
-from approvals.queries import deciders
+from approvals.reads import deciders
 from approvals.rights import principals
 from approvals.rules import roles
 from approvals.web import zone

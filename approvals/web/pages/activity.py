@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 
 from approvals.people import account_list
 from approvals.people import activity as changes
-from approvals.queries import filters, history
+from approvals.reads import filters, history
 from approvals.rights import principals
 from runtime.ports import wiring
 from runtime.reads import runs

@@ -14,10 +14,9 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_safe
 
-from approvals import readings
-from approvals.queries import filters, history
-from approvals.queries.filters import DecisionFilter
-from approvals.queries.history import HistoryPage, PastDecision
+from approvals.reads import filters, history, review_times
+from approvals.reads.filters import DecisionFilter
+from approvals.reads.history import HistoryPage, PastDecision
 from approvals.rights import principals
 from approvals.rights.principals import Principal
 from approvals.rights.scopes import Scope
@@ -90,7 +89,7 @@ def show(request: HttpRequest) -> HttpResponse:
                 "days": _by_day(_rows(found.items, principal), zone),
                 "page": found,
                 "next": found.next,
-                "share": readings.share() if _decides(principal) else None,
+                "share": review_times.share() if _decides(principal) else None,
                 "no_notes": time_limits.is_used_up(),
                 "first_page": cursor is None,
                 "spans": _spans(kept, zone),

@@ -16,16 +16,15 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_POST, require_safe
 
 from approvals.people import saved_views
-from approvals.queries import filters
-from approvals.queries import inbox as lists
-from approvals.queries.inbox import View
-from approvals.queries.orders import Grouping, Sort
-from approvals.queries.pending_ages import WINDOW
-from approvals.queries.requests import ApprovalView
+from approvals.reads import filters, marks
+from approvals.reads import inbox as lists
+from approvals.reads.approval_views import ApprovalView
+from approvals.reads.inbox import View
+from approvals.reads.orders import Grouping, Sort
+from approvals.reads.pending_ages import WINDOW
 from approvals.rights import principals
 from approvals.rights.principals import Principal
 from approvals.rights.scopes import Scope
-from approvals.teamwork import listing
 from approvals.web import place as places
 from approvals.web import run_views
 from approvals.web.parts import inbox_rows
@@ -216,7 +215,7 @@ def _list(
         "shown": len(rows.all) + len(unknown),
         "first": rows.first,
         "odd": rows.odd,
-        "marks": listing.marks([approval.id for approval in (*rows.all, *unknown)]),
+        "marks": marks.marks([approval.id for approval in (*rows.all, *unknown)]),
         "next": page.next,
         "in_doubt": unknown,
         "problem": problem,

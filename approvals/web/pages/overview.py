@@ -5,9 +5,8 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from approvals import readings
 from approvals.governance import version_changes
-from approvals.queries import pending_ages
+from approvals.reads import pending_ages, review_times
 from runtime.ports import wiring
 from runtime.reads import workers
 from runtime.reads.blobs import object_totals
@@ -28,7 +27,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "suspects": suspect_totals(),
         "limited_models": limited_models(),
         "pending": pending_ages.count_pending(),
-        "share": readings.share(),
+        "share": review_times.share(),
         "version_gates": version_changes.count(),
         "workers": workers.live_workers(workers.ALIVE),
         "late": workers.late_loops(),

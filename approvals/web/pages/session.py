@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from approvals.people import login_throttle, reader_time
-from approvals.queries import inbox
+from approvals.reads import inbox
 from approvals.rights import principals
 from approvals.rights.scopes import Scope
 from approvals.rules.roles import Group

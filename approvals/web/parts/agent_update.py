@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from approvals.queries.requests import ApprovalView
+from approvals.reads.approval_views import ApprovalView
 from runtime.ports import wiring
 from runtime.reads.transcript import Transcript
 from runtime.reads.version_diff import VersionDifference, differences

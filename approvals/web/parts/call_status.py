@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from approvals import clock
-from approvals.queries import history, requests
+from approvals.reads import approval_views, history
 from approvals.rights.principals import Principal
 from runtime.control import kill_switches
 from runtime.core.values.enums import NOT_STARTED, CallState, GateKind
@@ -43,7 +43,7 @@ class Aftermath:
     has_result: bool = False
     result: Any = None
     in_doubt: UUID | None = None
-    again: requests.ApprovalView | None = None
+    again: approval_views.ApprovalView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class Delay:
 
 
 def aftermath(
-    approval: requests.ApprovalView,
+    approval: approval_views.ApprovalView,
     status: str,
     call: CallRecord | None,
     principal: Principal | None,
@@ -72,7 +72,7 @@ def aftermath(
     if status == "approved" and any(span.gate_kind is GateKind.APPROVAL for span in since):
         return _asked_again(approval, since, principal)
     lost = call.state is CallState.UNKNOWN
-    open_request = requests.open_in_doubt(approval) if lost else None
+    open_request = approval_views.open_in_doubt(approval) if lost else None
     return Aftermath(
         css_class=_CSS_CLASSES.get(call.state, "ok")
         if status in ("approved", "answered")
@@ -90,17 +90,17 @@ def aftermath(
     )
 
 
-def _since(approval: requests.ApprovalView, call: CallRecord) -> list[Span]:
+def _since(approval: approval_views.ApprovalView, call: CallRecord) -> list[Span]:
     """Return what became of the call after the gate of this request."""
     gates = [span.gate for span in call.spans]
     return call.spans[gates.index(approval.gate) + 1 :] if approval.gate in gates else []
 
 
 def _asked_again(
-    approval: requests.ApprovalView, since: list[Span], principal: Principal | None
+    approval: approval_views.ApprovalView, since: list[Span], principal: Principal | None
 ) -> Aftermath:
     """Describe a call that people were asked about once more, instead of starting it."""
-    again = requests.asked_again(approval, principal)
+    again = approval_views.asked_again(approval, principal)
     preview = again.preview if again is not None else None
     changed = isinstance(preview, dict) and "before" in preview
     reason = "the consequences changed" if changed else "something changed since the approval"
@@ -112,7 +112,7 @@ def _asked_again(
     )
 
 
-def _recorded(approval: requests.ApprovalView) -> Aftermath | None:
+def _recorded(approval: approval_views.ApprovalView) -> Aftermath | None:
     """Describe a call whose journal is gone by its recorded outcome."""
     outcome = history.outcome_of(approval.id)
     if not outcome:
@@ -132,13 +132,15 @@ def _recorded(approval: requests.ApprovalView) -> Aftermath | None:
     )
 
 
-def delay_of(approval: requests.ApprovalView) -> Delay:
+def delay_of(approval: approval_views.ApprovalView) -> Delay:
     """Read the reasons for which a decision that was just made waits."""
     held = _blocked_by(approval)
     return Delay(held=held, counts_at=None if held else approval.effective_at)
 
 
-def outcome_text(approval: requests.ApprovalView, delay: Delay, decided: str, then: str) -> str:
+def outcome_text(
+    approval: approval_views.ApprovalView, delay: Delay, decided: str, then: str
+) -> str:
     """Word the message after a decision: the part that must be resumed first, else the effect.
 
     For a decision that can still be undone, the time at which it takes effect belongs after the message.
@@ -149,13 +151,15 @@ def outcome_text(approval: requests.ApprovalView, delay: Delay, decided: str, th
     return f"{decided}." if approval.effective_at is not None else f"{decided}. {then}"
 
 
-def _counts_at(approval: requests.ApprovalView) -> datetime | None:
+def _counts_at(approval: approval_views.ApprovalView) -> datetime | None:
     if approval.effective_at is None or approval.effective_at <= clock.now():
         return None
     return None if _blocked_by(approval) else approval.effective_at
 
 
-def _label(approval: requests.ApprovalView, status: str, call: CallRecord, *, told: bool) -> str:
+def _label(
+    approval: approval_views.ApprovalView, status: str, call: CallRecord, *, told: bool
+) -> str:
     """Name the state. `told` says that no open request asks for the call's outcome."""
     if approval.kind == GateKind.IN_DOUBT and call.state is CallState.UNKNOWN and told:
         when = _when(approval, held="a worker applies it", free="a worker applies it next")
@@ -178,7 +182,7 @@ def _ended(call: CallRecord) -> str:
     return f"{call.label} in {duration(last.end - last.start)}"
 
 
-def _when(approval: requests.ApprovalView, *, held: str, free: str) -> str:
+def _when(approval: approval_views.ApprovalView, *, held: str, free: str) -> str:
     """Say when a decision is carried out: after a kill switch or pause, after the undo window, or next."""
     blocked = _blocked_by(approval)
     if blocked:
@@ -186,7 +190,7 @@ def _when(approval: requests.ApprovalView, *, held: str, free: str) -> str:
     return "takes effect" if _counts_at(approval) else free
 
 
-def _blocked_by(approval: requests.ApprovalView) -> str:
+def _blocked_by(approval: approval_views.ApprovalView) -> str:
     """Name the run or agent that must be resumed first, with its verb; empty if none is paused or stopped."""
     agents = [stop.agent for stop in kill_switches.active()]
     if "" in agents:

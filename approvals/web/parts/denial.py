@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from django.http import HttpRequest
 
-from approvals.queries.requests import ApprovalView, OtherApprovals
+from approvals.reads.approval_views import ApprovalView, OtherApprovals
 from runtime.core.run.continuation import MAX_DENIALS
 from runtime.core.values.enums import CallState, GateKind
 from runtime.core.values.ids import turn_key

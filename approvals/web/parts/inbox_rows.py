@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from uuid import UUID
 
-from approvals.queries import inbox
-from approvals.queries.orders import HeadedRows, Order
-from approvals.queries.past_calls import usual
-from approvals.queries.requests import ApprovalView
+from approvals.reads import inbox, usual
+from approvals.reads.approval_views import ApprovalView
+from approvals.reads.orders import HeadedRows, Order
 from approvals.rights.principals import Principal
 
 FIRST = "High risk with an unusual value"

@@ -6,8 +6,8 @@ from typing import Final
 
 from django.http import HttpRequest
 
-from approvals import readings
-from approvals.queries.requests import ApprovalView
+from approvals.reads import review_times
+from approvals.reads.approval_views import ApprovalView
 from runtime.ports.access import Actor
 from runtime.web.requests import form_text
 
@@ -43,8 +43,8 @@ class ReadingPanel:
 
 def record(request: HttpRequest, approval: ApprovalView, actor: Actor) -> None:
     """Store what the page measured, after a decision or a vote."""
-    found = readings.measured(form_text(request.POST, FIELD))
-    readings.record(approval, found, actor, edits=readings.edits(approval))
+    found = review_times.measured(form_text(request.POST, FIELD))
+    review_times.record(approval, found, actor, edits=review_times.edits(approval))
 
 
 def panel(approval: ApprovalView, reader: str) -> ReadingPanel | None:
@@ -53,7 +53,7 @@ def panel(approval: ApprovalView, reader: str) -> ReadingPanel | None:
     is_theirs = decided or reader in approval.voted
     if not is_theirs or approval.removed_at is not None:
         return None
-    found = readings.of(approval, reader)
+    found = review_times.of(approval, reader)
     if found is None:
         return ReadingPanel(is_measured=False)
     sections = {_SECTIONS[name]: seen for name, seen in found.sections.items() if name in _SECTIONS}

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from approvals.queries.requests import ApprovalView
+from approvals.reads.approval_views import ApprovalView
 from approvals.requests import results
 from runtime.errors import InvalidInput, RequestError
 from runtime.web.requests import form_text

@@ -4,15 +4,15 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from approvals.queries import requests
-from approvals.teamwork import claims, listing
+from approvals.decisions import teamwork
+from approvals.reads import approval_views, marks
 
 
-def context(request: HttpRequest, approval: requests.ApprovalView) -> dict[str, Any]:
+def context(request: HttpRequest, approval: approval_views.ApprovalView) -> dict[str, Any]:
     """Read who else is concerned with the request, for its page."""
     reader = request.user.get_username()
     return {
-        "teamwork": listing.of(approval.id, reader),
+        "teamwork": marks.of(approval.id, reader),
         "reader": reader,
-        "max_comment": claims.MAX_COMMENT,
+        "max_comment": teamwork.MAX_COMMENT,
     }

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods
 from approvals.errors import AllowanceRefused
 from approvals.governance import allowance_changes
 from approvals.governance.allowance_changes import LimitedArgument
-from approvals.queries import requests
+from approvals.reads import approval_views
 from approvals.rights import principals
 from approvals.rules.allowance_terms import MAX_COUNT, MAX_DAYS
 from approvals.rules.limits import ORDERED, LimitRule
@@ -54,7 +54,7 @@ class LimitField:
 def allow(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Show the form, or propose the allowance."""
     actor = principals.actor_of(request.user)
-    approval = requests.approval(approval_id, actor=actor)
+    approval = approval_views.approval(approval_id, actor=actor)
     limited, refused = allowance_changes.source(approval_id, actor=actor)
     if request.method != "POST":
         return _page(request, approval, limited, refused)
@@ -99,7 +99,7 @@ def _text(value: Any) -> str:
 
 def _page(
     request: HttpRequest,
-    approval: requests.ApprovalView,
+    approval: approval_views.ApprovalView,
     limited: tuple[LimitedArgument, ...],
     refused: str | None,
     problem: RequestError | None = None,

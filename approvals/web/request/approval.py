@@ -9,14 +9,13 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from approvals.errors import DigestMismatch
-from approvals.queries import requests
-from approvals.queries.past_calls import usual
-from approvals.queries.past_calls.similar import compare, similar
-from approvals.queries.requests import ApprovalView
+from approvals.reads import approval_views, usual
+from approvals.reads.approval_views import ApprovalView
+from approvals.reads.similar import compare, similar
 from approvals.requests.argument_changes import changes
 from approvals.rights import principals
 from approvals.web.parts import denial, preview, result_field, second_step
-from approvals.web.request import edit, frame_gate, in_doubt, inquiries, question
+from approvals.web.request import edit, frame_gate, in_doubt, messages, question
 from approvals.web.request.request_page import answer, page_context
 from runtime.core.run.continuation import MAX_DENIALS, MAX_REVISIONS
 from runtime.core.values.enums import GateKind, Verdict
@@ -31,12 +30,14 @@ from runtime.web.requests import form_text
 @login_required
 def approval(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Show an approval of any kind."""
-    return show(request, requests.approval(approval_id, actor=principals.actor_of(request.user)))
+    return show(
+        request, approval_views.approval(approval_id, actor=principals.actor_of(request.user))
+    )
 
 
 def show(
     request: HttpRequest,
-    approval: requests.ApprovalView,
+    approval: approval_views.ApprovalView,
     problem: RequestError | None = None,
     verdict: Verdict | None = None,
 ) -> HttpResponse:
@@ -54,13 +55,13 @@ def _is_sealed(args: Any) -> bool:
 
 def _page(
     request: HttpRequest,
-    approval: requests.ApprovalView,
+    approval: approval_views.ApprovalView,
     problem: RequestError | None,
     verdict: Verdict | None,
 ) -> HttpResponse:
     is_first_step = second_step.is_opened_by(request, problem)
     shared = page_context(request, approval, None if is_first_step else problem)
-    other_approvals = requests.read_others(approval)
+    other_approvals = approval_views.read_others(approval)
     denied = denial.turns(approval, other_approvals, shared["transcript"])
     same_turn = other_approvals.turn
     listed = {other.call for other in same_turn}
@@ -84,7 +85,7 @@ def _page(
         "max_denials": MAX_DENIALS,
         "comes_again": approval.holds or _is_sealed(approval.args),
         "reason": form_text(request.POST, "reason"),
-        **inquiries.context(approval, shared),
+        **messages.context(approval, shared),
         "wrong_changes": problem is not None and verdict is Verdict.REQUEST_CHANGES,
         **revisions_context(approval),
         **edit.context(approval, shared["call"], shared["transcript"]),
@@ -94,7 +95,7 @@ def _page(
     return answer(request, "approvals/approval.html", context)
 
 
-def _similar(approval: requests.ApprovalView) -> dict[str, Any]:
+def _similar(approval: approval_views.ApprovalView) -> dict[str, Any]:
     """Find the odd values of the call, and compare it with earlier ones, unless the page has taken too long."""
     if time_limits.is_used_up():
         return {"similar": None, "similar_left_out": True, "oddities": {}}
@@ -116,11 +117,11 @@ _PAGES: Mapping[str, Callable[..., HttpResponse]] = {
 
 def revisions_context(approval: ApprovalView) -> dict[str, Any]:
     """Build the context: the revisions before and after this one."""
-    earlier = requests.read_previous_revision(approval)
+    earlier = approval_views.read_previous_revision(approval)
     return {
         "earlier": earlier,
         "revised": [] if earlier is None else _revised_arguments(earlier, approval),
-        "later": requests.read_next_revision(approval),
+        "later": approval_views.read_next_revision(approval),
         "is_last_revision": approval.revision >= MAX_REVISIONS,
     }
 

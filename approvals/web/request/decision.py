@@ -26,7 +26,7 @@ from approvals.errors import (
     TooEarly,
     TooLate,
 )
-from approvals.queries import inbox, requests
+from approvals.reads import approval_views, inbox
 from approvals.requests.argument_changes import changes, describe
 from approvals.rights import principals
 from approvals.web import place as places
@@ -49,14 +49,16 @@ MAX_SENTENCE = 100  # characters of a sentence in a message
 def decide(request: HttpRequest, approval_id: UUID, verdict: Verdict) -> HttpResponse:
     """Record the verdict, then show the next approval of the inbox, or this one if there is no other."""
     # The kind alone, without a look at the rights: `decide` checks them, and records who had none.
-    kind = requests.kind_of(approval_id)
+    kind = approval_views.kind_of(approval_id)
     if kind in GATES and kind not in VERDICTS[verdict].gates:
         raise Http404
     actor = principals.actor_of(request.user)
     try:
         decided = _record(request, approval_id, verdict, actor)
     except (AlreadyDecided, AlreadyCancelled, Expired) as exc:
-        return already_closed(request, requests.approval(approval_id, actor=actor), verdict, exc)
+        return already_closed(
+            request, approval_views.approval(approval_id, actor=actor), verdict, exc
+        )
     except (  # what the reviewer can correct or must read
         Forbidden,
         TamperedWith,
@@ -66,7 +68,7 @@ def decide(request: HttpRequest, approval_id: UUID, verdict: Verdict) -> HttpRes
         AlreadyVoted,
         InvalidInput,
     ) as exc:
-        return show(request, requests.approval(approval_id, actor=actor), exc, verdict)
+        return show(request, approval_views.approval(approval_id, actor=actor), exc, verdict)
     reading.record(request, decided, actor)
     following = _following(request, decided)
     messages.success(request, *_toast(decided, verdict, linked=bool(following)))
@@ -75,7 +77,7 @@ def decide(request: HttpRequest, approval_id: UUID, verdict: Verdict) -> HttpRes
 
 def _record(
     request: HttpRequest, approval_id: UUID, verdict: Verdict, actor: Actor
-) -> requests.ApprovalView:
+) -> approval_views.ApprovalView:
     """Read the form, and record the decision."""
     form: dict[str, Any] = {
         "reason": denial.reason(request) or form_text(request.POST, "comment"),  # of an answer
@@ -93,20 +95,22 @@ def _record(
         case "result":
             form["result"] = _result(request, approval_id, actor)
     if GateKind.IN_DOUBT in VERDICTS[verdict].gates:
-        approval = requests.approval(approval_id, actor=actor)
+        approval = approval_views.approval(approval_id, actor=actor)
         return resolve(run=approval.run, gate=approval.gate, outcome=verdict, **form)
     digest = request.POST.get("digest")
     return record_decision(approval_id=approval_id, verdict=verdict, digest=digest, **form)
 
 
 def _result(request: HttpRequest, approval_id: UUID, actor: Actor) -> Any:
-    approval = requests.approval(approval_id, actor=actor)
+    approval = approval_views.approval(approval_id, actor=actor)
     if approval.kind == GateKind.QUESTION:
         return question.read_answer(request, approval, actor)
     return result_field.read(request, approval)
 
 
-def _toast(approval: requests.ApprovalView, verdict: Verdict, *, linked: bool) -> tuple[str, str]:
+def _toast(
+    approval: approval_views.ApprovalView, verdict: Verdict, *, linked: bool
+) -> tuple[str, str]:
     """Return the text of the message and its tags."""
     title, effect = words_at(GateKind(approval.kind), verdict).toast
     if approval.is_pending:  # the policy demands more people
@@ -119,7 +123,7 @@ def _toast(approval: requests.ApprovalView, verdict: Verdict, *, linked: bool) -
     return text, _links(approval, delay, linked=linked)
 
 
-def _following(request: HttpRequest, approval: requests.ApprovalView) -> UUID | None:
+def _following(request: HttpRequest, approval: approval_views.ApprovalView) -> UUID | None:
     """Return the approval to show next: the one after this in the reader's list, else the one before.
 
     After a call that the inbox lists first, it is the next of those, else the first of the others.
@@ -138,7 +142,7 @@ def _following(request: HttpRequest, approval: requests.ApprovalView) -> UUID | 
     return after or before
 
 
-def _describe(approval: requests.ApprovalView) -> str:
+def _describe(approval: approval_views.ApprovalView) -> str:
     """Return the sentence, cut to a line, and what a person changed: the sentence names the proposed values."""
     sentence = approval.sentence
     text = sentence if len(sentence) <= MAX_SENTENCE else f"{sentence[:MAX_SENTENCE]}…"
@@ -147,7 +151,7 @@ def _describe(approval: requests.ApprovalView) -> str:
     return plain_visible(text)
 
 
-def _links(approval: requests.ApprovalView, delay: call_status.Delay, *, linked: bool) -> str:
+def _links(approval: approval_views.ApprovalView, delay: call_status.Delay, *, linked: bool) -> str:
     """Return what the template `_toast.html` reads from the tags of the message, separated by spaces.
 
     First the approval to view and to undo, `-` on its own page, which has both; then, if the decision can be undone,

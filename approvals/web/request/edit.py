@@ -24,8 +24,7 @@ from approvals.errors import (
     Expired,
     TamperedWith,
 )
-from approvals.queries import requests
-from approvals.queries.past_calls import usual
+from approvals.reads import approval_views, usual
 from approvals.requests import confirmation
 from approvals.requests.argument_changes import ArgumentChange, changes, describe
 from approvals.rights import principals
@@ -51,7 +50,7 @@ _TEMPLATE = "approvals/edit.html"
 
 
 def context(
-    approval: requests.ApprovalView, call: CallRecord | None, transcript: Transcript
+    approval: approval_views.ApprovalView, call: CallRecord | None, transcript: Transcript
 ) -> dict[str, Any]:
     """Return what the page of a request says of edits: its own changes, and the edit that replaced this call before."""
     edited = (
@@ -80,7 +79,7 @@ def _replaced(call: CallRecord, transcript: Transcript) -> Span | None:
 def edit(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Show the form of the arguments; when it is sent, the differences and the button that decides."""
     actor = principals.actor_of(request.user)
-    approval = requests.approval(approval_id, actor=actor)
+    approval = approval_views.approval(approval_id, actor=actor)
     if approval.kind != GateKind.APPROVAL:
         raise Http404
     if request.method != "POST":
@@ -95,7 +94,7 @@ def edit(request: HttpRequest, approval_id: UUID) -> HttpResponse:
 def previewed_edit(request: HttpRequest, approval_id: UUID, preview: UUID) -> HttpResponse:
     """Show the differences, and what the changed call would do once a worker has said so."""
     actor = principals.actor_of(request.user)
-    approval = requests.approval(approval_id, actor=actor)
+    approval = approval_views.approval(approval_id, actor=actor)
     if approval.denial is not None or approval.status != "pending":
         return to_page(request, approval_id)
     row = decide.find_preview(approval_id=approval_id, preview=preview, actor=actor)
@@ -104,7 +103,9 @@ def previewed_edit(request: HttpRequest, approval_id: UUID, preview: UUID) -> Ht
     return _review_page(request, approval, _previewed_args(approval, row), None, row)
 
 
-def _review(request: HttpRequest, approval: requests.ApprovalView, actor: Actor) -> HttpResponse:
+def _review(
+    request: HttpRequest, approval: approval_views.ApprovalView, actor: Actor
+) -> HttpResponse:
     """Check the form, and show the differences; or show it again, with everything that was typed.
 
     The page of a preview that failed sends the arguments themselves.
@@ -136,7 +137,7 @@ def _review(request: HttpRequest, approval: requests.ApprovalView, actor: Actor)
 
 
 def show_again(
-    request: HttpRequest, approval: requests.ApprovalView, problem: RequestError
+    request: HttpRequest, approval: approval_views.ApprovalView, problem: RequestError
 ) -> HttpResponse:
     """Show the differences again with the problem; the form, if the arguments themselves are refused."""
     new_args, row, actor = read_arguments(request), None, principals.actor_of(request.user)
@@ -151,7 +152,7 @@ def show_again(
 
 def _form_page(
     request: HttpRequest,
-    approval: requests.ApprovalView,
+    approval: approval_views.ApprovalView,
     actor: Actor,
     problem: RequestError | None,
     wrong: dict[str, str] | None = None,
@@ -171,7 +172,7 @@ def _form_page(
 
 def _review_page(
     request: HttpRequest,
-    approval: requests.ApprovalView,
+    approval: approval_views.ApprovalView,
     new_args: Mapping[str, Any],
     problem: RequestError | None,
     row: EditPreviewRow | None = None,
@@ -189,7 +190,9 @@ def _review_page(
     return answer(request, _TEMPLATE, context)
 
 
-def _consequences(approval: requests.ApprovalView, row: EditPreviewRow | None) -> dict[str, Any]:
+def _consequences(
+    approval: approval_views.ApprovalView, row: EditPreviewRow | None
+) -> dict[str, Any]:
     """Return what the page says of the preview: its card, why there is none, or that a worker computes it."""
     if row is None:
         return {"may_approve": not is_previewed(approval.preview)}
@@ -211,20 +214,22 @@ def _consequences(approval: requests.ApprovalView, row: EditPreviewRow | None) -
     }
 
 
-def _previewed_args(approval: requests.ApprovalView, row: EditPreviewRow) -> dict[str, Any]:
+def _previewed_args(approval: approval_views.ApprovalView, row: EditPreviewRow) -> dict[str, Any]:
     """Return the arguments of the preview, as their reviewer reads them."""
     args: dict[str, Any] = sealing.args_for_reviewers(approval.tool, row.arguments)
     return args
 
 
 def _to_preview(
-    request: HttpRequest, approval: requests.ApprovalView, preview: UUID
+    request: HttpRequest, approval: approval_views.ApprovalView, preview: UUID
 ) -> HttpResponse:
     address = reverse("previewed_edit", args=[approval.id, preview])
     return redirect(f"{address}{places.read(request).query}")
 
 
-def _judged(approval: requests.ApprovalView, new_args: Mapping[str, Any]) -> list[ArgumentChange]:
+def _judged(
+    approval: approval_views.ApprovalView, new_args: Mapping[str, Any]
+) -> list[ArgumentChange]:
     """Return the changes, each argument with the odd values that it has now."""
     odd = usual.by_argument(usual.of_arguments(approval, new_args))
     return [
@@ -233,7 +238,7 @@ def _judged(approval: requests.ApprovalView, new_args: Mapping[str, Any]) -> lis
     ]
 
 
-def _confirm(approval: requests.ApprovalView, new_args: Mapping[str, Any]) -> str | None:
+def _confirm(approval: approval_views.ApprovalView, new_args: Mapping[str, Any]) -> str | None:
     """Name the object of the changed call; None if it has no second step."""
     if approval.confirm is None or approval.holds:
         return approval.confirm  # a held text has no name
@@ -241,7 +246,7 @@ def _confirm(approval: requests.ApprovalView, new_args: Mapping[str, Any]) -> st
 
 
 def _context(
-    request: HttpRequest, approval: requests.ApprovalView, problem: RequestError | None
+    request: HttpRequest, approval: approval_views.ApprovalView, problem: RequestError | None
 ) -> dict[str, Any]:
     return {
         "section": "inbox",
@@ -266,7 +271,7 @@ def read_arguments(request: HttpRequest) -> Any:
         return text
 
 
-def _open_part(approval: requests.ApprovalView) -> tuple[dict[str, Any], dict[str, Any]]:
+def _open_part(approval: approval_views.ApprovalView) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return schema and arguments without the secret ones, which stay as they are."""
     schema = approval.schema if isinstance(approval.schema, dict) else {}
     redacted = {name for name, value in _args(approval).items() if value == sealing.REDACTED}
@@ -282,5 +287,5 @@ def _open_part(approval: requests.ApprovalView) -> tuple[dict[str, Any], dict[st
     }
 
 
-def _args(approval: requests.ApprovalView) -> dict[str, Any]:
+def _args(approval: approval_views.ApprovalView) -> dict[str, Any]:
     return approval.args if isinstance(approval.args, dict) else {}

@@ -4,7 +4,7 @@ from django.http import HttpRequest, HttpResponse
 
 from approvals.decisions import budget_grants
 from approvals.errors import DigestMismatch
-from approvals.queries import requests
+from approvals.reads import approval_views
 from approvals.web.request.request_page import answer, page_context
 from runtime.core.run.events import AgentChange
 from runtime.core.values.enums import GateKind, Verdict
@@ -15,7 +15,7 @@ from runtime.web.requests import form_text
 
 def page(
     request: HttpRequest,
-    approval: requests.ApprovalView,
+    approval: approval_views.ApprovalView,
     problem: RequestError | None,
     _: Verdict | None,
 ) -> HttpResponse:
@@ -34,7 +34,7 @@ def page(
     return answer(request, "approvals/frame_gate.html", context)
 
 
-def _differences(approval: requests.ApprovalView) -> tuple[VersionDifference, ...]:
+def _differences(approval: approval_views.ApprovalView) -> tuple[VersionDifference, ...]:
     """Return the agent's changes at a version gate; none if the stored changes cannot be read."""
     if approval.kind != GateKind.VERSION:
         return ()

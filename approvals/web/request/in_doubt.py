@@ -3,7 +3,7 @@
 from django.http import HttpRequest, HttpResponse
 
 from approvals import clock
-from approvals.queries import requests
+from approvals.reads import approval_views
 from approvals.web.parts import result_field, second_step
 from approvals.web.request.request_page import answer, page_context
 from runtime.core.values.enums import Verdict
@@ -14,7 +14,7 @@ from runtime.web.requests import form_text
 
 def page(
     request: HttpRequest,
-    approval: requests.ApprovalView,
+    approval: approval_views.ApprovalView,
     problem: RequestError | None,
     verdict: Verdict | None,
 ) -> HttpResponse:

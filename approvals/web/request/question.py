@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 
 from approvals.decisions import decide
 from approvals.errors import DigestMismatch
-from approvals.queries import requests
+from approvals.reads import approval_views
 from approvals.web.parts import answer_form, denial
 from approvals.web.request.request_page import answer, page_context
 from runtime.core.values.enums import Verdict
@@ -17,13 +17,13 @@ from runtime.web.requests import form_text
 
 def page(
     request: HttpRequest,
-    approval: requests.ApprovalView,
+    approval: approval_views.ApprovalView,
     problem: RequestError | None,
     _: Verdict | None,
 ) -> HttpResponse:
     """Show the page; `problem` is the error of the form just sent."""
     shared = page_context(request, approval, problem)
-    denied = denial.turns(approval, requests.read_others(approval), shared["transcript"])
+    denied = denial.turns(approval, approval_views.read_others(approval), shared["transcript"])
     ends_run = denial.ends_run(approval, denied, shared)
     wrong = _wrong_fields(request, approval, problem)
     fields, other = answer_form.shown(approval.result_schema, request.POST, wrong or {})
@@ -43,7 +43,7 @@ def page(
     return answer(request, "approvals/question.html", context)
 
 
-def read_answer(request: HttpRequest, approval: requests.ApprovalView, actor: Actor) -> Any:
+def read_answer(request: HttpRequest, approval: approval_views.ApprovalView, actor: Actor) -> Any:
     """Read the answer of the form. Only a person who may decide learns about wrong fields."""
     value, wrong = answer_form.read(approval.result_schema, request.POST)
     if wrong:
@@ -54,7 +54,7 @@ def read_answer(request: HttpRequest, approval: requests.ApprovalView, actor: Ac
 
 
 def _wrong_fields(
-    request: HttpRequest, approval: requests.ApprovalView, problem: RequestError | None
+    request: HttpRequest, approval: approval_views.ApprovalView, problem: RequestError | None
 ) -> dict[str, str] | None:
     """Return the problem of each field; None if the answer is not the problem."""
     if not isinstance(problem, InvalidInput) or not problem.field.startswith("result"):
@@ -63,7 +63,7 @@ def _wrong_fields(
     return wrong or answer_form.problem(approval.result_schema, problem)
 
 
-def _question(approval: requests.ApprovalView) -> Any:
+def _question(approval: approval_views.ApprovalView) -> Any:
     """Return the text of the agent; all arguments of a call that has no such text."""
     args = approval.args
     return args["question"] if isinstance(args, dict) and set(args) == {"question"} else args

@@ -15,7 +15,7 @@ from approvals import clock
 from approvals.decisions import checks
 from approvals.errors import AlreadyCancelled, AlreadyDecided, Expired
 from approvals.people import absences
-from approvals.queries import requests, votes
+from approvals.reads import approval_views, votes
 from approvals.rights.scopes import Scope
 from approvals.web import place as places
 from approvals.web.parts import agent_update, teamwork
@@ -54,7 +54,7 @@ class DoneCall:
 
 def page_context(
     request: HttpRequest,
-    approval: requests.ApprovalView,
+    approval: approval_views.ApprovalView,
     problem: RequestError | None = None,
 ) -> dict[str, Any]:
     """Build the context of a page; `problem` is the error of the decision just sent."""
@@ -105,7 +105,7 @@ def page_context(
     }
 
 
-def _undo_until(approval: requests.ApprovalView) -> datetime | None:
+def _undo_until(approval: approval_views.ApprovalView) -> datetime | None:
     """Return until when this reader can undo the decision; None if it is not theirs or has taken effect."""
     if (
         approval.reader is None
@@ -137,7 +137,10 @@ def _is_open(request: HttpRequest) -> bool:
 
 
 def already_closed(
-    request: HttpRequest, approval: requests.ApprovalView, verdict: Verdict, exc: AlreadyClosed
+    request: HttpRequest,
+    approval: approval_views.ApprovalView,
+    verdict: Verdict,
+    exc: AlreadyClosed,
 ) -> HttpResponse:
     """Redirect a double click to the result of the first. Tell any other person who decided first."""
     mine = approval.decided_by == request.user.get_username()
@@ -179,13 +182,13 @@ def _changed_the_plan(step: CallInContext) -> bool:
     return step.call.keeps_plan and step.call.state is CallState.RETURNED
 
 
-def _agent(approval: requests.ApprovalView) -> str:
+def _agent(approval: approval_views.ApprovalView) -> str:
     """Name the agent that made the call or is blocked."""
     agents = approval.path[:-1] if approval.call else approval.path
     return agents[-1] if agents else "The agent"
 
 
-def _agent_texts(transcript: Transcript, approval: requests.ApprovalView) -> list[Any]:
+def _agent_texts(transcript: Transcript, approval: approval_views.ApprovalView) -> list[Any]:
     """Return the agent's text in the model reply with this call, unless it is sealed."""
     if not approval.call or approval.tampered:
         return []
@@ -196,7 +199,7 @@ def _agent_texts(transcript: Transcript, approval: requests.ApprovalView) -> lis
     return [text for text in texts if str(text).strip('"') != REDACTED]
 
 
-def _status(approval: requests.ApprovalView) -> str:
+def _status(approval: approval_views.ApprovalView) -> str:
     """Return the status; `expired` from the deadline on, even if the expiry is not stored yet."""
     is_late = approval.expires_at is not None and approval.expires_at <= clock.now()
     return "expired" if approval.is_pending and is_late else approval.stored.status

@@ -9,10 +9,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_http_methods, require_POST
 
+from approvals.decisions import teamwork
 from approvals.errors import AlreadyCancelled, AlreadyClaimed, AlreadyDecided, Expired
-from approvals.queries import requests
+from approvals.reads import approval_views
 from approvals.rights import principals
-from approvals.teamwork import claims
 from approvals.web import place as places
 from approvals.web.parts.teamwork import context
 from approvals.web.request.request_page import to_page
@@ -26,7 +26,7 @@ from runtime.web.requests import form_text
 def claim(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Claim the request for ten minutes."""
     try:
-        claims.claim(approval_id=approval_id, actor=_actor(request))
+        teamwork.claim(approval_id=approval_id, actor=_actor(request))
         messages.success(request, "Claimed: others see for 10 minutes that you look at it.")
     except (AlreadyClaimed, AlreadyDecided, AlreadyCancelled, Expired) as exc:
         messages.error(request, exc.detail)
@@ -37,7 +37,7 @@ def claim(request: HttpRequest, approval_id: UUID) -> HttpResponse:
 @login_required
 def release(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Release the request."""
-    claims.release(approval_id=approval_id, actor=_actor(request))
+    teamwork.release(approval_id=approval_id, actor=_actor(request))
     messages.success(request, "Released.")
     return to_page(request, approval_id)
 
@@ -48,9 +48,9 @@ def comment(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Add a comment, or show the form again with its text and the error."""
     actor, text = _actor(request), form_text(request.POST, "text")
     try:
-        claims.add_comment(approval_id=approval_id, text=text, actor=actor)
+        teamwork.add_comment(approval_id=approval_id, text=text, actor=actor)
     except InvalidInput as exc:
-        approval = requests.approval(approval_id, actor=actor)
+        approval = approval_views.approval(approval_id, actor=actor)
         context = {"approval": approval, "text": text, "problem": exc, **_frame(request, approval)}
         return render(request, "approvals/comment.html", context, status=exc.status)
     messages.success(request, "Your comment is added. The agent does not receive it.")
@@ -62,11 +62,11 @@ def comment(request: HttpRequest, approval_id: UUID) -> HttpResponse:
 def hand_over(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Show the form of a hand-over, or hand the request over."""
     actor, problem = _actor(request), None
-    approval = requests.approval(approval_id, actor=actor)
+    approval = approval_views.approval(approval_id, actor=actor)
     if request.method == "POST":
         to, note = request.POST.get("to", ""), form_text(request.POST, "note")
         try:
-            claims.hand_over(approval_id=approval_id, to=to, note=note, actor=actor)
+            teamwork.hand_over(approval_id=approval_id, to=to, note=note, actor=actor)
         except (AlreadyClaimed, AlreadyDecided, AlreadyCancelled, Expired) as exc:
             messages.error(request, f"Not handed over. {exc.detail}")
             return to_page(request, approval_id)
@@ -77,14 +77,14 @@ def hand_over(request: HttpRequest, approval_id: UUID) -> HttpResponse:
             return to_page(request, approval_id)
     elif approval.denial is not None or approval.status != "pending":
         return to_page(request, approval_id)
-    people, away = claims.receivers(approval.id, actor)
+    people, away = teamwork.receivers(approval.id, actor)
     context = {
         "approval": approval,
         "people": people,
         "away_now": away,
         "to": request.POST.get("to", ""),
         "note": form_text(request.POST, "note"),
-        "max_note": claims.MAX_NOTE,
+        "max_note": teamwork.MAX_NOTE,
         "problem": problem,
         **_frame(request, approval),
     }
@@ -96,7 +96,7 @@ def hand_over(request: HttpRequest, approval_id: UUID) -> HttpResponse:
 @login_required
 def here(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Record that the reader has the page open, and answer with the line about other people."""
-    approval = claims.record_presence(approval_id=approval_id, actor=_actor(request))
+    approval = teamwork.record_presence(approval_id=approval_id, actor=_actor(request))
     values = {
         "approval": approval,
         "status": approval.status,
@@ -106,11 +106,11 @@ def here(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     return render(request, "approvals/_teamwork.html", values)
 
 
-def _frame(request: HttpRequest, approval: requests.ApprovalView) -> dict[str, Any]:
+def _frame(request: HttpRequest, approval: approval_views.ApprovalView) -> dict[str, Any]:
     return {
         "section": "inbox",
         "place": places.read(request).query,
-        "max_comment": claims.MAX_COMMENT,
+        "max_comment": teamwork.MAX_COMMENT,
         "status": approval.status,
     }
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from approvals.queries.requests import approval
+from approvals.reads.approval_views import approval
 from approvals.requests import confirmation
 from config.env import environment
 from runtime.core.values.enums import Risk

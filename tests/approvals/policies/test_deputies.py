@@ -17,8 +17,8 @@ from approvals.decisions.undo import undo
 from approvals.errors import AlreadyVoted, NotFound
 from approvals.models import Absence, Approval, Vote
 from approvals.people import absences, accounts
-from approvals.queries import deciders, inbox
-from approvals.queries.inbox import View
+from approvals.reads import deciders, inbox
+from approvals.reads.inbox import View
 from approvals.rights.principals import principal_of
 from approvals.signed import audit, rows
 from approvals.upkeep.outlooks import Outlooks

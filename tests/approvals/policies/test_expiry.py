@@ -14,8 +14,8 @@ from approvals.adapter import ApprovalService
 from approvals.governance import policy_changes
 from approvals.models import Approval, AuditEntry, Vote
 from approvals.people.accounts import disable, enable
-from approvals.queries import deciders, inbox
-from approvals.queries.inbox import View
+from approvals.reads import deciders, inbox
+from approvals.reads.inbox import View
 from approvals.requests import verification
 from approvals.rights.principals import principal_of
 from approvals.rules import escalation

@@ -12,7 +12,7 @@ from approvals.decisions.undo import undo
 from approvals.errors import AlreadyDecided, AlreadyVoted, NotDecided, NotFound, TamperedWith
 from approvals.models import Approval, AuditEntry, Vote
 from approvals.people import accounts
-from approvals.queries import deciders
+from approvals.reads import deciders
 from approvals.rights import approvals
 from approvals.rules.roles import Group
 from approvals.signed import audit, rows, statements, votes

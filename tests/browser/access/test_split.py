@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from approvals.models import Approval, ApprovalClaim
-from approvals.queries import inbox
+from approvals.reads import inbox
 from approvals.web.parts.denial import REASONS
 from tests.browser.conftest import Desk
 from tests.support.office import Office, reseal

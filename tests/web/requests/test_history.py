@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from approvals.models import Approval, ApprovalOutcome
-from approvals.queries import history
+from approvals.reads import history
 from approvals.web import export
 from runtime.core.values.enums import EffectClass, GateKind
 from runtime.models import JournalEntry

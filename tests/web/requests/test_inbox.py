@@ -12,10 +12,10 @@ from django.test import Client
 from django.utils import timezone
 
 from approvals.models import Approval
-from approvals.queries import inbox as lists
-from approvals.queries.inbox import View
-from approvals.queries.orders import Grouping, Order, Sort
-from approvals.queries.requests import ApprovalView
+from approvals.reads import inbox as lists
+from approvals.reads.approval_views import ApprovalView
+from approvals.reads.inbox import View
+from approvals.reads.orders import Grouping, Order, Sort
 from approvals.rights.principals import principal_of
 from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from django.test import Client
 
-from approvals.decisions.inquire import inquire
+from approvals.decisions.messages import inquire
 from approvals.errors import TooManyInquiries
 from approvals.models import Approval, AuditEntry
 from approvals.people import tokens

@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from approvals.models import Approval
-from approvals.queries import inbox
+from approvals.reads import inbox
 from approvals.requests import snapshot
 from runtime.core.values.enums import GateKind, Risk
 from runtime.reads import time_limits

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from approvals.models import Approval
-from approvals.queries import filters, history
+from approvals.reads import filters, history
 from approvals.requests import snapshot, verification
 from approvals.rights import principals
 from runtime.core.run.continuation import MAX_REVISIONS

@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 from django.test import Client
 
-from approvals.decisions.inquire import ASKED
+from approvals.decisions.messages import ASKED
 from approvals.models import Approval, AuditEntry
-from approvals.queries import requests
+from approvals.reads import approval_views
 from approvals.signed import audit
 from approvals.web.parts import call_status
 from runtime.models import ArchivedEntries, ArchivedRun, Run
@@ -120,7 +120,7 @@ def test_the_requests_of_an_archived_run_are_read_without_the_store(
     before[1]["late_outcomes"] = None
     assert [bea_api.get(f"/approvals/{one.id}").json() for one in asked] == before
     assert bea_api.get(f"/approvals/{asked[0].id}/questions").json() == []
-    approval = requests.approval(asked[0].id, actor=Actor(person="bea"))
+    approval = approval_views.approval(asked[0].id, actor=Actor(person="bea"))
     delay = call_status.delay_of(approval)
     told = call_status.outcome_text(approval, delay, "Approved", "It starts.")
     assert (told, delay.counts_at) == ("Approved. It starts.", None)

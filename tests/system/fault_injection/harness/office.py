@@ -14,7 +14,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from approvals.decisions import decide
-from approvals.decisions.inquire import ASKED, inquire
+from approvals.decisions.messages import ASKED, inquire
 from approvals.errors import ApprovalError, TooEarly
 from approvals.models import Approval, AuditEntry
 from approvals.requests import confirmation, results

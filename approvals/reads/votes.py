@@ -7,8 +7,8 @@ from typing import Any
 from django.utils import timezone
 
 from approvals.models import Approval, Vote
-from approvals.queries import deciders
-from approvals.queries.requests import ApprovalView
+from approvals.reads import deciders
+from approvals.reads.approval_views import ApprovalView
 from approvals.rights.principals import Principal
 from approvals.rules import escalation, tally
 from approvals.rules.policy import Stage

@@ -17,11 +17,10 @@ from django.db import connection
 from django.db.models import Q, QuerySet
 
 from approvals.models import IN_DOUBT, OF_CALL, Approval
-from approvals.queries import filters, pending_ages
-from approvals.queries.orders import Order
-from approvals.queries.past_calls import usual
-from approvals.queries.past_calls.usual import OdditiesByApproval
-from approvals.queries.requests import ApprovalView, to_view
+from approvals.reads import filters, pending_ages, usual
+from approvals.reads.approval_views import ApprovalView, to_view
+from approvals.reads.orders import Order
+from approvals.reads.usual import OdditiesByApproval
 from approvals.rights import approvals
 from approvals.rights.principals import Principal
 from runtime.core.values.enums import GateKind, Risk

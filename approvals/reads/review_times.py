@@ -19,7 +19,7 @@ from django.db.models import F
 
 from approvals import clock
 from approvals.models import ReviewTime
-from approvals.queries.requests import ApprovalView
+from approvals.reads.approval_views import ApprovalView
 from runtime.ports.access import Actor
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from approvals import clock
 from approvals.decisions import checks
 from approvals.errors import AlreadyClaimed
 from approvals.models import Approval, ApprovalClaim, Comment, Handover
-from approvals.queries import deciders, requests
+from approvals.reads import approval_views, deciders
 from approvals.rights import approvals, principals
 from approvals.rights.scopes import Scope
 from approvals.signed import audit, rows
@@ -57,7 +57,7 @@ def release(*, approval_id: UUID, actor: Actor) -> None:
     """
     with transaction.atomic():
         principal = principals.principal_of(actor)
-        approval = requests.readable(approval_id, principal)
+        approval = approval_views.readable(approval_id, principal)
         if principal is not None and Scope.APPROVALS_DECIDE not in principal.scopes:
             raise Forbidden(
                 "scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}."
@@ -71,7 +71,7 @@ def release(*, approval_id: UUID, actor: Actor) -> None:
 def decidable(approval_id: UUID, actor: Actor) -> Approval:
     """Return a pending request that the actor may decide. Raises as `claim` does, except AlreadyClaimed."""
     principal = principals.principal_of(actor)
-    approval = requests.readable(approval_id, principal)
+    approval = approval_views.readable(approval_id, principal)
     checks.check_right(approval, principal)
     checks.check_open(approval)
     return approval
@@ -110,7 +110,7 @@ def add_comment(*, approval_id: UUID, text: object, actor: Actor) -> Comment:
     with transaction.atomic():
         audit.lock_run_of(approval_id)
         principal = principals.principal_of(actor)
-        approval = requests.readable(approval_id, principal)
+        approval = approval_views.readable(approval_id, principal)
         if principal is None or Scope.APPROVALS_DECIDE not in principal.scopes:
             raise Forbidden(
                 "scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}."
@@ -206,9 +206,9 @@ _FORGET = """
 """
 
 
-def record_presence(*, approval_id: UUID, actor: Actor) -> requests.ApprovalView:
+def record_presence(*, approval_id: UUID, actor: Actor) -> approval_views.ApprovalView:
     """Record that the actor has the request open now, and return the request. Raises NotFound."""
-    approval = requests.approval(approval_id, actor=actor)
+    approval = approval_views.approval(approval_id, actor=actor)
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_SEEN, {"approval": approval_id, "person": actor.person})
         cursor.execute(_FORGET, {"age": str(_FORGOTTEN)})

@@ -14,7 +14,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from approvals.models import Approval
-from approvals.queries.requests import ApprovalView
+from approvals.reads.approval_views import ApprovalView
 from approvals.rights import approvals
 from approvals.rights.principals import Principal
 from approvals.rules.oddity import Oddity, OddityKind

@@ -17,9 +17,9 @@ from django.db.models import Q, QuerySet, TextField, Value
 from django.db.models.lookups import Exact
 
 from approvals.models import ASKING_AGENT, IN_DOUBT, ROOT_AGENT, Approval, ApprovalOutcome
-from approvals.queries import filters, requests
-from approvals.queries.filters import CHANGES_REQUESTED, EDITED, DecisionFilter
-from approvals.queries.requests import ApprovalView
+from approvals.reads import approval_views, filters
+from approvals.reads.approval_views import ApprovalView
+from approvals.reads.filters import CHANGES_REQUESTED, EDITED, DecisionFilter
 from approvals.requests import argument_changes, verification
 from approvals.requests.argument_changes import ArgumentChange
 from approvals.rights import approvals
@@ -146,7 +146,7 @@ def page(
     """Read one page of the decisions that this principal may read. Raises InvalidInput naming `limit` or `cursor`."""
     if not 1 <= limit <= MAX_LIMIT:
         raise InvalidInput("limit", f"must be from 1 to {MAX_LIMIT}")
-    after = None if cursor is None else requests.decode_cursor(cursor, parts=2)[1:]
+    after = None if cursor is None else approval_views.decode_cursor(cursor, parts=2)[1:]
     conditions = request_rules.readable_requests(principal) & _condition(criteria)
     approvals, ends = list[Approval](), list[_Position]()
     for walk in _walks(principal, criteria):
@@ -196,10 +196,10 @@ def _page(approvals: Collection[Approval], end: _Position | None, limit: int) ->
     items = tuple(_decision(approval, votes_by_approval.get(approval.id)) for approval in listed)
     if len(complete) > limit:
         last = _position(complete[limit - 1])
-        return HistoryPage(items=items, next=requests.encode_cursor(*last), until=None)
+        return HistoryPage(items=items, next=approval_views.encode_cursor(*last), until=None)
     return HistoryPage(
         items=items,
-        next=None if end is None else requests.encode_cursor(*end),
+        next=None if end is None else approval_views.encode_cursor(*end),
         until=None if end is None else end[0],
     )
 

@@ -10,8 +10,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_POST
 
-from approvals.decisions.inquire import inquire
-from approvals.decisions.inquire import send_message as send
+from approvals.decisions.messages import inquire
+from approvals.decisions.messages import send_message as send
 from approvals.errors import (
     AlreadyCancelled,
     AlreadyDecided,
@@ -19,7 +19,7 @@ from approvals.errors import (
     TamperedWith,
     TooManyInquiries,
 )
-from approvals.queries import requests
+from approvals.reads import approval_views
 from approvals.rights import principals
 from approvals.web import place as places
 from approvals.web.request.request_page import to_page
@@ -32,7 +32,7 @@ from runtime.web.requests import form_text
 FIELD = "question"
 
 
-def context(approval: requests.ApprovalView, shared: Mapping[str, Any]) -> dict[str, Any]:
+def context(approval: approval_views.ApprovalView, shared: Mapping[str, Any]) -> dict[str, Any]:
     """Build the context: the inquiries about the call, oldest first, and whether this reader may ask another one.
 
     `shared` is the context of the page so far.
@@ -62,7 +62,7 @@ def ask(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     try:
         inquire(approval_id=approval_id, question=text, actor=actor)
     except InvalidInput as exc:
-        approval = requests.approval(approval_id, actor=actor)
+        approval = approval_views.approval(approval_id, actor=actor)
         context = {
             "section": "inbox",
             "approval": approval,
@@ -97,7 +97,7 @@ def write(request: HttpRequest, approval_id: UUID) -> HttpResponse:
         problem = f"the text {exc.detail}." if isinstance(exc, InvalidInput) else exc.detail
         context = {
             "section": "inbox",
-            "approval": requests.approval(approval_id, actor=actor),
+            "approval": approval_views.approval(approval_id, actor=actor),
             "place": places.read(request).query,
             "text": text,
             "problem": problem,

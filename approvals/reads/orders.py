@@ -15,8 +15,8 @@ from django.db.models.functions import Cast, Coalesce
 from django.utils import timezone
 
 from approvals.models import Approval
-from approvals.queries.filters import Agents
-from approvals.queries.requests import ApprovalView
+from approvals.reads.approval_views import ApprovalView
+from approvals.reads.filters import Agents
 from runtime.core.values.enums import Risk
 from runtime.errors import InvalidInput
 

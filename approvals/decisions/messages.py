@@ -6,7 +6,7 @@ from django.db import transaction
 
 from approvals.decisions import checks, commit
 from approvals.errors import Expired, TooManyInquiries
-from approvals.queries import requests
+from approvals.reads import approval_views
 from approvals.requests import writers
 from approvals.signed import audit
 from runtime.control import messages
@@ -21,7 +21,7 @@ from runtime.ports.access import Actor
 ASKED = "asked"
 
 
-def inquire(*, approval_id: UUID, question: object, actor: Actor) -> requests.ApprovalView:
+def inquire(*, approval_id: UUID, question: object, actor: Actor) -> approval_views.ApprovalView:
     """Send an inquiry of a person who may decide the request to its agent, which answers without tools.
 
     Raises, in this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired; TamperedWith; InvalidInput naming
@@ -48,10 +48,10 @@ def inquire(*, approval_id: UUID, question: object, actor: Actor) -> requests.Ap
             subject=f"request {approval.id}",
             detail={"question": str(sent), "text": digest_of(text)},
         )
-    return requests.ApprovalView(stored=approval, reader=loaded.principal)
+    return approval_views.ApprovalView(stored=approval, reader=loaded.principal)
 
 
-def send_message(*, approval_id: UUID, text: object, actor: Actor) -> requests.ApprovalView:
+def send_message(*, approval_id: UUID, text: object, actor: Actor) -> approval_views.ApprovalView:
     """Send the message. The writer may still decide this request, and none that opens later in its run.
 
     Raises, in this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired; TamperedWith; Forbidden
@@ -70,4 +70,4 @@ def send_message(*, approval_id: UUID, text: object, actor: Actor) -> requests.A
                 "The policy does not let people who decide this request write to its run.",
             )
         send_as_reviewer(run=approval.run_id, text=text, actor=actor)
-    return requests.ApprovalView(stored=approval, reader=loaded.principal)
+    return approval_views.ApprovalView(stored=approval, reader=loaded.principal)

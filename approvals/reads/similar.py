@@ -1,6 +1,6 @@
 """Compares the arguments of an approval with the newest earlier approval of the same tool by the same agents.
 
-`approvals.queries.past_calls.similar` orders the differences by their oddness.
+`approvals.reads.similar` orders the differences by their oddness.
 
 Only approvals that the reader may read are used. Stored values are compared, secrets are not.
 """
@@ -20,8 +20,8 @@ from django.db.models import Subquery
 from django.utils import timezone
 
 from approvals.models import OF_CALL, Approval
-from approvals.queries.past_calls.usual import DAYS
-from approvals.queries.requests import ApprovalView
+from approvals.reads.approval_views import ApprovalView
+from approvals.reads.usual import DAYS
 from approvals.requests import verification
 from approvals.rights import approvals
 from approvals.rules.oddity import ORDER, Oddity
