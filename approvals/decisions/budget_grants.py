@@ -14,7 +14,7 @@ from runtime.core.documents.budget_text import (
     granted,
     unit_of,
 )
-from runtime.core.values.enums import GateKind, Verdict
+from runtime.core.values.enums import Verdict
 from runtime.errors import InvalidInput
 
 FIELD = "grant"
@@ -48,7 +48,7 @@ class Reached:
 def reached(approval: ApprovalView) -> tuple[Reached, ...]:
     """Return the limits of a limit gate in the engine's order; none at another gate, or if they cannot be read."""
     limits = approval.args.get("limits") if isinstance(approval.args, dict) else None
-    if approval.kind != GateKind.LIMIT or not isinstance(limits, list):
+    if not approval.is_limit or not isinstance(limits, list):
         return ()
     return tuple(
         Reached(
@@ -64,7 +64,7 @@ def reached(approval: ApprovalView) -> tuple[Reached, ...]:
 
 def check(approval: Approval, verdict: Verdict, grant: object) -> object:
     """Return the grant as it was given, None if there is nothing to grant. Raises InvalidInput naming it."""
-    if approval.kind != GateKind.LIMIT or verdict is not Verdict.CONTINUE:
+    if not approval.is_limit or verdict is not Verdict.CONTINUE:
         if grant is not None:
             raise InvalidInput(FIELD, "is only for a limit that is raised")
         return None
@@ -77,7 +77,7 @@ def check(approval: Approval, verdict: Verdict, grant: object) -> object:
 
 def fields(approval: ApprovalView, form: Mapping[str, str]) -> tuple[GrantField, ...]:
     """Return a field for each limit that was reached, filled with the form's value or with the same amount again."""
-    names = _names(approval.args) if approval.kind == GateKind.LIMIT else []
+    names = _names(approval.args) if approval.is_limit else []
     return tuple(
         GrantField(
             name=name,

@@ -153,7 +153,7 @@ def check_confirmed(
 def verdict(value: object, field: str, kind: GateKind, approval: Approval) -> Verdict:
     """Return the verdict, which must be one for requests of this kind. Raises InvalidInput naming `field`."""
     if approval.kind != kind:
-        door = "settled at its gate" if approval.kind == GateKind.IN_DOUBT else "decided as it is"
+        door = "settled at its gate" if approval.is_in_doubt else "decided as it is"
         raise InvalidInput(field, f"is not for this request, which is {door}")
     possible = VERDICTS_AT[kind]
     if value not in possible:
@@ -180,7 +180,7 @@ def reason(text: object, verdict: Verdict, approval: Approval) -> str:
 
 def _undo_seconds(approval: Approval) -> float:
     """Return how long the decision can be undone. Approving a high-risk call has a second step instead."""
-    if approval.kind == GateKind.APPROVAL and approval.risk not in roles.UNDOABLE:
+    if approval.is_of_call and approval.risk not in roles.UNDOABLE:
         return 0.0
     by_policy = votes.undo_seconds(approval)
     return float(settings.SIGNOFF_UNDO_SECONDS) if by_policy is None else by_policy

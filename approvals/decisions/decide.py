@@ -16,7 +16,7 @@ from uuid import UUID
 
 from approvals.decisions import budget_grants, checks, commit, votes
 from approvals.errors import TamperedWith, TooEarly
-from approvals.models import Approval
+from approvals.models import OF_CALL, Approval
 from approvals.reads import approval_views
 from approvals.reads.approval_views import ApprovalView
 from approvals.requests import results, schemas
@@ -274,9 +274,9 @@ def check_edit(approval: Approval, new_args: object) -> Edit:
         new_args=new_args,
     )
     denied = Approval.objects.filter(
+        OF_CALL,
         run_id=approval.run_id,
         tool=approval.tool,
-        kind=GateKind.APPROVAL,
         status=Approval.Status.DENIED,
         action_digest=edited.digest,
     )

@@ -13,7 +13,6 @@ from runtime.control import messages
 from runtime.control.access import validate_text
 from runtime.control.messages import send_as_reviewer
 from runtime.core.documents.blobs import digest_of
-from runtime.core.values.enums import GateKind
 from runtime.core.values.limits import MAX_INQUIRIES, MAX_INQUIRY
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
@@ -33,7 +32,7 @@ def inquire(*, approval_id: UUID, question: object, actor: Actor) -> approval_vi
         approval = loaded.approval
         if commit.is_expired(approval, loaded.at) and approval.expires_at is not None:
             raise Expired(approval.expires_at)
-        if approval.kind != GateKind.APPROVAL:
+        if not approval.is_of_call:
             raise InvalidInput("question", "is only for a call that waits for an approval")
         text = validate_text("question", question, MAX_INQUIRY, required="is required")
         if audit.number(approval.run_id, f"request {approval.id}", act=ASKED) >= MAX_INQUIRIES:

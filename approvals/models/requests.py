@@ -21,6 +21,7 @@ ASKING_AGENT = models.Func(
     template="(%(expressions)s = '' THEN -1 ELSE -2 END)",
     output_field=models.TextField(),
 )
+# The conditions of the properties of these names.
 OF_CALL = models.Q(kind=GateKind.APPROVAL)
 IN_DOUBT = models.Q(kind=GateKind.IN_DOUBT)
 
@@ -249,6 +250,21 @@ class Approval(models.Model):
     def is_in_doubt(self) -> bool:
         """Whether it asks for the outcome of a call in doubt."""
         return self.kind == GateKind.IN_DOUBT
+
+    @property
+    def is_question(self) -> bool:
+        """Whether an agent asks a person."""
+        return self.kind == GateKind.QUESTION
+
+    @property
+    def is_of_call(self) -> bool:
+        """Whether it asks if a call may start."""
+        return self.kind == GateKind.APPROVAL
+
+    @property
+    def is_limit(self) -> bool:
+        """Whether a frame has used up a limit."""
+        return self.kind == GateKind.LIMIT
 
 
 class ApprovalOutcome(models.Model):

@@ -14,7 +14,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from approvals.errors import NotFound, TamperedWith
-from approvals.models import Approval, approval_rows
+from approvals.models import IN_DOUBT, OF_CALL, Approval, approval_rows
 from approvals.requests import confirmation, schemas, verification, writers
 from approvals.rights import approvals as request_rules
 from approvals.rights import principals
@@ -41,6 +41,10 @@ COLUMNS = tuple(name for name in approval_rows.names_of(Approval) if name not in
 
 LIMIT = 50
 MAX_LIMIT = 200
+_ATTRIBUTES = {
+    *COLUMNS,
+    *(n for n, member in vars(Approval).items() if isinstance(member, property)),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +65,8 @@ class ApprovalView:
     tampered: str | None = None
 
     def __getattr__(self, name: str) -> Any:
-        """Return a column of the row, as JSON value if it is one."""
-        if name not in COLUMNS:
+        """Return a column or a property of the row; a JSON column as its value."""
+        if name not in _ATTRIBUTES:
             raise AttributeError(f"an approval has no {name}")
         value = getattr(self.stored, name)
         if name in _READERS:
@@ -369,10 +373,10 @@ def read_others(approval: ApprovalView) -> OtherApprovals:
 def open_in_doubt(approval: ApprovalView) -> UUID | None:
     """Return the pending request that asks for the outcome of the same call."""
     rows = Approval.objects.filter(
+        IN_DOUBT,
         run=approval.run,
         frame=approval.frame,
         call=approval.call,
-        kind=GateKind.IN_DOUBT,
         status=Approval.Status.PENDING,
     )
     return rows.values_list("id", flat=True).first()
@@ -382,10 +386,10 @@ def asked_again(approval: ApprovalView, principal: Principal | None) -> Approval
     """Return the request that asked about the same call again after this one, None if this reader may read none."""
     rows = Approval.objects.filter(
         request_rules.readable_requests(principal),
+        OF_CALL,
         run=approval.run,
         frame=approval.frame,
         call=approval.call,
-        kind=GateKind.APPROVAL,
         created_at__gt=approval.created_at,
     )
     row = rows.order_by("created_at").first()

@@ -14,7 +14,6 @@ from approvals.rights.principals import Principal
 from approvals.rules import escalation, tally
 from approvals.rules.policy import GROUP, PERSON, Policy, demands_of, keys_of
 from approvals.rules.roles import DECIDING
-from runtime.core.values.enums import GateKind
 from runtime.ports.access import Actor
 from runtime.store import pool
 
@@ -91,7 +90,7 @@ def relevant(approval: Approval, people: Iterable[Principal]) -> tuple[Principal
 
 def _keys(approval: Approval) -> frozenset[str] | None:
     """Return whom the rule of a request names, as in `Stage.keys`; None if every reviewer can decide it."""
-    demands = None if approval.kind == GateKind.IN_DOUBT else demands_of(approval.rule)
+    demands = None if approval.is_in_doubt else demands_of(approval.rule)
     keys = None if demands is None else demands.readers
     return None if keys is None else frozenset(keys)
 
@@ -169,7 +168,7 @@ def outlook(
         for absent, groups in _stand_ins(approval, principal, votes, at)
         if name not in now and stage is not None and stages[stage].admits(absent, groups)
     }
-    if approval.kind == GateKind.APPROVAL:
+    if approval.is_of_call:
         suffice = tally.can_complete(
             escalation.stages(demands, approval.expires_at, end),
             votes,

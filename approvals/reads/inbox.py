@@ -23,7 +23,7 @@ from approvals.reads.orders import Order
 from approvals.reads.usual import OdditiesByApproval
 from approvals.rights import approvals
 from approvals.rights.principals import Principal
-from runtime.core.values.enums import GateKind, Risk
+from runtime.core.values.enums import Risk
 from runtime.errors import InvalidInput
 from runtime.reads.runs import Page
 
@@ -281,8 +281,8 @@ def read_important_and_doubts(
     selected = risky.union(unknown, all=True) if doubts else risky
     views = [to_view(approval, principal) for approval in selected]
     return (
-        tuple(one for one in views if one.kind == GateKind.APPROVAL),
-        tuple(one for one in views if one.kind == GateKind.IN_DOUBT),
+        tuple(one for one in views if one.is_of_call),
+        tuple(one for one in views if one.is_in_doubt),
     )
 
 

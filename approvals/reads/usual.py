@@ -20,7 +20,6 @@ from approvals.rights.principals import Principal
 from approvals.rules.oddity import Oddity, OddityKind
 from approvals.rules.past_values import PastValues, learn
 from approvals.rules.unusual_values import find
-from runtime.core.values.enums import GateKind
 from runtime.keyring import sealing
 from runtime.reads import time_limits
 from runtime.store.pool import Connection
@@ -110,11 +109,7 @@ def of_requests(
     limit: int | None = ROW_CHARACTERS,
 ) -> OdditiesByApproval:
     """Find the odd values of the pending calls of a list, in one query. `limit` is as in `of_request`."""
-    calls = [
-        approval
-        for approval in items
-        if approval.kind == GateKind.APPROVAL and approval.status == "pending"
-    ]
+    calls = [approval for approval in items if approval.is_of_call and approval.status == "pending"]
     if not calls:
         return OdditiesByApproval(by_request={})
     if time_limits.is_used_up():
@@ -152,7 +147,7 @@ def without_dropped(oddities: Iterable[Oddity], schema: Any) -> tuple[Oddity, ..
 
 def of_one(approval: ApprovalView) -> tuple[Oddity, ...]:
     """Find the odd values of one request of any kind or status, beside the calls before its decision."""
-    if approval.kind != GateKind.APPROVAL:
+    if not approval.is_of_call:
         return ()
     return of_request(approval, history_before(approval))
 

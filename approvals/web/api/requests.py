@@ -383,7 +383,7 @@ def _oddities(oddities: Iterable[Oddity]) -> list[OddityOut]:
 
 
 def _late_outcomes(approval: approval_views.ApprovalView) -> list[LateOut] | None:
-    if approval.kind != GateKind.IN_DOUBT:
+    if not approval.is_in_doubt:
         return []
     try:
         progress = read_transcript(approval.run)

@@ -22,7 +22,6 @@ from approvals.rights.principals import Principal
 from approvals.rights.scopes import Scope
 from approvals.web import export
 from approvals.web import zone as zones
-from runtime.core.values.enums import GateKind
 from runtime.errors import InvalidInput
 from runtime.reads import outcomes, time_limits
 from runtime.reads.outcomes import CallEnd, OutcomeLabel
@@ -173,7 +172,7 @@ def _rows(items: tuple[PastDecision, ...], principal: Principal | None) -> Itera
         if known is None and item.outcome in _LABELS:
             label, css_class = _LABELS[item.outcome]
             known = OutcomeLabel(label=label, css_class=css_class)
-        if known is not None and item.kind == GateKind.QUESTION:
+        if known is not None and item.is_question:
             known = replace(known, label="Answered")
         yield DecisionRow(
             item=item,

@@ -161,7 +161,7 @@ def _label(
     approval: approval_views.ApprovalView, status: str, call: CallRecord, *, told: bool
 ) -> str:
     """Name the state. `told` says that no open request asks for the call's outcome."""
-    if approval.kind == GateKind.IN_DOUBT and call.state is CallState.UNKNOWN and told:
+    if approval.is_in_doubt and call.state is CallState.UNKNOWN and told:
         when = _when(approval, held="a worker applies it", free="a worker applies it next")
         return f"recorded, {when}"
     if call.state not in NOT_STARTED:

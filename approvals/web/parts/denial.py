@@ -7,7 +7,7 @@ from django.http import HttpRequest
 
 from approvals.reads.approval_views import ApprovalView, OtherApprovals
 from runtime.core.run.continuation import MAX_DENIALS
-from runtime.core.values.enums import CallState, GateKind
+from runtime.core.values.enums import CallState
 from runtime.core.values.ids import turn_key
 from runtime.core.values.verdicts import changes_text, denial_text
 from runtime.ports import wiring
@@ -35,7 +35,7 @@ def context(approval: ApprovalView, *, ends_run: bool) -> dict[str, Any]:
     """Build the context; if the denial ends the run, the agent receives nothing."""
     if approval.status != "pending" or approval.denial is not None or len(approval.path) < 2:
         return {}
-    is_question = approval.kind == GateKind.QUESTION
+    is_question = approval.is_question
     suggested = wiring.catalogue().deny_reasons(approval.path[-2], approval.tool)
     return {
         "deny_reasons": suggested or (NO_ANSWERS if is_question else REASONS),

@@ -103,7 +103,7 @@ def _record(
 
 def _result(request: HttpRequest, approval_id: UUID, actor: Actor) -> Any:
     approval = approval_views.approval(approval_id, actor=actor)
-    if approval.kind == GateKind.QUESTION:
+    if approval.is_question:
         return question.read_answer(request, approval, actor)
     return result_field.read(request, approval)
 

@@ -34,7 +34,7 @@ from approvals.web.parts import second_step
 from approvals.web.request.request_page import already_closed, answer, to_page
 from runtime.control.edit import FIELD, is_previewed
 from runtime.core.values import json_schema
-from runtime.core.values.enums import GateKind, Verdict
+from runtime.core.values.enums import Verdict
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput, KeyMissing, RequestError, Tampered
 from runtime.keyring import sealing
@@ -80,7 +80,7 @@ def edit(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Show the form of the arguments; when it is sent, the differences and the button that decides."""
     actor = principals.actor_of(request.user)
     approval = approval_views.approval(approval_id, actor=actor)
-    if approval.kind != GateKind.APPROVAL:
+    if not approval.is_of_call:
         raise Http404
     if request.method != "POST":
         if approval.denial is not None or approval.status != "pending":

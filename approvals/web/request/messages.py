@@ -23,7 +23,6 @@ from approvals.reads import approval_views
 from approvals.rights import principals
 from approvals.web import place as places
 from approvals.web.request.request_page import to_page
-from runtime.core.values.enums import GateKind
 from runtime.core.values.limits import MAX_INQUIRIES, MAX_INQUIRY, MAX_MESSAGE
 from runtime.errors import InvalidInput, RunEnded, TooManyUndelivered
 from runtime.reads.inquiries import list_for_gate
@@ -40,11 +39,7 @@ def context(approval: approval_views.ApprovalView, shared: Mapping[str, Any]) ->
     inquiries = list_for_gate(
         shared["transcript"], shared["sent"], approval.gate, unsealed=approval.sees_held
     )
-    may_ask = (
-        shared["status"] == "pending"
-        and approval.denial is None
-        and approval.kind == GateKind.APPROVAL
-    )
+    may_ask = shared["status"] == "pending" and approval.denial is None and approval.is_of_call
     return {
         "inquiries": inquiries,
         "may_ask": may_ask and len(inquiries) < MAX_INQUIRIES,
