@@ -15,11 +15,11 @@ from django.db.models.expressions import RawSQL
 from approvals import clock, verifier
 from approvals.decisions import commit, open_requests
 from approvals.errors import BrokenChain
-from approvals.governance import allowance_uses, policies, prompts_in_production, version_decisions
+from approvals.governance import allowance_uses, policies, prompts, version_changes
 from approvals.models import OF_CALL, Approval
 from approvals.people import mail
 from approvals.reads.approval_views import to_view
-from approvals.requests import writers
+from approvals.rights import approvals
 from approvals.rules.judge import Facts
 from approvals.signed import audit
 from approvals.upkeep import erasure, escalations, evidence
@@ -142,7 +142,7 @@ class ApprovalService:
         origin: Collection[str],
     ) -> str | None:
         """Return the admin whose signed decision on these versions counts for a run of these people, or None."""
-        return version_decisions.decider(
+        return version_changes.decider(
             run=run, agent=agent, before=before, after=after, requester=requester, origin=origin
         )
 
@@ -191,7 +191,7 @@ class ApprovalService:
         """Exclude a person who steers the run from deciding in it. The caller has locked the run's row."""
         rows = Approval.objects.filter(~Q(excluded__contains=[person]), run=run)
         if reviewer:
-            rows = rows.exclude(pk__in=writers.still_decided(rows))
+            rows = rows.exclude(pk__in=approvals.still_decided(rows))
         # Decided requests too: a decision can be undone, and this person's own decisions no longer count.
         rows.update(excluded=RawSQL("excluded || to_jsonb(%s::text)", [person]))
 
@@ -218,7 +218,7 @@ class ApprovalService:
 
     def problem_of_prompt(self, name: str, number: int, digest: str) -> str | None:
         """Say why a version of a prompt is not the signed text with this digest; None if it is."""
-        return prompts_in_production.problem_of(name, number, digest)
+        return prompts.problem_of(name, number, digest)
 
     def is_held(self, run: UUID) -> bool:
         """Tell by the audit whether a run is under a legal hold; also if the rows that lift it do not verify."""

@@ -17,9 +17,9 @@ from approvals import clock
 from approvals.decisions import votes as votes_of_people
 from approvals.governance import allowance_uses, policies
 from approvals.models import Approval, approval_rows
-from approvals.requests import expiry, snapshot, verification, writers
+from approvals.requests import expiry, snapshot, verification
 from approvals.rights import approvals, principals
-from approvals.rules import escalation
+from approvals.rules import policy
 from approvals.rules.policy import Demands, Stage
 from approvals.signed import audit, statements, votes
 from approvals.signed.statements import Statement
@@ -70,7 +70,7 @@ def approval(
     """
     stored = _read(_REQUEST_WITH_RIGHTS, gate)
     approval = stored.approval
-    origin = writers.barred(approval, origin, reviewers)
+    origin = approvals.barred(approval, origin, reviewers)
     if approval.allowance is not None and decision is None:
         if action_digest != approval.action_digest:
             raise NotConfirmed("the action to start differs from the allowed one")
@@ -231,7 +231,7 @@ def _edited_stage(demands: Demands, approval: Approval, at: datetime) -> Stage:
     """
     if demands != votes.demands(approval):
         return demands.stages[0]
-    return escalation.stages(demands, approval.expires_at, at)[0]
+    return policy.stages(demands, approval.expires_at, at)[0]
 
 
 def _check_expired(stored: _StoredApproval, decision: Decision) -> None:

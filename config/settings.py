@@ -150,7 +150,7 @@ SERVER_EMAIL = ENV.email_sender
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "login"
-PASSWORD_HASHERS = ["approvals.people.password_hasher.Hasher"]
+PASSWORD_HASHERS = ["approvals.people.login.Hasher"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{validator}"}
     for validator in (
@@ -161,10 +161,10 @@ AUTH_PASSWORD_VALIDATORS = [
     )
 ]
 
-# Failed logins, counted by approvals.people.login_throttle
+# Failed logins, counted by approvals.people.login
 
 AUTHENTICATION_BACKENDS = [
-    "approvals.people.login_throttle.Throttle",
+    "approvals.people.login.Throttle",
     "django.contrib.auth.backends.ModelBackend",
 ]
 LOGIN_FAILURES_PER_NAME = 5  # from one address

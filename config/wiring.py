@@ -10,7 +10,7 @@ from agents.catalogue.published import Catalogue, publish
 from agents.errors import RegistryError
 from agents.registry import load
 from approvals.adapter import ApprovalService
-from approvals.governance.prompts_in_production import StoredPrompts
+from approvals.governance.prompts import StoredPrompts
 from approvals.people import accounts
 from approvals.rights.access import AccessService
 from runtime import broker

@@ -31,7 +31,7 @@ from approvals.requests import confirmation, verification
 from approvals.rights import approvals
 from approvals.rights.principals import Principal
 from approvals.rules import roles
-from approvals.signed import act_log, audit
+from approvals.signed import audit
 from runtime.control.access import validate_text
 from runtime.core.run.continuation import MAX_REVISIONS
 from runtime.core.values.enums import Decision, Edit, GateKind, Verdict
@@ -92,7 +92,7 @@ def check_right(
     """Raise Forbidden, and log it, unless the principal may decide the request at this time, by default now."""
     denial = approvals.denial(principal, approval, at=at)
     if denial is not None:
-        act_log.refused(
+        audit.log_refusal(
             principal.person if principal else None, f"request {approval.id}", denial.code
         )
         raise denial

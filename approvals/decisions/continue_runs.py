@@ -17,12 +17,12 @@ from approvals import clock
 from approvals.decisions.decide import decide
 from approvals.decisions.undo import take_back
 from approvals.errors import ApprovalError, NotFound
-from approvals.governance import version_changes, version_decisions
+from approvals.governance import version_changes
 from approvals.governance.version_changes import VersionPair, WaitingRun
 from approvals.models import VersionDecision, VersionWithdrawal
 from approvals.rights import principals
 from approvals.rights.scopes import Scope
-from approvals.signed import act_log
+from approvals.signed import audit
 from approvals.signed import rows as signed_rows
 from runtime.control.access import validate_text
 from runtime.core.values.enums import Verdict
@@ -77,9 +77,9 @@ def continue_all(
     principal = principals.principal_of(actor)
     if principal is None or not principal.has(Scope.ADMIN):
         raise NotFound
-    denial = version_decisions.refusal(principal)
+    denial = version_changes.refusal(principal)
     if denial is not None:
-        act_log.refused(actor.person, "versions of agents", denial.code)
+        audit.log_refusal(actor.person, "versions of agents", denial.code)
         raise denial
     found = version_changes.find(_pair(agent, before, after), principal)
     if found is None:
@@ -131,7 +131,7 @@ def _record_withdrawal(pair: VersionPair, reason: str, actor: Actor) -> None:
             at=clock.now(),
         )
     )
-    act_log.record(
+    audit.log_change(
         actor.person,
         f"withdrew the decision to continue {pair.agent} from {pair.before} under {pair.after}",
     )
@@ -176,7 +176,7 @@ def _record(pair: VersionPair, count: int, reason: str, actor: Actor) -> None:
             withdrawn=version_changes.withdrawals(pair),
         )
     )
-    act_log.record(
+    audit.log_change(
         actor.person,
         f"continued {count} runs of {pair.agent} from {pair.before} under {pair.after}",
     )

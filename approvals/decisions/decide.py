@@ -19,7 +19,7 @@ from approvals.errors import TamperedWith, TooEarly
 from approvals.models import OF_CALL, Approval
 from approvals.reads import approval_views
 from approvals.reads.approval_views import ApprovalView
-from approvals.requests import results, schemas
+from approvals.requests import schemas
 from approvals.rights import principals
 from approvals.signed import audit
 from runtime.control import jobs
@@ -43,7 +43,7 @@ class _SentDecision:
     result: object
     digest: object = None
     grant: object = None
-    arguments: object = results.ABSENT
+    arguments: object = schemas.ABSENT
     preview: object = None
     batch: bool = False
 
@@ -63,9 +63,9 @@ def decide(
     reason: object,
     actor: Actor,
     grant: object = None,
-    result: object = results.ABSENT,
+    result: object = schemas.ABSENT,
     confirm: object = None,
-    arguments: object = results.ABSENT,
+    arguments: object = schemas.ABSENT,
     preview: object = None,
     batch: bool = False,
 ) -> ApprovalView:
@@ -108,7 +108,7 @@ def resolve(
     run: UUID,
     gate: UUID,
     outcome: object,
-    result: object = results.ABSENT,
+    result: object = schemas.ABSENT,
     reason: object,
     actor: Actor,
     confirm: object = None,
@@ -220,7 +220,7 @@ def _check_time(approval: Approval, at: datetime) -> None:
 
 
 def _edit(approval: Approval, verdict: Verdict, sent: _SentDecision, actor: Actor) -> Edit | None:
-    has_arguments = sent.arguments is not results.ABSENT and sent.arguments is not None
+    has_arguments = sent.arguments is not schemas.ABSENT and sent.arguments is not None
     if verdict is not Verdict.EDIT:
         if has_arguments:
             raise InvalidInput("arguments", "are only for an approval with changes")
@@ -231,7 +231,7 @@ def _edit(approval: Approval, verdict: Verdict, sent: _SentDecision, actor: Acto
         if has_arguments:
             raise InvalidInput("arguments", "are those of the preview: leave them out")
         return check_previewed(approval, sent.preview, actor.person)
-    if sent.arguments is results.ABSENT:
+    if sent.arguments is schemas.ABSENT:
         raise InvalidInput("arguments", "are required to edit")
     edit = check_edit(approval, sent.arguments)
     if _has_preview(approval):
@@ -251,12 +251,12 @@ def _result(approval: Approval, verdict: Verdict, sent: _SentDecision) -> object
     grant = budget_grants.check(approval, verdict, sent.grant)
     not_allowed, required = _RESULT_RULES[sent.field]
     if VERDICTS[verdict].carries != "result":
-        if sent.result is not results.ABSENT and sent.result is not None:
+        if sent.result is not schemas.ABSENT and sent.result is not None:
             raise InvalidInput("result", not_allowed)
         return grant
-    if sent.result is results.ABSENT:
+    if sent.result is schemas.ABSENT:
         raise InvalidInput("result", required)
-    results.check(sent.result, results.schema_of(approval))
+    schemas.check_result(sent.result, schemas.schema_of(approval))
     return sent.result
 
 

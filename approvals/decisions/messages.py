@@ -7,7 +7,7 @@ from django.db import transaction
 from approvals.decisions import checks, commit
 from approvals.errors import Expired, TooManyInquiries
 from approvals.reads import approval_views
-from approvals.requests import writers
+from approvals.rights import approvals
 from approvals.signed import audit
 from runtime.control import messages
 from runtime.control.access import validate_text
@@ -63,7 +63,7 @@ def send_message(*, approval_id: UUID, text: object, actor: Actor) -> approval_v
         approval = loaded.approval
         if commit.is_expired(approval, loaded.at) and approval.expires_at is not None:
             raise Expired(approval.expires_at)
-        if not writers.may_write(approval):
+        if not approvals.may_write(approval):
             raise Forbidden(
                 "not_eligible",
                 "The policy does not let people who decide this request write to its run.",

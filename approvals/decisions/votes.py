@@ -18,7 +18,7 @@ from approvals.models import Approval, Vote
 from approvals.rights import approvals, principals
 from approvals.rights.principals import Principal
 from approvals.rights.scopes import Scope
-from approvals.rules import escalation, tally
+from approvals.rules import policy, tally
 from approvals.rules.policy import Demands, Stage
 from approvals.signed import audit, votes
 from approvals.signed.votes import VOID, VOTED, WITHDRAWN, Cast
@@ -145,7 +145,7 @@ def note_open(approval: Approval, at: datetime) -> None:
 
 def _stages(approval: Approval, demands: Demands, at: datetime) -> tuple[Stage, ...]:
     """Return the stages with the people who may vote at this time."""
-    return escalation.stages(demands, approval.expires_at, at)
+    return policy.stages(demands, approval.expires_at, at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

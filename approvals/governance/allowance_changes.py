@@ -24,12 +24,19 @@ from approvals.rights import approvals, principals
 from approvals.rights.principals import Principal
 from approvals.rights.scopes import Scope
 from approvals.rights.second_admin import SecondAdmin
-from approvals.rules import limits as matching
-from approvals.rules.allowance_terms import ALLOWED_RISKS, MAX_COUNT, MAX_DAYS, Terms
-from approvals.rules.limits import MAX_ARGUMENTS, ArgumentLimit, LimitRule
+from approvals.rules import allowance_terms as matching
+from approvals.rules.allowance_terms import (
+    ALLOWED_RISKS,
+    MAX_ARGUMENTS,
+    MAX_COUNT,
+    MAX_DAYS,
+    ArgumentLimit,
+    LimitRule,
+    Terms,
+)
 from approvals.rules.policy import demands_of
 from approvals.rules.roles import risks_decided_by
-from approvals.signed.act_log import record, refused
+from approvals.signed.audit import log_change, log_refusal
 from runtime.control.access import validate_text
 from runtime.core.values.enums import GateKind
 from runtime.core.values.errors import NotJson
@@ -53,7 +60,7 @@ class LimitedArgument:
     @property
     def name(self) -> str:
         """The name of the argument, as errors and the API use it."""
-        return matching.named(self.path)
+        return matching.name_of(self.path)
 
 
 def not_allowable(approval: Approval) -> str | None:
@@ -111,7 +118,7 @@ def propose(
     allowance = uuid4()
     with _changing():
         allowances.append(allowance, Act.PROPOSED, by=actor.person, seq=1, terms=terms)
-        record(actor.person, f"proposed the allowance {allowance} of {approval.tool}")
+        log_change(actor.person, f"proposed the allowance {allowance} of {approval.tool}")
     return allowance
 
 
@@ -139,7 +146,7 @@ def confirm(allowance: UUID, *, actor: Actor) -> None:
             terms=one.terms,
             proposed_by=one.proposed_by,
         )
-        record(actor.person, f"confirmed the allowance {allowance} of {one.terms.action.tool}")
+        log_change(actor.person, f"confirmed the allowance {allowance} of {one.terms.action.tool}")
 
 
 def revoke(allowance: UUID, *, actor: Actor | None, reason: object = "") -> None:
@@ -158,7 +165,7 @@ def revoke(allowance: UUID, *, actor: Actor | None, reason: object = "") -> None
         try:
             with transaction.atomic():
                 allowances.append(allowance, Act.REVOKED, by=person, seq=one.next_act, reason=given)
-                record(person, f"revoked the allowance {allowance} of {one.terms.action.tool}")
+                log_change(person, f"revoked the allowance {allowance} of {one.terms.action.tool}")
             return
         except IntegrityError:
             continue
@@ -224,7 +231,7 @@ def _own_denial(principal: Principal | None, approval: Approval) -> Forbidden | 
 def _require_decider(principal: Principal | None, approval: Approval, actor: Actor) -> None:
     denial = _own_denial(principal, approval)
     if denial is not None:
-        refused(actor.person, f"an allowance of {approval.tool}", denial.code)
+        log_refusal(actor.person, f"an allowance of {approval.tool}", denial.code)
         raise denial
 
 

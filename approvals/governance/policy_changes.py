@@ -10,16 +10,16 @@ from approvals import clock
 from approvals.errors import PolicyBroken, PolicyRefused
 from approvals.governance import policies
 from approvals.governance.policies import FIRST_NUMBER, LOG, Act, PolicyVersion
-from approvals.people import groups
+from approvals.people import accounts
 from approvals.reads import deciders
-from approvals.requests import results
+from approvals.requests import schemas
 from approvals.rights.second_admin import SecondAdmin, may_administer
-from approvals.rules import conditions
+from approvals.rules import judge
 from approvals.rules import policy_text as texts
-from approvals.rules.conditions import ConditionError
 from approvals.rules.policy import OnExpiry, Policy, Rule
 from approvals.rules.roles import DECIDING, POLICY_VERSION
-from approvals.signed.act_log import record
+from approvals.signed.audit import log_change
+from runtime.core.values.expressions import ExpressionError
 from runtime.core.values.json_schema import may_have
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
@@ -63,7 +63,7 @@ def _problems(rule: Rule, number: int, known: frozenset[str]) -> Iterator[str]:
     named |= {name for step in rule.escalate for name in step.groups}
     yield from (
         f"names the group {group} in the rule {rule.name}, which does not exist"
-        for group in sorted(named - {*DECIDING, *groups.named()})
+        for group in sorted(named - {*DECIDING, *accounts.named_groups()})
     )
     yield from _problems_of_answer(rule)
 
@@ -73,12 +73,12 @@ def _problems_of_condition(rule: Rule, number: int, known: frozenset[str]) -> It
     label = f"has an error in rules[{number}].when, of the rule {rule.name}"
     try:
         if rule.when:
-            conditions.check_new(rule.when)
-    except ConditionError as exc:
+            judge.check_new_condition(rule.when)
+    except ExpressionError as exc:
         yield f"{label}: {exc}"
         return
     schemas = wiring.catalogue().argument_schemas(rule.tools or known)
-    for path in conditions.paths(rule.when):
+    for path in judge.condition_paths(rule.when):
         # Without match.tool the rule is also about answers, which are calls of their own.
         is_answer = not rule.tools and path[0] == ANSWER
         if schemas and not is_answer and not any(may_have(schema, path) for schema in schemas):
@@ -93,7 +93,7 @@ def _problems_of_answer(rule: Rule) -> Iterator[str]:
     for tool in sorted(rule.tools):
         for schema in wiring.catalogue().result_schemas(tool):
             try:
-                results.check(rule.answer, schema)
+                schemas.check_result(rule.answer, schema)
             except InvalidInput as exc:
                 yield (
                     f"has an answer in the rule {rule.name} that {tool} could not return: {exc.field} {exc.detail}"
@@ -112,7 +112,7 @@ def propose(text: object, *, actor: str | None) -> int:
         row = LOG.append(Act.PROPOSED, by=actor, number=number, text=text)
         if alone_from := SecondAdmin(author=actor).alone_from(row.at):
             LOG.append(Act.SCHEDULED, by=actor, number=number, effective_at=alone_from)
-        record(actor, f"proposed version {number} of the policy")
+        log_change(actor, f"proposed version {number} of the policy")
     return number
 
 
@@ -134,7 +134,7 @@ def confirm(number: int, *, actor: str | None) -> None:
         except InvalidInput as exc:
             raise PolicyRefused(f"Version {number} {exc.detail}") from exc
         LOG.append(Act.CONFIRMED, by=actor, number=number, effective_at=clock.now())
-        record(actor, f"confirmed version {number} of the policy")
+        log_change(actor, f"confirmed version {number} of the policy")
 
 
 def withdraw(number: int, *, actor: str | None) -> None:
@@ -142,7 +142,7 @@ def withdraw(number: int, *, actor: str | None) -> None:
     with _changing(actor):
         _waiting(number)
         LOG.append(Act.WITHDRAWN, by=actor, number=number)
-        record(actor, f"withdrew version {number} of the policy")
+        log_change(actor, f"withdrew version {number} of the policy")
 
 
 def _waiting(number: int) -> PolicyVersion:

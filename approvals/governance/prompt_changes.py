@@ -14,7 +14,7 @@ from approvals.governance import prompts
 from approvals.governance.prompts import CODE, LOG, PRODUCTION, Act, PromptHistory
 from approvals.models import PromptAct
 from approvals.rights.second_admin import SecondAdmin, may_administer
-from approvals.signed.act_log import record
+from approvals.signed.audit import log_change
 from runtime.core.values.ids import is_prompt_name
 from runtime.core.values.json_values import is_text
 from runtime.core.values.limits import MAX_INSTRUCTIONS, MAX_REASON
@@ -159,7 +159,7 @@ def _append(
     found: PromptHistory, actor: Actor | None, act: Act, number: int, **more: object
 ) -> PromptAct:
     by, token = (actor.person, actor.token) if actor else (None, None)
-    record(by, f"{act} version {number} of the prompt {found.name}")
+    log_change(by, f"{act} version {number} of the prompt {found.name}")
     return LOG.append(act, by=by, token=token, name=found.name, number=number, **more)
 
 

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from approvals.errors import PromptRefused, UnknownPrompt
 from approvals.governance import prompt_changes, prompt_list
-from approvals.signed.act_log import record
+from approvals.signed.audit import log_change
 from runtime.control import jobs
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
@@ -71,7 +71,7 @@ def ask(name: str, number: int, runs: object, *, actor: Actor) -> PromptTrialVie
         trial = jobs.enqueue(pool.djangos(), TRIALS, **version, by=actor.person, token=actor.token)
         if trial is None:
             raise PromptRefused(f"Another trial of the prompt {name} has not ended.")
-        record(
+        log_change(
             actor.person,
             f"asked for a trial of version {number} of the prompt {name} on {runs} runs",
         )

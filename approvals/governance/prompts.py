@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from operator import attrgetter
 
-from approvals.errors import PromptBroken
+from approvals import clock
+from approvals.errors import PromptBroken, UnknownPrompt
 from approvals.models import PromptAct
 from approvals.signed.log import SignedLog
 from runtime.core.values.json_values import sha256_of
+from runtime.ports.prompts import PromptVersion
 
 Act = PromptAct.PromptChange
-
 CODE = 0  # the number of the text in the code
 PRODUCTION = "production"
 
@@ -127,3 +128,43 @@ LOG = SignedLog(
     apply=_apply,
     broken=PromptBroken,
 )
+
+
+class StoredPrompts:
+    """Implements the port Prompts with the signed acts."""
+
+    def in_production(self, name: str, at: datetime) -> PromptVersion | None:
+        """Return the version that was in production at this time, None for the text in the code. Raise PromptBroken."""
+        LOG.wait_for_appends()  # an act has its time before other connections see it
+        found = history(_recent(name), name, at)
+        return _to_port_version(found, found.in_production)
+
+    def version(self, name: str, number: int) -> PromptVersion | None:
+        """Return a version by its number, None for the text in the code. Raise PromptBroken or UnknownPrompt."""
+        return _to_port_version(history(_recent(name), name, clock.now()), number)
+
+
+def problem_of(name: str, number: int, digest: str) -> str | None:
+    """Say why a version is not the signed text with this digest; None if it is. The text in the code is not stored."""
+    if number == CODE:
+        return None
+    try:
+        found = history(LOG.rows(name=name), name, clock.now())
+    except PromptBroken as exc:
+        return str(exc)
+    if number not in found.versions:
+        return "there is no such version"
+    return None if found.versions[number].digest == digest else "it has another text"
+
+
+def _to_port_version(found: PromptHistory, number: int) -> PromptVersion | None:
+    if number == CODE:
+        return None
+    if number not in found.versions:
+        raise UnknownPrompt
+    one = found.versions[number]
+    return PromptVersion(name=found.name, number=number, text=one.text, digest=one.digest)
+
+
+def _recent(name: str) -> tuple[PromptAct, ...]:
+    return LOG.recent_rows(name=name)[0]

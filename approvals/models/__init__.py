@@ -1,32 +1,36 @@
 """Defines the tables of approvals, one module per noun. People and groups are Django's own."""
 
-from approvals.models.absences import Absence
 from approvals.models.accounts import (
+    Absence,
     Assignment,
     LoginFailures,
+    MailPreference,
     PasswordLink,
     SavedView,
+    SentMail,
     TimePreference,
     Token,
 )
-from approvals.models.allowances import AllowanceAct
-from approvals.models.audit import AuditEntry, AuditHead
-from approvals.models.notices import MailPreference, SentMail
-from approvals.models.policies import PolicyAct
-from approvals.models.prompts import PromptAct
-from approvals.models.readings import ReviewTime
-from approvals.models.requests import (
+from approvals.models.approvals import (
     ASKING_AGENT,
     IN_DOUBT,
     OF_CALL,
     ROOT_AGENT,
     Approval,
     ApprovalOutcome,
+    ReviewTime,
+    ToolSchema,
     Vote,
 )
+from approvals.models.audit import AuditEntry, AuditHead
+from approvals.models.governance import (
+    AllowanceAct,
+    PolicyAct,
+    PromptAct,
+    VersionDecision,
+    VersionWithdrawal,
+)
 from approvals.models.teamwork import ApprovalClaim, ApprovalViewer, Comment, Handover
-from approvals.models.tools import ToolSchema
-from approvals.models.versions import VersionDecision, VersionWithdrawal
 
 __all__ = [
     "ASKING_AGENT",

@@ -4,7 +4,7 @@ from uuid import uuid4
 
 from django.db import models
 
-from approvals.models.requests import Approval
+from approvals.models.approvals import Approval
 from approvals.models.signed import SignedRow
 from runtime.keyring import purposes
 

@@ -17,7 +17,7 @@ from approvals.rights import approvals, principals
 from approvals.rights.principals import Principal
 from approvals.rights.scopes import Scope
 from approvals.rules import roles
-from approvals.signed import act_log
+from approvals.signed import audit
 from approvals.signed import rows as signed_rows
 from approvals.signed.log import SignedActs
 from runtime.control.access import validate_text
@@ -67,7 +67,7 @@ def announce(*, deputy: object, starts: datetime, ends: datetime, actor: Actor) 
             ends=ends,
             at=now,
         )
-        act_log.record(actor.person, f"named {name} their deputy until {ends:%Y-%m-%d %H:%M %Z}")
+        audit.log_change(actor.person, f"named {name} their deputy until {ends:%Y-%m-%d %H:%M %Z}")
     theirs = Approval.objects.filter(approvals.for_decider(principal), requester=name)
     return replace(_away(row, now), starts_runs=theirs.exists())
 
@@ -101,7 +101,7 @@ def end(person: str, *, actor: Actor | None) -> bool:
             ends=row.ends,
             at=now,
         )
-        act_log.record(by, f"ended the absence of {person}, whose deputy was {row.deputy}")
+        audit.log_change(by, f"ended the absence of {person}, whose deputy was {row.deputy}")
     return True
 
 

@@ -10,15 +10,15 @@ from django.utils import timezone
 
 from approvals import clock
 from approvals.models import Approval, Assignment, Token
-from approvals.people import groups
+from approvals.people import accounts
 from approvals.rights import assignments
 from approvals.rights.scopes import Scope
 from approvals.rules.roles import DECIDING, Group, is_named
+from approvals.signed import rows as signed_rows
 from runtime.errors import InvalidInput
 from runtime.reads.filters import terms
 
-LIMIT = 100  # people on one page; a search by name finds the others
-
+MAX_PEOPLE = 100  # people on one page; a search by name finds the others
 GROUPS: Mapping[Group, str] = {
     Group.REQUESTERS: "start runs of agents",
     Group.REVIEWERS: "decide on the calls of agents in runs that other people started",
@@ -39,6 +39,14 @@ _WORDS: Mapping[Scope, str] = {
 SCOPES: Mapping[Scope, str] = {
     scope: _WORDS[scope] for scope in Scope
 }  # fails if a scope has no description
+STATES = ("is:active", "is:disabled", "is:new")
+MAX_CHANGES = 50
+_LABELS: Mapping[str, str] = {
+    Assignment.AssignmentChange.GIVEN: "given",
+    Assignment.AssignmentChange.CONFIRMED: "confirmed",
+    Assignment.AssignmentChange.CHANGED: "chosen",
+    Assignment.AssignmentChange.ENDED: "taken away",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,9 +137,9 @@ def people_page(
     Every word must occur in the username, the full name or the mail address. Raise InvalidInput naming `q`.
     """
     fitting = User.objects.filter(_condition(search))
-    wanted = list(fitting.order_by("username").values_list("username", flat=True)[:LIMIT])
+    wanted = list(fitting.order_by("username").values_list("username", flat=True)[:MAX_PEOPLE])
     rows = _read(User.objects.filter(Q(username__in=wanted) | Q(username=shown)), reader)
-    more = fitting.count() - len(wanted) if len(wanted) == LIMIT else 0
+    more = fitting.count() - len(wanted) if len(wanted) == MAX_PEOPLE else 0
     return PeoplePage(people=tuple(rows), more=more)
 
 
@@ -167,14 +175,15 @@ _PLACES: Mapping[str, Callable[[str], Q]] = {
     "group": lambda wanted: Q(pk__in=User.objects.filter(groups__name__iexact=wanted).values("pk")),
     "is": _in_state,
 }
+
+
 FILTERS = tuple(_PLACES)
-STATES = ("is:active", "is:disabled", "is:new")
 
 
 def group_words() -> dict[str, str]:
     """Describe each group, those that rules can name last."""
     known = {str(group): words for group, words in GROUPS.items()}
-    return known | dict.fromkeys(groups.named(), NAMED)
+    return known | dict.fromkeys(accounts.named_groups(), NAMED)
 
 
 def all_people() -> list[Person]:
@@ -291,3 +300,30 @@ def _token_views(tokens: list[Token]) -> tuple[TokenView, ...]:
         for token in tokens
     ]
     return tuple(sorted(views, key=lambda view: not view.is_valid))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RightChange:
+    """One change of a group or password. `by` None is the command line. A row that `is_signed` is genuine."""
+
+    what: str
+    act: str
+    by: str | None
+    at: datetime
+    is_signed: bool
+
+    @property
+    def label(self) -> str:
+        """The act as a verb."""
+        return _LABELS.get(self.act, self.act)
+
+
+def right_changes(username: str) -> tuple[RightChange, ...]:
+    """Return the last changes of the rights that a person has or had, the latest first."""
+    rows = Assignment.objects.filter(person__username=username).order_by("-at", "-seq", "what")
+    return tuple(
+        RightChange(
+            what=row.what, act=row.act, by=row.by, at=row.at, is_signed=signed_rows.is_valid(row)
+        )
+        for row in rows[:MAX_CHANGES]
+    )

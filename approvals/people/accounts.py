@@ -16,6 +16,7 @@ from django.contrib.auth.password_validation import validate_password
 from django.contrib.auth.validators import ASCIIUsernameValidator
 from django.contrib.sessions.models import Session
 from django.core.exceptions import ValidationError
+from django.core.validators import EmailValidator
 from django.db import transaction
 from django.dispatch import Signal
 from django.utils import timezone
@@ -23,19 +24,21 @@ from django.utils import timezone
 from approvals import clock
 from approvals.errors import LastAdmin, NotConfirmable, UnknownPerson
 from approvals.models import Assignment, PasswordLink
-from approvals.people import groups as named_groups
-from approvals.people import profiles, tokens
+from approvals.people import tokens
 from approvals.rights import assignments, principals
-from approvals.rules.roles import Group
-from approvals.signed.act_log import record
+from approvals.rules.roles import Group, is_named
+from approvals.signed.audit import log_change
 from runtime.errors import InvalidInput
 
 MAX_USERNAME = 64
 MAX_PASSWORD = 1024  # hashing takes time for every character
-
 sessions_ended = Signal()  # after the commit, with `person`, the username
-
 _FIRST = re.compile(r"[A-Za-z0-9]")
+MAX_NAME = 100
+MAX_ADDRESS = 254  # RFC 5321, section 4.5.3.1.3, less the angle brackets
+_is_address = EmailValidator()
+MAX_GROUPS = 50
+_GROUP_NAME = re.compile(r"[a-z][a-z0-9-]{1,39}")
 
 
 def create_person(
@@ -56,8 +59,8 @@ def create_person(
     if password is not None:
         check_password(password, username)
     names = {
-        "first_name": profiles.checked_name(full_name),
-        "email": profiles.checked_mail(email),
+        "first_name": checked_name(full_name),
+        "email": checked_mail(email),
     }
     with changing():
         if User.objects.filter(username__iexact=username).exists():
@@ -65,7 +68,7 @@ def create_person(
         person = User.objects.create_user(username=username, password=password, **names)
         assignments.grant(person, assignments.CREDENTIAL, actor=actor)
         _join(person, groups, actor)
-        record(actor, f"added {username} to {_listed(groups)}")
+        log_change(actor, f"added {username} to {_listed(groups)}")
     return person
 
 
@@ -76,13 +79,13 @@ def set_groups(username: str, groups: Collection[str], *, actor: str | None) -> 
         if Group.ADMINS not in groups:
             _require_other_admin(person, "leave admins")
         _join(person, groups, actor)
-        record(actor, f"put {username} into {_listed(groups)}")
+        log_change(actor, f"put {username} into {_listed(groups)}")
 
 
 def create_group(name: str, *, actor: str | None) -> None:
     """Create a group that rules of the policy can name. Raises InvalidInput naming `group`."""
     with changing():
-        named_groups.create(name, actor=actor)
+        add_named_group(name, actor=actor)
 
 
 def disable(username: str, *, actor: str | None) -> None:
@@ -103,7 +106,7 @@ def disable(username: str, *, actor: str | None) -> None:
         end_sessions(person)
         tokens.revoke_all(person)
         _end_links(person)
-        record(actor, f"disabled {username}")
+        log_change(actor, f"disabled {username}")
 
 
 def enable(username: str, *, actor: str | None) -> None:
@@ -119,7 +122,7 @@ def enable(username: str, *, actor: str | None) -> None:
         tokens.revoke_all(person)
         User.objects.filter(pk=person.pk).update(is_active=True)
         _join(person, _groups_of(person), actor)
-        record(actor, f"enabled {username}")
+        log_change(actor, f"enabled {username}")
 
 
 def confirm(username: str, what: str, *, seq: int, actor: str | None) -> None:
@@ -145,7 +148,7 @@ def confirm(username: str, what: str, *, seq: int, actor: str | None) -> None:
             end_sessions(person)
             tokens.revoke_all(person, since=row.given_at)
         assignments.confirm(row, actor=actor)
-        record(actor, f"confirmed {what} of {username}, given by {row.givers[0]}")
+        log_change(actor, f"confirmed {what} of {username}, given by {row.givers[0]}")
 
 
 def set_password(
@@ -171,7 +174,7 @@ def set_password(
             assignments.change_password(before, person)
         end_sessions(person, keep=keep)
         _end_links(person)
-        record(actor, f"set a new password for {username}")
+        log_change(actor, f"set a new password for {username}")
     return person
 
 
@@ -187,7 +190,7 @@ def remove_password(username: str, *, actor: str | None) -> None:
         assignments.grant(person, assignments.CREDENTIAL, actor=actor)
         end_sessions(person)
         _end_links(person)
-        record(actor, f"took the password of {username} away")
+        log_change(actor, f"took the password of {username} away")
 
 
 def end_sessions(person: User, *, keep: str | None = None) -> int:
@@ -248,7 +251,7 @@ def _join(person: User, groups: Collection[str], actor: str | None) -> None:
 
 def _known() -> tuple[str, ...]:
     """Name all groups: ours, and those that exist to be named by rules."""
-    return (*Group, *named_groups.named())
+    return (*Group, *named_groups())
 
 
 def _groups_of(person: User) -> set[str]:
@@ -297,3 +300,56 @@ def check_password(password: str, username: str) -> None:
 
 def _listed(groups: Collection[str]) -> str:
     return ", ".join(sorted(groups)) or "no group"
+
+
+def save_profile(username: str, *, full_name: str, email: str, actor: str) -> None:
+    """Save a person's name and mail address; each may be empty. Raise InvalidInput naming `full_name` or `email`."""
+    given = {"first_name": checked_name(full_name), "last_name": "", "email": checked_mail(email)}
+    if not User.objects.filter(username=username).update(**given):
+        raise UnknownPerson(username)
+    log_change(actor, f"changed the name or the mail address of {username}")
+
+
+def checked_name(given: str) -> str:
+    """Return a full name without outer blanks. Raise InvalidInput naming `full_name`."""
+    name = given.strip()
+    if len(name) > MAX_NAME or not name.isprintable():
+        raise InvalidInput("full_name", f"must have at most {MAX_NAME} visible characters")
+    return name
+
+
+def checked_mail(given: str) -> str:
+    """Return a mail address, or an empty text. Raise InvalidInput naming `email`."""
+    address = given.strip()
+    if len(address) > MAX_ADDRESS:
+        raise InvalidInput("email", f"must have at most {MAX_ADDRESS} characters")
+    if address:
+        try:
+            _is_address(address)
+            address.rpartition("@")[2].encode("idna")  # as a mail to it does
+        except (ValidationError, UnicodeError) as exc:
+            raise InvalidInput("email", "must be a mail address, as in bea@example.com") from exc
+    return address
+
+
+def named_groups() -> list[str]:
+    """Return the names of these groups in order."""
+    names = GroupRow.objects.exclude(name__in=list(Group)).order_by("name")
+    return [name for name in names.values_list("name", flat=True) if is_named(name)]
+
+
+def add_named_group(name: str, *, actor: str | None) -> None:
+    """Create a group. None is the command line. The caller holds the lock on people. Raises InvalidInput."""
+    if not _GROUP_NAME.fullmatch(name) or not is_named(name):
+        raise InvalidInput(
+            "group",
+            "must have 2 to 40 characters, only a to z, 0 to 9 and -, start with a letter,"
+            " and not be the name of a built-in group",
+        )
+    known = named_groups()
+    if name in known:
+        raise InvalidInput("group", "exists already")
+    if len(known) >= MAX_GROUPS:
+        raise InvalidInput("group", f"is one too many: at most {MAX_GROUPS} can be created")
+    GroupRow.objects.create(name=name)
+    log_change(actor, f"created the group {name}")

@@ -21,7 +21,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from approvals import clock
 from approvals.models import IN_DOUBT, Approval, MailPreference, SentMail
-from approvals.people import mail_text, mail_times, run_news
+from approvals.people import mail_text
 from approvals.requests import verification
 from approvals.rights import approvals, principals
 from runtime.core.values.enums import Risk
@@ -72,7 +72,11 @@ def _claim(person: int) -> _Mail | None:
         if row is None or (row.retry_at is not None and row.retry_at > at):
             return None
         is_new = row.confirmed_at is None or row.problem != ""
-        mail = _mail(row, mail_text.first()) if is_new else _next(row, at) or _about_runs(row, at)
+        mail = (
+            _mail(row, mail_text.build_first_mail())
+            if is_new
+            else _next(row, at) or _about_runs(row, at)
+        )
         if mail is not None:
             row.retry_at = at + LEASE
             row.save(update_fields=["retry_at"])
@@ -110,22 +114,26 @@ def _next(row: MailPreference, at: datetime) -> _Mail | None:
     )
     found = list(_unnoticed(waiting, row, at)[:MAX_IN_A_MAIL])
     shown = [approval for approval in found if verification.fault(approval) is None]
-    urgent = any(mail_times.is_urgent(approval.kind, approval.risk) for approval in shown)
-    if not shown or not mail_times.may_send(urgent, _last(name), at):
+    urgent = any(mail_text.is_urgent(approval.kind, approval.risk) for approval in shown)
+    if not shown or not mail_text.may_send(urgent, _last(name), at):
         return None
     return _mail(
-        row, mail_text.of(shown, waiting.count()), tuple(approval.id for approval in shown)
+        row,
+        mail_text.build_request_mail(shown, waiting.count()),
+        tuple(approval.id for approval in shown),
     )
 
 
 def _about_runs(row: MailPreference, at: datetime) -> _Mail | None:
     """Return the mail about the person's own runs, None if there is no news or they were mailed just now."""
     name = row.person.get_username()
-    if not row.runs or not mail_times.may_send(False, _last(name), at):
+    if not row.runs or not mail_text.may_send(False, _last(name), at):
         return None
-    found = run_news.news(name, row.since, at)
+    found = mail_text.news(name, row.since, at)
     return (
-        _mail(row, mail_text.of_runs(found), tuple(one.about for one in found)) if found else None
+        _mail(row, mail_text.build_run_mail(found), tuple(one.about for one in found))
+        if found
+        else None
     )
 
 
@@ -142,7 +150,7 @@ def _unnoticed(
     if row.about == MailPreference.About.OFF:
         return waiting.none()
     ripe = IN_DOUBT
-    for risk, delay in mail_times.DELAYS.items():
+    for risk, delay in mail_text.DELAYS.items():
         ripe |= Q(risk=risk, created_at__lte=at - delay)
     rows = waiting.filter(ripe, created_at__gte=row.since)
     if row.about == MailPreference.About.HIGH:

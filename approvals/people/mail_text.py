@@ -3,22 +3,40 @@
 An argument stands in a mail only where the author of the tool put it into its sentence.
 """
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TypeVar
+from uuid import UUID
 
 from django.conf import settings
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from approvals.models import Approval
-from approvals.people.mail_times import is_urgent
-from approvals.people.run_news import News
-from runtime.core.values.enums import GateKind
+from approvals.models import Approval, SentMail
+from approvals.requests import verification
+from runtime.core.values.enums import GateKind, Risk
 from runtime.core.values.limits import plain
 from runtime.core.values.texts import write_on_one_line
+from runtime.keyring import sealing
+from runtime.models import Run
+from runtime.ports import wiring
+from runtime.ports.access import Actor
 
+MAX_NEWS = 200  # in one mail; the rest follows in the next one
+Row = TypeVar("Row", Run, Approval)
+OLDEST = timedelta(days=1)  # later the person has been on the pages
+# How long a request waits in the inbox before its people are mailed. A call in doubt counts as high risk.
+DELAYS: Mapping[Risk, timedelta] = {
+    Risk.HIGH: timedelta(0),
+    Risk.MEDIUM: timedelta(minutes=5),
+    Risk.LOW: timedelta(hours=1),
+}
+PAUSE = timedelta(minutes=10)  # between two mails to a person, unless a request is urgent
 _LINK = re.compile(r"://|www\.", re.IGNORECASE)
 MAX_LISTED = 20
 MAX_SENTENCE = 300
-
 _FIRST = """\
 You will be mailed about what you chose.
 
@@ -35,12 +53,81 @@ Change what you are mailed about on {account}
 """
 
 
-def first() -> tuple[str, str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """A run that ended, or a text that was released. `about` is the id of the run, or of the request with the text."""
+
+    about: UUID
+    run: UUID
+    agent: str
+    business_key: str
+    what: str
+
+
+def news(person: str, since: datetime, at: datetime) -> list[News]:
+    """Return what this person was not mailed about, without runs that they may not read any more."""
+    since = max(since, at - OLDEST)
+    readable = Run.objects.filter(
+        wiring.access().readable_runs(Actor(person=person)), requester=person
+    )
+    ended = readable.filter(ended_at__gte=since, removed_at=None)
+    found = [
+        _of(run, run.id, str(run.status))
+        for run in _unnoticed(ended, person).order_by("ended_at", "id")[:MAX_NEWS]
+    ]
+    messages = list(_messages(person, since, at))
+    runs = readable.in_bulk([approval.run_id for approval in messages])
+    found += [
+        _of(runs[approval.run_id], approval.id, "a text for you was released")
+        for approval in messages
+        if approval.run_id in runs
+    ]
+    return found[:MAX_NEWS]
+
+
+def _messages(person: str, since: datetime, at: datetime) -> Iterator[Approval]:
+    """Yield the released messages of a run that has not ended: requests whose call has a text for its requester."""
+    rows = Approval.objects.filter(
+        Q(effective_at=None) | Q(effective_at__lte=at),
+        requester=person,
+        status=Approval.Status.APPROVED,
+        decided_at__gte=since,
+        args__contains=sealing.MARK,
+        run__ended_at=None,
+    )
+    for approval in _unnoticed(rows, person).order_by("decided_at", "id")[:MAX_NEWS]:
+        if verification.fault(approval) is None and sealing.held_args(
+            approval.tool, json.loads(approval.args)
+        ):
+            yield approval
+
+
+def _unnoticed(rows: QuerySet[Row], person: str) -> QuerySet[Row]:
+    return rows.exclude(Exists(SentMail.objects.filter(person=person, about=OuterRef("pk"))))
+
+
+def _of(run: Run, about: UUID, what: str) -> News:
+    return News(
+        about=about, run=run.id, agent=run.agent, business_key=run.business_key or "", what=what
+    )
+
+
+def is_urgent(kind: str, risk: str) -> bool:
+    """Tell whether the people of such a request are mailed at once."""
+    return kind == GateKind.IN_DOUBT or risk == Risk.HIGH
+
+
+def may_send(urgent: bool, last: datetime | None, at: datetime) -> bool:
+    """Tell whether a person who was last mailed at `last` is mailed now."""
+    return urgent or last is None or at - last >= PAUSE
+
+
+def build_first_mail() -> tuple[str, str]:
     """Return subject and body of the first mail to an address."""
     return "Mail is on", _FIRST.format(account=_link("/account/"))
 
 
-def of(rows: Sequence[Approval], waiting: int) -> tuple[str, str]:
+def build_request_mail(rows: Sequence[Approval], waiting: int) -> tuple[str, str]:
     """Return subject and body of a mail about these requests, the most urgent first."""
     ordered = sorted(
         rows,
@@ -56,7 +143,7 @@ def of(rows: Sequence[Approval], waiting: int) -> tuple[str, str]:
     return subject + more, "\n".join([*listed, foot])
 
 
-def of_runs(news: Sequence[News]) -> tuple[str, str]:
+def build_run_mail(news: Sequence[News]) -> tuple[str, str]:
     """Return subject and body of a mail about a requester's own runs."""
     count = len({one.run for one in news})
     subject = f"{count} of your runs {'has' if count == 1 else 'have'} news"

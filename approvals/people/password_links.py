@@ -8,12 +8,16 @@ scanners of mail open links.
 
 import hashlib
 import hmac
+import logging
 import re
 import secrets
+import smtplib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.contrib.auth.models import User
+from django.core.mail import EmailMessage
 
 from approvals import clock
 from approvals.errors import LastAdmin, LinkOver
@@ -21,11 +25,20 @@ from approvals.models import PasswordLink
 from approvals.people import accounts
 from approvals.rights import assignments
 from approvals.signed import rows as signed_rows
-from approvals.signed.act_log import record
+from approvals.signed.audit import log_change
 
 HOURS = 48
-
 _FORMAT = re.compile(r"([0-9a-f]{16})_([0-9a-f]{64})")
+log = logging.getLogger(__name__)
+_BODY = """\
+Hello {person},
+
+an admin of Signoff at {site} sent you this link. It lets you choose {what}, once, within {hours} hours:
+
+{link}
+
+If you did not expect it, leave it alone and ask the admin: opening the link changes nothing by itself.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +70,7 @@ def create(username: str, *, actor: str | None) -> NewLink:
             expires_at=at + timedelta(hours=HOURS),
         )
         signed_rows.add(row)
-        record(actor, f"made a password link for {username}")
+        log_change(actor, f"made a password link for {username}")
     return NewLink(
         person=username,
         plain=f"{row.public_id}_{secret}",
@@ -89,7 +102,9 @@ def use(plain: str, password: str) -> User:
         if given := assignments.password_of(person):
             assignments.change_password(given, person)
         accounts.end_sessions(person)
-        record(person.get_username(), f"chose a password with a link of {row.by or 'an operator'}")
+        log_change(
+            person.get_username(), f"chose a password with a link of {row.by or 'an operator'}"
+        )
     return person
 
 
@@ -108,3 +123,28 @@ def _valid(plain: str) -> PasswordLink:
 
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def address_of(link: NewLink) -> str:
+    """Return the whole address of a link."""
+    return f"{settings.PUBLIC_URL}/password/{link.plain}/"
+
+
+def send(link: NewLink, to: str) -> bool:
+    """Mail the link. Tell whether the mail server took it."""
+    what = "a password" if link.is_first else "a new password"
+    body = _BODY.format(
+        person=link.person,
+        site=settings.PUBLIC_URL,
+        what=what,
+        hours=HOURS,
+        link=address_of(link),
+    )
+    headers = {"Auto-Submitted": "auto-generated"}
+    mail = EmailMessage(subject=f"Choose {what} for Signoff", body=body, to=[to], headers=headers)
+    try:
+        mail.send()
+    except (OSError, ValueError, smtplib.SMTPException) as exc:
+        log.warning("The mail with a password link of %s was not sent: %s", link.person, exc)
+        return False
+    return True

@@ -21,7 +21,7 @@ from approvals.errors import UnknownToken
 from approvals.models import Token
 from approvals.rights.scopes import ALL_SCOPES
 from approvals.signed import rows as signed_rows
-from approvals.signed.act_log import record
+from approvals.signed.audit import log_change
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 
@@ -73,7 +73,7 @@ def create(
         expires_at=None if days is None else at + timedelta(days=days),
     )
     signed_rows.add(token)
-    record(actor, f"made the token {token.public_id} of {owner.username}")
+    log_change(actor, f"made the token {token.public_id} of {owner.username}")
     return token, f"sgn_{token.public_id}_{secret}"
 
 
@@ -88,7 +88,7 @@ def revoke(public_id: str, *, actor: str | None, owner: str | None = None) -> To
         if token.revoked_at is None:
             token.revoked_at = timezone.now()
             token.save(update_fields=["revoked_at"])
-            record(actor, f"revoked the token {public_id} of {token.owner.username}")
+            log_change(actor, f"revoked the token {public_id} of {token.owner.username}")
     return token
 
 

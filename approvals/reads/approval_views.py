@@ -15,13 +15,12 @@ from django.utils import timezone
 
 from approvals.errors import NotFound, TamperedWith
 from approvals.models import IN_DOUBT, OF_CALL, Approval, approval_rows
-from approvals.requests import confirmation, schemas, verification, writers
+from approvals.requests import confirmation, schemas, verification
 from approvals.rights import approvals as request_rules
 from approvals.rights import principals
 from approvals.rights.principals import Principal
-from approvals.rules import escalation
-from approvals.rules.escalation import NextStep
-from approvals.rules.policy import Demands, OnExpiry, demands_of
+from approvals.rules import policy
+from approvals.rules.policy import Demands, NextStep, OnExpiry, demands_of
 from approvals.signed import statements
 from runtime.core.run.continuation import merge_people
 from runtime.core.values.enums import GateKind
@@ -191,14 +190,14 @@ class ApprovalView:
     @property
     def reviewer_may_write(self) -> bool:
         """Whether the rule lets people who may decide this approval write to its run."""
-        return writers.allowed(self.stored.kind, self.demands)
+        return request_rules.rule_lets_write(self.stored.kind, self.demands)
 
     @property
     def next_step(self) -> NextStep | None:
         """The step that follows if no person decides; None without a deadline, and for a closed request."""
         if not self.is_pending:
             return None
-        return escalation.next_step(self.demands, self.stored.expires_at, timezone.now())
+        return policy.next_step(self.demands, self.stored.expires_at, timezone.now())
 
     @property
     def on_expiry(self) -> OnExpiry | None:

@@ -11,7 +11,7 @@ from django.utils import timezone
 from approvals.models import Approval
 from approvals.rights import approvals, principals
 from approvals.rights.principals import Principal
-from approvals.rules import escalation, tally
+from approvals.rules import policy, tally
 from approvals.rules.policy import GROUP, PERSON, Policy, demands_of, keys_of
 from approvals.rules.roles import DECIDING
 from runtime.ports.access import Actor
@@ -155,7 +155,7 @@ def outlook(
     )
     if demands is None:
         return Outlook(people=tuple(able), suffice=bool(later), able=tuple(able), away=away)
-    stages = escalation.stages(demands, approval.expires_at, at)
+    stages = policy.stages(demands, approval.expires_at, at)
     stage = tally.current(stages, votes)
     now = [
         name
@@ -170,7 +170,7 @@ def outlook(
     }
     if approval.is_of_call:
         suffice = tally.can_complete(
-            escalation.stages(demands, approval.expires_at, end),
+            policy.stages(demands, approval.expires_at, end),
             votes,
             {name: principal.groups for name, principal in later.items()},
             {

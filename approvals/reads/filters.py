@@ -17,8 +17,7 @@ from django.db.models.lookups import IContains
 from django.utils import timezone
 
 from approvals.models import Approval, ApprovalClaim, Handover
-from approvals.rules.escalation import ESCALATE
-from approvals.rules.policy import OnExpiry
+from approvals.rules.policy import ESCALATE, OnExpiry
 from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput
 from runtime.ports.approvals import CallOutcome

@@ -10,7 +10,7 @@ from approvals.models import Approval, Vote
 from approvals.reads import deciders
 from approvals.reads.approval_views import ApprovalView
 from approvals.rights.principals import Principal
-from approvals.rules import escalation, tally
+from approvals.rules import policy, tally
 from approvals.rules.policy import Stage
 
 MAX_NAMED = 12
@@ -73,7 +73,7 @@ def panel(approval: ApprovalView) -> VotePanel | None:
     votes = list(rows.order_by("at", "person"))
     counted = {vote.person: vote.stage for vote in votes}
     pending = approval.is_pending
-    stages = escalation.stages(demands, approval.expires_at, timezone.now())
+    stages = policy.stages(demands, approval.expires_at, timezone.now())
     current = tally.current(stages, counted) if pending else None
     outlook = deciders.Outlook(people=(), suffice=True)
     if pending:

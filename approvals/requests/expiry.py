@@ -6,7 +6,7 @@ It follows from the stored request alone, which its digest and MAC cover. So a w
 from datetime import UTC
 
 from approvals.models import Approval
-from approvals.requests import results
+from approvals.requests import schemas
 from approvals.rules.policy import Demands, OnExpiry
 from approvals.signed import votes
 from runtime.core.values.enums import Decision, Verdict
@@ -49,7 +49,7 @@ def misfit(approval: Approval) -> str:
     if demands is None or demands.on_expiry is not OnExpiry.ANSWER:
         return ""
     try:
-        results.check(demands.answer, results.schema_of(approval))
+        schemas.check_result(demands.answer, schemas.schema_of(approval))
     except InvalidInput as exc:
         return f"{exc.field} {exc.detail}"
     except NotConfirmed as exc:

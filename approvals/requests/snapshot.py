@@ -10,7 +10,7 @@ from typing import Any
 
 from approvals.models import Approval
 from approvals.requests import schemas
-from approvals.rules import escalation, roles
+from approvals.rules import policy, roles
 from approvals.rules.policy import Demands
 from runtime.core.values.enums import EffectClass, GateKind
 from runtime.core.values.errors import NotJson
@@ -78,7 +78,7 @@ def row(
     if snapshot.allowed is not None:
         use = snapshot.allowed.use
         approval.allowance, approval.allowance_use = use.id, use.number
-    follows = escalation.next_step(demands, approval.expires_at, escalation.BEGINNING)
+    follows = policy.next_step(demands, approval.expires_at, policy.BEGINNING)
     if follows is not None:
         approval.next_step, approval.next_at = follows.step, follows.at
     approval.approval_digest = approval_digest(approval)

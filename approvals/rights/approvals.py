@@ -1,23 +1,31 @@
-"""Says which requests a principal may read and decide, as conditions in SQL and for one request."""
+"""Says which approvals a principal may read and decide, as conditions in SQL and for one approval.
+
+It also says what a reviewer who wrote to the run may still decide. A message steers the run, so its writer could decide
+on their own wish. Where the rule lets them write, they still decide the approvals that are open when a worker receives
+the message: the agent's model gets it after those. The sealed origin of each later approval names the writer, who
+cannot decide it under any rule.
+"""
 
 from collections.abc import Collection
 from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
+from uuid import UUID
 
-from django.db.models import BooleanField, F, Func, Q
+from django.db.models import BooleanField, F, Func, Q, QuerySet
 from django.utils import timezone
 
 from approvals.models import Approval, approval_rows
 from approvals.rights.principals import Principal
 from approvals.rights.scopes import Scope
-from approvals.rules import escalation, roles
-from approvals.rules.policy import demands_of, keys_of
+from approvals.rules import policy, roles
+from approvals.rules.policy import Demands, demands_of, keys_of
+from runtime.core.run.continuation import merge_people
 from runtime.core.values.enums import GateKind, Risk
+from runtime.core.values.verdicts import BEFORE_CALL
 from runtime.errors import Forbidden
 
 _RISKS = frozenset(Risk)
-
 # The condition of the index `approval_excluded_others`: `excluded` has more than the requester, as few requests have.
 _EXCLUDES_OTHERS = Q(
     Func(F("excluded"), template="(%(expressions)s -> 1) IS NOT NULL", output_field=BooleanField())
@@ -266,7 +274,7 @@ def _not_named(principal: Principal, approval: Approval, at: datetime) -> Forbid
         return None  # the row was tampered with, so no decision on it is signed
     if demands is None or any(
         stage.admits(principal.person, principal.groups)
-        for stage in escalation.stages(demands, approval.expires_at, at)
+        for stage in policy.stages(demands, approval.expires_at, at)
     ):
         return None
     return Forbidden(
@@ -353,3 +361,32 @@ def _cooling(principal: Principal) -> str:
         f" {principal.cooling_until.astimezone(UTC):%Y-%m-%d %H:%M} UTC, or once a second admin confirms it on"
         " the page People."
     )
+
+
+def may_write(approval: Approval) -> bool:
+    """Tell whether the rule lets people who may decide this request write to its run."""
+    try:
+        demands = demands_of(approval.rule)
+    except (ValueError, KeyError, TypeError):
+        return False  # the row was tampered with, so no decision on it is signed
+    return rule_lets_write(approval.kind, demands)
+
+
+def rule_lets_write(kind: str, demands: Demands | None) -> bool:
+    """Tell the same by the kind of the request and its demands."""
+    return kind in BEFORE_CALL and demands is not None and demands.reviewer_may_write
+
+
+def barred(
+    approval: Approval, origin: Collection[str], reviewers: Collection[str]
+) -> Collection[str]:
+    """Return the people whose approval does not count: the origin, and where the rule is silent, reviewers who wrote.
+
+    Those who wrote before the request opened are in its own origin.
+    """
+    return origin if may_write(approval) else merge_people(origin, reviewers)
+
+
+def still_decided(rows: QuerySet[Approval]) -> list[UUID]:
+    """Return those of these requests that a reviewer who writes now may still decide."""
+    return [approval.id for approval in rows.only("id", "kind", "rule") if may_write(approval)]

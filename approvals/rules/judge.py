@@ -4,13 +4,39 @@ A policy is never less strict than the tool: it can add an approval and raise a 
 condition that fails counts as the strictest rule, because it is unknown which rule the call would have met.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from approvals.rules import conditions, roles
-from approvals.rules.conditions import ConditionError
+from approvals.rules import roles
 from approvals.rules.policy import MAX_QUORUM, Demands, OnExpiry, Policy, Rule, Stage
+from runtime.core.values import expressions
 from runtime.core.values.enums import RISKS, Risk
+from runtime.core.values.expressions import ExpressionError
+
+FACTS = ("tool", "agent", "risk", "effect", "requester", "path", "args")
+_LARGE = "args"
+_SAMPLES = {**dict.fromkeys(FACTS, "text"), "path": ["text"], "args": {}}
+
+
+def check_condition(text: str) -> None:
+    """Raise ExpressionError unless the text is a condition within the bounds."""
+    expressions.check(text, FACTS, _LARGE)
+
+
+def check_new_condition(text: str) -> None:
+    """Do the same, and raise ExpressionError for one that cannot be true or false. A stored one may be older."""
+    expressions.check_condition(text, FACTS, _LARGE, _SAMPLES)
+
+
+def condition_paths(text: str) -> list[tuple[str, ...]]:
+    """Return the paths of the arguments that a condition reads."""
+    return expressions.paths(text, _LARGE)
+
+
+def condition_holds(text: str, facts: Mapping[str, Any]) -> bool:
+    """Evaluate a condition. Raise ExpressionError if it fails for these facts, or is not true or false."""
+    return expressions.holds(text, facts, FACTS, _LARGE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +86,9 @@ def judge(of: Policy, facts: Facts) -> Judgement:
         if not _matches(rule, facts):
             continue
         try:
-            if not rule.when or conditions.holds(rule.when, values):
+            if not rule.when or condition_holds(rule.when, values):
                 return _applied(rule, facts)
-        except ConditionError as exc:
+        except ExpressionError as exc:
             return _applied(strictest(of), facts, f"the condition of {rule.name} failed: {exc}")
     gated = roles.requires_approval(gated=facts.gated, risk=facts.risk)
     return Judgement(approval=gated, risk=facts.risk)

@@ -12,16 +12,32 @@ from typing import Any, TypeVar
 import yaml
 from yaml.nodes import MappingNode, Node, SequenceNode
 
-from approvals.rules import conditions, plain_yaml, roles
-from approvals.rules.conditions import ConditionError
+from approvals.rules import judge, plain_yaml, roles
 from approvals.rules.plain_yaml import YamlInvalid
 from approvals.rules.policy import MAX_QUORUM, Escalation, OnExpiry, Policy, Rule, Stage
-from approvals.rules.policy_settings import SETTINGS
 from runtime.core.values.enums import Risk
+from runtime.core.values.expressions import ExpressionError
 
+SETTINGS: Mapping[str, str] = {
+    "match.tool": "the tools that the rule is about: a name or a list; every tool without it",
+    "match.agent": "the agents that make the call: a name or a list",
+    "match.risk": "the risk of the tool: low, medium, high, or a list",
+    "when": "a condition in CEL over the facts and arguments of the call",
+    "approval": "required: a person must approve, also where the tool asks for none",
+    "risk": "low, medium or high: the call has at least this risk",
+    "quorum": "how many distinct people must approve",
+    "groups": "the groups whose members may approve",
+    "people": "the people who may approve, besides the members of groups",
+    "stages": "stages in sequence, each with its own quorum, groups and people",
+    "reason": "required: an approval needs a reason too",
+    "expires_after": "seconds until the request expires, or until the first step of escalation",
+    "escalate": "steps with groups, people and expires_after: at a deadline these may decide too",
+    "on_expiry": "deny, fail (the run) or answer (with a value): the consequence of the last deadline",
+    "reviewer_may_write": "true: people who may decide can write to the run, and still decide the requests open then",
+    "undo": "seconds in which a decision at low or medium risk can be undone",
+}
 # The default policy as text: no rule, so each tool's own setting applies and one reviewer decides.
 DEFAULT = "rules: []\n"
-
 MAX_TEXT = 64 * 1024
 MAX_RULES = 100
 MAX_STAGES = 5
@@ -31,11 +47,9 @@ MAX_NAME = 100
 MAX_ANSWER = 4_000
 MIN_EXPIRY, MAX_EXPIRY = 60, 30 * 24 * 3600  # seconds
 MAX_UNDO = 300  # seconds
-
 _REQUIRED = "required"
 _STAGE = ("quorum", "groups", "people")
 _STEP = ("expires_after", "groups", "people")
-
 T = TypeVar("T")
 
 
@@ -326,8 +340,8 @@ def _condition(fields: Mapping[str, _TextNode]) -> str:
     if not isinstance(found, str):
         raise fields["when"].wrong("must be text; put quotation marks around it")
     try:
-        conditions.check(found)
-    except ConditionError as exc:
+        judge.check_condition(found)
+    except ExpressionError as exc:
         raise fields["when"].wrong(str(exc)) from exc
     return found
 

@@ -11,13 +11,14 @@ all rows of a run that has no request. Archived files and backups show that.
 """
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
+from django.db import connection, transaction
 
 from approvals import clock
 from approvals.errors import BrokenChain
@@ -29,10 +30,8 @@ from runtime.ports.approvals import StatementPart
 
 GENESIS = ""  # what the first row of a chain follows
 UNDONE = "undone"
-
 _DETAILS = json.JSONEncoder(ensure_ascii=False, sort_keys=True)
 _ROWS = json.JSONEncoder(default=str)
-
 _LOCK = "SELECT FROM runtime_run WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE"
 _LOCK_RUN_OF = """
     SELECT FROM runtime_run WHERE id = (SELECT run_id FROM approvals_approval WHERE id = %s) FOR NO KEY UPDATE
@@ -77,6 +76,7 @@ _IMPORTED = """
         WHERE act = 'started')
     SELECT EXISTS (SELECT FROM approvals_auditentry JOIN line ON run_id = line.id WHERE act = 'imported')
 """
+_log = logging.getLogger(__name__)
 
 
 def lock_runs(*runs: UUID) -> None:
@@ -286,3 +286,14 @@ def _digest(entry: AuditEntry, previous: str) -> str:
             "previous": previous,
         }
     )
+
+
+def log_change(actor: str | None, act: str) -> None:
+    """Log an act of `actor` after the commit. None is the command line of the installation."""
+    who = actor or "the command line"
+    transaction.on_commit(lambda: _log.info("%s %s", who, act))
+
+
+def log_refusal(person: str | None, subject: str, code: str) -> None:
+    """Log a refused decision, with the person and the reason. The audit of the run has only the first ones."""
+    _log.info("%s may not decide on %s: %s", person or "an unknown person", subject, code)

@@ -15,9 +15,8 @@ from approvals import clock
 from approvals.decisions import votes
 from approvals.models import Approval
 from approvals.requests import verification
-from approvals.rules import escalation
-from approvals.rules.escalation import ESCALATE
-from approvals.rules.policy import demands_of
+from approvals.rules import policy
+from approvals.rules.policy import ESCALATE, demands_of
 from approvals.signed import audit
 from runtime.control.transaction import notify
 
@@ -71,7 +70,7 @@ def _record(approval_id: UUID, run: UUID) -> bool:
         if demands is None:
             log.error("Request %s does not escalate: the default policy has no steps", approval.id)
             return False
-        begun = escalation.begun(demands, approval.expires_at, at)
+        begun = policy.begun(demands, approval.expires_at, at)
         if begun <= approval.escalated:
             return False
         for number, step in enumerate(
@@ -89,7 +88,7 @@ def _record(approval_id: UUID, run: UUID) -> bool:
                 },
                 at=at,
             )
-        follows = escalation.next_step(demands, approval.expires_at, at)
+        follows = policy.next_step(demands, approval.expires_at, at)
         assert follows is not None  # it has a deadline
         Approval.objects.filter(pk=approval.pk).update(
             escalated=begun, next_step=follows.step, next_at=follows.at

@@ -12,7 +12,7 @@ from approvals.reads import history
 from approvals.reads.filters import DecisionFilter
 from approvals.reads.history import PastDecision
 from approvals.rights import principals
-from approvals.signed import act_log
+from approvals.signed import audit
 from runtime.ports.access import Actor
 from runtime.web import downloads
 from runtime.web.downloads import Download, row
@@ -60,7 +60,7 @@ def start(actor: Actor, chosen: DecisionFilter, format: Format) -> Download | No
     found = downloads.start(_lines(actor, chosen, format))
     if found is not None:
         given = {**chosen.texts, **({"words": chosen.words} if chosen.words else {})}
-        act_log.record(
+        audit.log_change(
             actor.person, f"exports the history of decisions as {format}: {json.dumps(given)}"
         )
     return found

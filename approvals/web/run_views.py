@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 from uuid import UUID
 
-from approvals.people import saved_views
+from approvals.people import preferences
 
 NAMES = ("tab", "status", "from", "to", "order", "q")
 MAX_VALUE = 200  # characters of a search, the longest of them
@@ -43,5 +43,5 @@ def views(username: str) -> list[RunsView]:
     """Return the views of a person by name."""
     return [
         RunsView(id=one.id, name=one.name, query=of(one.place).query)
-        for one in saved_views.of(username, saved_views.RUNS)
+        for one in preferences.views_of(username, preferences.RUNS)
     ]

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest
 
-from approvals.people.reader_time import ReaderTime, zone_of
+from approvals.people.preferences import ReaderTime, zone_of
 from approvals.reads.filters import midnight
 from runtime.errors import InvalidInput
 

@@ -11,7 +11,7 @@ import pytest
 
 from approvals import clock
 from approvals.models import Approval, MailPreference, SentMail
-from approvals.people import accounts, mail, mail_preferences, mail_times
+from approvals.people import accounts, mail, mail_text, preferences
 from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput
 from runtime.keyring import sealing
@@ -33,7 +33,7 @@ def bea(sink: Sink, settings: Any) -> Any:
     """Bea reviews, and is mailed about everything. She has read the first mail."""
     settings.PUBLIC_URL = "https://desk.example"
     actor = seeds.person("bea", *seeds.GROUPS["bea"])
-    mail_preferences.save("bea", "all", "bea@example.com")
+    preferences.save_mail_preference("bea", "all", "bea@example.com")
     mail.send_due(Event())
     assert [mail["Subject"] for mail in sink.mails] == [FIRST]
     sink.mails.clear()
@@ -102,7 +102,7 @@ def test_a_second_mail_waits_for_more_unless_one_is_urgent(sink: Sink, later: An
 
 def test_a_person_is_mailed_only_about_requests_that_they_may_decide(sink: Sink, bea: Any) -> None:
     seeds.person("ada", *seeds.GROUPS["ada"])
-    mail_preferences.save("ada", "all", "ada@example.com")
+    preferences.save_mail_preference("ada", "all", "ada@example.com")
     seeds.pending(requester="ada")
     mailed(sink)  # in the order of their accounts, which an earlier test may have made
     subjects = {mail["To"]: mail["Subject"] for mail in sink.mails}
@@ -119,13 +119,13 @@ def test_a_person_is_mailed_only_about_requests_that_they_may_decide(sink: Sink,
 def test_what_is_decided_or_older_than_the_choice_is_not_mailed(sink: Sink, bea: Any) -> None:
     decide(seeds.pending(), bea, "deny", "No")
     seeds.pending()
-    mail_preferences.save("bea", "all", "bea@new.example.com")
+    preferences.save_mail_preference("bea", "all", "bea@new.example.com")
     assert mailed(sink) == [FIRST]
 
 
 @pytest.mark.usefixtures("bea")
 def test_only_urgent_ones_are_mailed_where_a_person_chose_that(sink: Sink, later: Any) -> None:
-    mail_preferences.save("bea", "high", "bea@example.com")
+    preferences.save_mail_preference("bea", "high", "bea@example.com")
     seeds.pending(risk=Risk.MEDIUM)
     seeds.pending(risk=Risk.LOW, kind=GateKind.IN_DOUBT)
     later(timedelta(hours=2))
@@ -137,7 +137,7 @@ def test_a_requester_is_mailed_about_ended_runs_and_released_texts_only_of_their
     sink: Sink, bea: Any, later: Any
 ) -> None:
     seeds.person("ada", *seeds.GROUPS["ada"])
-    mail_preferences.save("ada", "off", "ada@example.com", runs=True)
+    preferences.save_mail_preference("ada", "off", "ada@example.com", runs=True)
     text, secret = (
         {
             "message": sealing.seal(
@@ -200,7 +200,7 @@ def test_a_mail_has_no_link_of_an_agent(sink: Sink) -> None:
 @pytest.mark.usefixtures("bea")
 def test_an_odd_answer_to_one_person_keeps_no_mail_from_others(sink: Sink) -> None:
     seeds.person("dan", *seeds.GROUPS["bea"])
-    mail_preferences.save("dan", "all", "dan@example.com")
+    preferences.save_mail_preference("dan", "all", "dan@example.com")
     seeds.pending()
     sink.cut = True
     with pytest.raises((OSError, SMTPException)):
@@ -220,26 +220,26 @@ def test_a_disabled_person_is_not_mailed(sink: Sink, bea: Any) -> None:
 @pytest.mark.usefixtures("bea")
 def test_a_refused_address_is_noted_and_stops_no_other_mail(sink: Sink, later: Any) -> None:
     seeds.person("dan", *seeds.GROUPS["bea"])
-    mail_preferences.save("dan", "all", "dan@example.com")
+    preferences.save_mail_preference("dan", "all", "dan@example.com")
     sink.answers[:] = ["250 OK", "550 no such person"]
     seeds.pending()
     mail.send_due(Event())
-    assert "no such person" in mail_preferences.of("dan").problem
+    assert "no such person" in preferences.mail_preference_of("dan").problem
     assert mailed(sink) == []  # not before an hour
     later(timedelta(minutes=61))
     assert mailed(sink) == [FIRST, "1 request waits for you, urgent"]
-    assert mail_preferences.of("dan").problem == ""
+    assert preferences.mail_preference_of("dan").problem == ""
 
 
 @pytest.mark.usefixtures("bea")
 def test_an_address_that_no_mail_can_name_stops_no_other_mail(sink: Sink) -> None:
     seeds.person("aaron", *seeds.GROUPS["bea"])
-    mail_preferences.save("aaron", "all", "aaron@example.com")
+    preferences.save_mail_preference("aaron", "all", "aaron@example.com")
     MailPreference.objects.filter(person__username="aaron").update(address=UNNAMEABLE)
     seeds.pending()
     mail.send_due(Event())
     assert [mail["To"] for mail in sink.mails] == ["bea@example.com"]
-    assert mail_preferences.of("aaron").problem != ""
+    assert preferences.mail_preference_of("aaron").problem != ""
 
 
 @pytest.mark.usefixtures("bea")
@@ -285,12 +285,12 @@ def test_a_wrong_choice_is_refused_and_changes_nothing(
 ) -> None:
     before = MailPreference.objects.get()
     with pytest.raises(InvalidInput) as refused:
-        mail_preferences.save("bea", about, address)
+        preferences.save_mail_preference("bea", about, address)
     assert refused.value.field == field
     assert MailPreference.objects.get().address == before.address
 
 
 def test_a_pause_between_mails_ends_after_ten_minutes() -> None:
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    assert not mail_times.may_send(False, at, at + timedelta(minutes=9))
-    assert mail_times.may_send(False, at, at + timedelta(minutes=10))
+    assert not mail_text.may_send(False, at, at + timedelta(minutes=9))
+    assert mail_text.may_send(False, at, at + timedelta(minutes=10))

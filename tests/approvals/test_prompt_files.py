@@ -7,7 +7,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from agents.sdk import prompt
-from approvals.governance import prompt_files
+from approvals.governance import prompt_list
 from approvals.governance.prompt_list import PromptText
 from approvals.governance.prompts import LOG
 from runtime.errors import InvalidInput
@@ -38,7 +38,7 @@ def test_a_version_is_reviewed_in_git_and_activated(cast: Cast, tmp_path: Path) 
     told = prompts("list")
     assert told.startswith("shop/desk\tversion 1 in production\tused by desk\n  1\t")
     assert told.endswith("by the command line\tproduction, staging\n")
-    assert prompt_files.read(prompts("export", NAME)).note == "Sooner"
+    assert prompt_list.read_file(prompts("export", NAME)).note == "Sooner"
     assert prompts("propose", NAME, "0") == "The text in the code is proposed for production.\n"
     assert prompts("activate", NAME, "0") == "The text in the code is in production.\n"
     assert "the text in the code in production" in prompts("list")
@@ -56,7 +56,7 @@ def test_a_version_is_reviewed_in_git_and_activated(cast: Cast, tmp_path: Path) 
         ("- a", "file", "must have the fields"),
         ("a: [", "file", "line 1: is not valid YAML"),
         ("prompt: a\0", "file", "is not valid YAML"),
-        ("x" * (prompt_files.MAX_FILE + 1), "file", "at most 262144 are allowed"),
+        ("x" * (prompt_list.MAX_FILE + 1), "file", "at most 262144 are allowed"),
         ("\n" + "[" * 50_000, "file", "line 2: is nested deeper than 64"),
         ("prompt: a\ntext: x\nmodel: y", "file", "has the field model"),
         ("prompt: a\ntext: x\ntext: y", "text", "is there twice"),
@@ -69,7 +69,7 @@ def test_a_version_is_reviewed_in_git_and_activated(cast: Cast, tmp_path: Path) 
 )
 def test_a_wrong_file_is_refused_naming_its_field(text: str, field: str, why: str) -> None:
     with pytest.raises(InvalidInput, match=why) as refused:
-        prompt_files.read(text)
+        prompt_list.read_file(text)
     assert refused.value.field == field
 
 
@@ -82,6 +82,6 @@ def test_any_text_comes_back_as_it_was() -> None:
         "12",
         "{a}",
     ):
-        written = prompt_files.written(NAME, PromptText(number=1, text=text, note="12"))
-        found = prompt_files.read(written)
+        written = prompt_list.write_file(NAME, PromptText(number=1, text=text, note="12"))
+        found = prompt_list.read_file(written)
         assert (found.prompt, found.text.removesuffix("\n"), found.note) == (NAME, text, "12")

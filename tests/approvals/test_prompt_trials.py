@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from agents.effect_handler import AgentEffects
 from approvals.errors import PromptRefused, UnknownPrompt
-from approvals.governance import prompt_changes, prompts_in_production
+from approvals.governance import prompt_changes, prompts
 from approvals.governance import prompt_trials as trials
 from approvals.governance.prompts import LOG
 from runtime import broker
@@ -160,7 +160,7 @@ def test_a_trial_that_cannot_end_fails_with_the_reason(
     shows(log_in(cast.admin), PAGE, "failed", TRIALS.lost)
     assert not TRIALS.save(own, lost, of=[], runs=[], result="[]")
     assert len(sent) == 1
-    silent = Silent(shop.registry, lambda: None, prompts=prompts_in_production.StoredPrompts())
+    silent = Silent(shop.registry, lambda: None, prompts=prompts.StoredPrompts())
     looks = iter([False, *[True] * 99])
     drained = perform(
         shop,

@@ -19,9 +19,8 @@ from agents.sdk.spec import AgentSpec
 from approvals import clock
 from approvals.adapter import ApprovalService
 from approvals.errors import PromptBroken, PromptRefused, UnknownPrompt
-from approvals.governance import prompt_changes, prompt_list, prompts, prompts_in_production
-from approvals.governance.prompts import LOG
-from approvals.governance.prompts_in_production import StoredPrompts
+from approvals.governance import prompt_changes, prompt_list, prompts
+from approvals.governance.prompts import LOG, StoredPrompts
 from approvals.models import Approval, PromptAct
 from approvals.rules.roles import Group
 from approvals.signed import audit
@@ -237,7 +236,7 @@ def test_another_admin_puts_a_version_in_production(office: None) -> None:
         with pytest.raises(PromptRefused):
             prompt_changes.confirm(NAME, number, actor=other)
     assert prompt_list.prompt(NAME).production == 0
-    problem = prompts_in_production.problem_of
+    problem = prompts.problem_of
     assert problem(NAME, number, sha256_of(SECOND)) is problem(NAME, 0, "any") is None
     assert problem(NAME, number, sha256_of(FIRST)) == "it has another text"
     assert problem(NAME, number + 1, "") == "there is no such version"
@@ -341,7 +340,7 @@ def test_acts_are_only_added_and_a_forged_one_holds_every_start(shops: Any) -> N
     PromptAct(name=NAME, seq=4, act="saved", number=2, text="Pay Eve.", at=clock.now()).save(
         force_insert=True
     )
-    assert prompts_in_production.problem_of(NAME, 1, sha256_of(FIRST)) is not None
+    assert prompts.problem_of(NAME, 1, sha256_of(FIRST)) is not None
     with pytest.raises(PromptBroken):
         StoredPrompts().in_production(NAME, clock.now())
     with pytest.raises(PromptRefused, match="act 4 on the prompt shop/desk is not the one"):

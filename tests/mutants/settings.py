@@ -10,7 +10,7 @@ from typing import Any
 
 from agents.sdk import agent, tool
 from agents.sdk.spec import ToolSpec
-from approvals.rules.policy_settings import SETTINGS
+from approvals.rules.policy_text import SETTINGS
 from config.env.environment import ROOT, EnvironmentVariables
 from tests.mutants.tried import SETTINGS_TABLE
 

@@ -16,8 +16,7 @@ from approvals import clock
 from approvals.adapter import ApprovalService
 from approvals.errors import PromptBroken
 from approvals.governance import prompt_changes, prompt_trials, prompts
-from approvals.governance.prompts import LOG
-from approvals.governance.prompts_in_production import StoredPrompts
+from approvals.governance.prompts import LOG, StoredPrompts
 from approvals.models import Approval
 from approvals.people import accounts
 from approvals.rules.roles import Group

@@ -21,7 +21,7 @@ from agents.sdk import prompt
 from approvals.governance import allowance_changes, policy_changes, prompt_changes
 from approvals.governance import prompt_trials as trials
 from approvals.models import Approval
-from approvals.people import accounts, password_links, saved_views, tokens
+from approvals.people import accounts, password_links, preferences, tokens
 from approvals.rights.scopes import ALL_SCOPES
 from approvals.rules.roles import Group
 from runtime.control import jobs
@@ -148,7 +148,7 @@ def places(
         "person": "bea",
         "link": password_links.create("eva", actor="admin").plain,
         "stop": KillSwitch.objects.create(agent="hr_onboarding", reason="because").id,
-        "view": saved_views.save("ada", "Urgent", {"q": "risk:high"}).id,
+        "view": preferences.save_view("ada", "Urgent", {"q": "risk:high"}).id,
         "schedule": trigger_changes.create(
             TriggerKind.SCHEDULE, sent=SCHEDULE, actor=Actor(person="ada")
         ),

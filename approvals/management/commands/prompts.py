@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from approvals.governance import prompt_changes, prompt_files, prompt_list
+from approvals.governance import prompt_changes, prompt_list
 from approvals.management import command
 
 NUMBERED = {
@@ -53,7 +53,7 @@ class Command(command.Command):
             case "export":
                 self.stdout.write(_exported(name, number), ending="")
             case "import":
-                given = prompt_files.read(_read(options["file"]))
+                given = prompt_list.read_file(_read(options["file"]))
                 number = prompt_changes.save(given.prompt, given.text, note=given.note, actor=None)
                 self.stdout.write(f"Version {number} of {given.prompt} is saved.")
             case "label":
@@ -81,11 +81,11 @@ class Command(command.Command):
 
 def _exported(name: str, number: int | None) -> str:
     shown = prompt_list.prompt(name)
-    return prompt_files.written(name, shown.text(shown.production if number is None else number))
+    return prompt_list.write_file(name, shown.text(shown.production if number is None else number))
 
 
 def _read(file: str) -> str:
-    most = prompt_files.MAX_FILE + 1
+    most = prompt_list.MAX_FILE + 1
     try:
         if file == "-":
             return sys.stdin.read(most)

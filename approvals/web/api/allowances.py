@@ -12,9 +12,8 @@ from approvals.governance import allowance_changes, allowance_list
 from approvals.rights import principals
 from approvals.rights.access import AccessService
 from approvals.rights.scopes import Scope
-from approvals.rules import limits as matching
-from approvals.rules.allowance_terms import MAX_COUNT, MAX_DAYS
-from approvals.rules.limits import LimitRule
+from approvals.rules import allowance_terms as matching
+from approvals.rules.allowance_terms import MAX_COUNT, MAX_DAYS, LimitRule
 from approvals.web.api.ids import id_of
 from runtime.web.requests import Authenticated, Body, Reason
 
@@ -163,7 +162,7 @@ def _fields(row: allowance_list.AllowanceRow) -> dict[str, Any]:
         "risk": one.terms.action.risk,
         "effect": one.terms.action.effect,
         "limits": {
-            matching.named(limit.path): {"rule": str(limit.rule), "values": list(limit.values)}
+            matching.name_of(limit.path): {"rule": str(limit.rule), "values": list(limit.values)}
             for limit in one.terms.limits
         },
         "count": one.terms.count,

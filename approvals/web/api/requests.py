@@ -12,7 +12,7 @@ from approvals.decisions.decide import decide as record_decision
 from approvals.decisions.decide import resolve
 from approvals.decisions.undo import undo as undo_decision
 from approvals.reads import approval_views, filters, history, usual
-from approvals.requests import results
+from approvals.requests import schemas
 from approvals.rights import principals
 from approvals.rights.access import AccessService
 from approvals.rights.scopes import Scope
@@ -345,9 +345,9 @@ def decide(request: Authenticated, approval: str, body: DecisionIn) -> approval_
         reason=body.reason,
         actor=request.auth,
         grant=body.grant,
-        result=body.result if "result" in body.model_fields_set else results.ABSENT,
+        result=body.result if "result" in body.model_fields_set else schemas.ABSENT,
         confirm=body.confirm,
-        arguments=body.arguments if "arguments" in body.model_fields_set else results.ABSENT,
+        arguments=body.arguments if "arguments" in body.model_fields_set else schemas.ABSENT,
         preview=body.preview,
     )
 
@@ -367,7 +367,7 @@ def settle(
         run=id_of(run),
         gate=id_of(gate),
         outcome=body.outcome,
-        result=body.result if "result" in body.model_fields_set else results.ABSENT,
+        result=body.result if "result" in body.model_fields_set else schemas.ABSENT,
         reason=body.reason,
         actor=request.auth,
         confirm=body.confirm,

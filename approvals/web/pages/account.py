@@ -10,15 +10,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from approvals.people import (
-    account_list,
-    accounts,
-    login_throttle,
-    mail_preferences,
-    profiles,
-    reader_time,
-    tokens,
-)
+from approvals.people import account_list, accounts, login, preferences, tokens
 from approvals.rights import scopes
 from approvals.web import zone
 from approvals.web.pages import absence
@@ -44,9 +36,9 @@ def account(request: HttpRequest) -> HttpResponse:
 def change_password(request: HttpRequest) -> HttpResponse:
     """Change the password and end all other sessions. The current password is throttled like a login."""
     me = request.user.get_username()
-    known = login_throttle.reauthenticate(request, me, request.POST.get("current", ""))
+    known = login.reauthenticate(request, me, request.POST.get("current", ""))
     if known is None:
-        status = 429 if login_throttle.refused_until(request) else 422
+        status = 429 if login.refused_until(request) else 422
         problem = InvalidInput("current", "That is not your password.")
         return _page(request, problem, status)
     try:
@@ -102,7 +94,7 @@ def save_own_profile(request: HttpRequest) -> HttpResponse:
     """Save the name and the mail address of this person."""
     me = request.user.get_username()
     try:
-        profiles.save(
+        accounts.save_profile(
             me,
             full_name=request.POST.get("full_name", ""),
             email=request.POST.get("email", ""),
@@ -120,7 +112,7 @@ def choose_time(request: HttpRequest) -> HttpResponse:
     """Save the time zone and the clock in which this person reads times."""
     me = request.user.get_username()
     try:
-        chosen = reader_time.save(
+        chosen = preferences.save_time(
             me, zone=request.POST.get("zone", ""), clock=request.POST.get("clock", "")
         )
     except InvalidInput as refused:
@@ -137,7 +129,7 @@ def choose_mail(request: HttpRequest) -> HttpResponse:
     me = request.user.get_username()
     address = request.POST.get("address")
     try:
-        is_mailed = mail_preferences.save(
+        is_mailed = preferences.save_mail_preference(
             me, request.POST.get("about"), address, runs="runs" in request.POST
         )
     except InvalidInput as refused:
@@ -208,16 +200,16 @@ def _page(
         ],
         "expiry": request.POST.get("expires", DEFAULT_EXPIRY),
         "typed": request.POST,
-        "times": reader_time.of(request.user.get_username()),
+        "times": preferences.time_of(request.user.get_username()),
         "now": timezone.now(),
-        "zones": reader_time.zones(),
+        "zones": preferences.zones(),
         "browser_zone": str(zone.of_browser(request)),
-        "mail": (mail := mail_preferences.of(request.user.get_username())),
+        "mail": (mail := preferences.mail_preference_of(request.user.get_username())),
         "mail_runs": "runs" in request.POST if "about" in request.POST else mail.runs,
         "mail_about": request.POST.get("about"),
         "mail_address": request.POST.get("address"),
         "problem": problem,
-        "locked_until": login_throttle.refused_until(request),
+        "locked_until": login.refused_until(request),
         **absence.context(request, away),
     }
     return render(request, "accounts/account.html", context, status=status)

@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from approvals.people import account_list
-from approvals.people import activity as changes
+from approvals.people import account_list as changes
 from approvals.reads import filters, history
 from approvals.rights import principals
 from runtime.ports import wiring

@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_POST, require_safe
 
-from approvals.people import saved_views
+from approvals.people import preferences
 from approvals.reads import filters, marks
 from approvals.reads import inbox as lists
 from approvals.reads.approval_views import ApprovalView
@@ -85,7 +85,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
             ],
             "is_saved": any(one.query == context["place"] for one in tabs),
             "terms": _terms(context["items"]),
-            "max_view": saved_views.MAX_NAME,
+            "max_view": preferences.MAX_NAME,
             "tabs": {one: replace(place, view=one).query or request.path for one in View},
             # An admin reads every run.
             "alarms": runs.quarantined(Q()) if is_admin else 0,
@@ -107,12 +107,12 @@ def inbox(request: HttpRequest) -> HttpResponse:
 def save_view(request: HttpRequest) -> HttpResponse:
     """Save the list that is shown, of requests or of runs, under a name of this person's."""
     name = form_text(request.POST, "name")
-    of_runs = request.POST.get("page") == saved_views.RUNS
+    of_runs = request.POST.get("page") == preferences.RUNS
     place: ListPosition | RunsPlace = (run_views if of_runs else places).of(request.POST)
-    page = saved_views.RUNS if of_runs else saved_views.INBOX
+    page = preferences.RUNS if of_runs else preferences.INBOX
     to = f"{reverse(page)}{place.query}"
     try:
-        saved_views.save(request.user.get_username(), name, place.parameters, page)
+        preferences.save_view(request.user.get_username(), name, place.parameters, page)
     except InvalidInput as exc:
         messages.error(request, f"Not saved: the {exc.field} {exc.detail}.")
         kept = urlencode({"saving": name[:MAX_TYPED]})
@@ -125,8 +125,8 @@ def save_view(request: HttpRequest) -> HttpResponse:
 @login_required
 def delete_view(request: HttpRequest, view: UUID) -> HttpResponse:
     """Delete a view of this person."""
-    saved_views.delete(request.user.get_username(), view)
-    return redirect("runs" if request.POST.get("page") == saved_views.RUNS else "inbox")
+    preferences.delete_view(request.user.get_username(), view)
+    return redirect("runs" if request.POST.get("page") == preferences.RUNS else "inbox")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ class Tab:
 
 def _views(request: HttpRequest) -> list[Tab]:
     """Return the lists of what this person claims and was handed, then their saved views."""
-    saved = saved_views.of(request.user.get_username())
+    saved = preferences.views_of(request.user.get_username())
     return [
         *(Tab(id=None, name=name, place=place) for name, place in OWN),
         *(Tab(id=view.id, name=view.name, place=places.of(view.place)) for view in saved),

@@ -13,7 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from approvals.errors import ApprovalError, LastAdmin, NotConfirmable
-from approvals.people import absences, account_list, link_mail, password_links, profiles, tokens
+from approvals.people import absences, account_list, accounts, password_links, tokens
 from approvals.people import accounts as actions
 from runtime.errors import InvalidInput, RequestError
 from runtime.web.requests import admins_only, form_text
@@ -81,7 +81,7 @@ def make_link(request: HttpRequest, person: str) -> HttpResponse:
 def save_profile(request: HttpRequest, person: str) -> HttpResponse:
     """Save a person's name and mail address."""
     try:
-        profiles.save(
+        accounts.save_profile(
             person,
             full_name=request.POST.get("full_name", ""),
             email=request.POST.get("email", ""),
@@ -196,8 +196,8 @@ def _link_page(request: HttpRequest, link: password_links.NewLink) -> HttpRespon
         "section": "people",
         "person": person,
         "link": link,
-        "address": link_mail.address_of(link),
-        "mailed": bool(to) and link_mail.send(link, to),
+        "address": password_links.address_of(link),
+        "mailed": bool(to) and password_links.send(link, to),
     }
     return render(request, "accounts/link.html", context)
 

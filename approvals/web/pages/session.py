@@ -11,7 +11,8 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from approvals.people import login_throttle, reader_time
+from approvals.people import login as login_throttle
+from approvals.people import preferences
 from approvals.reads import inbox
 from approvals.rights import principals
 from approvals.rights.scopes import Scope
@@ -48,7 +49,7 @@ class Login(LoginView):
             messages.warning(self.request, UNSENT)
         login_throttle.forget(self.request, form.get_user().get_username())
         response = super().form_valid(form)
-        zone.remember(self.request, reader_time.of(form.get_user().get_username()))
+        zone.remember(self.request, preferences.time_of(form.get_user().get_username()))
         return response
 
     def form_invalid(self, form: AuthenticationForm) -> HttpResponse:

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_POST, require_safe
 from approvals.decisions import continue_runs as decide
 from approvals.errors import NotFound
 from approvals.governance import version_changes as listing
-from approvals.governance import version_decisions
+from approvals.governance import version_changes as version_decisions
 from approvals.rights import principals
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput

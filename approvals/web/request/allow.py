@@ -16,8 +16,7 @@ from approvals.governance import allowance_changes
 from approvals.governance.allowance_changes import LimitedArgument
 from approvals.reads import approval_views
 from approvals.rights import principals
-from approvals.rules.allowance_terms import MAX_COUNT, MAX_DAYS
-from approvals.rules.limits import ORDERED, LimitRule
+from approvals.rules.allowance_terms import MAX_COUNT, MAX_DAYS, ORDERED, LimitRule
 from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.web.requests import form_text
 

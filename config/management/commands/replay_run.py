@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from agents.errors import RegistryError
 from agents.registry import load
-from approvals.governance.prompts_in_production import StoredPrompts
+from approvals.governance.prompts import StoredPrompts
 from runtime.core.values.texts import write_on_one_line
 from runtime.errors import RuntimeFault
 from runtime.management.run_command import run_id

@@ -20,7 +20,7 @@ from approvals.adapter import ApprovalService
 from approvals.errors import LastAdmin, NotConfirmable
 from approvals.models import Approval, Assignment, Token
 from approvals.people import accounts, password_links, tokens
-from approvals.people.password_hasher import Hasher
+from approvals.people.login import Hasher
 from approvals.rights import approvals, assignments, principals
 from approvals.rights.scopes import ALL_SCOPES
 from approvals.rules.roles import Group
@@ -327,7 +327,7 @@ def test_a_password_written_by_sql_gives_no_permission(bea: Actor) -> None:
 
 
 def test_a_login_leaves_the_stored_password_as_it_was_signed(settings: Settings) -> None:
-    settings.PASSWORD_HASHERS = ["approvals.people.password_hasher.Hasher"]
+    settings.PASSWORD_HASHERS = ["approvals.people.login.Hasher"]
     weak = make_password(PASSWORD, hasher=_Weak())
     changed: list[str] = []
     assert check_password(PASSWORD, weak, setter=changed.append)

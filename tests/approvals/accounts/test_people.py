@@ -139,7 +139,7 @@ def test_every_act_is_a_line_of_the_log(
     caplog: pytest.LogCaptureFixture,
     django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
 ) -> None:
-    caplog.set_level("INFO", "approvals.signed.act_log")
+    caplog.set_level("INFO", "approvals.signed.audit")
     with django_capture_on_commit_callbacks(execute=True):
         create_person(username="newhire", password=PASSWORD, groups=[Group.REVIEWERS])
         accounts.set_groups("newhire", [], actor="admin")
@@ -148,7 +148,7 @@ def test_every_act_is_a_line_of_the_log(
         accounts.set_password("bea", "another horse battery", actor="admin")
         accounts.disable("bea", actor="admin")
         accounts.enable("bea", actor="admin")
-    acts = [one for one in caplog.records if one.name == "approvals.signed.act_log"]
+    acts = [one for one in caplog.records if one.name == "approvals.signed.audit"]
     assert [record.getMessage() for record in acts] == [
         "the command line added newhire to reviewers",
         "admin put newhire into no group",

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from approvals.rules import limits as matching
-from approvals.rules.limits import ArgumentLimit, LimitRule
+from approvals.rules import allowance_terms as matching
+from approvals.rules.allowance_terms import ArgumentLimit, LimitRule
 
 ARGS = {"to": {"id": 7, "name": "Ann"}, "euros": 40, "text": "40.00", "tags": ["a"]}
 FITS = {

@@ -15,7 +15,7 @@ from approvals.models import PolicyAct
 from approvals.people import accounts
 from approvals.rules.judge import Facts
 from approvals.rules.policy import Policy
-from approvals.rules.policy_settings import SETTINGS
+from approvals.rules.policy_text import SETTINGS
 from approvals.rules.roles import Group
 from approvals.signed import votes
 from runtime.core.values.enums import Risk

@@ -18,7 +18,7 @@ from approvals.reads import deciders, inbox
 from approvals.reads.inbox import View
 from approvals.requests import verification
 from approvals.rights.principals import principal_of
-from approvals.rules import escalation
+from approvals.rules import policy
 from approvals.rules.policy import Demands, Escalation, OnExpiry, Stage, demands_of
 from approvals.rules.roles import Group
 from approvals.signed import audit, statements, votes
@@ -140,12 +140,12 @@ def test_the_steps_follow_from_the_last_deadline_and_only_add_people() -> None:
         (-30, ("bea", "bo", "di"), "fail", 0),
     ):
         at = AT + timedelta(seconds=seconds)
-        first, second = escalation.stages(found, AT, at)
+        first, second = policy.stages(found, AT, at)
         assert (first.people, second) == (people, Stage())
-        follows = escalation.next_step(found, AT, at)
+        follows = policy.next_step(found, AT, at)
         assert follows is not None
         assert (follows.step, follows.at) == (step, AT + timedelta(seconds=due))
-    assert escalation.stages(found, None, AT) == found.stages  # a call in doubt has no deadline
+    assert policy.stages(found, None, AT) == found.stages  # a call in doubt has no deadline
 
 
 def test_people_of_a_step_decide_from_its_time_on_and_the_worker_finds_the_same(

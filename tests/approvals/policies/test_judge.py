@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from approvals.rules import conditions, escalation, judge, policy_text, tally
-from approvals.rules.conditions import ConditionError
+from approvals.rules import judge, policy, policy_text, tally
 from approvals.rules.judge import Facts, Judgement
 from approvals.rules.policy import Demands, Escalation, Stage, demands_of
-from approvals.rules.policy_settings import SETTINGS
+from approvals.rules.policy_text import SETTINGS
 from runtime.core.values import expressions
 from runtime.core.values.enums import Risk
+from runtime.core.values.expressions import ExpressionError
 
 REVIEWERS = ("reviewers",)
 
@@ -119,8 +119,8 @@ REFUSED = {
 
 @pytest.mark.parametrize("condition", REFUSED)
 def test_a_condition_out_of_bounds_is_refused(condition: str) -> None:
-    with pytest.raises(ConditionError, match=REFUSED[condition].replace("+", r"\+")):
-        conditions.check(condition)
+    with pytest.raises(ExpressionError, match=REFUSED[condition].replace("+", r"\+")):
+        judge.check_condition(condition)
 
 
 HOLDS = {
@@ -212,7 +212,7 @@ def test_an_error_in_the_text_names_its_line_and_field(of: str) -> None:
     ],
 )
 def test_a_condition_tells_which_arguments_it_reads(condition: str, paths: list[str]) -> None:
-    assert [".".join(path) for path in conditions.paths(condition)] == paths
+    assert [".".join(path) for path in judge.condition_paths(condition)] == paths
 
 
 # Votes against a simple model: the people who voted, in order, each in the first stage that lacks people
@@ -278,7 +278,7 @@ class Votes(RuleBasedStateMachine):
     @precondition(lambda self: not self.closed)
     @rule(name=st.sampled_from(PEOPLE))
     def vote(self, name: str) -> None:
-        open_now = escalation.stages(self.demands, self.end, self.now)
+        open_now = policy.stages(self.demands, self.end, self.now)
         stage = tally.current(open_now, self.votes)
         assert stage is not None
         pairs = enumerate(zip(self.places, self.demands.stages, strict=True))
@@ -313,12 +313,12 @@ class Votes(RuleBasedStateMachine):
     @invariant()
     def a_vote_counts_by_its_own_time(self) -> None:
         for name, stage in self.votes.items():
-            then = escalation.stages(self.demands, self.end, self.at[name])
+            then = policy.stages(self.demands, self.end, self.at[name])
             assert then[stage].admits(name, REVIEWERS)
 
     @invariant()
     def time_alone_never_approves(self) -> None:
-        follows = escalation.next_step(self.demands, self.end, self.now)
+        follows = policy.next_step(self.demands, self.end, self.now)
         assert follows is not None
         assert follows.step in ("escalate", "deny")
         assert follows.at == (self.steps[0][0] if self.steps else self.end)

@@ -17,7 +17,7 @@ from pytest_django import Settings
 
 from approvals.adapter import ApprovalService
 from approvals.governance import policy_changes
-from approvals.people import accounts, mail, mail_preferences
+from approvals.people import accounts, mail, preferences
 from config import grants
 from runtime.control.external_events import deliver
 from runtime.errors import NotVerified
@@ -121,7 +121,7 @@ def test_the_web_may_change_the_policy(granted: None) -> None:
 
 def test_the_sweeper_mails_people_with_the_rights_of_a_worker(granted: None, sink: Sink) -> None:
     seeds.person("bea", *seeds.GROUPS["bea"])
-    mail_preferences.save("bea", "all", "bea@example.com")
+    preferences.save_mail_preference("bea", "all", "bea@example.com")
     seeds.pending()
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL ROLE {WORKER}")

@@ -262,7 +262,7 @@ def test_people_are_found_or_counted(admin: Client, monkeypatch: pytest.MonkeyPa
         tokens.create(person, ALL_SCOPES)
     with queries_at_most(12):
         text(admin, "/people/")
-    monkeypatch.setattr(account_list, "LIMIT", 2)
+    monkeypatch.setattr(account_list, "MAX_PEOPLE", 2)
     page = shows(admin, "/people/?open=cyril", "22 more people fit")
     assert re.findall('person" id="([a-z]+)"', page) == ["ada", "admin", "cyril"]
     assert re.findall('person" id="([a-z]+)"', text(admin, "/people/?q=BE")) == ["bea"]

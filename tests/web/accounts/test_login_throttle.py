@@ -16,7 +16,7 @@ from django.test import Client
 from django.utils import timezone
 
 from approvals.models import LoginFailures
-from approvals.people import login_throttle
+from approvals.people import login
 from runtime.core.values.limits import MAX_PERSON
 from runtime.store import pool
 from tests.support.api_client import Caller
@@ -166,4 +166,4 @@ def test_addresses_of_one_network_count_as_one() -> None:
     ):
         request = HttpRequest()
         request.META["REMOTE_ADDR"] = told
-        assert login_throttle.address(request) == known
+        assert login.address(request) == known

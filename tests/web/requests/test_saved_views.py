@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from approvals.models import SavedView
-from approvals.people import saved_views
+from approvals.people import preferences
 from runtime.errors import InvalidInput
 from tests.support import seeds
 from tests.support.pages import has, in_order, queries_at_most, shows, text, text_of
@@ -44,20 +44,20 @@ def test_a_refused_name_says_the_limit_and_comes_back(bea: Client, cast: Cast) -
     has(page, "Not saved: the name must have 1 to 40 visible characters.", f'value="{"x" * 41}"')
     for name in ("", "  ", "a\u202eb"):
         with pytest.raises(InvalidInput, match="visible"):
-            saved_views.save("bea", name, {})
-    for number in range(saved_views.MAX_VIEWS):
-        saved_views.save("bea", f"{number}", {})
-    saved_views.save("bea", "0", {"q": "again"})  # a name is saved again in its place
+            preferences.save_view("bea", name, {})
+    for number in range(preferences.MAX_VIEWS):
+        preferences.save_view("bea", f"{number}", {})
+    preferences.save_view("bea", "0", {"q": "again"})  # a name is saved again in its place
     with pytest.raises(InvalidInput, match="you have 20 views already"):
-        saved_views.save("bea", "one more", {})
-    saved_views.save("ada", "her first", {})
+        preferences.save_view("bea", "one more", {})
+    preferences.save_view("ada", "her first", {})
 
 
 def test_twenty_views_cost_as_many_queries_as_none(bea: Client, cast: Cast) -> None:
     seeds.pending(requester="cyril")
-    for number in range(saved_views.MAX_VIEWS):
-        saved_views.save("bea", f"view {number}", {"q": f"tool:{number}", "sort": "risk"})
-    saved_views.save("bea", "view 0", {"q": "colour:red"})  # an operator that there is no more
+    for number in range(preferences.MAX_VIEWS):
+        preferences.save_view("bea", f"view {number}", {"q": f"tool:{number}", "sort": "risk"})
+    preferences.save_view("bea", "view 0", {"q": "colour:red"})  # an operator that there is no more
     with queries_at_most(8):
         page = text(bea, "/inbox/?q=privileges&sort=risk&group=kind")
     in_order(page, 'tool:set_privileges"', 'by:cyril"', "view 0")

@@ -11,7 +11,7 @@ from django.db import transaction
 from agents.effect_handler import AgentEffects
 from agents.registry import Registry
 from approvals.adapter import ApprovalService
-from approvals.governance.prompts_in_production import StoredPrompts
+from approvals.governance.prompts import StoredPrompts
 from approvals.models import AuditEntry
 from runtime import broker
 from runtime.control import jobs

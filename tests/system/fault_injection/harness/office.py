@@ -17,7 +17,7 @@ from approvals.decisions import decide
 from approvals.decisions.messages import ASKED, inquire
 from approvals.errors import ApprovalError, TooEarly
 from approvals.models import Approval, AuditEntry
-from approvals.requests import confirmation, results
+from approvals.requests import confirmation, schemas
 from runtime.control.external_events import deliver
 from runtime.control.interventions import cancel, pause, resume
 from runtime.control.messages import send_message
@@ -75,7 +75,7 @@ class Office:
                 run=approval.run_id,
                 gate=approval.gate,
                 outcome="happened" if happened else "run_again",
-                result="as the ledger says" if happened else results.ABSENT,
+                result="as the ledger says" if happened else schemas.ABSENT,
                 reason="",
                 actor=BEA,
                 confirm=confirmation.required(approval),

@@ -1,4 +1,4 @@
-"""Limits failed logins per username and address, and per address.
+"""Limits failed logins per username and address, and per address; hashes passwords.
 
 Each attempt is counted before the password is checked and uncounted if it was right, so parallel guesses are limited
 like sequential ones. A successful login clears only the count of its own username: otherwise an attacker with an
@@ -12,6 +12,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 
 from django.conf import settings
 from django.contrib.auth import authenticate
+from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.db import connection, transaction
@@ -133,3 +134,11 @@ def _count(request: HttpRequest, username: str) -> None:
 
 def _failures(request: HttpRequest) -> QuerySet[LoginFailures]:
     return LoginFailures.objects.filter(address=address(request) or "")
+
+
+class Hasher(PBKDF2PasswordHasher):
+    """Django's hasher, except that a login does not replace a stored hash, because the hash is signed."""
+
+    def must_update(self, encoded: str) -> bool:
+        """Return False: a stored hash is never replaced."""
+        return False

@@ -1,0 +1,176 @@
+"""What people choose for themselves: zone and clock of the times they read, views that they saved, and their mail."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+from zoneinfo import ZoneInfo, available_timezones
+
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.core.validators import EmailValidator
+from django.db import transaction
+
+from approvals import clock
+from approvals.models import MailPreference, SavedView, TimePreference
+from runtime.errors import InvalidInput
+
+CLOCKS = ("24", "12")  # hours
+MAX_VIEWS = 20  # for each person
+MAX_NAME = 40
+INBOX = "inbox"
+RUNS = "runs"
+MAIL_OFF = MailPreference.About.OFF
+MAIL_CHOICES = MailPreference.About.values
+MAX_ADDRESS = 254  # RFC 5321, section 4.5.3.1.3, less the angle brackets
+_is_address = EmailValidator()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderTime:
+    """A person's choice. `zone` is an IANA name, empty for the browser's."""
+
+    zone: str = ""
+    clock: str = CLOCKS[0]
+
+
+def time_of(username: str) -> ReaderTime:
+    """Return a person's choice."""
+    row = TimePreference.objects.filter(person__username=username).first()
+    return ReaderTime() if row is None else ReaderTime(zone=row.zone, clock=row.clock)
+
+
+def save_time(username: str, *, zone: str, clock: str) -> ReaderTime:
+    """Save a choice, and return it. Raise InvalidInput naming `zone` or `clock`."""
+    if zone and zone not in zones():
+        raise InvalidInput("zone", "must be a time zone as Europe/Berlin, or empty")
+    if clock not in CLOCKS:
+        raise InvalidInput("clock", f"must be {' or '.join(CLOCKS)}")
+    person = User.objects.get(username=username)
+    TimePreference.objects.update_or_create(person=person, defaults={"zone": zone, "clock": clock})
+    return ReaderTime(zone=zone, clock=clock)
+
+
+def zones() -> list[str]:
+    """Return the names of all time zones: of places, and UTC."""
+    return sorted(
+        name
+        for name in available_timezones()
+        if name == "UTC" or ("/" in name and not name.startswith(("Etc/", "SystemV/")))
+    )
+
+
+def zone_of(name: str) -> ZoneInfo | None:
+    """Return the zone of a saved name, None if the system does not have it any more."""
+    try:
+        return ZoneInfo(name) if name else None
+    except (ValueError, OSError, KeyError):
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """A view of a person, with the parameters of the list."""
+
+    id: UUID
+    name: str
+    place: Mapping[str, str]
+
+
+def views_of(username: str, page: str = INBOX) -> tuple[Saved, ...]:
+    """Return a person's views of a page by name."""
+    rows = SavedView.objects.filter(owner__username=username, page=page).order_by("name")
+    return tuple(Saved(id=row.id, name=row.name, place=row.place) for row in rows)
+
+
+@transaction.atomic
+def save_view(username: str, name: str, place: Mapping[str, str], page: str = INBOX) -> SavedView:
+    """Save the parameters of a list under a name, in place of a view of that name of the same page.
+
+    Raise InvalidInput naming `name`.
+    """
+    name = name.strip()
+    if not 0 < len(name) <= MAX_NAME or not name.isprintable():
+        raise InvalidInput("name", f"must have 1 to {MAX_NAME} visible characters")
+    owner = User.objects.select_for_update().get(username=username)  # two at once count correctly
+    views = SavedView.objects.filter(owner=owner)
+    if views.exclude(name=name).count() >= MAX_VIEWS:
+        raise InvalidInput(
+            "name", f"cannot be added: you have {MAX_VIEWS} views already; delete one first"
+        )
+    if views.filter(name=name).exclude(page=page).exists():
+        raise InvalidInput("name", "is that of a view of another page; choose another name")
+    return SavedView.objects.update_or_create(
+        owner=owner, name=name, defaults={"place": dict(place), "page": page}
+    )[0]
+
+
+def delete_view(username: str, view: UUID) -> None:
+    """Delete a view of a person. Deleting it again has no effect."""
+    SavedView.objects.filter(owner__username=username, id=view).delete()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preference:
+    """A person's choice. `confirmed` says whether the mail server took a mail, `problem` why it refused the last."""
+
+    about: str = MAIL_OFF
+    runs: bool = False
+    address: str = ""
+    confirmed: bool = False
+    problem: str = ""
+
+
+def mail_preference_of(username: str) -> Preference:
+    """Return a person's choice."""
+    row = MailPreference.objects.filter(person__username=username).first()
+    if row is None:
+        return Preference()
+    return Preference(
+        about=row.about,
+        runs=row.runs,
+        address=row.address,
+        confirmed=row.confirmed_at is not None,
+        problem=row.problem,
+    )
+
+
+def save_mail_preference(
+    username: str, about: object, address: object, *, runs: bool = False
+) -> bool:
+    """Save a choice; `runs` says whether the person is mailed about their own runs. Return whether any mail is sent.
+
+    Without one the address is deleted too. Raise InvalidInput naming `about` or `address`.
+    """
+    if about not in MAIL_CHOICES:
+        raise InvalidInput("about", f"must be one of {', '.join(MAIL_CHOICES)}")
+    person = User.objects.get(username=username)
+    if about == MAIL_OFF and not runs:
+        MailPreference.objects.filter(person=person).delete()
+        return False
+    MailPreference.objects.update_or_create(
+        person=person,
+        defaults={
+            "about": about,
+            "runs": runs,
+            "address": _validate_address(address),
+            "since": clock.now(),
+            "confirmed_at": None,
+            "problem": "",
+            "retry_at": None,
+        },
+    )
+    return True
+
+
+def _validate_address(given: object) -> str:
+    address = given.strip() if isinstance(given, str) else ""
+    if len(address) > MAX_ADDRESS:
+        raise InvalidInput(
+            "address", f"has {len(address)} characters, at most {MAX_ADDRESS} are allowed"
+        )
+    try:
+        _is_address(address)
+        address.rpartition("@")[2].encode("idna")  # as a mail to it does
+    except (ValidationError, UnicodeError) as exc:
+        raise InvalidInput("address", "must be a mail address, as in bea@example.com") from exc
+    return address
