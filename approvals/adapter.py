@@ -18,12 +18,12 @@ from approvals.errors import BrokenChain
 from approvals.governance import allowance_uses, policies, prompts, version_changes
 from approvals.models import OF_CALL, Approval
 from approvals.people import mail
+from approvals.port import evidence, jobs
+from approvals.port.jobs import Outlooks
 from approvals.reads.approval_views import to_view
 from approvals.rights import approvals
 from approvals.rules.judge import Facts
 from approvals.signed import audit
-from approvals.upkeep import erasure, escalations, evidence
-from approvals.upkeep.outlooks import Outlooks
 from runtime.core.run.events import AllowanceUse
 from runtime.core.values.enums import Decision, Risk
 from runtime.errors import GateNotOpen, RunEnded
@@ -164,7 +164,7 @@ class ApprovalService:
     def look_ahead(self, stop: Event) -> None:
         """Record the steps of escalation that have begun, and mark requests that too few people can decide."""
         try:
-            escalations.record_begun(stop)
+            jobs.record_escalations(stop)
         finally:
             self._outlooks.mark(stop)
 
@@ -206,11 +206,11 @@ class ApprovalService:
 
     def erase(self, *, run: UUID, at: datetime, head: str) -> None:
         """Erase the request contents of a run that has ended, in the caller's transaction."""
-        erasure.erase(run=run, at=at, head=head)
+        evidence.erase_requests(run=run, at=at, head=head)
 
     def evidence(self, run: UUID) -> dict[str, Any]:
         """Return the requests of a run, with their decisions and audit rows, as JSON for the archive."""
-        return evidence.of(run)
+        return evidence.copy_rows(run)
 
     def problem_of_use(self, gate: UUID, use: AllowanceUse) -> str | None:
         """Say why the stored use of an allowance does not verify; None if it does."""

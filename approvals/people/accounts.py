@@ -321,14 +321,18 @@ def checked_name(given: str) -> str:
 def checked_mail(given: str) -> str:
     """Return a mail address, or an empty text. Raise InvalidInput naming `email`."""
     address = given.strip()
+    return check_address(address, "email") if address else ""
+
+
+def check_address(address: str, field: str) -> str:
+    """Return a mail address. Raise InvalidInput naming `field` if no mail could be sent to it."""
     if len(address) > MAX_ADDRESS:
-        raise InvalidInput("email", f"must have at most {MAX_ADDRESS} characters")
-    if address:
-        try:
-            _is_address(address)
-            address.rpartition("@")[2].encode("idna")  # as a mail to it does
-        except (ValidationError, UnicodeError) as exc:
-            raise InvalidInput("email", "must be a mail address, as in bea@example.com") from exc
+        raise InvalidInput(field, f"must have at most {MAX_ADDRESS} characters")
+    try:
+        _is_address(address)
+        address.rpartition("@")[2].encode("idna")  # as a mail to it does
+    except (ValidationError, UnicodeError) as exc:
+        raise InvalidInput(field, "must be a mail address, as in bea@example.com") from exc
     return address
 
 

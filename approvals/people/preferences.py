@@ -6,12 +6,11 @@ from uuid import UUID
 from zoneinfo import ZoneInfo, available_timezones
 
 from django.contrib.auth.models import User
-from django.core.exceptions import ValidationError
-from django.core.validators import EmailValidator
 from django.db import transaction
 
 from approvals import clock
 from approvals.models import MailPreference, SavedView, TimePreference
+from approvals.people.accounts import check_address
 from runtime.errors import InvalidInput
 
 CLOCKS = ("24", "12")  # hours
@@ -21,8 +20,6 @@ INBOX = "inbox"
 RUNS = "runs"
 MAIL_OFF = MailPreference.About.OFF
 MAIL_CHOICES = MailPreference.About.values
-MAX_ADDRESS = 254  # RFC 5321, section 4.5.3.1.3, less the angle brackets
-_is_address = EmailValidator()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +149,7 @@ def save_mail_preference(
         defaults={
             "about": about,
             "runs": runs,
-            "address": _validate_address(address),
+            "address": check_address(str(address or "").strip(), "address"),
             "since": clock.now(),
             "confirmed_at": None,
             "problem": "",
@@ -160,17 +157,3 @@ def save_mail_preference(
         },
     )
     return True
-
-
-def _validate_address(given: object) -> str:
-    address = given.strip() if isinstance(given, str) else ""
-    if len(address) > MAX_ADDRESS:
-        raise InvalidInput(
-            "address", f"has {len(address)} characters, at most {MAX_ADDRESS} are allowed"
-        )
-    try:
-        _is_address(address)
-        address.rpartition("@")[2].encode("idna")  # as a mail to it does
-    except (ValidationError, UnicodeError) as exc:
-        raise InvalidInput("address", "must be a mail address, as in bea@example.com") from exc
-    return address

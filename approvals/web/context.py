@@ -12,7 +12,7 @@ from approvals.reads import inbox
 from approvals.rights import access, principals, scopes
 from approvals.rights.principals import Principal
 from approvals.rules.roles import Group
-from approvals.web import run_views, zone
+from approvals.web import list_position, time_zone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +43,10 @@ def nav(request: HttpRequest) -> dict[str, Any]:
         "nav": SimpleLazyObject(lambda: _nav(principal())),
         "waiting": SimpleLazyObject(lambda: inbox.counts(principal()).mine_text),
         "admins": SimpleLazyObject(account_list.some_admins),
-        "run_views": SimpleLazyObject(lambda: run_views.views(request.user.get_username())),
-        "reader_zone": zone.chosen(request).zone,
+        "run_views": SimpleLazyObject(
+            lambda: list_position.read_run_views(request.user.get_username())
+        ),
+        "reader_zone": time_zone.read_choice(request).zone,
     }
 
 

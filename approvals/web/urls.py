@@ -2,14 +2,13 @@
 
 from django.urls import path, register_converter
 
-from approvals.web.batch.pages import batch, undo_batch
-from approvals.web.pages.absence import end as end_absence
 from approvals.web.pages.account import (
     account,
     add_own_token,
     change_password,
     choose_mail,
     choose_time,
+    end_absence,
     log_out_everywhere,
     revoke_own_token,
     save_own_profile,
@@ -19,6 +18,7 @@ from approvals.web.pages.activity import activity
 from approvals.web.pages.allowances import allowance, allowances
 from approvals.web.pages.allowances import confirm as confirm_allowance
 from approvals.web.pages.allowances import revoke as revoke_allowance
+from approvals.web.pages.batch import batch, undo_batch
 from approvals.web.pages.history import download
 from approvals.web.pages.history import show as history
 from approvals.web.pages.inbox import delete_view, inbox, save_view

@@ -4,7 +4,7 @@ A form reads texts. The action checks the limits, and the page adds its refusal 
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Self, cast
 
 from django import forms
 from django.forms.renderers import TemplatesSetting
@@ -14,6 +14,7 @@ from runtime.errors import InvalidInput, RequestError
 from runtime.web.schema_form import InvalidValue, value_of
 
 _TEXTS = ("text", "long", "email", "date", "datetime-local", "password")
+_CHECKS = ("check", "checks")  # one box, and one for each choice
 _INPUT_MODES = {"integer": "numeric", "number": "decimal"}
 
 Choices = Iterable[tuple[str, str]]
@@ -52,11 +53,13 @@ class TypedField(forms.Field):
         )
         self.kind, self.optional = kind, optional
 
-    def to_python(self, value: str | None) -> Any:
+    def to_python(self, value: Any) -> Any:
         """Read the text. Browsers send CRLF."""
+        if self.kind in _CHECKS:
+            return value
         text = (value or "").replace("\r\n", "\n")
         if self.kind in _TEXTS:
-            return text if self.kind == "long" else text.strip()
+            return text if self.kind in ("long", "password") else text.strip()
         try:
             return value_of(self.kind, text) if text.strip() else None
         except InvalidValue as exc:
@@ -67,9 +70,33 @@ class PageForm(forms.Form):
     """A form of a page."""
 
     def __init__(
-        self, data: Mapping[str, str] | None = None, *, initial: dict[str, Any] | None = None
+        self,
+        data: Mapping[str, str] | None = None,
+        *,
+        initial: dict[str, Any] | None = None,
+        ids: str = "",
     ) -> None:
-        super().__init__(data, initial=initial, auto_id="%s", label_suffix="")
+        super().__init__(data, initial=initial, auto_id=f"{ids}%s", label_suffix="")
+
+    def offer(self, name: str, choices: Choices) -> None:
+        """Offer these choices for a field that has choices."""
+        cast("forms.Select", self.fields[name].widget).choices = list(choices)
+
+    def replaced_by(self, refused: "PageForm | None") -> "PageForm":
+        """Return the refused form if it is one of this kind, else this one: the form to show."""
+        return refused if type(refused) is type(self) else self
+
+    def read(self) -> dict[str, Any]:
+        """Return the values. Raise InvalidInput naming a field that cannot be read, which is marked already."""
+        for name, problems in self.errors.items():
+            raise InvalidInput(name, str(problems[0]))
+        return self.cleaned_data
+
+    def refuse(self, refusal: RequestError) -> Self:
+        """Mark the fields that a refusal names, unless they are marked already, and return the form."""
+        if not self.errors:
+            self.mark(refusal)
+        return self
 
     def mark(self, refusal: RequestError) -> None:
         """Add a refusal to the fields that it names. A dotted path leads into the value of a field."""
@@ -88,7 +115,11 @@ class PageForm(forms.Form):
 def _widget(
     kind: str, rows: int, choices: list[tuple[str, str]], attributes: dict[str, Any]
 ) -> forms.Widget:
-    if choices:
+    if kind == "check":
+        return forms.CheckboxInput(attributes)
+    if kind == "checks":
+        return forms.CheckboxSelectMultiple(attributes, choices)
+    if choices or kind == "choice":
         return forms.Select(attributes, choices)
     attributes = {"autocomplete": "off", "spellcheck": "false", **attributes}
     if rows:

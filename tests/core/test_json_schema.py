@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from approvals.web.parts.arguments import arguments
+from approvals.web.components.arguments import arguments
 from runtime.core.values.json_schema import MAX_MESSAGE, may_have, problems, write_only
 
 TICKET = {"pattern": "^(HR|IT)-[0-9]+$"}

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 from django.utils.html import strip_tags
 
-from approvals.web.parts.arguments import arguments, fields
+from approvals.web.components.arguments import arguments, fields
 from runtime.web.numbers import digits
 from tests.support.office import Office
 from tests.support.pages import has, in_order, text

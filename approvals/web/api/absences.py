@@ -10,7 +10,7 @@ from approvals.people import absences
 from approvals.rights import principals
 from approvals.rights.access import AccessService
 from approvals.rights.scopes import Scope
-from approvals.web import zone as zones
+from approvals.web import time_zone as zones
 from runtime.web.requests import Authenticated, Body
 
 router = Router(tags=["approvals"])
@@ -52,11 +52,11 @@ def list_absences(request: Authenticated) -> list[absences.Away]:
 @router.post("/absences", response=AwayOut)
 def announce(request: Authenticated, body: AwayIn) -> absences.Away:
     """Name your deputy for some days. This replaces your earlier absence."""
-    of = zones.named(str(body.zone), "zone")
+    of = zones.find_zone(str(body.zone), "zone")
     return absences.announce(
         deputy=body.deputy,
-        starts=zones.day(body.starts, "starts", of),
-        ends=zones.day(body.ends, "ends", of, after=1),
+        starts=zones.parse_day(body.starts, "starts", of),
+        ends=zones.parse_day(body.ends, "ends", of, after=1),
         actor=request.auth,
     )
 

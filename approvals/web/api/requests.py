@@ -18,7 +18,7 @@ from approvals.rights.access import AccessService
 from approvals.rights.scopes import Scope
 from approvals.rules.oddity import Oddity, OddityKind
 from approvals.signed.votes import Cast
-from approvals.web import zone as zones
+from approvals.web import time_zone as zones
 from approvals.web.api.ids import id_of
 from runtime.core.documents.budget_text import NAMES
 from runtime.core.values.enums import GateKind
@@ -310,7 +310,7 @@ def list_decisions(
         "until": until,
         "q": q,
     }
-    criteria = filters.read_criteria(parameters, zones.named(zone, "zone"))
+    criteria = filters.read_criteria(parameters, zones.find_zone(zone, "zone"))
     principal = principals.principal_of(request.auth)
     return history.page(principal, criteria, limit=limit, cursor=cursor)
 

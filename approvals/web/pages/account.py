@@ -1,27 +1,37 @@
-"""The account page: a person's rights, password, tokens and sessions."""
+"""The account page: a person's rights, password, tokens, sessions, deputy and preferences."""
+
+from dataclasses import asdict
 
 from django.contrib import messages
 from django.contrib.auth import logout, update_session_auth_hash
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
+from django.utils.html import format_html
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from approvals.people import account_list, accounts, login, preferences, tokens
-from approvals.rights import scopes
-from approvals.web import zone
-from approvals.web.pages import absence
+from approvals.people import absences, account_list, accounts, login, preferences, tokens
+from approvals.reads import deciders
+from approvals.rights import principals, scopes
+from approvals.rules import roles
+from approvals.web import time_zone
+from approvals.web.pages.account_forms import (
+    DEFAULT_EXPIRY,
+    EXPIRIES,
+    AbsenceForm,
+    ChangePasswordForm,
+    MailForm,
+    OwnProfileForm,
+    TimeForm,
+    TokenForm,
+)
 from runtime.errors import InvalidInput
-
-# The choices of a token's end, and the days until then.
-EXPIRIES: dict[str, int | None] = {
-    **{str(days): days for days in (7, 30, 90, 365)},
-    "never": None,
-}
-DEFAULT_EXPIRY = "90"
+from runtime.web.display import plain_visible
+from runtime.web.forms import PageForm
+from runtime.web.requests import actor_of
 
 
 @require_safe
@@ -35,22 +45,20 @@ def account(request: HttpRequest) -> HttpResponse:
 @login_required
 def change_password(request: HttpRequest) -> HttpResponse:
     """Change the password and end all other sessions. The current password is throttled like a login."""
-    me = request.user.get_username()
-    known = login.reauthenticate(request, me, request.POST.get("current", ""))
-    if known is None:
-        status = 429 if login.refused_until(request) else 422
-        problem = InvalidInput("current", "That is not your password.")
-        return _page(request, problem, status)
+    me, form = request.user.get_username(), ChangePasswordForm(request.POST, ids="my-")
+    if not form.is_valid():
+        return _page(request, form)
+    if login.reauthenticate(request, me, form.cleaned_data["current"]) is None:
+        if login.refused_until(request):
+            return _page(request, form, status=429)
+        form.add_error("current", "is not your password")
+        return _page(request, form)
+    password, session = form.cleaned_data["password"], request.session.session_key
     try:
-        if request.POST.get("password", "") != request.POST.get("again", ""):
-            raise InvalidInput("password", "was not typed the same way twice.")
-        changed = accounts.set_password(
-            me, request.POST.get("password", ""), actor=me, keep=request.session.session_key
-        )
-    except InvalidInput as refused:
-        problem = InvalidInput(refused.field, f"The new {refused.field} {refused.detail}")
-        return _page(request, problem, refused.status)
-    update_session_auth_hash(request, changed)
+        person = accounts.set_password(me, password, actor=me, keep=session)
+    except InvalidInput as refusal:
+        return _page(request, form.refuse(refusal))
+    update_session_auth_hash(request, person)
     messages.success(request, "Your password is changed. Your other sessions have ended.")
     return redirect("account")
 
@@ -61,19 +69,17 @@ def change_password(request: HttpRequest) -> HttpResponse:
 def add_own_token(request: HttpRequest) -> HttpResponse:
     """Create a token. This answer is the only page that ever shows it."""
     owner = User.objects.get(username=request.user.get_username())
-    chosen, name = request.POST.getlist("scope"), request.POST.get("name", "").strip()
+    form = TokenForm(request.POST, ids="token-")
+    if not form.is_valid():
+        return _page(request, form)
+    days = EXPIRIES.get(form.cleaned_data["expires"] or DEFAULT_EXPIRY, 0)
+    name, scopes = form.cleaned_data["name"], form.cleaned_data["scope"]
     try:
-        if not name:
-            raise InvalidInput("name", "is missing: say what the token is for.")
-        if not chosen:
-            raise InvalidInput("scope", "is missing: choose at least one.")
-        days = EXPIRIES.get(request.POST.get("expires", DEFAULT_EXPIRY), 0)
         token, plain = tokens.create(
-            owner, chosen, actor=owner.get_username(), name=name, days=days
+            owner, scopes, actor=owner.get_username(), name=name, days=days
         )
-    except InvalidInput as refused:
-        problem = InvalidInput(f"token_{refused.field}", f"The {refused.field} {refused.detail}")
-        return _page(request, problem, refused.status)
+    except InvalidInput as refusal:
+        return _page(request, form.refuse(refusal))
     context = {"section": "account", "token": token, "plain": plain}
     return render(request, "accounts/token.html", context)
 
@@ -92,16 +98,11 @@ def revoke_own_token(request: HttpRequest, token: str) -> HttpResponse:
 @login_required
 def save_own_profile(request: HttpRequest) -> HttpResponse:
     """Save the name and the mail address of this person."""
-    me = request.user.get_username()
+    me, form = request.user.get_username(), OwnProfileForm(request.POST, ids="own-")
     try:
-        accounts.save_profile(
-            me,
-            full_name=request.POST.get("full_name", ""),
-            email=request.POST.get("email", ""),
-            actor=me,
-        )
-    except InvalidInput as refused:
-        return _not_saved(request, "own", refused)
+        accounts.save_profile(me, actor=me, **form.read())
+    except InvalidInput as refusal:
+        return _page(request, form.refuse(refusal))
     messages.success(request, "Saved.")
     return redirect("account")
 
@@ -110,14 +111,12 @@ def save_own_profile(request: HttpRequest) -> HttpResponse:
 @login_required
 def choose_time(request: HttpRequest) -> HttpResponse:
     """Save the time zone and the clock in which this person reads times."""
-    me = request.user.get_username()
+    form = TimeForm(request.POST, ids="time-")
     try:
-        chosen = preferences.save_time(
-            me, zone=request.POST.get("zone", ""), clock=request.POST.get("clock", "")
-        )
-    except InvalidInput as refused:
-        return _not_saved(request, "time", refused)
-    zone.remember(request, chosen)
+        choice = preferences.save_time(request.user.get_username(), **form.read())
+    except InvalidInput as refusal:
+        return _page(request, form.refuse(refusal))
+    time_zone.remember(request, choice)
     messages.success(request, "Saved.")
     return redirect("account")
 
@@ -126,17 +125,15 @@ def choose_time(request: HttpRequest) -> HttpResponse:
 @login_required
 def choose_mail(request: HttpRequest) -> HttpResponse:
     """Save about what this person is mailed, and to which address."""
-    me = request.user.get_username()
-    address = request.POST.get("address")
+    form = MailForm(request.POST, ids="mail-")
     try:
-        is_mailed = preferences.save_mail_preference(
-            me, request.POST.get("about"), address, runs="runs" in request.POST
-        )
-    except InvalidInput as refused:
-        return _not_saved(request, "mail", refused)
+        values = form.read()
+        is_mailed = preferences.save_mail_preference(request.user.get_username(), **values)
+    except InvalidInput as refusal:
+        return _page(request, form.refuse(refusal))
     dropped = (
         ""
-        if is_mailed or not address
+        if is_mailed or not values["address"]
         else " The address is not kept: choose what to be mailed about first."
     )
     messages.success(
@@ -158,58 +155,90 @@ def log_out_everywhere(request: HttpRequest) -> HttpResponse:
 @login_required
 def set_absence(request: HttpRequest) -> HttpResponse:
     """Name a deputy for some days."""
+    form = AbsenceForm(request.POST, ids="away-")
+    at = time_zone.read_reader_zone(request)
     try:
-        made = absence.announce(request)
-    except InvalidInput as refused:
-        return _page(request, status=refused.status, away=refused)
+        values = form.read()
+        away = absences.announce(
+            deputy=values["deputy"],
+            starts=time_zone.parse_day(values["starts"], "starts", at),
+            ends=time_zone.parse_day(values["ends"], "ends", at, after=1),
+            actor=actor_of(request),
+        )
+    except InvalidInput as refusal:
+        return _page(request, form.refuse(refusal))
     own = (
-        f" Not in runs that {made.deputy} starts: they cannot decide those for you."
-        if made.starts_runs
+        f" Not in runs that {away.deputy} starts: they cannot decide those for you."
+        if away.starts_runs
         else ""
     )
-    messages.success(request, f"Saved: {made.deputy} decides in your place.{own}")
+    messages.success(request, f"Saved: {away.deputy} decides in your place.{own}")
     return redirect("account")
 
 
-def _not_saved(request: HttpRequest, form: str, refused: InvalidInput) -> HttpResponse:
-    """Show the account with the problem at the field of that form."""
-    problem = InvalidInput(f"{form}_{refused.field}", f"The {refused.field} {refused.detail}.")
-    return _page(request, problem, refused.status)
+@require_POST
+@login_required
+def end_absence(request: HttpRequest, person: str) -> HttpResponse:
+    """End an absence at once: the reader's own, one in which they are the deputy, or any as an admin."""
+    me = request.user.get_username()
+    own, others = absences.concerning(me)
+    if absences.end(person, actor=actor_of(request)):
+        messages.success(request, f"The absence of {person} has ended.")
+    theirs = {absence.person for absence in (own, *others) if absence}
+    return redirect("account" if person in {me, *theirs} else "people")
 
 
-def _page(
-    request: HttpRequest,
-    problem: InvalidInput | None = None,
-    status: int = 200,
-    away: InvalidInput | None = None,
-) -> HttpResponse:
-    mine = account_list.person(request.user.get_username())
-    held = scopes.rights_of(frozenset(mine.groups if mine else ()))
+def _page(request: HttpRequest, refused: PageForm | None = None, status: int = 422) -> HttpResponse:
+    """Show the page; `refused` is shown in place of the form as it is at first."""
+    me = request.user.get_username()
+    person, mail = account_list.person(me), preferences.mail_preference_of(me)
+    if person is None:
+        raise Http404
+    own, others = absences.concerning(me)
+    names = {"full_name": person.full_name, "email": person.email}
+    times = asdict(preferences.time_of(me))
+    token_form = TokenForm(ids="token-").replaced_by(refused)
+    rights = scopes.rights_of(frozenset(person.groups))
+    token_form.offer(
+        "scope",
+        [
+            (scope, format_html("<code>{}</code> {}", scope, words))
+            for scope, words in account_list.SCOPES.items()
+            if scope in rights
+        ],
+    )
+    absence_form = AbsenceForm(ids="away-").replaced_by(refused)
+    deputies = [(name, plain_visible(name)) for name in _deputies(request)]
+    absence_form.offer("deputy", [("", "Choose a person"), *deputies])
+    time_form = TimeForm(initial=times, ids="time-").replaced_by(refused)
+    browser_zone = f"that of the browser ({time_zone.read_browser_zone(request)})"
+    time_form.offer("zone", [("", browser_zone), *((name, name) for name in preferences.zones())])
     context = {
         "section": "account",
-        "person": mine,
+        "person": person,
         "rights": [
-            (name, words)
-            for name, words in account_list.GROUPS.items()
-            if mine and name in mine.groups
+            (name, words) for name, words in account_list.GROUPS.items() if name in person.groups
         ],
-        "scopes": [(scope, words) for scope, words in account_list.SCOPES.items() if scope in held],
-        "chosen": request.POST.getlist("scope"),
-        "expiries": [
-            (value, f"after {days} days" if days else "never") for value, days in EXPIRIES.items()
-        ],
-        "expiry": request.POST.get("expires", DEFAULT_EXPIRY),
-        "typed": request.POST,
-        "times": preferences.time_of(request.user.get_username()),
         "now": timezone.now(),
-        "zones": preferences.zones(),
-        "browser_zone": str(zone.of_browser(request)),
-        "mail": (mail := preferences.mail_preference_of(request.user.get_username())),
-        "mail_runs": "runs" in request.POST if "about" in request.POST else mail.runs,
-        "mail_about": request.POST.get("about"),
-        "mail_address": request.POST.get("address"),
-        "problem": problem,
+        "mail": mail,
         "locked_until": login.refused_until(request),
-        **absence.context(request, away),
+        "away": own,
+        "standing_in": others,
+        "deputies": deputies,
+        "most_days": absences.MAX_DAYS,
+        "profile_form": OwnProfileForm(initial=names, ids="own-").replaced_by(refused),
+        "password_form": ChangePasswordForm(ids="my-").replaced_by(refused),
+        "token_form": token_form,
+        "absence_form": absence_form,
+        "mail_form": MailForm(initial=asdict(mail), ids="mail-").replaced_by(refused),
+        "time_form": time_form,
     }
-    return render(request, "accounts/account.html", context, status=status)
+    return render(request, "accounts/account.html", context, status=status if refused else 200)
+
+
+def _deputies(request: HttpRequest) -> list[str]:
+    """Return the people who can decide in the reader's place; none if the reader decides nothing."""
+    me = principals.principal_of(actor_of(request))
+    if me is None or not roles.risks_decided_by(me.groups):
+        return []
+    return [name for name in deciders.names() if name != me.person]

@@ -21,7 +21,7 @@ from approvals.rights import principals
 from approvals.rights.principals import Principal
 from approvals.rights.scopes import Scope
 from approvals.web import export
-from approvals.web import zone as zones
+from approvals.web import time_zone as zones
 from runtime.errors import InvalidInput
 from runtime.reads import outcomes, time_limits
 from runtime.reads.outcomes import CallEnd, OutcomeLabel
@@ -68,7 +68,7 @@ class DayLink:
 def show(request: HttpRequest) -> HttpResponse:
     """Show one page of the decisions that this person may read."""
     principal = principals.principal_of(principals.actor_of(request.user))
-    zone, cursor = zones.of_reader(request), request.GET.get("cursor")
+    zone, cursor = zones.read_reader_zone(request), request.GET.get("cursor")
     problem, found, chosen = None, _EMPTY, DecisionFilter()
     try:
         chosen = _chosen(request, zone, "cursor")
@@ -111,7 +111,7 @@ def show(request: HttpRequest) -> HttpResponse:
 def download(request: HttpRequest, format: str) -> HttpResponse | StreamingHttpResponse:
     """Stream all decisions that match, as `csv` or `jsonl`."""
     actor = principals.actor_of(request.user)
-    zone = zones.of_reader(request)
+    zone = zones.read_reader_zone(request)
     try:
         chosen = _chosen(request, zone)
         lines = export.start(actor, chosen, export.Format(format))

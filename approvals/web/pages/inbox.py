@@ -1,7 +1,8 @@
 """The inbox: pending requests of this person and of others, one sentence each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -16,20 +17,17 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_POST, require_safe
 
 from approvals.people import preferences
-from approvals.reads import filters, marks
+from approvals.reads import filters, marks, usual
 from approvals.reads import inbox as lists
 from approvals.reads.approval_views import ApprovalView
 from approvals.reads.inbox import View
-from approvals.reads.orders import Grouping, Sort
+from approvals.reads.orders import Grouping, HeadedRows, Order, Sort
 from approvals.reads.pending_ages import WINDOW
 from approvals.rights import principals
 from approvals.rights.principals import Principal
 from approvals.rights.scopes import Scope
-from approvals.web import place as places
-from approvals.web import run_views
-from approvals.web.parts import inbox_rows
-from approvals.web.place import ListPosition, read_order
-from approvals.web.run_views import RunsPlace
+from approvals.web import list_position as places
+from approvals.web.list_position import ListPosition, RunListPosition, read_order
 from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput
 from runtime.reads import runs
@@ -108,7 +106,9 @@ def save_view(request: HttpRequest) -> HttpResponse:
     """Save the list that is shown, of requests or of runs, under a name of this person's."""
     name = form_text(request.POST, "name")
     of_runs = request.POST.get("page") == preferences.RUNS
-    place: ListPosition | RunsPlace = (run_views if of_runs else places).of(request.POST)
+    place: ListPosition | RunListPosition = (
+        places.parse_run_position if of_runs else places.parse_position
+    )(request.POST)
     page = preferences.RUNS if of_runs else preferences.INBOX
     to = f"{reverse(page)}{place.query}"
     try:
@@ -149,7 +149,10 @@ def _views(request: HttpRequest) -> list[Tab]:
     saved = preferences.views_of(request.user.get_username())
     return [
         *(Tab(id=None, name=name, place=place) for name, place in OWN),
-        *(Tab(id=view.id, name=view.name, place=places.of(view.place)) for view in saved),
+        *(
+            Tab(id=view.id, name=view.name, place=places.parse_position(view.place))
+            for view in saved
+        ),
     ]
 
 
@@ -207,7 +210,7 @@ def _list(
     nothing = not (page.items or unknown or q or cursor or problem)
     has_next = "more" in request.GET
     same = bool(known) and _are_known((*unknown, *page.items), known, has_next=has_next)
-    rows = inbox_rows.rows(principal, page.items, risky, known, leads=leads, same=same)
+    rows = arrange_rows(principal, page.items, risky, known, leads=leads, same=same)
     return {
         "same": rows.same,
         "groups": rows.groups(place.order),
@@ -266,3 +269,79 @@ def _query(parameters: Mapping[str, str]) -> str:
     """Return the query of these parameters, without empty ones, ready for further ones."""
     found = urlencode({name: value for name, value in parameters.items() if value})
     return f"{found}&" if found else ""
+
+
+FIRST = "High risk with an unusual value"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowGroup:
+    """Consecutive rows of one path and one requester, whose subtitle is shown once."""
+
+    path: tuple[str, ...]
+    requester: str
+    items: tuple[ApprovalView, ...]
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether there is more than one row."""
+        return len(self.items) > 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """The rows of a page: `items` in the order of the list, `first` those that come before all, of any later page too.
+
+    `same` says that an open page has all of them already; then `odd` is empty.
+    """
+
+    items: tuple[ApprovalView, ...]
+    odd: usual.OdditiesByApproval
+    first: tuple[ApprovalView, ...] = ()
+    same: bool = False
+
+    @property
+    def all(self) -> tuple[ApprovalView, ...]:
+        """The rows, each once."""
+        here = {approval.id for approval in self.items}
+        return (*(approval for approval in self.first if approval.id not in here), *self.items)
+
+    def groups(self, order: Order) -> list[tuple[str, int, list[RowGroup]]]:
+        """Return the title of each group, the number of its rows, and its rows in folds; nothing of the `same` rows."""
+        if self.same:
+            return []
+        first = {approval.id for approval in self.first}
+        groups = order.groups([approval for approval in self.items if approval.id not in first])
+        if self.first:
+            groups.insert(0, HeadedRows(title=FIRST, items=self.first))
+        return [(group.title, len(group.items), _folds(group.items)) for group in groups]
+
+
+def arrange_rows(
+    principal: Principal | None,
+    items: tuple[ApprovalView, ...],
+    risky: Collection[ApprovalView],
+    known: Collection[UUID],
+    *,
+    leads: bool,
+    same: bool,
+) -> Rows:
+    """Find the odd values of a page, and the rows that come first if it `leads` the whole list.
+
+    `risky` are calls at high risk of all pages, `same` says that an open page knows the items of this one.
+    """
+    here = {approval.id for approval in items}
+    others = [approval for approval in risky if approval.id not in here]
+    if same:
+        new = [approval for approval in others if approval.id not in known]
+        if not lists.pick_important(new, usual.of_requests(new, principal)):
+            shown = tuple(approval for approval in others if approval.id in known)
+            return Rows(items=items, odd=usual.of_requests((), principal), first=shown, same=True)
+    odd = usual.of_requests((*items, *others), principal)
+    first = lists.pick_important((*items, *others), odd) if leads else ()
+    return Rows(items=items, odd=odd, first=first)
+
+
+def _folds(items: Sequence[ApprovalView]) -> list[RowGroup]:
+    runs_of = groupby(items, key=lambda approval: (approval.path, approval.requester))
+    return [RowGroup(path=path, requester=by, items=tuple(same)) for (path, by), same in runs_of]

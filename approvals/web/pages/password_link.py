@@ -8,6 +8,7 @@ from django.views.decorators.http import require_http_methods
 
 from approvals.errors import LinkOver
 from approvals.people import password_links
+from approvals.web.pages.account_forms import NewPasswordForm
 from runtime.errors import InvalidInput
 
 TEMPLATE = "accounts/password_link.html"
@@ -17,18 +18,17 @@ TEMPLATE = "accounts/password_link.html"
 @never_cache
 def choose_password(request: HttpRequest, plain: str) -> HttpResponse:
     """Show the form for a password, and set it on POST."""
+    form = NewPasswordForm(request.POST)
     try:
         person = password_links.person_of(plain)
         if request.method != "POST":
-            return render(request, TEMPLATE, {"person": person})
-        if request.POST.get("password", "") != request.POST.get("again", ""):
-            raise InvalidInput("password", "was not typed the same way twice")
-        password_links.use(plain, request.POST.get("password", ""))
+            return render(request, TEMPLATE, {"person": person, "form": form})
+        password_links.use(plain, form.read()["password"])
     except LinkOver as exc:
         return render(request, TEMPLATE, {"over": exc.detail}, status=exc.status)
     except InvalidInput as exc:
-        problem = f"The {exc.field} {exc.detail.rstrip('.')}."
-        context = {"person": person, "problem": problem}
-        return render(request, TEMPLATE, context, status=exc.status)
+        return render(
+            request, TEMPLATE, {"person": person, "form": form.refuse(exc)}, status=exc.status
+        )
     messages.success(request, "Your password is saved. Log in with it.")
     return redirect("login")

@@ -1,7 +1,6 @@
 """The page of people, for admins: a list with filter, and one URL for each action."""
 
 import re
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -9,31 +8,18 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.html import format_html
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from approvals.errors import ApprovalError, LastAdmin, NotConfirmable
 from approvals.people import absences, account_list, accounts, password_links, tokens
-from approvals.people import accounts as actions
+from approvals.web.pages.account_forms import GroupsForm, NewGroupForm, PersonForm, ProfileForm
 from runtime.errors import InvalidInput, RequestError
-from runtime.web.requests import admins_only, form_text
+from runtime.web.forms import Choices, PageForm
+from runtime.web.requests import admins_only
 
 SEQ = re.compile(r"[0-9]{1,9}")  # the number of an assignment in a form
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FormProblem:
-    """An error of a form: the person ("" for a new one), the form, and the field if the error names one."""
-
-    person: str
-    act: str
-    field: str
-    text: str
-
-    @property
-    def spot(self) -> str:
-        """The name of the wrong field, unique on the page."""
-        return f"{self.person}/{self.act}/{self.field}"
 
 
 @require_safe
@@ -48,19 +34,20 @@ def people(request: HttpRequest) -> HttpResponse:
 @admins_only
 def add_person(request: HttpRequest) -> HttpResponse:
     """Create a person, who chooses a password with the link that the answer shows."""
-    username = request.POST.get("username", "")
+    form = PersonForm(request.POST, ids="new-")
     try:
-        actions.create_person(
-            username=username,
+        values = form.read()
+        accounts.create_person(
+            username=values["username"],
             password=None,
-            groups=_groups(request),
+            groups=values["group"],
             actor=_admin(request),
-            full_name=request.POST.get("full_name", ""),
-            email=request.POST.get("email", ""),
+            full_name=values["full_name"],
+            email=values["email"],
         )
-        link = password_links.create(username, actor=_admin(request))
-    except (ApprovalError, InvalidInput) as refused:
-        return _refuse(request, refused, person="", act="add")
+        link = password_links.create(values["username"], actor=_admin(request))
+    except (ApprovalError, InvalidInput) as refusal:
+        return _page(request, refusal, form)
     return _link_page(request, link)
 
 
@@ -71,8 +58,8 @@ def make_link(request: HttpRequest, person: str) -> HttpResponse:
     """Make a link with which the person chooses a password. This answer is the only page that ever shows it."""
     try:
         link = password_links.create(person, actor=_admin(request))
-    except LastAdmin as refused:
-        return _refuse(request, refused, person=person, act="link")
+    except LastAdmin as refusal:
+        return _page(request, refusal, person=person)
     return _link_page(request, link)
 
 
@@ -80,15 +67,11 @@ def make_link(request: HttpRequest, person: str) -> HttpResponse:
 @admins_only
 def save_profile(request: HttpRequest, person: str) -> HttpResponse:
     """Save a person's name and mail address."""
+    form = ProfileForm(request.POST, ids=f"{person}-")
     try:
-        accounts.save_profile(
-            person,
-            full_name=request.POST.get("full_name", ""),
-            email=request.POST.get("email", ""),
-            actor=_admin(request),
-        )
-    except InvalidInput as refused:
-        return _refuse(request, refused, person=person, act="profile")
+        accounts.save_profile(person, actor=_admin(request), **form.read())
+    except InvalidInput as refusal:
+        return _page(request, refusal, form, person)
     return _done(request, person, f"The name and the e-mail of {person} are saved.")
 
 
@@ -96,11 +79,12 @@ def save_profile(request: HttpRequest, person: str) -> HttpResponse:
 @admins_only
 def add_group(request: HttpRequest) -> HttpResponse:
     """Create a group that rules of the policy can name."""
-    name = form_text(request.POST, "group").strip()
+    form = NewGroupForm(request.POST, ids="new-")
+    name = form.read()["group"].strip()
     try:
-        actions.create_group(name, actor=_admin(request))
-    except InvalidInput as refused:
-        return _refuse(request, refused, person="", act="group")
+        accounts.create_group(name, actor=_admin(request))
+    except InvalidInput as refusal:
+        return _page(request, refusal, form)
     messages.success(request, f"The group {name} is created. It has no members yet.")
     return redirect("people")
 
@@ -109,10 +93,11 @@ def add_group(request: HttpRequest) -> HttpResponse:
 @admins_only
 def set_groups(request: HttpRequest, person: str) -> HttpResponse:
     """Set a person's groups."""
+    form = GroupsForm(request.POST, ids=f"{person}-")
     try:
-        actions.set_groups(person, _groups(request), actor=_admin(request))
-    except (InvalidInput, LastAdmin) as refused:
-        return _refuse(request, refused, person=person, act="groups")
+        accounts.set_groups(person, form.read()["group"], actor=_admin(request))
+    except (InvalidInput, LastAdmin) as refusal:
+        return _page(request, refusal, form, person)
     return _done(request, person, f"The groups of {person} are saved.")
 
 
@@ -121,9 +106,9 @@ def set_groups(request: HttpRequest, person: str) -> HttpResponse:
 def disable(request: HttpRequest, person: str) -> HttpResponse:
     """Disable a person."""
     try:
-        actions.disable(person, actor=_admin(request))
-    except LastAdmin as refused:
-        return _refuse(request, refused, person=person, act="disable")
+        accounts.disable(person, actor=_admin(request))
+    except LastAdmin as refusal:
+        return _page(request, refusal, person=person)
     return _done(request, person, f"{person} is disabled: no session, no token, no login.")
 
 
@@ -131,7 +116,7 @@ def disable(request: HttpRequest, person: str) -> HttpResponse:
 @admins_only
 def enable(request: HttpRequest, person: str) -> HttpResponse:
     """Enable a person."""
-    actions.enable(person, actor=_admin(request))
+    accounts.enable(person, actor=_admin(request))
     return _done(request, person, f"{person} can log in again. Revoked tokens stay revoked.")
 
 
@@ -142,9 +127,9 @@ def confirm(request: HttpRequest, person: str, what: str) -> HttpResponse:
     seen = request.POST.get("seq", "")
     try:
         seq = int(seen) if SEQ.fullmatch(seen) else 0
-        actions.confirm(person, what, seq=seq, actor=_admin(request))
-    except NotConfirmable as refused:
-        return _refuse(request, refused, person=person, act="confirm")
+        accounts.confirm(person, what, seq=seq, actor=_admin(request))
+    except NotConfirmable as refusal:
+        return _page(request, refusal, person=person)
     return _done(request, person, f"{what} of {person} is confirmed.")
 
 
@@ -157,35 +142,53 @@ def revoke_token(request: HttpRequest, person: str, token: str) -> HttpResponse:
 
 
 def _page(
-    request: HttpRequest, problem: FormProblem | None = None, status: int = 200
+    request: HttpRequest,
+    refusal: RequestError | None = None,
+    refused: PageForm | None = None,
+    person: str = "",
 ) -> HttpResponse:
+    """Show the page; `refused` is shown in place of the form as it is at first, on the card of `person` if given."""
     search = request.GET.get("q", "").replace("\x00", "")
-    unfolded = problem.person if problem else request.GET.get("open", "").replace("\x00", "")
-    wrong_search = None
+    unfolded = person or request.GET.get("open", "").replace("\x00", "")
+    status, wrong_search = refusal.status if refusal else 200, None
+    if refused is not None and refusal is not None:
+        refused.refuse(refusal)
     try:
-        found = account_list.people_page(search, shown=unfolded or None, reader=_admin(request))
-    except InvalidInput as refused:
-        found, wrong_search, status = (
-            account_list.PeoplePage(people=(), more=0),
-            refused,
-            refused.status,
-        )
+        page = account_list.people_page(search, shown=unfolded or None, reader=_admin(request))
+    except InvalidInput as exc:
+        page, wrong_search, status = account_list.PeoplePage(people=(), more=0), exc, exc.status
+    words = account_list.group_words()
+    choices = [(group, format_html("<b>{}</b> {}", group, text)) for group, text in words.items()]
+    add_form = PersonForm(ids="new-").replaced_by(refused)
+    add_form.offer("group", choices)
     context: dict[str, Any] = {
         "section": "people",
-        "listing": found,
+        "cards": [
+            _card(card, choices, refused if card.username == person else None)
+            for card in page.people
+        ],
+        "problem": refusal if refusal and not refusal.field else None,
+        "more": page.more,
         "wrong_search": wrong_search,
-        "terms": [*(f"group:{name}" for name in account_list.group_words()), *account_list.STATES],
+        "terms": [*(f"group:{name}" for name in words), *account_list.STATES],
         "search": search,
         "all_away": absences.all_away(),
         "unfolded": unfolded,
-        "problem": problem,
-        "typed": request.POST,
-        "chosen": request.POST.getlist("group"),
-        "groups": account_list.group_words().items(),
-        "max_username": actions.MAX_USERNAME,
+        "add_form": add_form,
+        "group_form": NewGroupForm(ids="new-").replaced_by(refused),
         "me": request.user.get_username(),
     }
     return render(request, "accounts/people.html", context, status=status)
+
+
+def _card(
+    person: account_list.Person, choices: Choices, refused: PageForm | None
+) -> tuple[account_list.Person, PageForm, PageForm]:
+    """Return a person with the forms of their card: name and mail address, and groups."""
+    names, ids = {"full_name": person.full_name, "email": person.email}, f"{person.username}-"
+    groups = GroupsForm(initial={"group": person.groups}, ids=ids).replaced_by(refused)
+    groups.offer("group", choices)
+    return person, ProfileForm(initial=names, ids=ids).replaced_by(refused), groups
 
 
 def _link_page(request: HttpRequest, link: password_links.NewLink) -> HttpResponse:
@@ -202,23 +205,9 @@ def _link_page(request: HttpRequest, link: password_links.NewLink) -> HttpRespon
     return render(request, "accounts/link.html", context)
 
 
-def _refuse(request: HttpRequest, refused: RequestError, *, person: str, act: str) -> HttpResponse:
-    field = refused.field if isinstance(refused, InvalidInput) else ""
-    text = f"The {field} {refused.detail.rstrip('.')}." if field else refused.detail
-    problem = FormProblem(person=person, act=act, field=field, text=text)
-    return _page(request, problem, refused.status)
-
-
-def _done(request: HttpRequest, person: str, said: str) -> HttpResponse:
-    messages.success(request, said)
+def _done(request: HttpRequest, person: str, message: str) -> HttpResponse:
+    messages.success(request, message)
     return redirect(f"{reverse('people')}?{urlencode({'open': person})}#{person}")
-
-
-def _groups(request: HttpRequest) -> set[str]:
-    given = set(request.POST.getlist("group"))
-    if given - set(account_list.group_words()):
-        raise InvalidInput("group", "must be one of those on the page.")
-    return given
 
 
 def _admin(request: HttpRequest) -> str:

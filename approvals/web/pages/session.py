@@ -17,7 +17,7 @@ from approvals.reads import inbox
 from approvals.rights import principals
 from approvals.rights.scopes import Scope
 from approvals.rules.roles import Group
-from approvals.web import zone
+from approvals.web import time_zone
 
 UNSENT = "You were logged out before this was sent. Nothing was decided or changed."
 
@@ -49,7 +49,7 @@ class Login(LoginView):
             messages.warning(self.request, UNSENT)
         login_throttle.forget(self.request, form.get_user().get_username())
         response = super().form_valid(form)
-        zone.remember(self.request, preferences.time_of(form.get_user().get_username()))
+        time_zone.remember(self.request, preferences.time_of(form.get_user().get_username()))
         return response
 
     def form_invalid(self, form: AuthenticationForm) -> HttpResponse:

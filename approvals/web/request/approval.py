@@ -14,7 +14,7 @@ from approvals.reads.approval_views import ApprovalView
 from approvals.reads.similar import compare, similar
 from approvals.requests.argument_changes import changes
 from approvals.rights import principals
-from approvals.web.parts import denial, preview, result_field, second_step
+from approvals.web.components import denial, preview, result_field, second_step
 from approvals.web.request import edit, frame_gate, in_doubt, messages, question
 from approvals.web.request.request_page import answer, page_context
 from runtime.core.run.continuation import MAX_DENIALS, MAX_REVISIONS

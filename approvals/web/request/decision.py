@@ -29,8 +29,8 @@ from approvals.errors import (
 from approvals.reads import approval_views, inbox
 from approvals.requests.argument_changes import changes, describe
 from approvals.rights import principals
-from approvals.web import place as places
-from approvals.web.parts import call_status, denial, reading, result_field, second_step
+from approvals.web import list_position as places
+from approvals.web.components import call_status, denial, reading, result_field, second_step
 from approvals.web.request import edit, question
 from approvals.web.request.approval import show
 from approvals.web.request.request_page import already_closed, to_page
@@ -128,7 +128,7 @@ def _following(request: HttpRequest, approval: approval_views.ApprovalView) -> U
 
     After a call that the inbox lists first, it is the next of those, else the first of the others.
     """
-    position = places.read(request)
+    position = places.read_position(request)
     if position == places.ListPosition() and approval.risk == Risk.HIGH:
         first = inbox.before_all(approval)
         if approval.id in first:

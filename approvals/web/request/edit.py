@@ -28,9 +28,9 @@ from approvals.reads import approval_views, usual
 from approvals.requests import confirmation
 from approvals.requests.argument_changes import ArgumentChange, changes, describe
 from approvals.rights import principals
-from approvals.web import place as places
-from approvals.web.parts import preview as preview_card
-from approvals.web.parts import second_step
+from approvals.web import list_position as places
+from approvals.web.components import preview as preview_card
+from approvals.web.components import second_step
 from approvals.web.request.request_page import already_closed, answer, to_page
 from runtime.control.edit import FIELD, is_previewed
 from runtime.core.values import json_schema
@@ -224,7 +224,7 @@ def _to_preview(
     request: HttpRequest, approval: approval_views.ApprovalView, preview: UUID
 ) -> HttpResponse:
     address = reverse("previewed_edit", args=[approval.id, preview])
-    return redirect(f"{address}{places.read(request).query}")
+    return redirect(f"{address}{places.read_position(request).query}")
 
 
 def _judged(
@@ -251,7 +251,7 @@ def _context(
     return {
         "section": "inbox",
         "approval": approval,
-        "place": places.read(request).query,
+        "place": places.read_position(request).query,
         "status": approval.status,
         "problem": problem,
         "stale": isinstance(problem, DigestMismatch),

@@ -4,7 +4,7 @@ from django.http import HttpRequest, HttpResponse
 
 from approvals import clock
 from approvals.reads import approval_views
-from approvals.web.parts import result_field, second_step
+from approvals.web.components import result_field, second_step
 from approvals.web.request.request_page import answer, page_context
 from runtime.core.values.enums import Verdict
 from runtime.errors import RequestError

@@ -21,7 +21,7 @@ from approvals.errors import (
 )
 from approvals.reads import approval_views
 from approvals.rights import principals
-from approvals.web import place as places
+from approvals.web import list_position as places
 from approvals.web.request.request_page import to_page
 from runtime.core.values.limits import MAX_INQUIRIES, MAX_INQUIRY, MAX_MESSAGE
 from runtime.errors import InvalidInput, RunEnded, TooManyUndelivered
@@ -61,7 +61,7 @@ def ask(request: HttpRequest, approval_id: UUID) -> HttpResponse:
         context = {
             "section": "inbox",
             "approval": approval,
-            "place": places.read(request).query,
+            "place": places.read_position(request).query,
             "text": text,
             "problem": exc,
             "max_inquiry": MAX_INQUIRY,
@@ -93,7 +93,7 @@ def write(request: HttpRequest, approval_id: UUID) -> HttpResponse:
         context = {
             "section": "inbox",
             "approval": approval_views.approval(approval_id, actor=actor),
-            "place": places.read(request).query,
+            "place": places.read_position(request).query,
             "text": text,
             "problem": problem,
             "max_message": MAX_MESSAGE,

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from approvals.decisions import decide
 from approvals.errors import DigestMismatch
 from approvals.reads import approval_views
-from approvals.web.parts import answer_form, denial
+from approvals.web.components import answer_form, denial
 from approvals.web.request.request_page import answer, page_context
 from runtime.core.values.enums import Verdict
 from runtime.errors import InvalidInput, RequestError

@@ -17,11 +17,11 @@ from approvals.errors import AlreadyCancelled, AlreadyDecided, Expired
 from approvals.people import absences
 from approvals.reads import approval_views, votes
 from approvals.rights.scopes import Scope
-from approvals.web import place as places
-from approvals.web.parts import agent_update, teamwork
-from approvals.web.parts.arguments import Argument, arguments, fields
-from approvals.web.parts.call_status import aftermath
-from approvals.web.parts.reading import panel as reading_panel
+from approvals.web import list_position as places
+from approvals.web.components import agent_update, teamwork
+from approvals.web.components.arguments import Argument, arguments, fields
+from approvals.web.components.call_status import aftermath
+from approvals.web.components.reading import panel as reading_panel
 from runtime.core.values.enums import CallState, Verdict
 from runtime.core.values.ids import turn_of
 from runtime.core.values.limits import MAX_MESSAGE, MAX_REASON
@@ -61,7 +61,7 @@ def page_context(
     reader = approval.reader
     is_admin = reader is not None and reader.has(Scope.ADMIN)
     transcript = reachable_transcript(approval.run, provider_errors=is_admin)
-    position = places.read(request)
+    position = places.read_position(request)
     before, next_ = (
         (None, None)  # no part of an open page
         if _is_open(request)
@@ -159,7 +159,7 @@ def already_closed(
 
 def to_page(request: HttpRequest, approval: UUID) -> HttpResponse:
     """Redirect to the page of a request, in the same place of the inbox."""
-    return redirect(f"{reverse('approval', args=[approval])}{places.read(request).query}")
+    return redirect(f"{reverse('approval', args=[approval])}{places.read_position(request).query}")
 
 
 def _run_input(transcript: Transcript) -> list[Argument]:

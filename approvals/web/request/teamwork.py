@@ -13,8 +13,8 @@ from approvals.decisions import teamwork
 from approvals.errors import AlreadyCancelled, AlreadyClaimed, AlreadyDecided, Expired
 from approvals.reads import approval_views
 from approvals.rights import principals
-from approvals.web import place as places
-from approvals.web.parts.teamwork import context
+from approvals.web import list_position as places
+from approvals.web.components.teamwork import context
 from approvals.web.request.request_page import to_page
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
@@ -100,7 +100,7 @@ def here(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     values = {
         "approval": approval,
         "status": approval.status,
-        "place": places.read(request).query,
+        "place": places.read_position(request).query,
         **context(request, approval),
     }
     return render(request, "approvals/_teamwork.html", values)
@@ -109,7 +109,7 @@ def here(request: HttpRequest, approval_id: UUID) -> HttpResponse:
 def _frame(request: HttpRequest, approval: approval_views.ApprovalView) -> dict[str, Any]:
     return {
         "section": "inbox",
-        "place": places.read(request).query,
+        "place": places.read_position(request).query,
         "max_comment": teamwork.MAX_COMMENT,
         "status": approval.status,
     }

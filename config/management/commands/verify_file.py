@@ -8,8 +8,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from approvals.upkeep import verified_evidence
-from approvals.upkeep.verified_evidence import VerifiedEvidence
+from approvals.port.evidence import VerifiedEvidence, verify_rows
 from runtime.control import verified_file
 from runtime.control.verified_file import VerifiedEntries, VerifiedFile
 from runtime.core.run.continuation import status_of
@@ -73,7 +72,7 @@ class Command(BaseCommand):
         data = _bytes(path)
         try:
             verified = verified_file.verify(data, archives.values(), options["run"])
-            evidence = verified_evidence.verify(
+            evidence = verify_rows(
                 verified.approvals, verified.run, verified.decided, verified.contents, keys
             )
         except Tampered as exc:

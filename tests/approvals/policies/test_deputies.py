@@ -17,11 +17,11 @@ from approvals.decisions.undo import undo
 from approvals.errors import AlreadyVoted, NotFound
 from approvals.models import Absence, Approval, Vote
 from approvals.people import absences, accounts
+from approvals.port.jobs import Outlooks
 from approvals.reads import deciders, inbox
 from approvals.reads.inbox import View
 from approvals.rights.principals import principal_of
 from approvals.signed import audit, rows
-from approvals.upkeep.outlooks import Outlooks
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ApprovalVoid, NotConfirmed

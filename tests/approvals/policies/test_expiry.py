@@ -14,6 +14,8 @@ from approvals.adapter import ApprovalService
 from approvals.governance import policy_changes
 from approvals.models import Approval, AuditEntry, Vote
 from approvals.people.accounts import disable, enable
+from approvals.port import jobs
+from approvals.port.jobs import Outlooks, record_escalations
 from approvals.reads import deciders, inbox
 from approvals.reads.inbox import View
 from approvals.requests import verification
@@ -22,10 +24,6 @@ from approvals.rules import policy
 from approvals.rules.policy import Demands, Escalation, OnExpiry, Stage, demands_of
 from approvals.rules.roles import Group
 from approvals.signed import audit, statements, votes
-from approvals.upkeep import escalations as decisions
-from approvals.upkeep import outlooks
-from approvals.upkeep.escalations import record_begun
-from approvals.upkeep.outlooks import Outlooks
 from runtime.core.values.enums import Decision, Verdict
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
@@ -212,7 +210,7 @@ def test_the_sweeper_records_each_step_once_also_those_it_missed(three: list[Act
     first = asked(LADDER, expires_at=clock.now() + timedelta(seconds=150))
     both = seeds.pending(expires_at=clock.now() + timedelta(seconds=50))
     seeds.pending(expires_at=clock.now() + timedelta(seconds=250))  # not yet
-    assert [record_begun(Event()) for _ in range(2)] == [2, 0]
+    assert [record_escalations(Event()) for _ in range(2)] == [2, 0]
     for approval, people, step in ((first, ["cora"], "escalate"), (both, ["cora", "dan"], "deny")):
         assert [row["to"] for row in escalations(approval)] == people
         approval.refresh_from_db()
@@ -224,14 +222,14 @@ def test_the_sweeper_records_each_step_once_also_those_it_missed(three: list[Act
     assert {item.id for item in inbox.page(cora, view=View.MINE, q="next:deny").items} == {both.id}
     # As a sweeper finds them that read the rows before the other wrote
     Approval.objects.update(next_step="escalate", next_at=clock.now() - timedelta(seconds=1))
-    assert record_begun(Event()) == 0
+    assert record_escalations(Event()) == 0
 
 
 def test_a_changed_request_does_not_escalate(three: list[Actor]) -> None:
     approval = asked(LADDER, expires_at=clock.now() + timedelta(seconds=150))
     assert approval.rule is not None
     Approval.objects.filter(pk=approval.pk).update(rule=approval.rule.replace("cora", "mallory"))
-    assert record_begun(Event()) == 0
+    assert record_escalations(Event()) == 0
     assert escalations(approval) == []
 
 
@@ -254,7 +252,7 @@ def test_a_request_that_cannot_escalate_stops_no_other(
         return real(approval)
 
     monkeypatch.setattr(verification, "fault", fault)
-    assert (record_begun(Event()), len(escalations(fine))) == (1, 1)
+    assert (record_escalations(Event()), len(escalations(fine))) == (1, 1)
 
 
 def test_too_few_people_are_marked_also_when_escalations_fail(
@@ -267,7 +265,7 @@ def test_too_few_people_are_marked_also_when_escalations_fail(
     def fail(stop: Event) -> int:
         raise RuntimeError
 
-    monkeypatch.setattr(decisions, "record_begun", fail)
+    monkeypatch.setattr(jobs, "record_escalations", fail)
     with pytest.raises(RuntimeError):
         ApprovalService().look_ahead(Event())
     assert stuck() == {approval.id}
@@ -340,7 +338,7 @@ def test_people_are_read_in_parts_and_each_of_them_counts(
 ) -> None:
     """Also for a page, which reads the people of the rule alone, and no more than suffice."""
     monkeypatch.setattr(deciders, "READ", 1)
-    monkeypatch.setattr(outlooks, "FEW", 1)
+    monkeypatch.setattr(jobs, "FEW", 1)
     named = "rules: [{name: Late, match: {risk: high}, people: [cora, dan], quorum: 2}]"
     ruled, free = asked(named), seeds.pending(risk="low")
     assert Outlooks().mark(Event()) == 0

@@ -12,7 +12,7 @@ from approvals.decisions.messages import ASKED
 from approvals.models import Approval, AuditEntry
 from approvals.reads import approval_views
 from approvals.signed import audit
-from approvals.web.parts import call_status
+from approvals.web.components import call_status
 from runtime.models import ArchivedEntries, ArchivedRun, Run
 from runtime.ports import wiring
 from runtime.ports.access import Actor

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.http import HttpRequest
 
+from approvals.people import preferences
 from approvals.reads import filters, inbox
 from approvals.reads.approval_views import ApprovalView
 from approvals.reads.inbox import DEFAULT, View
@@ -50,12 +51,12 @@ def previous_and_next(
     return inbox.previous_and_next(principal, approval, place.q, place.order)
 
 
-def read(request: HttpRequest) -> ListPosition:
+def read_position(request: HttpRequest) -> ListPosition:
     """Read the place from the address. A value that is none is left out."""
-    return of(request.GET)
+    return parse_position(request.GET)
 
 
-def of(given: Mapping[str, str]) -> ListPosition:
+def parse_position(given: Mapping[str, str]) -> ListPosition:
     """Read the place from the parameters of an address. A value that is none is left out."""
     view, q = given.get("view", ""), given.get("q", "").strip()
     try:
@@ -74,3 +75,43 @@ def read_order(given: Mapping[str, str]) -> Order:
         sort=Sort(sort) if sort in list(Sort) else Sort.DEADLINE,
         group=Grouping(group) if group in list(Grouping) else Grouping.DEADLINE,
     )
+
+
+NAMES = ("tab", "status", "from", "to", "order", "q")
+MAX_VALUE = 200  # characters of a search, the longest of them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunListPosition:
+    """The parameters of the list of runs. The page itself refuses those that are none."""
+
+    parameters: Mapping[str, str]
+
+    @property
+    def query(self) -> str:
+        """The query of an address with its question mark."""
+        return f"?{urlencode(self.parameters)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsView:
+    """A saved view, and the query of its address."""
+
+    id: UUID
+    name: str
+    query: str
+
+
+def parse_run_position(given: Mapping[str, str]) -> RunListPosition:
+    """Read the place from the parameters of an address."""
+    found = {name: given.get(name, "").strip()[:MAX_VALUE] for name in NAMES}
+    clean = {name: text.replace("\x00", "") for name, text in found.items()}
+    return RunListPosition(parameters={name: text for name, text in clean.items() if text})
+
+
+def read_run_views(username: str) -> list[RunsView]:
+    """Return the views of a person by name."""
+    return [
+        RunsView(id=one.id, name=one.name, query=parse_run_position(one.place).query)
+        for one in preferences.views_of(username, preferences.RUNS)
+    ]

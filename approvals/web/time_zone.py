@@ -14,20 +14,20 @@ CHOSEN = "reader_time"  # in the session: zone and clock
 MAX_NAME = 64
 
 
-def of_reader(request: HttpRequest) -> tzinfo:
+def read_reader_zone(request: HttpRequest) -> tzinfo:
     """Return the zone that the reader chose, else that of the browser; UTC without scripts."""
-    return zone_of(chosen(request).zone) or of_browser(request)
+    return zone_of(read_choice(request).zone) or read_browser_zone(request)
 
 
-def of_browser(request: HttpRequest) -> tzinfo:
+def read_browser_zone(request: HttpRequest) -> tzinfo:
     """Return the zone of the browser; UTC without scripts."""
     try:
-        return named(request.COOKIES.get(COOKIE, ""), COOKIE)
+        return find_zone(request.COOKIES.get(COOKIE, ""), COOKIE)
     except InvalidInput:
         return UTC
 
 
-def chosen(request: HttpRequest) -> ReaderTime:
+def read_choice(request: HttpRequest) -> ReaderTime:
     """Return the reader's choice, which the session remembers from the login."""
     user = getattr(request, "user", None)  # missing if an earlier middleware refused the request
     kept = request.session.get(CHOSEN) if user is not None and user.is_authenticated else None
@@ -39,7 +39,7 @@ def remember(request: HttpRequest, choice: ReaderTime) -> None:
     request.session[CHOSEN] = [choice.zone, choice.clock]
 
 
-def named(name: str, field: str) -> tzinfo:
+def find_zone(name: str, field: str) -> tzinfo:
     """Return the zone of this IANA name. Raises InvalidInput naming `field`."""
     try:
         if len(name) <= MAX_NAME:
@@ -49,7 +49,7 @@ def named(name: str, field: str) -> tzinfo:
     raise InvalidInput(field, "must be a time zone as Europe/Berlin")
 
 
-def day(text: object, field: str, of: tzinfo, *, after: int = 0) -> datetime:
+def parse_day(text: object, field: str, of: tzinfo, *, after: int = 0) -> datetime:
     """Return the start of this day, or of the one `after` it. Raises InvalidInput naming `field`."""
     try:
         return midnight(date.fromisoformat(str(text)) + timedelta(days=after), of)

@@ -1,18 +1,25 @@
-"""Verifies the requests and decisions in the file of an archived run with public keys alone.
+"""Copies the requests of a run for the file that an auditor gets, verifies such a file, and erases requests.
 
-The web signed each decision, so it verifies although other processes can write journals and files. Each decision in the
-journal must be the signed one. The MACs of requests, and of the audit, need the keys of the installation.
+A file is verified with public keys alone. The web signed each decision, so it verifies although other processes can
+write journals and files. Each decision in the journal must be the signed one. The MACs of requests, and of the audit,
+need the keys of the installation.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from approvals.models import Approval, approval_rows
+from django.db import connection
+from django.db.models import F, Value
+from django.db.models.functions import Concat
+
+from approvals.models import Approval, Comment, Handover, approval_rows
+from approvals.reads import review_times
 from approvals.requests import snapshot, verification
-from approvals.signed import statements, votes
+from approvals.signed import audit, statements, votes
 from approvals.signed.audit import UNDONE
 from approvals.signed.statements import Statement
 from runtime.core.run.events import GateDecided
@@ -23,6 +30,9 @@ from runtime.keyring import purposes, sealing
 from runtime.keyring.signatures import PublicKeys
 from runtime.ports.approvals import NotConfirmed
 
+# Each table with the column of the run, or of a request of the run. The names are those of columns.
+_OF_RUN = {"approvals_approval": "run_id", "approvals_auditentry": "run_id"}
+_OF_REQUEST = ("approvals_vote", "approvals_comment", "approvals_handover", "approvals_reviewtime")
 _SIGNED = (Approval.Status.APPROVED, Approval.Status.DENIED, Approval.Status.ANSWERED)
 
 
@@ -42,19 +52,79 @@ class VerifiedEvidence:
     unverified: int = 0
 
 
-def verify(
+def copy_rows(run: UUID) -> dict[str, Any]:
+    """Return the rows of each table as JSON objects, and the schemas of the tools by digest."""
+    rows = {
+        table: _read_rows(
+            f"SELECT to_jsonb(t)::text FROM {table} t WHERE {column} = %s ORDER BY t::text", run
+        )
+        for table, column in _OF_RUN.items()
+    }
+    for table in _OF_REQUEST:
+        rows[table] = _read_rows(
+            f"""
+            SELECT to_jsonb(t)::text FROM {table} t
+            WHERE approval_id IN (SELECT id FROM approvals_approval WHERE run_id = %s) ORDER BY t::text
+            """,
+            run,
+        )
+    rows["approvals_toolschema"] = _read_rows(
+        """
+        SELECT to_jsonb(t)::text FROM approvals_toolschema t
+        WHERE digest IN (SELECT schema FROM approvals_approval WHERE run_id = %s) ORDER BY digest
+        """,
+        run,
+    )
+    return rows
+
+
+def _read_rows(statement: str, run: UUID) -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [run])
+        return [json.loads(row) for (row,) in cursor.fetchall()]
+
+
+def verify_rows(
     rows: Mapping[str, Any],
     run: UUID,
     decided: Sequence[GateDecided],
     contents: Mapping[str, str],
     keys: PublicKeys,
 ) -> VerifiedEvidence:
-    """Verify the rows that `evidence.of` returned, and that the journal's decisions are those. Raises Tampered."""
+    """Verify the rows that `copy_rows` returned, and that the journal's decisions are those. Raises Tampered."""
     reader = _Reader(rows=rows, run=run, keys=keys)
     try:
         return reader.verify(decided, contents)
     except (NotConfirmed, KeyMissing, ValueError, LookupError, TypeError, AttributeError) as exc:
         raise Tampered(f"{reader.subject}: {exc}") from exc
+
+
+def erase_requests(*, run: UUID, at: datetime, head: str) -> None:
+    """Erase arguments and sentence of every request of the run, how it was read, and comments.
+
+    Decisions and digests stay. This is audited in the caller's transaction, with `head`.
+    """
+    audit.lock_runs(run)
+    review_times.erase(run)
+    for texts in (Comment, Handover):
+        texts.objects.filter(approval__run=run).delete()
+    approvals = Approval.objects.filter(run=run, removed_at=None)
+    approvals.filter(edited__isnull=False).update(edited="{}")
+    approvals.update(
+        args="{}",
+        preview=None,
+        edited_preview=None,
+        sentence=Concat(F("tool"), Value(" (removed under retention)")),
+        removed_at=at,
+    )
+    audit.append(
+        run=run,
+        actor=None,
+        act="removed",
+        subject=f"run {run}",
+        detail={"head": head},
+        at=at,
+    )
 
 
 class _Reader:
@@ -64,7 +134,7 @@ class _Reader:
         self.subject = "the requests"
         self._rows, self._run, self._keys = rows, run, keys
         self._approvals: dict[UUID, Approval] = {}
-        self._said: dict[UUID, Statement] = {}
+        self._statements: dict[UUID, Statement] = {}
         self._counts: dict[str, int] = {}
 
     def verify(
@@ -82,10 +152,10 @@ class _Reader:
             self.subject = f"the decision of gate {event.gate}"
             self._compare(event, contents)
         self.subject = "the audit"
-        audit = [row["seq"] for row in self._rows["approvals_auditentry"]]
-        if sorted(audit) != list(range(1, len(audit) + 1)):
+        numbers = [row["seq"] for row in self._rows["approvals_auditentry"]]
+        if sorted(numbers) != list(range(1, len(numbers) + 1)):
             raise NotConfirmed("rows are missing")
-        return VerifiedEvidence(audit=len(audit), **self._counts)
+        return VerifiedEvidence(audit=len(numbers), **self._counts)
 
     def _read(self, approval: Approval) -> None:
         if not verification.is_erased(approval):
@@ -97,7 +167,7 @@ class _Reader:
         elif purposes.DECISIONS not in self._keys.keys:
             self._count("unverified")
         else:
-            self._said[approval.gate] = self._statement(approval)
+            self._statements[approval.gate] = self._statement(approval)
             self._count("decisions")
 
     def _read_allowed(self, approval: Approval) -> None:
@@ -110,21 +180,21 @@ class _Reader:
         self._count("allowed")
 
     def _statement(self, approval: Approval) -> Statement:
-        said = statements.read(approval, self._keys.verify)
-        verification.check_edited(approval, said)
-        if approval.expires_at is not None and said.at >= approval.expires_at:
+        statement = statements.read(approval, self._keys.verify)
+        verification.check_edited(approval, statement)
+        if approval.expires_at is not None and statement.at >= approval.expires_at:
             raise NotConfirmed("it had expired when it was decided")
-        for person in (said.by, said.absent):
+        for person in (statement.by, statement.absent):
             if person in (approval.requester, *approval.origin):
                 raise NotConfirmed(f"{person}, who decided, is in the run's origin")
-        if said.undone != self._acts(f"request {approval.id}", only=UNDONE):
+        if statement.undone != self._acts(f"request {approval.id}", only=UNDONE):
             raise NotConfirmed("the decision was undone")
-        counted = votes.check_counted(approval, said, self._votes(approval))
+        counted = votes.check_counted(approval, statement, self._votes(approval))
         self._count("votes", len(counted))
-        return said
+        return statement
 
     def _votes(self, approval: Approval) -> tuple[votes.Cast, ...]:
-        found = [
+        values = [
             [
                 *(row[name] for name in ("person", "for_person", "stage", "reason", "at")),
                 *(row[name] for name in ("verdict", "signature", "key_id")),
@@ -134,7 +204,7 @@ class _Reader:
             for row in self._rows["approvals_vote"]
             if row["approval_id"] == str(approval.id)
         ]
-        return votes.read(approval, json.dumps(found), self._keys.verify)
+        return votes.read(approval, json.dumps(values), self._keys.verify)
 
     def _acts(self, subject: str, *, only: str = "", without: str = "") -> int:
         """Count the audit rows about this subject, with one act or without one."""
@@ -159,11 +229,11 @@ class _Reader:
             self._count("expired")
         elif approval.status not in _SIGNED:
             raise NotConfirmed(f"its request is {approval.status}")
-        elif (said := self._said.get(event.gate)) is not None:
-            if not said.is_of(decision):
+        elif (statement := self._statements.get(event.gate)) is not None:
+            if not statement.is_of(decision):
                 raise NotConfirmed("it differs from the signed one")
             if event.edit is not None:
-                snapshot.check_edit(approval, event.edit.args, said.result)
+                snapshot.check_edit(approval, event.edit.args, statement.result)
 
     def _count(self, name: str, number: int = 1) -> None:
         self._counts[name] = self._counts.get(name, 0) + number

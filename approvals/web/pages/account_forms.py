@@ -1,0 +1,146 @@
+"""The forms of accounts: those of the account page, of a password link, and of the people page."""
+
+from typing import Any
+
+from approvals.people import accounts, preferences, tokens
+from runtime.web.forms import PageForm, TypedField
+
+# The choices of a token's end, and the days until then.
+EXPIRIES: dict[str, int | None] = {
+    **{str(days): days for days in (7, 30, 90, 365)},
+    "never": None,
+}
+DEFAULT_EXPIRY = "90"
+_NAME: dict[str, Any] = {"autocapitalize": "none", "required": True}
+_PASSWORD: dict[str, Any] = {"autocomplete": "new-password", "required": True}
+
+
+class ProfileForm(PageForm):
+    """A person's name and mail address."""
+
+    full_name = TypedField("Full name", optional=True, maximum=accounts.MAX_NAME)
+    email = TypedField("E-mail", "email", optional=True, maximum=accounts.MAX_ADDRESS)
+
+
+class OwnProfileForm(ProfileForm):
+    """The reader's own name and mail address, which the browser may fill in."""
+
+    full_name = TypedField(
+        "Full name", optional=True, maximum=accounts.MAX_NAME, autocomplete="name"
+    )
+    email = TypedField(
+        "E-mail", "email", optional=True, maximum=accounts.MAX_ADDRESS, autocomplete="email"
+    )
+
+
+class GroupsForm(PageForm):
+    """A person's groups."""
+
+    group = TypedField("Groups", "checks")
+
+
+class PersonForm(GroupsForm, ProfileForm):
+    """A new person with their groups."""
+
+    username = TypedField(
+        "Username",
+        help="Letters a to z, digits and @ . + - _",
+        maximum=accounts.MAX_USERNAME,
+        **_NAME,
+    )
+
+
+class NewGroupForm(PageForm):
+    """The name of a new group."""
+
+    group = TypedField(
+        "Name of the group",
+        help="Rules of the policy can name it, such as finance. Members need the group reviewers too.",
+        maximum=40,
+        **_NAME,
+    )
+
+
+class NewPasswordForm(PageForm):
+    """A new password, typed twice."""
+
+    password = TypedField(
+        "New password",
+        "password",
+        help="At least 8 characters, not only digits, not a common one, not like the username.",
+        **_PASSWORD,
+    )
+    again = TypedField("Confirm password", "password", **_PASSWORD)
+
+    def clean(self) -> None:
+        """Refuse two different texts."""
+        if self.cleaned_data["password"] != self.cleaned_data["again"]:
+            self.add_error("password", "was not typed the same way twice")
+
+
+class ChangePasswordForm(NewPasswordForm):
+    """A new password in place of the current one."""
+
+    current = TypedField(
+        "Current password", "password", autocomplete="current-password", required=True
+    )
+
+
+class TokenForm(PageForm):
+    """A new token."""
+
+    name = TypedField(
+        "Name",
+        help="Its purpose, such as the program that uses it.",
+        maximum=tokens.MAX_NAME,
+        required=True,
+    )
+    expires = TypedField(
+        "Expires",
+        choices=[
+            (value, f"after {days} days" if days else "never") for value, days in EXPIRIES.items()
+        ],
+        initial=DEFAULT_EXPIRY,
+    )
+    scope = TypedField("Scopes, limited by your rights", "checks")
+
+    def clean(self) -> None:
+        """Require a name and a scope. A program that uses the API may leave them out."""
+        if not self.cleaned_data["name"]:
+            self.add_error("name", "is missing: say what the token is for")
+        if not self.cleaned_data["scope"]:
+            self.add_error("scope", "are missing: choose at least one")
+
+    def mark_field(self, path: str, detail: str) -> None:
+        """Show a problem of the days at the choice of them."""
+        super().mark_field({"days": "expires", "scopes": "scope"}.get(path, path), detail)
+
+
+class AbsenceForm(PageForm):
+    """The first and the last day of an absence, and the deputy."""
+
+    starts = TypedField("First day", "date", required=True)
+    ends = TypedField("Last day", "date", required=True)
+    deputy = TypedField("Deputy", "choice", required=True)
+
+
+class TimeForm(PageForm):
+    """The time zone and the clock in which the reader reads times."""
+
+    zone = TypedField("Time zone", "choice")
+    clock = TypedField("Clock", choices=[(hours, f"{hours} hours") for hours in preferences.CLOCKS])
+
+
+class MailForm(PageForm):
+    """What the reader is mailed about, and to which address."""
+
+    about = TypedField(
+        "Mail me about requests",
+        choices=[
+            ("off", "nothing"),
+            ("high", "high risk and calls in doubt"),
+            ("all", "everything that waits for me"),
+        ],
+    )
+    runs = TypedField("my own runs: when one ends, and when a text for me is released", "check")
+    address = TypedField("Address", "email", maximum=accounts.MAX_ADDRESS, autocomplete="email")

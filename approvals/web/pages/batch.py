@@ -1,0 +1,336 @@
+"""The sheet of a batch: several requests in one table, decided with one button, each for itself."""
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_http_methods, require_POST
+
+from approvals import clock
+from approvals.decisions import batch as decisions
+from approvals.reads import approval_views, usual
+from approvals.reads.approval_views import ApprovalView
+from approvals.rights import principals
+from approvals.rules.oddity import Oddity
+from approvals.web import list_position as places
+from approvals.web.components import denial, preview
+from approvals.web.components.arguments import Argument, arguments
+from approvals.web.components.preview import PreviewCard
+from runtime.core.run.continuation import MAX_DENIALS
+from runtime.core.values.enums import Verdict
+from runtime.core.values.limits import MAX_REASON
+from runtime.errors import InvalidInput
+from runtime.web.requests import form_text
+
+_UNCHECKED = "not checked for unusual values, because that took too long"
+_WARNS = "its preview has a warning"
+_UNKNOWN = "it has no preview"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """The value of an argument that differs between the calls, with its oddities. None is not given."""
+
+    name: str
+    argument: Argument | None
+    odd: tuple[Oddity, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLine:
+    """One call. `odd` are the oddities of values that all calls share, `notes` say why else it starts unticked."""
+
+    approval: ApprovalView
+    cells: tuple[Cell, ...]
+    odd: tuple[Oddity, ...]
+    notes: tuple[str, ...]
+    preview: PreviewCard | None
+    is_ticked: bool
+    needs_reason: bool
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether something about the call is odd, so that it starts unticked."""
+        return bool(self.odd or self.notes or any(cell.odd for cell in self.cells))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchTable:
+    """The calls of one tool. `columns` are the arguments that differ, `same` those that are equal in all calls."""
+
+    kind: tuple[str, ...]
+    columns: tuple[str, ...]
+    same: tuple[Argument, ...]
+    lines: tuple[BatchLine, ...]
+
+    @property
+    def query(self) -> str:
+        """The parameters of the sheet of these calls alone."""
+        return "&".join(f"item={line.approval.id}" for line in self.lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """A request that is not approved together with others, and why. Some can still be denied with them."""
+
+    approval: ApprovalView
+    why: str
+    can_be_denied: bool
+    is_ticked: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """Everything selected: a table for each tool, and the rest. `missing` counts the requests not found."""
+
+    tables: tuple[BatchTable, ...]
+    left_out: tuple[LeftOut, ...]
+    missing: int
+
+    @property
+    def ticked(self) -> int:
+        """The number of ticked requests."""
+        lines = [line.is_ticked for table in self.tables for line in table.lines]
+        return sum(lines) + sum(one.is_ticked for one in self.left_out)
+
+    @property
+    def can_be_decided(self) -> int:
+        """The number of requests with a box to tick."""
+        return sum(len(table.lines) for table in self.tables) + sum(
+            one.can_be_denied for one in self.left_out
+        )
+
+    @property
+    def needs_reason(self) -> bool:
+        """Whether the policy requires a reason for the approval of some of them."""
+        return any(line.needs_reason for table in self.tables for line in table.lines)
+
+
+def build_sheet(
+    selected: Sequence[ApprovalView],
+    found: usual.OdditiesByApproval,
+    *,
+    missing: int,
+    ticked: Collection[UUID] | None = None,
+) -> Sheet:
+    """Build the sheet of these requests. Without `ticked`, all calls are ticked in which nothing is odd."""
+    kinds: dict[tuple[str, ...], list[ApprovalView]] = {}
+    left_out = list[LeftOut]()
+    for approval in selected:
+        why = decisions.left_out(approval, Verdict.APPROVE)
+        if why is None:
+            kinds.setdefault(decisions.kind_of(approval), []).append(approval)
+            continue
+        deniable = decisions.left_out(approval, Verdict.DENY) is None
+        left_out.append(
+            LeftOut(
+                approval=approval,
+                why=why.detail,
+                can_be_denied=deniable,
+                is_ticked=deniable and approval.id in (ticked or ()),
+            )
+        )
+    return Sheet(
+        tables=tuple(_table(kind, items, found, ticked) for kind, items in kinds.items()),
+        left_out=tuple(left_out),
+        missing=missing,
+    )
+
+
+def _table(
+    kind: tuple[str, ...],
+    items: Sequence[ApprovalView],
+    found: usual.OdditiesByApproval,
+    ticked: Collection[UUID] | None,
+) -> BatchTable:
+    given = {approval.id: _arguments_by_name(approval) for approval in items}
+    names = list(dict.fromkeys(name for args in given.values() for name in args))
+    columns = tuple(name for name in names if _differs(name, given.values()))
+    first = given[items[0].id]
+    return BatchTable(
+        kind=kind,
+        columns=columns,
+        same=tuple(first[name] for name in names if name not in columns),
+        lines=tuple(
+            _line(approval, given[approval.id], columns, found, ticked) for approval in items
+        ),
+    )
+
+
+def _line(
+    approval: ApprovalView,
+    given: Mapping[str, Argument],
+    columns: Sequence[str],
+    found: usual.OdditiesByApproval,
+    ticked: Collection[UUID] | None,
+) -> BatchLine:
+    odd = found.by_request.get(approval.id)
+    card = preview.card(approval.preview)
+    notes = (
+        *([_UNCHECKED] if odd is None else []),
+        *([_WARNS] if card and card.warnings else []),
+        *([_UNKNOWN] if card and card.missing else []),
+    )
+    by_argument = usual.by_argument(odd or ())
+    is_plain = not odd and not notes
+    return BatchLine(
+        approval=approval,
+        cells=tuple(
+            Cell(name=name, argument=given.get(name), odd=tuple(by_argument.get(name, ())))
+            for name in columns
+        ),
+        odd=tuple(one for one in odd or () if one.argument not in columns),
+        notes=notes,
+        preview=card,
+        is_ticked=is_plain if ticked is None else approval.id in ticked,
+        needs_reason=approval.demands is not None and approval.demands.reason,
+    )
+
+
+def _arguments_by_name(approval: ApprovalView) -> dict[str, Argument]:
+    return {one.name: one for one in arguments(approval.args, approval.schema) if one.given}
+
+
+def _differs(name: str, given: Iterable[Mapping[str, Argument]]) -> bool:
+    """Tell whether an argument is not equal in all calls. It is compared as JSON: 1 and true are not equal."""
+    return len({json.dumps(args[name].value) if name in args else "" for args in given}) > 1
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def batch(request: HttpRequest) -> HttpResponse:
+    """Show the sheet of the selected requests; decide the ticked ones when it is sent."""
+    if request.method != "POST":
+        return _sheet_page(request)
+    items = _posted(request)
+    try:
+        outcomes = decisions.decide_each(
+            items=items,
+            verdict=_verdict(request),
+            reason=denial.reason(request),
+            count=request.POST.get("count", ""),
+            actor=principals.actor_of(request.user),
+        )
+    except InvalidInput as exc:
+        return _sheet_page(request, exc, items)
+    return _result_page(request, outcomes, undone=False)
+
+
+@require_POST
+@login_required
+def undo_batch(request: HttpRequest) -> HttpResponse:
+    """Undo the decisions of a batch, each within its own undo window."""
+    try:
+        outcomes = decisions.undo_each(
+            items=_ids(request.POST.getlist("item")), actor=principals.actor_of(request.user)
+        )
+    except InvalidInput as exc:
+        return _sheet_page(request, exc)
+    return _result_page(request, outcomes, undone=True)
+
+
+def _sheet_page(
+    request: HttpRequest,
+    problem: InvalidInput | None = None,
+    posted: dict[UUID, object] | None = None,
+) -> HttpResponse:
+    """Show the sheet; after a refused form, with its problem and the boxes as they were ticked."""
+    actor = principals.actor_of(request.user)
+    ids = _ids(request.GET.getlist("item")) or list(posted or {})
+    too_many = len(ids) > decisions.MAX_ITEMS
+    chosen = approval_views.several([] if too_many else ids, actor=actor)
+    found = usual.of_requests(chosen, principals.principal_of(actor), limit=None)
+    shown = build_sheet(chosen, found, missing=len(ids) - len(chosen), ticked=posted)
+    place = places.read_position(request)
+    refused = bool(problem) or too_many
+    context = {
+        "section": "inbox",
+        "sheet": shown,
+        "selected": len(ids),
+        "too_many": too_many,
+        "first": "&".join(f"item={one}" for one in ids[: decisions.MAX_ITEMS]),
+        "problem": problem,
+        "place": place.query,
+        "kept": place.query.replace("?", "&"),
+        "max_items": decisions.MAX_ITEMS,
+        "counted_above": decisions.COUNTED_ABOVE,
+        "max_denials": MAX_DENIALS,
+        "max_reason": MAX_REASON,
+        "reason": form_text(request.POST, "reason"),
+        "count": form_text(request.POST, "count"),
+        "deny_reasons": _deny_reasons(shown),
+    }
+    return render(request, "approvals/batch.html", context, status=422 if refused else 200)
+
+
+def _result_page(
+    request: HttpRequest, outcomes: tuple[decisions.BatchOutcome, ...], *, undone: bool
+) -> HttpResponse:
+    """Say what became of each request. If nothing was done, the status is that of the first refusal."""
+    rows = [(one, _why(one)) for one in outcomes]
+    done = [one.approval for one in outcomes if one.approval and not one.problem]
+    undoable = [] if undone else [approval for approval in done if _can_be_undone(approval)]
+    context = {
+        "section": "inbox",
+        "rows": rows,
+        "done": done,
+        "number": len(outcomes),
+        "undone": undone,
+        "undoable": undoable,
+        "undo_until": min(
+            (approval.effective_at for approval in undoable if approval.effective_at), default=None
+        ),
+        "verdict": str(_verdict(request)),
+        "place": places.read_position(request).query,
+    }
+    problems = [one.problem.status for one in outcomes if one.problem]
+    status = 200 if done else problems[0]
+    return render(request, "approvals/batch_result.html", context, status=status)
+
+
+def _can_be_undone(approval: ApprovalView) -> bool:
+    return approval.effective_at is not None and approval.effective_at > clock.now()
+
+
+def _why(outcome: decisions.BatchOutcome) -> str:
+    """Say why nothing was done about a request; empty if it was decided."""
+    if outcome.problem is None:
+        return ""
+    if isinstance(outcome.problem, InvalidInput):
+        return f"The {outcome.problem.field} {outcome.problem.detail}."
+    return outcome.problem.detail
+
+
+def _verdict(request: HttpRequest) -> str:
+    """Return the verdict of the button. A suggested reason denies at once if the browser runs no script."""
+    chosen = form_text(request.POST, "preset")
+    return str(Verdict.DENY) if chosen else form_text(request.POST, "verdict")
+
+
+def _deny_reasons(shown: Sheet) -> Any:
+    """Return the reasons that the tool suggests, the usual ones for several tools."""
+    if len(shown.tables) != 1:
+        return denial.REASONS
+    first = shown.tables[0].lines[0].approval
+    return denial.context(first, ends_run=False).get("deny_reasons", denial.REASONS)
+
+
+def _posted(request: HttpRequest) -> dict[UUID, object]:
+    """Return the ticked requests, each with the digest of what the sheet showed."""
+    found = dict[UUID, object]()
+    for one in request.POST.getlist("item"):
+        given, _, digest = one.partition(":")
+        found[_ids([given])[0]] = digest
+    return found
+
+
+def _ids(given: list[str]) -> list[UUID]:
+    try:
+        return list(dict.fromkeys(UUID(one) for one in given))
+    except ValueError as exc:
+        raise Http404 from exc
