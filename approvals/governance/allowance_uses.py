@@ -24,7 +24,7 @@ from approvals.rights import approvals, principals
 from approvals.rules import allowance_terms as coverage
 from approvals.rules.judge import Judgement
 from approvals.rules.policy import Demands
-from approvals.rules.unusual_values import find
+from approvals.rules.unusual_values import find_unusual_values
 from runtime.core.run.continuation import merge_people
 from runtime.core.run.events import AllowanceUse
 from runtime.core.values.enums import Risk
@@ -220,7 +220,7 @@ def _lost(
 def _is_odd(connection: Connection, shown: ReviewSnapshot, args: Any) -> bool:
     """Tell whether a value of the call is odd beside the approved calls of its tool."""
     history = usual.history_for_worker(connection, shown.tool)
-    return bool(usual.without_dropped(find(args, history), shown.schema))
+    return bool(usual.without_dropped(find_unusual_values(args, history), shown.schema))
 
 
 def _allowed(one: Allowance, taken: Mapping[UUID, int]) -> Allowed:

@@ -20,7 +20,7 @@ from approvals.models import IN_DOUBT, OF_CALL, Approval
 from approvals.reads import filters, pending_ages, usual
 from approvals.reads.approval_views import ApprovalView, to_view
 from approvals.reads.orders import Order
-from approvals.reads.usual import OdditiesByApproval
+from approvals.reads.usual import UnusualByApproval
 from approvals.rights import approvals
 from approvals.rights.principals import Principal
 from runtime.core.values.enums import Risk
@@ -313,7 +313,7 @@ def before_all(approval: ApprovalView) -> tuple[UUID, ...]:
 
 
 def pick_important(
-    items: Iterable[ApprovalView], odd: OdditiesByApproval
+    items: Iterable[ApprovalView], odd: UnusualByApproval
 ) -> tuple[ApprovalView, ...]:
     """Return at most MOST of these calls: those at high risk with an odd value, the oddest first."""
     calls = [

@@ -24,9 +24,13 @@ from approvals.reads.approval_views import ApprovalView
 from approvals.reads.usual import DAYS
 from approvals.requests import verification
 from approvals.rights import approvals
-from approvals.rules.oddity import ORDER, Oddity
-from approvals.rules.past_values import MIN_HISTORY, PastValues
-from approvals.rules.unusual_values import always_differs, usual
+from approvals.rules.argument_values import MIN_HISTORY, PastValues
+from approvals.rules.unusual_values import (
+    ORDER,
+    UnusualValue,
+    always_differs,
+    describe_usual_values,
+)
 from runtime.keyring import sealing
 
 MAX_EDITS = 100  # words removed or added, beyond which two texts count as entirely different
@@ -361,7 +365,9 @@ class ApprovalComparison:
     needed: int = MIN_HISTORY
 
 
-def compare(last: Similar, past: PastValues, oddities: Collection[Oddity]) -> ApprovalComparison:
+def compare(
+    last: Similar, past: PastValues, oddities: Collection[UnusualValue]
+) -> ApprovalComparison:
     """Sort the changes since the last similar approval by their oddness."""
     weights = dict[str, int]()
     for oddity in oddities:
@@ -369,7 +375,7 @@ def compare(last: Similar, past: PastValues, oddities: Collection[Oddity]) -> Ap
     rows, varying, unchanged = list[Compared](), list[ComparedArgument](), list[ComparedArgument]()
     for change in last.changes:
         is_odd = change.name in weights
-        usual_text = usual(change.name, past)
+        usual_text = describe_usual_values(change.name, past)
         if change.difference is ArgumentDifference.SAME and not is_odd:
             unchanged.append(change)
         elif not is_odd and not usual_text and always_differs(change.name, past):

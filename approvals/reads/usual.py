@@ -17,9 +17,8 @@ from approvals.models import Approval
 from approvals.reads.approval_views import ApprovalView
 from approvals.rights import approvals
 from approvals.rights.principals import Principal
-from approvals.rules.oddity import Oddity, OddityKind
-from approvals.rules.past_values import PastValues, learn
-from approvals.rules.unusual_values import find
+from approvals.rules.argument_values import PastValues, learn
+from approvals.rules.unusual_values import UnusualKind, UnusualValue, find_unusual_values
 from runtime.keyring import sealing
 from runtime.reads import time_limits
 from runtime.store.pool import Connection
@@ -48,14 +47,14 @@ PAST = f"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OdditiesByApproval:
+class UnusualByApproval:
     """The oddities of each request. `left_out` says that the page took too long to look at all of them."""
 
-    by_request: dict[UUID, tuple[Oddity, ...]]
+    by_request: dict[UUID, tuple[UnusualValue, ...]]
     left_out: bool = False
 
     @property
-    def flags(self) -> dict[UUID, list[Oddity]]:
+    def flags(self) -> dict[UUID, list[UnusualValue]]:
         """The oddities that a row of a list shows; it describes look-alike letters anyway."""
         return {
             approval_id: [one for one in oddities if not one.is_shown_elsewhere]
@@ -107,45 +106,45 @@ def of_requests(
     principal: Principal | None,
     *,
     limit: int | None = ROW_CHARACTERS,
-) -> OdditiesByApproval:
+) -> UnusualByApproval:
     """Find the odd values of the pending calls of a list, in one query. `limit` is as in `of_request`."""
     calls = [approval for approval in items if approval.is_of_call and approval.status == "pending"]
     if not calls:
-        return OdditiesByApproval(by_request={})
+        return UnusualByApproval(by_request={})
     if time_limits.is_used_up():
-        return OdditiesByApproval(by_request={}, left_out=True)
+        return UnusualByApproval(by_request={}, left_out=True)
     past = histories([approval.tool for approval in calls], principal)
-    by_request = dict[UUID, tuple[Oddity, ...]]()
+    by_request = dict[UUID, tuple[UnusualValue, ...]]()
     for approval in calls:
         if time_limits.is_used_up():
-            return OdditiesByApproval(by_request=by_request, left_out=True)
+            return UnusualByApproval(by_request=by_request, left_out=True)
         by_request[approval.id] = of_request(approval, past[approval.tool], limit=limit)
-    return OdditiesByApproval(by_request=by_request)
+    return UnusualByApproval(by_request=by_request)
 
 
 def of_request(
     approval: ApprovalView, history: PastValues, *, limit: int | None = None
-) -> tuple[Oddity, ...]:
+) -> tuple[UnusualValue, ...]:
     """Find the odd values of one request. Arguments that its tool has no more are not missed."""
     if approval.tampered or approval.removed_at:
         return ()
     bound = {} if limit is None else {"most": limit}
-    return without_dropped(find(approval.args, history, **bound), approval.schema)
+    return without_dropped(find_unusual_values(approval.args, history, **bound), approval.schema)
 
 
-def without_dropped(oddities: Iterable[Oddity], schema: Any) -> tuple[Oddity, ...]:
+def without_dropped(oddities: Iterable[UnusualValue], schema: Any) -> tuple[UnusualValue, ...]:
     """Leave out missing arguments that the tool has no more."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     return tuple(
         oddity
         for oddity in oddities
-        if oddity.kind is not OddityKind.UNSET
+        if oddity.kind is not UnusualKind.UNSET
         or not isinstance(properties, dict)
         or oddity.argument in properties
     )
 
 
-def of_one(approval: ApprovalView) -> tuple[Oddity, ...]:
+def of_one(approval: ApprovalView) -> tuple[UnusualValue, ...]:
     """Find the odd values of one request of any kind or status, beside the calls before its decision."""
     if not approval.is_of_call:
         return ()
@@ -157,18 +156,18 @@ def history_before(approval: ApprovalView) -> PastValues:
     return histories([approval.tool], approval.reader, before=approval.decided_at)[approval.tool]
 
 
-def of_arguments(approval: ApprovalView, args: Any) -> tuple[Oddity, ...]:
+def of_arguments(approval: ApprovalView, args: Any) -> tuple[UnusualValue, ...]:
     """Find the odd values of the arguments with which a reviewer edits a call."""
     tool = approval.tool
     redacted = sealing.redacted_args(tool, args)
     return without_dropped(
-        find(redacted, histories([tool], approval.reader)[tool]), approval.schema
+        find_unusual_values(redacted, histories([tool], approval.reader)[tool]), approval.schema
     )
 
 
-def by_argument(oddities: Iterable[Oddity]) -> dict[str, list[Oddity]]:
+def by_argument(oddities: Iterable[UnusualValue]) -> dict[str, list[UnusualValue]]:
     """Return the oddities of each argument, for the place beside its value."""
-    groups = dict[str, list[Oddity]]()
+    groups = dict[str, list[UnusualValue]]()
     for oddity in oddities:
         groups.setdefault(oddity.argument, []).append(oddity)
     return groups

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from approvals.rules.oddity import Oddity
+from approvals.rules.unusual_values import UnusualValue
 from runtime.core.values import json_schema
 
 MAX_VALUE = 40  # characters of a value in a heading
@@ -25,7 +25,7 @@ class ArgumentChange:
     after: Any
     was_given: bool
     is_given: bool
-    odd: tuple[Oddity, ...] = ()
+    odd: tuple[UnusualValue, ...] = ()
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[ArgumentChange]:

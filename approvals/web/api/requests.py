@@ -16,7 +16,7 @@ from approvals.requests import schemas
 from approvals.rights import principals
 from approvals.rights.access import AccessService
 from approvals.rights.scopes import Scope
-from approvals.rules.oddity import Oddity, OddityKind
+from approvals.rules.unusual_values import UnusualKind, UnusualValue
 from approvals.signed.votes import Cast
 from approvals.web import time_zone as zones
 from approvals.web.api.ids import id_of
@@ -85,7 +85,7 @@ class OddityOut(Schema):
     """An odd value of an argument: its kind, and why it is odd in words."""
 
     argument: str
-    kind: OddityKind
+    kind: UnusualKind
     text: str
 
 
@@ -378,7 +378,7 @@ def _fields(approval: approval_views.ApprovalView) -> dict[str, Any]:
     return ApprovalOut.from_orm(approval).dict()
 
 
-def _oddities(oddities: Iterable[Oddity]) -> list[OddityOut]:
+def _oddities(oddities: Iterable[UnusualValue]) -> list[OddityOut]:
     return [OddityOut.from_orm(one) for one in oddities]
 
 

@@ -16,7 +16,7 @@ from approvals.decisions import batch as decisions
 from approvals.reads import approval_views, usual
 from approvals.reads.approval_views import ApprovalView
 from approvals.rights import principals
-from approvals.rules.oddity import Oddity
+from approvals.rules.unusual_values import UnusualValue
 from approvals.web import list_position as places
 from approvals.web.components import denial, preview
 from approvals.web.components.arguments import Argument, arguments
@@ -38,7 +38,7 @@ class Cell:
 
     name: str
     argument: Argument | None
-    odd: tuple[Oddity, ...]
+    odd: tuple[UnusualValue, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class BatchLine:
 
     approval: ApprovalView
     cells: tuple[Cell, ...]
-    odd: tuple[Oddity, ...]
+    odd: tuple[UnusualValue, ...]
     notes: tuple[str, ...]
     preview: PreviewCard | None
     is_ticked: bool
@@ -113,7 +113,7 @@ class Sheet:
 
 def build_sheet(
     selected: Sequence[ApprovalView],
-    found: usual.OdditiesByApproval,
+    found: usual.UnusualByApproval,
     *,
     missing: int,
     ticked: Collection[UUID] | None = None,
@@ -145,7 +145,7 @@ def build_sheet(
 def _table(
     kind: tuple[str, ...],
     items: Sequence[ApprovalView],
-    found: usual.OdditiesByApproval,
+    found: usual.UnusualByApproval,
     ticked: Collection[UUID] | None,
 ) -> BatchTable:
     given = {approval.id: _arguments_by_name(approval) for approval in items}
@@ -166,7 +166,7 @@ def _line(
     approval: ApprovalView,
     given: Mapping[str, Argument],
     columns: Sequence[str],
-    found: usual.OdditiesByApproval,
+    found: usual.UnusualByApproval,
     ticked: Collection[UUID] | None,
 ) -> BatchLine:
     odd = found.by_request.get(approval.id)

@@ -296,7 +296,7 @@ class Rows:
     """
 
     items: tuple[ApprovalView, ...]
-    odd: usual.OdditiesByApproval
+    odd: usual.UnusualByApproval
     first: tuple[ApprovalView, ...] = ()
     same: bool = False
 

@@ -20,8 +20,12 @@ from approvals.reads.approval_views import ApprovalView
 from approvals.requests import snapshot
 from approvals.rights import principals
 from approvals.rights.principals import Principal
-from approvals.rules.past_values import MIN_HISTORY, learn
-from approvals.rules.unusual_values import always_differs, find, usual
+from approvals.rules.argument_values import MIN_HISTORY, learn
+from approvals.rules.unusual_values import (
+    always_differs,
+    describe_usual_values,
+    find_unusual_values,
+)
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
 from tests.support import seeds
@@ -171,7 +175,7 @@ def test_twelve_planted_oddities_of_90_days_are_flagged_and_no_others(bea: Actor
 def _odd(past: Iterable[Any], now: Any) -> list[str]:
     """The kinds of the oddities of a value of `x` beside past ones. Ellipsis is a value that is not given."""
     calls = [{} if value is ... else {"x": value} for value in [*past, now]]
-    return [str(one.kind) for one in find(calls[-1], learn(calls[:-1]))]
+    return [str(one.kind) for one in find_unusual_values(calls[-1], learn(calls[:-1]))]
 
 
 WORDS = ["red"] * 15 + ["green"] * 15
@@ -241,9 +245,9 @@ def test_below_ten_past_values_nothing_is_unusual(calls: int, kinds: list[str]) 
     assert _odd(["red"] * calls, ...) == ["unset"] * len(kinds)
 
 
-def test_oddities_are_told_in_words_with_the_usual_values() -> None:
+def test_unusual_values_are_told_in_words_with_the_usual_values() -> None:
     past = learn({"amount": amount, "to": {"city": "Bonn"}} for amount in AMOUNTS)
-    found = find({"amount": 12_500, "to": {"city": "Rome"}}, past)
+    found = find_unusual_values({"amount": 12_500, "to": {"city": "Rome"}}, past)
     assert [(one.short, one.text) for one in found] == [
         (
             "amount: 10 times the usual value",
@@ -254,13 +258,16 @@ def test_oddities_are_told_in_words_with_the_usual_values() -> None:
             "to.city: “Rome” is in none of the last 10 approvals. Usually “Bonn”.",
         ),
     ]
-    assert usual("amount", past) == "Usually 1,250 to 1,310 (last 10)"
+    assert describe_usual_values("amount", past) == "Usually 1,250 to 1,310 (last 10)"
     ids = learn({"id": f"a{n}", "set": {"of": [f"b{n}"]}, "kind": "x"} for n in range(20))
     assert [always_differs(name, ids) for name in ("id", "set", "kind", "none")] == [
         *[True, True],
         *[False, False],
     ]
-    assert [usual(name, ids) for name in ("id", "kind")] == ["", "Usually “x” (last 20)"]
+    assert [describe_usual_values(name, ids) for name in ("id", "kind")] == [
+        "",
+        "Usually “x” (last 20)",
+    ]
 
 
 JSON = st.recursive(
@@ -279,9 +286,9 @@ JSON = st.recursive(
 def test_a_call_like_all_before_is_ordinary_and_any_other_has_an_order(
     call: Any, other: Any, past: list[Any]
 ) -> None:
-    shown = [one for one in find(call, learn([call] * 20)) if one.kind not in ALWAYS]
+    shown = [one for one in find_unusual_values(call, learn([call] * 20)) if one.kind not in ALWAYS]
     assert shown == []
-    found = find(other, learn(past))
+    found = find_unusual_values(other, learn(past))
     assert [one.weight for one in found] == sorted(one.weight for one in found)
 
 
@@ -291,7 +298,7 @@ NUMBERS = st.floats(allow_nan=False) | st.integers(-(2**53), 2**53) | st.just(10
 @given(now=NUMBERS, past=st.lists(NUMBERS, min_size=10, max_size=14))
 def test_no_number_is_too_large_or_too_small(now: float, past: list[float]) -> None:
     for one in (*past, now):
-        assert len(find({"x": one}, learn({"x": one} for one in past))) <= 1
+        assert len(find_unusual_values({"x": one}, learn({"x": one} for one in past))) <= 1
 
 
 ALWAYS = ("invisible", "letters")  # found without a history
