@@ -1,6 +1,5 @@
 """Serves absences and deputies in the API."""
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from ninja import Router, Schema
@@ -12,6 +11,7 @@ from approvals.rights.access import AccessService
 from approvals.rights.scopes import Scope
 from approvals.web import time_zone as zones
 from runtime.web.requests import Authenticated, Body
+from runtime.web.schemas import fields_of
 
 router = Router(tags=["approvals"])
 
@@ -19,14 +19,9 @@ Day = Annotated[Any, WithJsonSchema({"type": "string", "format": "date"})]
 Name = Annotated[Any, WithJsonSchema({"type": "string"})]
 
 
+@fields_of(absences.Away, "person deputy starts ends has_begun")
 class AwayOut(Schema):
     """An absence that is not over: `deputy` decides in the place of `person` from `starts` until `ends`."""
-
-    person: str
-    deputy: str
-    starts: datetime
-    ends: datetime
-    has_begun: bool
 
 
 class AwayIn(Body):

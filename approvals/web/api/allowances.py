@@ -9,6 +9,7 @@ from pydantic import WithJsonSchema
 
 from approvals.errors import UnknownAllowance
 from approvals.governance import allowance_changes, allowance_list
+from approvals.governance.allowances import Allowance
 from approvals.rights import principals
 from approvals.rights.access import AccessService
 from approvals.rights.scopes import Scope
@@ -16,6 +17,7 @@ from approvals.rules import allowance_terms as matching
 from approvals.rules.allowance_terms import MAX_COUNT, MAX_DAYS, LimitRule
 from approvals.web.api.ids import id_of
 from runtime.web.requests import Authenticated, Body, Reason
+from runtime.web.schemas import fields_of
 
 router = Router(tags=["allowances"])
 
@@ -36,40 +38,32 @@ class LimitOut(Schema):
     values: list[Any]
 
 
+@fields_of(
+    Allowance,
+    "id used left proposed_by proposed_at confirmed_by confirmed_at revoked_by revoked_at reason",
+)
 class AllowanceOut(Schema):
     """An allowance: it passes at most `count` calls of `tool` by the agent at the end of `path`, until `ends_at`.
 
     `state` is `proposed`, `in force`, `used up`, `ended` or `revoked`. `request` is the one from which it was proposed.
     """
 
-    id: UUID
     tool: str
     path: list[str]
     risk: str
     effect: str
     limits: dict[str, LimitOut]
     count: int
-    used: int
-    left: int
     ends_at: datetime
     state: str
     request: str
-    proposed_by: str
-    proposed_at: datetime
-    confirmed_by: str | None
-    confirmed_at: datetime | None
-    revoked_by: str | None
-    revoked_at: datetime | None
-    reason: str
 
 
+@fields_of(allowance_list.Use, "number at sentence")
 class AllowanceUseOut(Schema):
     """A use of an allowance. `request` is null if you may not read the request of the call."""
 
-    number: int
-    at: datetime
     request: UUID | None
-    sentence: str
 
     @staticmethod
     def resolve_request(use: allowance_list.Use) -> UUID | None:

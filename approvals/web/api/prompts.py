@@ -1,6 +1,5 @@
 """Serves prompts in the API, for admins."""
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from ninja import Router, Schema
@@ -8,12 +7,13 @@ from pydantic import WithJsonSchema
 
 from approvals.governance import prompt_changes, prompt_list
 from approvals.governance.prompt_list import PromptText, PromptView
-from approvals.governance.prompts import CODE
+from approvals.governance.prompts import CODE, ProposedVersion
 from approvals.rights.access import AccessService
 from approvals.rights.scopes import Scope
 from runtime.core.values.limits import MAX_INSTRUCTIONS
 from runtime.errors import InvalidInput
 from runtime.web.requests import Authenticated, Body, Reason
+from runtime.web.schemas import fields_of
 
 router = Router(tags=["prompts"])
 
@@ -21,40 +21,35 @@ NAME = Annotated[Any, WithJsonSchema({"type": "string"})]
 NUMBER = Annotated[Any, WithJsonSchema({"type": "integer", "minimum": 0})]
 
 
+@fields_of(prompt_list.PromptText, "number text note digest author at labels")
 class PromptVersionOut(Schema):
     """One version. `author` is null for the command line."""
 
-    number: int
-    text: str
-    note: str
-    digest: str
-    author: str | None
-    at: datetime | None
-    labels: list[str]
 
-
+@fields_of(ProposedVersion)
 class ProposalOut(Schema):
     """A version that is proposed for production. `effective_at` is null until another admin confirms it."""
 
-    number: int
-    by: str | None
-    at: datetime
-    effective_at: datetime | None
 
-
+@fields_of(PromptView, "name agents variables production broken")
 class PromptOut(Schema):
     """A prompt. `production` is the number of the version that new runs use, 0 the text in the code.
 
     Each version has the `variables`. `broken` says why the stored rows do not verify, empty if they do.
     """
 
-    name: str
-    agents: list[str]
-    variables: list[str]
-    production: int
     versions: list[PromptVersionOut]
     proposals: list[ProposalOut]
-    broken: str
+
+    @staticmethod
+    def resolve_versions(prompt: PromptView) -> list[PromptText]:
+        """Return the versions, without the text in the code."""
+        return [text for text in prompt.texts if text.number != CODE]
+
+    @staticmethod
+    def resolve_proposals(prompt: PromptView) -> list[ProposedVersion]:
+        """Return the proposals that wait for another admin."""
+        return [waiting.proposal for waiting in prompt.waiting]
 
 
 class SavePromptIn(Body):
@@ -79,50 +74,50 @@ class PromptLabelIn(PromptNumberIn):
 
 
 @router.get("/prompts", response=list[PromptOut])
-def list_prompts(request: Authenticated) -> list[PromptOut]:
+def list_prompts(request: Authenticated) -> tuple[PromptView, ...]:
     """List all prompts with their versions, the newest first. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    return [_shown(one) for one in prompt_list.prompts()]
+    return prompt_list.prompts()
 
 
 @router.post("/prompts/versions", response=PromptOut)
-def save_prompt(request: Authenticated, body: SavePromptIn) -> PromptOut:
+def save_prompt(request: Authenticated, body: SavePromptIn) -> PromptView:
     """Save a version. A text that the last version has too makes no new one. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
     prompt_changes.save(body.name, body.text, note=body.note, actor=request.auth)
-    return _shown(prompt_list.prompt(body.name))
+    return prompt_list.prompt(body.name)
 
 
 @router.post("/prompts/label", response=PromptOut)
-def label_prompt(request: Authenticated, body: PromptLabelIn) -> PromptOut:
+def label_prompt(request: Authenticated, body: PromptLabelIn) -> PromptView:
     """Set a label other than `production`. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
     prompt_changes.label(name_in(body.name), body.label, number_in(body.number), actor=request.auth)
-    return _shown(prompt_list.prompt(body.name))
+    return prompt_list.prompt(body.name)
 
 
 @router.post("/prompts/propose", response=PromptOut)
-def propose_prompt(request: Authenticated, body: PromptNumberIn) -> PromptOut:
+def propose_prompt(request: Authenticated, body: PromptNumberIn) -> PromptView:
     """Propose a version for production. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
     prompt_changes.propose(name_in(body.name), number_in(body.number), actor=request.auth)
-    return _shown(prompt_list.prompt(body.name))
+    return prompt_list.prompt(body.name)
 
 
 @router.post("/prompts/confirm", response=PromptOut)
-def confirm_prompt(request: Authenticated, body: PromptNumberIn) -> PromptOut:
+def confirm_prompt(request: Authenticated, body: PromptNumberIn) -> PromptView:
     """Put a proposed version in production. For an admin who is independent of the one who proposed it."""
     AccessService().require(request.auth, Scope.ADMIN)
     prompt_changes.confirm(name_in(body.name), number_in(body.number), actor=request.auth)
-    return _shown(prompt_list.prompt(body.name))
+    return prompt_list.prompt(body.name)
 
 
 @router.post("/prompts/withdraw", response=PromptOut)
-def withdraw_prompt(request: Authenticated, body: PromptNumberIn) -> PromptOut:
+def withdraw_prompt(request: Authenticated, body: PromptNumberIn) -> PromptView:
     """Withdraw a proposal. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
     prompt_changes.withdraw(name_in(body.name), number_in(body.number), actor=request.auth)
-    return _shown(prompt_list.prompt(body.name))
+    return prompt_list.prompt(body.name)
 
 
 def name_in(given: object) -> str:
@@ -137,27 +132,3 @@ def number_in(given: object) -> int:
     if isinstance(given, bool) or not isinstance(given, int):
         raise InvalidInput("number", "must be the number of a version")
     return given
-
-
-def _shown(one: PromptView) -> PromptOut:
-    return PromptOut(
-        name=one.name,
-        agents=list(one.agents),
-        variables=list(one.variables),
-        production=one.production,
-        versions=[_version(text) for text in one.texts if text.number != CODE],
-        proposals=[ProposalOut.from_orm(waiting.proposal) for waiting in one.waiting],
-        broken=one.broken,
-    )
-
-
-def _version(one: PromptText) -> PromptVersionOut:
-    return PromptVersionOut(
-        number=one.number,
-        text=one.text,
-        note=one.note,
-        digest=one.digest,
-        author=one.author,
-        at=one.at,
-        labels=list(one.labels),
-    )

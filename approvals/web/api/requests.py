@@ -13,6 +13,7 @@ from approvals.decisions.decide import resolve
 from approvals.decisions.undo import undo as undo_decision
 from approvals.reads import approval_views, filters, history, usual
 from approvals.requests import schemas
+from approvals.requests.argument_changes import ArgumentChange
 from approvals.rights import principals
 from approvals.rights.access import AccessService
 from approvals.rights.scopes import Scope
@@ -29,6 +30,7 @@ from runtime.reads import outcomes
 from runtime.reads.transcript import read_transcript
 from runtime.web.api.run_details import LateOut
 from runtime.web.requests import Authenticated, Body, Reason, with_example
+from runtime.web.schemas import fields_of
 
 router = Router(tags=["approvals"])
 
@@ -81,12 +83,11 @@ class ApprovalOut(Schema):
     }
 
 
+@fields_of(UnusualValue, "argument text")
 class OddityOut(Schema):
     """An odd value of an argument: its kind, and why it is odd in words."""
 
-    argument: str
     kind: UnusualKind
-    text: str
 
 
 class ApprovalListedOut(ApprovalOut):
@@ -112,13 +113,11 @@ class ApprovalPage(Schema):
     next: str | None
 
 
+@fields_of(Cast, "person at reason")
 class VoterOut(Schema):
     """An approval that the policy asked for. A deputy gave it in the place of `voted_for`."""
 
-    person: str
     voted_for: str | None
-    at: datetime
-    reason: str
 
     @staticmethod
     def resolve_voted_for(voter: Cast) -> str | None:
@@ -126,12 +125,9 @@ class VoterOut(Schema):
         return voter.absent
 
 
+@fields_of(ArgumentChange, "path before after")
 class EditOut(Schema):
     """An argument that an approval changed: its path, and its value before and after. Null also if it was not given."""
-
-    path: str
-    before: Any
-    after: Any
 
 
 class DecisionOut(Schema):

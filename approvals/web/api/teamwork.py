@@ -9,11 +9,13 @@ from pydantic import WithJsonSchema
 
 from approvals.decisions import teamwork
 from approvals.reads import approval_views, marks
+from approvals.reads.marks import Remark
 from approvals.rights.access import AccessService
 from approvals.rights.scopes import Scope
 from approvals.web.api.ids import id_of
 from runtime.core.values.limits import MAX_PERSON
 from runtime.web.requests import Authenticated, Body
+from runtime.web.schemas import fields_of
 
 router = Router(tags=["approvals"])
 
@@ -22,13 +24,9 @@ Note = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": teamwork.MA
 Text = Annotated[Any, WithJsonSchema({"type": "string", "maxLength": teamwork.MAX_COMMENT})]
 
 
+@fields_of(Remark)
 class CommentOut(Schema):
     """A comment. `is_signed` is false if it was changed in the database; then do not trust it."""
-
-    person: str
-    text: str
-    at: datetime
-    is_signed: bool
 
 
 class CompanyOut(Schema):

@@ -13,6 +13,7 @@ from approvals.rights import principals
 from approvals.rights.access import AccessService
 from approvals.rights.scopes import Scope
 from runtime.web.requests import Authenticated, Body, Reason
+from runtime.web.schemas import fields_of
 
 router = Router(tags=["approvals"])
 
@@ -36,12 +37,11 @@ class VersionChangeOut(Schema):
     decided_at: datetime | None
 
 
+@fields_of(decide.Left, "run reason")
 class LeftOutRun(Schema):
     """A run that still waits at its version gate, and why."""
 
-    run: UUID
     request: UUID
-    reason: str
 
     @staticmethod
     def resolve_request(left: decide.Left) -> UUID:
@@ -66,16 +66,9 @@ class ContinueIn(Body):
     reason: Reason = ""
 
 
+@fields_of(version_changes.PairDecision, "agent before after by reason count at")
 class VersionDecisionOut(Schema):
     """A decision by which runs that reach this change later continue. `count` runs waited when it was made."""
-
-    agent: str
-    before: str
-    after: str
-    by: str
-    reason: str
-    count: int
-    at: datetime
 
 
 class WithdrawIn(Body):
@@ -87,14 +80,12 @@ class WithdrawIn(Body):
     reason: Reason = ""
 
 
+@fields_of(decide.Withdrawn)
 class WithdrawnOut(Schema):
     """The number of runs that wait again, as their decision was not final yet.
 
     `left` runs were busy and still continue: withdraw once more before their decision is final.
     """
-
-    opened: int
-    left: int
 
 
 @router.get("/version-changes", response=list[VersionChangeOut])
