@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 from runtime.errors import InvalidInput, RequestError
 from runtime.web.schema_form import InvalidValue, value_of
 
-_TEXTS = ("text", "long", "email", "date", "datetime-local", "password")
+_TEXTS = ("text", "long", "select", "email", "date", "datetime-local", "password")
 _CHECKS = ("check", "checks")  # one box, and one for each choice
 _INPUT_MODES = {"integer": "numeric", "number": "decimal"}
 
@@ -119,7 +119,7 @@ def _widget(
         return forms.CheckboxInput(attributes)
     if kind == "checks":
         return forms.CheckboxSelectMultiple(attributes, choices)
-    if choices or kind == "choice":
+    if choices or kind == "select":
         return forms.Select(attributes, choices)
     attributes = {"autocomplete": "off", "spellcheck": "false", **attributes}
     if rows:

@@ -121,13 +121,13 @@ class AbsenceForm(PageForm):
 
     starts = TypedField("First day", "date", required=True)
     ends = TypedField("Last day", "date", required=True)
-    deputy = TypedField("Deputy", "choice", required=True)
+    deputy = TypedField("Deputy", "select", required=True)
 
 
 class TimeForm(PageForm):
     """The time zone and the clock in which the reader reads times."""
 
-    zone = TypedField("Time zone", "choice")
+    zone = TypedField("Time zone", "select")
     clock = TypedField("Clock", choices=[(hours, f"{hours} hours") for hours in preferences.CLOCKS])
 
 

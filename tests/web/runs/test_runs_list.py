@@ -53,7 +53,7 @@ def test_days_are_those_of_the_reader(ada: Client, office: Office) -> None:
     again.post("/login/", {"username": "ada", "password": PASSWORD})
     shows(again, run, "2026-11-20 03:00:00 AM CET")
     for form, field in (({"zone": "Mars", "clock": "24"}, "zone"), ({"clock": "13"}, "clock")):
-        has(text_of(ada.post("/account/time/", form), 422), f"The {field} must be")
+        has(text_of(ada.post("/account/time/", form), 422), f"time-{field}_error")
     shows(ada, "/runs/?to=9999-12-31", str(run))
     has(text_of(ada.get("/runs/?from=tuesday"), 422), "must be a day such as")
     assert ada.get("/runs.csv?from=tuesday").status_code == 422
