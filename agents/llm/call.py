@@ -136,7 +136,7 @@ def _own_summary(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | None:
         return None
     text = agent.compaction.summarise(restore_replies(request.messages, request.calls))
     is_sealed = agent.seals_texts or sealing.is_token(text)
-    return ModelAnswer(reply=None, text=sealing.seal_text(text) if is_sealed else text)
+    return ModelAnswer(reply=None, text=sealing.seal_held_text(text) if is_sealed else text)
 
 
 def run_script(
@@ -383,7 +383,7 @@ def text_to_store(agent: AgentSpec, text: str) -> str:
     """Return at most MAX_ERROR characters of a reply, sealed if they may say what a held text says, or are one."""
     text = plain(text)
     is_sealed = agent.seals_texts or sealing.is_token(text)
-    return sealing.seal_text(text, MAX_ERROR) if is_sealed else text
+    return sealing.seal_held_text(text, MAX_ERROR) if is_sealed else text
 
 
 def _wants_text(request: ModelRequest) -> bool:

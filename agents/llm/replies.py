@@ -209,7 +209,7 @@ def seal_response(
     A part that is the whole text gets the same token as the text, so that the reply need not repeat it. The text of a
     reply that `is_answer` stays as it is.
     """
-    sealed_text = text if is_answer else sealing.seal_text(text, max_length)
+    sealed_text = text if is_answer else sealing.seal_held_text(text, max_length)
 
     def seal_part(part: Any) -> Any:
         match part:
@@ -218,7 +218,7 @@ def seal_response(
             case TextPart() if part.content == text:
                 return replace(part, content=sealed_text)
             case TextPart() | ThinkingPart():
-                return replace(part, content=sealing.seal_text(part.content))
+                return replace(part, content=sealing.seal_held_text(part.content))
             case _:
                 return seal_call(agent, part)
 

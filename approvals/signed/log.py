@@ -31,7 +31,8 @@ class SignedActs(Generic[Row]):
     """Signed acts of which only the newest about a subject counts. The columns `subject` name the subject."""
 
     def __init__(self, model: type[Row], *subject: str) -> None:
-        self._model, self._subject = model, subject
+        self._model = model
+        self._subject = subject
 
     def append(self, act: str, *, by: str | None, **values: Any) -> Row:
         """Sign and add an act, by default as the next one, of now. None is the command line.
@@ -68,7 +69,10 @@ class SignedLog(SignedActs[Row], Generic[Row, State]):
         broken: type[LogBroken] = LogBroken,
     ) -> None:
         super().__init__(model, *subject)
-        self._noun, self._start, self._apply, self._broken = noun, start, apply, broken
+        self._noun = noun
+        self._start = start
+        self._apply = apply
+        self._broken = broken
         self._table = model._meta.db_table  # noqa: SLF001 - its documented API
         self._names = approval_rows.names_of(model)
         where = " AND ".join(f"{name} = %({name})s" for name in subject) or "true"

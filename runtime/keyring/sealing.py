@@ -185,7 +185,7 @@ def args_for_reviewers(tool: str, arguments: Any) -> Any:
     return {**redacted, **unsealed}
 
 
-def seal_text(text: str, max_characters: int | None = None) -> str:
+def seal_held_text(text: str, max_characters: int | None = None) -> str:
     """Return the sealed text. Cut the text first if its sealed form would have more than `max_characters`."""
     if not text:
         return ""

@@ -58,7 +58,7 @@ _RELEASE = """,
 _STRICT = " AND mailbox = %(mailbox)s"
 
 # The part of the load statement that claims the run; no row means that the run cannot be claimed. It waits for no lock:
-# whoever holds the row is claiming the run or changing it, and the sweeper sends another hint.
+# the transaction that holds the row is claiming the run or changing it, and the sweeper sends another hint.
 CLAIM = f"""
     UPDATE runtime_run SET epoch = epoch + 1, owner = %(owner)s, worker = %(worker)s,
         status = CASE WHEN free.status IN ('cancelling', 'paused') THEN free.status ELSE 'running' END

@@ -1,6 +1,6 @@
-"""The definition of a schedule, as it is signed, its checks, and what it does at its times: start, wait or skip. Pure.
+"""The definition of a schedule, as it is signed, its checks, and its act at each time: start, wait or skip. Pure.
 
-A time is missed if it came more than a minute ago, for example because no sweeper ran. What it does depends on nothing
+A time is missed if it came more than a minute ago, for example because no sweeper ran. Its act depends on nothing
 but the time and the rows of the schedule, and each time is in one plan only.
 """
 

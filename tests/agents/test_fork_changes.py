@@ -20,7 +20,7 @@ from runtime.core.run.forks import change_value, without_permissions
 from runtime.core.run.reducer import initial, step
 from runtime.core.values.enums import FailureCause
 from runtime.execution.effects.perform import perform
-from runtime.keyring.sealing import open_text, seal, seal_text
+from runtime.keyring.sealing import open_text, seal, seal_held_text
 from runtime.ports.effects import ModelAnswer, ModelFailure
 from tests.support.specs import Frame, handler_of, spec_of
 
@@ -118,7 +118,7 @@ def test_a_given_reply_is_read_as_one_of_the_model() -> None:
     assert "It is done." not in held._worker.journal[-1]
     assert held.approve().output == "It is done."
     assert DONE == ["a"]
-    sealed = seal_text("It is secret.")
+    sealed = seal_held_text("It is secret.")
     answer = replied(sealed, tools=[look, pay, tell_requester()]).output
     assert open_text(str(answer)) == sealed
 

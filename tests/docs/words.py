@@ -29,7 +29,7 @@ VAGUE = re.compile(
     r"|what (?:is|was|were|came|it|they|has|had|may|must|can|cannot|becomes|would|happened|happens))\b",
     re.IGNORECASE,
 )
-ALLOWED = 31
+ALLOWED = 30
 FILES = ("*.py", "*.html", "*.md", "Makefile")
 # History, stored names, and this list itself
 WORDS = "docs/reference/glossary.md"

@@ -128,7 +128,7 @@ def test_a_question_goes_out_after_results_of_all_calls_and_allows_none(
 
 def test_a_memory_goes_out_before_the_input(provider: Provider, at: MakeFrame) -> None:
     frame = at()
-    sealed = sealing.seal_text("This is not for ada.")
+    sealed = sealing.seal_held_text("This is not for ada.")
     frame.messages[0]["memory"] = (*MEMORY, {**MEMORY[0], "text": sealed})
     assert [call.tool for call in frame.ask().calls] == ["create_account"]
     told, given = [

@@ -113,8 +113,8 @@ def test_a_model_is_told_which_field_of_its_held_answer_is_wrong() -> None:
 @pytest.mark.parametrize(
     "part",
     [
-        lambda: TextPart(sealing.seal_text(TEXT)),
-        lambda: ThinkingPart(sealing.seal_text(TEXT)),
+        lambda: TextPart(sealing.seal_held_text(TEXT)),
+        lambda: ThinkingPart(sealing.seal_held_text(TEXT)),
         lambda: ToolCallPart(
             "final_anser", sealing.seal_args("final_anser", {"answer": TEXT}), "b"
         ),
@@ -138,7 +138,7 @@ def test_no_model_gets_a_sealed_value_opened_that_it_wrote(part: Callable[[], An
 
 
 def test_a_sealed_value_in_a_summary_or_a_cut_reply_is_not_opened_either() -> None:
-    spec, token = spec_of("desk", model=agents._say), sealing.seal_text(TEXT)
+    spec, token = spec_of("desk", model=agents._say), sealing.seal_held_text(TEXT)
     halves = ModelResponse(parts=[TextPart(token[:9]), TextPart(token[9:])])
     assert sealing.open_text(from_provider(spec, halves, summary=True).text) == token
     assert sealing.open_text(text_to_store(spec, token)) == token

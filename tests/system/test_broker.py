@@ -111,7 +111,7 @@ def test_another_web_process_decides_and_another_worker_resumes(office: Office) 
 
 def test_eight_people_decide_at_once_and_one_wins_every_time(office: Office) -> None:
     said = office.execute("""
-from approvals.accounts import tokens
+from approvals.people import tokens
 from approvals.people.accounts import create_person
 from approvals.rights.scopes import ALL_SCOPES
 from approvals.rules.roles import Group

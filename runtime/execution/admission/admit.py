@@ -288,7 +288,7 @@ class Admission:
             call=call,
             terms=terms_of(now, frame, started, info),
         )
-        # Nobody may run the call again while its first start may still be running.
+        # No worker may run the call again while its first start may still be running.
         wait = timedelta(seconds=started.terms.deadline + leases.lease_seconds())
         review_snapshot = replace(
             snapshot(now, event, started, info), not_before=started.started_at + wait

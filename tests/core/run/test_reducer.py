@@ -1,4 +1,4 @@
-"""The reducer: what it takes, and the wrong events of a worker, a journal or a foreign file that it rejects."""
+"""The reducer: the events it takes, and the wrong events of a worker, a journal or a foreign file that it rejects."""
 
 from dataclasses import replace
 from typing import Any

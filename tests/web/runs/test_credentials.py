@@ -329,11 +329,12 @@ def test_an_answer_that_has_no_token_is_none(
 def test_a_token_is_used_again_until_shortly_before_its_end(
     server: TokenServer, monkeypatch: pytest.MonkeyPatch, lasts: Any, later: float, again: bool
 ) -> None:
-    now = iter([0.0, 0.0, *[later] * 9])
-    monkeypatch.setattr(providers, "time", Mock(monotonic=lambda: next(now)))
+    clock = Mock(return_value=0.0)
+    monkeypatch.setattr(providers, "time", Mock(monotonic=clock))
     crm = replace(_crm(server), scope="read")
     server.lasts = lasts
     first = providers.resolve_credentials([crm], 5.0)
+    clock.return_value = later
     assert (providers.resolve_credentials([crm], 5.0) == first) is again
     assert server.scopes == [["read"]] * len(server.grants)
     server.lasts = 0
