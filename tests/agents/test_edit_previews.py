@@ -10,10 +10,10 @@ from django.db import transaction
 
 from agents.effect_handler import AgentEffects
 from agents.registry import Registry
-from approvals.adapter import ApprovalService
 from approvals.decisions.decide import ask_preview, find_preview
 from approvals.errors import TamperedWith
 from approvals.models import Approval, ApprovalOutcome
+from approvals.port.adapter import ApprovalService
 from approvals.reads.approval_views import approval
 from runtime.control.kill_switches import engage
 from runtime.control.start import create

@@ -10,9 +10,9 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import F
 from django.db.models.functions import Left
 
-from approvals.adapter import ApprovalService
 from approvals.errors import BrokenChain
 from approvals.models import AuditEntry, AuditHead
+from approvals.port.adapter import ApprovalService
 from approvals.signed import audit
 from runtime.errors import KeyMissing
 from runtime.keyring import macs, purposes

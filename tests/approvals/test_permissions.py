@@ -9,10 +9,10 @@ from django.db.models import JSONField, Value
 from django.utils import timezone
 from pytest_django import Settings
 
-from approvals.adapter import ApprovalService
 from approvals.decisions.undo import undo
 from approvals.errors import TamperedWith
 from approvals.models import Approval, Token, approval_rows
+from approvals.port.adapter import ApprovalService
 from approvals.reads import inbox
 from approvals.reads.approval_views import approval
 from approvals.requests import verification

@@ -17,11 +17,11 @@ from agents.sdk import prompt, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk.spec import AgentSpec
 from approvals import clock
-from approvals.adapter import ApprovalService
 from approvals.errors import PromptBroken, PromptRefused, UnknownPrompt
 from approvals.governance import prompt_changes, prompt_list, prompts
 from approvals.governance.prompts import LOG, StoredPrompts
 from approvals.models import Approval, PromptAct
+from approvals.port.adapter import ApprovalService
 from approvals.rules.roles import Group
 from approvals.signed import audit
 from runtime.control.forks import fork

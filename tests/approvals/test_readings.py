@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, connection
 
-from approvals.adapter import ApprovalService
 from approvals.decisions.undo import undo
 from approvals.models import Approval, ReviewTime
+from approvals.port.adapter import ApprovalService
 from approvals.reads import review_times
 from approvals.reads.approval_views import ApprovalView, approval
 from runtime.core.values.enums import Risk

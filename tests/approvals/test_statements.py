@@ -14,8 +14,8 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from pytest_django import Settings
 
-from approvals.adapter import ApprovalService
 from approvals.models import Approval
+from approvals.port.adapter import ApprovalService
 from approvals.signed import statements
 from runtime.core.values.enums import Decision, Risk, Verdict
 from runtime.errors import KeyMissing

@@ -8,11 +8,11 @@ import pytest
 from django.test import Client
 
 from approvals import clock
-from approvals.adapter import ApprovalService
 from approvals.decisions import teamwork
 from approvals.decisions.undo import undo
 from approvals.errors import AlreadyClaimed, AlreadyDecided, NotFound
 from approvals.models import Approval, ApprovalClaim, ApprovalViewer, AuditEntry, Comment, Handover
+from approvals.port.adapter import ApprovalService
 from approvals.reads import marks
 from approvals.signed import audit, rows
 from runtime.errors import Forbidden, InvalidInput

@@ -14,13 +14,13 @@ from agents.effect_handler import AgentEffects
 from agents.sdk import tool
 from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk.spec import AgentSpec
-from approvals.adapter import ApprovalService
 from approvals.decisions import continue_runs
 from approvals.decisions.undo import take_back
 from approvals.errors import NotFound
 from approvals.governance.version_changes import decided, half_withdrawn, waiting
 from approvals.models import Approval, VersionDecision, VersionWithdrawal
 from approvals.people.accounts import set_groups
+from approvals.port.adapter import ApprovalService
 from approvals.rights import principals
 from approvals.rules.roles import Group
 from approvals.signed import audit

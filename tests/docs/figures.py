@@ -16,7 +16,12 @@ PAGE = "docs/explanation/performance.md"
 ENGINE = (
     *("runtime", ":!runtime/web", ":!runtime/management", ":!runtime/migrations"),
     *("agents/effect_handler.py", "agents/llm"),
-    *("approvals/adapter.py", "approvals/verifier.py", "approvals/decisions", "approvals/requests"),
+    *(
+        "approvals/port/adapter.py",
+        "approvals/port/verifier.py",
+        "approvals/decisions",
+        "approvals/requests",
+    ),
     *("config/celery.py", "config/broker"),
 )
 MOST = timedelta(days=7)

@@ -11,20 +11,15 @@ from config.env.environment import ROOT
 
 TARGET = ROOT / "docs" / "img" / "layers.svg"
 # From the click of a reviewer to the tool; architecture.md explains the numbers.
-WAY = (
-    "approvals",
-    "runtime.control.settle",
-    "runtime.store",
-    "runtime.broker",
-    "runtime.tasks",
-    "runtime.execution.claim",
-    "runtime.execution.runner",
-    "runtime.execution.step",
-    "runtime.execution.admission",
-    "runtime.execution.commit",
-    "runtime.execution.effects",
-    "agents",
-)
+WAY = {
+    "approvals": "1",
+    "runtime.control": "2",
+    "runtime.store": "3",
+    "runtime.broker": "4",
+    "runtime.tasks": "5",
+    "runtime.execution": "6–11",
+    "agents": "12",
+}
 WIDTH, GAP, LINE = 1000, 8, 17
 NAMES_IN_A_LINE = 3
 STYLE = (
@@ -78,9 +73,9 @@ def _lines(package: str, layers: dict[str, list[list[str]]]) -> list[str]:
 
 
 def _shown(name: str) -> str:
-    """Return the last part of a name, with its number on the way of a decision."""
+    """Return the last part of a name, with its numbers on the way of a decision."""
     short = name.rpartition(".")[2]
-    return f'<tspan class="way">{WAY.index(name) + 1} {short}</tspan>' if name in WAY else short
+    return f'<tspan class="way">{WAY[name]} {short}</tspan>' if name in WAY else short
 
 
 def _row(boxes: list[list[str]], top: int, left: int) -> list[str]:

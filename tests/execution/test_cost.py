@@ -23,10 +23,10 @@ import pytest
 from agents.catalogue.published import publish
 from agents.effect_handler import AgentEffects
 from agents.registry import Registry
-from approvals.adapter import ApprovalService
 from approvals.decisions.decide import decide
 from approvals.governance import policies
 from approvals.models import Approval
+from approvals.port.adapter import ApprovalService
 from approvals.requests import confirmation
 from config.env.environment import ROOT
 from runtime import broker

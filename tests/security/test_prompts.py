@@ -13,12 +13,12 @@ from agents.registry import Registry
 from agents.sdk import prompt
 from agents.sdk.scripts import call, say
 from approvals import clock
-from approvals.adapter import ApprovalService
 from approvals.errors import PromptBroken
 from approvals.governance import prompt_changes, prompt_trials, prompts
 from approvals.governance.prompts import LOG, StoredPrompts
 from approvals.models import Approval
 from approvals.people import accounts
+from approvals.port.adapter import ApprovalService
 from approvals.rules.roles import Group
 from runtime.control.start import create
 from runtime.execution.jobs.prompt_trials import perform as perform_trial

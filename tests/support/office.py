@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 from django.db import transaction
 
-from approvals.adapter import ApprovalService
 from approvals.models import Approval
+from approvals.port.adapter import ApprovalService
 from approvals.requests import snapshot
 from runtime.control.interventions import cancel as cancel_run
 from runtime.control.start import create

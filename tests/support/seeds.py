@@ -16,13 +16,13 @@ from django.utils import timezone
 
 from agents.models import PublishedAgent
 from approvals import clock
-from approvals.adapter import ApprovalService
 from approvals.decisions.checks import REFUSED
 from approvals.decisions.decide import ask_preview, resolve
 from approvals.decisions.decide import decide as record_decision
 from approvals.models import Approval, AuditEntry
 from approvals.people import tokens
 from approvals.people.accounts import create_person
+from approvals.port.adapter import ApprovalService
 from approvals.reads.approval_views import ApprovalView
 from approvals.requests import confirmation
 from approvals.rules.roles import Group

@@ -16,11 +16,11 @@ from django.db.models import F
 from pytest_django import Settings
 
 from approvals import clock
-from approvals.adapter import ApprovalService
 from approvals.errors import LastAdmin, NotConfirmable
 from approvals.models import Approval, Assignment, Token
 from approvals.people import accounts, password_links, tokens
 from approvals.people.login import Hasher
+from approvals.port.adapter import ApprovalService
 from approvals.rights import approvals, assignments, principals
 from approvals.rights.scopes import ALL_SCOPES
 from approvals.rules.roles import Group

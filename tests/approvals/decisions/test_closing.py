@@ -11,9 +11,9 @@ from django.db import IntegrityError, transaction
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from approvals import clock
-from approvals.adapter import ApprovalService
 from approvals.errors import AlreadyDecided, Expired
 from approvals.models import Approval, AuditEntry
+from approvals.port.adapter import ApprovalService
 from approvals.requests import expiry, snapshot
 from approvals.signed import audit
 from runtime.core.values.enums import Decision, Verdict

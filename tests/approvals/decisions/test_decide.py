@@ -13,7 +13,6 @@ from django.db import transaction
 from django.utils import timezone
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from approvals.adapter import ApprovalService
 from approvals.decisions import commit
 from approvals.errors import (
     AlreadyCancelled,
@@ -24,6 +23,7 @@ from approvals.errors import (
     TooEarly,
 )
 from approvals.models import Approval, AuditEntry, Token
+from approvals.port.adapter import ApprovalService
 from approvals.rights.scopes import ALL_SCOPES, Scope
 from approvals.rules.roles import Group
 from approvals.signed import audit

@@ -20,10 +20,10 @@ from django.db import connection
 from pytest_django import Settings
 
 from approvals import clock
-from approvals.adapter import ApprovalService
 from approvals.decisions import undo
 from approvals.errors import ApprovalError, Expired
 from approvals.models import Approval, AuditEntry
+from approvals.port.adapter import ApprovalService
 from approvals.rules.roles import Group
 from approvals.signed import audit
 from runtime.control.interventions import cancel as cancel_run

@@ -2,8 +2,8 @@
 
 import pytest
 
-from approvals.adapter import ApprovalService
 from approvals.models import Approval
+from approvals.port.adapter import ApprovalService
 from approvals.rules.policy import Demands, Stage
 from approvals.signed import statements
 from runtime.core.values.enums import Decision, GateKind, Verdict

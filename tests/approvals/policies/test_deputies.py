@@ -12,11 +12,11 @@ from django.db import transaction
 from django.db.utils import ProgrammingError
 
 from approvals import clock
-from approvals.adapter import ApprovalService
 from approvals.decisions.undo import undo
 from approvals.errors import AlreadyVoted, NotFound
 from approvals.models import Absence, Approval, Vote
 from approvals.people import absences, accounts
+from approvals.port.adapter import ApprovalService
 from approvals.port.jobs import Outlooks
 from approvals.reads import deciders, inbox
 from approvals.reads.inbox import View

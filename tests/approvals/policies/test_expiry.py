@@ -10,11 +10,11 @@ from uuid import UUID
 import pytest
 
 from approvals import clock
-from approvals.adapter import ApprovalService
 from approvals.governance import policy_changes
 from approvals.models import Approval, AuditEntry, Vote
 from approvals.people.accounts import disable, enable
 from approvals.port import jobs
+from approvals.port.adapter import ApprovalService
 from approvals.port.jobs import Outlooks, record_escalations
 from approvals.reads import deciders, inbox
 from approvals.reads.inbox import View

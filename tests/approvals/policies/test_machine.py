@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from approvals import clock
-from approvals.adapter import ApprovalService
 from approvals.decisions.undo import undo
 from approvals.errors import ApprovalError
 from approvals.governance import allowance_changes
 from approvals.models import Approval
 from approvals.people import absences
+from approvals.port.adapter import ApprovalService
 from runtime.core.values.enums import Risk
 from runtime.errors import Forbidden, InvalidInput, RunEnded
 from runtime.ports.access import Actor

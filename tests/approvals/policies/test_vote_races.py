@@ -8,10 +8,10 @@ from threading import Barrier, Event
 import pytest
 
 from approvals import clock
-from approvals.adapter import ApprovalService
 from approvals.decisions.undo import undo
 from approvals.errors import ApprovalError
 from approvals.models import Approval, AuditEntry, Vote
+from approvals.port.adapter import ApprovalService
 from approvals.signed import audit
 from runtime.errors import RunEnded
 from runtime.models import Gate, Signal

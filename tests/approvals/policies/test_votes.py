@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from approvals.adapter import ApprovalService
 from approvals.decisions.undo import undo
 from approvals.errors import AlreadyDecided, AlreadyVoted, NotDecided, NotFound, TamperedWith
 from approvals.models import Approval, AuditEntry, Vote
 from approvals.people import accounts
+from approvals.port.adapter import ApprovalService
 from approvals.reads import deciders
 from approvals.rights import approvals
 from approvals.rules.roles import Group

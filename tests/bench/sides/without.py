@@ -71,7 +71,7 @@ def _lease() -> list[Replaced]:
 
 def _rights() -> list[Replaced]:
     """A worker starts an approved call without reading the request again."""
-    from approvals.adapter import ApprovalService
+    from approvals.port.adapter import ApprovalService
 
     return [(ApprovalService, "verify_approval", lambda *_, **__: None)]
 

@@ -18,10 +18,10 @@ from agents.sdk import Answer, agent, last
 from agents.sdk.scripts import Reply, Turn, call, script
 from agents.sdk.scripts import say as says
 from approvals import clock
-from approvals.adapter import ApprovalService
 from approvals.governance import allowance_changes
 from approvals.models import Approval, VersionDecision
 from approvals.people import password_links, tokens
+from approvals.port.adapter import ApprovalService
 from approvals.rules.policy import Demands
 from approvals.rules.roles import Group
 from approvals.signed.rows import add

@@ -15,9 +15,9 @@ from django.db.models import F
 from django.utils import timezone
 from pytest_django import Settings
 
-from approvals.adapter import ApprovalService
 from approvals.governance import policy_changes
 from approvals.people import accounts, mail, preferences
+from approvals.port.adapter import ApprovalService
 from config import grants
 from runtime.control.external_events import deliver
 from runtime.errors import NotVerified

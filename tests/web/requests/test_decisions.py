@@ -14,9 +14,9 @@ from django.test import Client, override_settings
 from django.utils import timezone
 from pytest_django import Settings
 
-from approvals.adapter import ApprovalService
 from approvals.models import Approval, AuditEntry
 from approvals.people.accounts import create_person
+from approvals.port.adapter import ApprovalService
 from approvals.rules.roles import Group
 from approvals.signed import audit
 from runtime import broker

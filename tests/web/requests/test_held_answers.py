@@ -17,9 +17,9 @@ from agents.sdk import Answer, agent
 from agents.sdk.scripts import Reply, Turn, call, say, script, together
 from agents.sdk.spec import AgentSpec
 from agents.tools.requester import tell_requester
-from approvals.adapter import ApprovalService
 from approvals.decisions.decide import decide
 from approvals.models import Approval
+from approvals.port.adapter import ApprovalService
 from runtime.control.start import create
 from runtime.core.documents.compression import plain_text
 from runtime.core.run.events import ModelReplied

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from approvals.adapter import ApprovalService
 from approvals.models import Approval
+from approvals.port.adapter import ApprovalService
 from runtime.models import Signal
 from tests.support import seeds
 from tests.support.api_client import Caller, code_of, field_of

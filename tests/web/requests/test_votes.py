@@ -10,9 +10,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from approvals.adapter import ApprovalService
 from approvals.models import Approval
 from approvals.people import accounts
+from approvals.port.adapter import ApprovalService
 from runtime.ports.access import Actor
 from tests.approvals.policies.office import asked, reviewers
 from tests.support import seeds

@@ -20,8 +20,8 @@ from agents.effect_handler import AgentEffects
 from agents.errors import CredentialMissing, DefinitionError, NotDone, ToolError
 from agents.sdk import CredentialRefused, ToolContext, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script
-from approvals.adapter import ApprovalService
 from approvals.models import Approval
+from approvals.port.adapter import ApprovalService
 from runtime.control.start import create
 from runtime.core.documents.compression import plain_text
 from runtime.core.values.enums import GateKind

@@ -10,9 +10,9 @@ from django.db import transaction
 
 from agents.effect_handler import AgentEffects
 from agents.registry import Registry
-from approvals.adapter import ApprovalService
 from approvals.governance.prompts import StoredPrompts
 from approvals.models import AuditEntry
+from approvals.port.adapter import ApprovalService
 from runtime import broker
 from runtime.control import jobs
 from runtime.control.forks import fork

@@ -12,13 +12,13 @@ from django.db import transaction
 from django.db.models import Count, Q
 from django.db.models.expressions import RawSQL
 
-from approvals import clock, verifier
+from approvals import clock
 from approvals.decisions import commit, open_requests
 from approvals.errors import BrokenChain
 from approvals.governance import allowance_uses, policies, prompts, version_changes
 from approvals.models import OF_CALL, Approval
 from approvals.people import mail
-from approvals.port import evidence, jobs
+from approvals.port import evidence, jobs, verifier
 from approvals.port.jobs import Outlooks
 from approvals.reads.approval_views import to_view
 from approvals.rights import approvals
