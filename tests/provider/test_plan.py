@@ -18,15 +18,15 @@ from tests.support.specs import NEWCOMER, Frame
 
 __all__ = ["answers"]
 
-TODO = frames.change_plan((), write=["Look", "Book"], done=[1], doing=2)
+PLAN = frames.change_plan((), write=["Look", "Book"], done=[1], doing=2)
 WORDS = "Your plan: 1 of 2 items are done, and item 2 is at work. Open:\n2. Book"
 
 
 def asked(frame: Frame) -> None:
     frame.ask()
     frame.settle(("returned", {"id": "7"}))
-    perform(frame.handler, replace(frame.request(), todo=TODO))
-    perform(frame.handler, replace(frame.request(), todo=TODO, summary=True))
+    perform(frame.handler, replace(frame.request(), todo=PLAN))
+    perform(frame.handler, replace(frame.request(), todo=PLAN, summary=True))
 
 
 def test_anthropic(answers: list[Any], frame: Frame) -> None:
