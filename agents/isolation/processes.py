@@ -179,5 +179,5 @@ def _killed(code: int | None, tool: ToolSpec, *, late: bool) -> Unknown:
     if code is not None and code < 0:
         with suppress(ValueError):
             how = signal.Signals(-code).name
-    error = f"the process of {tool.name} ended ({how}) before it said what became of it"
+    error = f"the process of {tool.name} ended ({how}) before it reported an outcome"
     return Unknown(error=error, cause=FailureCause.TOOL)

@@ -26,7 +26,7 @@ State = Literal["proposed", "in force", "used up", "ended", "revoked"]
 FIRST_USE = 3  # the number of the act of the first use
 MAX_LISTED = 200
 
-# The acts before the uses: a use that is added in between is then only a number too high, which is noticed.
+# The acts before the uses: a forged use makes the sequence skip a number, which verification detects.
 _ACTS = f"""
     SELECT {", ".join(approval_rows.names_of(AllowanceAct))} FROM approvals_allowanceact
     WHERE allowance = ANY(%(ids)s) AND act <> 'used' ORDER BY allowance, seq

@@ -91,7 +91,7 @@ def _claimed(word: str, person: str) -> Q:
 
 def _handed(word: str, person: str) -> Q:
     if word != "me":
-        raise InvalidInput("q", "must have me after handed:")
+        raise InvalidInput("q", "`handed:` accepts only `me`")
     return _among(Handover.objects.filter(person=person))
 
 

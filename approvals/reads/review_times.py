@@ -184,5 +184,5 @@ def _duration(value: Any) -> int | None:
 
 
 def _before(at: datetime, ms: int, approval: ApprovalView) -> datetime:
-    """Return the time so long before the decision, and not before the request."""
+    """Return the start of the measured period, but no earlier than the approval was opened."""
     return max(approval.stored.created_at, at - timedelta(milliseconds=ms))

@@ -198,7 +198,7 @@ class AgentCatalogue(Protocol):
         """Return the schemas of a tool of an agent as it was last published, None if it has no such tool."""
 
     def call_schema(self, agent: str, tool: str) -> Mapping[str, Any] | None:
-        """Return the schema of the arguments of an agent's tool or sub-agent as last published, None without one."""
+        """Return the schema of the arguments of an agent's tool or sub-agent as last published, or None."""
 
     def answer_schema(self, agent: str) -> Mapping[str, Any] | None:
         """Return the schema of the typed answer of an agent as it was last published, None if it has none."""

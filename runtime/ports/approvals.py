@@ -134,7 +134,7 @@ class ApprovalVoid(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedApproval:
-    """A verified approval of a call: the people who gave it, and the comment they wrote with it, None without one."""
+    """A verified approval of a call: the people who gave it, and the comment they wrote with it, if any."""
 
     by: tuple[str, ...] = ()
     comment: str | None = None

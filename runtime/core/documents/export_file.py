@@ -151,12 +151,12 @@ def decode(text: str) -> ExportFile:
     try:
         document = json.loads(text)
         if not isinstance(document, dict) or document.pop("format", None) != FORMAT:
-            raise Unreadable("it is no exported run")
+            raise Unreadable("the file is not an exported run")
         return _FILES.validate_python(document)
     except RecursionError:
         raise Unreadable("it is nested too deep") from None
     except ValidationError as exc:
-        raise Unreadable(f"it is no exported run: {exc.errors()[0]['msg']}") from exc
+        raise Unreadable(f"the file is not an exported run: {exc.errors()[0]['msg']}") from exc
     except ValueError as exc:
         raise Unreadable(f"it is not JSON: {exc}") from exc
 

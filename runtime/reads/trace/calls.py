@@ -109,7 +109,7 @@ class CallRecord:
 
     @property
     def result(self) -> Any:
-        """The result, None without one."""
+        """The result; None if there is none."""
         return redact(self.raw_result)
 
     @property
@@ -208,7 +208,7 @@ class CallRecord:
 
     @property
     def gate_kind(self) -> GateKind | None:
-        """The kind of its last gate, None without one."""
+        """The kind of its last gate; None if it had none."""
         return next((span.gate_kind for span in reversed(self.spans) if span.for_people), None)
 
     @property

@@ -14,7 +14,7 @@ R = TypeVar("R", bound=JobRow)
 
 
 def requested_job(request: HttpRequest, parameter: str, newest: Sequence[R]) -> R | None:
-    """Return the job of the address, without one the last; None if there is none. Another one is answered with 404."""
+    """Return the job named in the URL, or the latest one; None if there is none. Raise Http404 if it is not listed."""
     job_id = request.GET.get(parameter)
     if job_id is None:
         return newest[0] if newest else None

@@ -72,7 +72,7 @@ def test_an_isolated_tools_error_has_the_same_outcome(children: Children) -> Non
     assert refuse == ToolFailure(error="not today")
     assert undone == ToolFailure(error="later", retryable=True, retry_after=3.0, cause=undone.cause)  # type: ignore[union-attr]
     assert fail == Unknown(error="ValueError: a surprise")
-    error = "the process of end ended (SIGABRT) before it said what became of it"
+    error = "the process of end ended (SIGABRT) before it reported an outcome"
     assert crash == Unknown(error=error, cause=FailureCause.TOOL)
 
 

@@ -100,7 +100,7 @@ def test_a_packed_file_reads_back_unchanged() -> None:
     text = export_file.encode(package)
     assert text.startswith('{"format":"signoff.run","key_id":"k","signature":"00","manifest":"{')
     assert export_file.decode(text) == package
-    with pytest.raises(Unreadable, match=r"it is no exported run$"):
+    with pytest.raises(Unreadable, match=r"the file is not an exported run$"):
         export_file.decode(text.replace("signoff.run", "other", 1))
     manifest, now = export_file.check(package)
     assert (manifest.schema, manifest.run, manifest.agent) == (1, RUN, "a")
@@ -200,8 +200,8 @@ def test_a_file_of_a_newer_version_is_refused_as_such() -> None:
     ("text", "why"),
     [
         ("", "it is not JSON: "),
-        ("[]", "it is no exported run"),
-        ('{"format":"signoff.run"}', "it is no exported run: "),
+        ("[]", "the file is not an exported run"),
+        ('{"format":"signoff.run"}', "the file is not an exported run: "),
         ("[" * 100_000, "it is nested too deep"),
     ],
 )
