@@ -56,19 +56,17 @@ def test_an_interrupted_first_start_is_completed_with_people_and_runs(stack: Sta
 
 
 def test_the_steps_of_its_runs_are_in_the_metrics(stack: Stack) -> None:
-    """The entries of each run but the first one, which the web process writes, and the calls by tool."""
+    """Of the entries all but the first of each run, which the web process writes, and the calls by tool.
+
+    A worker that a busy machine had to start again counts from zero, so they are an upper bound.
+    """
     ((steps,),) = stack.rows("SELECT count(*) - count(DISTINCT run_id) FROM runtime_journalentry")
-    until(
-        lambda: sum(_values(stack, "signoff_step_commit_seconds_count")) == steps or None,
-        "the heartbeat to store the counts",
-    )
+    until(lambda: _counted_calls(stack) or None, "the heartbeat to store the counts")
+    assert 0 < sum(_values(stack, "signoff_step_commit_seconds_count")) <= steps
     assert sum(_values(stack, "signoff_tokens_total")) > 0
     assert sum(_values(stack, "signoff_requests_pending")) == 3
     assert min(_values(stack, "signoff_sweep_seconds")) > 0
-    calls = stack.rows(
-        "SELECT DISTINCT jsonb_object_keys(measures::jsonb -> 'calls') FROM runtime_workerprocess"
-    )
-    assert calls == [("create_account returned",)]
+    assert _counted_calls(stack) == [("create_account returned",)]
 
 
 def test_only_deciding_processes_have_the_signing_key(stack: Stack) -> None:
@@ -224,6 +222,12 @@ def _three_suspended(stack: Stack) -> list[dict[str, Any]]:
     _, runs = stack.ask("ada", "GET", "/api/v1/runs")
     assert [run["status"] for run in runs["items"]] == ["suspended"] * 3
     return list(runs["items"])
+
+
+def _counted_calls(stack: Stack) -> list[tuple[str]]:
+    return stack.rows(
+        "SELECT DISTINCT jsonb_object_keys(measures::jsonb -> 'calls') FROM runtime_workerprocess"
+    )
 
 
 def _values(stack: Stack, name: str) -> list[float]:
