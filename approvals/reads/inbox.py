@@ -43,7 +43,7 @@ class View(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """The numbers of pending requests, without the search: `mine`, the calls in doubt among them, and `others`.
+    """The numbers of pending requests, without the search: `mine`, the calls in doubt among them, and `for_others`.
 
     MAX_COUNT + 1 means more than MAX_COUNT. `by_search` holds the numbers of further searches as text, up to MAX_FOUND;
     None for a search that is refused. "3+" has three among the requests that were looked at, of more.
@@ -51,7 +51,7 @@ class Counts:
 
     mine: int
     in_doubt: int
-    others: int
+    for_others: int
     by_search: tuple[str | None, ...] = ()
 
     @property
@@ -60,9 +60,9 @@ class Counts:
         return _count_text(self.mine)
 
     @property
-    def others_text(self) -> str:
+    def for_others_text(self) -> str:
         """The number of requests for others, as text."""
-        return _count_text(self.others)
+        return _count_text(self.for_others)
 
     @property
     def only_in_doubt(self) -> bool:
@@ -89,14 +89,14 @@ def counts(principal: Principal | None, searches: Sequence[tuple[View, str]] = (
     exact = [rows for rows, few in zip(further, short, strict=True) if rows is not None and few]
     other = [rows for rows, few in zip(further, short, strict=True) if rows is not None and not few]
     counted = [*((rows, MAX_COUNT) for rows in lists), *((rows, MAX_FOUND) for rows in exact)]
-    (mine, unknown, of_others, *numbers), (looked_at, *some) = _counted(counted, pending, other)
+    (mine, unknown, for_others, *numbers), (looked_at, *some) = _counted(counted, pending, other)
     is_complete = looked_at < pending_ages.WINDOW
     exact_texts = iter([_count_text(one, MAX_FOUND) for one in numbers])
     window_texts = iter([_count_text(one, MAX_FOUND, is_complete=is_complete) for one in some])
     return Counts(
         mine=mine,
         in_doubt=unknown,
-        others=of_others,
+        for_others=for_others,
         by_search=tuple(
             None if rows is None else next(exact_texts if few else window_texts)
             for rows, few in zip(further, short, strict=True)

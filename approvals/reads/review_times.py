@@ -47,9 +47,9 @@ class Measured:
     `sections` says of each section whether it came into view.
     """
 
-    first_seen: int | None
-    opened: int
-    visible: int
+    first_seen_ms: int | None
+    opened_ms: int
+    visible_ms: int
     sections: Mapping[str, bool]
 
 
@@ -74,15 +74,15 @@ def measured(text: str) -> Measured | None:
         return None
     if not isinstance(sent, dict):
         return None
-    ms_open, visible = (_duration(sent.get(name)) for name in ("opened", "visible"))
+    opened_ms, visible_ms = (_duration(sent.get(name)) for name in ("opened", "visible"))
     sections = sent.get("sections")
-    if ms_open is None or visible is None or not isinstance(sections, dict):
+    if opened_ms is None or visible_ms is None or not isinstance(sections, dict):
         return None
     names = [name for name in sections if _NAME.fullmatch(name)][:MAX_SECTIONS]
     return Measured(
-        first_seen=_duration(sent.get("seen")),
-        opened=ms_open,
-        visible=min(visible, ms_open),
+        first_seen_ms=_duration(sent.get("seen")),
+        opened_ms=opened_ms,
+        visible_ms=min(visible_ms, opened_ms),
         sections={name: sections[name] is True for name in names},
     )
 
@@ -99,14 +99,14 @@ def record(
         approval_id=approval.id,
         person=actor.person,
         first_seen_at=None
-        if measured_times.first_seen is None
-        else _before(at, measured_times.first_seen, approval),
-        opened_at=_before(at, measured_times.opened, approval),
+        if measured_times.first_seen_ms is None
+        else _before(at, measured_times.first_seen_ms, approval),
+        opened_at=_before(at, measured_times.opened_ms, approval),
         decided_at=at,
-        visible_ms=measured_times.visible,
+        visible_ms=measured_times.visible_ms,
         reading_ms=needed,
         sections=dict(measured_times.sections),
-        considered=measured_times.visible >= needed
+        considered=measured_times.visible_ms >= needed
         and all(measured_times.sections[name] for name in MAIN if name in measured_times.sections),
         channel="page",
         edits=edits,

@@ -55,15 +55,15 @@ COLUMNS = (
 )
 
 
-def start(actor: Actor, chosen: DecisionFilter, format: Format) -> Download | None:
+def start(actor: Actor, criteria: DecisionFilter, format: Format) -> Download | None:
     """Return the file, and log who exports what. None if too many are under way."""
-    found = downloads.start(_lines(actor, chosen, format))
-    if found is not None:
-        given = {**chosen.texts, **({"words": chosen.words} if chosen.words else {})}
+    download = downloads.start(_lines(actor, criteria, format))
+    if download is not None:
+        parameters = {**criteria.texts, **({"words": criteria.words} if criteria.words else {})}
         audit.log_change(
-            actor.person, f"exports the history of decisions as {format}: {json.dumps(given)}"
+            actor.person, f"exports the history of decisions as {format}: {json.dumps(parameters)}"
         )
-    return found
+    return download
 
 
 def values(item: PastDecision) -> dict[str, Any]:
@@ -121,14 +121,14 @@ def _brief(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _lines(actor: Actor, chosen: DecisionFilter, format: Format) -> Iterator[str]:
+def _lines(actor: Actor, criteria: DecisionFilter, format: Format) -> Iterator[str]:
     if format is Format.CSV:
         yield row(COLUMNS)
     cursor: str | None = None
     while True:
         # The rights are read for each page: a person who loses them while it runs gets no further rows.
         principal = principals.principal_of(actor)
-        page = history.page(principal, chosen, limit=ROWS, cursor=cursor)
+        page = history.page(principal, criteria, limit=ROWS, cursor=cursor)
         if page.items and format is Format.CSV:
             yield "".join(row(_cells(item)) for item in page.items)
         elif page.items:

@@ -27,28 +27,28 @@ class ListPosition:
     @property
     def parameters(self) -> dict[str, str]:
         """The parameters that differ from those of the whole list `mine`."""
-        chosen = {
+        values = {
             "view": "" if self.view is View.MINE else str(self.view),
             "q": self.q,
             "sort": "" if self.order.sort is Sort.DEADLINE else str(self.order.sort),
             "group": "" if self.order.group is Grouping.DEADLINE else str(self.order.group),
         }
-        return {name: value for name, value in chosen.items() if value}
+        return {name: value for name, value in values.items() if value}
 
     @property
     def query(self) -> str:
         """The query of an address with its question mark, empty for the whole list `mine`."""
-        found = urlencode(self.parameters)
-        return f"?{found}" if found else ""
+        text = urlencode(self.parameters)
+        return f"?{text}" if text else ""
 
 
 def previous_and_next(
-    place: ListPosition, principal: Principal | None, approval: ApprovalView
+    position: ListPosition, principal: Principal | None, approval: ApprovalView
 ) -> tuple[UUID | None, UUID | None]:
     """Return the requests before and after this one, in the order in which its place shows them."""
-    if place == ListPosition():
+    if position == ListPosition():
         return inbox.neighbours_in_whole_list(principal, approval)
-    return inbox.previous_and_next(principal, approval, place.q, place.order)
+    return inbox.previous_and_next(principal, approval, position.q, position.order)
 
 
 def read_position(request: HttpRequest) -> ListPosition:
@@ -56,21 +56,21 @@ def read_position(request: HttpRequest) -> ListPosition:
     return parse_position(request.GET)
 
 
-def parse_position(given: Mapping[str, str]) -> ListPosition:
+def parse_position(parameters: Mapping[str, str]) -> ListPosition:
     """Read the place from the parameters of an address. A value that is none is left out."""
-    view, q = given.get("view", ""), given.get("q", "").strip()
+    view, q = parameters.get("view", ""), parameters.get("q", "").strip()
     try:
         filters.condition(q)
     except InvalidInput:
         q = ""
     return ListPosition(
-        view=View(view) if view in list(View) else View.MINE, q=q, order=read_order(given)
+        view=View(view) if view in list(View) else View.MINE, q=q, order=read_order(parameters)
     )
 
 
-def read_order(given: Mapping[str, str]) -> Order:
+def read_order(parameters: Mapping[str, str]) -> Order:
     """Read the order of the rows. A value that is none is left out."""
-    sort, group = given.get("sort", ""), given.get("group", "")
+    sort, group = parameters.get("sort", ""), parameters.get("group", "")
     return Order(
         sort=Sort(sort) if sort in list(Sort) else Sort.DEADLINE,
         group=Grouping(group) if group in list(Grouping) else Grouping.DEADLINE,
@@ -102,16 +102,16 @@ class RunsView:
     query: str
 
 
-def parse_run_position(given: Mapping[str, str]) -> RunListPosition:
+def parse_run_position(parameters: Mapping[str, str]) -> RunListPosition:
     """Read the place from the parameters of an address."""
-    found = {name: given.get(name, "").strip()[:MAX_VALUE] for name in NAMES}
-    clean = {name: text.replace("\x00", "") for name, text in found.items()}
+    texts = {name: parameters.get(name, "").strip()[:MAX_VALUE] for name in NAMES}
+    clean = {name: text.replace("\x00", "") for name, text in texts.items()}
     return RunListPosition(parameters={name: text for name, text in clean.items() if text})
 
 
 def read_run_views(username: str) -> list[RunsView]:
     """Return the views of a person by name."""
     return [
-        RunsView(id=one.id, name=one.name, query=parse_run_position(one.place).query)
-        for one in preferences.views_of(username, preferences.RUNS)
+        RunsView(id=view.id, name=view.name, query=parse_run_position(view.place).query)
+        for view in preferences.views_of(username, preferences.RUNS)
     ]

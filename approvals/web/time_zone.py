@@ -30,8 +30,8 @@ def read_browser_zone(request: HttpRequest) -> tzinfo:
 def read_choice(request: HttpRequest) -> ReaderTime:
     """Return the reader's choice, which the session remembers from the login."""
     user = getattr(request, "user", None)  # missing if an earlier middleware refused the request
-    kept = request.session.get(CHOSEN) if user is not None and user.is_authenticated else None
-    return ReaderTime(zone=kept[0], clock=kept[1]) if kept else ReaderTime()
+    stored = request.session.get(CHOSEN) if user is not None and user.is_authenticated else None
+    return ReaderTime(zone=stored[0], clock=stored[1]) if stored else ReaderTime()
 
 
 def remember(request: HttpRequest, choice: ReaderTime) -> None:

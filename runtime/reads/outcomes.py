@@ -149,9 +149,9 @@ def late_outcomes_of_call(
 ) -> tuple[LateView, ...]:
     """List the late outcomes of all attempts at one call; otherwise as `late_outcomes_of_run`."""
     return tuple(
-        one
-        for one in late_outcomes_of_run(run, transcript)
-        if (one.frame, one.call) == (frame, call)
+        outcome
+        for outcome in late_outcomes_of_run(run, transcript)
+        if (outcome.frame, outcome.call) == (frame, call)
     )
 
 

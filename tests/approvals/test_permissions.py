@@ -144,7 +144,7 @@ def test_a_person_in_the_origin_before_the_gate_cannot_decide(bea: Actor) -> Non
     Run.objects.filter(pk=run).update(origin=["ada", "bea"])
     (request,) = seeds.opened(seeds.snapshot(run))
     assert approval(request.id, actor=bea).origin == ("ada", "bea")
-    assert inbox.counts(principal_of(bea)) == inbox.Counts(mine=0, in_doubt=0, others=1)
+    assert inbox.counts(principal_of(bea)) == inbox.Counts(mine=0, in_doubt=0, for_others=1)
     with pytest.raises(Forbidden) as caught:
         seeds.decide(request, bea)
     assert caught.value.code == "origin"

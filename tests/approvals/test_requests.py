@@ -50,7 +50,7 @@ def test_the_inbox_lists_decidable_requests_by_deadline(ada: Actor, bea: Actor) 
     assert [item.id for item in mine.items] == [soon.id, late.id, never.id]
     assert mine.items[0].sentence == soon.sentence
     assert [item.id for item in inbox.in_doubt(principal)] == [doubt.id]
-    assert inbox.counts(principal) == inbox.Counts(mine=4, in_doubt=1, others=0)
+    assert inbox.counts(principal) == inbox.Counts(mine=4, in_doubt=1, for_others=0)
     assert mine.next is None
     ids = [None, soon.id, late.id, never.id, None]
     for number, item in enumerate(mine.items):
@@ -58,7 +58,7 @@ def test_the_inbox_lists_decidable_requests_by_deadline(ada: Actor, bea: Actor) 
 
     own = inbox.page(principal_of(ada), view=View.MINE)
     assert [item.id for item in own.items] == [soon.id, never.id]
-    assert inbox.counts(principal_of(ada)).others == 1
+    assert inbox.counts(principal_of(ada)).for_others == 1
     denial = queries.approval(late.id, actor=ada).denial
     assert denial is not None
     assert denial.code == "requester"
@@ -79,7 +79,7 @@ def test_unknown_risks_hide_no_request(ada: Actor, bea: Actor, cyril: Actor, adm
         pages = {actor: inbox.page(principal_of(actor), view=view).items for actor in people}
         assert [actor for actor in people if pages[actor]] == seen
         assert all(pages[actor][0].tampered for actor in seen)
-    assert inbox.counts(principal_of(cyril)) == inbox.Counts(mine=0, in_doubt=0, others=0)
+    assert inbox.counts(principal_of(cyril)) == inbox.Counts(mine=0, in_doubt=0, for_others=0)
     assert Run.objects.filter(access.AccessService().readable_runs(bea)).exists()
     assert not Run.objects.filter(access.AccessService().readable_runs(cyril)).exists()
     client = Client()

@@ -39,7 +39,9 @@ def test_a_type_is_put_in_words(part: Any, value: Any, words: str) -> None:
 
 def test_every_argument_is_listed_even_outside_the_schema() -> None:
     schema = {"properties": {"a": {"type": "string"}, "b": {"type": "string", "default": "x"}}}
-    shown = [(each.name, each.type, each.given) for each in arguments({"z": 1, "a": "y"}, schema)]
+    shown = [
+        (each.name, each.type, each.is_given) for each in arguments({"z": 1, "a": "y"}, schema)
+    ]
     assert shown == [
         ("a", "string · optional", True),
         ("z", "integer · not in the schema", True),

@@ -52,7 +52,7 @@ def test_digits_are_grouped_and_the_text_stays(value: Any, groups: list[str]) ->
     ],
 )
 def test_a_unit_comes_from_the_schema_or_the_call(args: Any, units: list[str]) -> None:
-    assert [one.unit for one in arguments(args, EUR) if one.given] == units
+    assert [one.unit for one in arguments(args, EUR) if one.is_given] == units
 
 
 def test_ids_are_last() -> None:

@@ -40,8 +40,8 @@ def list_absences(request: Authenticated) -> list[absences.Away]:
     principal = principals.principal_of(request.auth)
     if principal is not None and principal.has(Scope.ADMIN):
         return list(absences.all_away())
-    own, others = absences.concerning(request.auth.person)
-    return [one for one in (own, *others) if one is not None]
+    absence, standing_in = absences.concerning(request.auth.person)
+    return [away for away in (absence, *standing_in) if away is not None]
 
 
 @router.post("/absences", response=AwayOut)

@@ -148,30 +148,30 @@ def revoke(request: Authenticated, allowance: str, body: RevocationIn) -> dict[s
 
 
 def _fields(row: allowance_list.AllowanceRow) -> dict[str, Any]:
-    one = row.allowance
+    allowance = row.allowance
     return {
-        "id": one.id,
-        "tool": one.terms.action.tool,
-        "path": list(one.terms.action.path),
-        "risk": one.terms.action.risk,
-        "effect": one.terms.action.effect,
+        "id": allowance.id,
+        "tool": allowance.terms.action.tool,
+        "path": list(allowance.terms.action.path),
+        "risk": allowance.terms.action.risk,
+        "effect": allowance.terms.action.effect,
         "limits": {
             matching.name_of(limit.path): {"rule": str(limit.rule), "values": list(limit.values)}
-            for limit in one.terms.limits
+            for limit in allowance.terms.limits
         },
-        "count": one.terms.count,
-        "used": one.used,
-        "left": one.left,
-        "ends_at": one.terms.ends_at,
+        "count": allowance.terms.count,
+        "used": allowance.used,
+        "left": allowance.left,
+        "ends_at": allowance.terms.ends_at,
         "state": row.state,
-        "request": one.terms.request,
-        "proposed_by": one.proposed_by,
-        "proposed_at": one.proposed_at,
-        "confirmed_by": one.confirmed_by,
-        "confirmed_at": one.confirmed_at,
-        "revoked_by": one.revoked_by,
-        "revoked_at": one.revoked_at,
-        "reason": one.reason,
+        "request": allowance.terms.request,
+        "proposed_by": allowance.proposed_by,
+        "proposed_at": allowance.proposed_at,
+        "confirmed_by": allowance.confirmed_by,
+        "confirmed_at": allowance.confirmed_at,
+        "revoked_by": allowance.revoked_by,
+        "revoked_at": allowance.revoked_at,
+        "reason": allowance.reason,
     }
 
 

@@ -120,15 +120,15 @@ def withdraw_prompt(request: Authenticated, body: PromptNumberIn) -> PromptView:
     return prompt_list.prompt(body.name)
 
 
-def name_in(given: object) -> str:
+def name_in(name: object) -> str:
     """Return the name of a prompt. Raise InvalidInput."""
-    if not isinstance(given, str):
+    if not isinstance(name, str):
         raise InvalidInput("name", "must be the name of a prompt")
-    return given
+    return name
 
 
-def number_in(given: object) -> int:
+def number_in(number: object) -> int:
     """Return the number of a version. Raise InvalidInput."""
-    if isinstance(given, bool) or not isinstance(given, int):
+    if isinstance(number, bool) or not isinstance(number, int):
         raise InvalidInput("number", "must be the number of a version")
-    return given
+    return number

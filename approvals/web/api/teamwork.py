@@ -94,8 +94,8 @@ def comment(request: Authenticated, approval: str, body: CommentIn) -> CompanyOu
 
 
 def _of(approval: UUID, request: Authenticated) -> CompanyOut:
-    found = marks.of(approval, request.auth.person)
-    mark = found.mark
+    teamwork_view = marks.of(approval, request.auth.person)
+    mark = teamwork_view.mark
     return CompanyOut(
         claimed_by=mark.claimed_by,
         since=mark.since,
@@ -103,5 +103,5 @@ def _of(approval: UUID, request: Authenticated) -> CompanyOut:
         handed_to=mark.handed_to,
         handed_by=mark.handed_by,
         note=mark.note,
-        comments=[CommentOut.from_orm(one) for one in found.comments],
+        comments=[CommentOut.from_orm(one) for one in teamwork_view.comments],
     )

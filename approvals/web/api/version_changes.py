@@ -44,9 +44,9 @@ class LeftOutRun(Schema):
     request: UUID
 
     @staticmethod
-    def resolve_request(left: decide.Left) -> UUID:
+    def resolve_request(run: decide.Left) -> UUID:
         """Return the id of the approval."""
-        return left.approval_id
+        return run.approval_id
 
 
 class ContinuedOut(Schema):
@@ -92,7 +92,10 @@ class WithdrawnOut(Schema):
 def list_version_changes(request: Authenticated) -> list[VersionChangeOut]:
     """List the changes of agents for which runs wait. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    return [_shown(one) for one in version_changes.waiting(principals.principal_of(request.auth))]
+    return [
+        _describe(waiting)
+        for waiting in version_changes.waiting(principals.principal_of(request.auth))
+    ]
 
 
 @router.post("/version-changes", response=ContinuedOut)
@@ -129,15 +132,15 @@ def withdraw_version_decision(request: Authenticated, body: WithdrawIn) -> decid
     )
 
 
-def _shown(one: version_changes.WaitingPair) -> VersionChangeOut:
-    parts = None if one.differences is None else [change.part for change in one.differences]
+def _describe(waiting: version_changes.WaitingPair) -> VersionChangeOut:
+    parts = None if waiting.differences is None else [change.part for change in waiting.differences]
     return VersionChangeOut(
-        agent=one.pair.agent,
-        before=one.pair.before,
-        after=one.pair.after,
-        count=one.count,
-        decidable=one.decidable,
+        agent=waiting.pair.agent,
+        before=waiting.pair.before,
+        after=waiting.pair.after,
+        count=waiting.count,
+        decidable=waiting.decidable,
         changes=parts,
-        decided_by=one.decided_by,
-        decided_at=one.decided_at,
+        decided_by=waiting.decided_by,
+        decided_at=waiting.decided_at,
     )

@@ -37,9 +37,9 @@ def updates(approval: ApprovalView, transcript: Transcript) -> tuple[Update, ...
         at = frames.get(at.parent or "")
     return tuple(
         Update(
-            agent=one.agent,
-            published_at=one.published_at,
-            differences=differences(one.changes),
+            agent=change.agent,
+            published_at=change.published_at,
+            differences=differences(change.changes),
         )
-        for one in wiring.catalogue().updates(used)
+        for change in wiring.catalogue().updates(used)
     )

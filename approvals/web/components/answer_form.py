@@ -15,42 +15,42 @@ _ANSWER: Final = "answer"  # the one field
 _RESULT = "result"  # as `decide` names the value
 
 
-def shown(
-    schema: Any, posted: Mapping[str, str], wrong: dict[str, str]
+def fill_in(
+    schema: Any, form_values: Mapping[str, str], wrong: dict[str, str]
 ) -> tuple[tuple[Field, ...], list[str]]:
     """Return the fields with the submitted texts and their problems, and the problems of no field."""
-    return schema_form.fill_in(_fields(schema), posted, wrong)
+    return schema_form.fill_in(_fields(schema), form_values, wrong)
 
 
-def read(schema: Any, posted: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
+def read(schema: Any, form_values: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
     """Return the value that the form makes, and the problems of its fields, by path."""
-    made, wrong = schema_form.read(_fields(schema), posted)
-    whole = _whole(schema)
-    for path, detail in schema_form.problems(whole, made).items():
+    values, wrong = schema_form.read(_fields(schema), form_values)
+    form_schema = _form_schema(schema)
+    for path, detail in schema_form.problems(form_schema, values).items():
         wrong.setdefault(path, detail)
-    if whole is schema:
-        return made, wrong
-    return made.get(_ANSWER), wrong
+    if form_schema is schema:
+        return values, wrong
+    return values.get(_ANSWER), wrong
 
 
-def problem(schema: Any, found: InvalidInput) -> dict[str, str]:
+def problem(schema: Any, refusal: InvalidInput) -> dict[str, str]:
     """Return a problem of the value that `decide` names, by the path of its field."""
-    path = found.field.removeprefix(_RESULT).removeprefix(".")
-    if _whole(schema) is not schema:
+    path = refusal.field.removeprefix(_RESULT).removeprefix(".")
+    if _form_schema(schema) is not schema:
         path = f"{_ANSWER}.{path}" if path else _ANSWER
-    return {path: found.detail}
+    return {path: refusal.detail}
 
 
 def _fields(schema: Any) -> tuple[Field, ...]:
-    whole = _whole(schema)
-    return schema_form.fields(whole, _nulls(schema_form.fields(whole, {})))
+    form_schema = _form_schema(schema)
+    return schema_form.fields(form_schema, _nulls(schema_form.fields(form_schema, {})))
 
 
-def _whole(schema: Any) -> dict[str, Any]:
+def _form_schema(schema: Any) -> dict[str, Any]:
     """Return the schema itself if it is that of an object with properties, else that of an object with one field."""
     if isinstance(schema, dict) and json_schema.parts(schema):
         return schema
-    rule = {name: one for name, one in (schema or {}).items() if name != "$defs"}
+    rule = {name: value for name, value in (schema or {}).items() if name != "$defs"}
     return {
         "type": "object",
         "properties": {_ANSWER: {**rule, "title": "Answer"}},
@@ -61,11 +61,11 @@ def _whole(schema: Any) -> dict[str, Any]:
 
 def _nulls(fields: tuple[Field, ...]) -> dict[str, Any]:
     """Return null for each required property that may be null: left empty, it is null and not missing."""
-    found = dict[str, Any]()
-    for one in fields:
-        name = one.path.rpartition(".")[2]
-        if one.required and one.nullable:
-            found[name] = None
-        elif one.required and one.kind == "object" and (inside := _nulls(one.inside)):
-            found[name] = inside
-    return found
+    nulls = dict[str, Any]()
+    for field in fields:
+        name = field.path.rpartition(".")[2]
+        if field.required and field.nullable:
+            nulls[name] = None
+        elif field.required and field.kind == "object" and (inside := _nulls(field.inside)):
+            nulls[name] = inside
+    return nulls

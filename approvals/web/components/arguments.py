@@ -19,7 +19,7 @@ _ID_VALUE = re.compile(r"[0-9a-f]{24,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
-    """One argument. `given` is False for an argument of the schema that the call omits.
+    """One argument. `is_given` is False for an argument of the schema that the call omits.
 
     `unit` is the unit of a number, empty if neither the schema nor an argument names one.
     """
@@ -27,7 +27,7 @@ class Argument:
     name: str
     type: str
     value: Any
-    given: bool
+    is_given: bool
     unit: str = ""
 
     @property
@@ -71,57 +71,59 @@ def arguments(args: Any, schema: Any) -> list[Argument]:
 
     A value that is no object is one argument.
     """
-    known = _properties(schema)
+    properties = _properties(schema)
     if not isinstance(args, dict):
-        return [Argument(name="arguments", type=_json_type(args), value=args, given=True)]
+        return [Argument(name="arguments", type=_json_type(args), value=args, is_given=True)]
     required = schema.get("required", []) if isinstance(schema, dict) else []
-    names = [name for name in known if name in args] + [name for name in args if name not in known]
-    shown = [
+    names = [name for name in properties if name in args] + [
+        name for name in args if name not in properties
+    ]
+    present = [
         Argument(
             name=name,
-            type=_words(known.get(name), schema, args[name], optional=name not in required),
+            type=_words(properties.get(name), schema, args[name], optional=name not in required),
             value=args[name],
-            given=True,
-            unit=unit_of(name, known.get(name), args),
+            is_given=True,
+            unit=unit_of(name, properties.get(name), args),
         )
         for name in names
     ]
-    left_out = [
+    omitted = [
         Argument(
             name=name,
-            type=_words(known[name], schema, None, optional=True),
-            value=_default(known[name]),
-            given=False,
+            type=_words(properties[name], schema, None, optional=True),
+            value=_default(properties[name]),
+            is_given=False,
         )
-        for name in known
+        for name in properties
         if name not in args
     ]
-    return sorted(shown, key=lambda argument: argument.is_id) + left_out
+    return sorted(present, key=lambda argument: argument.is_id) + omitted
 
 
 def fields(value: Any) -> list[Argument]:
     """List the fields of a JSON object that has no schema, ids last. A value that is no object is one field."""
-    found = value if isinstance(value, dict) else {"": value}
-    shown = [
-        Argument(name=name, type="", value=one, given=True, unit=unit_of(name, None, found))
-        for name, one in found.items()
+    members = value if isinstance(value, dict) else {"": value}
+    rows = [
+        Argument(name=name, type="", value=member, is_given=True, unit=unit_of(name, None, members))
+        for name, member in members.items()
     ]
-    return sorted(shown, key=lambda field: field.is_id)
+    return sorted(rows, key=lambda field: field.is_id)
 
 
 def _properties(schema: Any) -> Mapping[str, Any]:
-    found = schema.get("properties") if isinstance(schema, dict) else None
-    return found if isinstance(found, dict) else {}
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return properties if isinstance(properties, dict) else {}
 
 
-def _default(part: Any) -> Any:
-    return part.get("default") if isinstance(part, dict) else None
+def _default(rule: Any) -> Any:
+    return rule.get("default") if isinstance(rule, dict) else None
 
 
-def _words(part: Any, schema: Any, value: Any, *, optional: bool) -> str:
-    if part is None:
+def _words(rule: Any, schema: Any, value: Any, *, optional: bool) -> str:
+    if rule is None:
         return f"{_json_type(value)} · not in the schema"
-    words = describe(part, schema) or _json_type(value)
+    words = describe(rule, schema) or _json_type(value)
     return f"{words} · optional" if optional else words
 
 
@@ -185,9 +187,13 @@ def unit_of(name: str, rule: Any, args: Mapping[str, Any]) -> str:
     if not is_amount(name, args.get(name)):
         return ""
     words = name.lower().split("_")
-    named = [rule.get("unit"), rule.get("x-unit")] if isinstance(rule, dict) else []
-    beside = [args.get(f"{name}_currency"), args.get(f"{name}_unit")]
+    schema_units = [rule.get("unit"), rule.get("x-unit")] if isinstance(rule, dict) else []
+    argument_units = [args.get(f"{name}_currency"), args.get(f"{name}_unit")]
     if _AMOUNTS & frozenset(words):
-        beside.append(args.get("currency"))
-    found = (one for one in [*named, *beside] if isinstance(one, str) and 0 < len(one) <= MAX_UNIT)
-    return next(found, _ENDINGS.get(words[-1], "") if len(words) > 1 else "")
+        argument_units.append(args.get("currency"))
+    units = (
+        unit
+        for unit in [*schema_units, *argument_units]
+        if isinstance(unit, str) and 0 < len(unit) <= MAX_UNIT
+    )
+    return next(units, _ENDINGS.get(words[-1], "") if len(words) > 1 else "")

@@ -48,12 +48,12 @@ class Aftermath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delay:
-    """The reasons for which a decision waits. `held` names the one to resume first, with its verb, empty for none.
+    """The reasons for which a decision waits. `blocker` names the one to resume first, with its verb, empty for none.
 
     `counts_at` is the end of the time in which it can be undone, None without one and if something must be resumed.
     """
 
-    held: str
+    blocker: str
     counts_at: datetime | None
 
 
@@ -77,7 +77,7 @@ def aftermath(
         css_class=_CSS_CLASSES.get(call.state, "ok")
         if status in ("approved", "answered")
         else "danger",
-        label=_label(approval, status, call, told=open_request is None),
+        label=_label(approval, status, call, open_request),
         moment=call.waits_until,
         counts_at=_counts_at(approval),
         may_start=status == "approved" and call.state in NOT_STARTED,
@@ -134,8 +134,8 @@ def _recorded(approval: approval_views.ApprovalView) -> Aftermath | None:
 
 def delay_of(approval: approval_views.ApprovalView) -> Delay:
     """Read the reasons for which a decision that was just made waits."""
-    held = _blocked_by(approval)
-    return Delay(held=held, counts_at=None if held else approval.effective_at)
+    blocker = _blocked_by(approval)
+    return Delay(blocker=blocker, counts_at=None if blocker else approval.effective_at)
 
 
 def outcome_text(
@@ -145,9 +145,11 @@ def outcome_text(
 
     For a decision that can still be undone, the time at which it takes effect belongs after the message.
     """
-    if delay.held:
+    if delay.blocker:
         starts = approval.status == "approved" and approval.kind not in FRAME_GATES
-        return f"{decided}. It {'starts' if starts else 'takes effect'} when {delay.held} resumed."
+        return (
+            f"{decided}. It {'starts' if starts else 'takes effect'} when {delay.blocker} resumed."
+        )
     return f"{decided}." if approval.effective_at is not None else f"{decided}. {then}"
 
 
@@ -158,18 +160,20 @@ def _counts_at(approval: approval_views.ApprovalView) -> datetime | None:
 
 
 def _label(
-    approval: approval_views.ApprovalView, status: str, call: CallRecord, *, told: bool
+    approval: approval_views.ApprovalView, status: str, call: CallRecord, open_request: UUID | None
 ) -> str:
-    """Name the state. `told` says that no open request asks for the call's outcome."""
-    if approval.is_in_doubt and call.state is CallState.UNKNOWN and told:
-        when = _when(approval, held="a worker applies it", free="a worker applies it next")
+    """Name the state. `open_request` asks for the outcome of the call."""
+    if approval.is_in_doubt and call.state is CallState.UNKNOWN and open_request is None:
+        when = _when(approval, if_blocked="a worker applies it", if_free="a worker applies it next")
         return f"recorded, {when}"
     if call.state not in NOT_STARTED:
         return _ended(call)
     if status != "approved":
         return "not started; the decision is recorded"
     waiting = _blocked_by(approval) or _counts_at(approval)
-    return f"approved, {_when(approval, held='starts', free='')}" if waiting else "starting…"
+    return (
+        f"approved, {_when(approval, if_blocked='starts', if_free='')}" if waiting else "starting…"
+    )
 
 
 def _ended(call: CallRecord) -> str:
@@ -182,12 +186,12 @@ def _ended(call: CallRecord) -> str:
     return f"{call.label} in {duration(last.end - last.start)}"
 
 
-def _when(approval: approval_views.ApprovalView, *, held: str, free: str) -> str:
+def _when(approval: approval_views.ApprovalView, *, if_blocked: str, if_free: str) -> str:
     """Say when a decision is carried out: after a kill switch or pause, after the undo window, or next."""
-    blocked = _blocked_by(approval)
-    if blocked:
-        return f"{held} when {blocked} resumed"
-    return "takes effect" if _counts_at(approval) else free
+    blocker = _blocked_by(approval)
+    if blocker:
+        return f"{if_blocked} when {blocker} resumed"
+    return "takes effect" if _counts_at(approval) else if_free
 
 
 def _blocked_by(approval: approval_views.ApprovalView) -> str:

@@ -39,12 +39,14 @@ def context(approval: ApprovalView, *, ends_run: bool) -> dict[str, Any]:
     suggested = wiring.catalogue().deny_reasons(approval.path[-2], approval.tool)
     return {
         "deny_reasons": suggested or (NO_ANSWERS if is_question else REASONS),
-        "told": "" if ends_run else denial_text(""),
-        "changes_told": changes_text(""),
+        "denial_text": "" if ends_run else denial_text(""),
+        "changes_text": changes_text(""),
     }
 
 
-def turns(approval: ApprovalView, beside: OtherApprovals, transcript: Transcript) -> frozenset[str]:
+def turns(
+    approval: ApprovalView, other_approvals: OtherApprovals, transcript: Transcript
+) -> frozenset[str]:
     """Return the turns in which people denied the tool in the run, with those whose denial is not in effect yet.
 
     Denials of an item of a list count for nothing but the item, so there are none for a call of one.
@@ -52,7 +54,7 @@ def turns(approval: ApprovalView, beside: OtherApprovals, transcript: Transcript
     to_come: set[str] = set()
     if transcript.is_of_item(approval.frame):
         return frozenset()
-    for frame, name, gate in beside.denied:
+    for frame, name, gate in other_approvals.denied:
         if transcript.is_of_item(frame):
             continue
         call = transcript.call(frame, name)
@@ -61,13 +63,15 @@ def turns(approval: ApprovalView, beside: OtherApprovals, transcript: Transcript
     return transcript.denied(approval.tool) | to_come
 
 
-def ends_run(approval: ApprovalView, denied: frozenset[str], seen: Mapping[str, Any]) -> bool:
-    """Tell whether the run ends if this call is denied too; `seen` is the context of the page."""
-    this = {turn_key(approval.frame, approval.call)} if seen["call"] else set()
+def ends_run(
+    approval: ApprovalView, denied: frozenset[str], page_context: Mapping[str, Any]
+) -> bool:
+    """Tell whether the run ends if this call is denied too; `page_context` is that of the page."""
+    this = {turn_key(approval.frame, approval.call)} if page_context["call"] else set()
     return len(denied | this) >= MAX_DENIALS > len(denied)
 
 
 def reason(request: HttpRequest) -> str:
     """Return the reason of the form: as typed, after the chosen one if the browser runs no script."""
-    chosen, typed = form_text(request.POST, "preset"), form_text(request.POST, "reason")
-    return f"{chosen} {typed}".strip() if chosen else typed
+    preset, typed = form_text(request.POST, "preset"), form_text(request.POST, "reason")
+    return f"{preset} {typed}".strip() if preset else typed

@@ -36,14 +36,14 @@ class PreviewCard:
 
 def card(preview: Any) -> PreviewCard | None:
     """Return the card, None if the worker found nothing out. A row that was tampered with may hold anything."""
-    found = _object(preview)
-    if not found:
+    content = _object(preview)
+    if not content:
         return None
-    now, before = _object(found.get("shown")), _object(found.get("before"))
-    compared = before if "before" in found else None
+    now, before = _object(content.get("shown")), _object(content.get("before"))
+    compared = before if "before" in content else None
     return PreviewCard(
-        unjudged=str(found.get("unjudged", "")),
-        missing=str(found.get("missing", "")),
+        unjudged=str(content.get("unjudged", "")),
+        missing=str(content.get("missing", "")),
         differs=compared is not None,
         summary=_texts([now["summary"]] if "summary" in now else [], compared, "summary"),
         changes=_changes(now, compared),
@@ -56,11 +56,11 @@ def card(preview: Any) -> PreviewCard | None:
 def _texts(now: list[Any], before: Mapping[str, Any] | None, name: str) -> tuple[Item, ...]:
     if before is None:
         return tuple(Item(text=str(text)) for text in now)
-    given = before.get(name, [])
-    was = given if isinstance(given, list) else [given]
-    gone = [Item(text=str(text), mark="gone") for text in was if text not in now]
-    kept = [Item(text=str(text), mark="" if text in was else "new") for text in now]
-    return (*gone, *kept)
+    value = before.get(name, [])
+    was = value if isinstance(value, list) else [value]
+    removed = [Item(text=str(text), mark="gone") for text in was if text not in now]
+    present = [Item(text=str(text), mark="" if text in was else "new") for text in now]
+    return (*removed, *present)
 
 
 def _changes(now: Mapping[str, Any], before: Mapping[str, Any] | None) -> tuple[Item, ...]:
@@ -68,13 +68,12 @@ def _changes(now: Mapping[str, Any], before: Mapping[str, Any] | None) -> tuple[
     if before is None:
         return tuple(these)
     those = list(_rows(before))
-    gone = [_marked(one, "gone") for one in those if one not in these]
-    return (*gone, *(one if one in those else _marked(one, "new") for one in these))
+    removed = [_marked(item, "gone") for item in those if item not in these]
+    return (*removed, *(item if item in those else _marked(item, "new") for item in these))
 
 
-def _rows(part: Mapping[str, Any]) -> Iterator[Item]:
-    for one in _list(part.get("changes")):
-        change = _object(one)
+def _rows(preview: Mapping[str, Any]) -> Iterator[Item]:
+    for change in map(_object, _list(preview.get("changes"))):
         yield Item(
             text=str(change.get("what", "")),
             before=change.get("before"),

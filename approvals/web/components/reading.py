@@ -35,16 +35,16 @@ class ReadingPanel:
     opened_at: datetime | None = None
     visible: timedelta = timedelta()
     needed: timedelta = timedelta()
-    seen: tuple[str, ...] = ()
-    unseen: tuple[str, ...] = ()
+    seen_sections: tuple[str, ...] = ()
+    unseen_sections: tuple[str, ...] = ()
     edits: int = 0
     undone: int = 0
 
 
 def record(request: HttpRequest, approval: ApprovalView, actor: Actor) -> None:
     """Store what the page measured, after a decision or a vote."""
-    found = review_times.measured(form_text(request.POST, FIELD))
-    review_times.record(approval, found, actor, edits=review_times.edits(approval))
+    measured_times = review_times.measured(form_text(request.POST, FIELD))
+    review_times.record(approval, measured_times, actor, edits=review_times.edits(approval))
 
 
 def panel(approval: ApprovalView, reader: str) -> ReadingPanel | None:
@@ -53,19 +53,23 @@ def panel(approval: ApprovalView, reader: str) -> ReadingPanel | None:
     is_theirs = decided or reader in approval.voted
     if not is_theirs or approval.removed_at is not None:
         return None
-    found = review_times.of(approval, reader)
-    if found is None:
+    review_time = review_times.of(approval, reader)
+    if review_time is None:
         return ReadingPanel(is_measured=False)
-    sections = {_SECTIONS[name]: seen for name, seen in found.sections.items() if name in _SECTIONS}
+    sections = {
+        _SECTIONS[name]: is_seen
+        for name, is_seen in review_time.sections.items()
+        if name in _SECTIONS
+    }
     return ReadingPanel(
         is_measured=True,
-        considered=found.considered,
-        first_seen_at=found.first_seen_at,
-        opened_at=found.opened_at,
-        visible=timedelta(milliseconds=found.visible_ms),
-        needed=timedelta(milliseconds=found.reading_ms),
-        seen=tuple(name for name, seen in sections.items() if seen),
-        unseen=tuple(name for name, seen in sections.items() if not seen),
-        edits=found.edits,
-        undone=found.undone,
+        considered=review_time.considered,
+        first_seen_at=review_time.first_seen_at,
+        opened_at=review_time.opened_at,
+        visible=timedelta(milliseconds=review_time.visible_ms),
+        needed=timedelta(milliseconds=review_time.reading_ms),
+        seen_sections=tuple(name for name, is_seen in sections.items() if is_seen),
+        unseen_sections=tuple(name for name, is_seen in sections.items() if not is_seen),
+        edits=review_time.edits,
+        undone=review_time.undone,
     )

@@ -15,7 +15,7 @@ from runtime.web.requests import form_text
 _TYPED, _TAPPED = "confirm", "confirmed"
 
 
-def given(request: HttpRequest) -> str:
+def read_name(request: HttpRequest) -> str:
     """Return the name as the reviewer typed it, or that of the button."""
     return form_text(request.POST, _TAPPED) or form_text(request.POST, _TYPED)
 
@@ -29,9 +29,9 @@ def context(
     request: HttpRequest, approval: ApprovalView, problem: RequestError | None
 ) -> dict[str, Any]:
     """Build the context of the second step, which also stays open if the server refuses another field."""
-    asked = _asks(problem) or (isinstance(problem, InvalidInput) and _TYPED in request.POST)
+    is_asked = _asks(problem) or (isinstance(problem, InvalidInput) and _TYPED in request.POST)
     return {
-        "second_step": asked and approval.confirm is not None and approval.denial is None,
+        "second_step": is_asked and approval.confirm is not None and approval.denial is None,
         "typed": form_text(request.POST, _TYPED),
     }
 

@@ -167,12 +167,12 @@ def set_absence(request: HttpRequest) -> HttpResponse:
         )
     except InvalidInput as refusal:
         return _page(request, form.refuse(refusal))
-    own = (
+    exception = (
         f" Not in runs that {away.deputy} starts: they cannot decide those for you."
         if away.starts_runs
         else ""
     )
-    messages.success(request, f"Saved: {away.deputy} decides in your place.{own}")
+    messages.success(request, f"Saved: {away.deputy} decides in your place.{exception}")
     return redirect("account")
 
 
@@ -181,10 +181,10 @@ def set_absence(request: HttpRequest) -> HttpResponse:
 def end_absence(request: HttpRequest, person: str) -> HttpResponse:
     """End an absence at once: the reader's own, one in which they are the deputy, or any as an admin."""
     me = request.user.get_username()
-    own, others = absences.concerning(me)
+    absence, standing_in = absences.concerning(me)
     if absences.end(person, actor=actor_of(request)):
         messages.success(request, f"The absence of {person} has ended.")
-    theirs = {absence.person for absence in (own, *others) if absence}
+    theirs = {concerned.person for concerned in (absence, *standing_in) if concerned}
     return redirect("account" if person in {me, *theirs} else "people")
 
 
@@ -194,7 +194,7 @@ def _page(request: HttpRequest, refused: PageForm | None = None, status: int = 4
     person, mail = account_list.person(me), preferences.mail_preference_of(me)
     if person is None:
         raise Http404
-    own, others = absences.concerning(me)
+    absence, standing_in = absences.concerning(me)
     names = {"full_name": person.full_name, "email": person.email}
     times = asdict(preferences.time_of(me))
     token_form = TokenForm(ids="token-").replaced_by(refused)
@@ -222,8 +222,8 @@ def _page(request: HttpRequest, refused: PageForm | None = None, status: int = 4
         "now": timezone.now(),
         "mail": mail,
         "locked_until": login.refused_until(request),
-        "away": own,
-        "standing_in": others,
+        "away": absence,
+        "standing_in": standing_in,
         "deputies": deputies,
         "most_days": absences.MAX_DAYS,
         "profile_form": OwnProfileForm(initial=names, ids="own-").replaced_by(refused),

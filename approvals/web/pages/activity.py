@@ -23,16 +23,16 @@ SHOWN = 10  # decisions, and runs
 @admins_only
 def activity(request: HttpRequest, person: str) -> HttpResponse:
     """Show what a person did last, and who changed their rights."""
-    found = account_list.person(person) if "\x00" not in person else None
-    if found is None:
+    profile = account_list.person(person) if "\x00" not in person else None
+    if profile is None:
         raise Http404
     actor = actor_of(request)
-    chosen = filters.read_criteria({"person": person}, UTC)
+    criteria = filters.read_criteria({"person": person}, UTC)
     readable = wiring.access().readable_runs(actor)
     context = {
         "section": "people",
-        "person": found,
-        "decisions": history.page(principals.principal_of(actor), chosen, limit=SHOWN).items,
+        "person": profile,
+        "decisions": history.page(principals.principal_of(actor), criteria, limit=SHOWN).items,
         "runs": runs.runs_page(readable & Q(requester=person), limit=SHOWN).items,
         "changes": changes.right_changes(person),
         "runs_query": urlencode({"q": f"by:{person}"}),

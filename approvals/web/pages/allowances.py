@@ -28,12 +28,12 @@ def _require_reader(actor: Actor) -> None:
 @visible_to(_require_reader)
 def allowances(request: HttpRequest) -> HttpResponse:
     """List the newest allowances: those that wait, those in force, and past ones."""
-    found, broken = allowance_list.rows(actor_of(request))
+    rows, broken = allowance_list.rows(actor_of(request))
     context = {
         "section": "allowances",
-        "proposed": [row for row in found if row.state == "proposed"],
-        "live": [row for row in found if row.state == "in force"],
-        "past": [row for row in found if row.state not in ("proposed", "in force")],
+        "proposed": [row for row in rows if row.state == "proposed"],
+        "live": [row for row in rows if row.state == "in force"],
+        "past": [row for row in rows if row.state not in ("proposed", "in force")],
         "broken": broken,
     }
     return render(request, "approvals/allowances.html", context)
@@ -41,38 +41,38 @@ def allowances(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @visible_to(_require_reader)
-def allowance(request: HttpRequest, one: UUID) -> HttpResponse:
+def allowance(request: HttpRequest, allowance_id: UUID) -> HttpResponse:
     """Show one allowance with its uses."""
-    return _page(request, one)
+    return _page(request, allowance_id)
 
 
 @require_POST
 @visible_to(_require_reader)
-def confirm(request: HttpRequest, one: UUID) -> HttpResponse:
+def confirm(request: HttpRequest, allowance_id: UUID) -> HttpResponse:
     """Put a proposed allowance in force."""
     return _changed(
         request,
-        one,
-        lambda actor: allowance_changes.confirm(one, actor=actor),
+        allowance_id,
+        lambda actor: allowance_changes.confirm(allowance_id, actor=actor),
         "The allowance is in force.",
     )
 
 
 @require_POST
 @visible_to(_require_reader)
-def revoke(request: HttpRequest, one: UUID) -> HttpResponse:
+def revoke(request: HttpRequest, allowance_id: UUID) -> HttpResponse:
     """Revoke an allowance, or withdraw its proposal."""
     reason = form_text(request.POST, "reason")
     return _changed(
         request,
-        one,
-        lambda actor: allowance_changes.revoke(one, actor=actor, reason=reason),
+        allowance_id,
+        lambda actor: allowance_changes.revoke(allowance_id, actor=actor, reason=reason),
         "The allowance is revoked. Calls wait for people again.",
     )
 
 
 def _changed(
-    request: HttpRequest, one: UUID, act: Callable[[Actor], None], done: str
+    request: HttpRequest, allowance_id: UUID, act: Callable[[Actor], None], message: str
 ) -> HttpResponse:
     """Carry out an act on an allowance, or show why it is refused."""
     try:
@@ -80,14 +80,16 @@ def _changed(
     except UnknownAllowance as exc:
         raise Http404 from exc
     except (AllowanceRefused, Forbidden, InvalidInput) as refused:
-        return _page(request, one, refused)
-    messages.success(request, done)
-    return redirect("allowance", one)
+        return _page(request, allowance_id, refused)
+    messages.success(request, message)
+    return redirect("allowance", allowance_id)
 
 
-def _page(request: HttpRequest, one: UUID, problem: RequestError | None = None) -> HttpResponse:
+def _page(
+    request: HttpRequest, allowance_id: UUID, problem: RequestError | None = None
+) -> HttpResponse:
     try:
-        row, uses = allowance_list.one(one, actor_of(request))
+        row, uses = allowance_list.one(allowance_id, actor_of(request))
     except UnknownAllowance as exc:
         raise Http404 from exc
     context: dict[str, Any] = {

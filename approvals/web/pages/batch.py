@@ -61,11 +61,11 @@ class BatchLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchTable:
-    """The calls of one tool. `columns` are the arguments that differ, `same` those that are equal in all calls."""
+    """The calls of one tool. `columns` are the arguments that differ, `shared` those that are equal in all calls."""
 
     kind: tuple[str, ...]
     columns: tuple[str, ...]
-    same: tuple[Argument, ...]
+    shared: tuple[Argument, ...]
     lines: tuple[BatchLine, ...]
 
     @property
@@ -76,10 +76,10 @@ class BatchTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A request that is not approved together with others, and why. Some can still be denied with them."""
+    """A request that is not approved together with others, and the reason. Some can still be denied with them."""
 
     approval: ApprovalView
-    why: str
+    reason: str
     can_be_denied: bool
     is_ticked: bool
 
@@ -96,13 +96,13 @@ class Sheet:
     def ticked(self) -> int:
         """The number of ticked requests."""
         lines = [line.is_ticked for table in self.tables for line in table.lines]
-        return sum(lines) + sum(one.is_ticked for one in self.left_out)
+        return sum(lines) + sum(approval.is_ticked for approval in self.left_out)
 
     @property
     def can_be_decided(self) -> int:
         """The number of requests with a box to tick."""
         return sum(len(table.lines) for table in self.tables) + sum(
-            one.can_be_denied for one in self.left_out
+            approval.can_be_denied for approval in self.left_out
         )
 
     @property
@@ -113,7 +113,7 @@ class Sheet:
 
 def build_sheet(
     selected: Sequence[ApprovalView],
-    found: usual.UnusualByApproval,
+    unusual: usual.UnusualByApproval,
     *,
     missing: int,
     ticked: Collection[UUID] | None = None,
@@ -122,21 +122,21 @@ def build_sheet(
     kinds: dict[tuple[str, ...], list[ApprovalView]] = {}
     left_out = list[LeftOut]()
     for approval in selected:
-        why = decisions.left_out(approval, Verdict.APPROVE)
-        if why is None:
+        refusal = decisions.left_out(approval, Verdict.APPROVE)
+        if refusal is None:
             kinds.setdefault(decisions.kind_of(approval), []).append(approval)
             continue
         deniable = decisions.left_out(approval, Verdict.DENY) is None
         left_out.append(
             LeftOut(
                 approval=approval,
-                why=why.detail,
+                reason=refusal.detail,
                 can_be_denied=deniable,
                 is_ticked=deniable and approval.id in (ticked or ()),
             )
         )
     return Sheet(
-        tables=tuple(_table(kind, items, found, ticked) for kind, items in kinds.items()),
+        tables=tuple(_table(kind, items, unusual, ticked) for kind, items in kinds.items()),
         left_out=tuple(left_out),
         missing=missing,
     )
@@ -145,31 +145,32 @@ def build_sheet(
 def _table(
     kind: tuple[str, ...],
     items: Sequence[ApprovalView],
-    found: usual.UnusualByApproval,
+    unusual: usual.UnusualByApproval,
     ticked: Collection[UUID] | None,
 ) -> BatchTable:
-    given = {approval.id: _arguments_by_name(approval) for approval in items}
-    names = list(dict.fromkeys(name for args in given.values() for name in args))
-    columns = tuple(name for name in names if _differs(name, given.values()))
-    first = given[items[0].id]
+    arguments_by_call = {approval.id: _arguments_by_name(approval) for approval in items}
+    names = list(dict.fromkeys(name for args in arguments_by_call.values() for name in args))
+    columns = tuple(name for name in names if _differs(name, arguments_by_call.values()))
+    first = arguments_by_call[items[0].id]
     return BatchTable(
         kind=kind,
         columns=columns,
-        same=tuple(first[name] for name in names if name not in columns),
+        shared=tuple(first[name] for name in names if name not in columns),
         lines=tuple(
-            _line(approval, given[approval.id], columns, found, ticked) for approval in items
+            _line(approval, arguments_by_call[approval.id], columns, unusual, ticked)
+            for approval in items
         ),
     )
 
 
 def _line(
     approval: ApprovalView,
-    given: Mapping[str, Argument],
+    arguments_by_name: Mapping[str, Argument],
     columns: Sequence[str],
-    found: usual.UnusualByApproval,
+    unusual: usual.UnusualByApproval,
     ticked: Collection[UUID] | None,
 ) -> BatchLine:
-    odd = found.by_request.get(approval.id)
+    odd = unusual.by_request.get(approval.id)
     card = preview.card(approval.preview)
     notes = (
         *([_UNCHECKED] if odd is None else []),
@@ -181,10 +182,14 @@ def _line(
     return BatchLine(
         approval=approval,
         cells=tuple(
-            Cell(name=name, argument=given.get(name), odd=tuple(by_argument.get(name, ())))
+            Cell(
+                name=name,
+                argument=arguments_by_name.get(name),
+                odd=tuple(by_argument.get(name, ())),
+            )
             for name in columns
         ),
-        odd=tuple(one for one in odd or () if one.argument not in columns),
+        odd=tuple(value for value in odd or () if value.argument not in columns),
         notes=notes,
         preview=card,
         is_ticked=is_plain if ticked is None else approval.id in ticked,
@@ -193,12 +198,16 @@ def _line(
 
 
 def _arguments_by_name(approval: ApprovalView) -> dict[str, Argument]:
-    return {one.name: one for one in arguments(approval.args, approval.schema) if one.given}
+    return {
+        argument.name: argument
+        for argument in arguments(approval.args, approval.schema)
+        if argument.is_given
+    }
 
 
-def _differs(name: str, given: Iterable[Mapping[str, Argument]]) -> bool:
+def _differs(name: str, calls: Iterable[Mapping[str, Argument]]) -> bool:
     """Tell whether an argument is not equal in all calls. It is compared as JSON: 1 and true are not equal."""
-    return len({json.dumps(args[name].value) if name in args else "" for args in given}) > 1
+    return len({json.dumps(args[name].value) if name in args else "" for args in calls}) > 1
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -207,7 +216,7 @@ def batch(request: HttpRequest) -> HttpResponse:
     """Show the sheet of the selected requests; decide the ticked ones when it is sent."""
     if request.method != "POST":
         return _sheet_page(request)
-    items = _posted(request)
+    items = _read_ticked(request)
     try:
         outcomes = decisions.decide_each(
             items=items,
@@ -237,33 +246,33 @@ def undo_batch(request: HttpRequest) -> HttpResponse:
 def _sheet_page(
     request: HttpRequest,
     problem: InvalidInput | None = None,
-    posted: dict[UUID, object] | None = None,
+    ticked: dict[UUID, object] | None = None,
 ) -> HttpResponse:
     """Show the sheet; after a refused form, with its problem and the boxes as they were ticked."""
     actor = principals.actor_of(request.user)
-    ids = _ids(request.GET.getlist("item")) or list(posted or {})
+    ids = _ids(request.GET.getlist("item")) or list(ticked or {})
     too_many = len(ids) > decisions.MAX_ITEMS
-    chosen = approval_views.several([] if too_many else ids, actor=actor)
-    found = usual.of_requests(chosen, principals.principal_of(actor), limit=None)
-    shown = build_sheet(chosen, found, missing=len(ids) - len(chosen), ticked=posted)
-    place = places.read_position(request)
+    selected = approval_views.several([] if too_many else ids, actor=actor)
+    unusual = usual.of_requests(selected, principals.principal_of(actor), limit=None)
+    sheet = build_sheet(selected, unusual, missing=len(ids) - len(selected), ticked=ticked)
+    position = places.read_position(request)
     refused = bool(problem) or too_many
     context = {
         "section": "inbox",
-        "sheet": shown,
+        "sheet": sheet,
         "selected": len(ids),
         "too_many": too_many,
-        "first": "&".join(f"item={one}" for one in ids[: decisions.MAX_ITEMS]),
+        "first": "&".join(f"item={approval_id}" for approval_id in ids[: decisions.MAX_ITEMS]),
         "problem": problem,
-        "place": place.query,
-        "kept": place.query.replace("?", "&"),
+        "place": position.query,
+        "kept": position.query.replace("?", "&"),
         "max_items": decisions.MAX_ITEMS,
         "counted_above": decisions.COUNTED_ABOVE,
         "max_denials": MAX_DENIALS,
         "max_reason": MAX_REASON,
         "reason": form_text(request.POST, "reason"),
         "count": form_text(request.POST, "count"),
-        "deny_reasons": _deny_reasons(shown),
+        "deny_reasons": _deny_reasons(sheet),
     }
     return render(request, "approvals/batch.html", context, status=422 if refused else 200)
 
@@ -272,13 +281,13 @@ def _result_page(
     request: HttpRequest, outcomes: tuple[decisions.BatchOutcome, ...], *, undone: bool
 ) -> HttpResponse:
     """Say what became of each request. If nothing was done, the status is that of the first refusal."""
-    rows = [(one, _why(one)) for one in outcomes]
-    done = [one.approval for one in outcomes if one.approval and not one.problem]
-    undoable = [] if undone else [approval for approval in done if _can_be_undone(approval)]
+    rows = [(outcome, _problem_text(outcome)) for outcome in outcomes]
+    changed = [outcome.approval for outcome in outcomes if outcome.approval and not outcome.problem]
+    undoable = [] if undone else [approval for approval in changed if _can_be_undone(approval)]
     context = {
         "section": "inbox",
         "rows": rows,
-        "done": done,
+        "changed": changed,
         "number": len(outcomes),
         "undone": undone,
         "undoable": undoable,
@@ -288,8 +297,8 @@ def _result_page(
         "verdict": str(_verdict(request)),
         "place": places.read_position(request).query,
     }
-    problems = [one.problem.status for one in outcomes if one.problem]
-    status = 200 if done else problems[0]
+    problems = [outcome.problem.status for outcome in outcomes if outcome.problem]
+    status = 200 if changed else problems[0]
     return render(request, "approvals/batch_result.html", context, status=status)
 
 
@@ -297,7 +306,7 @@ def _can_be_undone(approval: ApprovalView) -> bool:
     return approval.effective_at is not None and approval.effective_at > clock.now()
 
 
-def _why(outcome: decisions.BatchOutcome) -> str:
+def _problem_text(outcome: decisions.BatchOutcome) -> str:
     """Say why nothing was done about a request; empty if it was decided."""
     if outcome.problem is None:
         return ""
@@ -308,29 +317,29 @@ def _why(outcome: decisions.BatchOutcome) -> str:
 
 def _verdict(request: HttpRequest) -> str:
     """Return the verdict of the button. A suggested reason denies at once if the browser runs no script."""
-    chosen = form_text(request.POST, "preset")
-    return str(Verdict.DENY) if chosen else form_text(request.POST, "verdict")
+    preset = form_text(request.POST, "preset")
+    return str(Verdict.DENY) if preset else form_text(request.POST, "verdict")
 
 
-def _deny_reasons(shown: Sheet) -> Any:
+def _deny_reasons(sheet: Sheet) -> Any:
     """Return the reasons that the tool suggests, the usual ones for several tools."""
-    if len(shown.tables) != 1:
+    if len(sheet.tables) != 1:
         return denial.REASONS
-    first = shown.tables[0].lines[0].approval
+    first = sheet.tables[0].lines[0].approval
     return denial.context(first, ends_run=False).get("deny_reasons", denial.REASONS)
 
 
-def _posted(request: HttpRequest) -> dict[UUID, object]:
+def _read_ticked(request: HttpRequest) -> dict[UUID, object]:
     """Return the ticked requests, each with the digest of what the sheet showed."""
-    found = dict[UUID, object]()
-    for one in request.POST.getlist("item"):
-        given, _, digest = one.partition(":")
-        found[_ids([given])[0]] = digest
-    return found
+    digests = dict[UUID, object]()
+    for item in request.POST.getlist("item"):
+        approval_id, _, digest = item.partition(":")
+        digests[_ids([approval_id])[0]] = digest
+    return digests
 
 
-def _ids(given: list[str]) -> list[UUID]:
+def _ids(texts: list[str]) -> list[UUID]:
     try:
-        return list(dict.fromkeys(UUID(one) for one in given))
+        return list(dict.fromkeys(UUID(text) for text in texts))
     except ValueError as exc:
         raise Http404 from exc

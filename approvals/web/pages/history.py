@@ -69,34 +69,36 @@ def show(request: HttpRequest) -> HttpResponse:
     """Show one page of the decisions that this person may read."""
     principal = principals.principal_of(principals.actor_of(request.user))
     zone, cursor = zones.read_reader_zone(request), request.GET.get("cursor")
-    problem, found, chosen = None, _EMPTY, DecisionFilter()
+    problem, page, criteria = None, _EMPTY, DecisionFilter()
     try:
-        chosen = _chosen(request, zone, "cursor")
-        found = history.page(principal, chosen, cursor=cursor)
+        criteria = _read_criteria(request, zone, "cursor")
+        page = history.page(principal, criteria, cursor=cursor)
     except InvalidInput as exc:
         if exc.field == "cursor":
             raise Http404(exc.detail) from exc
         problem = exc
     typed = {key: request.GET.get(key, "").strip() for key in (*filters.KEYS, "q")}
-    kept = {key: value for key, value in typed.items() if value}
+    parameters = {key: value for key, value in typed.items() if value}
     with timezone.override(zone):
         return render(
             request,
             "approvals/history.html",
             {
                 "section": "inbox",
-                "days": _by_day(_rows(found.items, principal), zone),
-                "page": found,
-                "next": found.next,
+                "days": _by_day(_rows(page.items, principal), zone),
+                "page": page,
+                "next": page.next,
                 "share": review_times.share() if _decides(principal) else None,
                 "no_notes": time_limits.is_used_up(),
                 "first_page": cursor is None,
-                "spans": _spans(kept, zone),
+                "spans": _spans(parameters, zone),
                 "typed": typed,
                 "choices": _choices(typed),
                 "date_types": {key: _input_type(typed[key]) for key in ("since", "until")},
-                "filtered": " ".join(f"{key}:{value}" for key, value in kept.items() if key != "q"),
-                "keep": f"{urlencode(kept)}&" if kept else "",
+                "filtered": " ".join(
+                    f"{key}:{value}" for key, value in parameters.items() if key != "q"
+                ),
+                "keep": f"{urlencode(parameters)}&" if parameters else "",
                 "max_filter": filters.MAX_LENGTH,
                 "zone": str(zone),
                 "problem": problem,
@@ -113,8 +115,8 @@ def download(request: HttpRequest, format: str) -> HttpResponse | StreamingHttpR
     actor = principals.actor_of(request.user)
     zone = zones.read_reader_zone(request)
     try:
-        chosen = _chosen(request, zone)
-        lines = export.start(actor, chosen, export.Format(format))
+        criteria = _read_criteria(request, zone)
+        lines = export.start(actor, criteria, export.Format(format))
     except InvalidInput as exc:
         return HttpResponse(f"{exc.field} {exc.detail}.", "text/plain; charset=utf-8", status=422)
     if lines is None:
@@ -130,19 +132,19 @@ def _decides(principal: Principal | None) -> bool:
     return principal is not None and any(principal.has(scope) for scope in scopes)
 
 
-def _chosen(request: HttpRequest, zone: tzinfo, *others: str) -> DecisionFilter:
+def _read_criteria(request: HttpRequest, zone: tzinfo, *extra_keys: str) -> DecisionFilter:
     """Read the filters of the address. Raises InvalidInput naming an unknown one."""
     for key in request.GET:
-        if key not in (*filters.KEYS, "q", *others):
-            known = ", ".join((*filters.KEYS, "q"))
-            raise InvalidInput(key[:40], f"is not a filter of this list (known are {known})")
+        if key not in (*filters.KEYS, "q", *extra_keys):
+            names = ", ".join((*filters.KEYS, "q"))
+            raise InvalidInput(key[:40], f"is not a filter of this list (known are {names})")
     return filters.read_criteria(request.GET.dict(), zone)
 
 
 def _choices(typed: Mapping[str, str]) -> list[tuple[str, list[tuple[str, str, bool]]]]:
     """Return the closed lists of the form: each value, its label, and whether it is chosen."""
     return [
-        (key, [(one, one.replace("_", " "), one == typed[key].lower()) for one in values])
+        (key, [(value, value.replace("_", " "), value == typed[key].lower()) for value in values])
         for key, values in filters.CHOICES.items()
     ]
 
@@ -152,11 +154,13 @@ def _input_type(value: str) -> str:
     return "date" if len(value) in (0, len("2026-11-24")) else "text"
 
 
-def _by_day(rows: Iterable[DecisionRow], zone: tzinfo) -> list[tuple[datetime, list[DecisionRow]]]:
+def _by_day(
+    decisions: Iterable[DecisionRow], zone: tzinfo
+) -> list[tuple[datetime, list[DecisionRow]]]:
     """Group the rows by the reader's days; a day is named by the time of its first row."""
-    days = groupby(rows, key=lambda row: row.item.decided_at.astimezone(zone).date())
-    inside = [list(found) for _, found in days]
-    return [(found[0].item.decided_at, found) for found in inside]
+    days = groupby(decisions, key=lambda row: row.item.decided_at.astimezone(zone).date())
+    inside = [list(rows) for _, rows in days]
+    return [(rows[0].item.decided_at, rows) for rows in inside]
 
 
 def _rows(items: tuple[PastDecision, ...], principal: Principal | None) -> Iterator[DecisionRow]:
@@ -165,38 +169,46 @@ def _rows(items: tuple[PastDecision, ...], principal: Principal | None) -> Itera
         for item in items
         if item.position is not None and not item.tampered
     }
-    found = {} if time_limits.is_used_up() else outcomes.outcomes(ends.values())
+    labels = {} if time_limits.is_used_up() else outcomes.outcomes(ends.values())
     doubts = history.open_in_doubt(principal, items)
     for item in items:
-        known = found.get(ends[item.id]) if item.id in ends else None
-        if known is None and item.outcome in _LABELS:
+        outcome = labels.get(ends[item.id]) if item.id in ends else None
+        if outcome is None and item.outcome in _LABELS:
             label, css_class = _LABELS[item.outcome]
-            known = OutcomeLabel(label=label, css_class=css_class)
-        if known is not None and item.is_question:
-            known = replace(known, label="Answered")
+            outcome = OutcomeLabel(label=label, css_class=css_class)
+        if outcome is not None and item.is_question:
+            outcome = replace(outcome, label="Answered")
         yield DecisionRow(
             item=item,
-            outcome=known,
+            outcome=outcome,
             channel=_CHANNELS.get(item.channel or "", ""),
             in_doubt=doubts.get((item.run, item.frame, item.call)),
         )
 
 
-def _spans(kept: Mapping[str, str], zone: tzinfo) -> list[DayLink]:
+def _spans(parameters: Mapping[str, str], zone: tzinfo) -> list[DayLink]:
     """Link to the last days by name, and to this month, with the other filters kept."""
     today = timezone.localdate(timezone=zone)
     days = [today - timedelta(days=back) for back in range(8)]
     names = ["Today", "Yesterday", *(f"{day:%A}" for day in days[2:7]), f"Last {days[7]:%A}"]
-    found = [_span("All", kept, {})]
-    found += [
-        _span(name, kept, {"since": day, "until": day})
+    links = [_span("All", parameters, {})]
+    links += [
+        _span(name, parameters, {"since": day, "until": day})
         for name, day in zip(names, days, strict=True)
     ]
-    return [*found, _span("This month", kept, {"since": today.replace(day=1)})]
+    return [*links, _span("This month", parameters, {"since": today.replace(day=1)})]
 
 
-def _span(label: str, kept: Mapping[str, str], dates: Mapping[str, date]) -> DayLink:
-    others = {key: value for key, value in kept.items() if key not in ("since", "until")}
-    wanted = {key: str(day) for key, day in dates.items()}
-    chosen: dict[str, Any] = {key: kept[key] for key in ("since", "until") if key in kept}
-    return DayLink(label=label, query=urlencode({**others, **wanted}), is_chosen=chosen == wanted)
+def _span(label: str, parameters: Mapping[str, str], dates: Mapping[str, date]) -> DayLink:
+    other_parameters = {
+        key: value for key, value in parameters.items() if key not in ("since", "until")
+    }
+    day_parameters = {key: str(day) for key, day in dates.items()}
+    current: dict[str, Any] = {
+        key: parameters[key] for key in ("since", "until") if key in parameters
+    }
+    return DayLink(
+        label=label,
+        query=urlencode({**other_parameters, **day_parameters}),
+        is_chosen=current == day_parameters,
+    )

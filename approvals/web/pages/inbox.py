@@ -52,22 +52,22 @@ def inbox(request: HttpRequest) -> HttpResponse:
     """
     principal = principals.principal_of(principals.actor_of(request.user))
     view, q = _view(request), request.GET.get("q", "").strip()
-    place = ListPosition(view=view, q=q, order=read_order(request.GET))
+    position = ListPosition(view=view, q=q, order=read_order(request.GET))
     live = "HX-Request" in request.headers
     views = [] if live else _views(request)
-    counts = lists.counts(principal, [(one.place.view, one.place.q) for one in views])
+    counts = lists.counts(principal, [(tab.position.view, tab.position.q) for tab in views])
     context: dict[str, Any] = {
         "view": view,
         "q": q,
         "counts": counts,
-        "order": place.order,
-        "total": counts.mine_text if view == View.MINE else counts.others_text,
-        "cut": _cut(place, counts),
+        "order": position.order,
+        "total": counts.mine_text if view == View.MINE else counts.for_others_text,
+        "cut": _cut(position, counts),
     }
-    known = _known(request) if live else []
-    context |= _list(request, principal, place, counts, frozenset(known))
+    known_ids = _read_known_ids(request) if live else []
+    context |= _list(request, principal, position, counts, frozenset(known_ids))
     if live:
-        context["closed"] = lists.closed(principal, known)
+        context["closed"] = lists.closed(principal, known_ids)
     else:
         is_admin = principal is not None and principal.has(Scope.ADMIN)
         context |= {
@@ -77,14 +77,14 @@ def inbox(request: HttpRequest) -> HttpResponse:
             "groupings": list(Grouping),
             "saved": (tabs := _counted(views, counts))[len(OWN) :],
             "own": [
-                one
-                for one in tabs[: len(OWN)]
-                if one.number != "0" or one.query == context["place"]
+                tab
+                for tab in tabs[: len(OWN)]
+                if tab.number != "0" or tab.query == context["place"]
             ],
-            "is_saved": any(one.query == context["place"] for one in tabs),
+            "is_saved": any(tab.query == context["place"] for tab in tabs),
             "terms": _terms(context["items"]),
             "max_view": preferences.MAX_NAME,
-            "tabs": {one: replace(place, view=one).query or request.path for one in View},
+            "tabs": {tab: replace(position, view=tab).query or request.path for tab in View},
             # An admin reads every run.
             "alarms": runs.quarantined(Q()) if is_admin else 0,
         }
@@ -96,7 +96,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
         status=status,
     )
     patch_vary_headers(answer, ["HX-Request"])
-    answer["HX-Replace-Url"] = f"{request.path}{place.query}"  # without empty parameters
+    answer["HX-Replace-Url"] = f"{request.path}{position.query}"  # without empty parameters
     return answer
 
 
@@ -106,17 +106,17 @@ def save_view(request: HttpRequest) -> HttpResponse:
     """Save the list that is shown, of requests or of runs, under a name of this person's."""
     name = form_text(request.POST, "name")
     of_runs = request.POST.get("page") == preferences.RUNS
-    place: ListPosition | RunListPosition = (
+    position: ListPosition | RunListPosition = (
         places.parse_run_position if of_runs else places.parse_position
     )(request.POST)
     page = preferences.RUNS if of_runs else preferences.INBOX
-    to = f"{reverse(page)}{place.query}"
+    to = f"{reverse(page)}{position.query}"
     try:
-        preferences.save_view(request.user.get_username(), name, place.parameters, page)
+        preferences.save_view(request.user.get_username(), name, position.parameters, page)
     except InvalidInput as exc:
         messages.error(request, f"Not saved: the {exc.field} {exc.detail}.")
-        kept = urlencode({"saving": name[:MAX_TYPED]})
-        return redirect(f"{to}{'&' if place.query else '?'}{kept}")
+        query = urlencode({"saving": name[:MAX_TYPED]})
+        return redirect(f"{to}{'&' if position.query else '?'}{query}")
     messages.success(request, f"Saved: {name.strip()}")
     return redirect(to)
 
@@ -135,22 +135,22 @@ class Tab:
 
     id: UUID | None
     name: str
-    place: ListPosition
+    position: ListPosition
     number: str = ""
 
     @property
     def query(self) -> str:
         """The query of its address."""
-        return self.place.query or "?"
+        return self.position.query or "?"
 
 
 def _views(request: HttpRequest) -> list[Tab]:
     """Return the lists of what this person claims and was handed, then their saved views."""
     saved = preferences.views_of(request.user.get_username())
     return [
-        *(Tab(id=None, name=name, place=place) for name, place in OWN),
+        *(Tab(id=None, name=name, position=position) for name, position in OWN),
         *(
-            Tab(id=view.id, name=view.name, place=places.parse_position(view.place))
+            Tab(id=view.id, name=view.name, position=places.parse_position(view.place))
             for view in saved
         ),
     ]
@@ -163,7 +163,7 @@ def _counted(views: Sequence[Tab], counts: lists.Counts) -> list[Tab]:
 
 def _terms(items: Sequence[ApprovalView]) -> list[str]:
     """Return the filters that make sense for these rows, to be suggested."""
-    found = {
+    names_by_operator = {
         "agent": {
             agent for approval in items for agent in approval.path[: -1 if approval.call else None]
         },
@@ -173,7 +173,7 @@ def _terms(items: Sequence[ApprovalView]) -> list[str]:
     terms = [f"risk:{risk}" for risk in Risk]
     terms += ["claimed:me", "claimed:no", "handed:me"]
     terms += [f"kind:{kind}" for kind in sorted({approval.kind for approval in items})]
-    for operator, names in found.items():
+    for operator, names in names_by_operator.items():
         terms += [
             f'{operator}:"{name}"' if " " in name else f"{operator}:{name}"
             for name in sorted(names)
@@ -184,19 +184,19 @@ def _terms(items: Sequence[ApprovalView]) -> list[str]:
 def _list(
     request: HttpRequest,
     principal: Principal | None,
-    place: ListPosition,
+    position: ListPosition,
     counts: lists.Counts,
-    known: frozenset[UUID],
+    known_ids: frozenset[UUID],
 ) -> dict[str, Any]:
     """Return the requested rows, or the error of the search. An open page gets none if it has all of them already."""
-    view, q = place.view, place.q
+    view, q = position.view, position.q
     cursor, problem = request.GET.get("cursor"), None
     page: Page[ApprovalView] = Page(items=(), next=None)
     unknown, risky = tuple[ApprovalView, ...](), tuple[ApprovalView, ...]()
-    leads = place == ListPosition() and cursor is None
+    leads = position == ListPosition() and cursor is None
     try:
         if view != View.MINE or not counts.only_in_doubt or q or cursor:
-            page = lists.page(principal, view=view, q=q, order=place.order, cursor=cursor)
+            page = lists.page(principal, view=view, q=q, order=position.order, cursor=cursor)
         if leads and page.next:
             risky, unknown = lists.read_important_and_doubts(
                 principal, doubts=bool(counts.in_doubt)
@@ -209,11 +209,15 @@ def _list(
         problem = exc
     nothing = not (page.items or unknown or q or cursor or problem)
     has_next = "more" in request.GET
-    same = bool(known) and _are_known((*unknown, *page.items), known, has_next=has_next)
-    rows = arrange_rows(principal, page.items, risky, known, leads=leads, same=same)
+    is_unchanged = bool(known_ids) and _are_known(
+        (*unknown, *page.items), known_ids, has_next=has_next
+    )
+    rows = arrange_rows(
+        principal, page.items, risky, known_ids, leads=leads, is_unchanged=is_unchanged
+    )
     return {
-        "same": rows.same,
-        "groups": rows.groups(place.order),
+        "is_unchanged": rows.is_unchanged,
+        "groups": rows.groups(position.order),
         "items": rows.all,
         "shown": len(rows.all) + len(unknown),
         "first": rows.first,
@@ -224,20 +228,20 @@ def _list(
         "problem": problem,
         "last": lists.last_closed(principal) if nothing and view == View.MINE else None,
         "first_page": cursor is None,
-        "keep": _query(place.parameters),
-        "kept": place.parameters,
+        "keep": _query(position.parameters),
+        "kept": position.parameters,
         "saving": request.GET.get("saving", ""),
-        "place": replace(place, q="" if problem else q).query,
-        "unfiltered": replace(place, q="").query or request.path,
-        "source": f"{request.path}?{_query(place.parameters)}{_query({'cursor': cursor or ''})}",
+        "place": replace(position, q="" if problem else q).query,
+        "unfiltered": replace(position, q="").query or request.path,
+        "source": f"{request.path}?{_query(position.parameters)}{_query({'cursor': cursor or ''})}",
     }
 
 
-def _cut(place: ListPosition, counts: lists.Counts) -> str:
+def _cut(position: ListPosition, counts: lists.Counts) -> str:
     """Say that another order than that by deadline has only the first requests of a very long list."""
-    numbers = {View.MINE: counts.mine, View.OTHERS: counts.others}
-    number = numbers.get(place.view, counts.mine + counts.others)
-    if place.order.is_by_deadline or number <= WINDOW:
+    numbers = {View.MINE: counts.mine, View.OTHERS: counts.for_others}
+    number = numbers.get(position.view, counts.mine + counts.for_others)
+    if position.order.is_by_deadline or number <= WINDOW:
         return ""
     return f" This order has only the {WINDOW:,} of them with the next deadlines."
 
@@ -249,17 +253,19 @@ def _view(request: HttpRequest) -> View:
         raise Http404 from exc
 
 
-def _known(request: HttpRequest) -> list[UUID]:
+def _read_known_ids(request: HttpRequest) -> list[UUID]:
     """Return the rows on the reader's screen, as the page lists them."""
     try:
-        return [UUID(one) for one in request.GET.get("known", "").split(",") if one][:MAX_KNOWN]
+        return [UUID(text) for text in request.GET.get("known", "").split(",") if text][:MAX_KNOWN]
     except ValueError as exc:
         raise Http404 from exc
 
 
-def _are_known(items: Sequence[ApprovalView], known: frozenset[UUID], *, has_next: bool) -> bool:
+def _are_known(
+    items: Sequence[ApprovalView], known_ids: frozenset[UUID], *, has_next: bool
+) -> bool:
     """Tell whether an open page has these rows. If it `has_next`, rows after its last one are on its next page."""
-    new = [approval.id not in known for approval in items]
+    new = [approval.id not in known_ids for approval in items]
     while has_next and new and new[-1]:
         new.pop()
     return not any(new)
@@ -267,8 +273,8 @@ def _are_known(items: Sequence[ApprovalView], known: frozenset[UUID], *, has_nex
 
 def _query(parameters: Mapping[str, str]) -> str:
     """Return the query of these parameters, without empty ones, ready for further ones."""
-    found = urlencode({name: value for name, value in parameters.items() if value})
-    return f"{found}&" if found else ""
+    query = urlencode({name: value for name, value in parameters.items() if value})
+    return f"{query}&" if query else ""
 
 
 FIRST = "High risk with an unusual value"
@@ -292,13 +298,13 @@ class RowGroup:
 class Rows:
     """The rows of a page: `items` in the order of the list, `first` those that come before all, of any later page too.
 
-    `same` says that an open page has all of them already; then `odd` is empty.
+    `is_unchanged` says that an open page has all of them already; then `odd` is empty.
     """
 
     items: tuple[ApprovalView, ...]
     odd: usual.UnusualByApproval
     first: tuple[ApprovalView, ...] = ()
-    same: bool = False
+    is_unchanged: bool = False
 
     @property
     def all(self) -> tuple[ApprovalView, ...]:
@@ -307,8 +313,8 @@ class Rows:
         return (*(approval for approval in self.first if approval.id not in here), *self.items)
 
     def groups(self, order: Order) -> list[tuple[str, int, list[RowGroup]]]:
-        """Return the title of each group, the number of its rows, and its rows in folds; nothing of the `same` rows."""
-        if self.same:
+        """Return the title of each group, the number of its rows, and its rows in folds; none if unchanged."""
+        if self.is_unchanged:
             return []
         first = {approval.id for approval in self.first}
         groups = order.groups([approval for approval in self.items if approval.id not in first])
@@ -321,27 +327,32 @@ def arrange_rows(
     principal: Principal | None,
     items: tuple[ApprovalView, ...],
     risky: Collection[ApprovalView],
-    known: Collection[UUID],
+    known_ids: Collection[UUID],
     *,
     leads: bool,
-    same: bool,
+    is_unchanged: bool,
 ) -> Rows:
     """Find the odd values of a page, and the rows that come first if it `leads` the whole list.
 
-    `risky` are calls at high risk of all pages, `same` says that an open page knows the items of this one.
+    `risky` are calls at high risk of all pages, `is_unchanged` says that an open page knows the items of this one.
     """
     here = {approval.id for approval in items}
-    others = [approval for approval in risky if approval.id not in here]
-    if same:
-        new = [approval for approval in others if approval.id not in known]
+    elsewhere = [approval for approval in risky if approval.id not in here]
+    if is_unchanged:
+        new = [approval for approval in elsewhere if approval.id not in known_ids]
         if not lists.pick_important(new, usual.of_requests(new, principal)):
-            shown = tuple(approval for approval in others if approval.id in known)
-            return Rows(items=items, odd=usual.of_requests((), principal), first=shown, same=True)
-    odd = usual.of_requests((*items, *others), principal)
-    first = lists.pick_important((*items, *others), odd) if leads else ()
+            listed_first = tuple(approval for approval in elsewhere if approval.id in known_ids)
+            return Rows(
+                items=items,
+                odd=usual.of_requests((), principal),
+                first=listed_first,
+                is_unchanged=True,
+            )
+    odd = usual.of_requests((*items, *elsewhere), principal)
+    first = lists.pick_important((*items, *elsewhere), odd) if leads else ()
     return Rows(items=items, odd=odd, first=first)
 
 
 def _folds(items: Sequence[ApprovalView]) -> list[RowGroup]:
     runs_of = groupby(items, key=lambda approval: (approval.path, approval.requester))
-    return [RowGroup(path=path, requester=by, items=tuple(same)) for (path, by), same in runs_of]
+    return [RowGroup(path=path, requester=by, items=tuple(group)) for (path, by), group in runs_of]

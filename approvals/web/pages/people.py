@@ -72,7 +72,7 @@ def save_profile(request: HttpRequest, person: str) -> HttpResponse:
         accounts.save_profile(person, actor=_admin(request), **form.read())
     except InvalidInput as refusal:
         return _page(request, refusal, form, person)
-    return _done(request, person, f"The name and the e-mail of {person} are saved.")
+    return _redirect_to_card(request, person, f"The name and the e-mail of {person} are saved.")
 
 
 @require_POST
@@ -98,7 +98,7 @@ def set_groups(request: HttpRequest, person: str) -> HttpResponse:
         accounts.set_groups(person, form.read()["group"], actor=_admin(request))
     except (InvalidInput, LastAdmin) as refusal:
         return _page(request, refusal, form, person)
-    return _done(request, person, f"The groups of {person} are saved.")
+    return _redirect_to_card(request, person, f"The groups of {person} are saved.")
 
 
 @require_POST
@@ -109,7 +109,9 @@ def disable(request: HttpRequest, person: str) -> HttpResponse:
         accounts.disable(person, actor=_admin(request))
     except LastAdmin as refusal:
         return _page(request, refusal, person=person)
-    return _done(request, person, f"{person} is disabled: no session, no token, no login.")
+    return _redirect_to_card(
+        request, person, f"{person} is disabled: no session, no token, no login."
+    )
 
 
 @require_POST
@@ -117,20 +119,22 @@ def disable(request: HttpRequest, person: str) -> HttpResponse:
 def enable(request: HttpRequest, person: str) -> HttpResponse:
     """Enable a person."""
     accounts.enable(person, actor=_admin(request))
-    return _done(request, person, f"{person} can log in again. Revoked tokens stay revoked.")
+    return _redirect_to_card(
+        request, person, f"{person} can log in again. Revoked tokens stay revoked."
+    )
 
 
 @require_POST
 @admins_only
-def confirm(request: HttpRequest, person: str, what: str) -> HttpResponse:
+def confirm(request: HttpRequest, person: str, right: str) -> HttpResponse:
     """Confirm a right. The form names the assignment that was shown, so that a later one is not confirmed unread."""
-    seen = request.POST.get("seq", "")
+    number = request.POST.get("seq", "")
     try:
-        seq = int(seen) if SEQ.fullmatch(seen) else 0
-        accounts.confirm(person, what, seq=seq, actor=_admin(request))
+        seq = int(number) if SEQ.fullmatch(number) else 0
+        accounts.confirm(person, right, seq=seq, actor=_admin(request))
     except NotConfirmable as refusal:
         return _page(request, refusal, person=person)
-    return _done(request, person, f"{what} of {person} is confirmed.")
+    return _redirect_to_card(request, person, f"{right} of {person} is confirmed.")
 
 
 @require_POST
@@ -138,7 +142,7 @@ def confirm(request: HttpRequest, person: str, what: str) -> HttpResponse:
 def revoke_token(request: HttpRequest, person: str, token: str) -> HttpResponse:
     """Revoke a token of a person."""
     tokens.revoke(token, owner=person, actor=_admin(request))
-    return _done(request, person, f"Token {token} of {person} is revoked.")
+    return _redirect_to_card(request, person, f"Token {token} of {person} is revoked.")
 
 
 def _page(
@@ -205,7 +209,7 @@ def _link_page(request: HttpRequest, link: password_links.NewLink) -> HttpRespon
     return render(request, "accounts/link.html", context)
 
 
-def _done(request: HttpRequest, person: str, message: str) -> HttpResponse:
+def _redirect_to_card(request: HttpRequest, person: str, message: str) -> HttpResponse:
     messages.success(request, message)
     return redirect(f"{reverse('people')}?{urlencode({'open': person})}#{person}")
 

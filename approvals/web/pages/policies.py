@@ -56,15 +56,20 @@ def export(request: HttpRequest, number: int) -> HttpResponse:
     if text is None:
         try:
             text = next(
-                (one.text for one in policy_versions.read_versions() if one.number == number), None
+                (
+                    version.text
+                    for version in policy_versions.read_versions()
+                    if version.number == number
+                ),
+                None,
             )
         except PolicyBroken as broken:
             return _page(request, status=broken.status)
     if text is None:
         raise Http404
-    found = HttpResponse(text, "application/yaml; charset=utf-8")
-    found["Content-Disposition"] = f'attachment; filename="policy-{number}.yaml"'
-    return found
+    response = HttpResponse(text, "application/yaml; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="policy-{number}.yaml"'
+    return response
 
 
 @require_POST
@@ -73,10 +78,10 @@ def try_draft(request: HttpRequest) -> HttpResponse:
     """Check a draft, and show the requests of the last 30 days that it would have changed. Saves nothing."""
     draft = form_text(request.POST, "text")
     try:
-        found = simulate(policy_changes.check(draft))
+        simulation = simulate(policy_changes.check(draft))
     except InvalidInput as refused:
         return _page(request, draft, problem=f"The policy {refused.detail}.", status=422)
-    return _page(request, draft, simulation=found)
+    return _page(request, draft, simulation=simulation)
 
 
 @require_POST
@@ -128,14 +133,14 @@ def _page(
     simulation: Simulation | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    broken, found = "", tuple[PolicyVersion, ...]()
+    broken, versions = "", tuple[PolicyVersion, ...]()
     try:
-        found = policy_versions.read_versions()
+        versions = policy_versions.read_versions()
     except PolicyBroken as exc:
         broken = str(exc)
     at = clock.now()
-    now = policy_versions.version_in_force(found, at)
-    rows = [_row(one, now, request) for one in reversed(found)]
+    now = policy_versions.version_in_force(versions, at)
+    rows = [_row(version, now, request) for version in reversed(versions)]
     current = now.text if now else texts.DEFAULT
     context = {
         "section": "policies",

@@ -30,8 +30,8 @@ class PromptName(StringConverter):
 @admins_only
 def prompts(request: HttpRequest) -> HttpResponse:
     """Show every prompt, which of its versions is in production, and what waits."""
-    found = prompt_list.prompts(actor_of(request).person)
-    return render(request, "prompts/list.html", {"section": "prompts", "prompts": found})
+    views = prompt_list.prompts(actor_of(request).person)
+    return render(request, "prompts/list.html", {"section": "prompts", "prompts": views})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -81,12 +81,12 @@ def withdraw(request: HttpRequest, name: str, number: int) -> HttpResponse:
 @admins_only
 def label(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Let a label point to a version."""
-    given = form_text(request.POST, "label").strip()
+    label_name = form_text(request.POST, "label").strip()
 
     def act(name: str, number: int, *, actor: Actor) -> None:
-        prompt_changes.label(name, given, number, actor=actor)
+        prompt_changes.label(name, label_name, number, actor=actor)
 
-    return _changed(request, name, number, act, f"has the label {given}")
+    return _changed(request, name, number, act, f"has the label {label_name}")
 
 
 def _changed(request: HttpRequest, name: str, number: int, act: Act, state: str) -> HttpResponse:
@@ -113,15 +113,15 @@ def _page(
     status: int = 200,
 ) -> HttpResponse:
     try:
-        shown = prompt_list.prompt(name, actor_of(request).person)
-        before, after = _compared(request, shown)
-        differences = None if after is None else prompt_list.difference(shown, before, after)
+        view = prompt_list.prompt(name, actor_of(request).person)
+        before, after = _compared(request, view)
+        differences = None if after is None else prompt_list.difference(view, before, after)
     except UnknownPrompt as exc:
         raise Http404 from exc
-    current = shown.current
+    current = view.current
     context = {
         "section": "prompts",
-        "prompt": shown,
+        "prompt": view,
         "draft": (current.text if current else "") if draft is None else draft,
         "note": note,
         "problem": problem,
@@ -134,10 +134,10 @@ def _page(
     return render(request, "prompts/prompt.html", context, status=status)
 
 
-def _compared(request: HttpRequest, shown: PromptView) -> tuple[int, int | None]:
+def _compared(request: HttpRequest, view: PromptView) -> tuple[int, int | None]:
     """Return the numbers of the two versions that the reader compares; the second is None without."""
     before, after = request.GET.get("before", ""), request.GET.get("after", "")
     if after.isdecimal() and len(after) < len(str(prompt_changes.MAX_VERSIONS)) + 1:
-        known = before.isdecimal() and len(before) < len(str(prompt_changes.MAX_VERSIONS)) + 1
-        return int(before) if known else shown.production, int(after)
-    return shown.production, None
+        has_number = before.isdecimal() and len(before) < len(str(prompt_changes.MAX_VERSIONS)) + 1
+        return int(before) if has_number else view.production, int(after)
+    return view.production, None

@@ -36,7 +36,7 @@ def continue_runs(request: HttpRequest) -> HttpResponse:
     """Let all runs that wait for one change continue."""
     count = request.POST.get("count", "").strip()
     try:
-        done = decide.continue_all(
+        decided = decide.continue_all(
             agent=request.POST.get("agent"),
             before=request.POST.get("before"),
             after=request.POST.get("after"),
@@ -50,10 +50,12 @@ def continue_runs(request: HttpRequest) -> HttpResponse:
         return _page(request, GONE, status=refused.status)
     except Forbidden as refused:
         return _page(request, refused.detail, status=refused.status)
-    runs = "run continues" if done.continued == 1 else "runs continue"
-    messages.success(request, f"{done.continued} {runs}. Runs that reach this change later do too.")
-    if done.left:
-        messages.warning(request, f"{len(done.left)} still wait: see below why.")
+    runs = "run continues" if decided.continued == 1 else "runs continue"
+    messages.success(
+        request, f"{decided.continued} {runs}. Runs that reach this change later do too."
+    )
+    if decided.left:
+        messages.warning(request, f"{len(decided.left)} still wait: see below why.")
     return redirect("version_changes")
 
 
@@ -62,7 +64,7 @@ def continue_runs(request: HttpRequest) -> HttpResponse:
 def withdraw_change(request: HttpRequest) -> HttpResponse:
     """Withdraw the decision on one change, so that later runs ask again."""
     try:
-        done = decide.withdraw(
+        withdrawn = decide.withdraw(
             agent=request.POST.get("agent"),
             before=request.POST.get("before"),
             after=request.POST.get("after"),
@@ -73,10 +75,10 @@ def withdraw_change(request: HttpRequest) -> HttpResponse:
         return _page(request, f"The {refused.field} {refused.detail}.", status=refused.status)
     except NotFound as refused:
         return _page(request, NOT_DECIDED, status=refused.status)
-    runs = f" {done.opened} of them wait again." if done.opened else ""
+    runs = f" {withdrawn.opened} of them wait again." if withdrawn.opened else ""
     messages.success(request, f"Withdrawn. Runs that reach this change later ask again.{runs}")
-    if done.left:
-        messages.warning(request, LEFT.format(done.left))
+    if withdrawn.left:
+        messages.warning(request, LEFT.format(withdrawn.left))
     return redirect("version_changes")
 
 

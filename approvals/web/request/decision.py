@@ -81,7 +81,7 @@ def _record(
     """Read the form, and record the decision."""
     form: dict[str, Any] = {
         "reason": denial.reason(request) or form_text(request.POST, "comment"),  # of an answer
-        "confirm": second_step.given(request),
+        "confirm": second_step.read_name(request),
         "actor": actor,
     }
     match VERDICTS[verdict].carries:

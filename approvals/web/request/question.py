@@ -26,7 +26,7 @@ def page(
     denied = denial.turns(approval, approval_views.read_others(approval), shared["transcript"])
     ends_run = denial.ends_run(approval, denied, shared)
     wrong = _wrong_fields(request, approval, problem)
-    fields, other = answer_form.shown(approval.result_schema, request.POST, wrong or {})
+    fields, other = answer_form.fill_in(approval.result_schema, request.POST, wrong or {})
     context = {
         **shared,
         **denial.context(approval, ends_run=ends_run),
