@@ -24,9 +24,9 @@ from agents.sdk.answers import ARGUMENT, TOGETHER
 from agents.sdk.conditions import sentence_of
 from agents.sdk.spec import DEFAULT_DEADLINE, FINAL_ANSWER, AgentSpec, ToolSpec
 from agents.tool_calls import call, context_of, open_arguments, read_arguments, require_object
-from runtime.core.run.budgets import Rates
-from runtime.core.run.call_options import ModelOptions
 from runtime.core.run.events import PinnedPrompt
+from runtime.core.values.budgets import Rates
+from runtime.core.values.call_options import ModelOptions
 from runtime.core.values.enums import EFFECT_CLASSES, CallPreview, EffectClass, FailureCause, Risk
 from runtime.core.values.json_values import sha256_of
 from runtime.core.values.limits import MAX_INSTRUCTIONS, plain

@@ -20,7 +20,7 @@ from pydantic_ai.usage import RequestUsage
 from agents.endpoints import ProviderKind, provider_of
 from agents.llm import providers
 from agents.sdk.spec import AgentSpec
-from runtime.core.run.budgets import MICROS, Rates
+from runtime.core.values.budgets import MICROS, Rates
 from runtime.core.values.limits import MAX_INTEGER
 
 _SAMPLE = 100_000  # tokens, for models that charge more for long conversations

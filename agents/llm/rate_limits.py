@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 
 import psycopg
 
-from runtime.core.run.call_options import MAX_RETRY_AFTER
+from runtime.core.values.call_options import MAX_RETRY_AFTER
 from runtime.ports.effects import RateLimited
 from runtime.store import pool
 

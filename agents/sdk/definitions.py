@@ -28,8 +28,13 @@ from agents.sdk.spec import (
     positive,
 )
 from runtime.core.documents.budget_text import InvalidBudget, budget_of
-from runtime.core.run import budgets
-from runtime.core.run.call_options import MODEL_DEADLINE, MODEL_RETRIES, TOOL_RETRIES, RetryPolicy
+from runtime.core.values import budgets
+from runtime.core.values.call_options import (
+    MODEL_DEADLINE,
+    MODEL_RETRIES,
+    TOOL_RETRIES,
+    RetryPolicy,
+)
 from runtime.core.values.enums import EffectClass, FailureCause, Risk
 
 __all__ = [

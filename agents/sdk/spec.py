@@ -13,8 +13,8 @@ from agents.credentials.providers import Credential
 from agents.errors import DefinitionError
 from agents.sdk import mistakes
 from agents.sdk.prompts import ThreadMemory
-from runtime.core.run.budgets import BudgetLimits
-from runtime.core.run.call_options import (
+from runtime.core.values.budgets import BudgetLimits
+from runtime.core.values.call_options import (
     MODEL_DEADLINE,
     MODEL_RETRIES,
     CompactionOptions,

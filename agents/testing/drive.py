@@ -16,7 +16,6 @@ from runtime.core.documents import blobs, budget_text
 from runtime.core.documents.blobs import blob_of
 from runtime.core.documents.codec import decode_entry
 from runtime.core.run import events as e
-from runtime.core.run.budgets import NO_LIMITS
 from runtime.core.run.continuation import Phase, status_of
 from runtime.core.run.events import (
     AgentChanged,
@@ -27,6 +26,7 @@ from runtime.core.run.events import (
     RunStarted,
     WaitStarted,
 )
+from runtime.core.values.budgets import NO_LIMITS
 from runtime.core.values.enums import Decision, Edit, Verdict
 from runtime.core.values.ids import ROOT
 from runtime.core.values.verdicts import VERDICTS, VERDICTS_AT

@@ -17,7 +17,7 @@ from agents.models import FormSubmission
 from agents.sdk import inputs
 from runtime.control.start import start
 from runtime.core.documents.budget_text import NAMES, from_form, to_text, unit_of
-from runtime.core.run.budgets import BudgetLimits
+from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.json_schema import Property, example_of, parts
 from runtime.core.values.limits import MAX_KEY
 from runtime.errors import InvalidInput

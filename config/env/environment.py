@@ -14,7 +14,7 @@ from agents import endpoints
 from agents.endpoints import Endpoint
 from config.env import providers, values
 from config.env.values import InvalidSetting
-from runtime.core.run.budgets import BudgetLimits
+from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.limits import KEPT_INLINE, MAX_RESULT
 from runtime.store.object_stores.stores import SCHEMES
 from runtime.upkeep import retention_rules

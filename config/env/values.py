@@ -5,7 +5,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from runtime.core.documents.budget_text import InvalidBudget, budget_of, from_form
-from runtime.core.run.budgets import BudgetLimits
+from runtime.core.values.budgets import BudgetLimits
 
 BUDGET_PREFIX = "SIGNOFF_BUDGET_"
 BUDGET_NAMES = ("turns", "tokens", "usd", "seconds")

@@ -19,10 +19,10 @@ from runtime import broker
 from runtime.control.transaction import atomic, notify
 from runtime.core.documents import budget_text
 from runtime.core.documents.blobs import Blob, blob_of, memory_body, memory_text
-from runtime.core.run.budgets import NO_LIMITS, BudgetLimits
 from runtime.core.run.continuation import Continuation, Phase, merge_people, steered_by
 from runtime.core.run.events import Completed, Event, MessageReceived, Remembered, RunStarted
 from runtime.core.run.reducer import Entry, step
+from runtime.core.values.budgets import NO_LIMITS, BudgetLimits
 from runtime.core.values.errors import CoreError
 from runtime.core.values.json_values import require_json, same
 from runtime.core.values.limits import MAX_KEY, MAX_MEMORY

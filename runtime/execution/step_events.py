@@ -11,7 +11,6 @@ from runtime.core.documents.budget_text import (
     to_text,
     words_of,
 )
-from runtime.core.run.budgets import ExhaustedLimit, Limit
 from runtime.core.run.continuation import (
     Call,
     Continuation,
@@ -39,6 +38,7 @@ from runtime.core.run.events import (
     WaitStarted,
 )
 from runtime.core.run.planning import OpenFrame, StartWait
+from runtime.core.values.budgets import ExhaustedLimit, Limit
 from runtime.core.values.enums import Decision, GateKind, Verdict
 from runtime.core.values.ids import ROOT
 from runtime.core.values.json_values import sha256_of

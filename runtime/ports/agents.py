@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from runtime.core.run.budgets import BudgetLimits, Rates
-from runtime.core.run.call_options import (
+from runtime.core.run.events import AgentChange
+from runtime.core.values.budgets import BudgetLimits, Rates
+from runtime.core.values.call_options import (
     MODEL_OPTIONS,
     TOOL_RETRIES,
     CompactionOptions,
     ModelOptions,
     RetryPolicy,
 )
-from runtime.core.run.events import AgentChange
 from runtime.core.values.enums import EffectClass, Risk
 from runtime.ports.access import Expression
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from runtime.core.documents import codec
 from runtime.core.documents.budget_text import to_text
-from runtime.core.run.budgets import Limit
 from runtime.core.run.reducer import Entry
+from runtime.core.values.budgets import Limit
 from runtime.ports import wiring
 from runtime.reads.entries import Paths, paths_of, texts_of
 from runtime.reads.journal import JournalLine, Remaining, remaining

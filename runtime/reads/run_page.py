@@ -9,9 +9,9 @@ from django.utils import timezone
 
 from runtime.core.documents.budget_text import name_of, to_text, unit_of
 from runtime.core.run.accounting import active_seconds
-from runtime.core.run.budgets import Amount, BudgetLimits, Limit, Spent
 from runtime.core.run.continuation import Continuation, RunStatus
 from runtime.core.run.events import Remembered
+from runtime.core.values.budgets import Amount, BudgetLimits, Limit, Spent
 from runtime.core.values.ids import depth_of
 from runtime.models import Gate
 from runtime.ports import wiring

@@ -12,7 +12,6 @@ from uuid import UUID
 from django.conf import settings
 
 from runtime.core.documents.blobs import Blob, extract_blob
-from runtime.core.run.call_options import CallOptions
 from runtime.core.run.continuation import Continuation, Pending
 from runtime.core.run.events import (
     CallRefused,
@@ -30,6 +29,7 @@ from runtime.core.run.events import (
     WaitStarted,
 )
 from runtime.core.run.planning import AnswerInquiry, CallModel, StartTool
+from runtime.core.values.call_options import CallOptions
 from runtime.core.values.enums import CallState, GateKind, Verdict
 from runtime.ports import wiring
 from runtime.ports.approvals import CallOutcome, EndedCall, ReviewSnapshot

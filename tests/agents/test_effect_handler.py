@@ -7,7 +7,7 @@ from django.contrib.auth.models import Group
 
 from agents.effect_handler import AgentEffects
 from agents.sdk import NotDone, ToolContext, ToolError, tool
-from runtime.core.run.call_options import RetryPolicy
+from runtime.core.values.call_options import RetryPolicy
 from runtime.core.values.enums import EffectClass, Risk
 from runtime.core.values.json_values import sha256_of
 from runtime.errors import UnknownAgent

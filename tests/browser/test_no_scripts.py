@@ -15,7 +15,7 @@ from approvals import clock
 from approvals.models import Approval
 from approvals.rules.policy import Demands
 from approvals.rules.roles import Group
-from runtime.core.run.budgets import BudgetLimits
+from runtime.core.values.budgets import BudgetLimits
 from tests.browser.conftest import window
 from tests.support.office import Office, reseal
 from tests.support.seeds import person

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from approvals.decisions.undo import undo
 from approvals.governance import prompt_trials
 from approvals.models import Approval
-from runtime.core.run.budgets import BudgetLimits
+from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.enums import Verdict
 from runtime.models import PromptTrial
 from runtime.ports.access import Actor

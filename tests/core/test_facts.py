@@ -9,10 +9,10 @@ import pytest
 
 from config.env.environment import ROOT
 from runtime.core.run.accounting import exhausted_at, has_limits
-from runtime.core.run.budgets import NO_LIMITS, BudgetLimits, Rates, tokens_of
 from runtime.core.run.continuation import MAX_REFUSALS, Call, Continuation, Phase, replace
 from runtime.core.run.planning import CancelRun, OpenFrame, plan
 from runtime.core.values import limits
+from runtime.core.values.budgets import NO_LIMITS, BudgetLimits, Rates, tokens_of
 from runtime.core.values.ids import call_id, idempotency_key, turn_mark, turn_of
 from tests.core.run.events import AT, frame_of
 

@@ -22,10 +22,10 @@ django.setup()
 from approvals.rights.scopes import Scope  # noqa: E402 - settings come first
 from approvals.rules.roles import Group  # noqa: E402
 from config.api import api  # noqa: E402
-from runtime.core.run.budgets import Limit  # noqa: E402
 from runtime.core.run.continuation import FrameState, RunStatus  # noqa: E402
 from runtime.core.run.events import EVENT_TYPES  # noqa: E402
 from runtime.core.values import enums  # noqa: E402
+from runtime.core.values.budgets import Limit  # noqa: E402
 from runtime.core.values.enums import CallState  # noqa: E402
 from runtime.core.values.verdicts import VERDICTS_AT  # noqa: E402
 from runtime.errors import RequestError  # noqa: E402

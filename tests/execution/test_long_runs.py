@@ -11,8 +11,8 @@ import pytest
 
 from runtime.control import verification
 from runtime.core.documents.continuations import Conversations, Lengths, decode_continuation
-from runtime.core.run.call_options import CompactionOptions
 from runtime.core.run.continuation import Continuation as State
+from runtime.core.values.call_options import CompactionOptions
 from runtime.core.values.enums import EffectClass
 from runtime.core.values.limits import MAX_SUMMARY
 from runtime.errors import LeaseLost

@@ -10,7 +10,7 @@ import pytest
 from agents.effect_handler import AgentEffects
 from agents.registry import Registry
 from agents.sdk.scripts import turns
-from runtime.core.run.call_options import RetryPolicy
+from runtime.core.values.call_options import RetryPolicy
 from runtime.core.values.enums import Verdict
 from runtime.models import Run
 from tests.agents.conftest import Directory

@@ -26,7 +26,7 @@ from agents.sdk import RetryPolicy, ToolContext, tool
 from agents.sdk.scripts import Turn, call, say, script
 from runtime.control import verification
 from runtime.control.start import create
-from runtime.core.run.budgets import BudgetLimits
+from runtime.core.values.budgets import BudgetLimits
 from runtime.execution.claim import advance
 from runtime.execution.effects.perform import perform
 from runtime.models import Gate, Run

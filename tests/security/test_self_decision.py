@@ -17,7 +17,7 @@ from approvals.models import Approval
 from approvals.people import absences
 from approvals.rules.roles import Group
 from runtime.control.forks import fork
-from runtime.core.run.budgets import BudgetLimits
+from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.enums import GateKind
 from runtime.models import Run
 from runtime.ports.access import Actor

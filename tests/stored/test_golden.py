@@ -16,14 +16,14 @@ import pytest
 
 from runtime.core.documents import budget_text, codec, continuations, export_file
 from runtime.core.documents.blobs import blob_refs
-from runtime.core.run import budgets, continuation, retries
-from runtime.core.run.budgets import Limit
+from runtime.core.run import continuation, retries
 from runtime.core.run.events import EVENT_TYPES
 from runtime.core.run.forks import is_quiescent, without_permissions
 from runtime.core.run.planning import AnswerInquiry, plan
 from runtime.core.run.reducer import Entry, evolve, initial
 from runtime.core.run.retries import recover
-from runtime.core.values import limits
+from runtime.core.values import budgets, limits
+from runtime.core.values.budgets import Limit
 from runtime.core.values.enums import CallState, EffectClass, FailureCause, GateKind, Risk, Verdict
 from runtime.core.values.ids import ROOT
 from tests.core.run.events import AT

@@ -19,7 +19,7 @@ from runtime.control import interventions as pausing
 from runtime.control.settle import settle
 from runtime.control.start import create
 from runtime.core.documents.codec import decode_entry, documents_of
-from runtime.core.run.call_options import RetryPolicy
+from runtime.core.values.call_options import RetryPolicy
 from runtime.core.values.enums import Decision, Verdict
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool

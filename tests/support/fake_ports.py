@@ -13,10 +13,10 @@ from django.db import transaction
 from django.db.models import Q
 
 from runtime.control.settle import settle
-from runtime.core.run.budgets import BudgetLimits
-from runtime.core.run.call_options import RetryPolicy
 from runtime.core.run.continuation import GivenReply
 from runtime.core.run.events import AllowanceUse, Proposal
+from runtime.core.values.budgets import BudgetLimits
+from runtime.core.values.call_options import RetryPolicy
 from runtime.core.values.enums import CallPreview, Decision, EffectClass, Risk, Verdict
 from runtime.errors import GateNotOpen, UnknownAgent
 from runtime.ports.access import Actor, Expression

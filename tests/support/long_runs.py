@@ -8,7 +8,7 @@ import pytest
 from django.test import override_settings
 
 from runtime.control import verification
-from runtime.core.run.call_options import CompactionOptions
+from runtime.core.values.call_options import CompactionOptions
 from runtime.core.values.enums import EffectClass
 from runtime.models import JournalEntry
 from runtime.ports.agents import AgentInfo

@@ -14,7 +14,7 @@ from approvals.port.adapter import ApprovalService
 from approvals.requests import snapshot
 from runtime.control.interventions import cancel as cancel_run
 from runtime.control.start import create
-from runtime.core.run.budgets import BudgetLimits
+from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.enums import EffectClass, GateKind, Risk, Verdict
 from runtime.core.values.json_values import sha256_of
 from runtime.errors import Forbidden

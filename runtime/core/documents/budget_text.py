@@ -10,7 +10,14 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from runtime.core.run.budgets import MICROS, Amount, BudgetLimits, ExhaustedLimit, Limit, strictest
+from runtime.core.values.budgets import (
+    MICROS,
+    Amount,
+    BudgetLimits,
+    ExhaustedLimit,
+    Limit,
+    strictest,
+)
 
 USD = "usd"
 NAMES: dict[str, Limit] = {

@@ -11,19 +11,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from runtime.core.run.budgets import (
-    NO_LIMITS,
-    NOTHING,
-    REPLY_TOKENS,
-    Amount,
-    BudgetGate,
-    BudgetLimits,
-    ExhaustedLimit,
-    Limit,
-    Rates,
-    Spent,
-    tokens_of,
-)
 from runtime.core.run.continuation import Continuation, Frame, Phase, Wait, replace
 from runtime.core.run.events import (
     AnswerDropped,
@@ -40,29 +27,32 @@ from runtime.core.run.events import (
     ToolReturned,
 )
 from runtime.core.run.planning import AnswerInquiry, CallModel, Command, OpenFrame, StartTool, plan
+from runtime.core.values.budgets import (
+    NO_LIMITS,
+    NOTHING,
+    REPLY_TOKENS,
+    Amount,
+    BudgetGate,
+    BudgetLimits,
+    ExhaustedLimit,
+    Limit,
+    Rates,
+    Spent,
+    tokens_of,
+)
 from runtime.core.values.enums import CallState
 from runtime.core.values.errors import IllegalTransition, UnknownSubject
 from runtime.core.values.ids import depth_of
 
 _ASKING = (Limit.TURNS, Limit.TOKENS, Limit.MICROS, Limit.SECONDS)
-
-
 _STARTING = (Limit.CALLS, Limit.SECONDS)
-
-
 _OPENING = (Limit.DEPTH, Limit.SECONDS)
-
-
 _WAITING = (Limit.SECONDS,)
-
-
 _COUNTED = {
     CallModel: (Limit.TURNS, Limit.TOKENS, Limit.MICROS),
     AnswerInquiry: (Limit.TOKENS, Limit.MICROS),
     StartTool: (Limit.CALLS,),
 }
-
-
 _A_CALL = Spent(calls=1)
 
 

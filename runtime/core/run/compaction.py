@@ -10,10 +10,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from runtime.core.run.budgets import added
 from runtime.core.run.continuation import Continuation, Frame, FrameState, replace
 from runtime.core.run.events import Compacted, MemorySummarised, Remembered
 from runtime.core.run.transitions import FRAMES, next_state
+from runtime.core.values.budgets import added
 from runtime.core.values.errors import IllegalTransition
 from runtime.core.values.ids import ROOT
 

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from pydantic import Field
 
-from runtime.core.run.budgets import Amount, BudgetLimits, Limit, Rates
-from runtime.core.run.call_options import (
+from runtime.core.values.budgets import Amount, BudgetLimits, Limit, Rates
+from runtime.core.values.call_options import (
     MODEL_OPTIONS,
     CallOptions,
     CompactionOptions,

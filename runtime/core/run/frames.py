@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from runtime.core.run.budgets import added
 from runtime.core.run.continuation import (
     MAX_SAME_REPLIES,
     Call,
@@ -30,6 +29,7 @@ from runtime.core.run.continuation import (
 )
 from runtime.core.run.events import AgentChanged, MessageReceived, ModelReplied, RetryScheduled
 from runtime.core.run.transitions import FRAMES, RUNS, next_state, require_attempt
+from runtime.core.values.budgets import added
 from runtime.core.values.enums import SETTLED, CallState, EffectClass
 from runtime.core.values.errors import IllegalTransition
 from runtime.core.values.ids import ROOT

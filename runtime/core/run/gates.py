@@ -7,7 +7,6 @@ gate blocks the whole run, because budgets are the run's. Running effects finish
 from typing import Any
 from uuid import UUID
 
-from runtime.core.run.budgets import added
 from runtime.core.run.continuation import Continuation, Frame, Inquiry, Pending, Phase, replace
 from runtime.core.run.events import (
     AnswerDropped,
@@ -21,13 +20,12 @@ from runtime.core.run.events import (
 )
 from runtime.core.run.frames import result_of
 from runtime.core.run.transitions import FRAMES, next_state
+from runtime.core.values.budgets import added
 from runtime.core.values.enums import SETTLED, GateKind, Verdict
 from runtime.core.values.errors import IllegalTransition, UnknownSubject
 from runtime.core.values.verdicts import FRAME_GATES
 
 WAITING = "waiting"  # outcome of a call of the turn that has no result yet
-
-
 QUESTION = "question"  # role of the last message of the request, by the older word
 
 

@@ -13,7 +13,6 @@ from typing import Any, assert_never
 from uuid import UUID
 
 from runtime.core.run.accounting import active_seconds, advance_clock, charge, exceed, grant
-from runtime.core.run.budgets import added
 from runtime.core.run.calls import (
     call_after,
     change_call,
@@ -85,6 +84,7 @@ from runtime.core.run.frames import (
 )
 from runtime.core.run.gates import evolve_frame_gate, evolve_inquiry, is_frame_gate
 from runtime.core.run.transitions import FRAMES, PACES, RUNS, next_state
+from runtime.core.values.budgets import added
 from runtime.core.values.errors import IllegalTransition, UnknownSubject
 from runtime.core.values.ids import ROOT, child_frame
 

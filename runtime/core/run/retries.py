@@ -14,40 +14,30 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
-from runtime.core.run.call_options import MAX_RETRY_AFTER, CallOptions, RetryPolicy
 from runtime.core.run.continuation import Call, Continuation, Frame, FrameState, Phase
 from runtime.core.run.events import ModelFailed, OutcomeUnknown, RetryScheduled, ToolFailed
+from runtime.core.values.call_options import MAX_RETRY_AFTER, CallOptions, RetryPolicy
 from runtime.core.values.enums import EFFECT_CLASSES, CallState, FailureCause
 from runtime.core.values.errors import UnknownSubject
 
 # Retries do not help until an admin or author changes something.
 PERMANENT = frozenset({FailureCause.SETUP, FailureCause.REQUEST})
 
-
 # Seconds between two rounds of all models: doubled from the first to the longest.
 MIN_ROUND_SECONDS = 5.0
-
-
 MAX_ROUND_SECONDS = 300.0
-
 
 # How long a rejected key, address or name is retried before people are asked: a deploy may be running. A model that
 # gives no usable reply is not called for longer either, because each of its replies is paid for.
 SETUP_TIMEOUT = timedelta(minutes=1)
-
-
 ASKED_SOON = frozenset({FailureCause.SETUP, FailureCause.REPLY})
-
 
 # How long models are called whose replies break off or come late: the network may be at fault, but each is paid for.
 PAID_TIMEOUT = timedelta(minutes=10)
-
-
 CUT_OFF = {
     "message": "a person's message cut the reply off",
     "lost": "the worker that received the reply was lost",
 }
-
 
 # Causes for which another provider may reply. A wrong key is not among them, because people must see it.
 FALLBACK_CAUSES = frozenset(

@@ -15,11 +15,11 @@ import psycopg
 from django.conf import settings
 from django.db import DatabaseError
 
-from runtime.core.run.call_options import CallOptions
 from runtime.core.run.calls import revision_of
 from runtime.core.run.continuation import MAX_DEPTH, Call, Continuation, steered_by
 from runtime.core.run.events import CallAdmitted, CallRefused, GateOpened
 from runtime.core.run.frames import is_stuck, undelivered_to
+from runtime.core.values.call_options import CallOptions
 from runtime.core.values.enums import (
     EFFECT_CLASSES,
     CallPreview,

@@ -11,10 +11,10 @@ from typing import Any
 from uuid import UUID
 
 from runtime.core.run import frames
-from runtime.core.run.call_options import CallOptions
 from runtime.core.run.calls import revision_of
 from runtime.core.run.continuation import Call, Continuation, Frame, Outage, Pending, steered_by
 from runtime.core.run.events import CallAdmitted, CallRefused, GateOpened
+from runtime.core.values.call_options import CallOptions
 from runtime.core.values.enums import RISKS, Decision, EffectClass, GateKind, Risk
 from runtime.core.values.ids import RANDOM_BITS, by_time
 from runtime.core.values.json_schema import is_compatible

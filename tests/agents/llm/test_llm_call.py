@@ -24,9 +24,9 @@ from agents.llm.replies import from_provider
 from agents.sdk import Budget, tool
 from agents.sdk.scripts import call, say, script, together
 from agents.sdk.spec import AgentSpec
-from runtime.core.run import budgets
-from runtime.core.run.budgets import Rates
 from runtime.core.run.events import Proposal
+from runtime.core.values import budgets
+from runtime.core.values.budgets import Rates
 from tests.support.people import until
 from tests.support.specs import Frame, Question, handler_of, registry_of, spec_of
 

@@ -18,7 +18,7 @@ from agents.sdk import (
     tool,
 )
 from agents.sdk.spec import ToolSpec
-from runtime.core.run.call_options import TOOL_RETRIES, RetryPolicy
+from runtime.core.values.call_options import TOOL_RETRIES, RetryPolicy
 from runtime.core.values.enums import EffectClass, Risk
 from tests.support.specs import Input, spec_of
 

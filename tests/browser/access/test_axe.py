@@ -29,7 +29,7 @@ from runtime.control import jobs
 from runtime.control.external_events import deliver
 from runtime.control.interventions import hold
 from runtime.control.start import create
-from runtime.core.run.budgets import BudgetLimits
+from runtime.core.values.budgets import BudgetLimits
 from runtime.models import Occurrence, Run
 from runtime.ports.access import Actor
 from runtime.store import pool

@@ -18,7 +18,7 @@ from runtime.core.documents.budget_text import (
     within,
     words_of,
 )
-from runtime.core.run.budgets import Amount, BudgetLimits, ExhaustedLimit, Limit
+from runtime.core.values.budgets import Amount, BudgetLimits, ExhaustedLimit, Limit
 
 WHOLE = {
     name: st.integers(1, int(MAX[limit]))

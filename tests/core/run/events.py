@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from runtime.core.run.call_options import CallOptions
 from runtime.core.run.continuation import Continuation, Frame
 from runtime.core.run.events import (
     CallAdmitted,
@@ -16,6 +15,7 @@ from runtime.core.run.events import (
     ToolStarted,
 )
 from runtime.core.run.reducer import fold, initial
+from runtime.core.values.call_options import CallOptions
 from runtime.core.values.enums import EffectClass
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

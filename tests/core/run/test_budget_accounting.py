@@ -19,17 +19,6 @@ from runtime.core.run.accounting import (
     reserve_reply,
     reserved,
 )
-from runtime.core.run.budgets import (
-    MICROS,
-    NOTHING,
-    REPLY_TOKENS,
-    Amount,
-    BudgetLimits,
-    ExhaustedLimit,
-    Limit,
-    Rates,
-    Spent,
-)
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.events import (
     BudgetExceeded,
@@ -52,6 +41,17 @@ from runtime.core.run.forks import fork_document
 from runtime.core.run.planning import CallModel, OpenFrame, StartTool, plan
 from runtime.core.run.reducer import evolve, fold, initial, step
 from runtime.core.run.retries import on_cut, on_no_reply, on_worker_lost
+from runtime.core.values.budgets import (
+    MICROS,
+    NOTHING,
+    REPLY_TOKENS,
+    Amount,
+    BudgetLimits,
+    ExhaustedLimit,
+    Limit,
+    Rates,
+    Spent,
+)
 from runtime.core.values.enums import FailureCause, GateKind, Verdict
 from runtime.core.values.errors import CoreError, IllegalTransition
 from runtime.core.values.ids import ROOT

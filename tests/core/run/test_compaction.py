@@ -8,11 +8,11 @@ from uuid import UUID
 import pytest
 
 from runtime.core.run import compaction
-from runtime.core.run.call_options import CompactionOptions
 from runtime.core.run.continuation import Continuation, FrameState
 from runtime.core.run.events import CallAdmitted, Compacted, Event, ToolReturned, ToolStarted
 from runtime.core.run.planning import CallModel, plan
 from runtime.core.run.reducer import fold, initial
+from runtime.core.values.call_options import CompactionOptions
 from runtime.core.values.errors import IllegalTransition
 from tests.core.run.events import AT, begun, frame_of, opened, options, replied
 

@@ -8,7 +8,6 @@ from uuid import UUID
 import pytest
 
 from runtime.core.run import retries
-from runtime.core.run.call_options import ModelOptions, RetryPolicy
 from runtime.core.run.continuation import Call, Frame, FrameState, Outage
 from runtime.core.run.events import (
     ModelFailed,
@@ -18,6 +17,7 @@ from runtime.core.run.events import (
     WaitEnded,
 )
 from runtime.core.run.reducer import fold, initial
+from runtime.core.values.call_options import ModelOptions, RetryPolicy
 from runtime.core.values.enums import EffectClass, FailureCause
 from runtime.core.values.errors import UnknownSubject
 from tests.core.run.events import AT, begun, frame_of, opened, options, replied

@@ -7,8 +7,6 @@ from typing import Any
 from uuid import UUID
 
 from runtime.core.run import events, planning
-from runtime.core.run.budgets import Limit
-from runtime.core.run.call_options import CallOptions, CompactionOptions
 from runtime.core.run.compaction import cut_point, memory_is_due
 from runtime.core.run.continuation import Call, Continuation, FrameState, Phase
 from runtime.core.run.events import Event, GateOpened
@@ -23,6 +21,8 @@ from runtime.core.run.retries import (
     on_worker_lost,
     recover,
 )
+from runtime.core.values.budgets import Limit
+from runtime.core.values.call_options import CallOptions, CompactionOptions
 from runtime.core.values.enums import CallPreview, CallState, Edit, EffectClass, GateKind, Verdict
 from runtime.core.values.ids import ROOT, depth_of
 from runtime.core.values.verdicts import BEFORE_CALL, FRAME_GATES, VERDICTS_AT

@@ -13,8 +13,8 @@ from runtime.control.messages import send_message
 from runtime.control.start import create
 from runtime.control.verification import verify
 from runtime.core.run import retries
-from runtime.core.run.budgets import BudgetLimits
 from runtime.core.run.continuation import MAX_SAME_REPLIES, Continuation
+from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.enums import EffectClass, FailureCause, Verdict
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.models import Gate, Run

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from pytest_django import Settings
 
-from runtime.core.run.call_options import RetryPolicy
+from runtime.core.values.call_options import RetryPolicy
 from runtime.core.values.enums import EffectClass
 from runtime.execution.effects.running import EffectFinished
 from runtime.execution.effects.transactional import transact

@@ -11,7 +11,7 @@ from agents.models import AgentVersion, PublishedAgent
 from agents.sdk.spec import EACH
 from approvals.models import Approval, AuditEntry
 from runtime.control.messages import send_message
-from runtime.core.run.budgets import BudgetLimits
+from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.json_values import sha256_of
 from runtime.keyring import sealing
 from runtime.models import Run

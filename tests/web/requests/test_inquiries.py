@@ -13,7 +13,7 @@ from approvals.models import Approval, AuditEntry
 from approvals.people import tokens
 from approvals.rights.scopes import ALL_SCOPES
 from runtime.control.verification import verify
-from runtime.core.run.budgets import BudgetLimits
+from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.limits import MAX_ANSWER, MAX_INQUIRIES, MAX_INQUIRY
 from runtime.errors import Forbidden, InvalidInput
 from runtime.models import Signal

@@ -9,7 +9,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from approvals.models import Approval, AuditEntry
-from runtime.core.run.budgets import BudgetLimits
+from runtime.core.values.budgets import BudgetLimits
 from runtime.models import Run
 from tests.support.api_client import Caller, field_of
 from tests.support.engine import events

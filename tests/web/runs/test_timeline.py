@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from runtime.control.forks import fork
 from runtime.core.documents.compression import plain_text
-from runtime.core.run.call_options import RetryPolicy
 from runtime.core.run.events import EVENT_TYPES
+from runtime.core.values.call_options import RetryPolicy
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ModelAnswer, Outcome, RateLimited, ToolFailure, ToolResult
