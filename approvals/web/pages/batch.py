@@ -264,8 +264,8 @@ def _sheet_page(
         "too_many": too_many,
         "first": "&".join(f"item={approval_id}" for approval_id in ids[: decisions.MAX_ITEMS]),
         "problem": problem,
-        "place": position.query,
-        "kept": position.query.replace("?", "&"),
+        "list_query": position.query,
+        "list_parameters": position.query.replace("?", "&"),
         "max_items": decisions.MAX_ITEMS,
         "counted_above": decisions.COUNTED_ABOVE,
         "max_denials": MAX_DENIALS,
@@ -295,7 +295,7 @@ def _result_page(
             (approval.effective_at for approval in undoable if approval.effective_at), default=None
         ),
         "verdict": str(_verdict(request)),
-        "place": places.read_position(request).query,
+        "list_query": places.read_position(request).query,
     }
     problems = [outcome.problem.status for outcome in outcomes if outcome.problem]
     status = 200 if changed else problems[0]

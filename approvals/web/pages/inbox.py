@@ -76,12 +76,12 @@ def inbox(request: HttpRequest) -> HttpResponse:
             "sorts": list(Sort),
             "groupings": list(Grouping),
             "saved": (tabs := _counted(views, counts))[len(OWN) :],
-            "own": [
+            "own_tabs": [
                 tab
                 for tab in tabs[: len(OWN)]
-                if tab.number != "0" or tab.query == context["place"]
+                if tab.number != "0" or tab.query == context["list_query"]
             ],
-            "is_saved": any(tab.query == context["place"] for tab in tabs),
+            "is_saved": any(tab.query == context["list_query"] for tab in tabs),
             "terms": _terms(context["items"]),
             "max_view": preferences.MAX_NAME,
             "tabs": {tab: replace(position, view=tab).query or request.path for tab in View},
@@ -219,7 +219,7 @@ def _list(
         "is_unchanged": rows.is_unchanged,
         "groups": rows.groups(position.order),
         "items": rows.all,
-        "shown": len(rows.all) + len(unknown),
+        "row_count": len(rows.all) + len(unknown),
         "first": rows.first,
         "odd": rows.odd,
         "marks": marks.marks([approval.id for approval in (*rows.all, *unknown)]),
@@ -229,9 +229,9 @@ def _list(
         "last": lists.last_closed(principal) if nothing and view == View.MINE else None,
         "first_page": cursor is None,
         "keep": _query(position.parameters),
-        "kept": position.parameters,
+        "parameters": position.parameters,
         "saving": request.GET.get("saving", ""),
-        "place": replace(position, q="" if problem else q).query,
+        "list_query": replace(position, q="" if problem else q).query,
         "unfiltered": replace(position, q="").query or request.path,
         "source": f"{request.path}?{_query(position.parameters)}{_query({'cursor': cursor or ''})}",
     }

@@ -51,7 +51,7 @@ def _page(
         "number": number,
         "trial": prompt_trials.find(job.id) if job else None,
         "counts": range(1, MAX_RUNS + 1),
-        "chosen": form_text(request.POST, "runs") or "3",
+        "run_count": form_text(request.POST, "runs") or "3",
         "problem": problem,
         **job_list.list_context(job, newest),
     }

@@ -75,9 +75,9 @@ def _page(
         "together": same_turn,
         "preview": preview.card(approval.edited_preview or approval.preview),
         "computed": "for these changes" if approval.edited_preview else "",
-        "others": [
+        "open_calls": [
             step
-            for step in shared["others"]
+            for step in shared["open_calls"]
             if step.call.frame != approval.frame or step.call.id not in listed
         ],
         "stale": isinstance(problem, DigestMismatch),

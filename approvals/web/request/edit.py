@@ -196,7 +196,7 @@ def _consequences(
     """Return what the page says of the preview: its card, why there is none, or that a worker computes it."""
     if row is None:
         return {"may_approve": not is_previewed(approval.preview)}
-    context: dict[str, Any] = {"found": row}
+    context: dict[str, Any] = {"edit_preview": row}
     if row.ended_at is None:
         return context
     if row.problem:
@@ -251,7 +251,7 @@ def _context(
     return {
         "section": "inbox",
         "approval": approval,
-        "place": places.read_position(request).query,
+        "list_query": places.read_position(request).query,
         "status": approval.status,
         "problem": problem,
         "stale": isinstance(problem, DigestMismatch),

@@ -61,7 +61,7 @@ def ask(request: HttpRequest, approval_id: UUID) -> HttpResponse:
         context = {
             "section": "inbox",
             "approval": approval,
-            "place": places.read_position(request).query,
+            "list_query": places.read_position(request).query,
             "text": text,
             "problem": exc,
             "max_inquiry": MAX_INQUIRY,
@@ -93,7 +93,7 @@ def write(request: HttpRequest, approval_id: UUID) -> HttpResponse:
         context = {
             "section": "inbox",
             "approval": approval_views.approval(approval_id, actor=actor),
-            "place": places.read_position(request).query,
+            "list_query": places.read_position(request).query,
             "text": text,
             "problem": problem,
             "max_message": MAX_MESSAGE,

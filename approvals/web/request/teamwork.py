@@ -100,7 +100,7 @@ def here(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     values = {
         "approval": approval,
         "status": approval.status,
-        "place": places.read_position(request).query,
+        "list_query": places.read_position(request).query,
         **context(request, approval),
     }
     return render(request, "approvals/_teamwork.html", values)
@@ -109,7 +109,7 @@ def here(request: HttpRequest, approval_id: UUID) -> HttpResponse:
 def _frame(request: HttpRequest, approval: approval_views.ApprovalView) -> dict[str, Any]:
     return {
         "section": "inbox",
-        "place": places.read_position(request).query,
+        "list_query": places.read_position(request).query,
         "max_comment": teamwork.MAX_COMMENT,
         "status": approval.status,
     }

@@ -27,7 +27,7 @@ def requested_job(request: HttpRequest, parameter: str, newest: Sequence[R]) -> 
 def list_context(job: JobRow | None, newest: Sequence[JobRow]) -> dict[str, Any]:
     """Return what a page says of the jobs besides this one."""
     return {
-        "others": [row for row in newest if job and row.id != job.id],
+        "other_jobs": [row for row in newest if job and row.id != job.id],
         "is_last": job is not None and job.id == newest[0].id,
         "is_open": bool(newest) and newest[0].ended_at is None,
     }

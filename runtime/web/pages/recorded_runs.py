@@ -26,7 +26,7 @@ def compare(request: HttpRequest, run: UUID, other: UUID) -> HttpResponse:
     actor = actor_of(request)
     context = {
         "section": "runs",
-        "shown": comparison.compare(readable(run, actor), readable(other, actor)),
+        "comparison": comparison.compare(readable(run, actor), readable(other, actor)),
         "is_admin": wiring.access().reads_continuations(actor),
     }
     return render(request, "runs/comparison.html", context)
@@ -59,8 +59,8 @@ def _page(
     context = {
         "section": "runs",
         "run": readable(run, actor),
-        "one": row,
-        "found": row.comparison if row else None,
+        "job": row,
+        "comparison": row.comparison if row else None,
         "changed": _changed_agents(row) if row else [],
         "refused": refused,
         **job_list.list_context(row, newest),
