@@ -100,8 +100,8 @@ def _read(keys: frozenset[str] | None = None) -> Iterator[tuple[Principal, ...]]
     parameters: dict[str, Any] = {
         "groups": sorted(DECIDING),
         "all": keys is None,
-        "people": [one.removeprefix(PERSON) for one in keys or () if one.startswith(PERSON)],
-        "named": [one.removeprefix(GROUP) for one in keys or () if one.startswith(GROUP)],
+        "people": [key.removeprefix(PERSON) for key in keys or () if key.startswith(PERSON)],
+        "named": [key.removeprefix(GROUP) for key in keys or () if key.startswith(GROUP)],
         "after": "",
         "most": READ,
     }
@@ -109,7 +109,7 @@ def _read(keys: frozenset[str] | None = None) -> Iterator[tuple[Principal, ...]]
         with pool.in_transaction() as connection:
             rows = connection.execute(_PEOPLE, parameters).fetchall()
         people = [_principal(*row) for row in rows]
-        yield tuple(one for one in people if one is not None)
+        yield tuple(principal for principal in people if principal is not None)
         if len(rows) < READ:
             return
         parameters["after"] = rows[-1][0]
@@ -220,7 +220,7 @@ def impossible(policy: Policy, people: Iterable[Principal]) -> str | None:
     A run's requester cannot decide, so where one of these people may start runs, one more is needed than the quorum.
     That is not counted here: it depends on the run, and the request warns.
     """
-    groups = {one.person: one.groups for one in people}
+    groups = {principal.person: principal.groups for principal in people}
     for rule in policy.rules:
         rule_people = {name for stage in rule.stages for name in stage.people}
         rule_people |= {name for step in rule.escalate for name in step.people}

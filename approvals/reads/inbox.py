@@ -91,8 +91,10 @@ def counts(principal: Principal | None, searches: Sequence[tuple[View, str]] = (
     counted = [*((rows, MAX_COUNT) for rows in lists), *((rows, MAX_FOUND) for rows in exact)]
     (mine, unknown, for_others, *numbers), (looked_at, *some) = _counted(counted, pending, other)
     is_complete = looked_at < pending_ages.WINDOW
-    exact_texts = iter([_count_text(one, MAX_FOUND) for one in numbers])
-    window_texts = iter([_count_text(one, MAX_FOUND, is_complete=is_complete) for one in some])
+    exact_texts = iter([_count_text(number, MAX_FOUND) for number in numbers])
+    window_texts = iter(
+        [_count_text(number, MAX_FOUND, is_complete=is_complete) for number in some]
+    )
     return Counts(
         mine=mine,
         in_doubt=unknown,
@@ -139,7 +141,7 @@ def _counted(
     Of the window it counts first all rows, then those of each list, up to MAX_FOUND + 1.
     """
     sql, parameters_of_lists = pending_ages.select_values(
-        "count(*)", *(rows.values("pk")[: most + 1] for rows, most in lists)
+        "count(*)", *(rows.values("pk")[: limit + 1] for rows, limit in lists)
     )
     window = "NULL"
     if inside:
@@ -281,8 +283,8 @@ def read_important_and_doubts(
     selected = risky.union(unknown, all=True) if doubts else risky
     views = [to_view(approval, principal) for approval in selected]
     return (
-        tuple(one for one in views if one.is_of_call),
-        tuple(one for one in views if one.is_in_doubt),
+        tuple(view for view in views if view.is_of_call),
+        tuple(view for view in views if view.is_in_doubt),
     )
 
 
@@ -291,7 +293,7 @@ def neighbours_in_whole_list(
 ) -> tuple[UUID | None, UUID | None]:
     """Return the requests before and after a request in the whole list, with the calls that it lists first."""
     risky, _ = read_important_and_doubts(principal, doubts=False)
-    first = [one.id for one in pick_important(risky, usual.of_requests(risky, principal))]
+    first = [view.id for view in pick_important(risky, usual.of_requests(risky, principal))]
     if approval.id not in first:
         before, after = previous_and_next(principal, approval, without=first)
         return before or next(reversed(first), None), after
@@ -300,7 +302,7 @@ def neighbours_in_whole_list(
     if index + 1 < len(first):
         return before, first[index + 1]
     listed = page(principal, view=View.MINE).items
-    return before, next((one.id for one in listed if one.id not in first), None)
+    return before, next((view.id for view in listed if view.id not in first), None)
 
 
 def before_all(approval: ApprovalView) -> tuple[UUID, ...]:
@@ -309,7 +311,9 @@ def before_all(approval: ApprovalView) -> tuple[UUID, ...]:
     pending = copy(approval.stored)
     pending.status = Approval.Status.PENDING
     calls = (*risky, replace(approval, stored=pending))
-    return tuple(one.id for one in pick_important(calls, usual.of_requests(calls, approval.reader)))
+    return tuple(
+        view.id for view in pick_important(calls, usual.of_requests(calls, approval.reader))
+    )
 
 
 def pick_important(

@@ -99,7 +99,9 @@ def of(approval_id: UUID, person: str) -> Teamwork:
     return Teamwork(
         mark=_mark(*mark),
         viewers=tuple(viewers),
-        comments=tuple(_remark(approval_id, *one) for one in json.loads(comments_json or "[]")),
+        comments=tuple(
+            _remark(approval_id, *fields) for fields in json.loads(comments_json or "[]")
+        ),
     )
 
 

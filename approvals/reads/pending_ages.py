@@ -69,7 +69,7 @@ def count_pending() -> PendingAges:
         rows.filter(undecidable_at__isnull=False).order_by("undecidable_at"),
     )
     limit = WINDOW
-    counted, parameters = select_values("count(*)", *(one.values("pk")[:limit] for one in lists))
+    counted, parameters = select_values("count(*)", *(rows.values("pk")[:limit] for rows in lists))
     first, oldest_parameters = select_values(
         "min(created_at)", oldest_first.values("created_at")[:1]
     )

@@ -112,7 +112,7 @@ def record(
         edits=edits,
     )
     unchanged = ("approval", "person", "undone")
-    fields = [one.name for one in ReviewTime._meta.concrete_fields if not one.primary_key]  # noqa: SLF001 - its documented API
+    fields = [field.name for field in ReviewTime._meta.concrete_fields if not field.primary_key]  # noqa: SLF001 - its documented API
     try:
         with transaction.atomic():
             ReviewTime.objects.bulk_create(

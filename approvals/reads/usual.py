@@ -57,7 +57,7 @@ class UnusualByApproval:
     def flags(self) -> dict[UUID, list[UnusualValue]]:
         """The oddities that a row of a list shows; it describes look-alike letters anyway."""
         return {
-            approval_id: [one for one in oddities if not one.is_shown_elsewhere]
+            approval_id: [oddity for oddity in oddities if not oddity.is_shown_elsewhere]
             for approval_id, oddities in self.by_request.items()
         }
 

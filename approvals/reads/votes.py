@@ -120,7 +120,10 @@ def _turn(
 
 
 def _is_in(stage: Stage, reader: Principal) -> bool:
-    return any(stage.admits(one.person, one.groups) for one in (reader, *reader.stands_for))
+    return any(
+        stage.admits(principal.person, principal.groups)
+        for principal in (reader, *reader.stands_for)
+    )
 
 
 def _eligible(stage: Stage) -> str:

@@ -156,7 +156,7 @@ def _as_stored(text: str) -> set[str]:
     if text.isascii():
         return {json.dumps(text)[1:-1]}
     cases = (text, text.lower(), text.upper(), text.capitalize())
-    return {json.dumps(one)[1:-1] for one in cases}
+    return {json.dumps(case)[1:-1] for case in cases}
 
 
 def _read_json(stored: str | None) -> Any:

@@ -94,7 +94,7 @@ def preview(run: UUID, position: int) -> ForkView | None:
     if line is None and not is_removed:
         return None
     reached = list(states(journal.start, lines))
-    places = [state.position for state in reached if is_quiescent(state)]
+    positions = [state.position for state in reached if is_quiescent(state)]
     then = next((state for state in reached if state.position == position), None)
     later = _started(lines, after=position)
     transcript = transcript_of(fold(journal))
@@ -102,13 +102,13 @@ def preview(run: UUID, position: int) -> ForkView | None:
     paths = paths_of(transcript)
     texts = {line.position: texts_of(line, paths) for line in lines}
     entry = line.entry if line else None
-    previous = max((place for place in places if place < position), default=0)
-    following = min((place for place in places if place > position), default=0)
+    previous = max((other for other in positions if other < position), default=0)
+    following = min((other for other in positions if other > position), default=0)
     return ForkView(
         position=position,
         at=entry.at if entry else None,
         texts=texts.get(position, ()),
-        possible=position in places,
+        possible=position in positions,
         previous=previous,
         previous_text="".join(texts.get(previous, ())[:1]),
         next=following,
@@ -116,7 +116,7 @@ def preview(run: UUID, position: int) -> ForkView | None:
         repeated=tuple(call for call in calls if (call.frame, call.id) in later),
         inherited=tuple(call for call in calls if (call.frame, call.id) not in later),
         reopened=_reopened(then) if then else (),
-        changes=_changes(then, lines) if then and position in places else (),
+        changes=_changes(then, lines) if then and position in positions else (),
         before_reply=_before_reply(reached, entry.events, position) if entry else 0,
         removed=journal.beginning if is_removed else None,
         unreadable=transcript.unreadable,
@@ -126,8 +126,8 @@ def preview(run: UUID, position: int) -> ForkView | None:
 def last_quiescent(run: UUID) -> int:
     """Return the newest entry that can be forked, 0 for none. The caller has checked access."""
     journal = remaining(run)
-    places = [now.position for now in states(journal.start, journal.lines) if is_quiescent(now)]
-    return max(places, default=0)
+    positions = [now.position for now in states(journal.start, journal.lines) if is_quiescent(now)]
+    return max(positions, default=0)
 
 
 def _started(lines: tuple[JournalLine, ...], *, after: int) -> set[tuple[str, str]]:
@@ -157,17 +157,17 @@ def _reopened(then: Continuation) -> tuple[ReopenedCall, ...]:
 
 def _before_reply(reached: list[Continuation], events: tuple[Event, ...], position: int) -> int:
     """Return the last entry that can be forked before the first reply among these events, 0 for none."""
-    frame = next((one.frame for one in events if isinstance(one, ModelReplied)), "")
+    frame = next((event.frame for event in events if isinstance(event, ModelReplied)), "")
     before = next((now for now in reached if now.position == position - 1), None)
     if before is None or frame not in before.frames:
         return 0
     turn = before.frame(frame).turn
-    places = (
+    positions = (
         now.position
         for now in reached
         if now.position < position and is_quiescent(now) and _calls_model(now, frame, turn)
     )
-    return max(places, default=0)
+    return max(positions, default=0)
 
 
 def _calls_model(now: Continuation, frame: str, turn: int) -> bool:

@@ -88,8 +88,8 @@ def agent_figures(readable: Q, agent: str) -> RunFigures:
         verdicts = wiring.approvals().verdicts([run for run, _, _, _ in rows])
     return RunFigures(
         runs=len(rows),
-        succeeded=sum(statuses[one] for one in _GOOD),
-        failed=sum(statuses[one] for one in _BAD),
+        succeeded=sum(statuses[status] for status in _GOOD),
+        failed=sum(statuses[status] for status in _BAD),
         median=_quantile(times, 0.5),
         p95=_quantile(times, 0.95),
         approved=verdicts.get("approved", 0),
@@ -124,7 +124,7 @@ def run_totals() -> RunTotals:
         groups[group] += number
         numbers[status] += number
     tabs = {
-        name: sum(numbers[one] for one in statuses if one is not RunStatus.QUARANTINED)
+        name: sum(numbers[status] for status in statuses if status is not RunStatus.QUARANTINED)
         for name, statuses in TABS.items()
     }
     return RunTotals(
@@ -168,7 +168,7 @@ def describe_rate_limits(waits: Sequence[RateLimitWait]) -> str:
 def limited_models() -> tuple[LimitedModel, ...]:
     """Count the waiting calls by model. The caller has checked that the actor may read every run."""
     with connection.cursor() as cursor:
-        cursor.execute(_BY_MODEL, {"most": MOST, "statuses": [str(one) for one in MAY_WAIT]})
+        cursor.execute(_BY_MODEL, {"most": MOST, "statuses": [str(status) for status in MAY_WAIT]})
         rows = cursor.fetchall()
     return tuple(
         LimitedModel(model=model, calls=calls, next_at=next_at, since=since, tries=tries)

@@ -183,8 +183,8 @@ def facts(value: Any) -> list[tuple[str, Any]]:
     """Return the entries of a small object that has no object or list inside; none for any other value."""
     if not isinstance(value, dict) or not 0 < len(value) <= MAX_FACTS:
         return []
-    plain = all(not isinstance(one, dict | list) and is_short(one) for one in value.values())
-    return [(str(name), one) for name, one in value.items()] if plain else []
+    plain = all(not isinstance(item, dict | list) and is_short(item) for item in value.values())
+    return [(str(name), item) for name, item in value.items()] if plain else []
 
 
 @register.filter

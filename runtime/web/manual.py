@@ -43,7 +43,7 @@ def _rendered(page: str) -> tuple[str, SafeString]:
     for token in tokens:
         for inner in token.children or ():
             _lead(inner, page)
-    title = next((one.content for one in tokens if one.type == "inline"), page)
+    title = next((token.content for token in tokens if token.type == "inline"), page)
     html = markdown.renderer.render(tokens, markdown.options, {})
     return title, mark_safe(html)  # noqa: S308 - a file of this release, without raw HTML
 

@@ -142,7 +142,9 @@ def read(
 def problems(schema: Mapping[str, Any], value: Any) -> dict[str, str]:
     """Return the limits of the schema that the object breaks, by path."""
     broken = json_schema.problems(schema, value, _WHERE)
-    return {one.field.removeprefix(_WHERE).removeprefix("."): one.detail for one in broken}
+    return {
+        problem.field.removeprefix(_WHERE).removeprefix("."): problem.detail for problem in broken
+    }
 
 
 def fill_in(
@@ -361,7 +363,7 @@ def _moment(local: str, zone: str) -> str:
 
 
 def _filled(field: Field, form_values: Mapping[str, str], unplaced: dict[str, str]) -> Field:
-    inside = tuple(_filled(one, form_values, unplaced) for one in field.inside)
+    inside = tuple(_filled(inner, form_values, unplaced) for inner in field.inside)
     mine = [path for path in unplaced if path == field.path or path.startswith(f"{field.path}.")]
     error = "; ".join(unplaced.pop(path) for path in mine)
     return replace(

@@ -375,7 +375,7 @@ def _fields(approval: approval_views.ApprovalView) -> dict[str, Any]:
 
 
 def _oddities(oddities: Iterable[UnusualValue]) -> list[OddityOut]:
-    return [OddityOut.from_orm(one) for one in oddities]
+    return [OddityOut.from_orm(oddity) for oddity in oddities]
 
 
 def _late_outcomes(approval: approval_views.ApprovalView) -> list[LateOut] | None:

@@ -103,5 +103,5 @@ def _of(approval: UUID, request: Authenticated) -> CompanyOut:
         handed_to=mark.handed_to,
         handed_by=mark.handed_by,
         note=mark.note,
-        comments=[CommentOut.from_orm(one) for one in teamwork_view.comments],
+        comments=[CommentOut.from_orm(remark) for remark in teamwork_view.comments],
     )

@@ -60,7 +60,9 @@ def allow(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     try:
         allowance = allowance_changes.propose(
             approval_id,
-            limits={one.name: _limit(request, number, one) for number, one in enumerate(limited)},
+            limits={
+                limit.name: _limit(request, number, limit) for number, limit in enumerate(limited)
+            },
             count=form_text(request.POST, "count"),
             days=form_text(request.POST, "days"),
             actor=actor,
@@ -103,7 +105,7 @@ def _page(
     refused: str | None,
     problem: RequestError | None = None,
 ) -> HttpResponse:
-    fields = [_field(request, number, one, problem) for number, one in enumerate(limited)]
+    fields = [_field(request, number, limit, problem) for number, limit in enumerate(limited)]
     form = request.POST if request.method == "POST" else _DEFAULTS
     context = {
         "section": "inbox",

@@ -70,7 +70,7 @@ def _replaced(call: CallRecord, transcript: Transcript) -> Span | None:
     for frame in transcript.frames():
         for other in frame.calls:
             if call.digest and other.replaced == call.digest:
-                return next((one for one in other.spans if one.verdict is Verdict.EDIT), None)
+                return next((span for span in other.spans if span.verdict is Verdict.EDIT), None)
     return None
 
 

@@ -195,7 +195,9 @@ def _agent_texts(transcript: Transcript, approval: approval_views.ApprovalView) 
     turn = turn_of(approval.call)
     frame = next((frame for frame in transcript.frames() if frame.id == approval.frame), None)
     messages = frame.messages if frame else ()
-    texts = [one.value for one in messages if one.kind == "text" and one.turn == turn]
+    texts = [
+        message.value for message in messages if message.kind == "text" and message.turn == turn
+    ]
     return [text for text in texts if str(text).strip('"') != REDACTED]
 
 
