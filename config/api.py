@@ -49,6 +49,7 @@ from runtime.web.api.replays import router as replays_router
 from runtime.web.api.runs import router as runtime_router
 from runtime.web.api.schedules import router as schedules_router
 from runtime.web.api.triggers import router as triggers_router
+from runtime.web.api.usage import router as usage_router
 from runtime.web.requests import StrictParser, strict
 
 View = Callable[..., HttpResponse]
@@ -192,6 +193,7 @@ api.add_router("", agent_messages_router)
 api.add_router("", events_router)
 api.add_router("", schedules_router)
 api.add_router("", triggers_router)
+api.add_router("", usage_router)
 api.add_router("", approvals_router)
 api.add_router("", edit_previews_router)
 api.add_router("", teamwork_router)

@@ -40,6 +40,10 @@ TABLES = {
     "runtime_prompttrial": (ADD, "SELECT, UPDATE, DELETE"),  # people ask; workers try
     "runtime_runreplay": (ADD, "SELECT, UPDATE, DELETE"),  # people ask; workers replay
     "runtime_editpreview": (KEEP, "SELECT, UPDATE, DELETE"),  # people ask; workers preview
+    "runtime_runusage": (READ, KEEP),  # the sweeper counts
+    "runtime_dailyusage": (READ, KEEP),
+    "runtime_dailyruns": (READ, KEEP),
+    "approvals_dailydecisions": (READ, KEEP),
     "runtime_sweeperloop": (READ, ALL),  # the sweeper records its rounds and deletes old records
     "django_migrations": (READ, READ),
     "auth_user": (ALL, READ),

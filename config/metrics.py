@@ -5,6 +5,7 @@ It answers a program on the same machine, or one with SIGNOFF_METRICS_TOKEN. A f
 
 import hmac
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from ipaddress import ip_address
 
 from django.conf import settings
@@ -22,7 +23,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from approvals.reads import pending_ages
-from runtime.reads import workers
+from runtime.core.run.budgets import MICROS
+from runtime.reads import usage, workers
 from runtime.reads.suspects import suspect_totals
 from runtime.store.workers import cumulative
 
@@ -90,6 +92,7 @@ class MetricsCollector(Collector):
         yield from _of_sweepers()
         yield from _of_requests()
         yield from _of_runs()
+        yield from _of_usage()
 
 
 def _of_workers() -> Iterator[Metric]:
@@ -186,6 +189,21 @@ def _of_runs() -> Iterator[Metric]:
     yield CounterMetricFamily(
         "signoff_lease_losses", "Runs that a worker lost.", value=backlog.lease_losses
     )
+
+
+def _of_usage() -> Iterator[Metric]:
+    """Count the usage of this day (UTC): the counters begin again with each day, as after a restart."""
+    cost = CounterMetricFamily(
+        "signoff_cost_usd", "Cost of model replies of this day (UTC).", labels=("agent", "model")
+    )
+    replies = CounterMetricFamily(
+        "signoff_replies", "Model replies of this day (UTC).", labels=("agent", "model")
+    )
+    today = datetime.now(UTC).date()
+    for row in usage.read_day(today):
+        cost.add_metric((row.agent, row.model), row.micros / MICROS)
+        replies.add_metric((row.agent, row.model), row.replies)
+    yield from (cost, replies)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

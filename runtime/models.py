@@ -304,6 +304,49 @@ class ExternalEvent(models.Model):
         indexes = [models.Index(fields=["at"], name="external_event_at")]
 
 
+class RunUsage(models.Model):
+    """What a run has used up to `position` of its journal, as the sweeper counted it.
+
+    `micros` is its cost in millionths of a US dollar, without the `unpriced` replies.
+    """
+
+    run_id = models.UUIDField(primary_key=True)
+    position = models.BigIntegerField()
+    replies = models.BigIntegerField()
+    unpriced = models.BigIntegerField()
+    input_tokens = models.BigIntegerField()
+    output_tokens = models.BigIntegerField()
+    micros = models.BigIntegerField()
+
+
+class DailyUsage(models.Model):
+    """What the runs of an agent for one requester used of a model on a day (UTC). Columns as in RunUsage."""
+
+    day = models.DateField()
+    agent = models.TextField()
+    model = models.TextField()
+    requester = models.TextField()
+    replies = models.BigIntegerField()
+    unpriced = models.BigIntegerField()
+    input_tokens = models.BigIntegerField()
+    output_tokens = models.BigIntegerField()
+    micros = models.BigIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["day", "agent", "model", "requester"], name="daily_usage_once"
+            )
+        ]
+
+
+class DailyRuns(models.Model):
+    """The number of runs that ended on a day (UTC), by status."""
+
+    day = models.DateField(primary_key=True)
+    statuses = models.JSONField()
+
+
 class KillSwitch(models.Model):
     """A kill switch: until `lifted_at`, workers start no effect of this agent, or of any agent if it is empty."""
 

@@ -123,6 +123,9 @@ class ApprovalStub:
     def look_ahead(self, stop: Event) -> None:
         """Do nothing: a test has no sweeper."""
 
+    def count_decisions(self) -> None:
+        """Do nothing: a test has no sweeper."""
+
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         """Do nothing: a closed gate leaves the continuation."""
 

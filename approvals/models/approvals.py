@@ -375,3 +375,15 @@ class ReviewTime(models.Model):
                 condition=models.Q(decided_at__isnull=False),
             ),
         ]
+
+
+class DailyDecisions(models.Model):
+    """The requests that closed on a day (UTC): their number by verdict, and how long people took.
+
+    `median` and `p90` are seconds from the request to the decision of a person, None if no person decided.
+    """
+
+    day = models.DateField(primary_key=True)
+    verdicts = models.JSONField()
+    median = models.FloatField(null=True)
+    p90 = models.FloatField(null=True)

@@ -20,6 +20,7 @@ from approvals.models import OF_CALL, Approval
 from approvals.people import mail
 from approvals.port import evidence, jobs, verifier
 from approvals.port.jobs import Outlooks
+from approvals.reads import daily_decisions
 from approvals.reads.approval_views import to_view
 from approvals.rights import approvals
 from approvals.rules.judge import Facts
@@ -167,6 +168,10 @@ class ApprovalService:
             jobs.record_escalations(stop)
         finally:
             self._outlooks.mark(stop)
+
+    def count_decisions(self) -> None:
+        """Count the decisions of the newest days."""
+        daily_decisions.count()
 
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         """Cancel the pending requests at these gates, inside the caller's transaction."""

@@ -37,7 +37,7 @@ LIMIT = 50
 MAX_LIMIT = 500
 SCANNED = 5_000
 
-_PEOPLES = (Approval.Status.APPROVED, Approval.Status.DENIED, Approval.Status.ANSWERED)
+PEOPLES = (Approval.Status.APPROVED, Approval.Status.DENIED, Approval.Status.ANSWERED)
 _Position = tuple[datetime, UUID]
 _VOTES = f"SELECT r.id, {votes.sql()} FROM approvals_approval r WHERE r.id = ANY(%s)"
 
@@ -68,7 +68,7 @@ class PastDecision(ApprovalView):
     @property
     def took(self) -> timedelta | None:
         """The time from request to decision; None if no person decided."""
-        is_theirs = self.stored.status in _PEOPLES and self.stored.allowance is None
+        is_theirs = self.stored.status in PEOPLES and self.stored.allowance is None
         if not is_theirs or self.stored.decided_at is None:
             return None
         return self.stored.decided_at - self.stored.created_at
@@ -256,13 +256,13 @@ def _condition(criteria: DecisionFilter) -> Q:
     }
     condition &= Q(**{name: value for name, value in exact.items() if value})
     if criteria.verdict:
-        condition &= _is_verdict(criteria.verdict)
+        condition &= is_verdict(criteria.verdict)
     if criteria.agent:
         condition &= _is_agent(ROOT_AGENT, criteria) | _is_agent(ASKING_AGENT, criteria)
     return condition
 
 
-def _is_verdict(verdict: str) -> Q:
+def is_verdict(verdict: str) -> Q:
     """Return the condition for a verdict. A request for changes is a denial by its statement."""
     changes = Q(statement__contains=statements.CHANGES_REQUESTED)
     match verdict:

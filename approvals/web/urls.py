@@ -19,10 +19,11 @@ from approvals.web.pages.allowances import allowance, allowances
 from approvals.web.pages.allowances import confirm as confirm_allowance
 from approvals.web.pages.allowances import revoke as revoke_allowance
 from approvals.web.pages.batch import batch, undo_batch
+from approvals.web.pages.costs import costs
 from approvals.web.pages.history import download
 from approvals.web.pages.history import show as history
 from approvals.web.pages.inbox import delete_view, inbox, save_view
-from approvals.web.pages.overview import overview
+from approvals.web.pages.overview import overview, picture_csv
 from approvals.web.pages.password_link import choose_password
 from approvals.web.pages.people import (
     add_group,
@@ -63,6 +64,8 @@ register_converter(PromptName, "prompt")
 urlpatterns = [
     path("", home, name="home"),
     path("overview/", overview, name="overview"),
+    path("overview/<slug:name>.csv", picture_csv, name="picture_csv"),
+    path("costs/", costs, name="costs"),
     path("login/", login, name="login"),
     path("logout/", logout, name="logout"),
     path("password/<str:plain>/", choose_password, name="choose_password"),

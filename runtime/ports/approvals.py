@@ -255,6 +255,9 @@ class ApprovalPort(Protocol):
         That is to record the steps of escalation that have begun, and to mark requests that too few people can decide.
         """
 
+    def count_decisions(self) -> None:
+        """Count the decisions of the newest days, for the overview; several sweepers may at once."""
+
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         """Cancel the pending requests of these gates, inside the caller's transaction.
 

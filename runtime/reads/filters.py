@@ -1,13 +1,13 @@
 """Filters a list of runs by the tabs of status, a search and the day of the start, and reads searches.
 
-Every word of a search must occur. `agent:…`, `by:…`, `key:…` and the like search one field, `ended:24h` the time of the
-end. Quotes keep words together.
+Every word of a search must occur. `agent:…`, `by:…`, `key:…` and the like search one field, `ended:24h` or
+`ended:2026-11-24` (a day in UTC) the time of the end. Quotes keep words together.
 """
 
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -77,6 +77,14 @@ def duration(text: str, operator: str) -> timedelta:
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
+def read_day(text: str) -> datetime | None:
+    """Return the start of a day such as 2026-11-24 in UTC; None for any other text."""
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
 def filter_runs(
     condition: Q,
     *,
@@ -121,7 +129,9 @@ def _id(text: str) -> Q:
 
 
 def _ended(text: str) -> Q:
-    """Return the condition for runs that ended within this time and whose data is not removed."""
+    """Return the condition for runs that ended on a day (UTC) or within a time, and whose data is not removed."""
+    if day := read_day(text):
+        return Q(ended_at__gte=day, ended_at__lt=day + timedelta(days=1), removed_at__isnull=True)
     return Q(ended_at__gt=timezone.now() - duration(text, "ended"), removed_at__isnull=True)
 
 

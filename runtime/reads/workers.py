@@ -39,6 +39,7 @@ LATE_SECONDS = {
     "mail": 600,
     "objects": 600,
     "requests": 600,
+    "rollups": 600,
 }
 SHOWN = timedelta(minutes=5)  # how long a worker is listed after its last heartbeat
 OVERDUE_SECONDS = 60  # after which a due run should have been dispatched

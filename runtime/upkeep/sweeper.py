@@ -1,8 +1,8 @@
 """Runs the sweeper: one process with a loop for each scheduled job. Any number of sweepers may run.
 
 The loops are independent. The sweeper sends hints for due runs and starts the runs of schedules every second, shortens
-long journals and looks after trials of prompts every ten seconds, looks at requests and mails people every minute, and
-does the other jobs once an hour.
+long journals and looks after trials of prompts every ten seconds, looks at requests, mails people and counts for the
+overview every minute, and does the other jobs once an hour.
 """
 
 import logging
@@ -19,7 +19,7 @@ from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables import objects, used_approvals
 from runtime.store.tables.jobs import KINDS
-from runtime.upkeep import archiving, due_runs, history, retention
+from runtime.upkeep import archiving, due_runs, history, retention, rollups
 from runtime.upkeep.alarm import Alarm
 
 log = logging.getLogger(__name__)
@@ -88,6 +88,12 @@ def look_ahead(_: Connection, stop: threading.Event) -> None:
     wiring.approvals().look_ahead(stop)
 
 
+def roll_up(connection: Connection, stop: threading.Event) -> None:
+    """Count by day what runs used, how they ended and what people decided."""
+    rollups.roll_up(connection, stop)
+    wiring.approvals().count_decisions()
+
+
 def run(stop: threading.Event, *extra_loops: Loop) -> None:
     """Run every loop and `extra_loops` until `stop`. An error in the loop that sends hints ends the process."""
     scheduled = (
@@ -100,6 +106,7 @@ def run(stop: threading.Event, *extra_loops: Loop) -> None:
         Loop(name="objects", duty=look_after_objects, seconds=MINUTE),
         Loop(name="requests", duty=look_ahead, seconds=MINUTE),
         Loop(name="mail", duty=send_mail, seconds=MINUTE),
+        Loop(name="rollups", duty=roll_up, seconds=MINUTE),
         *extra_loops,
     )
     threads = [threading.Thread(target=loop.run, args=[stop], name=loop.name) for loop in scheduled]

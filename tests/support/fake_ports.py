@@ -330,6 +330,9 @@ class FakeApprovals:
     def look_ahead(self, stop: Event) -> None:
         return None
 
+    def count_decisions(self) -> None:
+        return None
+
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         self.closed += gates
 

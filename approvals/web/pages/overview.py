@@ -1,18 +1,70 @@
-"""The first page of admins: what needs them, runs by state, pending requests by age, and workers."""
+"""The first page of admins: what needs them, pictures of the last days, runs by state, and workers.
 
-from django.http import HttpRequest, HttpResponse
+A day is one in UTC. The pictures read the counts of the sweeper, so they are up to two minutes late.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from approvals.governance import version_changes
-from approvals.reads import pending_ages, review_times
+from approvals.reads import daily_decisions, pending_ages, review_times
+from runtime.core.documents.budget_text import to_text
+from runtime.core.run.budgets import Limit
+from runtime.core.run.continuation import RunStatus
 from runtime.ports import wiring
-from runtime.reads import workers
+from runtime.reads import usage, workers
 from runtime.reads.blobs import object_totals
 from runtime.reads.run_figures import limited_models, run_totals
 from runtime.reads.suspects import suspect_totals
+from runtime.reads.usage import UsageKey
+from runtime.web import charts, downloads
+from runtime.web.charts import Chart, Series
+from runtime.web.display import duration
+from runtime.web.pages import query_params
 from runtime.web.requests import admins_only
+
+RANGES = ("7", "30", "90")  # days, the first is shown without a choice
+COST_KEYS = (UsageKey.AGENT, UsageKey.MODEL, UsageKey.PERSON)
+OTHER = "all others"
+
+VERDICT_SERIES = (
+    Series(key="approved", label="Approved", colour="ok"),
+    Series(key="edited", label="Approved with changes", colour="edited"),
+    Series(key="answered", label="Answered", colour="info"),
+    Series(key="changes_requested", label="Changes requested", colour="warn"),
+    Series(key="denied", label="Denied", colour="danger"),
+    Series(key="expired", label="Expired", colour="quiet"),
+    Series(key="cancelled", label="Cancelled", colour="faint"),
+)
+TIME_SERIES = (
+    Series(key="p90", label="9 of 10 within", colour="faint"),
+    Series(key="median", label="Half within", colour="info"),
+)
+STATUS_SERIES = (
+    Series(key=RunStatus.COMPLETED, label="Finished", colour="ok"),
+    Series(key=RunStatus.EXPORTED, label="Exported", colour="info"),
+    Series(key=RunStatus.CANCELLED, label="Cancelled", colour="quiet"),
+    Series(key=RunStatus.FAILED, label="Failed", colour="danger"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A chart of the overview; `name` is that of its file, `sentence` describes it."""
+
+    name: str
+    title: str
+    sentence: str
+    chart: Chart
 
 
 @require_safe
@@ -20,6 +72,8 @@ from runtime.web.requests import admins_only
 def overview(request: HttpRequest) -> HttpResponse:
     """Show the counts of the installation, and the links to what an admin should look at."""
     live = workers.live_versions(workers.ALIVE)
+    days, key = _read_range(request), _read_key(request)
+    since, until = _period(days)
     context = {
         "section": "overview",
         "at": timezone.now(),
@@ -34,5 +88,130 @@ def overview(request: HttpRequest) -> HttpResponse:
         "store": object_totals(),
         "lags": [worker for worker in workers.worker_measures() if worker.is_alive],
         "without_worker": [name for name in wiring.catalogue().names() if name not in live],
+        "days": days,
+        "ranges": RANGES,
+        "cost_key": key,
+        "cost_keys": COST_KEYS,
+        "since": since,
+        "last_day": until - timedelta(days=1),
+        "pictures": pictures(since, until, key),
+        "costliest": usage.read_usage(key, since, until)[: charts.COLOURS],
     }
     return render(request, "approvals/overview.html", context)
+
+
+@require_safe
+@admins_only
+def picture_csv(request: HttpRequest, name: str) -> HttpResponse:
+    """Answer with the numbers of one picture as CSV."""
+    since, until = _period(_read_range(request))
+    chart = next(
+        (one.chart for one in pictures(since, until, _read_key(request)) if one.name == name), None
+    )
+    if chart is None:
+        raise Http404
+    lines = [downloads.row(["day", *(part.label for part in chart.series)])]
+    lines += [
+        downloads.row([row.day.isoformat(), *(cell.text for cell in row.cells)])
+        for row in reversed(chart.rows)
+    ]
+    answer = HttpResponse("".join(lines), content_type="text/csv; charset=utf-8")
+    answer["Content-Disposition"] = f'attachment; filename="{name}.csv"'
+    return answer
+
+
+def pictures(since: date, until: date, key: UsageKey) -> tuple[Picture, ...]:
+    """Draw the pictures of the days from `since` to before `until`, the cost by `key`."""
+    days = charts.days_between(since, until)
+    decisions = daily_decisions.read_days(since, until)
+    costs = usage.read_daily_cost(key, since, until)
+    parts = charts.largest(costs, other=OTHER)
+    return (
+        Picture(
+            name="decisions",
+            title="Decisions a day",
+            sentence="Closed requests by verdict.",
+            chart=charts.draw(
+                days, VERDICT_SERIES, {one.day: one.verdicts for one in decisions},
+                text=_number, url=_decisions_url,
+            ),
+        ),
+        Picture(
+            name="time-to-decide",
+            title="Time to decide",
+            sentence="From the request to a person’s decision.",
+            chart=charts.draw(
+                days, TIME_SERIES, {one.day: _times(one) for one in decisions},
+                text=_time, url=lambda day, _: _decisions_url(day), stacked=False,
+            ),
+        ),
+        Picture(
+            name="runs",
+            title="Runs a day",
+            sentence="Ended runs by outcome.",
+            chart=charts.draw(
+                days, STATUS_SERIES,
+                {one.day: one.statuses for one in usage.read_ended_days(since, until)},
+                text=_number, url=_runs_url,
+            ),
+        ),
+        Picture(
+            name="cost",
+            title=f"Cost a day by {key}",
+            sentence="US dollars for replies of models. An agent’s cost is that of its runs, with their sub-agents.",
+            chart=charts.draw(
+                days, parts, charts.merged(costs, parts, other=OTHER),
+                text=_dollars, url=lambda day, name: _cost_url(key, day, name),
+            ),
+        ),
+    )  # fmt: skip
+
+
+def _read_range(request: HttpRequest) -> str:
+    return query_params.choice(request, "days", RANGES) or RANGES[0]
+
+
+def _read_key(request: HttpRequest) -> UsageKey:
+    return UsageKey(query_params.choice(request, "by", COST_KEYS) or UsageKey.AGENT)
+
+
+def _period(days: str) -> tuple[date, date]:
+    """Return the first day, and the day after today."""
+    until = datetime.now(UTC).date() + timedelta(days=1)
+    return until - timedelta(days=int(days)), until
+
+
+def _times(day: daily_decisions.DecisionDay) -> Mapping[str, float]:
+    times = {"p90": day.p90, "median": day.median}
+    return {name: time.total_seconds() for name, time in times.items() if time is not None}
+
+
+def _number(value: float) -> str:
+    return f"{value:g}" if value < 1 else f"{value:.0f}"
+
+
+def _time(seconds: float) -> str:
+    return duration(timedelta(seconds=seconds))
+
+
+def _dollars(micros: float) -> str:
+    return f"{to_text(Limit.MICROS, round(micros))} $"
+
+
+def _decisions_url(day: date, verdict: str = "") -> str:
+    start = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    instants = [f"{at:%Y-%m-%dT%H:%MZ}" for at in (start, start + timedelta(days=1))]
+    query: dict[str, Any] = {"since": instants[0], "until": instants[1]}
+    return (
+        f"{reverse('history')}?{urlencode({**query, **({'verdict': verdict} if verdict else {})})}"
+    )
+
+
+def _runs_url(day: date, status: str) -> str:
+    return f"{reverse('runs')}?{urlencode({'status': status, 'q': f'ended:{day.isoformat()}'})}"
+
+
+def _cost_url(key: UsageKey, day: date, name: str) -> str:
+    query = {"from": day.isoformat(), "to": day.isoformat()}
+    chosen = {"by": str(key)} if name == OTHER else {str(key): name}
+    return f"{reverse('costs')}?{urlencode({**query, **chosen})}"

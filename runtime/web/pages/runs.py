@@ -21,10 +21,11 @@ from runtime.core.run.continuation import RunStatus
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.reads import filters, outcomes
+from runtime.reads import filters, outcomes, usage
 from runtime.reads import runs as run_queries
 from runtime.reads.filters import MAX_SEARCH
 from runtime.reads.runs import Page, RunLine
+from runtime.reads.usage import Usage
 from runtime.web import downloads
 from runtime.web.pages import query_params
 from runtime.web.requests import actor_of
@@ -43,6 +44,7 @@ DOWNLOADED_ROWS = 200  # of one page, which are in memory at once
 COLUMNS = (
     *("id", "agent", "business_key", "title", "status", "requester"),
     *("created_at", "ended_at", "seconds", "answer", "reason"),
+    *("cost_usd", "input_tokens", "output_tokens"),
 )
 
 
@@ -239,13 +241,16 @@ def _lines(actor: Actor, filter_values: dict[str, str], search: str, zone: tzinf
             oldest=filter_values.get("order") == OLDEST,
         )
         if page.items:
-            yield "".join(downloads.row(_values(run)) for run in page.items)
+            used = usage.read_runs_usage([run.id for run in page.items])
+            yield "".join(downloads.row(_values(run, used.get(run.id))) for run in page.items)
         if page.next is None:
             return
         cursor = UUID(page.next)
 
 
-def _values(run: RunLine) -> tuple[Any, ...]:
+def _values(run: RunLine, used: Usage | None) -> tuple[Any, ...]:
+    """Return the cells of a run; those of its usage are empty until the sweeper has counted it."""
+    counts = (used.cost, used.input_tokens, used.output_tokens) if used else (None, None, None)
     return (
         str(run.id),
         run.agent,
@@ -258,4 +263,5 @@ def _values(run: RunLine) -> tuple[Any, ...]:
         round(run.lasted.total_seconds(), 3) if run.ended else None,
         run.answer,
         run.reason_start,
+        *counts,
     )

@@ -1,0 +1,185 @@
+"""Counts by day what runs used and how they ended, so that the overview costs the same beside any number of runs.
+
+A day is one in UTC. The journals of changed runs are read from where the last round stopped, and each run's position
+and counts change in one transaction. So a killed sweeper counts nothing twice. Nothing is verified and nothing
+decides by these counts. Entries that were removed before a round could read them are not counted.
+"""
+
+import threading
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, get_args
+from uuid import UUID
+
+from runtime.core.run import events as e
+from runtime.reads.journal import COLUMNS, decoded
+from runtime.store.pool import Connection
+from runtime.store.tables.journal import unpacked
+
+RUNS = 200  # of one query
+ENTRIES = 200  # of one run that one transaction counts
+RECOUNTED = timedelta(days=1)  # before the newest day, because a run may end again after a retry
+EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+
+# The events with the usage of a reply.
+UsageEvent = (
+    e.ModelReplied
+    | e.Compacted
+    | e.MemorySummarised
+    | e.RetryScheduled
+    | e.QuestionAnswered
+    | e.AnswerDropped
+)
+_PATTERN = f'"(z|{"|".join(kind.__name__ for kind in get_args(UsageEvent))})"'
+
+_CHANGED = """
+    SELECT r.id, r.agent, r.requester, r.position, coalesce(u.position, 0)
+    FROM runtime_run r LEFT JOIN runtime_runusage u ON u.run_id = r.id
+    WHERE r.position > coalesce(u.position, 0) AND
+"""
+_TO_COUNT = f"""
+    ({_CHANGED} r.ended_at IS NULL LIMIT {RUNS})
+    UNION ALL
+    ({_CHANGED} r.ended_at >= %(since)s AND r.removed_at IS NULL LIMIT {RUNS})
+"""
+
+_READ = f"""
+    SELECT {", ".join(COLUMNS)} FROM runtime_journalentry
+    WHERE run_id = %(run)s AND position > %(after)s AND position <= %(until)s
+        AND (packed IS NOT NULL OR body ~ %(pattern)s)
+"""
+
+_COUNTS = ("replies", "unpriced", "input_tokens", "output_tokens", "micros")
+_VALUES = ", ".join(f"%({name})s" for name in _COUNTS)
+
+
+def _added(table: str) -> str:
+    return ", ".join(f"{name} = {table}.{name} + EXCLUDED.{name}" for name in _COUNTS)
+
+
+# Of two sweepers the second one finds another position.
+_ADVANCE = f"""
+    INSERT INTO runtime_runusage (run_id, position, {", ".join(_COUNTS)})
+    VALUES (%(run)s, %(until)s, {_VALUES})
+    ON CONFLICT (run_id) DO UPDATE SET position = EXCLUDED.position, {_added("runtime_runusage")}
+        WHERE runtime_runusage.position = %(after)s
+    RETURNING run_id
+"""
+_ADD = f"""
+    INSERT INTO runtime_dailyusage (day, agent, model, requester, {", ".join(_COUNTS)})
+    VALUES (%(day)s, %(agent)s, %(model)s, %(requester)s, {_VALUES})
+    ON CONFLICT (day, agent, model, requester) DO UPDATE SET {_added("runtime_dailyusage")}
+"""
+
+_COUNT_ENDED = """
+    INSERT INTO runtime_dailyruns (day, statuses)
+    SELECT day, jsonb_object_agg(status, number) FROM (
+        SELECT (ended_at AT TIME ZONE 'UTC')::date AS day, status, count(*) AS number FROM runtime_run
+        WHERE ended_at >= %s AND removed_at IS NULL GROUP BY 1, 2
+    ) AS counted GROUP BY day
+    ON CONFLICT (day) DO UPDATE SET statuses = EXCLUDED.statuses
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ChangedRun:
+    """A run whose entries after `counted` and up to `position` are not counted yet."""
+
+    run: UUID
+    agent: str
+    requester: str
+    position: int
+    counted: int
+
+    @property
+    def until(self) -> int:
+        """The last entry that the next transaction counts."""
+        return min(self.position, self.counted + ENTRIES)
+
+
+@dataclass(slots=True)
+class _Usage:
+    """The counts of some replies, by day and model."""
+
+    by_day: dict[tuple[date, str], Counter[str]] = field(
+        default_factory=lambda: defaultdict(Counter)
+    )
+
+    def add(self, event: e.Event, at: datetime) -> None:
+        """Count the reply in an event, if it has one."""
+        if not isinstance(event, UsageEvent) or not event.usage:
+            return
+        self.by_day[at.astimezone(UTC).date(), event.model].update(
+            replies=1,
+            unpriced=int(event.cost is None),
+            input_tokens=event.usage.get("input_tokens", 0),
+            output_tokens=event.usage.get("output_tokens", 0),
+            micros=event.cost or 0,
+        )
+
+    def total(self) -> Counter[str]:
+        """Return the counts of all days and models."""
+        return sum(self.by_day.values(), Counter[str]())
+
+
+def roll_up(connection: Connection, stop: threading.Event) -> None:
+    """Count the entries and ends since the last round, until `stop`."""
+    count_usage(connection, stop)
+    count_ended(connection)
+
+
+def count_usage(connection: Connection, stop: threading.Event) -> int:
+    """Count the usage of all runs that have new entries, until `stop`. Return the number of counted runs."""
+    row = connection.execute(
+        "SELECT done_at FROM runtime_sweeperloop WHERE name = 'rollups'"
+    ).fetchone()
+    since = row[0] - RECOUNTED if row else EPOCH
+    number = 0
+    while not stop.is_set():
+        rows = connection.execute(_TO_COUNT, {"since": since}).fetchall()
+        if not rows:
+            break
+        for run, agent, requester, position, counted in rows:
+            changed = _ChangedRun(
+                run=run, agent=agent, requester=requester, position=position, counted=counted
+            )
+            number += _count_run(connection, changed)
+    return number
+
+
+def count_ended(connection: Connection) -> None:
+    """Count the ended runs of the newest days by status."""
+    row = connection.execute("SELECT max(day) FROM runtime_dailyruns").fetchone()
+    newest = row[0] if row else None
+    since = datetime.combine(newest, time.min, tzinfo=UTC) - RECOUNTED if newest else EPOCH
+    connection.execute(_COUNT_ENDED, (since,))
+
+
+def _count_run(connection: Connection, changed: _ChangedRun) -> bool:
+    """Count the next entries of a run. Return False if another sweeper was faster."""
+    place = {"run": changed.run, "after": changed.counted, "until": changed.until}
+    with connection.transaction():
+        usage = _read_usage(connection, place)
+        advanced = connection.execute(_ADVANCE, {**place, **_values(usage.total())}).fetchone()
+        if advanced is None:
+            return False
+        of_run = {"agent": changed.agent, "requester": changed.requester}
+        # In one order, so that two sweepers do not wait for each other.
+        for (day, model), counts in sorted(usage.by_day.items()):
+            connection.execute(_ADD, {"day": day, "model": model, **of_run, **_values(counts)})
+    return True
+
+
+def _read_usage(connection: Connection, place: dict[str, Any]) -> _Usage:
+    usage = _Usage()
+    for row in connection.execute(_READ, {**place, "pattern": _PATTERN}):
+        _, body, *_ = unpacked(*row)
+        if entry := decoded(body):
+            for event in entry.events:
+                usage.add(event, entry.at)
+    return usage
+
+
+def _values(counts: Counter[str]) -> dict[str, int]:
+    return {name: counts[name] for name in _COUNTS}

@@ -1,0 +1,247 @@
+"""What runs used, by day: counted once from their journals, and shown on the overview, in lists, files and metrics."""
+
+import csv
+import io
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+from uuid import UUID
+
+import psycopg
+import pytest
+from django.test import Client
+
+from approvals.models import Approval, DailyDecisions
+from approvals.reads import daily_decisions
+from runtime.models import DailyRuns, DailyUsage, Run, RunUsage
+from runtime.store import pool
+from runtime.store.pool import Connection
+from runtime.upkeep import rollups
+from tests.support.office import Office
+from tests.support.pages import shows, text
+
+TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
+
+
+@pytest.fixture
+def priced(office: Office) -> Office:
+    """An agent whose replies cost 7 millionths of a dollar each."""
+    work = office.effects.agents["hr_onboarding"]
+    office.effects.agents["hr_onboarding"] = lambda request: replace(
+        cast("Any", work(request)),
+        usage={"input_tokens": 5, "output_tokens": 2},
+        cost=7,
+        model="model-a",
+    )
+    return office
+
+
+@pytest.fixture
+def connection() -> Iterator[Connection]:
+    with pool.open_own() as connection:
+        yield connection
+
+
+def _roll_up(connection: Connection) -> None:
+    rollups.roll_up(connection, threading.Event())
+    daily_decisions.count()
+
+
+def _used() -> tuple[int, int, int]:
+    """The replies and micros of all runs, and the micros of all days."""
+    runs, days = RunUsage.objects.all(), DailyUsage.objects.all()
+    return (
+        sum(row.replies for row in runs),
+        sum(row.micros for row in runs),
+        sum(row.micros for row in days),
+    )
+
+
+def test_each_reply_is_counted_once(priced: Office, connection: Connection) -> None:
+    run = priced.start()
+    _roll_up(connection)
+    first = _used()
+    assert first[0] > 0
+    assert first == (first[0], 7 * first[0], 7 * first[0])
+    _roll_up(connection)
+    assert _used() == first
+    priced.approve(run)
+    _roll_up(connection)
+    replies = _used()[0]
+    assert replies > first[0]
+    assert _used() == (replies, 7 * replies, 7 * replies)
+    (row,) = DailyUsage.objects.all()
+    assert (str(row.day), row.agent, row.model, row.requester) == (
+        TODAY, "hr_onboarding", "model-a", "ada",
+    )  # fmt: skip
+    assert (row.input_tokens, row.output_tokens) == (5 * replies, 2 * replies)
+
+
+def test_a_second_sweeper_counts_nothing_twice(
+    priced: Office, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has read the position of the run, and the first one counts before it does."""
+    priced.start()
+    count = rollups._count_run
+
+    def overtaken(second: Connection, changed: rollups._ChangedRun) -> bool:
+        assert count(connection, changed)
+        return count(second, changed)
+
+    monkeypatch.setattr(rollups, "_count_run", overtaken)
+    with pool.open_own() as second:
+        assert rollups.count_usage(second, threading.Event()) == 0
+    replies = _used()[0]
+    assert _used() == (replies, 7 * replies, 7 * replies)
+
+
+def test_a_killed_sweeper_leaves_no_half_of_a_run(
+    priced: Office, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    priced.start()
+    monkeypatch.setattr(rollups, "_ADD", "SELECT 1 / 0")
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        _roll_up(connection)
+    assert _used() == (0, 0, 0)
+
+
+def test_a_long_run_is_counted_in_parts(
+    priced: Office, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollups, "ENTRIES", 2)
+    run = priced.start()
+    _roll_up(connection)
+    assert RunUsage.objects.get().position == Run.objects.get(id=run).position > 2
+    assert _used()[1] == _used()[2] > 0
+
+
+def test_an_entry_that_cannot_be_read_stops_nothing(priced: Office, connection: Connection) -> None:
+    broken, whole = priced.start(), priced.start()
+    connection.execute(
+        "UPDATE runtime_journalentry SET body = '{\"ModelReplied\"', packed = NULL WHERE run_id = %s",
+        (broken,),
+    )
+    _roll_up(connection)
+    assert RunUsage.objects.get(pk=broken).replies == 0
+    assert RunUsage.objects.get(pk=whole).replies > 0
+
+
+def test_decisions_and_ends_are_counted_by_day(
+    priced: Office, connection: Connection, admin: Client
+) -> None:
+    run, denied = priced.start(), priced.start()
+    priced.approve(run)
+    priced.deny(denied, "no")
+    _move(run, days=1)
+    _roll_up(connection)
+    days = {str(row.day): row for row in DailyDecisions.objects.all()}
+    assert [row.verdicts for row in days.values()] == [{"approved": 1}, {"denied": 1}]
+    assert all(row.median is not None and row.median == row.p90 for row in days.values())
+    assert sum(sum(row.statuses.values()) for row in DailyRuns.objects.all()) == 2
+
+
+def test_each_bar_leads_to_exactly_what_it_counts(
+    priced: Office, connection: Connection, admin: Client
+) -> None:
+    run, denied = priced.start(), priced.start()
+    priced.approve(run)
+    priced.deny(denied, "no")
+    _roll_up(connection)
+    page = shows(
+        admin, "/overview/", "Approved, 1", "Denied, 1", "Finished, 2", "Cost a day by agent"
+    )
+    hour = "T00%3A00Z"
+    tomorrow = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%d}"
+    period = f"since={TODAY}{hour}&amp;until={tomorrow}{hour}"
+    for verdict, other in (("approved", "denied"), ("denied", "approved")):
+        link = f"/decisions/?{period}&amp;verdict={verdict}"
+        assert page.count(f'href="{link}"') == 2  # the bar, and the table
+        listed = text(admin, link.replace("&amp;", "&"))
+        ids = {
+            name: Approval.objects.get(status=name, kind="approval").id for name in (verdict, other)
+        }
+        assert str(ids[verdict]) in listed
+        assert str(ids[other]) not in listed
+    runs = f"/runs/?status=completed&amp;q=ended%3A{TODAY}"
+    assert page.count(f'href="{runs}"') == 2
+    listed = text(admin, runs.replace("&amp;", "&"))
+    assert str(run) in listed
+    assert str(denied) in listed
+    cost = f"/costs/?from={TODAY}&amp;to={TODAY}&amp;agent=hr_onboarding"
+    assert page.count(f'href="{cost}"') == 2
+    shows(admin, cost.replace("&amp;", "&"), "Cost by model", "model-a", f"{_dollars()}<")
+
+
+def test_costs_are_added_up_by_agent_model_person_and_day(
+    priced: Office, connection: Connection, admin: Client, bea: Client
+) -> None:
+    priced.start()
+    priced.start(requester="bea")
+    _roll_up(connection)
+    for key, name in (("agent", "hr_onboarding"), ("model", "model-a"), ("day", TODAY)):
+        shows(admin, f"/costs/?by={key}", name, f"{_dollars()}<")
+    shows(admin, "/costs/?by=person", "<bdi>ada</bdi>", "<bdi>bea</bdi>", hides=[f"{_dollars()}<"])
+    rows = list(csv.DictReader(io.StringIO(text(admin, "/costs/?by=model&format=csv"))))
+    assert [(row["model"], row["cost_usd"]) for row in rows] == [("model-a", _dollars())]
+    shows(admin, "/costs/?from=2026-11-09&to=2026-11-01", "from must not be after", status=422)
+    shows(admin, "/costs/?from=yesterday", "from must be a day such as", status=422)
+    shows(admin, "/costs/?from=2020-01-01&to=2026-01-01", "less than 400 days", status=422)
+    shows(admin, "/costs/?from=2020-01-01&to=2020-01-01", "No model has replied")
+    text(bea, "/costs/", 404)
+
+
+def test_costs_are_in_the_api_the_metrics_and_the_file_of_runs(
+    priced: Office, connection: Connection, admin: Client
+) -> None:
+    run, uncounted = priced.start(), None
+    _roll_up(connection)
+    uncounted = priced.start()
+    answer = admin.get("/api/v1/usage?by=model").json()
+    assert [(item["name"], item["cost_usd"]) for item in answer["items"]] == [
+        ("model-a", _dollars())
+    ]
+    refused = admin.get("/api/v1/usage?since=now")
+    assert (refused.status_code, refused.json()["field"]) == (422, "since")
+    lines = csv.DictReader(io.StringIO(_file(admin, "/runs.csv")))
+    costs = {row["id"]: row["cost_usd"] for row in lines}
+    assert costs == {str(run): _dollars(), str(uncounted): ""}
+    metrics = text(Client(), "/metrics")
+    assert (
+        f'signoff_cost_usd_total{{agent="hr_onboarding",model="model-a"}} {_micros() / 1e6}'
+        in metrics
+    )
+
+
+def test_the_numbers_of_a_picture_are_a_file(
+    priced: Office, connection: Connection, admin: Client
+) -> None:
+    priced.approve(priced.start())
+    _roll_up(connection)
+    rows = list(csv.DictReader(io.StringIO(text(admin, "/overview/decisions.csv?days=30"))))
+    assert rows == [{"day": TODAY, "Approved": "1"}]
+    text(admin, "/overview/nothing.csv", 404)
+    text(admin, "/overview/?days=8", 404)
+
+
+def _micros() -> int:
+    return sum(row.micros for row in DailyUsage.objects.all())
+
+
+def _dollars() -> str:
+    return f"{_micros() / 1e6:.6f}"
+
+
+def _file(client: Client, path: str) -> str:
+    answer: Any = client.get(path)
+    return b"".join(answer.streaming_content).decode()
+
+
+def _move(run: UUID, *, days: int) -> None:
+    """Move the decision of a run some days back."""
+    back = timedelta(days=days)
+    for row in Approval.objects.filter(run=run, decided_at__isnull=False):
+        Approval.objects.filter(pk=row.pk).update(
+            created_at=row.created_at - back, decided_at=cast("datetime", row.decided_at) - back
+        )
