@@ -1,7 +1,8 @@
 """Turns the search text of the inbox into a condition on requests.
 
 Every word must occur in the sentence, the path or the requester. `risk:high`, `kind:question`, `agent:…`, `tool:…` and
-`by:…` search one field, `next:…` the step that follows if no person decides, `due:1h` the deadline. `claimed:me`,
+`by:…` search one field, `next:…` the step that follows if no person decides, `due:1h` the deadline, `older:1d`
+and `newer:1d` the age. `claimed:me`,
 `claimed:yes`, `claimed:no` and `handed:me` ask who looks at a request. Quotes keep words together.
 """
 
@@ -132,6 +133,8 @@ _FIELDS: Mapping[str, Callable[[str], Q]] = {
     "by": lambda word: Q(requester__icontains=word),
     "next": _next,
     "due": _due,
+    "older": lambda word: Q(created_at__lte=timezone.now() - duration(word, "older")),
+    "newer": lambda word: Q(created_at__gt=timezone.now() - duration(word, "newer")),
 }
 
 

@@ -11,20 +11,24 @@ from django.utils import timezone
 
 from approvals.models import IN_DOUBT, Approval
 
-_AGES = (  # from, and up to
-    ("less than an hour", None, timedelta(hours=1)),
-    ("1 to 24 hours", timedelta(hours=1), timedelta(days=1)),
-    ("1 to 7 days", timedelta(days=1), timedelta(days=7)),
-    ("more than 7 days", timedelta(days=7), None),
+_AGES = (  # from, up to, and the search of the inbox for them
+    ("less than an hour", None, timedelta(hours=1), "newer:1h"),
+    ("1 to 24 hours", timedelta(hours=1), timedelta(days=1), "older:1h newer:24h"),
+    ("1 to 7 days", timedelta(days=1), timedelta(days=7), "older:24h newer:7d"),
+    ("more than 7 days", timedelta(days=7), None, "older:7d"),
 )
 EXPIRES_SOON = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Age:
-    """The number of pending requests of an age; `share` is that of all that were counted, in percent."""
+    """The number of pending requests of an age; `share` is that of all that were counted, in percent.
+
+    `search` finds them in the inbox.
+    """
 
     label: str
+    search: str
     number: int
     share: int
 
@@ -59,7 +63,7 @@ def count_pending() -> PendingAges:
             **({"created_at__lte": now - younger} if younger else {}),
             **({"created_at__gt": now - older} if older else {}),
         )
-        for _, younger, older in _AGES
+        for _, younger, older, _ in _AGES
     ]
     lists = (
         *ages,
@@ -91,8 +95,8 @@ def count_pending() -> PendingAges:
 def _shares(numbers: list[int]) -> tuple[Age, ...]:
     total = sum(numbers) or 1
     return tuple(
-        Age(label=label, number=number, share=100 * number // total)
-        for (label, *_), number in zip(_AGES, numbers, strict=True)
+        Age(label=label, search=search, number=number, share=100 * number // total)
+        for (label, _, _, search), number in zip(_AGES, numbers, strict=True)
     )
 
 

@@ -12,7 +12,7 @@ HEIGHT, SLOT, GAP = (
     10.0,
     2.0,
 )  # units of the drawing: its height, and the width of a day with its gap
-STEPS = (1, 2, 5, 10)
+STEPS = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 COLOURS = 6  # classes c0 to c5
 
 
@@ -150,7 +150,7 @@ def draw(
 
 
 def _round_up(value: float) -> float:
-    """Return the next number with one digit that is 1, 2 or 5; 1 for nothing."""
+    """Return the next round number; 1 for 0."""
     if value <= 0:
         return 1
     power = 1.0

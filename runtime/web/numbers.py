@@ -8,6 +8,8 @@ from django import template
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from runtime.core.documents.budget_text import to_text
+from runtime.core.values.budgets import MICROS, Limit
 from runtime.web.display import escape_visible
 
 register = template.Library()
@@ -42,6 +44,13 @@ def digits(value: Any) -> SafeString | str:
     groups = ((integer[at : at + 3],) for at in range(first, len(integer), 3))
     grouped = format_html_join("", '<span class="g">{}</span>', groups)
     return format_html("{}{}{}{}", sign, integer[:first], grouped, decimals)
+
+
+@register.filter
+def dollars(micros: float) -> str:
+    """Return millionths of a US dollar as dollars: from one dollar on with two decimals, else exactly."""
+    exact = round(micros)
+    return f"{exact / MICROS:.2f}" if exact >= MICROS else to_text(Limit.MICROS, exact)
 
 
 def _plain(value: Any) -> str:

@@ -17,8 +17,6 @@ from django.views.decorators.http import require_safe
 
 from approvals.governance import version_changes
 from approvals.reads import daily_decisions, pending_ages, review_times
-from runtime.core.documents.budget_text import to_text
-from runtime.core.run.budgets import Limit
 from runtime.core.run.continuation import RunStatus
 from runtime.ports import wiring
 from runtime.reads import usage, workers
@@ -29,6 +27,7 @@ from runtime.reads.usage import UsageKey
 from runtime.web import charts, downloads
 from runtime.web.charts import Chart, Series
 from runtime.web.display import duration
+from runtime.web.numbers import dollars
 from runtime.web.pages import query_params
 from runtime.web.requests import admins_only
 
@@ -195,7 +194,7 @@ def _time(seconds: float) -> str:
 
 
 def _dollars(micros: float) -> str:
-    return f"{to_text(Limit.MICROS, round(micros))} $"
+    return f"{dollars(micros)} $"
 
 
 def _decisions_url(day: date, verdict: str = "") -> str:
