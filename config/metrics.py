@@ -23,7 +23,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from approvals.reads import pending_ages
-from runtime.core.run.budgets import MICROS
+from runtime.core.values.budgets import MICROS
 from runtime.reads import usage, workers
 from runtime.reads.suspects import suspect_totals
 from runtime.store.workers import cumulative

@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db.models import F, Q, QuerySet, Sum
 
 from runtime.core.documents.budget_text import to_text
-from runtime.core.run.budgets import Limit
+from runtime.core.values.budgets import Limit
 from runtime.models import DailyRuns, DailyUsage, RunUsage
 
 COUNTS = ("replies", "unpriced", "input_tokens", "output_tokens", "micros")

@@ -27,7 +27,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A part of a bar. `x`, `y`, `width` and `height` are in units of the drawing; `url` lists the rows that it counts."""
+    """A part of a bar. All numbers are in units of the drawing; `url` lists the rows that it counts."""
 
     x: float
     y: float

@@ -225,6 +225,27 @@ def test_the_numbers_of_a_picture_are_a_file(
     text(admin, "/overview/?days=8", 404)
 
 
+def test_each_age_of_pending_requests_leads_to_exactly_these(office: Office, admin: Client) -> None:
+    ages = {
+        "newer%3A1h": 0,
+        "older%3A1h%20newer%3A24h": 5,
+        "older%3A24h%20newer%3A7d": 48,
+        "older%3A7d": 200,
+    }
+    runs = [(query, office.start(), hours) for query, hours in ages.items()]
+    for _, run, hours in runs:
+        row = Approval.objects.get(run=run)
+        Approval.objects.filter(run=run).update(created_at=row.created_at - timedelta(hours=hours))
+    page = text(admin, "/overview/")
+    for query, run, _ in runs:
+        link = f"/inbox/?view=all&amp;q={query}"
+        assert f'href="{link}"' in page
+        listed = text(admin, link.replace("&amp;", "&"))
+        assert [
+            other for _, other, _ in runs if str(Approval.objects.get(run=other).id) in listed
+        ] == [run]
+
+
 def _micros() -> int:
     return sum(row.micros for row in DailyUsage.objects.all())
 
