@@ -65,7 +65,11 @@ def test_the_overview_counts_runs_and_says_what_needs_an_admin(
     stopped = ("is stopped by a kill switch", "Too &lt;eager&gt;.")
     with queries_at_most(18):
         page = shows(admin, "/overview/", *needs, *stopped, hides=["Nothing needs an admin"])
-    has(page, 'Waiting for people</a></dt><dd class="num">2<', '1 to 7 days</a></dt><dd class="num">1 ')
+    has(
+        page,
+        'Waiting for people</a></dt><dd class="num">2<',
+        '1 to 7 days</a></dt><dd class="num">1 ',
+    )
     has(page, 'Live workers</dt><dd class="num">1<', "The sweeper is late")
     office.heartbeat.stop()
     WorkerProcess.objects.update(beat_at=timezone.now() - timedelta(seconds=20))
