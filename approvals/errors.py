@@ -41,9 +41,9 @@ class AlreadyVoted(ApprovalError):
     status, code = 409, "already_voted"
 
     def __init__(self, person: str, deputy: str | None = None) -> None:
-        place = f"{deputy}, in the place of {person}," if deputy not in (None, person) else person
+        voter = f"{deputy}, in the place of {person}," if deputy not in (None, person) else person
         super().__init__(
-            f"{place} has already approved this request. Another person must approve it."
+            f"{voter} has already approved this request. Another person must approve it."
         )
 
 
@@ -130,8 +130,8 @@ class TamperedWith(ApprovalError):
 
     status, code = 409, "unverified"
 
-    def __init__(self, why: str) -> None:
-        super().__init__(f"This request was tampered with and cannot be decided: {why}.")
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"This request was tampered with and cannot be decided: {problem}.")
 
 
 class NotShown(ApprovalError):
@@ -139,8 +139,8 @@ class NotShown(ApprovalError):
 
     status, code = 409, "not_shown"
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
 
 
 class NotTogether(ApprovalError):
@@ -148,8 +148,8 @@ class NotTogether(ApprovalError):
 
     status, code = 409, "not_together"
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
 
 
 class TooManyInquiries(ApprovalError):
@@ -262,8 +262,8 @@ class AllowanceRefused(ApprovalError):
 class BrokenChain(Exception):
     """A run's audit rows were changed: `seq` is the first that does not verify."""
 
-    def __init__(self, run: UUID, seq: int, why: str) -> None:
-        super().__init__(f"audit row {seq} of run {run}: {why}")
+    def __init__(self, run: UUID, seq: int, problem: str) -> None:
+        super().__init__(f"audit row {seq} of run {run}: {problem}")
         self.run = run
         self.seq = seq
-        self.why = why
+        self.problem = problem

@@ -249,7 +249,7 @@ def _not_found(request: HttpRequest, exc: Http404) -> HttpResponse:
 
 @api.exception_handler(NotJson)
 def _not_json(request: HttpRequest, exc: NotJson) -> HttpResponse:
-    return error(422, "invalid", exc.why, field=exc.where)
+    return error(422, "invalid", exc.detail, field=exc.field)
 
 
 @api.exception_handler(ValidationError)

@@ -325,18 +325,18 @@ class UnknownAgent(RequestError):
 
 
 class InvalidInput(RequestError):
-    """A value cannot be accepted; `field` names it, as a dotted path. `others` lists further errors."""
+    """A value cannot be accepted; `field` names it, as a dotted path. `further` are more errors."""
 
     status, code = 422, "invalid"
     field: str
 
-    def __init__(self, field: str, detail: str, others: Sequence["InvalidInput"] = ()) -> None:
+    def __init__(self, field: str, detail: str, further: Sequence["InvalidInput"] = ()) -> None:
         self.field = field
-        self.others = tuple(others)
-        more = [{"field": one.field, "detail": one.detail} for one in others]
-        super().__init__(detail, **({"others": more} if more else {}))
+        self.further = tuple(further)
+        error_fields = [{"field": error.field, "detail": error.detail} for error in further]
+        super().__init__(detail, **({"others": error_fields} if error_fields else {}))
 
     @property
     def all_of_it(self) -> str:
         """All errors, each with its place, in one line."""
-        return "; ".join(f"{one.field}: {one.detail}" for one in (self, *self.others))
+        return "; ".join(f"{error.field}: {error.detail}" for error in (self, *self.further))

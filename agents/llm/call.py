@@ -83,7 +83,7 @@ def call_model(
     installation's workers together; `outages` knows which models are out of order. `keep` gets the part of the reply
     that was received, every few seconds. A script has replied on return, and so has a person.
     """
-    if request.given is not None or providers.is_scripted(agent):
+    if request.fork_reply is not None or providers.is_scripted(agent):
         outcome: Outcome | None = _at_once(agent, request)
     else:
         call = _ModelCall(agent, request, rate_limits, outages or Outages(), keep)
@@ -97,8 +97,8 @@ def call_model(
 def _at_once(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFailure:
     """Read the reply that a person gave, or run the agent's script, instead of calling a model."""
     try:
-        if request.given is not None:
-            return from_person(agent, request.given)
+        if request.fork_reply is not None:
+            return from_person(agent, request.fork_reply)
         if (answer := _own_summary(agent, request)) is not None:
             return answer
         reply, usage = run_script(agent, _conversation(agent, request), request.instructions)
@@ -108,18 +108,18 @@ def _at_once(agent: AgentSpec, request: ModelRequest) -> ModelAnswer | ModelFail
         failure = _waits_for_key(agent, request, exc)
     except Exception as exc:
         failure = _failed_at_once(agent, request, exc)
-    return failure if request.given else replace(failure, model=agent.model_name)
+    return failure if request.fork_reply else replace(failure, model=agent.model_name)
 
 
 def _failed_at_once(agent: AgentSpec, request: ModelRequest, exc: Exception) -> ModelFailure:
     """Return the failure of a script, or of the reply that a person gave: no model is to blame for that one."""
     error = type(exc).__name__ if agent.keeps_secrets else describe_exception(exc)
-    if request.given:
+    if request.fork_reply:
         error = plain(f"the reply that a person gave cannot be read: {error}")
     # A traceback may quote the request: where there may be secrets in it, it is left out.
-    cause = None if agent.keeps_secrets or request.given else exc
+    cause = None if agent.keeps_secrets or request.fork_reply else exc
     log.warning(_FAILED, agent.name, request.run, error, exc_info=cause)
-    is_late = isinstance(exc, TimeoutError) and not request.given  # a script may try again
+    is_late = isinstance(exc, TimeoutError) and not request.fork_reply  # a script may try again
     return make_failure(error, FailureCause.TIME if is_late else FailureCause.REQUEST)
 
 
@@ -300,7 +300,7 @@ class _ModelCall:
         log.warning(_FAILED, self.agent.name, self.request.run, failure.error)
         if self.agent.keeps_secrets:  # a provider may quote the request
             return failure
-        return replace(failure, said=providers.without_keys(provider_text(exc)))
+        return replace(failure, provider_text=providers.without_keys(provider_text(exc)))
 
     async def _exchange(self) -> ModelResponse:
         """Return the reply. Call the model again without a setting that its server refuses, once for each."""

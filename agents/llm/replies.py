@@ -29,7 +29,7 @@ from agents.sdk.spec import FINAL_ANSWER, AgentSpec
 from runtime.core.run.continuation import Call, GivenReply
 from runtime.core.run.events import Proposal
 from runtime.core.values.errors import NotJson
-from runtime.core.values.json_values import require_json, same
+from runtime.core.values.json_values import is_equal, require_json
 from runtime.core.values.limits import MAX_ANSWER
 from runtime.keyring import sealing
 from runtime.ports.effects import ModelAnswer
@@ -278,7 +278,7 @@ def _proposals(agent: AgentSpec, response: ModelResponse) -> tuple[Proposal, ...
         if tool is not None and tool.secret_args and tool is not agent.answer:
             # The engine finds calls that repeat each other, but sealed arguments never look equal.
             of_tool = (n for n, (other, _) in enumerate(unsealed) if other == name)
-            twin = next((n for n in of_tool if same(unsealed[n][1], args)), None)
+            twin = next((n for n in of_tool if is_equal(unsealed[n][1], args)), None)
             args = secrets.seal_args(tool, args) if twin is None else {REPEATED: twin}
         elif is_misspelt(agent, name):
             args = sealing.seal_args(name, args)

@@ -55,7 +55,7 @@ def read(model: type[BaseModel], value: Any, *, root: str = "input") -> Any:
             ]
         )
     except NotJson as exc:
-        raise InvalidInput(exc.where, exc.why) from exc
+        raise InvalidInput(exc.field, exc.detail) from exc
     except Exception as exc:  # of a validator
         reason = f"its model {model.__name__} failed: {type(exc).__name__}: {exc}"
         raise InvalidInput(root, reason) from exc
@@ -79,7 +79,7 @@ def instructions(make: Callable[[Any], str], model: type[BaseModel], input: Any)
         text = make(model.model_validate_json(json.dumps(input)))
         require_json(text, "instructions")
     except NotJson as exc:
-        raise InvalidInput("instructions", exc.why) from exc
+        raise InvalidInput("instructions", exc.detail) from exc
     except Exception as exc:  # of the function
         reason = f"their function {make.__name__} failed: {type(exc).__name__}: {exc}"
         raise InvalidInput("instructions", reason) from exc
@@ -98,7 +98,7 @@ def problems(
     try:
         require_json(value, root)
     except NotJson as exc:
-        return [InvalidInput(exc.where, exc.why)]
+        return [InvalidInput(exc.field, exc.detail)]
     size = size_of(value)
     if size > MAX_INPUT:
         detail = f"is {size} bytes of JSON, at most {MAX_INPUT} are allowed"

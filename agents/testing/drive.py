@@ -54,7 +54,7 @@ class Flow:
     @property
     def status(self) -> str:
         """The status of the run."""
-        return status_of(self._worker.now, held=False)
+        return status_of(self._worker.now, leased=False)
 
     @property
     def output(self) -> Any:

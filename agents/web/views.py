@@ -100,7 +100,7 @@ def _start_run(request: HttpRequest, form: StartForm) -> HttpResponse:
         form.add_error(exc.field if exc.field in form.fields else "business_key", exc.detail)
         return _page(request, form, status=422)
     except NotJson as exc:
-        form.add_error("business_key", exc.why)
+        form.add_error("business_key", exc.detail)
         return _page(request, form, status=422)
     return redirect("run", run=run)
 

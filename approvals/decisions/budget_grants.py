@@ -71,7 +71,7 @@ def check(approval: Approval, verdict: Verdict, grant: object) -> object:
     try:
         granted({} if grant is None else grant, {NAMES[name] for name in _reached(approval.args)})
     except InvalidBudget as exc:
-        raise InvalidInput(f"{FIELD}.{exc.name}" if exc.name else FIELD, exc.why) from exc
+        raise InvalidInput(f"{FIELD}.{exc.name}" if exc.name else FIELD, exc.detail) from exc
     return grant
 
 

@@ -54,7 +54,7 @@ class ApprovalService:
 
     def judge(self, info: CallInfo, facts: PolicyFacts) -> Ruling:
         """Evaluate the call by the policy in force. Raises PolicyBroken: then the engine opens a hold."""
-        _, found = policies.judge(
+        _, judgement = policies.judge(
             Facts(
                 tool=info.tool,
                 path=facts.path,
@@ -66,14 +66,14 @@ class ApprovalService:
             )
         )
         return Ruling(
-            gated=found.approval,
-            expires_in=found.expires_after,
-            extends_by=found.extends_by,
+            gated=judgement.approval,
+            expires_in=judgement.expires_after,
+            extends_by=judgement.extends_by,
         )
 
-    def allow(self, shown: ReviewSnapshot, taken: Mapping[UUID, int]) -> Allowed | None:
+    def allow(self, snapshot: ReviewSnapshot, uses: Mapping[UUID, int]) -> Allowed | None:
         """Return the allowance that passes this call, None if people must be asked."""
-        return allowance_uses.allow(shown, taken)
+        return allowance_uses.allow(snapshot, uses)
 
     def claim_query(self) -> Expression:
         """Return the query for the last row of the run's audit chain."""
@@ -239,7 +239,7 @@ class ApprovalService:
         try:
             audit.verify(run)
         except BrokenChain as broken:
-            return f"row {broken.seq} {broken.why}"
+            return f"row {broken.seq} {broken.problem}"
         return None
 
     def requests_by_gate(self, gates: Sequence[UUID]) -> dict[UUID, UUID]:

@@ -128,7 +128,7 @@ def of_request(
     """Find the odd values of one request. Arguments that its tool has no more are not missed."""
     if approval.tampered or approval.removed_at:
         return ()
-    bound = {} if limit is None else {"most": limit}
+    bound = {} if limit is None else {"limit": limit}
     return without_dropped(find_unusual_values(approval.args, history, **bound), approval.schema)
 
 

@@ -91,7 +91,7 @@ def check_result(result: Any, schema: dict[str, Any] | None) -> None:
     try:
         require_json(result, "result")
     except NotJson as exc:
-        raise InvalidInput(exc.where, exc.why) from exc
+        raise InvalidInput(exc.field, exc.detail) from exc
     size = size_of(result)
     if size > MAX_REPORTED:
         raise InvalidInput("result", f"is {size} bytes of JSON, at most {MAX_REPORTED} are allowed")

@@ -55,11 +55,11 @@ def for_decider(principal: Principal) -> Q:
     It goes by risk and by the request's rule, also by a later step of its escalation, and includes those who decided
     or voted. It leaves out who the requester is: a person whom four eyes stop may read.
     """
-    named = Q(readers__isnull=True) | Q(readers__has_any_keys=_keys(principal))
-    named |= Q(decided_by=principal.person) | Q(voted__contains=[principal.person])
+    eligible = Q(readers__isnull=True) | Q(readers__has_any_keys=_keys(principal))
+    eligible |= Q(decided_by=principal.person) | Q(voted__contains=[principal.person])
     for absent in principal.stands_for:
-        named |= Q(readers__has_any_keys=_keys(absent)) & of_decided_risk(absent)
-    return of_decided_risk(principal) & named
+        eligible |= Q(readers__has_any_keys=_keys(absent)) & of_decided_risk(absent)
+    return of_decided_risk(principal) & eligible
 
 
 def reads(principal: Principal | None, approval: Approval) -> bool:
@@ -129,10 +129,10 @@ def undecidable_requests(principal: Principal | None) -> Q:
         or principal.cooling_until
     ):
         return Q()
-    own = _barred(principal, status=Approval.Status.PENDING) | _waits_for_others(principal)
+    undecidable = _barred(principal, status=Approval.Status.PENDING) | _waits_for_others(principal)
     if not principal.has(Scope.ADMIN):
-        return own
-    return own | ~of_decided_risk(principal)
+        return undecidable
+    return undecidable | ~of_decided_risk(principal)
 
 
 def of_decided_risk(principal: Principal) -> Q:
@@ -223,8 +223,8 @@ def stand_in(
 
     So neither the deputy nor the absent person can be in the run's origin.
     """
-    stands = () if principal is None else principal.stands_for
-    return tuple(one for one in stands if denial(one, approval, origin, at) is None)
+    absentees = () if principal is None else principal.stands_for
+    return tuple(absent for absent in absentees if denial(absent, approval, origin, at) is None)
 
 
 def decides_for(principal: Principal | None, approval: Approval) -> str | None:
@@ -236,7 +236,7 @@ def decides_for(principal: Principal | None, approval: Approval) -> str | None:
         return None
     if _not_named(principal, approval, timezone.now()) is None:
         return None
-    names = [one.person for one in stand_in(principal, approval)]
+    names = [absent.person for absent in stand_in(principal, approval)]
     voted = {*(approval.voted or ()), *(approval.voted_for or ())}
     return next((name for name in names if name not in voted), names[0] if names else None)
 
@@ -340,7 +340,7 @@ def _comes_from(person: str, **also: str) -> Q:
 
 
 def _bound(principal: Principal, people: Collection[str]) -> str:
-    named = sorted(
+    givers = sorted(
         {
             giver
             for bond in principal.bonds
@@ -349,7 +349,7 @@ def _bound(principal: Principal, people: Collection[str]) -> str:
         }
     )
     return (
-        f"{principal.person} got the right to decide from {', '.join(named)}, who is in this run's origin: the right"
+        f"{principal.person} got the right to decide from {', '.join(givers)}, who is in this run's origin: the right"
         " does not count here until a second admin confirms it on the page People."
     )
 

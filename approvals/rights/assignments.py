@@ -68,9 +68,9 @@ def is_of(row: Assignment | None, person: User) -> bool:
     )
 
 
-def is_confirmable(what: str) -> bool:
+def is_confirmable(right: str) -> bool:
     """Tell whether a second admin can confirm this right: all but the right to start runs."""
-    return what in _ACTING | DECIDING or is_named(what)
+    return right in _ACTING | DECIDING or is_named(right)
 
 
 def is_pending(row: Assignment) -> bool:
@@ -133,19 +133,19 @@ def is_second(admin: Collection[str], row: Assignment) -> bool:
 # Writing: the caller holds the lock on people, in a transaction
 
 
-def grant(person: User, what: str, *, actor: str | None, needs_second: bool = False) -> None:
+def grant(person: User, right: str, *, actor: str | None, needs_second: bool = False) -> None:
     """Record that `actor` gave a person a group, or their present password. None is the command line."""
     at = clock.now()
     _append(
         person,
-        what,
+        right,
         Act.GIVEN,
         by=actor,
         at=at,
         givers=[] if actor is None else [actor, *sorted(debts(actor) - {actor})],
         given_at=at,
         needs_second=needs_second,
-        digest=_digest(person, what),
+        digest=_digest(person, right),
     )
 
 
@@ -162,9 +162,9 @@ def password_of(person: User) -> Assignment | None:
     return row if is_of(row, person) else None
 
 
-def end(person: User, what: str, *, actor: str | None) -> None:
+def end(person: User, right: str, *, actor: str | None) -> None:
     """Record that a person lost a right. Does nothing if it had ended already."""
-    row = latest([person]).get((person.pk, what))
+    row = latest([person]).get((person.pk, right))
     if row is not None and row.act != Act.ENDED:
         _append_after(row, person, Act.ENDED, by=actor, needs_second=False)
 
@@ -177,9 +177,9 @@ def confirm(row: Assignment, *, actor: str | None) -> None:
     )
 
 
-def _digest(person: User, what: str) -> str | None:
+def _digest(person: User, right: str) -> str | None:
     """Return the digest of the stored password hash; None for a group."""
-    return hashlib.sha256(person.password.encode()).hexdigest() if what == CREDENTIAL else None
+    return hashlib.sha256(person.password.encode()).hexdigest() if right == CREDENTIAL else None
 
 
 def _append_after(row: Assignment, person: User, act: Act, **changes: Any) -> None:
@@ -188,5 +188,5 @@ def _append_after(row: Assignment, person: User, act: Act, **changes: Any) -> No
     _append(person, row.what, act, **{name: getattr(row, name) for name in unchanged} | changes)
 
 
-def _append(person: User, what: str, act: Act, **values: Any) -> None:
-    _ACTS.append(act, person=person, username=person.get_username(), what=what, **values)
+def _append(person: User, right: str, act: Act, **values: Any) -> None:
+    _ACTS.append(act, person=person, username=person.get_username(), what=right, **values)

@@ -168,64 +168,66 @@ def principal_of(actor: Actor) -> Principal | None:
 
 
 def from_rights(
-    actor: Actor, found: str | None, now: datetime, *, past: bool = False
+    actor: Actor, credentials: str | None, now: datetime, *, past: bool = False
 ) -> Principal | None:
     """Return the rights of an actor by what HELD found; None as `principal_of` does.
 
     With `past`, `now` is the time of a past decision. The cooling-off period must have ended by then. The password is
     not checked, because it may have been set since.
     """
-    rows, token, away, passwords = _read(found) if found is not None else ((), None, (), ())
-    scopes = _scopes_of(actor, token, now)
-    if found is None or scopes is None:
+    if credentials is None:
         return None
-    held = {
+    rows, token, away, passwords = _read(credentials)
+    scopes = _scopes_of(actor, token, now)
+    if scopes is None:
+        return None
+    in_force = {
         row.what: row
         for row, text in rows
         if row.username == actor.person and assignments.in_force_by(row, text)
     }
-    password = held.pop(assignments.CREDENTIAL, None)
-    given = {what: row for what, row in held.items() if not assignments.is_pending(row)}
+    password = in_force.pop(assignments.CREDENTIAL, None)
+    rights = {right: row for right, row in in_force.items() if not assignments.is_pending(row)}
     if not past:
-        given = _with_password(given, password)
-    given = {what: row for what, row in given.items() if not _cools(what, row, now)}
-    named = [row for what, row in given.items() if roles.is_named(what)]
-    deciding = [row for what, row in given.items() if what in roles.DECIDING]
+        rights = _with_password(rights, password)
+    rights = {right: row for right, row in rights.items() if not _cools(right, row, now)}
+    memberships = [row for right, row in rights.items() if roles.is_named(right)]
+    deciding = [row for right, row in rights.items() if right in roles.DECIDING]
     if deciding and password is not None and not past:
         deciding.append(password)
     stand_ins = _stand_ins(actor.person, away, now, past=past)
     ends = [end for row in deciding if (end := assignments.cools_until(row)) and end > now]
     return Principal(
         person=actor.person,
-        groups=frozenset(given),
+        groups=frozenset(rights),
         scopes=scopes,
-        bonds=tuple(bond for row in (*deciding, *named) if (bond := assignments.bond(row))),
+        bonds=tuple(bond for row in (*deciding, *memberships) if (bond := assignments.bond(row))),
         cooling_until=max(ends, default=None),
-        stands_for=tuple(one.absent for one in stand_ins if one.covers(now)),
+        stands_for=tuple(stand_in.absent for stand_in in stand_ins if stand_in.covers(now)),
         stand_ins=stand_ins,
         can_be=frozenset(name for name, at in passwords if at <= now),
     )
 
 
-def _cools(what: str, row: Assignment, now: datetime) -> bool:
+def _cools(right: str, row: Assignment, now: datetime) -> bool:
     """Tell whether the membership of a named group does not count yet. A right to decide is reported instead."""
     until = assignments.cools_until(row)
-    return roles.is_named(what) and until is not None and until > now
+    return roles.is_named(right) and until is not None and until > now
 
 
 def _stand_ins(
     deputy: str, away: Sequence["_Away"], now: datetime, *, past: bool
 ) -> tuple[StandIn, ...]:
     """Return the people in whose place this deputy acts or will act, with the rights of their own assignments."""
-    found = list[StandIn]()
-    for person, acts, held in away:
+    stand_ins = list[StandIn]()
+    for person, acts, credentials in away:
         row = _current_absence(acts, person, deputy, now)
         if row is None or row.ends <= now:
             continue
-        absent = from_rights(Actor(person=person), held, now, past=past)
+        absent = from_rights(Actor(person=person), credentials, now, past=past)
         if absent is not None:
-            found.append(StandIn(absent=absent, starts=row.starts, ends=row.ends))
-    return tuple(found)
+            stand_ins.append(StandIn(absent=absent, starts=row.starts, ends=row.ends))
+    return tuple(stand_ins)
 
 
 def _current_absence(
@@ -251,20 +253,20 @@ def _current_absence(
 
 
 def _with_password(
-    given: dict[str, Assignment], password: Assignment | None
+    rights: dict[str, Assignment], password: Assignment | None
 ) -> dict[str, Assignment]:
     """Return the rights that remain with this password."""
     if password is None:
         return {}
     if assignments.is_pending(password):
-        return {what: row for what, row in given.items() if what != Group.ADMINS}
-    return given
+        return {right: row for right, row in rights.items() if right != Group.ADMINS}
+    return rights
 
 
 # The rows are the same for as long as the text is. Nothing is trusted for that: signatures are verified each time.
 @lru_cache(256)
 def _read(
-    found: str,
+    credentials: str,
 ) -> tuple[
     tuple[tuple[Assignment, str], ...],
     tuple[Token, str] | None,
@@ -275,12 +277,12 @@ def _read(
 
     A row with a value of another type, such as a time that is none, gives no right.
     """
-    held = json.loads(found)
-    given = [_row(Assignment, _ASSIGNMENT_NAMES, values) for values in held["given"] or ()]
-    token = held["token"] and _row(Token, _TOKEN_NAMES, held["token"])
-    away = tuple((person, _acts(acts), held) for person, acts, held in held["away"] or ())
-    passwords = tuple((name, _given_at(at)) for name, at in held["passwords"] or ())
-    return tuple(one for one in given if one is not None), token, away, passwords
+    parts = json.loads(credentials)
+    rows = [_row(Assignment, _ASSIGNMENT_NAMES, values) for values in parts["given"] or ()]
+    token = parts["token"] and _row(Token, _TOKEN_NAMES, parts["token"])
+    away = tuple((person, _acts(acts), text) for person, acts, text in parts["away"] or ())
+    passwords = tuple((name, _given_at(at)) for name, at in parts["passwords"] or ())
+    return tuple(row for row in rows if row is not None), token, away, passwords
 
 
 def _given_at(text: str) -> datetime:
@@ -291,10 +293,10 @@ def _given_at(text: str) -> datetime:
         return _FIRST
 
 
-def _acts(found: Sequence[Sequence[object]]) -> tuple[tuple[Absence, str], ...]:
+def _acts(rows: Sequence[Sequence[object]]) -> tuple[tuple[Absence, str], ...]:
     """Make rows of a person's acts; none if one of them has a value of another type."""
-    acts = [_row(Absence, _ABSENCE_NAMES, values) for values in found]
-    return tuple(one for one in acts if one is not None) if None not in acts else ()
+    acts = [_row(Absence, _ABSENCE_NAMES, values) for values in rows]
+    return tuple(act for act in acts if act is not None) if None not in acts else ()
 
 
 def _row(model: type[R], names: Sequence[str], values: Sequence[object]) -> tuple[R, str] | None:

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from runtime.core.values.enums import Risk
-from runtime.core.values.json_values import canonical, same
+from runtime.core.values.json_values import canonical, is_equal
 
 Path = tuple[str, ...]
 MAX_ARGUMENTS: Final = 50
@@ -37,7 +37,6 @@ class LimitRule(StrEnum):
 
 
 ORDERED: Final = frozenset({LimitRule.AT_MOST, LimitRule.AT_LEAST, LimitRule.BETWEEN})
-
 
 _COUNTS: Final = {
     LimitRule.EQUALS: 1,
@@ -65,18 +64,20 @@ def leaves(args: Any) -> dict[Path, Any]:
 def problem(limit: ArgumentLimit) -> str | None:
     """Describe the error in the values of a limit; None if there is none."""
     count = len(limit.values)
-    wanted = _COUNTS.get(limit.rule)
-    if wanted is None and not count:
+    needed = _COUNTS.get(limit.rule)
+    if needed is None and not count:
         return "needs at least one value"
-    if wanted is not None and count != wanted:
-        return "takes no value" if wanted == 0 else f"needs {wanted} value{'s' * (wanted > 1)}"
+    if needed is not None and count != needed:
+        return "takes no value" if needed == 0 else f"needs {needed} value{'s' * (needed > 1)}"
     if limit.rule in ORDERED:
         numbers = [_number(value) for value in limit.values]
         if None in numbers:
             return "needs numbers"
         if len({isinstance(value, str) for value in limit.values}) > 1:
             return "needs two numbers, or two numbers as text"
-        if limit.rule is LimitRule.BETWEEN and numbers != sorted(numbers, key=lambda one: one or 0):
+        if limit.rule is LimitRule.BETWEEN and numbers != sorted(
+            numbers, key=lambda number: number or 0
+        ):
             return "needs the lower number first"
     return None
 
@@ -85,24 +86,24 @@ def mismatch(limits: Collection[ArgumentLimit], args: Any) -> str | None:
     """Name the first argument that its limit does not cover, with the reason; None if all match."""
     if not isinstance(args, dict):
         return "the arguments are not an object"
-    given, known = leaves(args), {limit.path: limit for limit in limits}
-    for path, value in given.items():
-        if path not in known:
+    arguments, limits_by_path = leaves(args), {limit.path: limit for limit in limits}
+    for path, value in arguments.items():
+        if path not in limits_by_path:
             return f"{name_of(path)} has no limit"
-        if not _allows(known[path], value):
+        if not _allows(limits_by_path[path], value):
             return f"{name_of(path)} is not within its limit"
-    for path, limit in known.items():
-        if path not in given and limit.rule is not LimitRule.ANY:
+    for path, limit in limits_by_path.items():
+        if path not in arguments and limit.rule is not LimitRule.ANY:
             return f"{name_of(path)} is missing"
     return None
 
 
 def lower_end(limit: ArgumentLimit) -> Any:
     """Return the lower end of AT_MOST: 0 unless it is negative, because -5,000 is no small refund."""
-    (most,) = limit.values
-    if (_number(most) or 0) < 0:
+    (high,) = limit.values
+    if (_number(high) or 0) < 0:
         return None
-    return "0" if isinstance(most, str) else 0
+    return "0" if isinstance(high, str) else 0
 
 
 def name_of(path: Path) -> str:
@@ -123,7 +124,7 @@ def _allows(limit: ArgumentLimit, value: Any) -> bool:
         case LimitRule.ANY:
             return True
         case LimitRule.EQUALS | LimitRule.ONE_OF:
-            return any(same(value, one) for one in limit.values)
+            return any(is_equal(value, allowed) for allowed in limit.values)
         case LimitRule.AT_MOST:
             return _is_ordered(lower_end(limit), value, limit.values[0])
         case LimitRule.AT_LEAST:
@@ -134,14 +135,14 @@ def _allows(limit: ArgumentLimit, value: Any) -> bool:
 
 def _is_ordered(low: Any, value: Any, high: Any) -> bool:
     """Tell whether a number lies between two, of which one may be missing. A number as text is compared with such."""
-    found = _number(value)
+    number = _number(value)
     for end in (low, high):
         if end is not None and isinstance(end, str) is not isinstance(value, str):
             return False
-    least, most = _number(low), _number(high)
-    if found is None or (low is not None and least is None) or (high is not None and most is None):
+    bottom, top = _number(low), _number(high)
+    if number is None or (bottom is None) != (low is None) or (top is None) != (high is None):
         return False
-    return (least is None or least <= found) and (most is None or found <= most)
+    return (bottom is None or bottom <= number) and (top is None or number <= top)
 
 
 def _number(value: Any) -> Decimal | None:
@@ -190,8 +191,12 @@ class Terms:
                 "effect": self.action.effect,
                 "risk": self.action.risk,
                 "limits": [
-                    {"path": list(one.path), "rule": str(one.rule), "values": list(one.values)}
-                    for one in self.limits
+                    {
+                        "path": list(limit.path),
+                        "rule": str(limit.rule),
+                        "values": list(limit.values),
+                    }
+                    for limit in self.limits
                 ],
                 "count": self.count,
                 "ends_at": self.ends_at.astimezone(UTC).isoformat(),
@@ -202,24 +207,26 @@ class Terms:
 
 def read(text: str) -> Terms:
     """Read stored terms. Raises ValueError, KeyError or TypeError."""
-    said: dict[str, Any] = json.loads(text)
+    document: dict[str, Any] = json.loads(text)
     return Terms(
         action=Action(
-            tool=said["tool"],
-            path=tuple(said["path"]),
-            schema=said["schema"],
-            effect=said["effect"],
-            risk=said["risk"],
+            tool=document["tool"],
+            path=tuple(document["path"]),
+            schema=document["schema"],
+            effect=document["effect"],
+            risk=document["risk"],
         ),
         limits=tuple(
             ArgumentLimit(
-                path=tuple(one["path"]), rule=LimitRule(one["rule"]), values=tuple(one["values"])
+                path=tuple(limit["path"]),
+                rule=LimitRule(limit["rule"]),
+                values=tuple(limit["values"]),
             )
-            for one in said["limits"]
+            for limit in document["limits"]
         ),
-        count=said["count"],
-        ends_at=datetime.fromisoformat(said["ends_at"]),
-        request=said["request"],
+        count=document["count"],
+        ends_at=datetime.fromisoformat(document["ends_at"]),
+        request=document["request"],
     )
 
 
@@ -235,7 +242,7 @@ def not_covered(terms: Terms, action: Action, args: Any) -> str | None:
 
 def describe(limits: Collection[ArgumentLimit]) -> list[tuple[str, str]]:
     """Return the name of each argument, and its limit in words."""
-    return [(name_of(one.path), _words(one)) for one in limits]
+    return [(name_of(limit.path), _words(limit)) for limit in limits]
 
 
 def _words(limit: ArgumentLimit) -> str:

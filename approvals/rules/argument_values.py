@@ -86,8 +86,8 @@ class Value(NamedTuple):
 def read_values(args: Any) -> dict[ArgumentPath, list[Value]]:
     """Return the values of a call by path, at most MAX_VALUES. Null and empty lists are not given."""
     by_path: dict[ArgumentPath, list[Value]] = {}
-    named = args if isinstance(args, dict) else {WHOLE: args}
-    pairs = (pair for name, value in named.items() for pair in _walk((str(name),), value))
+    arguments = args if isinstance(args, dict) else {WHOLE: args}
+    pairs = (pair for name, value in arguments.items() for pair in _walk((str(name),), value))
     for count, (path, value) in enumerate(pairs):
         if count >= MAX_VALUES:
             break
@@ -110,8 +110,8 @@ def _walk(steps: tuple[str | None, ...], value: Any) -> Iterator[tuple[ArgumentP
                 yield from _walk((*steps, _ITEM), item)
         case dict() if value:
             yield path, Value(ValueKind.OBJECT, "")
-            for name, part in value.items():
-                yield from _walk((*steps, str(name)), part)
+            for name, inner in value.items():
+                yield from _walk((*steps, str(name)), inner)
 
 
 def _of_number(number: float) -> Value:
@@ -146,7 +146,7 @@ def number_text(number: float) -> str:
 class Past:
     """The past values at one path: the calls with a value there, and the calls with each value."""
 
-    given: int = 0
+    calls: int = 0
     counts: Counter[Value] = field(default_factory=Counter)
 
     @cached_property
@@ -206,7 +206,7 @@ class Past:
         return sum(count == 1 for count in self.counts.values())
 
     def _is_rare(self, count: int) -> bool:
-        return 100 * count < RARE_PERCENT * self.given
+        return 100 * count < RARE_PERCENT * self.calls
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,7 +230,7 @@ def learn(calls: Iterable[Any]) -> PastValues:
         total += 1
         for path, values in read_values(args).items():
             past = by_path.setdefault(path, Past())
-            past.given += 1
+            past.calls += 1
             past.counts.update(dict.fromkeys(values, 1))
     return PastValues(total=total, by_path=by_path)
 

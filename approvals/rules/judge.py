@@ -94,13 +94,13 @@ def judge(of: Policy, facts: Facts) -> Judgement:
     return Judgement(approval=gated, risk=facts.risk)
 
 
-def without_policy(why: str) -> Judgement:
+def without_policy(error: str) -> Judgement:
     """Return the most that a policy can demand: what the policy demands is unknown, because it cannot be read."""
     stages = (Stage(quorum=MAX_QUORUM),)
     return Judgement(
         approval=True,
         risk=RISKS[-1],
-        demands=Demands(rule="the policy cannot be read", stages=stages, reason=True, failed=why),
+        demands=Demands(rule="the policy cannot be read", stages=stages, reason=True, failed=error),
     )
 
 
@@ -130,8 +130,8 @@ def _any_fails(of: Policy) -> bool:
 
 def _matches(rule: Rule, facts: Facts) -> bool:
     return all(
-        not wanted or found in wanted
-        for wanted, found in (
+        not names or name in names
+        for names, name in (
             (rule.tools, facts.tool),
             (rule.agents, facts.agent),
             (rule.risks, str(facts.risk)),

@@ -36,8 +36,8 @@ class Stage:
     @property
     def keys(self) -> tuple[str, ...]:
         """The eligible groups and people, as texts that `keys_of` a person may contain."""
-        named = (*(GROUP + one for one in self.groups), *(PERSON + one for one in self.people))
-        return named or tuple(GROUP + one for one in sorted(roles.DECIDING))
+        keys = (*(GROUP + name for name in self.groups), *(PERSON + name for name in self.people))
+        return keys or tuple(GROUP + name for name in sorted(roles.DECIDING))
 
     def admits(self, person: str, groups: Collection[str]) -> bool:
         """Tell whether this person is eligible. They also need the right to decide, see `policy.may_decide`."""
@@ -63,7 +63,7 @@ class Escalation:
     @property
     def keys(self) -> tuple[str, ...]:
         """The groups and people as in `Stage.keys`."""
-        return (*(GROUP + one for one in self.groups), *(PERSON + one for one in self.people))
+        return (*(GROUP + name for name in self.groups), *(PERSON + name for name in self.people))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,25 +101,25 @@ class Demands:
 
     def of_one_person(self) -> "Demands":
         """Return the demands for a question: any one person whom one of the stages admits may answer it."""
-        groups = [one for stage in self.stages for one in stage.keys if one.startswith(GROUP)]
-        people = [one for stage in self.stages for one in stage.people]
+        groups = [key for stage in self.stages for key in stage.keys if key.startswith(GROUP)]
+        people = [person for stage in self.stages for person in stage.people]
         stage = Stage(
-            groups=tuple(dict.fromkeys(one.removeprefix(GROUP) for one in groups)),
+            groups=tuple(dict.fromkeys(key.removeprefix(GROUP) for key in groups)),
             people=tuple(dict.fromkeys(people)),
         )
         return replace(self, stages=(stage,))
 
     def stored(self) -> str:
         """Return the demands as the JSON text that a request stores, without later settings that are not set."""
-        found = asdict(self)
-        for one in fields(self):
+        document = asdict(self)
+        for setting in fields(self):
             if (
-                one.name in _OMITTED
-                and found[one.name] == one.default
-                and one.default is not MISSING
+                setting.name in _OMITTED
+                and document[setting.name] == setting.default
+                and setting.default is not MISSING
             ):
-                del found[one.name]
-        return json.dumps(found, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+                del document[setting.name]
+        return json.dumps(document, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,33 +153,33 @@ class Policy:
 
 def keys_of(person: str, groups: Collection[str]) -> tuple[str, ...]:
     """Return the texts that name a person and their groups in `Stage.keys`."""
-    return (PERSON + person, *(GROUP + one for one in sorted(groups)))
+    return (PERSON + person, *(GROUP + group for group in sorted(groups)))
 
 
 def demands_of(stored: str | None) -> Demands | None:
     """Read stored demands; None stands for the default policy. Raises ValueError, KeyError or TypeError."""
     if stored is None:
         return None
-    said: dict[str, Any] = json.loads(stored)
+    document: dict[str, Any] = json.loads(stored)
     stages = tuple(
-        Stage(quorum=one["quorum"], groups=tuple(one["groups"]), people=tuple(one["people"]))
-        for one in said["stages"]
+        Stage(quorum=stage["quorum"], groups=tuple(stage["groups"]), people=tuple(stage["people"]))
+        for stage in document["stages"]
     )
     return Demands(
-        rule=said["rule"],
+        rule=document["rule"],
         stages=stages,
-        reason=said["reason"],
-        failed=said.get("failed", ""),
-        undo=said.get("undo"),
+        reason=document["reason"],
+        failed=document.get("failed", ""),
+        undo=document.get("undo"),
         escalate=tuple(
             Escalation(
-                seconds=one["seconds"], groups=tuple(one["groups"]), people=tuple(one["people"])
+                seconds=step["seconds"], groups=tuple(step["groups"]), people=tuple(step["people"])
             )
-            for one in said.get("escalate", ())
+            for step in document.get("escalate", ())
         ),
-        on_expiry=OnExpiry(said.get("on_expiry", OnExpiry.DENY)),
-        answer=said.get("answer"),
-        reviewer_may_write=said.get("reviewer_may_write") is True,
+        on_expiry=OnExpiry(document.get("on_expiry", OnExpiry.DENY)),
+        answer=document.get("answer"),
+        reviewer_may_write=document.get("reviewer_may_write") is True,
     )
 
 
@@ -198,16 +198,16 @@ class NextStep:
 
 def begins(demands: Demands, expires_at: datetime) -> tuple[datetime, ...]:
     """Return the time at which each step of escalation begins; `expires_at` is the last deadline."""
-    found, at = list[datetime](), expires_at
+    times, at = list[datetime](), expires_at
     for step in reversed(demands.escalate):
         at -= timedelta(seconds=step.seconds)
-        found.append(at)
-    return tuple(reversed(found))
+        times.append(at)
+    return tuple(reversed(times))
 
 
 def begun(demands: Demands, expires_at: datetime | None, at: datetime) -> int:
     """Return how many steps of escalation have begun. A request without a deadline has none."""
-    return 0 if expires_at is None else sum(one <= at for one in begins(demands, expires_at))
+    return 0 if expires_at is None else sum(time <= at for time in begins(demands, expires_at))
 
 
 def stages(demands: Demands, expires_at: datetime | None, at: datetime) -> tuple[Stage, ...]:

@@ -57,8 +57,8 @@ class PolicyInvalid(Exception):
     """A text that is no policy; `line` counts from 1, `field` is empty if the text is not valid YAML."""
 
     def __init__(self, line: int, field: str, detail: str) -> None:
-        where = f"line {line}, {field}" if field else f"line {line}"
-        super().__init__(f"{where}: {detail}")
+        location = f"line {line}, {field}" if field else f"line {line}"
+        super().__init__(f"{location}: {detail}")
         self.line = line
         self.field = field
         self.detail = detail
@@ -125,23 +125,23 @@ class _TextNode:
         """Return the fields of an object. Raises PolicyInvalid for one that is unknown or repeated."""
         if not isinstance(self.node, MappingNode):
             raise self.wrong("must be fields with values")
-        found = dict[str, _TextNode]()
+        nodes = dict[str, _TextNode]()
         for key, value in self.node.value:
             name = str(key.value)
             field = _TextNode(key, f"{self.name}.{name}" if self.name else name)
             if name not in allowed:
                 raise field.wrong(f"is unknown; known are {', '.join(allowed)}")
-            if name in found:
+            if name in nodes:
                 raise field.wrong("is given twice")
-            found[name] = _TextNode(value, field.name)
-        return found
+            nodes[name] = _TextNode(value, field.name)
+        return nodes
 
-    def items(self, most: int) -> list["_TextNode"]:
+    def items(self, limit: int) -> list["_TextNode"]:
         if not isinstance(self.node, SequenceNode):
             raise self.wrong("must be a list")
-        if len(self.node.value) > most:
-            raise self.wrong(f"has {len(self.node.value)} elements, at most {most} are allowed")
-        return [_TextNode(one, f"{self.name}[{n}]") for n, one in enumerate(self.node.value, 1)]
+        if len(self.node.value) > limit:
+            raise self.wrong(f"has {len(self.node.value)} elements, at most {limit} are allowed")
+        return [_TextNode(node, f"{self.name}[{n}]") for n, node in enumerate(self.node.value, 1)]
 
     def value(self) -> Any:
         if isinstance(self.node, MappingNode | SequenceNode):
@@ -154,48 +154,48 @@ class _TextNode:
     def json(self) -> Any:
         """Return a JSON value."""
         try:
-            found = yaml.SafeLoader("").construct_document(self.node)
-            size = len(json.dumps(found, allow_nan=False))
+            document = yaml.SafeLoader("").construct_document(self.node)
+            size = len(json.dumps(document, allow_nan=False))
         except (yaml.YAMLError, ValueError, TypeError) as exc:
             raise self.wrong("must be a JSON value; put quotation marks around dates") from exc
         if size > MAX_ANSWER:
             raise self.wrong(f"has {size} characters as JSON, at most {MAX_ANSWER} are allowed")
-        return json.loads(json.dumps(found))
+        return json.loads(json.dumps(document))
 
     def text(self) -> str:
-        found = self.value()
-        if not isinstance(found, str) or not found.strip():
+        text = self.value()
+        if not isinstance(text, str) or not text.strip():
             raise self.wrong("must be text")
-        if len(found) > MAX_NAME:
-            raise self.wrong(f"has {len(found)} characters, at most {MAX_NAME} are allowed")
-        return found
+        if len(text) > MAX_NAME:
+            raise self.wrong(f"has {len(text)} characters, at most {MAX_NAME} are allowed")
+        return text
 
     def texts(self) -> list[str]:
         """Return a list of names; one name alone is a list too."""
         if not isinstance(self.node, SequenceNode):
             return [self.text()]
-        found = [one.text() for one in self.items(MAX_NAMES)]
-        if not found:
+        names = [node.text() for node in self.items(MAX_NAMES)]
+        if not names:
             raise self.wrong("must name at least one")
-        return found
+        return names
 
     def number(self, low: int, high: int) -> int:
-        found = self.value()
-        if type(found) is not int or not low <= found <= high:
+        number = self.value()
+        if type(number) is not int or not low <= number <= high:
             raise self.wrong(f"must be a whole number from {low} to {high}")
-        return found
+        return number
 
     def flag(self) -> bool:
-        found = self.value()
-        if not isinstance(found, bool):
+        flag = self.value()
+        if not isinstance(flag, bool):
             raise self.wrong("must be true or false")
-        return found
+        return flag
 
     def one_of(self, allowed: Collection[str]) -> str:
-        found = self.value()
-        if found not in allowed:
+        value = self.value()
+        if value not in allowed:
             raise self.wrong(f"must be {' or '.join(allowed)}")
-        return str(found)
+        return str(value)
 
 
 def _compose(text: str) -> Node | None:
@@ -248,19 +248,19 @@ def _rule(of: _TextNode, problems: list[PolicyInvalid]) -> Rule:
 
 def _stages(fields: Mapping[str, _TextNode]) -> tuple[Stage, ...]:
     if "stages" not in fields:
-        return (_stage({name: one for name, one in fields.items() if name in _STAGE}),)
+        return (_stage({name: node for name, node in fields.items() if name in _STAGE}),)
     for name in _STAGE:
         if name in fields:
             raise fields[name].wrong("must be set in each stage, because the rule has stages")
-    found = fields["stages"].items(MAX_STAGES)
-    if not found:
+    stages = fields["stages"].items(MAX_STAGES)
+    if not stages:
         raise fields["stages"].wrong("must have at least one stage")
-    return tuple(_stage(one.fields(_STAGE)) for one in found)
+    return tuple(_stage(node.fields(_STAGE)) for node in stages)
 
 
 def _stage(fields: Mapping[str, _TextNode]) -> Stage:
     return Stage(
-        quorum=_read(fields, "quorum", lambda one: one.number(1, MAX_QUORUM), default=1),
+        quorum=_read(fields, "quorum", lambda node: node.number(1, MAX_QUORUM), default=1),
         groups=_groups(fields),
         people=_read(fields, "people", _texts, default=()),
     )
@@ -283,17 +283,17 @@ def _escalations(
     if all(set(Stage().keys) <= set(stage.keys) for stage in stages):
         raise fields["escalate"].wrong("changes nothing, because every reviewer may decide anyway")
     steps = list[Escalation]()
-    for one in fields["escalate"].items(MAX_STEPS):
-        given = one.fields(_STEP)
-        if "expires_after" not in given:
-            raise one.wrong("must have expires_after, the seconds until the step ends")
+    for node in fields["escalate"].items(MAX_STEPS):
+        settings = node.fields(_STEP)
+        if "expires_after" not in settings:
+            raise node.wrong("must have expires_after, the seconds until the step ends")
         step = Escalation(
-            seconds=_seconds(given["expires_after"]),
-            groups=_groups(given),
-            people=_read(given, "people", _texts, default=()),
+            seconds=_seconds(settings["expires_after"]),
+            groups=_groups(settings),
+            people=_read(settings, "people", _texts, default=()),
         )
         if not step.keys:
-            raise one.wrong("must name groups or people")
+            raise node.wrong("must name groups or people")
         steps.append(step)
     if not steps:
         raise fields["escalate"].wrong("must have at least one step")
@@ -309,12 +309,12 @@ def _on_expiry(
     of = fields["on_expiry"]
     if not isinstance(of.node, MappingNode):
         return OnExpiry(of.one_of((OnExpiry.DENY, OnExpiry.FAIL))), None
-    given = of.fields((OnExpiry.ANSWER,))
-    if OnExpiry.ANSWER not in given:
+    settings = of.fields((OnExpiry.ANSWER,))
+    if OnExpiry.ANSWER not in settings:
         raise of.wrong("must be deny, fail or answer with a value")
     if "tool" not in match:
         raise of.wrong("needs match.tool, so that the answer can be compared with its result")
-    return OnExpiry.ANSWER, given[OnExpiry.ANSWER].json()
+    return OnExpiry.ANSWER, settings[OnExpiry.ANSWER].json()
 
 
 def _seconds(of: _TextNode) -> int:
@@ -326,24 +326,24 @@ def _names(fields: Mapping[str, _TextNode], name: str) -> frozenset[str]:
 
 
 def _risks(fields: Mapping[str, _TextNode]) -> frozenset[str]:
-    found = _names(fields, "risk")
-    for risk in found:
+    risks = _names(fields, "risk")
+    for risk in risks:
         if risk not in list(Risk):
             raise fields["risk"].wrong(f"must be {' or '.join(Risk)}")
-    return found
+    return risks
 
 
 def _condition(fields: Mapping[str, _TextNode]) -> str:
     if "when" not in fields:
         return ""
-    found = fields["when"].value()
-    if not isinstance(found, str):
+    condition = fields["when"].value()
+    if not isinstance(condition, str):
         raise fields["when"].wrong("must be text; put quotation marks around it")
     try:
-        judge.check_condition(found)
+        judge.check_condition(condition)
     except ExpressionError as exc:
         raise fields["when"].wrong(str(exc)) from exc
-    return found
+    return condition
 
 
 def _texts(of: _TextNode) -> tuple[str, ...]:

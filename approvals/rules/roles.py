@@ -30,17 +30,16 @@ UNDOABLE = frozenset({Risk.LOW, Risk.MEDIUM})
 # The groups whose members decide anything at all.
 DECIDING = frozenset().union(*DECIDERS.values())
 
-
 # Rights of a person that are no group of a policy.
 _RIGHTS = frozenset({*Group, "password"})
 
 
-def is_named(what: str) -> bool:
+def is_named(right: str) -> bool:
     """Tell whether a right is the membership of a group that exists to be named by rules, such as `finance`.
 
     It counts in the stages that name the group, together with the right to decide.
     """
-    return what not in _RIGHTS
+    return right not in _RIGHTS
 
 
 def requires_approval(*, gated: bool, risk: Risk) -> bool:

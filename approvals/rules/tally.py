@@ -13,12 +13,12 @@ Voter = tuple[str, Collection[str]]  # a person and their groups
 
 
 def counted(stages: Sequence[Stage], votes: Mapping[str, int]) -> list[int]:
-    """Return the number of votes in each stage. `votes` has the stage of each person's vote."""
-    found = [0] * len(stages)
+    """Return the gap of votes in each stage. `votes` has the stage of each person's vote."""
+    counts = [0] * len(stages)
     for stage in votes.values():
         if 0 <= stage < len(stages):
-            found[stage] += 1
-    return found
+            counts[stage] += 1
+    return counts
 
 
 def current(stages: Sequence[Stage], votes: Mapping[str, int]) -> int | None:
@@ -45,9 +45,9 @@ def can_complete(
 
     `stand_ins` are the absent people in whose place a person may vote instead of for themselves.
 
-    This is a matching of people to places, found by augmenting paths: a person in two stages is used where needed.
+    This is a matching of people to gaps, found by augmenting paths: a person in two stages is used where needed.
     """
-    places = [
+    gaps = [
         index
         for index, count in enumerate(counted(stages, votes))
         for _ in range(max(0, stages[index].quorum - count))
@@ -57,25 +57,25 @@ def can_complete(
         for name, groups in people.items()
         if name not in votes
     }
-    taken: dict[str, int] = {}  # the place of a person
-    return all(_place(place, places, stages, free, taken, set()) for place in range(len(places)))
+    gap_of: dict[str, int] = {}  # the gap that a person fills
+    return all(_fill(gap, gaps, stages, free, gap_of, set()) for gap in range(len(gaps)))
 
 
-def _place(
-    place: int,
-    places: Sequence[int],
+def _fill(
+    gap: int,
+    gaps: Sequence[int],
     stages: Sequence[Stage],
     free: Mapping[str, Sequence[Voter]],
-    taken: dict[str, int],
-    seen: set[str],
+    gap_of: dict[str, int],
+    visited: set[str],
 ) -> bool:
-    """Find a person for the place, and another place for a person who has one if needed."""
-    stage = stages[places[place]]
+    """Find a person for the gap, and another gap for a person who fills one if needed."""
+    stage = stages[gaps[gap]]
     for name, voters in free.items():
-        if name in seen or not any(stage.admits(*voter) for voter in voters):
+        if name in visited or not any(stage.admits(*voter) for voter in voters):
             continue
-        seen.add(name)
-        if name not in taken or _place(taken[name], places, stages, free, taken, seen):
-            taken[name] = place
+        visited.add(name)
+        if name not in gap_of or _fill(gap_of[name], gaps, stages, free, gap_of, visited):
+            gap_of[name] = gap
             return True
     return False

@@ -83,17 +83,17 @@ class UnusualValue:
 
 
 def find_unusual_values(
-    args: Any, history: PastValues, *, most: int = MAX_CHARACTERS
+    args: Any, history: PastValues, *, limit: int = MAX_CHARACTERS
 ) -> tuple[UnusualValue, ...]:
     """Return the unusual values of a call, the most alarming first.
 
-    Hidden characters are searched for in the first `most` characters, and need no past calls.
+    Hidden characters are searched for in the first `limit` characters, and need no past calls.
     """
-    unusual = list(find_unusual_characters(args, most=most))
+    unusual = list(find_unusual_characters(args, limit=limit))
     if history.is_enough:
-        given = read_values(args)
-        unusual += _of_given(given, history)
-        unusual += _unset(given, history)
+        values_by_path = read_values(args)
+        unusual += _of_given(values_by_path, history)
+        unusual += _unset(values_by_path, history)
     return tuple(sorted(unusual, key=lambda value: value.weight))
 
 
@@ -117,29 +117,29 @@ def always_differs(argument: str, history: PastValues) -> bool:
         for below, past in history.by_path.items()
         if below.is_below(path)
         and not below.domain
-        and past.given >= MIN_HISTORY
+        and past.calls >= MIN_HISTORY
         and not past.kinds <= _CONTAINERS
     ]
     return bool(inside) and all(inside)
 
 
 def _of_given(
-    given: Mapping[ArgumentPath, list[Value]], history: PastValues
+    values_by_path: Mapping[ArgumentPath, list[Value]], history: PastValues
 ) -> Iterator[UnusualValue]:
     """Compare each given value. Of a text and the domains in it, only the more unusual one is reported."""
     new, by_path = list[ArgumentPath](), dict[ArgumentPath, list[UnusualValue]]()
-    for path, values in given.items():
+    for path, values in values_by_path.items():
         past = history.by_path.get(path, Past())
         if any(path.is_below(above) for above in new):
             continue
-        if not path.domain and _is_seldom(past.given, history.total):
+        if not path.domain and _is_seldom(past.calls, history.total):
             new.append(path)
             text = (
-                f"Not given in {history.total - past.given} of the last {history.total} approvals."
+                f"Not given in {history.total - past.calls} of the last {history.total} approvals."
             )
-            kind = UnusualKind.RARE if past.given else UnusualKind.UNSEEN
+            kind = UnusualKind.RARE if past.calls else UnusualKind.UNSEEN
             by_path[path] = [make_unusual_value(path, kind, "usually not given", text)]
-        elif past.given >= MIN_HISTORY:
+        elif past.calls >= MIN_HISTORY:
             unusual = (_of_value(path, value, past) for value in dict.fromkeys(values))
             by_path[path] = list(filter(None, unusual))[:MAX_NAMED]
     for path, unusual_values in by_path.items():
@@ -157,7 +157,7 @@ def _of_value(path: ArgumentPath, value: Value, past: Past) -> UnusualValue | No
         value.kind is ValueKind.WRITTEN and ValueKind.TEXT in past.kinds
     ):
         kinds = " or ".join(sorted(past.kinds))
-        text = f"This is {value.kind}; in the last {past.given} approvals it was {kinds}."
+        text = f"This is {value.kind}; in the last {past.calls} approvals it was {kinds}."
         return make_unusual_value(path, UnusualKind.UNSEEN, f"{value.kind}, usually {kinds}", text)
     if value.kind in _CONTAINERS:
         return None
@@ -182,28 +182,28 @@ def _of_share(path: ArgumentPath, value: Value, past: Past) -> UnusualValue | No
     if count == 0:
         if not past.repeats:
             return None
-        text = f"{quoted(value)} is in none of the last {past.given} approvals.{usually}"
+        text = f"{quoted(value)} is in none of the last {past.calls} approvals.{usually}"
         return make_unusual_value(path, UnusualKind.UNSEEN, f"{quoted(value)} is new", text)
     if not past.is_rare(value):
         return None
-    text = f"{quoted(value)} is in {count} of the last {past.given} approvals.{usually}"
+    text = f"{quoted(value)} is in {count} of the last {past.calls} approvals.{usually}"
     short = f"{quoted(value)} is rare (below {RARE_PERCENT} %)"
     return make_unusual_value(path, UnusualKind.RARE, short, text)
 
 
 def _unset(
-    given: Mapping[ArgumentPath, list[Value]], history: PastValues
+    values_by_path: Mapping[ArgumentPath, list[Value]], history: PastValues
 ) -> Iterator[UnusualValue]:
     missing = list[ArgumentPath]()
     for path, past in history.by_path.items():
-        if path.domain or path in given or any(path.is_below(above) for above in missing):
+        if path.domain or path in values_by_path or any(path.is_below(above) for above in missing):
             continue
         parent = ArgumentPath(path.steps[:-1])
-        if len(path.steps) > 1 and parent not in given:
+        if len(path.steps) > 1 and parent not in values_by_path:
             continue
-        if _is_seldom(history.total - past.given, history.total):
+        if _is_seldom(history.total - past.calls, history.total):
             missing.append(path)
-            text = f"Not given; given in {past.given} of the last {history.total} approvals."
+            text = f"Not given; given in {past.calls} of the last {history.total} approvals."
             yield make_unusual_value(path, UnusualKind.UNSET, "missing, usually given", text)
 
 
@@ -298,8 +298,8 @@ def is_near(text: str, other: str) -> bool:
     start = next((n for n in range(shorter) if text[n] != other[n]), shorter)
     after = shorter - start
     end = next((n for n in range(after) if text[-1 - n] != other[-1 - n]), after)
-    middle, others = text[start : len(text) - end], other[start : len(other) - end]
-    return max(len(middle), len(others)) == 1 or (len(middle) == 2 and middle == others[::-1])
+    first, second = text[start : len(text) - end], other[start : len(other) - end]
+    return max(len(first), len(second)) == 1 or (len(first) == 2 and first == second[::-1])
 
 
 def _stem(host: str) -> str:
@@ -310,31 +310,31 @@ def _is_long(*texts: str) -> bool:
     return min(map(len, texts)) >= MIN_NEAR
 
 
-def find_unusual_characters(args: Any, *, most: int = MAX_CHARACTERS) -> Iterator[UnusualValue]:
-    """List characters that cannot be seen, or look like others, within the first `most` characters of all arguments."""
-    named = args if isinstance(args, dict) else {WHOLE: args}
-    for name, value in named.items():
+def find_unusual_characters(args: Any, *, limit: int = MAX_CHARACTERS) -> Iterator[UnusualValue]:
+    """List characters that are invisible, or look like others, within the first `limit` characters of all arguments."""
+    arguments = args if isinstance(args, dict) else {WHOLE: args}
+    for name, value in arguments.items():
         path = ArgumentPath((str(name),))
-        texts = list(_cut(lookalikes.texts_of([name, value]), most))
-        most -= sum(map(len, texts))
+        texts = list(_cut(lookalikes.texts_of([name, value]), limit))
+        limit -= sum(map(len, texts))
         hidden = dict.fromkeys(char for text in texts for char in _hidden(text))
         if hidden:
             names = ", ".join(
                 f"{code_point(char)} {character_name(char)}" for char in list(hidden)[:MAX_NAMED]
             )
-            more = f" and {len(hidden) - MAX_NAMED} more" if len(hidden) > MAX_NAMED else ""
-            text = f"Contains invisible characters: {names}{more}."
+            suffix = f" and {len(hidden) - MAX_NAMED} more" if len(hidden) > MAX_NAMED else ""
+            text = f"Contains invisible characters: {names}{suffix}."
             yield make_unusual_value(path, UnusualKind.INVISIBLE, "invisible characters", text)
-        for note in lookalikes.describe(texts, most=MAX_CHARACTERS):
+        for note in lookalikes.describe(texts, limit=MAX_CHARACTERS):
             yield make_unusual_value(path, UnusualKind.LETTERS, "look-alike letters", note)
 
 
-def _cut(texts: Iterator[str], most: int) -> Iterator[str]:
+def _cut(texts: Iterator[str], limit: int) -> Iterator[str]:
     for text in texts:
-        if most <= 0:
+        if limit <= 0:
             return
-        yield text[:most]
-        most -= len(text)
+        yield text[:limit]
+        limit -= len(text)
 
 
 def _hidden(text: str) -> Iterator[str]:

@@ -65,4 +65,4 @@ def read_budget(variables: Mapping[str, str]) -> BudgetLimits | None:
             )
         )
     except InvalidBudget as exc:
-        raise InvalidSetting(BUDGET_PREFIX + exc.name.upper(), exc.why) from None
+        raise InvalidSetting(BUDGET_PREFIX + exc.name.upper(), exc.detail) from None

@@ -49,7 +49,7 @@ def edit(
     try:
         require_json(changed, FIELD)
     except NotJson as exc:
-        raise InvalidInput(exc.where, exc.why) from exc
+        raise InvalidInput(exc.field, exc.detail) from exc
     size = size_of(changed)
     if size > MAX_ARGS:
         raise InvalidInput(FIELD, f"are {size} bytes of JSON, at most {MAX_ARGS} are allowed")

@@ -187,5 +187,5 @@ def _checked(value: Any, field: str) -> Any:
     try:
         require_json(value, field)
     except NotJson as exc:
-        raise InvalidInput(exc.where, exc.why) from exc
+        raise InvalidInput(exc.field, exc.detail) from exc
     return value

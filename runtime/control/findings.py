@@ -180,7 +180,7 @@ def _row_findings(row: VerifiedRunRow, now: Continuation) -> Iterator[Finding]:
 
 
 def _journal_status(now: Continuation) -> str:
-    return status_of(now, held=False)
+    return status_of(now, leased=False)
 
 
 def _allowed_statuses(row: VerifiedRunRow, now: Continuation) -> set[str]:

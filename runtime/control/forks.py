@@ -35,7 +35,7 @@ from runtime.core.run.forks import (
 from runtime.core.run.reducer import Entry
 from runtime.core.values import json_schema
 from runtime.core.values.errors import NotJson
-from runtime.core.values.json_values import require_json, same
+from runtime.core.values.json_values import is_equal, require_json
 from runtime.core.values.limits import MAX_CALLS, MAX_MESSAGE, MAX_REPORTED, MAX_TOOL, size_of
 from runtime.errors import Forbidden, InvalidInput, NotQuiescent, RunArchived
 from runtime.keyring import sealing
@@ -116,7 +116,7 @@ def apply_change(
         reply = given_reply(frame, recorded, sent["value"], by, VALUE)
         return change_value(now, change, reply, by), change
     value = _value(now, change, old, sent["value"])
-    if same(value, old):
+    if is_equal(value, old):
         raise InvalidInput(VALUE, "is unchanged")
     return change_value(now, change, value, by), change
 
@@ -142,7 +142,7 @@ def given_reply(
     try:
         require_json(value, field)
     except NotJson as exc:
-        raise InvalidInput(exc.where, exc.why) from exc
+        raise InvalidInput(exc.field, exc.detail) from exc
     if (size := size_of(value)) > MAX_REPORTED:
         raise InvalidInput(field, f"is {size} bytes of JSON, at most {MAX_REPORTED} are allowed")
     text = _text(recorded, value.get("text", ""), f"{field}.text")
@@ -153,7 +153,7 @@ def given_reply(
         raise InvalidInput(f"{field}.text", "is hidden, so it cannot be the answer")
     if not calls:
         _check_answer(frame, text, f"{field}.text")
-    if recorded is not None and same(
+    if recorded is not None and is_equal(
         _parts(text, calls), _parts(text_of_reply(recorded), recorded.calls)
     ):
         raise InvalidInput(field, "is unchanged")
@@ -190,7 +190,7 @@ def _copy(
         "token": actor.token,
         "business_key": None,
         "input": json.dumps(now.input),
-        "status": status_of(now, held=False),
+        "status": status_of(now, leased=False),
         "head": first.seal.mac,
         "unheard": len(now.unheard),
     }
@@ -252,7 +252,7 @@ def _result(schemas: ToolSchemas | None, old: Any, new_value: Any) -> Any:
     try:
         require_json(new_value, VALUE)
     except NotJson as exc:
-        raise InvalidInput(exc.where, exc.why) from exc
+        raise InvalidInput(exc.field, exc.detail) from exc
     size = size_of(new_value)
     if size > MAX_REPORTED:
         raise InvalidInput(VALUE, f"is {size} bytes of JSON, at most {MAX_REPORTED} are allowed")

@@ -98,7 +98,7 @@ def make_due(connection: Connection, run: UUID, *, actor: Actor, reason: str) ->
     base = continuations.load(connection, run, row.continuation_position, entries.text)
     now = journal.replayed(base, mark, entries, position=row.position, head=row.head)
     blobs.check(connection, blob_refs(now))
-    runs.release(connection, run, status=status_of(now, held=False))
+    runs.release(connection, run, status=status_of(now, leased=False))
     _audit(run, actor, "readmitted", reason)
     notify(run, inbox=True, queue=broker.RESUMED, hint=not row.isolated)
 
@@ -214,7 +214,7 @@ def _reopen(connection: Connection, run: UUID, event: Retried) -> None:
     runs.reopen(
         connection,
         run,
-        status=status_of(now, held=False),
+        status=status_of(now, leased=False),
         head=sealed.seal.mac,
         base=0 if base is None else now.position,
     )

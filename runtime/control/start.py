@@ -24,7 +24,7 @@ from runtime.core.run.events import Completed, Event, MessageReceived, Remembere
 from runtime.core.run.reducer import Entry, step
 from runtime.core.values.budgets import NO_LIMITS, BudgetLimits
 from runtime.core.values.errors import CoreError
-from runtime.core.values.json_values import require_json, same
+from runtime.core.values.json_values import is_equal, require_json
 from runtime.core.values.limits import MAX_KEY, MAX_MEMORY
 from runtime.errors import BusinessKeyConflict, InvalidInput, KeyMissing, Tampered
 from runtime.ports import wiring
@@ -144,7 +144,7 @@ def budget_for_run(requested: object) -> BudgetLimits | None:
     try:
         return budget_text.within(budget_text.budget_of(requested), installation_limits)
     except budget_text.InvalidBudget as exc:
-        raise InvalidInput(f"budget.{exc.name}" if exc.name else "budget", exc.why) from exc
+        raise InvalidInput(f"budget.{exc.name}" if exc.name else "budget", exc.detail) from exc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +229,7 @@ def _find_by_key(connection: Connection, row: dict[str, Any], input: Any) -> Sta
     ).fetchone()
     assert stored is not None  # the conflicting row is committed and runs are never deleted
     # If the input was erased or is in the archive, the key alone identifies the run.
-    if stored[2] is None and not same(json.loads(stored[1]), input):
+    if stored[2] is None and not is_equal(json.loads(stored[1]), input):
         raise BusinessKeyConflict
     return Started(run=stored[0], created=False)
 

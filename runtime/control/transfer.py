@@ -218,7 +218,7 @@ def _write(
         "token": actor.token,
         "business_key": None,
         "input": json.dumps(now.input),
-        "status": status_of(now, held=False),
+        "status": status_of(now, leased=False),
         "position": entries[-1].position,
         "head": entries[-1].seal.mac,
         "unheard": len(now.unheard),

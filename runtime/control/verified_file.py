@@ -135,7 +135,7 @@ def _check_row(
         "requester": now.requester,
         "position": now.position,
         "head": seals[-1][0],
-        "status": status_of(now, held=False),
+        "status": status_of(now, leased=False),
         "input": now.input,
         "output": now.outcome if now.phase is Phase.COMPLETED else None,
         "reason": now.outcome if ended_badly else None,

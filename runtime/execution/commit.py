@@ -272,7 +272,7 @@ class StepWriter:
             kind=events[-1].type,
             depth=depth_of(getattr(events[-1], "frame", ROOT)),
             entry=entry,
-            status=status_of(now, held=not release),
+            status=status_of(now, leased=not release),
             output=json.dumps(now.outcome) if now.phase is Phase.COMPLETED else None,
             reason=now.outcome if now.phase in (Phase.FAILED, Phase.CANCELLED) else None,
             awaits=now.outage_error,
@@ -375,7 +375,7 @@ class StepWriter:
             released = leases.release(
                 connection,
                 self._claimed.claim,
-                status=status_of(self.now, held=False),
+                status=status_of(self.now, leased=False),
                 signal_version=self._signal_version,
                 due=self._due(self.now),
             )

@@ -169,10 +169,10 @@ class ApprovalPort(Protocol):
     def judge(self, info: CallInfo, facts: PolicyFacts) -> Ruling:
         """Say whether this call waits for people. Policy may be stricter than the tool, never less strict."""
 
-    def allow(self, shown: ReviewSnapshot, taken: Mapping[UUID, int]) -> Allowed | None:
+    def allow(self, snapshot: ReviewSnapshot, uses: Mapping[UUID, int]) -> Allowed | None:
         """Return the allowance that passes this call, None if people must be asked. This writes nothing.
 
-        `taken` counts the uses of each allowance that the step takes already. `open` adds the use to the step.
+        `uses` counts the uses of each allowance that the step takes already. `open` adds the use to the step.
         """
 
     def claim_query(self) -> Expression:

@@ -40,9 +40,9 @@ class ModelRequest:
     the text that a function made of the frame's input; empty for the agent's own. `calls` are the frame's calls: they
     hold the arguments, which stored replies leave out. `todo` is the plan that the model keeps.
 
-    `cut` is the reply to these messages that was cut off before. `given` is the reply that a person gave in a fork:
-    it is read as one of the model, which is not called. With `memory_tokens` a summary is one of the input's memory,
-    in so many tokens at most.
+    `cut` is the reply to these messages that was cut off before. `fork_reply` is one that a person gave in a fork: it
+    is read as one of the model, which is not called. With `memory_tokens` a summary is one of the input's memory, in so
+    many tokens at most.
 
     With `inquiry`, its id, the last message is a person's inquiry about a call that waits for a person, and the one
     before has the results of its turn so far, where `outcome` may be `waiting`. The answer is text, and no call of it
@@ -65,7 +65,7 @@ class ModelRequest:
     cut: CutReply | None = None
     memory_tokens: int = 0
     todo: tuple[PlanItem, ...] = ()
-    given: GivenReply | None = None
+    fork_reply: GivenReply | None = None
 
     @property
     def reads_messages(self) -> bool:
@@ -158,8 +158,8 @@ class ModelFailure:
 
     `retryable` says that a retry can help; `retry_after` is the wait in seconds the provider asked for. `model` is
     the one that failed, `fallback` the agent's next, empty for none. `partial` is the text received before an
-    interruption, which is about `tokens` long; `usage` and `cost` are as far as they are known then. `said` is the
-    provider's error text, for admins.
+    interruption, which is about `tokens` long; `usage` and `cost` are as far as they are known then. `provider_text`
+    is the error text of the provider, for admins.
     """
 
     error: str
@@ -169,7 +169,7 @@ class ModelFailure:
     model: str = ""
     fallback: str = ""
     partial: str = ""
-    said: str = ""
+    provider_text: str = ""
     tokens: int = 0
     usage: dict[str, int] = field(default_factory=dict)
     cost: int | None = None
@@ -230,8 +230,6 @@ class Unknown:
 
 Abort = Callable[[], None]
 Keep = Callable[[PartialReply], None]
-
-
 Outcome = ModelAnswer | ModelFailure | RateLimited | ToolResult | ToolFailure | Unknown
 
 
@@ -254,7 +252,7 @@ class EffectHandler(Protocol):
         """Read an input with the agent's own code and return it as JSON, with defaults. Raise InvalidInput."""
 
     def instruct(
-        self, agent: str, given: Any, *, at: datetime, number: int | None = None
+        self, agent: str, agent_input: Any, *, at: datetime, number: int | None = None
     ) -> Instructions:
         """Make the agent's instructions for this input, with the version of its prompt that was in production `at`.
 

@@ -103,6 +103,6 @@ def _head(data: bytes) -> Head:
 
 def _text(data: bytes) -> str:
     try:
-        return signed_gzip.text_of(data, most=MAX_BYTES)
+        return signed_gzip.text_of(data, max_characters=MAX_BYTES)
     except Unreadable as exc:
         raise Tampered(str(exc)) from exc

@@ -212,7 +212,7 @@ def _parameters(step: Step) -> dict[str, object]:
         **step.entry.parameters(),
     }
     if step.continuation is not None:
-        parameters |= continuations.parameters(step.continuation.state, step.continuation.told)
+        parameters |= continuations.parameters(step.continuation.state, step.continuation.lengths)
     if step.opened_gates or step.settled or step.closed:
         parameters |= gates.step_parameters(step.opened_gates, step.settled, step.closed)
     if step.blobs:

@@ -68,7 +68,7 @@ def check_mapping(sent: Mapping[str, object]) -> EventDefinition:
     try:
         wiring.catalogue().check_input(definition.agent, definition.mapping)
     except InvalidInput as exc:
-        problems = [_in_mapping(problem) for problem in (exc, *exc.others)]
+        problems = [_in_mapping(problem) for problem in (exc, *exc.further)]
         wrong = [
             problem
             for problem in problems

@@ -62,7 +62,7 @@ def check_all(definition: type, sent: Mapping[str, object]) -> dict[str, Any]:
                 sent.get(field.name, None if default is ... else default), field.name
             )
         except InvalidInput as exc:
-            problems += [exc, *exc.others]
+            problems += [exc, *exc.further]
     if problems:
         raise InvalidInput(problems[0].field, problems[0].detail, problems[1:])
     return values
@@ -94,7 +94,7 @@ def json(value: object, field: str) -> object:
     try:
         require_json(value, field)
     except NotJson as exc:
-        raise InvalidInput(exc.where, exc.why) from exc
+        raise InvalidInput(exc.field, exc.detail) from exc
     return value
 
 

@@ -31,7 +31,7 @@ def check(mapping: Any) -> None:
     try:
         require_json(mapping, MAPPING)
     except NotJson as exc:
-        raise InvalidInput(exc.where, exc.why) from exc
+        raise InvalidInput(exc.field, exc.detail) from exc
     if size_of(mapping) > MAX_INPUT:
         raise InvalidInput(MAPPING, f"is {size_of(mapping)} bytes of JSON; at most {MAX_INPUT}")
     expressions_at = list(_expressions(mapping, MAPPING))
@@ -125,7 +125,7 @@ def _value(expression: str, facts: Mapping[str, Any], path: str) -> Any:
     except ExpressionError as exc:
         raise InvalidInput(path, str(exc)) from exc
     except NotJson as exc:
-        raise InvalidInput(exc.where, exc.why) from exc
+        raise InvalidInput(exc.field, exc.detail) from exc
     return value
 
 

@@ -87,7 +87,7 @@ def _read_sample(sample: Any, name: str) -> dict[str, Any]:
     try:
         require_json(sample, "sample")
     except NotJson as exc:
-        raise InvalidInput(exc.where, exc.why) from exc
+        raise InvalidInput(exc.field, exc.detail) from exc
     if not isinstance(sample, dict):
         raise InvalidInput("sample", "must be an object")
     is_event = isinstance(sample.get("data"), dict) and set(sample) <= set(mapping.FACTS)

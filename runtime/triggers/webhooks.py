@@ -231,7 +231,7 @@ def _data(headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
     try:
         data = read_json(_payload(headers, body), "body")
     except NotJson as exc:
-        raise InvalidInput(exc.where, exc.why) from exc
+        raise InvalidInput(exc.field, exc.detail) from exc
     except (ValueError, RecursionError) as exc:
         raise InvalidInput("body", "must be JSON") from exc
     if not isinstance(data, dict):

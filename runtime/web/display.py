@@ -326,7 +326,7 @@ def _time(local: datetime) -> str:
 
 
 def _described(*values: Any, limit: int = MAX_CHARACTERS) -> list[str]:
-    return [NOT_SEARCHED] if time_limits.is_used_up() else describe(*values, most=limit)
+    return [NOT_SEARCHED] if time_limits.is_used_up() else describe(*values, limit=limit)
 
 
 def _ends(text: str) -> tuple[int, int]:

@@ -100,7 +100,7 @@ class PageForm(forms.Form):
 
     def mark(self, refusal: RequestError) -> None:
         """Add a refusal to the fields that it names. A dotted path leads into the value of a field."""
-        problems = (refusal, *refusal.others) if isinstance(refusal, InvalidInput) else (refusal,)
+        problems = (refusal, *refusal.further) if isinstance(refusal, InvalidInput) else (refusal,)
         for problem in problems:
             self.mark_field(problem.field or "", problem.detail)
 

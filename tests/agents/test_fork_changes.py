@@ -141,7 +141,7 @@ def test_the_calls_of_a_given_reply_are_asked_and_the_model_reads_whose_reply_it
 
 def test_no_provider_is_asked_for_a_given_reply() -> None:
     frame = Frame(handler_of(spec_of("a", model="openai:gpt-5-mini")), "a", {"name": "x"})
-    request = replace(frame.request(), given=GivenReply(by="eve", text="Done."))
+    request = replace(frame.request(), fork_reply=GivenReply(by="eve", text="Done."))
     answer = perform(frame.handler, request)
     assert isinstance(answer, ModelAnswer)
     assert (answer.text, answer.model, answer.cost) == ("Done.", "", 0)
@@ -158,7 +158,7 @@ def test_no_model_is_blamed_for_a_given_reply_that_cannot_be_read(models: tuple[
     for pin, expected in ((seal("1234", b"elsewhere"), unread), ({"$secret": "no"}, waits)):
         given = GivenReply(by="eve", text="", calls=(Proposal(tool="dial", args={"pin": pin}),))
         outcomes: list[Any] = []
-        call_model(agent, replace(request, given=given), outcomes.append)
+        call_model(agent, replace(request, fork_reply=given), outcomes.append)
         assert outcomes == [expected]
 
 

@@ -154,5 +154,5 @@ def _briefly(flow: Flow, now: Continuation) -> Continuation:
         conversations.read(text)
     brief = conversations.brief(now)
     assert brief is not None
-    text = continuations.encode_continuation(brief.state, brief.told)
+    text = continuations.encode_continuation(brief.state, brief.lengths)
     return continuations.decode_continuation(text, lambda position: flow.journal[position - 1])

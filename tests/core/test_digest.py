@@ -78,11 +78,11 @@ def test_canonical_json_is_that_of_rfc_8785(value: Any) -> None:
 def test_a_value_that_is_not_json_is_refused_with_its_place(value: Any, where: str) -> None:
     with pytest.raises(NotJson) as raised:
         require_json(value, "input")
-    assert raised.value.where == where
+    assert raised.value.field == where
 
 
 def test_a_value_that_is_not_json_has_no_digest() -> None:
     for value in (float("nan"), 2**53, "\x00", nested(ENCLOSED_DEPTH + 1)):
         with pytest.raises(NotJson) as raised:
             sha256_of(value)
-        assert raised.value.where.partition("[")[0] == "value"
+        assert raised.value.field.partition("[")[0] == "value"

@@ -123,7 +123,7 @@ def test_a_refusal_names_its_cause_and_no_key(answers: list[Any], frame: Frame) 
         assert (fault.cause, fault.retry_after) == (cause, after)
         assert fault.retryable is (cause is not FailureCause.REQUEST)
         assert KEY not in fault.error
-        assert fault.said == ("" if message == KEY else message)
+        assert fault.provider_text == ("" if message == KEY else message)
         assert answers == []  # the client itself does not ask again
 
 

@@ -192,7 +192,7 @@ def test_a_refusal_says_what_is_wrong(provider: Provider, at: MakeFrame) -> None
         refusal = document if document is PAGE else {"error": document}
         provider.refusal = (status, [refusal] if document is GEMINI else refusal)
         fault = at().fault()
-        assert (fault.cause, fault.retryable, fault.said) == (cause, True, said)
+        assert (fault.cause, fault.retryable, fault.provider_text) == (cause, True, said)
         assert error in fault.error
 
 
@@ -300,14 +300,17 @@ def test_the_text_is_kept_without_keys(hr: Registry, provider: Provider, frame: 
     provider.refusal = (400, {"error": {"message": told, "code": "bad_value"}})
     fault = frame.fault()
     assert "rejected the request (status 400), code bad_value" in fault.error
-    assert (fault.said, fault.retryable) == ("max_tokens is too large; asked with ••••", False)
+    assert (fault.provider_text, fault.retryable) == (
+        "max_tokens is too large; asked with ••••",
+        False,
+    )
     agent = hr.agents["account_agent"]
     tools = (replace(agent.tools[0], secret_result=True),)
     secretive = Registry(agents={agent.name: replace(agent, tools=tools)})
     fault = Frame(AgentEffects(secretive), agent.name, NEWCOMER).fault()
-    assert (fault.cause, fault.said) == (FailureCause.REQUEST, "")
+    assert (fault.cause, fault.provider_text) == (FailureCause.REQUEST, "")
     provider.refusal = (401, {"error": {"message": f"wrong: {KEY[:8]}"}})
-    assert frame.fault().said == ""
+    assert frame.fault().provider_text == ""
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_many_are_counted_and_a_long_text_is_looked_at_in_part() -> None:
     notes = describe(many)
     assert len(notes) == 6
     assert notes[-1] == "And 3 more like these."
-    assert describe("p\u0430y " + "x" * 100, most=20)[-1] == (
+    assert describe("p\u0430y " + "x" * 100, limit=20)[-1] == (
         "Only the first 20 characters were checked."
     )
-    assert describe("x" * 100 + " p\u0430y", most=20) == []
+    assert describe("x" * 100 + " p\u0430y", limit=20) == []

@@ -38,7 +38,7 @@ def copy(target: Target, object_store: Breakable, tmp_path: Path) -> Path:
     assert target.advance(run).status == "completed"
     assert archiving.archive_run(pool.djangos(), run)
     data = object_store.get(ArchivedRun.objects.get(run=run).place or "") or b""
-    head, text = signed_gzip.head_of(data), signed_gzip.text_of(data, most=1_000_000)
+    head, text = signed_gzip.head_of(data), signed_gzip.text_of(data, max_characters=1_000_000)
     path = tmp_path / "run.gz"
     head = replace(head, key_id=HOSTILE, public_key=HOSTILE)
     path.write_bytes(signed_gzip.encode(head, signed_gzip.body_of(text)))

@@ -70,13 +70,13 @@ def test_a_change_of_any_byte_is_refused(data: bytes) -> None:
 
 def test_a_text_is_whole_and_alone_and_not_too_large(data: bytes) -> None:
     most = len(TEXT)
-    assert signed_gzip.text_of(data, most=most) == TEXT
+    assert signed_gzip.text_of(data, max_characters=most) == TEXT
     not_ascii = gzip.compress("é".encode())
     for other in (data[:-1], data + b"\0", data[:-20] + b"x" * 20, not_ascii):
         with pytest.raises(Unreadable):
-            signed_gzip.text_of(other, most=most)
+            signed_gzip.text_of(other, max_characters=most)
     with pytest.raises(Unreadable, match="too large"):
-        signed_gzip.text_of(data, most=most - 1)
+        signed_gzip.text_of(data, max_characters=most - 1)
 
 
 def refused(open_file: Callable[[bytes], object], data: bytes) -> None:

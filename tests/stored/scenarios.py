@@ -141,7 +141,7 @@ def document_of(worker: MemoryWorker) -> dict[str, Any]:
         "clock": worker.clock.isoformat(),
         "journal": [compression.stored_text(text) for text in worker.journal],
         "continuation": continuations.encode_continuation(worker.now),
-        "brief": brief and continuations.encode_continuation(brief.state, brief.told),
+        "brief": brief and continuations.encode_continuation(brief.state, brief.lengths),
         "gates": [
             PICTURE.dump_python(worker.snapshots[one.gate], mode="json")
             for one in worker.now.pending

@@ -106,7 +106,7 @@ def contains(told: Any, written: Any) -> bool:
 
 def _seen(now: continuation.Continuation) -> dict[str, Any]:
     return {
-        "status": [str(continuation.status_of(now, held=held)) for held in (True, False)],
+        "status": [str(continuation.status_of(now, leased=held)) for held in (True, False)],
         "plan": [_plain(effect) for effect in plan(now)],
         "recovery": [_plain(event) for event in recover(now)],
         "waits": [_plain(wait) for wait in now.waits()],

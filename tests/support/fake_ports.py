@@ -199,7 +199,7 @@ class FakeEffects:
 
         def reply() -> None:
             try:
-                given = request.given
+                given = request.fork_reply
                 deliver(_given(given) if given else self.agents[request.agent](request))
             except Exception as exc:
                 deliver(ModelFailure(error=f"{type(exc).__name__}: {exc}"))
@@ -249,7 +249,7 @@ class FakeApprovals:
         self.void = False
         self.allowed: Allowed | None = None
 
-    def allow(self, shown: ReviewSnapshot, taken: Mapping[UUID, int]) -> Allowed | None:
+    def allow(self, snapshot: ReviewSnapshot, uses: Mapping[UUID, int]) -> Allowed | None:
         return self.allowed
 
     def problem_of_use(self, gate: UUID, use: AllowanceUse) -> str | None:

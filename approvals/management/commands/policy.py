@@ -66,7 +66,7 @@ class Command(command.Command):
         try:
             rules = policy_changes.check(text).rules
         except InvalidInput as exc:
-            errors = [error.detail for error in (exc, *exc.others)]
+            errors = [error.detail for error in (exc, *exc.further)]
             for number, detail in enumerate(errors, 1):
                 self.stdout.write(f"{number}. The policy {detail}.")
             raise CommandError(f"{len(errors)} error{'' if len(errors) == 1 else 's'}") from exc

@@ -85,7 +85,7 @@ class Command(BaseCommand):
             raise CommandError(
                 write_on_one_line(f"A file of removed entries is refused: {exc}")
             ) from exc
-        status = status_of(verified.now, held=False)
+        status = status_of(verified.now, leased=False)
         lines = (
             f"Run {verified.run} of {verified.now.agent}, started by {verified.now.requester}: {status}",
             f"File sha256:{hashlib.sha256(data).hexdigest()}",

@@ -162,12 +162,12 @@ class InlinedMessages:
     def __init__(self, fetch: Callable[[str], Any], recall: Recall = lambda _: {}) -> None:
         self._fetch = fetch
         self._recall = recall
-        self._known: dict[str, tuple[Messages, Messages]] = {}
+        self._inlined: dict[str, tuple[Messages, Messages]] = {}
         self._memory: Sequence[Remembered] = ()  # with which the root's messages were read
 
     def messages(self, frame: Frame, memory: Sequence[Remembered] = ()) -> Messages:
         """Return the frame's messages with their stored results. `memory` is the run's, for its root frame."""
-        before, filled = self._known.get(frame.id, ((), ()))
+        before, filled = self._inlined.get(frame.id, ((), ()))
         changed = frame.id == ROOT and memory != self._memory
         if not before or changed or not begins(before, frame.messages):
             before, filled = (), ()
@@ -179,7 +179,7 @@ class InlinedMessages:
             )
         if frame.id == ROOT:
             self._memory = memory
-        self._known[frame.id] = frame.messages, filled
+        self._inlined[frame.id] = frame.messages, filled
         return filled
 
     def _filled(self, message: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from runtime.core.values.budgets import (
     MICROS,
+    NO_LIMITS,
     Amount,
     BudgetLimits,
     ExhaustedLimit,
@@ -50,10 +51,10 @@ _UNITS = {
 class InvalidBudget(ValueError):
     """The request contains no valid budget; `name` names the wrong limit, and is empty for the whole."""
 
-    def __init__(self, name: str, why: str) -> None:
-        super().__init__(f"{name} {why}".strip())
+    def __init__(self, name: str, detail: str) -> None:
+        super().__init__(f"{name} {detail}".strip())
         self.name = name
-        self.why = why
+        self.detail = detail
 
 
 def name_of(limit: Limit) -> str:
@@ -74,35 +75,35 @@ def budget_of(values: object) -> BudgetLimits | None:
     if values is None:
         return None
     budget = BudgetLimits()
-    for name, value in _named(values).items():
+    for name, value in _require_names(values).items():
         if value is not None:
             changed: dict[str, Any] = {str(NAMES[name]): amount_of(name, value)}
             budget = replace(budget, **changed)
     return None if budget == BudgetLimits() else budget
 
 
-def within(asked: BudgetLimits | None, most: BudgetLimits | None) -> BudgetLimits | None:
-    """Return the requested budget, with the limits of `most` where it sets none.
+def within(requested: BudgetLimits | None, bounds: BudgetLimits | None) -> BudgetLimits | None:
+    """Return the requested budget, with the limits of `bounds` where it sets none.
 
-    Raises InvalidBudget if it exceeds `most`.
+    Raises InvalidBudget if it exceeds `bounds`.
     """
     for name, limit in NAMES.items():
-        wanted, bound = (asked or BudgetLimits()).of(limit), (most or BudgetLimits()).of(limit)
-        if wanted is not None and bound is not None and wanted > bound:
+        amount, bound = (requested or NO_LIMITS).of(limit), (bounds or NO_LIMITS).of(limit)
+        if amount is not None and bound is not None and amount > bound:
             raise InvalidBudget(name, f"must be at most {to_text(limit, bound)} here")
-    return strictest(asked, most)
+    return strictest(requested, bounds)
 
 
 def granted(result: object, reached: Collection[Limit]) -> dict[Limit, Amount | None]:
     """Read a grant for exhausted limits: `{"turns": 10}`, or null to remove a limit. Raises InvalidBudget."""
     amounts: dict[Limit, Amount | None] = {}
-    for name, value in _named(result).items():
+    for name, value in _require_names(result).items():
         if NAMES[name] not in reached:
             raise InvalidBudget(name, "was not reached")
         amounts[NAMES[name]] = None if value is None else amount_of(name, value)
     if not amounts:
         raise InvalidBudget(
-            "", f"must grant some {' or '.join(unit_of(one) for one in sorted(reached))}"
+            "", f"must grant some {' or '.join(unit_of(limit) for limit in sorted(reached))}"
         )
     return amounts
 
@@ -112,31 +113,31 @@ def amount_of(name: str, value: object) -> Amount:
     limit = NAMES[name]
     amount = _money(value) if limit is Limit.MICROS else _number(limit, value)
     if not MIN[limit] <= amount <= MAX[limit]:
-        least, most = to_text(limit, MIN[limit]), to_text(limit, MAX[limit])
-        raise InvalidBudget(name, f"must be between {least} and {most}")
+        low, high = to_text(limit, MIN[limit]), to_text(limit, MAX[limit])
+        raise InvalidBudget(name, f"must be between {low} and {high}")
     return amount
 
 
 def from_form(values: Mapping[str, str]) -> dict[str, object]:
     """Convert form fields, by limit, to the values a program would send. Empty fields are left out."""
-    found: dict[str, object] = {}
-    for name, said in values.items():
-        text = said.strip()
+    converted: dict[str, object] = {}
+    for name, entry in values.items():
+        text = entry.strip()
         if re.fullmatch(r"\d{1,15}", text, re.ASCII):
-            found[name] = int(text)
+            converted[name] = int(text)
         elif name == "seconds" and re.fullmatch(r"\d{1,15}\.\d{1,3}", text, re.ASCII):
-            found[name] = float(text)
+            converted[name] = float(text)
         elif text:
-            found[name] = text
-    return found
+            converted[name] = text
+    return converted
 
 
 def to_json(budget: BudgetLimits | None) -> dict[str, Amount | str]:
     """Write a budget in the form that `budget_of` reads."""
-    found = {name: (budget or BudgetLimits()).of(limit) for name, limit in NAMES.items()}
+    amounts = {name: (budget or BudgetLimits()).of(limit) for name, limit in NAMES.items()}
     return {
         name: to_text(NAMES[name], amount) if name == USD else amount
-        for name, amount in found.items()
+        for name, amount in amounts.items()
         if amount is not None
     }
 
@@ -144,23 +145,23 @@ def to_json(budget: BudgetLimits | None) -> dict[str, Amount | str]:
 def to_text(limit: Limit, amount: Amount) -> str:
     """Format an amount without its unit; money has two to six decimals."""
     if limit is Limit.MICROS:
-        whole, rest = divmod(int(amount), MICROS)
-        decimals = f"{rest:06}".rstrip("0").ljust(2, "0")
-        return f"{whole}.{decimals}"
+        dollars, micros = divmod(int(amount), MICROS)
+        decimals = f"{micros:06}".rstrip("0").ljust(2, "0")
+        return f"{dollars}.{decimals}"
     if limit is Limit.SECONDS:
         return f"{amount:.3f}".rstrip("0").rstrip(".")
     return str(int(amount))
 
 
-def words_of(one: ExhaustedLimit) -> str:
+def words_of(exhausted: ExhaustedLimit) -> str:
     """Format an exhausted limit: `10 of 10 turns`, or that the usage is not known."""
-    allowed = f"{to_text(one.limit, one.allowed)} {unit_of(one.limit)}"
-    if one.used is None:
+    allowed = f"{to_text(exhausted.limit, exhausted.allowed)} {unit_of(exhausted.limit)}"
+    if exhausted.used is None:
         return f"{allowed}, which cannot be held: the model has no known price"
-    return f"{to_text(one.limit, one.used)} of {allowed}"
+    return f"{to_text(exhausted.limit, exhausted.used)} of {allowed}"
 
 
-def _named(values: object) -> Mapping[str, object]:
+def _require_names(values: object) -> Mapping[str, object]:
     if not isinstance(values, dict):
         raise InvalidBudget("", f"must be an object with some of {', '.join(NAMES)}")
     for name in values:

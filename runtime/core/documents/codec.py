@@ -155,9 +155,9 @@ def _events_of(kind: Any) -> TypeAdapter[Any]:
 # `transactional` call is rolled back: both failed. A model call gave no reply.
 
 
-def result_lost(why: str) -> dict[str, Any]:
+def result_lost(problem: str) -> dict[str, Any]:
     """Return the substitute for a result that cannot be kept."""
-    return {"happened": True, "result": None, "problem": plain(why)}
+    return {"happened": True, "result": None, "problem": plain(problem)}
 
 
 def journaled(now: Continuation, event: Event) -> Event:

@@ -75,10 +75,10 @@ def packed(stored: str) -> bytes | None:
     if not stored.startswith(_BEGINNING):
         return None
     try:
-        found = a2b_base64(stored[len(_BEGINNING) : -len(_END)])
+        compressed = a2b_base64(stored[len(_BEGINNING) : -len(_END)])
     except ValueError:
         return None
-    return found if unpacked(found) == stored else None
+    return compressed if unpacked(compressed) == stored else None
 
 
 def unpacked(compressed: bytes) -> str:
@@ -89,17 +89,17 @@ def unpacked(compressed: bytes) -> str:
 def compress(text: str) -> str:
     """Compress a text with DEFLATE and encode it as base64."""
     deflate = _DEFLATE.copy()
-    found = deflate.compress(text.encode()) + deflate.flush()
-    return b2a_base64(found, newline=False).decode()
+    compressed = deflate.compress(text.encode()) + deflate.flush()
+    return b2a_base64(compressed, newline=False).decode()
 
 
 def decompress(text: str) -> str:
     """Undo `compress`. Raises ValueError for any other text, and for a result over MAX_CHARACTERS."""
     inflate = zlib.decompressobj(_WINDOW, zdict=_DICTIONARY)
     try:
-        found = inflate.decompress(a2b_base64(text, strict_mode=True), MAX_CHARACTERS)
+        decompressed = inflate.decompress(a2b_base64(text, strict_mode=True), MAX_CHARACTERS)
     except zlib.error as exc:
         raise ValueError(str(exc)) from exc
     if not inflate.eof or inflate.unused_data:
         raise ValueError("it ends too early or too late, or is too long")
-    return found.decode()
+    return decompressed.decode()

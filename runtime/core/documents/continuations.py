@@ -59,7 +59,7 @@ class Brief:
     """A state without the parts its entries contain, and their number; None if nothing is left out."""
 
     state: Continuation
-    told: Lengths | None = None
+    lengths: Lengths | None = None
 
 
 def prepare() -> None:
@@ -74,9 +74,9 @@ def no_entries(position: int) -> str:
     raise LookupError(position)
 
 
-def encode_continuation(now: Continuation, told: Lengths | None = None) -> str:
-    """Write a continuation as JSON text. `told` counts the messages and calls that a brief state leaves out."""
-    beginning = codec.BEGINNING if told is None else f"{_BRIEF}{json.dumps(told)},"
+def encode_continuation(now: Continuation, lengths: Lengths | None = None) -> str:
+    """Write a continuation as JSON text. `lengths` counts the messages and calls that a brief state leaves out."""
+    beginning = codec.BEGINNING if lengths is None else f"{_BRIEF}{json.dumps(lengths)},"
     text = _continuations().dump_json(now, exclude_defaults=True, ensure_ascii=True)
     return f"{beginning}{text.decode()[1:]}"
 
@@ -130,7 +130,7 @@ def _restore(
 class Conversations:
     """The conversations in the entries up to `position`.
 
-    `whole` is False once an entry holds more than this class reads.
+    `is_complete` is False once an entry holds more than this class reads.
     """
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ class Conversations:
     def reset(self) -> None:
         """Reset to the state before the first entry."""
         self.position = 0
-        self.whole = True
+        self.is_complete = True
         self._input: Any = None
         self._frames: dict[str, _Conversation] = {}
         self._undelivered: list[dict[str, Any]] = []
@@ -147,20 +147,20 @@ class Conversations:
     def read(self, text: str) -> None:
         """Read the next entry."""
         self.position += 1
-        if not self.whole:
+        if not self.is_complete:
             return
         try:
             for event in codec.decode_entry(text).events:
                 self._consume(event)
         except (LookupError, CoreError):
-            self.whole = False  # the fold reports the cause
+            self.is_complete = False  # the fold reports the cause
 
     def brief(self, now: Continuation) -> Brief | None:
         """Return `now`, the state after the last entry read, without the parts the entries contain.
 
         None if they differ.
         """
-        if not self.whole or now.left or now.input != self._input:
+        if not self.is_complete or now.left or now.input != self._input:
             return None
         if self._frames.keys() != now.frames.keys() or not all(
             self._frames[name].covers(frame) for name, frame in now.frames.items()
@@ -170,11 +170,11 @@ class Conversations:
             name: replace(frame, messages=(), calls=frame.of_turn())
             for name, frame in now.frames.items()
         }
-        return Brief(state=replace(now, input=None, frames=frames), told=self._lengths())
+        return Brief(state=replace(now, input=None, frames=frames), lengths=self._lengths())
 
     def restore(self, state: Continuation, lengths: Lengths) -> Continuation | None:
         """Return the full state of a brief one. None if the entries have another number of messages or calls."""
-        if not self.whole or self._lengths() != lengths:
+        if not self.is_complete or self._lengths() != lengths:
             return None
         frames = {name: self._frames[name].complete(frame) for name, frame in state.frames.items()}
         return replace(state, input=self._input, frames=frames)
@@ -208,7 +208,7 @@ class Conversations:
                     frame.change_turn(restore_call, event)
             case Forked() | Imported() | Compacted():
                 # The messages are of another run, permissions are lost, or a summary outlasts the entries before it.
-                self.whole = False
+                self.is_complete = False
 
     def _open(self, event: FrameOpened) -> None:
         self._frames[event.frame] = _Conversation(event)

@@ -129,16 +129,16 @@ def beginning_of(package: ExportFile) -> ExportedBeginning | None:
     try:
         document = json.loads(package.beginning)
         at, state = datetime.fromisoformat(document["at"]), document["state"]
-        found = ExportedBeginning(at=at, state=continuations.decode_continuation(state))
-        beginning_text(found)  # it can be stored
+        beginning = ExportedBeginning(at=at, state=continuations.decode_continuation(state))
+        beginning_text(beginning)  # it can be stored
     except NewerSchema:
         raise
     except (CoreError, LookupError, TypeError, ValueError, RecursionError) as exc:
         raise Unreadable(f"its beginning: {exc}") from exc
-    is_after_entry = 0 < found.state.position < 1 << 53 and _MAC.fullmatch(found.state.head)
+    is_after_entry = 0 < beginning.state.position < 1 << 53 and _MAC.fullmatch(beginning.state.head)
     if at.tzinfo is None or not is_after_entry:
         raise Unreadable("its beginning: it is no state after an entry")
-    return found
+    return beginning
 
 
 def encode(package: ExportFile) -> str:
@@ -197,8 +197,8 @@ def _consistent(package: ExportFile) -> tuple[Manifest, Continuation]:
     begun = beginning_of(package)
     start = initial(manifest.run) if begun is None else begun.state
     now = _folded(start, package.entries)
-    told = (manifest.run, manifest.agent, manifest.requester, manifest.agents)
-    if told != (now.run, now.agent, now.requester, now.agents):
+    signed = (manifest.run, manifest.agent, manifest.requester, manifest.agents)
+    if signed != (now.run, now.agent, now.requester, now.agents):
         raise Unreadable("its manifest does not fit its entries")
     if (manifest.removed, manifest.position) != (start.position, now.position):
         raise Unreadable("its manifest does not fit its entries")
@@ -231,7 +231,7 @@ def secret_key_ids(texts: Iterable[str]) -> set[str]:
 
     Without these keys the secrets cannot be opened.
     """
-    return {found["key"] for text in texts for found in _SEALED.finditer(text)}
+    return {match["key"] for text in texts for match in _SEALED.finditer(text)}
 
 
 def _text(document: dict[str, Any]) -> str:

@@ -54,9 +54,9 @@ def digest_of(body: bytes) -> str:
 
 def encode(head: Head, body: bytes) -> bytes:
     """Return the bytes of a file."""
-    said = _text(asdict(head)).encode("ascii")
-    sizes = _SIZES.pack(len(said) + 4, _SUBFIELD, len(said))
-    return _FIXED + sizes + said + body
+    text = _text(asdict(head)).encode("ascii")
+    sizes = _SIZES.pack(len(text) + 4, _SUBFIELD, len(text))
+    return _FIXED + sizes + text + body
 
 
 def is_signed(data: bytes) -> bool:
@@ -87,14 +87,14 @@ def head_of(data: bytes) -> Head:
     return head
 
 
-def text_of(data: bytes, *, most: int) -> str:
+def text_of(data: bytes, *, max_characters: int) -> str:
     """Decompress the text of a verified file, at most so many characters. Raises Unreadable."""
     inflate = zlib.decompressobj(_GZIP)
     try:
-        text = inflate.decompress(data, most + 1).decode("ascii")
+        text = inflate.decompress(data, max_characters + 1).decode("ascii")
     except (zlib.error, ValueError) as exc:
         raise Unreadable("the file cannot be decompressed") from exc
-    if not inflate.eof or inflate.unused_data or len(text) > most:
+    if not inflate.eof or inflate.unused_data or len(text) > max_characters:
         raise Unreadable("the file is too large")
     return text
 

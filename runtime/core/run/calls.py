@@ -120,9 +120,9 @@ def call_after(call: Call, event: CallChange) -> Call:
         case CallRefused():
             return replace(call, state=state, result=event.reason)
         case GateOpened():
-            shown = call.preview if event.kind.is_approval else None
+            preview = call.preview if event.kind.is_approval else None
             return replace(
-                call, state=state, terms=event.terms, gate=event.gate, preview=None, shown=shown
+                call, state=state, terms=event.terms, gate=event.gate, preview=None, shown=preview
             )
         case GateDecided():
             return _apply_verdict(replace(call, state=state), event)

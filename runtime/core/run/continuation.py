@@ -39,7 +39,7 @@ from runtime.core.values.call_options import (
 from runtime.core.values.enums import CallPreview, CallState, GateKind, Verdict
 from runtime.core.values.errors import UnknownSubject
 from runtime.core.values.ids import ROOT, turn_mark
-from runtime.core.values.json_values import same
+from runtime.core.values.json_values import is_equal
 
 # Constants and no settings, so that a later fold of a journal ends its run at the same entry
 MAX_DEPTH = 16
@@ -48,7 +48,6 @@ MAX_DENIALS = 3  # turns in which one tool was denied
 MAX_SAME_REPLIES = 5  # in a row, with the same results, before people are asked
 MAX_REVISIONS = 10  # the last revision of a call, to which no person can request changes
 
-
 __all__ = ["replace"]  # which the type checker takes for an import
 
 if TYPE_CHECKING:
@@ -56,13 +55,13 @@ if TYPE_CHECKING:
 else:
     _new, _set = object.__new__, object.__setattr__
 
-    def replace(part: Any, **changes: Any) -> Any:
+    def replace(original: Any, **changes: Any) -> Any:
         """Copy a part of a continuation with these fields changed, several times as fast as `dataclasses.replace`.
 
         Each event changes a run, a frame and a call, which have many fields: they are copied in one step.
         """
-        copy = _new(part.__class__)
-        _set(copy, "__dict__", part.__dict__ | changes)
+        copy = _new(original.__class__)
+        _set(copy, "__dict__", original.__dict__ | changes)
         return copy
 
 
@@ -134,7 +133,7 @@ class Edited:
 
     def of_reply(self, args: Any) -> bool:
         """Tell whether these are the arguments that a person gave with a whole reply."""
-        return self.in_fork and same(args, self.proposed)
+        return self.in_fork and is_equal(args, self.proposed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -539,8 +538,8 @@ def in_doubt(now: Continuation) -> tuple[tuple[str, Call], ...]:
     )
 
 
-def status_of(now: Continuation, *, held: bool) -> RunStatus:
-    """Return the status of a verified run; `held` says whether a worker has its lease."""
+def status_of(now: Continuation, *, leased: bool) -> RunStatus:
+    """Return the status of a verified run; `leased` says whether a worker has its lease."""
     match now.phase:
         case Phase.COMPLETED:
             return RunStatus.COMPLETED
@@ -554,7 +553,7 @@ def status_of(now: Continuation, *, held: bool) -> RunStatus:
             return RunStatus.CANCELLING
         case Phase.NEW | Phase.STARTED if now.is_paused:
             return RunStatus.PAUSED
-        case Phase.NEW | Phase.STARTED if held:
+        case Phase.NEW | Phase.STARTED if leased:
             return RunStatus.RUNNING
         case Phase.NEW | Phase.STARTED if now.pending:
             return RunStatus.SUSPENDED

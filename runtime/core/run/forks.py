@@ -41,16 +41,9 @@ from runtime.core.values.enums import EFFECT_CLASSES, CallState
 from runtime.core.values.errors import IllegalTransition, Unreadable
 
 BEFORE_REPLY = frozenset({FrameState.ASKING, FrameState.RETRYING})
-
-
 _AFTER_CALLS = BEFORE_REPLY | {FrameState.ACTING}
-
-
 _HAS_OUTCOME = frozenset({CallState.RETURNED, CallState.FAILED})
-
-
 _PERMITTED = frozenset({CallState.ADMITTED, CallState.GATED, CallState.RETRYING, CallState.WAITING})
-
 
 _STATES: TypeAdapter[Continuation] = TypeAdapter(Continuation)
 

@@ -36,14 +36,8 @@ from runtime.core.values.ids import ROOT
 from runtime.core.values.limits import KEPT_INLINE, MAX_PLAN_ITEM, MAX_PLAN_ITEMS
 
 MESSAGE = "message"  # role of a person's message
-
-
 Plan = tuple[PlanItem, ...]
-
-
 _PLAN: TypeAdapter[Plan] = TypeAdapter(Plan)
-
-
 _PLAN_FIELD = "plan"
 
 

@@ -149,7 +149,7 @@ def on_no_reply(
     model: str = "",
     fallback: str = "",
     partial: str = "",
-    said: str = "",
+    provider_text: str = "",
     tokens: int = 0,
     usage: dict[str, int] | None = None,
     cost: int | None = None,
@@ -171,7 +171,9 @@ def on_no_reply(
         if fallback and cause in FALLBACK_CAUSES:
             wait, instead = timedelta(), fallback
         elif not retryable or cause is FailureCause.REQUEST:
-            return ModelFailed(frame=frame.id, error=error, model=model, partial=partial, said=said)
+            return ModelFailed(
+                frame=frame.id, error=error, model=model, partial=partial, said=provider_text
+            )
         else:
             asks_at = since + min(timeout, _longest_outage(cause, usage))
             wait = min(_round_wait(rounds, retry_after, jitter), max(asks_at - at, timedelta()))
@@ -185,7 +187,7 @@ def on_no_reply(
         model=model,
         instead=instead,
         partial=partial,
-        said=said,
+        said=provider_text,
         since=since,
         asks_at=asks_at,
         limited=cause is FailureCause.LIMIT,

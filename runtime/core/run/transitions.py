@@ -13,7 +13,6 @@ from runtime.core.values.verdicts import BEFORE_CALL, FRAME_GATES, VERDICTS
 
 S = TypeVar("S", bound=StrEnum)
 
-
 RUNS: dict[tuple[Phase, str], Phase] = {
     (Phase.NEW, "RunStarted"): Phase.STARTED,
     (Phase.STARTED, "Completed"): Phase.COMPLETED,
@@ -30,12 +29,10 @@ RUNS: dict[tuple[Phase, str], Phase] = {
     (Phase.CANCELLING, "Failed"): Phase.FAILED,
 }
 
-
 PACES: dict[tuple[Pace, str], Pace] = {
     (Pace.RUNNING, "Paused"): Pace.PAUSED,
     (Pace.PAUSED, "Resumed"): Pace.RUNNING,
 }
-
 
 FRAMES: dict[tuple[FrameState, str], FrameState] = {
     (FrameState.ASKING, "ModelReplied:calls"): FrameState.ACTING,

@@ -40,7 +40,7 @@ class NewerSchema(CoreError):
 class NotJson(CoreError):
     """A value that has no JSON form we accept: the message names the place and the limit."""
 
-    def __init__(self, where: str, why: str) -> None:
-        super().__init__(f"{where}: {why}")
-        self.where = where
-        self.why = why
+    def __init__(self, field: str, detail: str) -> None:
+        super().__init__(f"{field}: {detail}")
+        self.field = field
+        self.detail = detail

@@ -49,23 +49,23 @@ def check_condition(
 
     One that names a fact without a sample, or that fails for the samples, may be so for other facts.
     """
-    named = set(_program(text, names, large).variables()) & set(names)
-    if not named <= samples.keys():
+    used_names = set(_program(text, names, large).variables()) & set(names)
+    if not used_names <= samples.keys():
         return
     try:
         holds(text, {**dict.fromkeys(names), **samples}, names, large)
     except NotBoolean:
         raise
     except ExpressionError:
-        if not named:
+        if not used_names:
             raise
 
 
 def paths(text: str, fact: str) -> list[tuple[str, ...]]:
     """Return the paths of names that an expression reads below a fact, such as `("user", "level")`."""
-    bare = _STRINGS.sub(lambda found: found[0] if _is_index(text, found) else '""', text)
-    found = re.finditer(rf"(?<![\w.]){fact}((?:{_NAME})+)", bare)
-    return [tuple(name.strip("'\"") for name in _NAMES.findall(reading[1])) for reading in found]
+    bare = _STRINGS.sub(lambda string: string[0] if _is_index(text, string) else '""', text)
+    readings = re.finditer(rf"(?<![\w.]){fact}((?:{_NAME})+)", bare)
+    return [tuple(name.strip("'\"") for name in _NAMES.findall(reading[1])) for reading in readings]
 
 
 def value(text: str, facts: Mapping[str, Any], names: tuple[str, ...], large: str) -> Any:
@@ -84,10 +84,10 @@ def value(text: str, facts: Mapping[str, Any], names: tuple[str, ...], large: st
 
 def holds(text: str, facts: Mapping[str, Any], names: tuple[str, ...], large: str) -> bool:
     """Evaluate a condition. Raise ExpressionError if it fails for these facts, or is not true or false."""
-    found = value(text, facts, names, large)
-    if not isinstance(found, bool):
+    result = value(text, facts, names, large)
+    if not isinstance(result, bool):
         raise NotBoolean("its result is neither true nor false")
-    return found
+    return result
 
 
 @lru_cache(256)
@@ -114,9 +114,9 @@ def _program(text: str, names: tuple[str, ...], large: str) -> Any:
     unknown = sorted(variables - set(names) - {variable})
     if unknown:
         raise ExpressionError(f"names {unknown[0]}, but the facts are {', '.join(names)}")
-    others = sorted(name for name in functions - set(FUNCTIONS) if not _OPERATOR.fullmatch(name))
-    if others:
-        raise ExpressionError(f"calls {others[0]}, but the functions are {', '.join(FUNCTIONS)}")
+    unknown = sorted(name for name in functions - set(FUNCTIONS) if not _OPERATOR.fullmatch(name))
+    if unknown:
+        raise ExpressionError(f"calls {unknown[0]}, but the functions are {', '.join(FUNCTIONS)}")
     return program
 
 
@@ -130,16 +130,16 @@ def _quantified(bare: str, large: str) -> str:
         raise ExpressionError(
             f"must not use {built[1]}: the quantifiers are {', '.join(QUANTIFIERS)}"
         )
-    found = list(_QUANTIFIER.finditer(bare))
-    if len(found) > 1:
-        raise ExpressionError(f"has {len(found)} quantifiers, at most one is allowed")
-    if not found:
+    quantifiers = list(_QUANTIFIER.finditer(bare))
+    if len(quantifiers) > 1:
+        raise ExpressionError(f"has {len(quantifiers)} quantifiers, at most one is allowed")
+    if not quantifiers:
         return ""
-    if re.search(rf"\b{large}\b", _inside(bare, found[0].end())):
+    if re.search(rf"\b{large}\b", _inside(bare, quantifiers[0].end())):
         raise ExpressionError(
-            f"must use only {found[0][1]}, and not {large}, inside its quantifier"
+            f"must use only {quantifiers[0][1]}, and not {large}, inside its quantifier"
         )
-    return found[0][1]
+    return quantifiers[0][1]
 
 
 def _inside(bare: str, start: int) -> str:
@@ -154,15 +154,15 @@ def _inside(bare: str, start: int) -> str:
 
 def _longest(value: Any) -> int:
     """Return the length of the longest list or object in a JSON value."""
-    longest, left = 0, [value]
-    while left:
-        one = left.pop()
-        if isinstance(one, Mapping):
-            longest = max(longest, len(one))
-            left += one.values()
-        elif isinstance(one, list | tuple):
-            longest = max(longest, len(one))
-            left += one
+    longest, pending = 0, [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, Mapping):
+            longest = max(longest, len(item))
+            pending += item.values()
+        elif isinstance(item, list | tuple):
+            longest = max(longest, len(item))
+            pending += item
     return longest
 
 

@@ -51,26 +51,26 @@ def write_only(schema: Mapping[str, Any]) -> frozenset[str]:
     )
 
 
-def problems(schema: Mapping[str, Any] | str, value: Any, where: str) -> list[Problem]:
+def problems(schema: Mapping[str, Any] | str, value: Any, prefix: str) -> list[Problem]:
     """List the problems of a JSON value, at most one for each field, the least deep first.
 
-    The schema may be given as its text. Fields are dotted paths that begin with `where`.
+    The schema may be given as its text. Fields are dotted paths that begin with `prefix`.
     """
     text = schema if isinstance(schema, str) else json.dumps(schema)
-    known = _ERRORS.set({})
+    token = _ERRORS.set({})
     try:
         validator = _validator(text)
-        errors = sorted(validator.iter_errors(value), key=lambda one: len(one.absolute_path))
+        errors = sorted(validator.iter_errors(value), key=lambda error: len(error.absolute_path))
     except (Unresolvable, re.error, RecursionError) as exc:  # of the schema, not of the value
-        return [Problem(field=where, detail=f"cannot be checked: {exc}")]
+        return [Problem(field=prefix, detail=f"cannot be checked: {exc}")]
     finally:
-        _ERRORS.reset(known)
-    found: dict[str, Problem] = {}
+        _ERRORS.reset(token)
+    by_field: dict[str, Problem] = {}
     for error in errors:
-        for field in _fields(error, where):
+        for field in _fields(error, prefix):
             detail = _limit(error, field, validator.schema)
-            found.setdefault(field, Problem(field=field, detail=detail))
-    return list(found.values())
+            by_field.setdefault(field, Problem(field=field, detail=detail))
+    return list(by_field.values())
 
 
 def describe(rule: Any, schema: Any) -> str:
@@ -83,19 +83,19 @@ def parts(schema: Any) -> tuple[Property, ...]:
 
     The required ones come first, in the order in which they are listed: a stored schema keeps no other order.
     """
-    found = schema.get("properties") if isinstance(schema, dict) else None
-    if not isinstance(found, dict):
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict):
         return ()
-    required = [name for name in schema.get("required", []) if name in found]
-    names = required + [name for name in found if name not in required]
+    required = [name for name in schema.get("required", []) if name in properties]
+    names = required + [name for name in properties if name not in required]
     return tuple(
         Property(
             name=name,
-            title=str(_target(found[name], schema).get("title", name)),
-            type=describe(_resolved(found[name], schema), schema) or "any JSON",
-            rule=_resolved(found[name], schema),
+            title=str(_target(properties[name], schema).get("title", name)),
+            type=describe(_resolved(properties[name], schema), schema) or "any JSON",
+            rule=_resolved(properties[name], schema),
             required=name in required,
-            default=_target(found[name], schema).get("default"),
+            default=_target(properties[name], schema).get("default"),
         )
         for name in names
     )
@@ -130,8 +130,8 @@ def _resolved(rule: Any, schema: Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(choices, list):
         real = [choice for choice in choices if choice != {"type": "null"}]
         if len(real) == 1:
-            others = {name: limit for name, limit in target.items() if name != "anyOf"}
-            return {**others, **_target(real[0], schema)}
+            limits = {name: limit for name, limit in target.items() if name != "anyOf"}
+            return {**limits, **_target(real[0], schema)}
     return target
 
 
@@ -154,8 +154,8 @@ def _followed(rule: Any, schema: Any) -> Mapping[str, Any]:
 def _facts(rule: Mapping[str, Any], schema: Any) -> Iterator[str]:
     choices = rule.get("anyOf") or rule.get("oneOf")
     if isinstance(choices, list):
-        found = [describe(choice, schema) for choice in choices]
-        yield " or ".join(dict.fromkeys(text for text in found if text))
+        descriptions = [describe(choice, schema) for choice in choices]
+        yield " or ".join(dict.fromkeys(text for text in descriptions if text))
         return
     if isinstance(rule.get("enum"), list):
         yield f"one of {', '.join(brief(choice) for choice in rule['enum'])}"
@@ -180,9 +180,9 @@ def _bounds(low: Any, high: Any, unit: str) -> Iterator[str]:
         yield f"at most {high}{unit}"
 
 
-def _fields(error: ValidationError, where: str) -> list[str]:
+def _fields(error: ValidationError, prefix: str) -> list[str]:
     """Return the fields of an error: the field itself, or its missing or unexpected fields."""
-    path = [where, *(str(step) for step in error.absolute_path)]
+    path = [prefix, *(str(step) for step in error.absolute_path)]
     value: Any = error.instance
     rule: Any = error.validator_value
     schema: Any = error.schema
@@ -222,8 +222,8 @@ def _limit(error: ValidationError, field: str, root: Any) -> str:
         case "pattern":
             return _form(str(error.validator_value), schema)
         case ("anyOf" | "oneOf") as either:
-            said = describe({either: error.validator_value}, root)
-            return f"must be {said}" if said and error.message == _NO_CHOICE else error.message
+            words = describe({either: error.validator_value}, root)
+            return f"must be {words}" if words and error.message == _NO_CHOICE else error.message
         case other:
             return f"breaks the limit {other}: {json.dumps(error.validator_value)}"
 
@@ -232,8 +232,8 @@ def _form(pattern: str, schema: Mapping[str, Any]) -> str:
     """Say in words what a pattern asks for, or by the schema's example: people cannot be expected to read it."""
     if form := schema.get("format"):
         return f"must be a valid {form}"
-    if said := _shape(pattern):
-        return said
+    if words := _shape(pattern):
+        return words
     if example := example_of(schema):
         return f"must have the form of {example}"
     about = schema.get("description")
@@ -242,8 +242,8 @@ def _form(pattern: str, schema: Mapping[str, Any]) -> str:
 
 def example_of(schema: Mapping[str, Any]) -> str:
     """Return the schema's first example as text, or an empty text."""
-    found = schema.get("examples")
-    return brief(found[0]) if isinstance(found, list) and found else ""
+    examples = schema.get("examples")
+    return brief(examples[0]) if isinstance(examples, list) and examples else ""
 
 
 # A text of certain characters, the first of them perhaps of fewer, as names and codes have.
@@ -253,19 +253,19 @@ _PLAIN = re.compile(rf"\^{_CHARACTERS}(?:{_CHARACTERS})?[*+]\$")
 
 def _shape(pattern: str) -> str:
     """Say which characters a simple pattern allows; an empty text if it is not simple."""
-    found = _PLAIN.fullmatch(pattern)
-    if found is None:
+    match = _PLAIN.fullmatch(pattern)
+    if match is None:
         return ""
-    first, rest = found.groups()
-    if rest in (None, first):
+    first, following = match.groups()
+    if following in (None, first):
         return f"must have only these characters: {_listed(first)}"
     begins = f"must begin with one of these characters: {_listed(first)}"
-    return f"{begins}; after it, only these: {_listed(rest)}"
+    return f"{begins}; after it, only these: {_listed(following)}"
 
 
 def _listed(characters: str) -> str:
-    found = re.findall(r"\\?.-\\?.|\\?.", characters)
-    return " ".join("space" if one == " " else one.replace("\\", "") or one for one in found)
+    ranges = re.findall(r"\\?.-\\?.|\\?.", characters)
+    return " ".join("space" if text == " " else text.replace("\\", "") or text for text in ranges)
 
 
 def _pattern(
@@ -367,33 +367,33 @@ def is_compatible(before: Any, after: Any) -> bool:
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         return False
     old, new = _meaning(before), _meaning(after)
-    names, more = old.pop("properties", {}), new.pop("properties", {})
-    known, defined = old.pop("$defs", {}), new.pop("$defs", {})
-    added = [name for name in more if name not in names]
+    old_args, new_args = old.pop("properties", {}), new.pop("properties", {})
+    old_defs, new_defs = old.pop("$defs", {}), new.pop("$defs", {})
+    added = [name for name in new_args if name not in old_args]
     if added and old.get("additionalProperties") is not False:
         return False
-    return _same(old, new) and _includes_all(more, names) and _includes_all(defined, known)
+    return _is_same(old, new) and _includes(new_args, old_args) and _includes(new_defs, old_defs)
 
 
-def _includes_all(more: Mapping[str, Any], fewer: Mapping[str, Any]) -> bool:
-    return all(name in more and _same(more[name], one) for name, one in fewer.items())
+def _includes(larger: Mapping[str, Any], smaller: Mapping[str, Any]) -> bool:
+    return all(name in larger and _is_same(larger[name], rule) for name, rule in smaller.items())
 
 
-def _same(one: Any, other: Any) -> bool:
+def _is_same(value: Any, other: Any) -> bool:
     """Compare as JSON: Python takes 1 and true for the same."""
-    return canonical(one) == canonical(other)
+    return canonical(value) == canonical(other)
 
 
 def _meaning(schema: Any) -> Any:
     """Return the schema without the words for people and models."""
     if isinstance(schema, list):
-        return [_meaning(one) for one in schema]
+        return [_meaning(item) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
-    return {key: _meaning_of_part(key, one) for key, one in schema.items() if key not in _WORDING}
+    return {key: _meaning_of(key, value) for key, value in schema.items() if key not in _WORDING}
 
 
-def _meaning_of_part(key: str, value: Any) -> Any:
+def _meaning_of(key: str, value: Any) -> Any:
     if key in _NAMED and isinstance(value, Mapping):
-        return {name: _meaning(one) for name, one in value.items()}
+        return {name: _meaning(schema) for name, schema in value.items()}
     return value if key in _VALUES else _meaning(value)

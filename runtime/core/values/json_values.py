@@ -21,7 +21,7 @@ _ENCODER = json.JSONEncoder(
 )
 
 
-def require_json(value: Any, where: str = "value", *, depth: int = JSON_DEPTH) -> None:
+def require_json(value: Any, field: str = "value", *, depth: int = JSON_DEPTH) -> None:
     """Raise NotJson unless `value` survives JSON and canonical JSON unchanged.
 
     Accepted are dict, list, str, int, float, bool and None. Refused are keys that are not strings, NaN and
@@ -29,7 +29,7 @@ def require_json(value: Any, where: str = "value", *, depth: int = JSON_DEPTH) -
     than `depth`. Our own documents around accepted values may have ENCLOSED_DEPTH levels.
     """
     if not _passes([value], depth + 1, floats=True):
-        _check(value, where, depth)
+        _check(value, field, depth)
 
 
 def is_text(text: str) -> bool:
@@ -44,7 +44,7 @@ def canonical(value: Any) -> bytes:
     return rfc8785.dumps(value)
 
 
-def same(value: Any, other: Any) -> bool:
+def is_equal(value: Any, other: Any) -> bool:
     """Tell whether two JSON values are equal: 1 is 1.0, and neither is true or "1"."""
     try:
         return canonical(value) == canonical(other)
@@ -52,7 +52,7 @@ def same(value: Any, other: Any) -> bool:
         return False
 
 
-def _passes(values: Collection[Any], left: int, *, floats: bool) -> bool:
+def _passes(values: Collection[Any], levels: int, *, floats: bool) -> bool:
     """Say whether a list or an object is plain JSON, at most `left` levels deep. False may also mean unusual JSON.
 
     Without `floats`, Python's encoder writes it in canonical form: its keys are ASCII, so they sort as in UTF-16.
@@ -62,7 +62,7 @@ def _passes(values: Collection[Any], left: int, *, floats: bool) -> bool:
             if type(key) is not str or not key.isascii() or "\x00" in key:
                 return False
         values = values.values()
-    if not left and values:
+    if not levels and values:
         return False
     for value in values:
         kind = type(value)
@@ -70,7 +70,7 @@ def _passes(values: Collection[Any], left: int, *, floats: bool) -> bool:
             if "\x00" in value or (not value.isascii() and _SURROGATE.search(value)):
                 return False
         elif kind is dict or kind is list:
-            if not _passes(value, left - 1, floats=floats):
+            if not _passes(value, levels - 1, floats=floats):
                 return False
         elif kind is int:
             if not -MAX_INTEGER <= value <= MAX_INTEGER:
@@ -83,37 +83,37 @@ def _passes(values: Collection[Any], left: int, *, floats: bool) -> bool:
     return True
 
 
-def _check(value: Any, where: str, most: int, depth: int = 0) -> None:
-    if depth > most:
-        raise NotJson(where, f"nested deeper than {most}")
+def _check(value: Any, field: str, max_depth: int, depth: int = 0) -> None:
+    if depth > max_depth:
+        raise NotJson(field, f"nested deeper than {max_depth}")
     if value is None or isinstance(value, bool):
         return
     if isinstance(value, str):
-        _check_text(value, where)
+        _check_text(value, field)
     elif isinstance(value, int):
         if abs(value) > MAX_INTEGER:
-            raise NotJson(where, f"integer beyond {MAX_INTEGER}")
+            raise NotJson(field, f"integer beyond {MAX_INTEGER}")
     elif isinstance(value, float):
         if not math.isfinite(value):
-            raise NotJson(where, "not a finite number")
+            raise NotJson(field, "not a finite number")
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            _check(item, f"{where}[{index}]", most, depth + 1)
+            _check(item, f"{field}[{index}]", max_depth, depth + 1)
     elif isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
-                raise NotJson(where, f"key {key!r} is not text")
-            _check_text(key, where)
-            _check(item, f"{where}.{key}", most, depth + 1)
+                raise NotJson(field, f"key {key!r} is not text")
+            _check_text(key, field)
+            _check(item, f"{field}.{key}", max_depth, depth + 1)
     else:
-        raise NotJson(where, f"{type(value).__name__} is not a JSON type")
+        raise NotJson(field, f"{type(value).__name__} is not a JSON type")
 
 
-def _check_text(text: str, where: str) -> None:
+def _check_text(text: str, field: str) -> None:
     if "\x00" in text:
-        raise NotJson(where, "contains a NUL character")
+        raise NotJson(field, "contains a NUL character")
     if not text.isascii() and _SURROGATE.search(text):
-        raise NotJson(where, "contains half of a surrogate pair")
+        raise NotJson(field, "contains half of a surrogate pair")
 
 
 def sha256_of(value: Any) -> str:

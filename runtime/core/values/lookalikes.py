@@ -71,24 +71,24 @@ _HOST = re.compile(
 )
 
 
-def describe(*values: Any, most: int = MAX_CHARACTERS) -> list[str]:
+def describe(*values: Any, limit: int = MAX_CHARACTERS) -> list[str]:
     """Describe the look-alikes in JSON values, one sentence each, at most MAX_NOTES.
 
-    Only the first `most` characters of each value are checked; if a value is longer, the last sentence says so.
+    Only the first `limit` characters of each value are checked; if a value is longer, the last sentence says so.
     """
-    found: dict[str, None] = {}
+    descriptions: dict[str, None] = {}
     cut = False
     for value in values:
-        left = most
+        remaining = limit
         for text in texts_of(value):
-            cut = cut or len(text) > left
-            found.update(dict.fromkeys(_descriptions(text[:left])))
-            left -= min(left, len(text))
-    notes = list(found)[:MAX_NOTES]
-    if len(found) > MAX_NOTES:
-        notes.append(f"And {len(found) - MAX_NOTES} more like these.")
+            cut = cut or len(text) > remaining
+            descriptions.update(dict.fromkeys(_descriptions(text[:remaining])))
+            remaining -= min(remaining, len(text))
+    notes = list(descriptions)[:MAX_NOTES]
+    if len(descriptions) > MAX_NOTES:
+        notes.append(f"And {len(descriptions) - MAX_NOTES} more like these.")
     if notes and cut:
-        notes.append(f"Only the first {most} characters were checked.")
+        notes.append(f"Only the first {limit} characters were checked.")
     return notes
 
 
@@ -100,8 +100,8 @@ def skeleton(text: str, *, host: bool = False) -> str:
     """
     if host:
         text = ".".join(_decoded(label) for label in text.split("."))
-    seen = (_LATIN.get(char) or _plain(char) or char for char in text if is_visible(char))
-    plain = "".join(seen).translate(_SAME).casefold()
+    letters = (_LATIN.get(char) or _plain(char) or char for char in text if is_visible(char))
+    plain = "".join(letters).translate(_SAME).casefold()
     return plain.replace("rn", "m").replace("vv", "w") if host else plain
 
 
@@ -120,12 +120,12 @@ def texts_of(value: Any) -> Iterator[str]:
         case str():
             yield value
         case list() | tuple():
-            for one in value:
-                yield from texts_of(one)
+            for item in value:
+                yield from texts_of(item)
         case dict():
-            for name, one in value.items():
+            for name, item in value.items():
                 yield str(name)
-                yield from texts_of(one)
+                yield from texts_of(item)
 
 
 def _descriptions(text: str) -> Iterator[str]:
@@ -163,10 +163,10 @@ def _mixed(word: str) -> str:
     scripts = {script for char in word if (script := _script(char))}
     foreign = sorted({char for char in word if _script(char) not in ("", "Latin")})
     if len(scripts) > 1:
-        return f"mixes {' and '.join(sorted(scripts, reverse=True))} letters: {_named(foreign)}"
+        return f"mixes {' and '.join(sorted(scripts, reverse=True))} letters: {_describe_letters(foreign)}"
     styled = sorted({char for char in word if _plain(char)})
     if styled and any(char.isascii() and char.isalnum() for char in word):
-        return f"holds {_named(styled)}"
+        return f"holds {_describe_letters(styled)}"
     return ""
 
 
@@ -223,7 +223,7 @@ def _encoded(word: str, chunk: str) -> str:
     return f"; in a domain name it is xn--{word.lower().encode('punycode').decode('ascii')[:80]}"
 
 
-def _named(chars: list[str]) -> str:
+def _describe_letters(chars: list[str]) -> str:
     return ", ".join(
         f"\u201c{char}\u201d is {_name(char)} (U+{ord(char):04X})"
         + (

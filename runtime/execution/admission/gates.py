@@ -18,7 +18,7 @@ from runtime.core.values.call_options import CallOptions
 from runtime.core.values.enums import RISKS, Decision, EffectClass, GateKind, Risk
 from runtime.core.values.ids import RANDOM_BITS, by_time
 from runtime.core.values.json_schema import is_compatible
-from runtime.core.values.json_values import action_digest, same, sha256_of
+from runtime.core.values.json_values import action_digest, is_equal, sha256_of
 from runtime.core.values.limits import plain
 from runtime.core.values.verdicts import GATES
 from runtime.errors import Tampered
@@ -269,7 +269,7 @@ def require_new(now: Continuation, frame: str, call: Call) -> None:
         if other.id == call.id:
             return
         is_alike = other.tool == call.tool and other.args == call.args  # cheaper than `same`
-        if is_alike and same(other.args, call.args):
+        if is_alike and is_equal(other.args, call.args):
             raise CallRejected(_REPEATS.format(other.id))
 
 

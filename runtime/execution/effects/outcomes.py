@@ -115,7 +115,7 @@ def _model_event(
                 model=outcome.model,
                 fallback=outcome.fallback,
                 partial=outcome.partial,
-                said=outcome.said,
+                provider_text=outcome.provider_text,
                 tokens=0 if request.summary else outcome.tokens,
                 usage=outcome.usage,
                 cost=outcome.cost,
@@ -178,7 +178,7 @@ def _reply_event(request: ModelRequest, answer: ModelAnswer) -> ModelReplied:
         model=answer.model,
         cost=answer.cost,
         heard=request.unheard,
-        given_by=request.given.by if request.given else "",
+        given_by=request.fork_reply.by if request.fork_reply else "",
     )
 
 

@@ -116,7 +116,7 @@ def validate_outcome(outcome: Outcome) -> Outcome:
                 outcome,
                 error=plain(outcome.error),
                 partial=plain(outcome.partial),
-                said=plain(outcome.said),
+                provider_text=plain(outcome.provider_text),
             )
         case ToolFailure() | Unknown():
             return replace(outcome, error=plain(outcome.error))
@@ -157,7 +157,7 @@ def request_for(
             calls=frame.calls,
             todo=() if work.summary else frame.todo,
             cut=None if work.summary else frame.cut,
-            given=None if work.summary else frame.given,
+            fork_reply=None if work.summary else frame.given,
         )
     if isinstance(work, AnswerInquiry):
         return _inquiry_request(now, frame, work, filled)
@@ -206,7 +206,7 @@ def _unusable(
     handler: EffectHandler, request: ModelRequest | ToolRequest, answer: ModelAnswer, problem: str
 ) -> ModelFailure:
     """Return the failure of a reply that cannot be kept. A script, and a person's reply, would be the same again."""
-    if isinstance(request, ToolRequest) or request.given or handler.is_scripted(request.agent):
+    if isinstance(request, ToolRequest) or request.fork_reply or handler.is_scripted(request.agent):
         return ModelFailure(error=problem)
     return ModelFailure(
         error=problem,

@@ -202,7 +202,7 @@ def content_fields(name: str, text: str | None) -> dict[str, Any]:
     try:
         return {"json": read_json(text, "json")}
     except NotJson as exc:
-        raise NotAnEvent(f"its {exc.where}: {exc.why}") from exc
+        raise NotAnEvent(f"its {exc.field}: {exc.detail}") from exc
     except (ValueError, RecursionError) as exc:
         raise NotAnEvent(f"it is no JSON: {exc}") from exc
 

@@ -125,7 +125,7 @@ def _data(fields: Mapping[bytes, bytes]) -> dict[str, Any]:
     except UnicodeDecodeError as exc:
         raise NotAnEvent("it is not UTF-8") from exc
     except NotJson as exc:
-        raise NotAnEvent(f"its {exc.where}: {exc.why}") from exc
+        raise NotAnEvent(f"its {exc.field}: {exc.detail}") from exc
     except (ValueError, RecursionError) as exc:
         raise NotAnEvent(f"its data is no JSON: {exc}") from exc
     if not isinstance(data, dict):

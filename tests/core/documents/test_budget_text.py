@@ -77,7 +77,7 @@ def test_an_invalid_budget_is_named(values: object, message: str) -> None:
     assert str(problem.value) == message
     name = problem.value.name  # of the field beside which a page says why
     assert name == ("" if values == 7 else message.partition(" ")[0])
-    assert problem.value.why == message.removeprefix(f"{name} ")
+    assert problem.value.detail == message.removeprefix(f"{name} ")
 
 
 def test_a_run_may_be_given_less_and_never_more() -> None:

@@ -191,4 +191,4 @@ def test_only_text_that_comes_back_is_packed(inner: str) -> None:
 def test_a_conversation_is_read_from_compressed_entries() -> None:
     conversations = Conversations()
     conversations.read(stored_text(codec.encode_entry(Entry(at=AT, events=(STARTED[0],)))))
-    assert conversations.whole  # otherwise every entry would be folded
+    assert conversations.is_complete  # otherwise every entry would be folded

@@ -45,7 +45,7 @@ def run_of(*happened: Event) -> tuple[Continuation, list[str]]:
 
 def stored(brief: Brief | None) -> str:
     assert brief is not None
-    text = continuations.encode_continuation(brief.state, brief.told)
+    text = continuations.encode_continuation(brief.state, brief.lengths)
     assert text.startswith('{"schema":1,"told":{')
     return text
 
@@ -168,6 +168,6 @@ def test_without_its_entries_it_is_not_read() -> None:
     with pytest.raises(Unreadable, match="lack its omitted parts"):
         continuations.decode_continuation(text, lambda _: texts[0])
     newer = [*texts[:2], texts[2].replace('{"schema":1', '{"schema":2'), *texts[3:]]
-    assert not read(newer).whole
+    assert not read(newer).is_complete
     with pytest.raises(NewerSchema):
         decoded(text, newer)

@@ -196,4 +196,4 @@ def test_a_failure_keeps_the_cause_and_words_it_came_with() -> None:
     for cause, kind in ((FailureCause.TIME, RetryScheduled), (FailureCause.NETWORK, ToolFailed)):
         assert type(retries.on_unknown("0", call, "no", at=AT, jitter=0.5, cause=cause)) is kind
     for cause in (FailureCause.REQUEST, FailureCause.PROVIDER):
-        assert _asked(FRAME, cause, said="status 400").said == "status 400"
+        assert _asked(FRAME, cause, provider_text="status 400").said == "status 400"

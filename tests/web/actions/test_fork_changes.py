@@ -152,7 +152,9 @@ def test_a_given_reply_takes_the_place_of_the_model_s_and_its_calls_are_asked(
     new = UUID(answer["Location"].split("/")[2])
     office.advance(new)
     asked = [one for one in office.effects.models if one.run == new]
-    assert [(one.frame, one.given and one.given.by) for one in asked] == [("0.c1.0", "ada")]
+    assert [(one.frame, one.fork_reply and one.fork_reply.by) for one in asked] == [
+        ("0.c1.0", "ada")
+    ]
     approval = office.request(new)
     assert json.loads(approval.args) == LOWER
     shows(bea, approval, "<bdi>ada</bdi> gave these arguments in a fork")

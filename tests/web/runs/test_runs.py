@@ -226,7 +226,7 @@ def test_an_outage_is_told_and_only_admins_read_the_providers_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first round of calls ends at once. A run that waits for a person waits for no provider."""
-    fault = ModelFailure(error=SAID, retryable=True, model="openai:a", said=WROTE)
+    fault = ModelFailure(error=SAID, retryable=True, model="openai:a", provider_text=WROTE)
     office.effects.agents["hr_onboarding"] = lambda request: fault
     monkeypatch.setattr(retries, "_is_worth_retry", lambda policy, cause: False)
     monkeypatch.setattr(retries, "MIN_ROUND_SECONDS", 200.0)
