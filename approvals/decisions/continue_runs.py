@@ -81,20 +81,20 @@ def continue_all(
     if denial is not None:
         audit.log_refusal(actor.person, "versions of agents", denial.code)
         raise denial
-    found = version_changes.find(_pair(agent, before, after), principal)
-    if found is None:
+    waiting = version_changes.find(_pair(agent, before, after), principal)
+    if waiting is None:
         raise NotFound
-    if found.differences is None:
+    if waiting.differences is None:
         raise InvalidInput(
             "after",
             "names a version that was never published, or `before` does: decide each run on its own page",
         )
-    if isinstance(count, bool) or not isinstance(count, int) or count != found.count:
-        raise InvalidInput("count", f"must be the number of waiting runs, which is {found.count}")
-    why = validate_text("reason", reason, MAX_REASON, required=NEEDS_REASON)
-    _record(found.pair, found.count, why, actor)
-    left = [one for run in found.runs if (one := _decide(run, why, actor)) is not None]
-    return Decided(continued=found.count - len(left), left=tuple(left))
+    if isinstance(count, bool) or not isinstance(count, int) or count != waiting.count:
+        raise InvalidInput("count", f"must be the number of waiting runs, which is {waiting.count}")
+    reason = validate_text("reason", reason, MAX_REASON, required=NEEDS_REASON)
+    _record(waiting.pair, waiting.count, reason, actor)
+    left_out = [left for run in waiting.runs if (left := _decide(run, reason, actor)) is not None]
+    return Decided(continued=waiting.count - len(left_out), left=tuple(left_out))
 
 
 def withdraw(
@@ -113,10 +113,12 @@ def withdraw(
     counts, gates = version_changes.decision(pair) is not None, version_changes.to_undo(pair)
     if not counts and not gates:
         raise NotFound
-    why = validate_text("reason", reason, MAX_REASON, required="is required to withdraw a decision")
+    reason = validate_text(
+        "reason", reason, MAX_REASON, required="is required to withdraw a decision"
+    )
     if counts:
-        _record_withdrawal(pair, why, actor)
-    return _open_again({gate: made.by for gate, made in gates.items()}, actor)
+        _record_withdrawal(pair, reason, actor)
+    return _open_again({gate: decision.by for gate, decision in gates.items()}, actor)
 
 
 def _record_withdrawal(pair: VersionPair, reason: str, actor: Actor) -> None:
@@ -139,25 +141,25 @@ def _record_withdrawal(pair: VersionPair, reason: str, actor: Actor) -> None:
 
 def _open_again(gates: Mapping[UUID, str], actor: Actor) -> Withdrawn:
     """Take back each gate's decision by this person, in a transaction of its own: a busy run holds up no other gate."""
-    opened = 0
+    count = 0
     for _ in range(PASSES):
         busy = {}
-        for one, by in gates.items():
+        for gate, by in gates.items():
             try:
-                opened += take_back(approval_id=one, by=by, actor=actor)
+                count += take_back(approval_id=gate, by=by, actor=actor)
             except BUSY:
                 logger.warning(
-                    "The decision of request %s is not taken back yet", one, exc_info=True
+                    "The decision of request %s is not taken back yet", gate, exc_info=True
                 )
-                busy[one] = by
+                busy[gate] = by
         gates = busy
-    return Withdrawn(opened=opened, left=len(gates))
+    return Withdrawn(opened=count, left=len(gates))
 
 
 def _pair(agent: object, before: object, after: object) -> VersionPair:
     if not isinstance(agent, str) or not isinstance(before, str) or not isinstance(after, str):
         raise NotFound
-    if not all(is_text(one) for one in (agent, before, after)):
+    if not all(is_text(text) for text in (agent, before, after)):
         raise NotFound  # Postgres refuses it
     return VersionPair(agent=agent, before=before, after=after)
 

@@ -94,7 +94,7 @@ def lost(
     `voters` are the people whose votes count beside it.
     """
     person = Actor(person=cast.person)
-    principal = principals.from_rights(person, cast.held, cast.at, past=True)
+    principal = principals.from_rights(person, cast.rights, cast.at, past=True)
     denial = approvals.denial_for(principal, approval, cast.absent, origin, cast.at)
     if denial is not None:
         return denial.detail
@@ -104,7 +104,7 @@ def lost(
     stage = _stages(approval, demands, cast.at)[cast.stage]
     voter = next((one for one in principal.stands_for if one.person == cast.absent), principal)
     if not stage.admits(voter.person, voter.groups):
-        return f"{cast.place} is not named in this stage"
+        return f"{cast.owner} is not named in this stage"
     dependent = approvals.name_dependent(principal, set(voters) - {cast.person})
     return _one_hand(cast.person, dependent) if dependent else None
 
@@ -161,11 +161,11 @@ def _slot_of(
 ) -> VoteSlot | AlreadyVoted | Forbidden:
     """Return where the actor's vote counts, or why they may not vote. Each person counts once, also by a deputy."""
     principal = loaded.principal
-    voters_by_place = {one.place: one.person for one in counted}
+    voters_by_owner = {cast.owner: cast.person for cast in counted}
     people = {one.person: one.stage for one in counted}
-    if actor.person in {*people, *voters_by_place}:
-        return AlreadyVoted(actor.person, voters_by_place.get(actor.person))
-    if dependent := principal and approvals.name_dependent(principal, {*people, *voters_by_place}):
+    if actor.person in {*people, *voters_by_owner}:
+        return AlreadyVoted(actor.person, voters_by_owner.get(actor.person))
+    if dependent := principal and approvals.name_dependent(principal, {*people, *voters_by_owner}):
         return Forbidden("not_eligible", _one_hand(actor.person, dependent))
     stage = tally.current(stages, people)
     assert stage is not None  # the request would be decided
@@ -175,10 +175,10 @@ def _slot_of(
     absent_people = approvals.stand_in(principal, loaded.approval, at=loaded.at)
     absent = [one.person for one in absent_people if open_now.admits(one.person, one.groups)]
     for name in absent:
-        if name not in {*people, *voters_by_place}:
+        if name not in {*people, *voters_by_owner}:
             return VoteSlot(stage=stage, absent=name)
     if absent:
-        return AlreadyVoted(absent[0], voters_by_place.get(absent[0]))
+        return AlreadyVoted(absent[0], voters_by_owner.get(absent[0]))
     return Forbidden(
         "not_eligible",
         f"Other people must approve first: stage {stage + 1} of {len(stages)} is open, and"

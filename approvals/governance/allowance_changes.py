@@ -81,20 +81,15 @@ def arguments(approval: Approval) -> tuple[LimitedArgument, ...]:
     """List the arguments of a request that a proposal must limit. Raises ValueError for a row that cannot be read."""
     args = verification.arguments(approval)
     hidden = sealing.secret_args(approval.tool, args)
-    shown = sealing.redacted_args(approval.tool, args)
+    redacted = sealing.redacted_args(approval.tool, args)
     return tuple(
         LimitedArgument(path=path, value=value, secret=bool(path) and path[0] in hidden)
-        for path, value in matching.leaves(shown).items()
+        for path, value in matching.leaves(redacted).items()
     )
 
 
 def propose(
-    approval_id: UUID,
-    *,
-    limits: object,
-    count: object,
-    days: object,
-    actor: Actor,
+    approval_id: UUID, *, limits: object, count: object, days: object, actor: Actor
 ) -> UUID:
     """Propose an allowance for calls like that of a request, and return its id. It waits for a second person.
 
@@ -109,8 +104,8 @@ def propose(
     terms = Terms(
         action=verification.action(approval),
         limits=_limits(arguments(approval), limits),
-        count=_whole(count, "count", MAX_COUNT),
-        ends_at=clock.now() + timedelta(days=_whole(days, "days", MAX_DAYS)),
+        count=_whole_number(count, "count", MAX_COUNT),
+        ends_at=clock.now() + timedelta(days=_whole_number(days, "days", MAX_DAYS)),
         request=str(approval.id),
     )
     if len(_text(terms)) > MAX_TERMS:
@@ -124,18 +119,18 @@ def propose(
 
 def confirm(allowance: UUID, *, actor: Actor) -> None:
     """Put a proposed allowance in force. Raises UnknownAllowance, Forbidden or AllowanceRefused."""
-    one = readable(allowance, actor)
-    state = one.state(clock.now())
+    proposal = readable(allowance, actor)
+    terms, state = proposal.terms, proposal.state(clock.now())
     if state != "proposed":
         raise AllowanceRefused(f"This allowance does not wait for a confirmation: it is {state}.")
-    approval, principal = _source(UUID(one.terms.request), actor)
+    approval, principal = _source(UUID(terms.request), actor)
     _require_decider(principal, approval, actor)
-    first = principals.principal_of(Actor(person=one.proposed_by))
-    _require_decider(first, approval, Actor(person=one.proposed_by))
+    first = principals.principal_of(Actor(person=proposal.proposed_by))
+    _require_decider(first, approval, Actor(person=proposal.proposed_by))
     if not _is_second(principal, first):
         raise AllowanceRefused(
-            f"Another person must confirm this allowance: not {one.proposed_by}, who proposed it, and no person whose"
-            " right comes from them, or theirs from that person."
+            f"Another person must confirm this allowance: not {proposal.proposed_by}, who proposed it, and no person"
+            " whose right comes from them, or theirs from that person."
         )
     with _changing():
         allowances.append(
@@ -143,10 +138,10 @@ def confirm(allowance: UUID, *, actor: Actor) -> None:
             Act.CONFIRMED,
             by=actor.person,
             seq=2,
-            terms=one.terms,
-            proposed_by=one.proposed_by,
+            terms=terms,
+            proposed_by=proposal.proposed_by,
         )
-        log_change(actor.person, f"confirmed the allowance {allowance} of {one.terms.action.tool}")
+        log_change(actor.person, f"confirmed the allowance {allowance} of {terms.action.tool}")
 
 
 def revoke(allowance: UUID, *, actor: Actor | None, reason: object = "") -> None:
@@ -154,18 +149,19 @@ def revoke(allowance: UUID, *, actor: Actor | None, reason: object = "") -> None
 
     Raises UnknownAllowance, Forbidden, AllowanceRefused, and InvalidInput naming `reason`.
     """
-    given = _reason(reason)
+    reason = validate_text("reason", reason, MAX_REASON).strip()
     person = None if actor is None else actor.person
     for _ in range(MAX_COUNT + 2):  # each use in between is another number
-        one = _one(allowance) if actor is None else readable(allowance, actor)
-        if actor is not None and not may_revoke(principals.principal_of(actor), one):
+        current = _read_allowance(allowance) if actor is None else readable(allowance, actor)
+        if actor is not None and not may_revoke(principals.principal_of(actor), current):
             raise Forbidden("not_eligible", f"{person} may not revoke this allowance.")
-        if one.revoked_at is not None:
+        if current.revoked_at is not None:
             raise AllowanceRefused("This allowance was revoked before.")
+        seq, tool = current.next_act, current.terms.action.tool
         try:
             with transaction.atomic():
-                allowances.append(allowance, Act.REVOKED, by=person, seq=one.next_act, reason=given)
-                log_change(person, f"revoked the allowance {allowance} of {one.terms.action.tool}")
+                allowances.append(allowance, Act.REVOKED, by=person, seq=seq, reason=reason)
+                log_change(person, f"revoked the allowance {allowance} of {tool}")
             return
         except IntegrityError:
             continue
@@ -176,7 +172,7 @@ def readable(allowance: UUID, actor: Actor) -> Allowance:
     """Return an allowance for a person who may read it. Raises UnknownAllowance, AllowanceRefused."""
     if not reads(principals.principal_of(actor)):
         raise UnknownAllowance
-    return _one(allowance)
+    return _read_allowance(allowance)
 
 
 def reads(principal: Principal | None) -> bool:
@@ -186,19 +182,21 @@ def reads(principal: Principal | None) -> bool:
     )
 
 
-def may_revoke(principal: Principal | None, one: Allowance) -> bool:
+def may_revoke(principal: Principal | None, allowance: Allowance) -> bool:
     """Tell whether this person may revoke it: an admin, or a person who may decide calls of its risk."""
     if principal is None:
         return False
     if principal.has(Scope.ADMIN):
         return True
-    decides = one.terms.action.risk in risks_decided_by(principal.groups)
+    decides = allowance.terms.action.risk in risks_decided_by(principal.groups)
     return decides and principal.has(Scope.APPROVALS_DECIDE)
 
 
-def could_confirm(principal: Principal | None, one: Allowance, approval: Approval | None) -> bool:
+def could_confirm(
+    principal: Principal | None, allowance: Allowance, approval: Approval | None
+) -> bool:
     """Tell whether this person could confirm it, for the page. `confirm` checks it again."""
-    if principal is None or approval is None or principal.person == one.proposed_by:
+    if principal is None or approval is None or principal.person == allowance.proposed_by:
         return False
     return _own_denial(principal, approval) is None
 
@@ -240,47 +238,47 @@ def _is_second(second: Principal | None, first: Principal | None) -> bool:
     if second is None or first is None or second.person == first.person:
         return False
     both = ((second, first.person), (first, second.person))
-    if any(bond.binds({other}) for one, other in both for bond in one.bonds):
+    if any(bond.binds({other}) for principal, other in both for bond in principal.bonds):
         return False
     return SecondAdmin(author=first.person).is_independent(second.person)
 
 
-def _limits(given: Sequence[LimitedArgument], limits: object) -> tuple[ArgumentLimit, ...]:
+def _limits(arguments: Sequence[LimitedArgument], limits: object) -> tuple[ArgumentLimit, ...]:
     if not isinstance(limits, Mapping):
         raise InvalidInput("limits", "must be an object with a limit for each argument")
-    if len(given) > MAX_ARGUMENTS:
+    if len(arguments) > MAX_ARGUMENTS:
         raise InvalidInput("limits", f"must be at most {MAX_ARGUMENTS}")
-    known = {one.name: one for one in given}
-    if len(known) < len(given):
+    by_name = {argument.name: argument for argument in arguments}
+    if len(by_name) < len(arguments):
         raise InvalidInput(
             "limits", "must name each argument once: two arguments have the same name"
         )
     for name in limits:
-        if name not in known:
+        if name not in by_name:
             raise InvalidInput("limits", f"name {name}, which the call does not have")
-    return tuple(_limit(one, limits.get(one.name)) for one in given)
+    return tuple(_limit(argument, limits.get(argument.name)) for argument in arguments)
 
 
-def _limit(argument: LimitedArgument, said: object) -> ArgumentLimit:
+def _limit(argument: LimitedArgument, fields: object) -> ArgumentLimit:
     field = f"limits.{argument.name}"
-    if not isinstance(said, Mapping):
+    if not isinstance(fields, Mapping):
         raise InvalidInput(
             field, "must be stated; use the rule any for an argument without a limit"
         )
     try:
-        rule = LimitRule(str(said.get("rule")))
+        rule = LimitRule(str(fields.get("rule")))
     except ValueError:
         raise InvalidInput(field, f"needs a rule: {', '.join(LimitRule)}") from None
-    values = said.get("values", [])
+    values = fields.get("values", [])
     if not isinstance(values, list) or len(values) > MAX_COUNT:
         raise InvalidInput(field, f"needs its values as a list of at most {MAX_COUNT}")
     if argument.secret and rule is not LimitRule.ANY:
         raise InvalidInput(field, "is a secret, which can only have the rule any")
-    found = ArgumentLimit(path=argument.path, rule=rule, values=tuple(values))
-    wrong = matching.problem(found)
+    limit = ArgumentLimit(path=argument.path, rule=rule, values=tuple(values))
+    wrong = matching.problem(limit)
     if wrong is not None:
         raise InvalidInput(field, wrong)
-    return found
+    return limit
 
 
 def _text(terms: Terms) -> str:
@@ -290,26 +288,22 @@ def _text(terms: Terms) -> str:
         raise InvalidInput("limits", "have a value that is no JSON") from exc
 
 
-def _whole(value: object, field: str, most: int) -> int:
+def _whole_number(value: object, field: str, maximum: int) -> int:
     if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
         value = int(value.strip()[:9])
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InvalidInput(field, f"must be a whole number from 1 to {most}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= maximum:
+        raise InvalidInput(field, f"must be a whole number from 1 to {maximum}")
     return value
 
 
-def _reason(value: object) -> str:
-    return validate_text("reason", value, MAX_REASON).strip()
-
-
-def _one(allowance: UUID) -> Allowance:
+def _read_allowance(allowance: UUID) -> Allowance:
     try:
-        found = allowances.one(allowance)
+        stored = allowances.read_allowance(allowance)
     except AllowanceBroken as exc:
         raise AllowanceRefused(f"The stored allowance does not verify: {exc}.") from exc
-    if found is None:
+    if stored is None:
         raise UnknownAllowance
-    return found
+    return stored
 
 
 @contextmanager

@@ -42,21 +42,21 @@ class Use:
 
 def rows(actor: Actor) -> tuple[tuple[AllowanceRow, ...], tuple[str, ...]]:
     """Return the newest allowances, and why others do not verify. The caller checked that the actor may read them."""
-    found, broken = allowances.newest()
-    return _rows(found, principals.principal_of(actor)), broken
+    newest, broken = allowances.newest()
+    return _rows(newest, principals.principal_of(actor)), broken
 
 
-def one(allowance: UUID, actor: Actor) -> tuple[AllowanceRow, tuple[Use, ...]]:
+def read_with_uses(allowance: UUID, actor: Actor) -> tuple[AllowanceRow, tuple[Use, ...]]:
     """Return one allowance with its newest uses. Raises UnknownAllowance, AllowanceRefused."""
-    found = allowance_changes.readable(allowance, actor)
+    stored = allowance_changes.readable(allowance, actor)
     principal = principals.principal_of(actor)
-    (row,) = _rows([found], principal)
-    return row, _uses(found, principal)
+    (row,) = _rows([stored], principal)
+    return row, _uses(stored, principal)
 
 
-def _rows(found: Sequence[Allowance], principal: Principal | None) -> tuple[AllowanceRow, ...]:
+def _rows(stored: Sequence[Allowance], principal: Principal | None) -> tuple[AllowanceRow, ...]:
     at = clock.now()
-    waiting = [item.terms.request for item in found if item.state(at) == "proposed"]
+    waiting = [item.terms.request for item in stored if item.state(at) == "proposed"]
     sources = Approval.objects.in_bulk(waiting) if waiting else {}
     return tuple(
         AllowanceRow(
@@ -69,14 +69,14 @@ def _rows(found: Sequence[Allowance], principal: Principal | None) -> tuple[Allo
             may_revoke=item.state(at) in ("proposed", "in force")
             and allowance_changes.may_revoke(principal, item),
         )
-        for item in found
+        for item in stored
     )
 
 
-def _uses(found: Allowance, principal: Principal | None) -> tuple[Use, ...]:
+def _uses(allowance: Allowance, principal: Principal | None) -> tuple[Use, ...]:
     """Return the newest uses. The request shows the call, if the reader may read it."""
-    stored = AllowanceAct.objects.filter(allowance=found.id, act=AllowanceAct.AllowanceChange.USED)
-    newest = list(stored.order_by("-seq")[:MAX_USES])
+    acts = AllowanceAct.objects.filter(allowance=allowance.id, act=allowances.Act.USED)
+    newest = list(acts.order_by("-seq")[:MAX_USES])
     approvals_by_id = Approval.objects.in_bulk([row.approval for row in newest])
     uses = []
     for row in newest:

@@ -42,16 +42,15 @@ from runtime.store.pool import Connection
 
 log = logging.getLogger(__name__)
 
-RECENT_SECONDS = (
-    1.0  # until a process notices the first allowance of a tool; a revocation counts at once
-)
+# Until a process notices the first allowance of a tool; a revocation counts at once.
+RECENT_SECONDS = 1.0
 
-_PLACE = """
+_CALL_STATE = """
     SELECT clock_timestamp(), coalesce((SELECT origin FROM runtime_run WHERE id = %(run)s), '[]'::jsonb),
         EXISTS (SELECT FROM approvals_allowanceact WHERE act = 'used'
             AND run = %(run)s AND frame = %(frame)s AND call = %(call)s)
 """
-_HELD = (
+_RIGHTS = (
     f"SELECT {principals.credentials_sql('%(first)s')}, {principals.credentials_sql('%(second)s')}"
 )
 _USE = """
@@ -71,35 +70,35 @@ _lock = threading.Lock()
 _live = _Live(checked=float("-inf"), tools=frozenset())
 
 
-def allow(shown: ReviewSnapshot, taken: Mapping[UUID, int]) -> Allowed | None:
+def allow(call: ReviewSnapshot, uses: Mapping[UUID, int]) -> Allowed | None:
     """Return the allowance that passes this call, None if a person must be asked.
 
-    `taken` counts the uses of each allowance that the step takes already.
+    `uses` counts the uses of each allowance that the step takes already.
     """
-    if not shown.kind.is_approval or not _is_plain(shown.preview):
+    if not call.kind.is_approval or not _is_plain(call.preview):
         return None
     with pool.in_transaction() as connection:
-        found = _of_tool(connection, shown.tool)
-        if not found:
+        candidates = _of_tool(connection, call.tool)
+        if not candidates:
             return None
-        at, origin, used = _place(connection, shown)
+        at, origin, used = _read_call_state(connection, call)
     if used:
         return None
     # The policy is read on a connection of its own.
-    version, judged = policies.judge(policies.facts_of(shown, shown.args, shown.risk))
+    version, judged = policies.judge(policies.facts_of(call, call.args, call.risk))
     if not _is_met(judged.demands):
         return None
-    approval = snapshot.row(shown, at, merge_people(shown.origin, origin), _judged(version, judged))
-    action, args = verification.action(approval), sealing.redacted_args(shown.tool, shown.args)
+    approval = snapshot.row(call, at, merge_people(call.origin, origin), _judged(version, judged))
+    action, args = verification.action(approval), sealing.redacted_args(call.tool, call.args)
     with pool.in_transaction() as connection:
-        for one in found:
-            left = one.left - taken.get(one.id, 0)
-            if one.state(at) != "in force" or left <= 0:
+        for allowance in candidates:
+            calls_left = allowance.left - uses.get(allowance.id, 0)
+            if allowance.state(at) != "in force" or calls_left <= 0:
                 continue
-            if coverage.not_covered(one.terms, action, args) is not None:
+            if coverage.not_covered(allowance.terms, action, args) is not None:
                 continue
-            if _lost(connection, one, approval, at, shown.origin) is None:
-                return None if _is_odd(connection, shown, args) else _allowed(one, taken)
+            if _lost(connection, allowance, approval, at, call.origin) is None:
+                return None if _is_odd(connection, call, args) else _allowed(allowance, uses)
     return None
 
 
@@ -115,17 +114,17 @@ def verify(
     verification.check_allowed(approval)
     judged = _judged_again(approval, Risk(approval.risk) if risk is None else risk)
     with pool.in_transaction() as connection:
-        one = _of_request(connection, approval)
+        allowance = _of_request(connection, approval)
         at = _check_use(connection, approval)
-        state = one.state(at)
+        state = allowance.state(at)
         if state in ("revoked", "ended"):
-            raise ApprovalVoid(f"the allowance of {' and '.join(one.makers)} is {state}")
+            raise ApprovalVoid(f"the allowance of {' and '.join(allowance.makers)} is {state}")
         if not _is_met(judged.demands) or judged.risk != approval.risk:
             raise ApprovalVoid("the policy demands more than an allowance gives")
-        lost = _lost(connection, one, approval, at, origin)
+        lost = _lost(connection, allowance, approval, at, origin)
         if lost is not None:
             raise ApprovalVoid(lost)
-    return VerifiedApproval(by=one.makers)
+    return VerifiedApproval(by=allowance.makers)
 
 
 def problem_of(gate: UUID, use: AllowanceUse) -> str | None:
@@ -138,11 +137,11 @@ def problem_of(gate: UUID, use: AllowanceUse) -> str | None:
         return wrong
     try:
         with pool.in_transaction() as connection:
-            one = _of_request(connection, approval)
+            allowance = _of_request(connection, approval)
             _check_use(connection, approval)
     except NotConfirmed as exc:
         return str(exc)
-    return None if one.makers == use.by else "other people made the allowance"
+    return None if allowance.makers == use.by else "other people made the allowance"
 
 
 def forget() -> None:
@@ -175,16 +174,20 @@ def _is_plain(preview: dict[str, Any] | None) -> bool:
     """Tell whether the worker found nothing about the call that a person must see: a warning, or no preview in time."""
     if preview is None:
         return True
-    found = preview.keys() - {"plan"}
-    if not found:
+    findings = preview.keys() - {"plan"}
+    if not findings:
         return True
-    shown = preview.get("shown")
-    return found == {"shown"} and isinstance(shown, dict) and not shown.get("warnings")
+    document = preview.get("shown")
+    return findings == {"shown"} and isinstance(document, dict) and not document.get("warnings")
 
 
-def _place(connection: Connection, shown: ReviewSnapshot) -> tuple[datetime, list[str], bool]:
+def _read_call_state(
+    connection: Connection, call: ReviewSnapshot
+) -> tuple[datetime, list[str], bool]:
     """Return the time, the run's origin by its row, and whether this call was passed before."""
-    row = pool.row(connection, _PLACE, {"run": shown.run, "frame": shown.frame, "call": shown.call})
+    row = pool.row(
+        connection, _CALL_STATE, {"run": call.run, "frame": call.frame, "call": call.call}
+    )
     assert row is not None  # a SELECT without FROM has one row
     return clock.to_utc(row[0]), approval_rows.texts(row[1]), row[2]
 
@@ -203,13 +206,17 @@ def _is_met(demands: Demands | None) -> bool:
 
 
 def _lost(
-    connection: Connection, one: Allowance, approval: Approval, at: datetime, origin: Iterable[str]
+    connection: Connection,
+    allowance: Allowance,
+    approval: Approval,
+    at: datetime,
+    origin: Iterable[str],
 ) -> str | None:
     """Say why one of the two people may not decide this call for themselves; None if both may."""
-    first, second = one.makers
-    held = pool.row(connection, _HELD, {"first": first, "second": second})
-    assert held is not None  # a SELECT without FROM has one row
-    for person, rights in zip(one.makers, held, strict=True):
+    first, second = allowance.makers
+    row = pool.row(connection, _RIGHTS, {"first": first, "second": second})
+    assert row is not None  # a SELECT without FROM has one row
+    for person, rights in zip(allowance.makers, row, strict=True):
         principal = principals.from_rights(Actor(person=person), rights, at)
         denial = approvals.denial_for(principal, approval, None, tuple(origin), at)
         if denial is not None:
@@ -217,33 +224,33 @@ def _lost(
     return None
 
 
-def _is_odd(connection: Connection, shown: ReviewSnapshot, args: Any) -> bool:
+def _is_odd(connection: Connection, call: ReviewSnapshot, args: Any) -> bool:
     """Tell whether a value of the call is odd beside the approved calls of its tool."""
-    history = usual.history_for_worker(connection, shown.tool)
-    return bool(usual.without_dropped(find_unusual_values(args, history), shown.schema))
+    history = usual.history_for_worker(connection, call.tool)
+    return bool(usual.without_dropped(find_unusual_values(args, history), call.schema))
 
 
-def _allowed(one: Allowance, taken: Mapping[UUID, int]) -> Allowed:
-    assert one.proof is not None  # it is in force
+def _allowed(allowance: Allowance, uses: Mapping[UUID, int]) -> Allowed:
+    assert allowance.proof is not None  # it is in force
     use = AllowanceUse(
-        id=one.id,
-        number=one.used + taken.get(one.id, 0) + 1,
-        of=one.terms.count,
-        by=one.makers,
+        id=allowance.id,
+        number=allowance.used + uses.get(allowance.id, 0) + 1,
+        of=allowance.terms.count,
+        by=allowance.makers,
     )
-    return Allowed(use=use, proof=one.proof)
+    return Allowed(use=use, proof=allowance.proof)
 
 
 def _of_request(connection: Connection, approval: Approval) -> Allowance:
     """Read the allowance that a request names. Raises NotConfirmed."""
     assert approval.allowance is not None
     try:
-        one = allowances.one(approval.allowance, connection)
+        allowance = allowances.read_allowance(approval.allowance, connection)
     except AllowanceBroken as exc:
         raise NotConfirmed(str(exc)) from exc
-    if one is None or one.confirmed_by is None:
+    if allowance is None or allowance.confirmed_by is None:
         raise NotConfirmed("there is no such allowance")
-    return one
+    return allowance
 
 
 def _check_use(connection: Connection, approval: Approval) -> datetime:

@@ -100,16 +100,16 @@ def newest() -> tuple[tuple[Allowance, ...], tuple[str, ...]]:
     with pool.in_transaction() as connection:
         ids = _ids(connection, _NEWEST, {})
         acts, uses = _rows(connection, ids)
-    found, broken = list[Allowance](), list[str]()
-    for one in dict.fromkeys(ids):
+    verified, broken = list[Allowance](), list[str]()
+    for key in dict.fromkeys(ids):
         try:
-            found.append(_build(acts[one], *uses.get(one, (0, 0))))
+            verified.append(_build(acts[key], *uses.get(key, (0, 0))))
         except AllowanceBroken as exc:
             broken.append(str(exc))
-    return tuple(found), tuple(broken)
+    return tuple(verified), tuple(broken)
 
 
-def one(allowance: UUID, connection: Connection | None = None) -> Allowance | None:
+def read_allowance(allowance: UUID, connection: Connection | None = None) -> Allowance | None:
     """Read one allowance, None if there is none. Raises AllowanceBroken."""
     if connection is not None:
         return next(iter(_read(connection, [allowance])), None)
@@ -143,7 +143,7 @@ def _ids(connection: Connection, query: str, parameters: dict[str, Any]) -> list
 
 def _read(connection: Connection, ids: Sequence[UUID]) -> tuple[Allowance, ...]:
     acts, uses = _rows(connection, ids)
-    return tuple(_build(acts[one], *uses.get(one, (0, 0))) for one in ids if one in acts)
+    return tuple(_build(acts[key], *uses.get(key, (0, 0))) for key in ids if key in acts)
 
 
 def _rows(
@@ -162,10 +162,10 @@ def _rows(
 def _build(rows: Iterable[AllowanceAct], used: int, last_use: int) -> Allowance:
     """Build an allowance of its acts. Raises AllowanceBroken."""
     verified = LOG.verified(rows, (1, 2, FIRST_USE + used))
-    found = LOG.fold(verified, None)
-    if found is None or (used and (found.confirmed_at is None or last_use != used + 2)):
+    allowance = LOG.fold(verified, None)
+    if allowance is None or (used and (allowance.confirmed_at is None or last_use != used + 2)):
         raise AllowanceBroken("an act on an allowance is missing")
-    return replace(found, used=used)
+    return replace(allowance, used=used)
 
 
 def _after(before: Allowance | None, row: AllowanceAct) -> Allowance:
@@ -178,8 +178,8 @@ def _after(before: Allowance | None, row: AllowanceAct) -> Allowance:
                 proposed_at=clock.to_utc(row.at),
             )
         case Act.CONFIRMED if before is not None and row.seq == 2:
-            same = (row.terms, row.proposed_by) == (before.terms.text(), before.proposed_by)
-            if same and row.by is not None and row.by != before.proposed_by:
+            is_same = (row.terms, row.proposed_by) == (before.terms.text(), before.proposed_by)
+            if is_same and row.by is not None and row.by != before.proposed_by:
                 proof = (signed_rows.text_of(row), row.signature, row.key_id)
                 return replace(
                     before, confirmed_by=row.by, confirmed_at=clock.to_utc(row.at), proof=proof
@@ -196,9 +196,9 @@ def _after(before: Allowance | None, row: AllowanceAct) -> Allowance:
 
 def _terms(row: AllowanceAct) -> Terms:
     try:
-        found = stored_terms.read(row.terms)
-        if (found.action.tool, found.ends_at) == (row.tool, row.ends_at):
-            return found
+        terms = stored_terms.read(row.terms)
+        if (terms.action.tool, terms.ends_at) == (row.tool, row.ends_at):
+            return terms
         exc: Exception | None = None
     except (ValueError, KeyError, TypeError) as problem:
         exc = problem

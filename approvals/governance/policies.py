@@ -50,17 +50,17 @@ def read_versions() -> tuple[PolicyVersion, ...]:
     return tuple(LOG.read().values())
 
 
-def version_in_force(found: tuple[PolicyVersion, ...], at: datetime) -> PolicyVersion | None:
+def version_in_force(versions: tuple[PolicyVersion, ...], at: datetime) -> PolicyVersion | None:
     """Return the version in force at this time, the one that was put in force last; None for the default policy.
 
     So a version that waited for its day does not replace one that was confirmed meanwhile.
     """
     past = [
-        one
-        for one in found
-        if not one.withdrawn and one.effective_at is not None and one.effective_at <= at
+        version
+        for version in versions
+        if not version.withdrawn and version.effective_at is not None and version.effective_at <= at
     ]
-    return max(past, key=lambda one: one.order, default=None)
+    return max(past, key=lambda version: version.order, default=None)
 
 
 def _apply(versions: dict[int, PolicyVersion], row: PolicyAct) -> dict[int, PolicyVersion]:
@@ -89,27 +89,27 @@ LOG = SignedLog(PolicyAct, noun="the policy", start=dict, apply=_apply, broken=P
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
+class _CachedPolicy:
     checked: float  # monotonic
     policy: Policy
 
 
 _lock = threading.Lock()
-_known: _Known | None = None
+_cached: _CachedPolicy | None = None
 
 
 def current() -> Policy:
     """Return the policy in force. Raises PolicyBroken if its rows are not the signed ones."""
-    global _known
-    known = _known
-    if known is not None and time.monotonic() - known.checked < RECENT_SECONDS:
-        return known.policy
+    global _cached
+    cached = _cached
+    if cached is not None and time.monotonic() - cached.checked < RECENT_SECONDS:
+        return cached.policy
     checked = time.monotonic()
     with _lock:
         rows, at = LOG.recent_rows()
         version = version_in_force(tuple(LOG.fold(rows, {}).values()), at)
-        _known = _Known(checked=checked, policy=_policy(version, _known))
-        return _known.policy
+        _cached = _CachedPolicy(checked=checked, policy=_policy(version, _cached))
+        return _cached.policy
 
 
 def judge(facts: Facts) -> tuple[str, Judgement]:
@@ -120,35 +120,35 @@ def judge(facts: Facts) -> tuple[str, Judgement]:
 
 def forget() -> None:
     """Ask the database at the next use."""
-    global _known
-    _known = None
+    global _cached
+    _cached = None
     LOG.forget()
 
 
-def at_time(found: tuple[PolicyVersion, ...], at: datetime) -> Policy:
+def at_time(versions: tuple[PolicyVersion, ...], at: datetime) -> Policy:
     """Return the policy in force at this time among these versions."""
-    return _policy(version_in_force(found, at), None)
+    return _policy(version_in_force(versions, at), None)
 
 
-def _policy(version: PolicyVersion | None, known: _Known | None) -> Policy:
+def _policy(version: PolicyVersion | None, cached: _CachedPolicy | None) -> Policy:
     if version is None:
         return Policy()
-    if known is not None and known.policy.version == str(version.number):
-        return known.policy
+    if cached is not None and cached.policy.version == str(version.number):
+        return cached.policy
     try:
         return policy_text.parse(version.text, str(version.number))
     except policy_text.PolicyInvalid as exc:  # it was valid when it was saved
         raise PolicyBroken(f"version {version.number} of the policy cannot be read: {exc}") from exc
 
 
-def facts_of(shown: Approval | ReviewSnapshot, args: Any, risk: Risk) -> Facts:
+def facts_of(call: Approval | ReviewSnapshot, args: Any, risk: Risk) -> Facts:
     """Return the facts of the call with these arguments, at this risk of its tool."""
     return Facts(
-        tool=shown.tool,
-        path=tuple(shown.path),
+        tool=call.tool,
+        path=tuple(call.path),
         args=args,
         risk=risk,
         gated=True,
-        effect=str(shown.effect),
-        requester=shown.requester,
+        effect=str(call.effect),
+        requester=call.requester,
     )

@@ -34,41 +34,41 @@ def check(text: object) -> Policy:
     if not isinstance(text, str):
         raise InvalidInput(FIELD, "must be the policy as YAML")
     rules, problems = texts.read(text)
-    found = [f"has an error in {problem}" for problem in problems]
-    known = wiring.catalogue().tools()
+    errors = [f"has an error in {problem}" for problem in problems]
+    all_tools = wiring.catalogue().tools()
     for number, rule in enumerate(rules, 1):
-        found += () if rule is None else _problems(rule, number, known)
+        errors += () if rule is None else _problems(rule, number, all_tools)
     policy = Policy(version=POLICY_VERSION, rules=tuple(rule for rule in rules if rule is not None))
-    impossible = None if found else deciders.impossible(policy, deciders.deciders())
+    impossible = None if errors else deciders.impossible(policy, deciders.deciders())
     if impossible is not None:
-        found.append(f"cannot be met: {impossible}")
-    if found:
-        first, *others = (InvalidInput(FIELD, problem) for problem in found)
-        raise InvalidInput(FIELD, first.detail, others)
+        errors.append(f"cannot be met: {impossible}")
+    if errors:
+        first, *other_errors = (InvalidInput(FIELD, problem) for problem in errors)
+        raise InvalidInput(FIELD, first.detail, other_errors)
     return policy
 
 
-def _problems(rule: Rule, number: int, known: frozenset[str]) -> Iterator[str]:
+def _problems(rule: Rule, number: int, all_tools: frozenset[str]) -> Iterator[str]:
     """List the faults of a rule for the agents, tools and groups of this installation."""
-    yield from _problems_of_condition(rule, number, known)
+    yield from _problems_of_condition(rule, number, all_tools)
     yield from (
         f"names the tool {tool} in the rule {rule.name}, which no agent has"
-        for tool in sorted(rule.tools - known)
+        for tool in sorted(rule.tools - all_tools)
     )
     yield from (
         f"names the agent {agent} in the rule {rule.name}, which was never published"
         for agent in sorted(rule.agents - set(wiring.catalogue().names()))
     )
-    named = {name for stage in rule.stages for name in stage.groups}
-    named |= {name for step in rule.escalate for name in step.groups}
+    groups = {name for stage in rule.stages for name in stage.groups}
+    groups |= {name for step in rule.escalate for name in step.groups}
     yield from (
         f"names the group {group} in the rule {rule.name}, which does not exist"
-        for group in sorted(named - {*DECIDING, *accounts.named_groups()})
+        for group in sorted(groups - {*DECIDING, *accounts.named_groups()})
     )
     yield from _problems_of_answer(rule)
 
 
-def _problems_of_condition(rule: Rule, number: int, known: frozenset[str]) -> Iterator[str]:
+def _problems_of_condition(rule: Rule, number: int, all_tools: frozenset[str]) -> Iterator[str]:
     """Say why the condition would fail at each call: it is none, or no tool has an argument that it names."""
     label = f"has an error in rules[{number}].when, of the rule {rule.name}"
     try:
@@ -77,7 +77,7 @@ def _problems_of_condition(rule: Rule, number: int, known: frozenset[str]) -> It
     except ExpressionError as exc:
         yield f"{label}: {exc}"
         return
-    schemas = wiring.catalogue().argument_schemas(rule.tools or known)
+    schemas = wiring.catalogue().argument_schemas(rule.tools or all_tools)
     for path in judge.condition_paths(rule.when):
         # Without match.tool the rule is also about answers, which are calls of their own.
         is_answer = not rule.tools and path[0] == ANSWER
@@ -108,7 +108,8 @@ def propose(text: object, *, actor: str | None) -> int:
     check(text)
     assert isinstance(text, str)
     with _changing(actor):
-        number = max((one.number for one in policies.read_versions()), default=FIRST_NUMBER - 1) + 1
+        numbers = [version.number for version in policies.read_versions()]
+        number = max(numbers, default=FIRST_NUMBER - 1) + 1
         row = LOG.append(Act.PROPOSED, by=actor, number=number, text=text)
         if alone_from := SecondAdmin(author=actor).alone_from(row.at):
             LOG.append(Act.SCHEDULED, by=actor, number=number, effective_at=alone_from)
@@ -146,12 +147,12 @@ def withdraw(number: int, *, actor: str | None) -> None:
 
 
 def _waiting(number: int) -> PolicyVersion:
-    found = {one.number: one for one in policies.read_versions()}.get(number)
-    if found is None:
+    version = {version.number: version for version in policies.read_versions()}.get(number)
+    if version is None:
         raise PolicyRefused(f"There is no version {number} of the policy.")
-    if not found.waits(clock.now()):
+    if not version.waits(clock.now()):
         raise PolicyRefused(f"Version {number} does not wait for a confirmation any more.")
-    return found
+    return version
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from uuid import UUID
 from approvals import clock
 from approvals.governance import policies
 from approvals.models import OF_CALL, Approval
-from approvals.rules.judge import Judgement, judge
+from approvals.rules.judge import judge
 from approvals.rules.policy import Demands, OnExpiry, Policy, demands_of
 from runtime.core.values.enums import Risk
 
@@ -33,9 +33,9 @@ class SimulatedChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """The result: `looked` requests were evaluated, `changed` of them differ. `all` says that there were no more."""
+    """The result: of `tried` requests `changed` differ. `all` says that there were no more."""
 
-    looked: int
+    tried: int
     changed: int
     examples: tuple[SimulatedChange, ...]
     all: bool
@@ -52,19 +52,21 @@ def simulate(draft: Policy) -> Simulation:
         created_at__gt=clock.now() - timedelta(days=DAYS),
         removed_at=None,
     ).order_by("-created_at")[: MOST + 1]
-    looked, found = 0, list[SimulatedChange]()
+    tried, changes = 0, list[SimulatedChange]()
     for approval in rows:
-        if looked == MOST or time.monotonic() > ends:
-            return _result(looked, found, all=False)
-        looked += 1
+        if tried == MOST or time.monotonic() > ends:
+            return _result(tried, changes, all=False)
+        tried += 1
         difference = _difference(draft, approval)
         if difference is not None:
-            found.append(difference)
-    return _result(looked, found, all=True)
+            changes.append(difference)
+    return _result(tried, changes, all=True)
 
 
-def _result(looked: int, found: list[SimulatedChange], *, all: bool) -> Simulation:
-    return Simulation(looked=looked, changed=len(found), examples=tuple(found[:EXAMPLES]), all=all)
+def _result(tried: int, changes: list[SimulatedChange], *, all: bool) -> Simulation:
+    return Simulation(
+        tried=tried, changed=len(changes), examples=tuple(changes[:EXAMPLES]), all=all
+    )
 
 
 def _difference(draft: Policy, approval: Approval) -> SimulatedChange | None:
@@ -74,7 +76,8 @@ def _difference(draft: Policy, approval: Approval) -> SimulatedChange | None:
         call = policies.facts_of(approval, json.loads(approval.args), Risk(approval.risk))
     except (ValueError, KeyError, TypeError):
         return None
-    after = _words(judge(draft, call))
+    judgement = judge(draft, call)
+    after = _needs(judgement.demands, judgement.risk)
     if before == after:
         return None
     return SimulatedChange(
@@ -86,10 +89,6 @@ def _difference(draft: Policy, approval: Approval) -> SimulatedChange | None:
     )
 
 
-def _words(found: Judgement) -> str:
-    return _needs(found.demands, found.risk)
-
-
 def _needs(demands: Demands | None, risk: str) -> str:
     """Say what a request needs: how many people, of which stages, and a reason."""
     if demands is None:
@@ -97,11 +96,11 @@ def _needs(demands: Demands | None, risk: str) -> str:
     stages = ", then ".join(
         f"{stage.quorum} of {', '.join(_names(stage.keys))}" for stage in demands.stages
     )
-    one = demands.quorum == 1 and not (demands.stages[0].groups or demands.stages[0].people)
-    people = "1 approval" if one else f"approvals: {stages}"
-    more = ", with a reason" if demands.reason else ""
-    more += ", reviewers may write to the run" if demands.reviewer_may_write else ""
-    return f"{people}, {risk} risk{more}{_expiry(demands)}"
+    is_single = demands.quorum == 1 and not (demands.stages[0].groups or demands.stages[0].people)
+    people = "1 approval" if is_single else f"approvals: {stages}"
+    extras = ", with a reason" if demands.reason else ""
+    extras += ", reviewers may write to the run" if demands.reviewer_may_write else ""
+    return f"{people}, {risk} risk{extras}{_expiry(demands)}"
 
 
 def _expiry(demands: Demands) -> str:

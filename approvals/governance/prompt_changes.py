@@ -39,16 +39,16 @@ def check(name: object, text: object) -> str:
     if not users:
         raise InvalidInput("name", f"names a prompt that no agent uses: {str(name)[:100]}")
     try:
-        found = find_placeholders(clean)
+        variables = find_placeholders(clean)
     except ValueError as exc:
         raise InvalidInput("text", f"has a wrong brace ({exc}); double a brace itself") from exc
     for user in users:
-        if lacking := find_placeholders(user.text) - found:
+        if lacking := find_placeholders(user.text) - variables:
             raise InvalidInput(
                 "text",
                 f"lacks the variable {{{min(lacking)}}}, which the text of {user.agent} in the code has",
             )
-        if unknown := found - user.fields:
+        if unknown := variables - user.fields:
             raise InvalidInput(
                 "text",
                 f"has the variable {{{min(unknown)}}}, which the input of {user.agent} does not have",
@@ -64,13 +64,13 @@ def save(name: str, text: object, *, note: object = "", actor: Actor | None) -> 
     clean = check(name, text)
     if not isinstance(note, str) or not is_text(note) or len(note) > MAX_REASON:
         raise InvalidInput("note", f"must be a text of at most {MAX_REASON} characters")
-    with _changing(name, actor) as found:
-        number = len(found.versions)
-        if number and found.versions[number].text == clean:
+    with _changing(name, actor) as history:
+        number = len(history.versions)
+        if number and history.versions[number].text == clean:
             return number
         if number == MAX_VERSIONS:
             raise PromptRefused(f"The prompt {name} has {MAX_VERSIONS} versions, the most it may.")
-        _append(found, actor, Act.SAVED, number + 1, text=clean, note=note.strip())
+        _append(history, actor, Act.SAVED, number + 1, text=clean, note=note.strip())
     return number + 1
 
 
@@ -80,10 +80,10 @@ def label(name: str, label: object, number: int, *, actor: Actor | None) -> None
         raise InvalidInput("label", "must be 1 to 40 small letters, digits, - or _")
     if label == PRODUCTION:
         raise InvalidInput("label", "production is set by a proposal that another admin confirms")
-    with _changing(name, actor) as found:
-        if number not in found.versions:
+    with _changing(name, actor) as history:
+        if number not in history.versions:
             raise UnknownPrompt
-        _append(found, actor, Act.LABELLED, number, label=label)
+        _append(history, actor, Act.LABELLED, number, label=label)
 
 
 def propose(name: str, number: int, *, actor: Actor | None) -> None:
@@ -91,17 +91,17 @@ def propose(name: str, number: int, *, actor: Actor | None) -> None:
 
     Raise PromptRefused if it waits or is in production already, or lacks a variable today, and UnknownPrompt.
     """
-    with _changing(name, actor) as found:
-        if number != CODE and number not in found.versions:
+    with _changing(name, actor) as history:
+        if number != CODE and number not in history.versions:
             raise UnknownPrompt
-        _check_again(found, number)
-        if number in found.proposals:
+        _check_again(history, number)
+        if number in history.proposals:
             raise PromptRefused(f"Version {number} waits for a confirmation already.")
-        if number == found.in_production:
+        if number == history.in_production:
             raise PromptRefused(f"{title(number)} is in production already.")
-        row = _append(found, actor, Act.PROPOSED, number)
+        row = _append(history, actor, Act.PROPOSED, number)
         if alone_from := SecondAdmin(author=row.by).alone_from(row.at):
-            _append(found, actor, Act.SCHEDULED, number, effective_at=alone_from)
+            _append(history, actor, Act.SCHEDULED, number, effective_at=alone_from)
 
 
 def confirm(name: str, number: int, *, actor: Actor | None) -> None:
@@ -109,22 +109,22 @@ def confirm(name: str, number: int, *, actor: Actor | None) -> None:
 
     Raise PromptRefused if it does not wait, or the actor is not independent of the admin who proposed it.
     """
-    with _changing(name, actor) as found:
-        waiting = _waiting(found, number)
+    with _changing(name, actor) as history:
+        waiting = _waiting(history, number)
         if actor is not None and not SecondAdmin(author=waiting.by).may_be(actor.person):
             raise PromptRefused(
                 f"Another admin must confirm {title(number)}: one who did not propose it, did not get their own"
                 " right from the one who did, and did not give it to them."
             )
-        _check_again(found, number)
-        _append(found, actor, Act.CONFIRMED, number)
+        _check_again(history, number)
+        _append(history, actor, Act.CONFIRMED, number)
 
 
 def withdraw(name: str, number: int, *, actor: Actor | None) -> None:
     """Withdraw a proposal before the version is in production. Any admin may. Raise PromptRefused."""
-    with _changing(name, actor) as found:
-        _waiting(found, number)
-        _append(found, actor, Act.WITHDRAWN, number)
+    with _changing(name, actor) as history:
+        _waiting(history, number)
+        _append(history, actor, Act.WITHDRAWN, number)
 
 
 def require_right(actor: Actor) -> None:
@@ -133,18 +133,18 @@ def require_right(actor: Actor) -> None:
         raise PromptRefused(f"{actor.person} may not change prompts.")
 
 
-def _check_again(found: PromptHistory, number: int) -> None:
+def _check_again(history: PromptHistory, number: int) -> None:
     """Raise PromptRefused if the agents of today could not use the version."""
     if number == CODE:
         return
     try:
-        check(found.name, found.versions[number].text)
+        check(history.name, history.versions[number].text)
     except InvalidInput as exc:
         raise PromptRefused(f"Version {number} {exc.detail}.") from exc
 
 
-def _waiting(found: PromptHistory, number: int) -> prompts.ProposedVersion:
-    waiting = found.proposals.get(number)
+def _waiting(history: PromptHistory, number: int) -> prompts.ProposedVersion:
+    waiting = history.proposals.get(number)
     if waiting is None:
         raise PromptRefused(f"{title(number)} does not wait for a confirmation.")
     return waiting
@@ -156,11 +156,11 @@ def title(number: int) -> str:
 
 
 def _append(
-    found: PromptHistory, actor: Actor | None, act: Act, number: int, **more: object
+    history: PromptHistory, actor: Actor | None, act: Act, number: int, **columns: object
 ) -> PromptAct:
     by, token = (actor.person, actor.token) if actor else (None, None)
-    log_change(by, f"{act} version {number} of the prompt {found.name}")
-    return LOG.append(act, by=by, token=token, name=found.name, number=number, **more)
+    log_change(by, f"{act} version {number} of the prompt {history.name}")
+    return LOG.append(act, by=by, token=token, name=history.name, number=number, **columns)
 
 
 @contextmanager
@@ -175,6 +175,6 @@ def _changing(name: str, actor: Actor | None) -> Iterator[PromptHistory]:
         raise UnknownPrompt
     with LOG.locked():
         try:
-            yield prompts.history(LOG.rows(name=name), name, clock.now())
+            yield prompts.build_history(LOG.rows(name=name), name, clock.now())
         except PromptBroken as exc:
             raise PromptRefused(f"The stored prompt does not verify: {exc}.") from exc

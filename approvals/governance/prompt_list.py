@@ -10,7 +10,7 @@ from yaml.nodes import MappingNode, ScalarNode
 
 from approvals import clock
 from approvals.errors import PromptBroken, UnknownPrompt
-from approvals.governance import prompts as acts
+from approvals.governance import prompts as stored_prompts
 from approvals.governance.prompts import CODE, LOG, PRODUCTION, Activation, ProposedVersion
 from approvals.models import PromptAct
 from approvals.rights.second_admin import SecondAdmin
@@ -56,7 +56,7 @@ class WaitingProposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class PromptActView:
     """An act, for the list of who did what."""
 
     act: str
@@ -82,30 +82,30 @@ class PromptView:
     production: int = CODE
     waiting: tuple[WaitingProposal, ...] = ()
     activations: tuple[Activation, ...] = ()
-    done: tuple[Done, ...] = field(default=(), repr=False)
+    acts: tuple[PromptActView, ...] = field(default=(), repr=False)
     broken: str = ""
 
     def text(self, number: int) -> PromptText:
         """Return a version. Raise UnknownPrompt."""
-        for one in self.texts:
-            if one.number == number:
-                return one
+        for version in self.texts:
+            if version.number == number:
+                return version
         raise UnknownPrompt
 
     @property
     def current(self) -> PromptText | None:
         """The version in production; None if neither rows nor an agent have a text."""
-        return next((one for one in self.texts if one.number == self.production), None)
+        return next((version for version in self.texts if version.number == self.production), None)
 
     @property
     def settled(self) -> frozenset[int]:
         """The versions that cannot be proposed: the one in production and those that wait."""
-        return frozenset({self.production, *(one.proposal.number for one in self.waiting)})
+        return frozenset({self.production, *(waiting.proposal.number for waiting in self.waiting)})
 
     @property
     def versions(self) -> int:
         """The number of saved versions."""
-        return sum(one.number != CODE for one in self.texts)
+        return sum(version.number != CODE for version in self.texts)
 
 
 def prompts(reader: str | None = None) -> tuple[PromptView, ...]:
@@ -118,18 +118,18 @@ def prompts(reader: str | None = None) -> tuple[PromptView, ...]:
 def prompt(name: str, reader: str | None = None) -> PromptView:
     """Return one prompt for this reader. Raise UnknownPrompt."""
     users = wiring.catalogue().prompts().get(name, ()) if is_prompt_name(name) else ()
-    found = _view(name, users, reader) if is_prompt_name(name) else None
-    if found is None or not (users or found.done or found.broken):
+    view = _view(name, users, reader) if is_prompt_name(name) else None
+    if view is None or not (users or view.acts or view.broken):
         raise UnknownPrompt
-    return found
+    return view
 
 
-def difference(shown: PromptView, before: int, after: int) -> tuple[VersionDifference, ...]:
+def difference(view: PromptView, before: int, after: int) -> tuple[VersionDifference, ...]:
     """Compare two versions line by line. Raise UnknownPrompt."""
     change = AgentChange(
         part=f"{_title(before)} → {_title(after)}",
-        before=shown.text(before).text,
-        after=shown.text(after).text,
+        before=view.text(before).text,
+        after=view.text(after).text,
         asks=False,
     )
     return () if change.before == change.after else differences([change])
@@ -138,29 +138,29 @@ def difference(shown: PromptView, before: int, after: int) -> tuple[VersionDiffe
 def _view(name: str, users: Sequence[PromptUser], reader: str | None) -> PromptView:
     base = PromptView(
         name=name,
-        agents=tuple(one.agent for one in users),
-        variables=tuple(sorted({one for user in users for one in find_placeholders(user.text)})),
+        agents=tuple(user.agent for user in users),
+        variables=tuple(sorted({name for user in users for name in find_placeholders(user.text)})),
         fields=_common(users),
         texts=tuple(_code(users)),
     )
     try:
         rows = LOG.rows(name=name)
-        found = acts.history(rows, name, clock.now())
+        history = stored_prompts.build_history(rows, name, clock.now())
     except PromptBroken as exc:
         return PromptView(
             name=name, agents=base.agents, texts=base.texts, broken=str(exc) or "unknown"
         )
-    labels = {PRODUCTION: found.in_production, **found.labels}
+    labels = {PRODUCTION: history.in_production, **history.labels}
     saved = (
         PromptText(
-            number=one.number,
-            text=one.text,
-            note=one.note,
-            author=one.author,
-            at=one.at,
-            labels=tuple(label for label, number in labels.items() if number == one.number),
+            number=version.number,
+            text=version.text,
+            note=version.note,
+            author=version.author,
+            at=version.at,
+            labels=tuple(label for label, number in labels.items() if number == version.number),
         )
-        for one in reversed(found.versions.values())
+        for version in reversed(history.versions.values())
     )
     return PromptView(
         name=name,
@@ -168,17 +168,17 @@ def _view(name: str, users: Sequence[PromptUser], reader: str | None) -> PromptV
         variables=base.variables,
         fields=base.fields,
         texts=(*saved, *base.texts),
-        production=found.in_production,
+        production=history.in_production,
         waiting=tuple(
             WaitingProposal(
-                proposal=one,
-                may_confirm=reader is not None and SecondAdmin(author=one.by).may_be(reader),
+                proposal=proposal,
+                may_confirm=reader is not None and SecondAdmin(author=proposal.by).may_be(reader),
             )
-            for one in found.proposals.values()
+            for proposal in history.proposals.values()
         ),
-        activations=tuple(reversed(found.activations)),
-        done=tuple(
-            Done(act=row.act, number=row.number, label=row.label, by=row.by, at=row.at)
+        activations=tuple(reversed(history.activations)),
+        acts=tuple(
+            PromptActView(act=row.act, number=row.number, label=row.label, by=row.by, at=row.at)
             for row in reversed(rows)
         ),
     )
@@ -188,15 +188,15 @@ def _common(users: Sequence[PromptUser]) -> tuple[str, ...]:
     """Return the fields that the inputs of all these agents have."""
     if not users:
         return ()
-    return tuple(sorted(frozenset.intersection(*(one.fields for one in users))))
+    return tuple(sorted(frozenset.intersection(*(user.fields for user in users))))
 
 
 def _code(users: Sequence[PromptUser]) -> Iterator[PromptText]:
     """Yield the text in the code; a second one if two agents have different ones."""
-    shown = set[str]()
+    texts = set[str]()
     for user in users:
-        if user.text not in shown:
-            shown.add(user.text)
+        if user.text not in texts:
+            texts.add(user.text)
             yield PromptText(number=CODE, text=user.text, author=user.agent)
 
 
@@ -213,9 +213,10 @@ class PromptFile:
     note: str = ""
 
 
-def write_file(name: str, one: PromptText) -> str:
+def write_file(name: str, version: PromptText) -> str:
     """Return the file of a version."""
-    fields = {"prompt": name, **({"note": one.note} if one.note else {}), "text": one.text + "\n"}
+    note = {"note": version.note} if version.note else {}
+    fields = {"prompt": name, **note, "text": version.text + "\n"}
     return yaml.dump(fields, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
 
 
@@ -229,20 +230,20 @@ def read_file(text: str) -> PromptFile:
         raise InvalidInput("file", f"has an error in {exc}") from exc
     if not isinstance(root, MappingNode):
         raise InvalidInput("file", f"must have the fields {', '.join(FIELDS)}")
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for key, value in root.value:
         name = key.value if isinstance(key, ScalarNode) else "a list"
         if name not in FIELDS:
             raise InvalidInput("file", f"has the field {name[:40]}; allowed: {', '.join(FIELDS)}")
-        if name in found:
+        if name in fields:
             raise InvalidInput(name, "is there twice")
         if not isinstance(value, ScalarNode) or value.tag != _TEXT:
             raise InvalidInput(name, f"must be a text, line {value.start_mark.line + 1}")
-        found[name] = value.value
+        fields[name] = value.value
     for name in ("prompt", "text"):
-        if name not in found:
+        if name not in fields:
             raise InvalidInput(name, "is required")
-    return PromptFile(**found)
+    return PromptFile(**fields)
 
 
 class _Dumper(yaml.SafeDumper):

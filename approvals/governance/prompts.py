@@ -4,7 +4,7 @@ A missing or changed act is an error, never another text.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from operator import attrgetter
 
@@ -73,51 +73,56 @@ class PromptHistory:
         return self.activations[-1].number if self.activations else CODE
 
 
-def history(rows: Sequence[PromptAct], name: str, at: datetime) -> PromptHistory:
+def build_history(rows: Sequence[PromptAct], name: str, at: datetime) -> PromptHistory:
     """Return the history of one prompt at a time, by its verified acts. Raise PromptBroken."""
-    found = LOG.fold((row for row in rows if row.at <= at), PromptHistory(name=name))
-    _take_effect(found, at)
-    return found
+    history = LOG.fold((row for row in rows if row.at <= at), PromptHistory(name=name))
+    _take_effect(history, at)
+    return history
 
 
-def _take_effect(found: PromptHistory, at: datetime) -> None:
+def _take_effect(history: PromptHistory, at: datetime) -> None:
     """Put in production what the only admin scheduled for a time that has come."""
-    due = [one for one in found.proposals.values() if one.effective_at and one.effective_at <= at]
-    for one in sorted(due, key=attrgetter("effective_at")):
-        del found.proposals[one.number]
-        assert one.effective_at is not None  # it is due
-        found.activations.append(
-            Activation(number=one.number, at=one.effective_at, proposed_by=one.by, alone=True)
+    due = [
+        proposal
+        for proposal in history.proposals.values()
+        if proposal.effective_at and proposal.effective_at <= at
+    ]
+    for proposal in sorted(due, key=attrgetter("effective_at")):
+        number, start = proposal.number, proposal.effective_at
+        del history.proposals[number]
+        assert start is not None  # it is due
+        history.activations.append(
+            Activation(number=number, at=start, proposed_by=proposal.by, alone=True)
         )
 
 
-def _apply(found: PromptHistory, row: PromptAct) -> PromptHistory:
+def _apply(history: PromptHistory, row: PromptAct) -> PromptHistory:
     """Take one act into the history. Raise PromptBroken if it does not follow from those before."""
-    _take_effect(found, row.at)
+    _take_effect(history, row.at)
     match row.act:
-        case Act.SAVED if row.number == len(found.versions) + 1:
-            found.versions[row.number] = StoredPromptVersion(
+        case Act.SAVED if row.number == len(history.versions) + 1:
+            history.versions[row.number] = StoredPromptVersion(
                 number=row.number, text=row.text, note=row.note, author=row.by, at=row.at
             )
-        case Act.LABELLED if row.number in found.versions:
-            found.labels[row.label] = row.number
-        case Act.PROPOSED if row.number in {CODE, *found.versions}:
-            found.proposals[row.number] = ProposedVersion(number=row.number, by=row.by, at=row.at)
-        case Act.SCHEDULED if (one := found.proposals.get(row.number)) is not None:
-            found.proposals[row.number] = ProposedVersion(
-                number=one.number, by=one.by, at=one.at, effective_at=row.effective_at
+        case Act.LABELLED if row.number in history.versions:
+            history.labels[row.label] = row.number
+        case Act.PROPOSED if row.number in {CODE, *history.versions}:
+            history.proposals[row.number] = ProposedVersion(number=row.number, by=row.by, at=row.at)
+        case Act.SCHEDULED if (proposal := history.proposals.get(row.number)) is not None:
+            history.proposals[row.number] = replace(proposal, effective_at=row.effective_at)
+        case Act.CONFIRMED if (proposal := history.proposals.pop(row.number, None)) is not None:
+            history.activations.append(
+                Activation(
+                    number=row.number, at=row.at, proposed_by=proposal.by, confirmed_by=row.by
+                )
             )
-        case Act.CONFIRMED if (one := found.proposals.pop(row.number, None)) is not None:
-            found.activations.append(
-                Activation(number=one.number, at=row.at, proposed_by=one.by, confirmed_by=row.by)
-            )
-        case Act.WITHDRAWN if found.proposals.pop(row.number, None) is not None:
+        case Act.WITHDRAWN if history.proposals.pop(row.number, None) is not None:
             pass
         case _:
             raise PromptBroken(
                 f"act {row.seq} on the prompt {row.name} follows from none before it"
             )
-    return found
+    return history
 
 
 LOG = SignedLog(
@@ -136,12 +141,12 @@ class StoredPrompts:
     def in_production(self, name: str, at: datetime) -> PromptVersion | None:
         """Return the version that was in production at this time, None for the text in the code. Raise PromptBroken."""
         LOG.wait_for_appends()  # an act has its time before other connections see it
-        found = history(_recent(name), name, at)
-        return _to_port_version(found, found.in_production)
+        history = build_history(_recent(name), name, at)
+        return _to_port_version(history, history.in_production)
 
     def version(self, name: str, number: int) -> PromptVersion | None:
         """Return a version by its number, None for the text in the code. Raise PromptBroken or UnknownPrompt."""
-        return _to_port_version(history(_recent(name), name, clock.now()), number)
+        return _to_port_version(build_history(_recent(name), name, clock.now()), number)
 
 
 def problem_of(name: str, number: int, digest: str) -> str | None:
@@ -149,21 +154,21 @@ def problem_of(name: str, number: int, digest: str) -> str | None:
     if number == CODE:
         return None
     try:
-        found = history(LOG.rows(name=name), name, clock.now())
+        history = build_history(LOG.rows(name=name), name, clock.now())
     except PromptBroken as exc:
         return str(exc)
-    if number not in found.versions:
+    if number not in history.versions:
         return "there is no such version"
-    return None if found.versions[number].digest == digest else "it has another text"
+    return None if history.versions[number].digest == digest else "it has another text"
 
 
-def _to_port_version(found: PromptHistory, number: int) -> PromptVersion | None:
+def _to_port_version(history: PromptHistory, number: int) -> PromptVersion | None:
     if number == CODE:
         return None
-    if number not in found.versions:
+    if number not in history.versions:
         raise UnknownPrompt
-    one = found.versions[number]
-    return PromptVersion(name=found.name, number=number, text=one.text, digest=one.digest)
+    version = history.versions[number]
+    return PromptVersion(name=history.name, number=number, text=version.text, digest=version.digest)
 
 
 def _recent(name: str) -> tuple[PromptAct, ...]:

@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 _NAMES = (*VersionDecision.SIGNED_FIELDS, "signature", "key_id")
 _READ = f"""
     SELECT coalesce((SELECT origin FROM runtime_run WHERE id = %(run)s), '[]'::jsonb),
-        {principals.credentials_sql("d.by")}, {", ".join(f"d.{one}" for one in _NAMES)}
+        {principals.credentials_sql("d.by")}, {", ".join(f"d.{name}" for name in _NAMES)}
     FROM approvals_versiondecision d
     WHERE d.agent = %(agent)s AND d.before = %(before)s AND d.after = %(after)s
         AND d.withdrawn = (SELECT count(*) FROM approvals_versionwithdrawal w
@@ -76,7 +76,7 @@ class VersionPair:
 class PairDecision:
     """A decision on a pair. `count` runs waited when it was made.
 
-    `left` runs of a withdrawn one were busy: they still continue, and their decision can still be undone.
+    `busy_runs` of a withdrawn one still continue, and their decision can still be undone.
     """
 
     id: int
@@ -87,7 +87,7 @@ class PairDecision:
     reason: str
     count: int
     at: datetime
-    left: int = 0
+    busy_runs: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,26 +122,26 @@ class WaitingPair:
     @property
     def decidable(self) -> int:
         """The number of runs that the reader may decide."""
-        return sum(not one.refusal for one in self.runs)
+        return sum(not run.refusal for run in self.runs)
 
     @property
-    def others(self) -> tuple[WaitingRun, ...]:
+    def refused_runs(self) -> tuple[WaitingRun, ...]:
         """The runs that another person must decide."""
-        return tuple(one for one in self.runs if one.refusal)
+        return tuple(run for run in self.runs if run.refusal)
 
 
 def waiting(principal: Principal | None) -> tuple[WaitingPair, ...]:
     """List the pairs, the one with the most runs first, as this reader may decide them."""
-    found: dict[VersionPair, list[WaitingRun]] = {}
+    runs_by_pair: dict[VersionPair, list[WaitingRun]] = {}
     for pair, approval in _rows():
-        found.setdefault(pair, []).append(_waiting(approval, principal))
-    pairs = [_pair(pair, runs) for pair, runs in found.items()]
-    return tuple(sorted(pairs, key=lambda one: (-one.count, one.pair.agent)))
+        runs_by_pair.setdefault(pair, []).append(_waiting(approval, principal))
+    pairs = [_pair(pair, runs) for pair, runs in runs_by_pair.items()]
+    return tuple(sorted(pairs, key=lambda waiting: (-waiting.count, waiting.pair.agent)))
 
 
 def find(pair: VersionPair, principal: Principal | None) -> WaitingPair | None:
     """Return this pair, None if no run waits for it."""
-    runs = [_waiting(approval, principal) for one, approval in _rows() if one == pair]
+    runs = [_waiting(approval, principal) for other, approval in _rows() if other == pair]
     return _pair(pair, runs) if runs else None
 
 
@@ -153,10 +153,10 @@ def withdrawals(pair: VersionPair) -> int:
 
 def decided() -> tuple[PairDecision, ...]:
     """List the latest DECIDED decisions that count for runs which reach their change later, the latest first."""
-    found: dict[VersionPair, PairDecision] = {}
-    for one in _decisions(_COUNTING):
-        found.setdefault(VersionPair(agent=one.agent, before=one.before, after=one.after), one)
-    return tuple(found.values())[:DECIDED]
+    decisions: dict[tuple[str, str, str], PairDecision] = {}
+    for decision in _decisions(_COUNTING):
+        decisions.setdefault((decision.agent, decision.before, decision.after), decision)
+    return tuple(decisions.values())[:DECIDED]
 
 
 def decision(pair: VersionPair) -> PairDecision | None:
@@ -174,8 +174,8 @@ def to_undo(pair: VersionPair) -> dict[UUID, PairDecision]:
 
     That is one of those that count, or without any one of those that were withdrawn.
     """
-    made = counting(pair) or _of_pair(pair, "<")
-    return {gate: one for one in made for gate in _not_final(pair, one)}
+    decisions = counting(pair) or _of_pair(pair, "<")
+    return {gate: decision for decision in decisions for gate in _not_final(pair, decision)}
 
 
 def half_withdrawn() -> tuple[PairDecision, ...]:
@@ -188,16 +188,18 @@ def half_withdrawn() -> tuple[PairDecision, ...]:
         status=Approval.Status.APPROVED,
     )
     pairs = dict.fromkeys(map(_pair_of, rows.order_by("-decided_at", "-id")[:MOST]))
-    left = [to_undo(pair) for pair in pairs if pair is not None and not counting(pair)]
-    return tuple(replace(next(iter(one.values())), left=len(one)) for one in left if one)
+    undoable = [to_undo(pair) for pair in pairs if pair is not None and not counting(pair)]
+    return tuple(
+        replace(next(iter(gates.values())), busy_runs=len(gates)) for gates in undoable if gates
+    )
 
 
 def _of_pair(pair: VersionPair, compared: str) -> list[PairDecision]:
-    given = (pair.agent, pair.before, pair.after)
-    return list(_decisions(_OF_PAIR.format(compared), *given))
+    parameters = (pair.agent, pair.before, pair.after)
+    return list(_decisions(_OF_PAIR.format(compared), *parameters))
 
 
-def _decisions(sql: str, *given: object) -> Iterator[PairDecision]:
+def _decisions(sql: str, *parameters: object) -> Iterator[PairDecision]:
     return (
         PairDecision(
             id=row.id,
@@ -209,20 +211,20 @@ def _decisions(sql: str, *given: object) -> Iterator[PairDecision]:
             count=row.count,
             at=row.at,
         )
-        for row in VersionDecision.objects.raw(sql, given)
+        for row in VersionDecision.objects.raw(sql, parameters)
         if signed_rows.is_valid(row)
     )
 
 
-def _not_final(pair: VersionPair, made: PairDecision) -> list[UUID]:
+def _not_final(pair: VersionPair, decision: PairDecision) -> list[UUID]:
     """List the requests at gates of this pair which the decision decided, and which can still be undone."""
     rows = Approval.objects.filter(
-        decided_by=made.by,
-        decided_at__gte=made.at,
+        decided_by=decision.by,
+        decided_at__gte=decision.at,
         effective_at__gt=clock.now(),
         kind=GateKind.VERSION,
         status=Approval.Status.APPROVED,
-        reason=made.reason,
+        reason=decision.reason,
     )
     return [
         approval.id
@@ -254,8 +256,8 @@ def _pair_of(approval: Approval) -> VersionPair | None:
         pair = VersionPair(agent=args["agent"], before=args["before"], after=args["after"])
     except (ValueError, KeyError, TypeError):
         return None
-    named = (pair.agent, pair.before, pair.after)
-    return pair if all(isinstance(one, str) for one in named) else None
+    fields = (pair.agent, pair.before, pair.after)
+    return pair if all(isinstance(field, str) for field in fields) else None
 
 
 def _waiting(approval: Approval, principal: Principal | None) -> WaitingRun:
@@ -271,35 +273,29 @@ def _waiting(approval: Approval, principal: Principal | None) -> WaitingRun:
 
 def _pair(pair: VersionPair, runs: list[WaitingRun]) -> WaitingPair:
     changes = wiring.catalogue().changes_between(pair.agent, pair.before, pair.after)
-    found = WaitingPair(
+    waiting = WaitingPair(
         pair=pair,
         runs=tuple(runs),
         differences=None if changes is None else differences(changes),
     )
     last = decision(pair)
-    return found if last is None else replace(found, decided_by=last.by, decided_at=last.at)
+    return waiting if last is None else replace(waiting, decided_by=last.by, decided_at=last.at)
 
 
 def decider(
-    *,
-    run: UUID,
-    agent: str,
-    before: str,
-    after: str,
-    requester: str,
-    origin: Collection[str],
+    *, run: UUID, agent: str, before: str, after: str, requester: str, origin: Collection[str]
 ) -> str | None:
     """Return the admin whose decision on this pair counts for this run, None without one.
 
     A row that does not verify is no decision: then people are asked. `origin` is by the journal. The run's row also
     names the people whose signals wait there.
     """
-    given = {"run": run, "agent": agent, "before": before, "after": after}
+    parameters = {"run": run, "agent": agent, "before": before, "after": after}
     with pool.in_transaction() as connection:
-        rows = connection.execute(_READ, given).fetchall()
-    for steered, held, *values in rows:
+        rows = connection.execute(_READ, parameters).fetchall()
+    for steered, rights, *values in rows:
         row = VersionDecision(**dict(zip(_NAMES, values, strict=True)))
-        if _counts(row, held, requester, merge_people(origin, approval_rows.texts(steered))):
+        if _counts(row, rights, requester, merge_people(origin, approval_rows.texts(steered))):
             return row.by
     return None
 
@@ -325,12 +321,12 @@ def refusal(
 
 
 def _counts(
-    row: VersionDecision, held: str | None, requester: str, origin: Collection[str]
+    row: VersionDecision, rights: str | None, requester: str, origin: Collection[str]
 ) -> bool:
     at = row.at if isinstance(row.at, datetime) else None
     if at is None or not signed_rows.is_valid(row):
         log.error("A decision on versions of %s is not the one that was signed", row.agent)
         return False
     actor = Actor(person=row.by)
-    principal = principals.from_rights(actor, held, clock.to_utc(at), past=True)
+    principal = principals.from_rights(actor, rights, clock.to_utc(at), past=True)
     return refusal(principal, requester=requester, origin=origin) is None

@@ -120,18 +120,18 @@ def able(approval_id: UUID) -> tuple[Away, ...]:
     """Return the absences of people who are away now and could decide this request themselves."""
     approval = Approval.objects.get(pk=approval_id)
     return tuple(
-        one
-        for one in all_away()
-        if one.has_begun
-        and approvals.denial(principals.principal_of(Actor(person=one.person)), approval) is None
+        away
+        for away in all_away()
+        if away.has_begun
+        and approvals.denial(principals.principal_of(Actor(person=away.person)), approval) is None
     )
 
 
 def concerning(person: str) -> tuple[Away | None, tuple[Away, ...]]:
     """Return a person's own absence, and those in which they are the deputy."""
-    found = all_away()
-    own = next((one for one in found if one.person == person), None)
-    return own, tuple(one for one in found if one.deputy == person)
+    absences = all_away()
+    own_absence = next((absence for absence in absences if absence.person == person), None)
+    return own_absence, tuple(absence for absence in absences if absence.deputy == person)
 
 
 def _lock(person: str) -> None:
@@ -164,8 +164,8 @@ def _deputy(deputy: object, person: str, starts: datetime, ends: datetime) -> st
     deputy = validate_text("deputy", deputy, MAX_PERSON, required="must name a person")
     if deputy == person:
         raise InvalidInput("deputy", "must be another person")
-    found = principals.principal_of(Actor(person=deputy))
-    if found is None or not roles.risks_decided_by(found.groups):
+    principal = principals.principal_of(Actor(person=deputy))
+    if principal is None or not roles.risks_decided_by(principal.groups):
         raise InvalidInput("deputy", "must be a person who may decide themselves")
     theirs = _ACTS.newest(username=deputy)
     is_away = theirs is not None and theirs.act == Absence.AbsenceChange.SET

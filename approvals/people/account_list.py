@@ -36,9 +36,8 @@ _WORDS: Mapping[Scope, str] = {
     Scope.APPROVALS_DECIDE: "approve and deny",
     Scope.ADMIN: "read everything, including journals and continuations",
 }
-SCOPES: Mapping[Scope, str] = {
-    scope: _WORDS[scope] for scope in Scope
-}  # fails if a scope has no description
+# Fails if a scope has no description.
+SCOPES: Mapping[Scope, str] = {scope: _WORDS[scope] for scope in Scope}
 STATES = ("is:active", "is:disabled", "is:new")
 MAX_CHANGES = 50
 _LABELS: Mapping[str, str] = {
@@ -82,7 +81,7 @@ class Right:
     if a second admin can confirm it, `confirmable` if the reader of the page may.
     """
 
-    what: str
+    name: str
     seq: int
     is_recorded: bool
     is_chosen: bool
@@ -123,44 +122,44 @@ class Person:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeoplePage:
-    """People by name; `more` is the number of further matches."""
+    """People by name; `more_matches` is the number of further matches."""
 
     people: tuple[Person, ...]
-    more: int
+    more_matches: int
 
 
 def people_page(
-    search: str = "", *, shown: str | None = None, reader: str | None = None
+    search: str = "", *, selected: str | None = None, reader: str | None = None
 ) -> PeoplePage:
-    """List people who match `search`, and always the person `shown`, for the admin `reader`.
+    """List people who match `search`, and always the person `selected`, for the admin `reader`.
 
     Every word must occur in the username, the full name or the mail address. Raise InvalidInput naming `q`.
     """
     fitting = User.objects.filter(_condition(search))
-    wanted = list(fitting.order_by("username").values_list("username", flat=True)[:MAX_PEOPLE])
-    rows = _read(User.objects.filter(Q(username__in=wanted) | Q(username=shown)), reader)
-    more = fitting.count() - len(wanted) if len(wanted) == MAX_PEOPLE else 0
-    return PeoplePage(people=tuple(rows), more=more)
+    usernames = list(fitting.order_by("username").values_list("username", flat=True)[:MAX_PEOPLE])
+    rows = _read(User.objects.filter(Q(username__in=usernames) | Q(username=selected)), reader)
+    more_matches = fitting.count() - len(usernames) if len(usernames) == MAX_PEOPLE else 0
+    return PeoplePage(people=tuple(rows), more_matches=more_matches)
 
 
 def _condition(search: str) -> Q:
-    found = Q()
-    for place, wanted in terms(search, FILTERS):
-        found &= _PLACES[place](wanted)
-    return found
+    condition = Q()
+    for operator, text in terms(search, FILTERS):
+        condition &= _CONDITIONS[operator](text)
+    return condition
 
 
-def _anywhere(wanted: str) -> Q:
+def _anywhere(text: str) -> Q:
     return (
-        Q(username__icontains=wanted)
-        | Q(first_name__icontains=wanted)
-        | Q(last_name__icontains=wanted)
-        | Q(email__icontains=wanted)
+        Q(username__icontains=text)
+        | Q(first_name__icontains=text)
+        | Q(last_name__icontains=text)
+        | Q(email__icontains=text)
     )
 
 
-def _in_state(wanted: str) -> Q:
-    match wanted.lower():
+def _in_state(state: str) -> Q:
+    match state.lower():
         case "active":
             return Q(is_active=True)
         case "disabled":
@@ -170,20 +169,18 @@ def _in_state(wanted: str) -> Q:
     raise InvalidInput("q", "must have active, disabled or new after is:")
 
 
-_PLACES: Mapping[str, Callable[[str], Q]] = {
+_CONDITIONS: Mapping[str, Callable[[str], Q]] = {
     "": _anywhere,
-    "group": lambda wanted: Q(pk__in=User.objects.filter(groups__name__iexact=wanted).values("pk")),
+    "group": lambda name: Q(pk__in=User.objects.filter(groups__name__iexact=name).values("pk")),
     "is": _in_state,
 }
-
-
-FILTERS = tuple(_PLACES)
+FILTERS = tuple(_CONDITIONS)
 
 
 def group_words() -> dict[str, str]:
     """Describe each group, those that rules can name last."""
-    known = {str(group): words for group, words in GROUPS.items()}
-    return known | dict.fromkeys(accounts.named_groups(), NAMED)
+    descriptions = {str(group): words for group, words in GROUPS.items()}
+    return descriptions | dict.fromkeys(accounts.named_groups(), NAMED)
 
 
 def all_people() -> list[Person]:
@@ -202,13 +199,13 @@ def person(username: str) -> Person | None:
     return next(iter(_read(User.objects.filter(username=username))), None)
 
 
-def _read(found: QuerySet[User], reader: str | None = None) -> list[Person]:
+def _read(users: QuerySet[User], reader: str | None = None) -> list[Person]:
     decisions = Approval.objects.filter(decided_by=OuterRef("username"), decided_at__isnull=False)
     latest = decisions.order_by("-decided_at").values("decided_at")[:1]
     decided = Subquery(latest, output_field=DateTimeField())
-    people = found.order_by("username").annotate(last_decision=decided)
+    people = users.order_by("username").annotate(last_decision=decided)
     rows = list(people.prefetch_related("groups", "tokens"))
-    given = assignments.latest(rows)
+    assignment_rows = assignments.latest(rows)
     hands = assignments.hands(reader) if reader else frozenset()
     return [
         Person(
@@ -222,8 +219,8 @@ def _read(found: QuerySet[User], reader: str | None = None) -> list[Person]:
             last_login=row.last_login,
             tokens=_token_views(list(row.tokens.all())),
             rights=tuple(
-                _right(what, given.get((row.pk, what)), row, hands)
-                for what in (
+                _right(name, assignment_rows.get((row.pk, name)), row, hands)
+                for name in (
                     assignments.CREDENTIAL,
                     *sorted(group.name for group in row.groups.all()),
                 )
@@ -239,16 +236,16 @@ def _last_active(person: User) -> datetime | None:
     return max((at for at in times if at is not None), default=None)
 
 
-def _right(what: str, row: Assignment | None, person: User, reader_hands: Collection[str]) -> Right:
-    is_password = what == assignments.CREDENTIAL
+def _right(name: str, row: Assignment | None, person: User, reader_hands: Collection[str]) -> Right:
+    is_password = name == assignments.CREDENTIAL
     if row is None or not assignments.is_of(row, person):
-        return _unrecorded(what)
-    decides = is_password or what in DECIDING or is_named(what)
+        return _unrecorded(name)
+    decides = is_password or name in DECIDING or is_named(name)
     bond, until = assignments.bond(row), assignments.cools_until(row)
     waits = assignments.waits(row)
     is_chosen = row.act == Assignment.AssignmentChange.CHANGED
     return Right(
-        what=what,
+        name=name,
         seq=row.seq,
         is_recorded=True,
         is_chosen=is_chosen,
@@ -267,9 +264,9 @@ def _right(what: str, row: Assignment | None, person: User, reader_hands: Collec
     )
 
 
-def _unrecorded(what: str) -> Right:
+def _unrecorded(name: str) -> Right:
     return Right(
-        what=what,
+        name=name,
         seq=0,
         is_recorded=False,
         is_chosen=False,
@@ -306,7 +303,7 @@ def _token_views(tokens: list[Token]) -> tuple[TokenView, ...]:
 class RightChange:
     """One change of a group or password. `by` None is the command line. A row that `is_signed` is genuine."""
 
-    what: str
+    right: str
     act: str
     by: str | None
     at: datetime
@@ -323,7 +320,7 @@ def right_changes(username: str) -> tuple[RightChange, ...]:
     rows = Assignment.objects.filter(person__username=username).order_by("-at", "-seq", "what")
     return tuple(
         RightChange(
-            what=row.what, act=row.act, by=row.by, at=row.at, is_signed=signed_rows.is_valid(row)
+            right=row.what, act=row.act, by=row.by, at=row.at, is_signed=signed_rows.is_valid(row)
         )
         for row in rows[:MAX_CHANGES]
     )

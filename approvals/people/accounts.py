@@ -58,10 +58,7 @@ def create_person(
     _check_username(username)
     if password is not None:
         check_password(password, username)
-    names = {
-        "first_name": checked_name(full_name),
-        "email": checked_mail(email),
-    }
+    names = {"first_name": checked_name(full_name), "email": checked_mail(email)}
     with changing():
         if User.objects.filter(username__iexact=username).exists():
             raise InvalidInput("username", "is taken")
@@ -75,7 +72,7 @@ def create_person(
 def set_groups(username: str, groups: Collection[str], *, actor: str | None) -> None:
     """Put a person into exactly these groups. Raises LastAdmin if no active admin would be left."""
     with changing():
-        person = named(username)
+        person = read_person(username)
         if Group.ADMINS not in groups:
             _require_other_admin(person, "leave admins")
         _join(person, groups, actor)
@@ -94,14 +91,14 @@ def disable(username: str, *, actor: str | None) -> None:
     Raises LastAdmin for oneself and for the last active admin.
     """
     with changing():
-        person = named(username)
+        person = read_person(username)
         if not person.is_active:
             return
         if actor == username:
             raise LastAdmin(f"{username} cannot disable their own account: another admin can.")
         _require_other_admin(person, "be disabled")
         User.objects.filter(pk=person.pk).update(is_active=False)
-        for group in _known():
+        for group in _all_groups():
             assignments.end(person, group, actor=actor)
         end_sessions(person)
         tokens.revoke_all(person)
@@ -115,7 +112,7 @@ def enable(username: str, *, actor: str | None) -> None:
     The enabling admin becomes the giver of their groups: otherwise an admin could enable a reviewer and decide as them.
     """
     with changing():
-        person = named(username)
+        person = read_person(username)
         if person.is_active:
             return
         end_sessions(person)  # they, like tokens, may have been created during the disabling
@@ -125,15 +122,15 @@ def enable(username: str, *, actor: str | None) -> None:
         log_change(actor, f"enabled {username}")
 
 
-def confirm(username: str, what: str, *, seq: int, actor: str | None) -> None:
+def confirm(username: str, right: str, *, seq: int, actor: str | None) -> None:
     """Confirm, as a second admin, a right that another admin gave; `seq` is the assignment the admin saw.
 
     Raise NotConfirmable if it has changed since, or if `actor` is not independent. That is the person, the giver, or an
     admin who shares a giver with one of them. None is the command line, which may always confirm.
     """
     with changing():
-        person = named(username)
-        row = assignments.latest([person]).get((person.pk, what))
+        person = read_person(username)
+        row = assignments.latest([person]).get((person.pk, right))
         if row is None or row.seq != seq or not assignments.waits(row):
             raise NotConfirmable(
                 "This has changed since you saw it: read it again before you confirm it."
@@ -143,12 +140,12 @@ def confirm(username: str, what: str, *, seq: int, actor: str | None) -> None:
                 f"A second admin must confirm this: one who did not get their own right from"
                 f" {row.givers[0]}, and did not give {row.givers[0]} theirs."
             )
-        if what == assignments.CREDENTIAL:
+        if right == assignments.CREDENTIAL:
             _check_chosen(row)
             end_sessions(person)
             tokens.revoke_all(person, since=row.given_at)
         assignments.confirm(row, actor=actor)
-        log_change(actor, f"confirmed {what} of {username}, given by {row.givers[0]}")
+        log_change(actor, f"confirmed {right} of {username}, given by {row.givers[0]}")
 
 
 def set_password(
@@ -161,7 +158,7 @@ def set_password(
     """
     check_password(password, username)
     with changing():
-        person = named(username)
+        person = read_person(username)
         before, is_admin = assignments.password_of(person), username in admins()
         person.set_password(password)
         person.save(update_fields=["password"])
@@ -184,7 +181,7 @@ def remove_password(username: str, *, actor: str | None) -> None:
     They can log in once an admin sets a new password, or makes a new link.
     """
     with changing():
-        person = named(username)
+        person = read_person(username)
         person.set_unusable_password()
         person.save(update_fields=["password"])
         assignments.grant(person, assignments.CREDENTIAL, actor=actor)
@@ -213,7 +210,7 @@ def changing() -> Iterator[None]:
         yield
 
 
-def named(username: str) -> User:
+def read_person(username: str) -> User:
     """Return the person with this username. Raise UnknownPerson."""
     person = User.objects.filter(username=username).first()
     if person is None:
@@ -236,10 +233,10 @@ def _join(person: User, groups: Collection[str], actor: str | None) -> None:
     """Record new groups and ended ones. Groups that the person keeps keep their giver and time."""
     before = _groups_of(person)
     rows = assignments.latest([person])
-    known = _known()
-    if unknown := sorted(set(groups) - set(known)):
+    all_groups = _all_groups()
+    if unknown := sorted(set(groups) - set(all_groups)):
         raise InvalidInput("group", f"{unknown[0]} does not exist")
-    for group in known:
+    for group in all_groups:
         row = rows.get((person.pk, group))
         if group not in groups:
             assignments.end(person, group, actor=actor)
@@ -249,20 +246,20 @@ def _join(person: User, groups: Collection[str], actor: str | None) -> None:
     person.groups.set([GroupRow.objects.get_or_create(name=group)[0] for group in groups])
 
 
-def _known() -> tuple[str, ...]:
+def _all_groups() -> tuple[str, ...]:
     """Name all groups: ours, and those that exist to be named by rules."""
     return (*Group, *named_groups())
 
 
 def _groups_of(person: User) -> set[str]:
-    known = _known()
-    return {name for name in person.groups.values_list("name", flat=True) if name in known}
+    all_groups = _all_groups()
+    return {name for name in person.groups.values_list("name", flat=True) if name in all_groups}
 
 
 def admins() -> set[str]:
     """Name the people who have an admin's rights now."""
-    found = User.objects.filter(is_active=True, groups__name=Group.ADMINS)
-    standings = map(principals.principal_of, map(principals.actor_of, found))
+    users = User.objects.filter(is_active=True, groups__name=Group.ADMINS)
+    standings = map(principals.principal_of, map(principals.actor_of, users))
     return {
         principal.person
         for principal in standings
@@ -304,23 +301,23 @@ def _listed(groups: Collection[str]) -> str:
 
 def save_profile(username: str, *, full_name: str, email: str, actor: str) -> None:
     """Save a person's name and mail address; each may be empty. Raise InvalidInput naming `full_name` or `email`."""
-    given = {"first_name": checked_name(full_name), "last_name": "", "email": checked_mail(email)}
-    if not User.objects.filter(username=username).update(**given):
+    fields = {"first_name": checked_name(full_name), "last_name": "", "email": checked_mail(email)}
+    if not User.objects.filter(username=username).update(**fields):
         raise UnknownPerson(username)
     log_change(actor, f"changed the name or the mail address of {username}")
 
 
-def checked_name(given: str) -> str:
+def checked_name(text: str) -> str:
     """Return a full name without outer blanks. Raise InvalidInput naming `full_name`."""
-    name = given.strip()
+    name = text.strip()
     if len(name) > MAX_NAME or not name.isprintable():
         raise InvalidInput("full_name", f"must have at most {MAX_NAME} visible characters")
     return name
 
 
-def checked_mail(given: str) -> str:
+def checked_mail(text: str) -> str:
     """Return a mail address, or an empty text. Raise InvalidInput naming `email`."""
-    address = given.strip()
+    address = text.strip()
     return check_address(address, "email") if address else ""
 
 
@@ -350,10 +347,10 @@ def add_named_group(name: str, *, actor: str | None) -> None:
             "must have 2 to 40 characters, only a to z, 0 to 9 and -, start with a letter,"
             " and not be the name of a built-in group",
         )
-    known = named_groups()
-    if name in known:
+    names = named_groups()
+    if name in names:
         raise InvalidInput("group", "exists already")
-    if len(known) >= MAX_GROUPS:
+    if len(names) >= MAX_GROUPS:
         raise InvalidInput("group", f"is one too many: at most {MAX_GROUPS} can be created")
     GroupRow.objects.create(name=name)
     log_change(actor, f"created the group {name}")

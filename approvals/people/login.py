@@ -41,8 +41,8 @@ class Throttle:
             until = locked_until(request, username)
             request.login_refused_until = until  # type: ignore[attr-defined]
             if until is not None:
-                said = "Login from %s for %.64r: too many wrong passwords"
-                _log.warning(said, address(request), username)
+                message = "Login from %s for %.64r: too many wrong passwords"
+                _log.warning(message, address(request), username)
                 raise PermissionDenied
             _count(request, username)
 
@@ -83,16 +83,16 @@ def address(request: HttpRequest) -> str | None:
 
     Clients can forge X-Forwarded-For, except its last entry, which the proxy appends.
     """
-    told = str(request.META.get("REMOTE_ADDR", ""))
+    client = str(request.META.get("REMOTE_ADDR", ""))
     if settings.BEHIND_PROXY:
-        told = request.META.get("HTTP_X_FORWARDED_FOR", told).rpartition(",")[2].strip()
+        client = request.META.get("HTTP_X_FORWARDED_FOR", client).rpartition(",")[2].strip()
     try:
-        found = ip_address(told)
+        ip = ip_address(client)
     except ValueError:
         return None
-    if not isinstance(found, IPv6Address):
-        return str(found)
-    return str(found.ipv4_mapped or ip_network((int(found), 64), strict=False).network_address)
+    if not isinstance(ip, IPv6Address):
+        return str(ip)
+    return str(ip.ipv4_mapped or ip_network((int(ip), 64), strict=False).network_address)
 
 
 def _counted(username: str) -> str:
@@ -128,8 +128,8 @@ def _count(request: HttpRequest, username: str) -> None:
     LoginFailures.objects.filter(pk__in=old.values("pk")).delete()
     rows = _failures(request).filter(username=username)
     if not rows.update(failures=F("failures") + 1, at=now):
-        place = address(request) or ""
-        LoginFailures.objects.create(address=place, username=username, failures=1, at=now)
+        client = address(request) or ""
+        LoginFailures.objects.create(address=client, username=username, failures=1, at=now)
 
 
 def _failures(request: HttpRequest) -> QuerySet[LoginFailures]:

@@ -100,8 +100,8 @@ def _send(mail: _Mail) -> None:
         return
     at = clock.now()
     with transaction.atomic():
-        made = [SentMail(about=one, person=mail.name, at=at) for one in mail.approval_ids]
-        SentMail.objects.bulk_create(made, ignore_conflicts=True)
+        sent = [SentMail(about=request, person=mail.name, at=at) for request in mail.approval_ids]
+        SentMail.objects.bulk_create(sent, ignore_conflicts=True)
         rows.update(confirmed_at=at, problem="", retry_at=None)
 
 
@@ -112,15 +112,15 @@ def _next(row: MailPreference, at: datetime) -> _Mail | None:
     waiting = Approval.objects.filter(
         approvals.decidable_requests(principal), status=Approval.Status.PENDING
     )
-    found = list(_unnoticed(waiting, row, at)[:MAX_IN_A_MAIL])
-    shown = [approval for approval in found if verification.fault(approval) is None]
-    urgent = any(mail_text.is_urgent(approval.kind, approval.risk) for approval in shown)
-    if not shown or not mail_text.may_send(urgent, _last(name), at):
+    due = list(_unnoticed(waiting, row, at)[:MAX_IN_A_MAIL])
+    verified = [approval for approval in due if verification.fault(approval) is None]
+    urgent = any(mail_text.is_urgent(approval.kind, approval.risk) for approval in verified)
+    if not verified or not mail_text.may_send(urgent, _last(name), at):
         return None
     return _mail(
         row,
-        mail_text.build_request_mail(shown, waiting.count()),
-        tuple(approval.id for approval in shown),
+        mail_text.build_request_mail(verified, waiting.count()),
+        tuple(approval.id for approval in verified),
     )
 
 
@@ -129,18 +129,18 @@ def _about_runs(row: MailPreference, at: datetime) -> _Mail | None:
     name = row.person.get_username()
     if not row.runs or not mail_text.may_send(False, _last(name), at):
         return None
-    found = mail_text.news(name, row.since, at)
+    news = mail_text.news(name, row.since, at)
     return (
-        _mail(row, mail_text.build_run_mail(found), tuple(one.about for one in found))
-        if found
+        _mail(row, mail_text.build_run_mail(news), tuple(entry.about for entry in news))
+        if news
         else None
     )
 
 
 def _last(person: str) -> datetime | None:
     """Return when this person was last mailed."""
-    found = SentMail.objects.filter(person=person).order_by("-at").values_list("at", flat=True)
-    return found.first()
+    rows = SentMail.objects.filter(person=person).order_by("-at").values_list("at", flat=True)
+    return rows.first()
 
 
 def _unnoticed(

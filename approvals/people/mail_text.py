@@ -61,7 +61,7 @@ class News:
     run: UUID
     agent: str
     business_key: str
-    what: str
+    event: str
 
 
 def news(person: str, since: datetime, at: datetime) -> list[News]:
@@ -71,18 +71,18 @@ def news(person: str, since: datetime, at: datetime) -> list[News]:
         wiring.access().readable_runs(Actor(person=person)), requester=person
     )
     ended = readable.filter(ended_at__gte=since, removed_at=None)
-    found = [
+    entries = [
         _of(run, run.id, str(run.status))
         for run in _unnoticed(ended, person).order_by("ended_at", "id")[:MAX_NEWS]
     ]
     messages = list(_messages(person, since, at))
     runs = readable.in_bulk([approval.run_id for approval in messages])
-    found += [
+    entries += [
         _of(runs[approval.run_id], approval.id, "a text for you was released")
         for approval in messages
         if approval.run_id in runs
     ]
-    return found[:MAX_NEWS]
+    return entries[:MAX_NEWS]
 
 
 def _messages(person: str, since: datetime, at: datetime) -> Iterator[Approval]:
@@ -106,9 +106,9 @@ def _unnoticed(rows: QuerySet[Row], person: str) -> QuerySet[Row]:
     return rows.exclude(Exists(SentMail.objects.filter(person=person, about=OuterRef("pk"))))
 
 
-def _of(run: Run, about: UUID, what: str) -> News:
+def _of(run: Run, about: UUID, event: str) -> News:
     return News(
-        about=about, run=run.id, agent=run.agent, business_key=run.business_key or "", what=what
+        about=about, run=run.id, agent=run.agent, business_key=run.business_key or "", event=event
     )
 
 
@@ -134,20 +134,20 @@ def build_request_mail(rows: Sequence[Approval], waiting: int) -> tuple[str, str
         key=lambda approval: (not is_urgent(approval.kind, approval.risk), approval.created_at),
     )
     urgent = sum(is_urgent(approval.kind, approval.risk) for approval in rows)
-    more = f", {urgent} of them urgent" if urgent and len(rows) > 1 else ", urgent" * urgent
+    suffix = f", {urgent} of them urgent" if urgent and len(rows) > 1 else ", urgent" * urgent
     subject = "1 request waits for you" if len(rows) == 1 else f"{len(rows)} requests wait for you"
     listed = [_line(approval) for approval in ordered[:MAX_LISTED]]
     if len(rows) > MAX_LISTED:
         listed.append(f"… and {len(rows) - MAX_LISTED} more\n")
     foot = _FOOT.format(waiting=waiting, inbox=_link("/inbox/"), account=_link("/account/"))
-    return subject + more, "\n".join([*listed, foot])
+    return subject + suffix, "\n".join([*listed, foot])
 
 
 def build_run_mail(news: Sequence[News]) -> tuple[str, str]:
     """Return subject and body of a mail about a requester's own runs."""
-    count = len({one.run for one in news})
+    count = len({entry.run for entry in news})
     subject = f"{count} of your runs {'has' if count == 1 else 'have'} news"
-    listed = [_line_of_run(one) for one in news[:MAX_LISTED]]
+    listed = [_line_of_run(entry) for entry in news[:MAX_LISTED]]
     if len(news) > MAX_LISTED:
         listed.append(f"… and {len(news) - MAX_LISTED} more\n")
     foot = _FOOT_OF_RUNS.format(runs=_link("/runs/"), account=_link("/account/"))
@@ -156,22 +156,22 @@ def build_run_mail(news: Sequence[News]) -> tuple[str, str]:
 
 def _line_of_run(news: News) -> str:
     name = f"{news.agent} · {news.business_key}" if news.business_key else news.agent
-    return f"{_plain(name)}: {news.what}\n{_link(f'/runs/{news.run}/')}\n"
+    return f"{_plain(name)}: {news.event}\n{_link(f'/runs/{news.run}/')}\n"
 
 
 def _line(approval: Approval) -> str:
     until = f"\nExpires {approval.expires_at:%Y-%m-%d %H:%M} UTC" if approval.expires_at else ""
-    return f"{_what(approval)}{until}\n{_link(f'/a/{approval.id}/')}\n"
+    return f"{_describe(approval)}{until}\n{_link(f'/a/{approval.id}/')}\n"
 
 
-def _what(approval: Approval) -> str:
+def _describe(approval: Approval) -> str:
     """Describe a request on one line. A question is an agent's own text, which a mail does not carry."""
     if approval.kind == GateKind.QUESTION:
         return "An agent asks you a question"
-    what = (
+    label = (
         "In doubt" if approval.kind == GateKind.IN_DOUBT else f"{approval.risk.capitalize()} risk"
     )
-    return f"{what}: {_plain(approval.sentence)}"
+    return f"{label}: {_plain(approval.sentence)}"
 
 
 def _plain(text: str) -> str:
@@ -179,9 +179,9 @@ def _plain(text: str) -> str:
     return _LINK.sub(_broken, write_on_one_line(plain(text))[:MAX_SENTENCE])
 
 
-def _broken(found: re.Match[str]) -> str:
+def _broken(match: re.Match[str]) -> str:
     """Return the begin of a link so that a mail program makes none of it: agents choose values in sentences."""
-    return " ".join(found[0])
+    return " ".join(match[0])
 
 
 def _link(path: str) -> str:

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 _BODY = """\
 Hello {person},
 
-an admin of Signoff at {site} sent you this link. It lets you choose {what}, once, within {hours} hours:
+an admin of Signoff at {site} sent you this link. It lets you choose {choice}, once, within {hours} hours:
 
 {link}
 
@@ -56,7 +56,7 @@ def create(username: str, *, actor: str | None) -> NewLink:
     if actor == username:
         raise LastAdmin("Your own password is changed on the page Your account.")
     with accounts.changing():
-        person = accounts.named(username)
+        person = accounts.read_person(username)
         if not person.is_active:
             raise LastAdmin(f"{username} is disabled: enable the account first.")
         at, secret = clock.now(), secrets.token_hex(32)
@@ -99,8 +99,8 @@ def use(plain: str, password: str) -> User:
         person.save(update_fields=["password"])
         needs_second = is_admin and row.by is not None
         assignments.grant(person, assignments.CREDENTIAL, actor=row.by, needs_second=needs_second)
-        if given := assignments.password_of(person):
-            assignments.change_password(given, person)
+        if credential := assignments.password_of(person):
+            assignments.change_password(credential, person)
         accounts.end_sessions(person)
         log_change(
             person.get_username(), f"chose a password with a link of {row.by or 'an operator'}"
@@ -132,16 +132,16 @@ def address_of(link: NewLink) -> str:
 
 def send(link: NewLink, to: str) -> bool:
     """Mail the link. Tell whether the mail server took it."""
-    what = "a password" if link.is_first else "a new password"
+    choice = "a password" if link.is_first else "a new password"
     body = _BODY.format(
         person=link.person,
         site=settings.PUBLIC_URL,
-        what=what,
+        choice=choice,
         hours=HOURS,
         link=address_of(link),
     )
     headers = {"Auto-Submitted": "auto-generated"}
-    mail = EmailMessage(subject=f"Choose {what} for Signoff", body=body, to=[to], headers=headers)
+    mail = EmailMessage(subject=f"Choose {choice} for Signoff", body=body, to=[to], headers=headers)
     try:
         mail.send()
     except (OSError, ValueError, smtplib.SMTPException) as exc:

@@ -70,17 +70,19 @@ class Saved:
 
     id: UUID
     name: str
-    place: Mapping[str, str]
+    position: Mapping[str, str]
 
 
 def views_of(username: str, page: str = INBOX) -> tuple[Saved, ...]:
     """Return a person's views of a page by name."""
     rows = SavedView.objects.filter(owner__username=username, page=page).order_by("name")
-    return tuple(Saved(id=row.id, name=row.name, place=row.place) for row in rows)
+    return tuple(Saved(id=row.id, name=row.name, position=row.place) for row in rows)
 
 
 @transaction.atomic
-def save_view(username: str, name: str, place: Mapping[str, str], page: str = INBOX) -> SavedView:
+def save_view(
+    username: str, name: str, position: Mapping[str, str], page: str = INBOX
+) -> SavedView:
     """Save the parameters of a list under a name, in place of a view of that name of the same page.
 
     Raise InvalidInput naming `name`.
@@ -97,7 +99,7 @@ def save_view(username: str, name: str, place: Mapping[str, str], page: str = IN
     if views.filter(name=name).exclude(page=page).exists():
         raise InvalidInput("name", "is that of a view of another page; choose another name")
     return SavedView.objects.update_or_create(
-        owner=owner, name=name, defaults={"place": dict(place), "page": page}
+        owner=owner, name=name, defaults={"place": dict(position), "page": page}
     )[0]
 
 

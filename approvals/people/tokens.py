@@ -28,8 +28,6 @@ from runtime.ports.access import Actor
 _FORMAT = re.compile(r"sgn_([0-9a-f]{16})_([0-9a-f]{64})")
 _NO_HASH = "0" * 64
 _USE_GRAIN = timedelta(minutes=1)  # a busy client would otherwise write a row with each request
-
-
 MAX_NAME = 60
 MAX_DAYS = 3650
 
@@ -81,8 +79,8 @@ def revoke(public_id: str, *, actor: str | None, owner: str | None = None) -> To
     """End a token for good; a second time changes nothing. Raises UnknownToken, also for the token of another owner."""
     mine = {} if owner is None else {"owner__username": owner}
     with transaction.atomic():
-        found = Token.objects.select_for_update(no_key=True, of=("self",)).select_related("owner")
-        token = found.filter(public_id=public_id, **mine).first()
+        rows = Token.objects.select_for_update(no_key=True, of=("self",)).select_related("owner")
+        token = rows.filter(public_id=public_id, **mine).first()
         if token is None:
             raise UnknownToken(public_id)
         if token.revoked_at is None:
@@ -94,10 +92,10 @@ def revoke(public_id: str, *, actor: str | None, owner: str | None = None) -> To
 
 def revoke_all(owner: User, *, since: datetime | None = None) -> int:
     """Revoke all tokens of a person, or those created since a time, and return their number."""
-    found = Token.objects.filter(owner=owner, revoked_at=None)
+    rows = Token.objects.filter(owner=owner, revoked_at=None)
     if since is not None:
-        found = found.filter(created_at__gte=since)
-    return found.update(revoked_at=timezone.now())
+        rows = rows.filter(created_at__gte=since)
+    return rows.update(revoked_at=timezone.now())
 
 
 def authenticate(plain: str) -> Actor | None:
@@ -108,8 +106,8 @@ def authenticate(plain: str) -> Actor | None:
     public_id, secret = match.groups()
     token = Token.objects.select_related("owner").filter(public_id=public_id).first()
     # The same work for an unknown id as for a wrong secret.
-    known = hmac.compare_digest(_hash(secret), _NO_HASH if token is None else token.secret_hash)
-    if token is None or not known or token.revoked_at is not None or not token.owner.is_active:
+    matches = hmac.compare_digest(_hash(secret), _NO_HASH if token is None else token.secret_hash)
+    if token is None or not matches or token.revoked_at is not None or not token.owner.is_active:
         return None
     if token.expires_at is not None and token.expires_at <= timezone.now():
         return None

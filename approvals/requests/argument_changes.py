@@ -37,11 +37,11 @@ def describe(changes: Sequence[ArgumentChange]) -> str:
     """Name the first change in a few words, for a heading, and how many more there are. Without changes return ""."""
     if not changes:
         return ""
-    change, *others = changes
+    change, count = changes[0], len(changes) - 1
     after = _write(change.after) if change.is_given else "no value"
     before = _write(change.before) if change.was_given else "none"
-    more = f" and {len(others)} more change{'s'[: len(others) - 1]}" if others else ""
-    return f"{change.path} {after} instead of {before}{more}"
+    suffix = f" and {count} more change{'s'[: count - 1]}" if count else ""
+    return f"{change.path} {after} instead of {before}{suffix}"
 
 
 def _write(value: Any) -> str:
@@ -66,7 +66,7 @@ def _changes(
             )
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if one is _ABSENT or other is _ABSENT:
-        return one is other
-    return json_schema.brief([one]) == json_schema.brief([other])
+def _equal(old: Any, new: Any) -> bool:
+    if old is _ABSENT or new is _ABSENT:
+        return old is new
+    return json_schema.brief([old]) == json_schema.brief([new])

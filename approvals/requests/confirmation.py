@@ -21,10 +21,8 @@ _MOST_CHARACTERS: Final = 32
 _MOST_VALUES: Final = 200  # of the arguments, that are looked at
 _OF_WORD: Final = re.compile(r"\w")
 _ID: Final = re.compile(r"[0-9a-f-]{16,}|\S{24,}", re.IGNORECASE)  # hardly read, and hardly typed
-
-
-_Place = tuple[str | int, ...]
-_Named = tuple[_Place | None, str]
+_Path = tuple[str | int, ...]
+_Named = tuple[_Path | None, str]
 
 
 def required(approval: Approval, edited: Any = None) -> str | None:
@@ -55,8 +53,8 @@ def object_of(tool: str, sentence: str, args: Any) -> str:
 
 def object_of_edit(tool: str, sentence: str, args: Any, edited: Any) -> str:
     """Return the object of the changed call: the value that took the place of the proposed call's object."""
-    place, _ = _object(tool, sentence, args)
-    value = next((now for where, now in _leaves(edited) if where == place), None)
+    object_path, _ = _object(tool, sentence, args)
+    value = next((now for path, now in _leaves(edited) if path == object_path), None)
     if isinstance(value, str) and _is_typeable(value):
         return _short(value)
     if _is_number(value):
@@ -65,35 +63,35 @@ def object_of_edit(tool: str, sentence: str, args: Any, edited: Any) -> str:
 
 
 def _object(tool: str, sentence: str, args: Any) -> _Named:
-    """Return the object's name and its place in the arguments."""
+    """Return the object's name and its path in the arguments."""
     texts, numbers = list[_Named](), list[_Named]()
-    for place, value in islice(_leaves(args), _MOST_VALUES):
+    for path, value in islice(_leaves(args), _MOST_VALUES):
         if isinstance(value, str) and _is_typeable(value):
-            texts.append((place, _short(value)))
+            texts.append((path, _short(value)))
         elif _is_number(value):
-            numbers.append((place, json.dumps(value)))
-    for found in (_in_order(texts, sentence), _in_order(numbers, sentence)):
-        if found:
-            return found[0]
+            numbers.append((path, json.dumps(value)))
+    for named_values in (_in_order(texts, sentence), _in_order(numbers, sentence)):
+        if named_values:
+            return named_values[0]
     return next((named for named in texts if not _ID.fullmatch(named[1])), (None, tool))
 
 
-def matches(given: str, name: str) -> bool:
+def matches(text: str, name: str) -> bool:
     """Tell whether a person typed this name. Case and the width of spaces do not count; look-alike letters do."""
-    return _folded(given) == _folded(name)
+    return _folded(text) == _folded(name)
 
 
-def _leaves(value: Any, place: _Place = ()) -> Iterator[tuple[_Place, Any]]:
+def _leaves(value: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
     """Yield the texts and numbers, each with the names and indexes that lead to it."""
     match value:
         case dict() if sealing.MARK not in value:
             for name, inner in value.items():
-                yield from _leaves(inner, (*place, name))
+                yield from _leaves(inner, (*path, name))
         case list():
             for index, inner in enumerate(value):
-                yield from _leaves(inner, (*place, index))
+                yield from _leaves(inner, (*path, index))
         case str() | int() | float():
-            yield place, value
+            yield path, value
         case _:
             return
 
@@ -104,8 +102,8 @@ def _is_number(value: Any) -> bool:
 
 def _is_typeable(text: str) -> bool:
     """Tell whether all characters can be seen, and at least one is a letter or a digit."""
-    seen = text.isprintable() and any(char.isalnum() for char in text)
-    return seen and text != sealing.REDACTED
+    is_visible = text.isprintable() and any(char.isalnum() for char in text)
+    return is_visible and text != sealing.REDACTED
 
 
 def _short(text: str) -> str:
@@ -120,8 +118,8 @@ def _short(text: str) -> str:
 def _in_order(values: list[_Named], sentence: str) -> list[_Named]:
     """Return those of the values that the sentence has as whole words, by their place in it."""
     text = " ".join(sentence.split())
-    found = {named: at for named in values if (at := _find_word(text, named[1])) >= 0}
-    return sorted(found, key=found.__getitem__)
+    positions = {named: at for named in values if (at := _find_word(text, named[1])) >= 0}
+    return sorted(positions, key=positions.__getitem__)
 
 
 def _find_word(text: str, word: str) -> int:

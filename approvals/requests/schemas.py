@@ -61,8 +61,8 @@ def schema_of(approval: Approval) -> dict[str, Any] | None:
     """Return the schema of the tool's result, None if it declares none."""
     if approval.result_schema is None:
         return None
-    found: dict[str, Any] = json.loads(text_of(approval.result_schema))
-    return found
+    schema: dict[str, Any] = json.loads(text_of(approval.result_schema))
+    return schema
 
 
 def takes_text(schema: Any) -> bool:
@@ -82,8 +82,8 @@ def read_result(text: str, schema: Any) -> Any:
     except (ValueError, RecursionError) as exc:
         if schema is None and not text.lstrip().startswith(("{", "[", '"')):
             return text
-        where = f" (line {exc.lineno})" if isinstance(exc, json.JSONDecodeError) else ""
-        raise InvalidInput("result", f"is not JSON{where}") from exc
+        position = f" (line {exc.lineno})" if isinstance(exc, json.JSONDecodeError) else ""
+        raise InvalidInput("result", f"is not JSON{position}") from exc
 
 
 def check_result(result: Any, schema: dict[str, Any] | None) -> None:

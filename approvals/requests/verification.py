@@ -57,16 +57,16 @@ def _check_excluded(approval: Approval) -> None:
         )
 
 
-def check_edited(approval: Approval, said: statements.Statement) -> None:
+def check_edited(approval: Approval, statement: statements.Statement) -> None:
     """Raise NotConfirmed unless stored arguments and preview of an approval with changes are the signed ones."""
-    if (approval.edited is not None) is not (said.verdict is Verdict.EDIT):
+    if (approval.edited is not None) is not (statement.verdict is Verdict.EDIT):
         raise NotConfirmed("the stored verdict differs from the signed one")
     if is_erased(approval):
         return
     if approval.edited is not None:
-        snapshot.check_edit(approval, json.loads(approval.edited), said.result)
+        snapshot.check_edit(approval, json.loads(approval.edited), statement.result)
     preview = approval.edited_preview
-    if said.consequences != (None if preview is None else sha256_of(json.loads(preview))):
+    if statement.consequences != (None if preview is None else sha256_of(json.loads(preview))):
         raise NotConfirmed("the stored preview of the edited call differs from the signed one")
 
 
@@ -78,12 +78,12 @@ def check_allowed(approval: Approval, verifies: Verifies = signatures.verify_sig
     text = str(approval.statement)
     if not verifies(purposes.RIGHTS, signature, text):
         raise NotConfirmed("the allowance differs from the signed one")
-    said: dict[str, Any] = json.loads(text)
+    act: dict[str, Any] = json.loads(text)
     stored = ("allowance", "confirmed", str(approval.allowance), approval.decided_by, "approved")
-    signed = (*(said.get(name) for name in ("kind", "act", "allowance", "by")), approval.status)
+    signed = (*(act.get(name) for name in ("kind", "act", "allowance", "by")), approval.status)
     if signed != stored:
         raise NotConfirmed("the signed act confirms no allowance of this request")
-    terms = coverage.read(said["terms"])
+    terms = coverage.read(act["terms"])
     if approval.decided_at is None or approval.decided_at >= terms.ends_at:
         raise NotConfirmed("the allowance had ended")
     if not 0 < (approval.allowance_use or 0) <= terms.count:

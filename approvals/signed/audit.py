@@ -128,8 +128,8 @@ def last_of(run: UUID) -> Last:
     """Return the end of the run's chain."""
     with connection.cursor() as cursor:
         cursor.execute(_LAST, [run])
-        seq, found = cursor.fetchone() or (0, GENESIS)
-    return Last(seq=seq, hash=found)
+        seq, mac = cursor.fetchone() or (0, GENESIS)
+    return Last(seq=seq, hash=mac)
 
 
 def following(
@@ -213,8 +213,8 @@ def was_imported(run: UUID) -> bool:
     """Tell whether the run, or one that it is a fork of, came from another installation."""
     with connection.cursor() as cursor:
         cursor.execute(_IMPORTED, [run])
-        (found,) = cursor.fetchone()
-    return bool(found)
+        (imported,) = cursor.fetchone()
+    return bool(imported)
 
 
 def verify(run: UUID) -> int:

@@ -75,11 +75,11 @@ class SignedLog(SignedActs[Row], Generic[Row, State]):
         self._broken = broken
         self._table = model._meta.db_table  # noqa: SLF001 - its documented API
         self._names = approval_rows.names_of(model)
-        where = " AND ".join(f"{name} = %({name})s" for name in subject) or "true"
+        condition = " AND ".join(f"{name} = %({name})s" for name in subject) or "true"
         self._read = (
-            f"SELECT {', '.join(self._names)} FROM {self._table} WHERE {where} ORDER BY seq"
+            f"SELECT {', '.join(self._names)} FROM {self._table} WHERE {condition} ORDER BY seq"
         )
-        self._count = f"SELECT count(*), clock_timestamp() FROM {self._table} WHERE {where}"
+        self._count = f"SELECT count(*), clock_timestamp() FROM {self._table} WHERE {condition}"
         self._recent: dict[tuple[Any, ...], tuple[Row, ...]] = {}
 
     def read(self, **subject: Any) -> State:

@@ -60,11 +60,7 @@ class Statement:
 
 
 def make(
-    approval: Approval,
-    decision: Decision,
-    at: datetime,
-    undone: int = 0,
-    votes: Sequence[str] = (),
+    approval: Approval, decision: Decision, at: datetime, undone: int = 0, votes: Sequence[str] = ()
 ) -> Statement:
     """Build the statement of this decision on this request, without signing it.
 
@@ -105,21 +101,21 @@ def read(approval: Approval, verifies: Verifies = signatures.verify_signature) -
     text = _completed(approval.statement, approval)
     if not verifies(purposes.DECISIONS, signature, text):
         raise NotConfirmed("the statement differs from the signed one")
-    said = _parse(text)
+    statement = _parse(text)
     stored = (
-        ("decider", said.by, approval.decided_by),
-        ("absent person", said.absent, approval.decided_for),
-        ("reason", said.reason, approval.reason),
-        ("time", said.at, approval.decided_at),
-        ("effective time", said.effective_at, approval.effective_at),
-        ("status", VERDICTS[said.verdict].status, approval.status),
+        ("decider", statement.by, approval.decided_by),
+        ("absent person", statement.absent, approval.decided_for),
+        ("reason", statement.reason, approval.reason),
+        ("time", statement.at, approval.decided_at),
+        ("effective time", statement.effective_at, approval.effective_at),
+        ("status", VERDICTS[statement.verdict].status, approval.status),
     )
     for name, signed, written in stored:
         if signed != written:
             raise NotConfirmed(f"the stored {name} differs from the signed one")
-    if said.verdict not in VERDICTS_AT[GateKind(approval.kind)]:
-        raise NotConfirmed(f"a gate of kind {approval.kind} has no verdict {said.verdict}")
-    return said
+    if statement.verdict not in VERDICTS_AT[GateKind(approval.kind)]:
+        raise NotConfirmed(f"a gate of kind {approval.kind} has no verdict {statement.verdict}")
+    return statement
 
 
 def requests_changes(approval: Approval) -> bool:
@@ -203,23 +199,23 @@ def _hex(signature: str) -> str:
 
 def _parse(text: str) -> Statement:
     """Parse a statement. The caller has verified its signature."""
-    said: dict[str, Any] = json.loads(text)
-    if "kind" in said:  # a row, such as a vote, is signed with the same key
+    fields: dict[str, Any] = json.loads(text)
+    if "kind" in fields:  # a row, such as a vote, is signed with the same key
         raise NotConfirmed("the statement is no decision")
-    effective = said["effective_at"]
+    effective = fields["effective_at"]
     return Statement(
-        approval_id=UUID(said["request"]),
-        digest=said["digest"],
-        verdict=Verdict(said["verdict"]),
-        by=said["by"],
-        reason=said["reason"],
-        result=said["result"],
-        at=datetime.fromisoformat(said["at"]),
+        approval_id=UUID(fields["request"]),
+        digest=fields["digest"],
+        verdict=Verdict(fields["verdict"]),
+        by=fields["by"],
+        reason=fields["reason"],
+        result=fields["result"],
+        at=datetime.fromisoformat(fields["at"]),
         effective_at=effective and datetime.fromisoformat(effective),
-        undone=said["undone"],
-        votes=tuple(said.get("votes", ())),
-        absent=said.get("for"),
-        consequences=said.get("consequences"),
+        undone=fields["undone"],
+        votes=tuple(fields.get("votes", ())),
+        absent=fields.get("for"),
+        consequences=fields.get("consequences"),
     )
 
 

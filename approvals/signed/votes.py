@@ -28,26 +28,26 @@ VOTED, WITHDRAWN, VOID = "voted", "vote withdrawn", "vote void"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cast:
-    """A vote, verified. `digest` is that of its statement, `held` the person's rights now, for `from_rights`."""
+    """A vote, verified. `digest` is that of its statement, `rights` the person's rights now, for `from_rights`."""
 
     person: str
     stage: int
     reason: str
     at: datetime
     digest: str
-    held: str | None = None
+    rights: str | None = None
     absent: str | None = None  # the person in whose place they voted
 
     @property
-    def place(self) -> str:
+    def owner(self) -> str:
         """The person whose vote it is: the absent one's where a deputy voted."""
         return self.absent or self.person
 
 
-def sql(held: str = "NULL") -> str:
+def sql(rights: str = "NULL") -> str:
     """Return the SQL expression of a request's votes as JSON text, for `read`; `r` is the request.
 
-    `held` is the expression of the rights of `v.person`.
+    `rights` is the expression of the rights of `v.person`.
     """
     return f"""
         CASE WHEN r.rule IS NULL THEN NULL ELSE (
@@ -55,7 +55,7 @@ def sql(held: str = "NULL") -> str:
                 v.key_id,
                 (SELECT count(*) FROM approvals_auditentry a WHERE a.run_id = r.run_id
                     AND a.subject = 'vote ' || r.id || ' ' || v.person AND a.act <> 'voted'),
-                {held}) ORDER BY v.at, v.person)::text
+                {rights}) ORDER BY v.at, v.person)::text
             FROM approvals_vote v WHERE v.approval_id = r.id) END
     """
 
@@ -97,10 +97,10 @@ def digest_of(vote: Vote) -> str:
 
 
 def read(
-    approval: Approval, found: str | None, verifies: Verifies = signatures.verify_signature
+    approval: Approval, stored_votes: str | None, verifies: Verifies = signatures.verify_signature
 ) -> tuple[Cast, ...]:
     """Verify what `sql` found. Raises NotConfirmed at the first vote that does not verify, KeyMissing."""
-    return tuple(_read(approval, verifies, *values) for values in json.loads(found or "[]"))
+    return tuple(_read(approval, verifies, *values) for values in json.loads(stored_votes or "[]"))
 
 
 def demands(approval: Approval) -> Demands | None:
@@ -111,35 +111,37 @@ def demands(approval: Approval) -> Demands | None:
         raise NotConfirmed("the stored rule of the request cannot be read") from exc
 
 
-def check_counted(approval: Approval, said: Statement, votes: Sequence[Cast]) -> tuple[Cast, ...]:
+def check_counted(
+    approval: Approval, statement: Statement, votes: Sequence[Cast]
+) -> tuple[Cast, ...]:
     """Return the votes that the deciding statement names. Raises NotConfirmed unless they suffice.
 
     Without this, one signed statement would be enough under every policy.
     """
     needed = demands(approval)
-    if needed is None or said.verdict not in STARTS_CALL_UNCHANGED:
+    if needed is None or statement.verdict not in STARTS_CALL_UNCHANGED:
         return ()
-    named = [vote for vote in votes if vote.digest in said.votes]
-    counted = {vote.person: vote.stage for vote in named if vote.at <= said.at}
-    _check_places(named)
-    places = {vote.place for vote in named}
-    barred = {approval.requester, *approval.origin} & (set(counted) | places)
+    named_votes = [vote for vote in votes if vote.digest in statement.votes]
+    counted = {vote.person: vote.stage for vote in named_votes if vote.at <= statement.at}
+    _check_owners(named_votes)
+    owners = {vote.owner for vote in named_votes}
+    barred = {approval.requester, *approval.origin} & (set(counted) | owners)
     if barred:
         raise NotConfirmed(f"{', '.join(sorted(barred))}, who voted, is in the run's origin")
-    if said.by not in counted or tally.current(needed.stages, counted) is not None:
+    if statement.by not in counted or tally.current(needed.stages, counted) is not None:
         missing = tally.missing(needed.stages, counted)
         raise NotConfirmed(
             f"{len(counted)} of {needed.quorum} approvals are signed, and {missing} are missing"
         )
-    return tuple(named)
+    return tuple(named_votes)
 
 
-def _check_places(named: Sequence[Cast]) -> None:
+def _check_owners(votes: Sequence[Cast]) -> None:
     """Raise NotConfirmed if a person counts twice: by their own vote and a deputy's, or by two deputies'."""
-    people = {vote.person for vote in named}
-    places = [vote.place for vote in named]
-    twice = {vote.absent for vote in named} & people
-    if twice or len(set(places)) < len(places):
+    people = {vote.person for vote in votes}
+    owners = [vote.owner for vote in votes]
+    twice = {vote.absent for vote in votes} & people
+    if twice or len(set(owners)) < len(owners):
         raise NotConfirmed("a person counts twice, once by a deputy")
 
 
@@ -155,7 +157,7 @@ def _read(
     signature: str,
     key_id: str,
     withdrawn: int,
-    held: str | None,
+    rights: str | None,
 ) -> Cast:
     vote = Vote(
         approval=approval,
@@ -178,6 +180,6 @@ def _read(
         reason=reason,
         at=vote.at,
         digest=sha256_of(text),
-        held=held,
+        rights=rights,
         absent=absent,
     )

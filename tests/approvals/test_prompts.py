@@ -250,7 +250,7 @@ def test_another_admin_puts_a_version_in_production(office: None) -> None:
         prompt_changes.propose(NAME, number + 1, actor=ANNE)
     with pytest.raises(InvalidInput, match="set by a proposal"):
         prompt_changes.label(NAME, "production", number, actor=ADMIN)
-    assert [one.act for one in shown.done] == ["confirmed", "proposed", "labelled", "saved"]
+    assert [one.act for one in shown.acts] == ["confirmed", "proposed", "labelled", "saved"]
 
 
 def test_the_only_admins_proposal_waits_a_day_and_can_be_withdrawn(
@@ -264,7 +264,7 @@ def test_the_only_admins_proposal_waits_a_day_and_can_be_withdrawn(
 
     def at(hours: float) -> int:
         rows = LOG.rows(name=NAME)
-        return prompts.history(rows, NAME, now + timedelta(hours=hours)).in_production
+        return prompts.build_history(rows, NAME, now + timedelta(hours=hours)).in_production
 
     assert (at(23.9), at(24.1)) == (0, number)
     prompt_changes.withdraw(NAME, number, actor=ADMIN)
@@ -273,7 +273,7 @@ def test_the_only_admins_proposal_waits_a_day_and_can_be_withdrawn(
     monkeypatch.setattr(clock, "now", lambda: now + timedelta(hours=25))
     later = put_in_production(FIRST + "!")
     assert (at(24.9), at(25)) == (number, later)
-    alone = prompts.history(LOG.rows(name=NAME), NAME, clock.now()).activations
+    alone = prompts.build_history(LOG.rows(name=NAME), NAME, clock.now()).activations
     assert [(one.number, one.alone) for one in alone] == [(number, True), (later, False)]
 
 
@@ -284,7 +284,9 @@ def test_the_only_admins_proposal_waits_a_day_and_can_be_withdrawn(
 def test_an_act_follows_from_those_before_it(act: str, number: int) -> None:
     now = datetime(2026, 5, 1, tzinfo=UTC)
     with pytest.raises(PromptBroken, match="act 1 on the prompt shop/desk follows from none"):
-        prompts.history([PromptAct(name=NAME, seq=1, act=act, number=number, at=now)], NAME, now)
+        prompts.build_history(
+            [PromptAct(name=NAME, seq=1, act=act, number=number, at=now)], NAME, now
+        )
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_one_decision_continues_every_run_of_a_change(releases: Any, anne: Actor
     assert (second.approve(*own), _gates()) == ({"suspended"}, RUNS + 1)
     (pair,) = waiting(principals.principal_of(anne))
     assert (pair.count, pair.decidable, pair.decided_by) == (1, 0, "anne")
-    assert "anne started this run" in pair.others[0].refusal
+    assert "anne started this run" in pair.refused_runs[0].refusal
     done = _continue(first, second, anne, count=1)
     assert (done.continued, [one.run for one in done.left]) == (0, own)
     assert "anne started this run" in done.left[0].reason
@@ -278,7 +278,7 @@ def test_busy_runs_are_passed_and_the_same_act_again_reaches_them(
     with _busy(runs[1]):
         done = continue_runs.withdraw(**given)
         assert (done.opened, done.left) == (2, 1)
-    assert [(one.by, one.left) for one in half_withdrawn()] == [("anne", 1)]
+    assert [(one.by, one.busy_runs) for one in half_withdrawn()] == [("anne", 1)]
     page = shows(log_in(User.objects.get(username="admin")), "/version-changes/", "Withdraw again")
     has(page, "1 of its runs was busy and still continues")
     done = continue_runs.withdraw(**given)

@@ -140,7 +140,7 @@ def test_a_signed_act_counts_at_its_place_alone(
     """So an earlier version does not come back, and no prompt gets the text of another one."""
     make_shop(_reply(say("Served."), say("Served well.")))
     number = put_in_production("Serve {text} again.")
-    assert prompts.history(LOG.rows(name=NAME), NAME, clock.now()).in_production == number
+    assert prompts.build_history(LOG.rows(name=NAME), NAME, clock.now()).in_production == number
     columns = "act, number, text, note, label, by, token, at, effective_at, signature, key_id"
     with connection.cursor() as cursor:
         cursor.execute(

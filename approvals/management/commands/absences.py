@@ -25,10 +25,10 @@ class Command(command.Command):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["act"] == "list":
-            for one in absences.all_away():
+            for away in absences.all_away():
                 self.stdout.write(
-                    f"{one.person}\t{'away' if one.has_begun else 'planned'}\tdeputy: {one.deputy}"
-                    f"\t{one.starts:%Y-%m-%d %H:%M} to {one.ends:%Y-%m-%d %H:%M} UTC"
+                    f"{away.person}\t{'away' if away.has_begun else 'planned'}\tdeputy: {away.deputy}"
+                    f"\t{away.starts:%Y-%m-%d %H:%M} to {away.ends:%Y-%m-%d %H:%M} UTC"
                 )
             return
         if not absences.end(options["name"], actor=None):

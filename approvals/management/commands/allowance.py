@@ -32,13 +32,13 @@ class Command(command.Command):
             allowance_changes.revoke(options["allowance"], actor=None, reason=options["reason"])
             self.stdout.write("The allowance is revoked.")
             return
-        found, broken = allowances.newest()
+        newest, broken = allowances.newest()
         at = clock.now()
-        for one in found:
+        for allowance in newest:
             self.stdout.write(
-                f"{one.id}\t{one.state(at)}\t{one.left} of {one.terms.count} left"
-                f"\t{one.terms.action.tool}\tby {' and '.join(one.makers)}"
-                f"\tuntil {one.terms.ends_at:%Y-%m-%d %H:%M} UTC"
+                f"{allowance.id}\t{allowance.state(at)}\t{allowance.left} of {allowance.terms.count} left"
+                f"\t{allowance.terms.action.tool}\tby {' and '.join(allowance.makers)}"
+                f"\tuntil {allowance.terms.ends_at:%Y-%m-%d %H:%M} UTC"
             )
         if broken:
             raise CommandError("; ".join(broken))

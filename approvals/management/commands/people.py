@@ -76,14 +76,14 @@ class Command(command.Command):
                 self._list()
 
     def _add(self, options: dict[str, Any]) -> None:
-        groups = _known(options["group"])
+        groups = _check_groups(options["group"])
         password = command.password(options)
         accounts.create_person(username=options["name"], password=password, groups=groups)
         self.stdout.write(f"{options['name']} is added. Groups: {_listed(groups)}.")
         self._report(options, password)
 
     def _group(self, options: dict[str, Any]) -> None:
-        groups = _known(options["groups"])
+        groups = _check_groups(options["groups"])
         if bool(options["groups"]) == options["none"]:
             raise CommandError("give the groups, or --none")
         accounts.set_groups(options["name"], groups, actor=None)
@@ -95,16 +95,16 @@ class Command(command.Command):
         self.stdout.write(f"{options['name']} has a new password. Open sessions have ended.")
         self._report(options, password)
 
-    def _confirm(self, name: str, wanted: list[str]) -> None:
+    def _confirm(self, name: str, rights: list[str]) -> None:
         person = account_list.person(name)
         if person is None:
             raise UnknownPerson(name)
-        waiting = {right.what: right.seq for right in person.rights if right.waits}
-        if not set(wanted) <= set(waiting):
+        waiting = {right.name: right.seq for right in person.rights if right.waits}
+        if not set(rights) <= set(waiting):
             raise CommandError(f"these can be confirmed for {name}: {_listed(waiting)}")
-        for what in wanted or waiting:
-            accounts.confirm(name, what, seq=waiting[what], actor=None)
-            self.stdout.write(f"{what} of {name} is confirmed.")
+        for right in rights or waiting:
+            accounts.confirm(name, right, seq=waiting[right], actor=None)
+            self.stdout.write(f"{right} of {name} is confirmed.")
 
     def _report(self, options: dict[str, Any], password: str) -> None:
         if options["generate"]:
@@ -112,19 +112,19 @@ class Command(command.Command):
 
     def _list(self) -> None:
         for person in account_list.all_people():
-            seen = f"{person.last_login:%Y-%m-%d %H:%M} UTC" if person.last_login else "never"
+            last_login = f"{person.last_login:%Y-%m-%d %H:%M} UTC" if person.last_login else "never"
             self.stdout.write(
                 f"{person.username}\t{'active' if person.active else 'disabled'}"
-                f"\tgroups: {_listed(person.groups)}\tlast login: {seen}"
+                f"\tgroups: {_listed(person.groups)}\tlast login: {last_login}"
                 f"\tvalid tokens: {person.valid_tokens}"
-                f"\tto confirm: {_listed(right.what for right in person.rights if right.waits)}"
+                f"\tto confirm: {_listed(right.name for right in person.rights if right.waits)}"
             )
 
 
-def _known(groups: list[str]) -> set[str]:
-    known = account_list.group_words()
-    if unknown := sorted(set(groups) - set(known)):
-        raise CommandError(f"no such group: {', '.join(unknown)}; there are {_listed(known)}")
+def _check_groups(groups: list[str]) -> set[str]:
+    words = account_list.group_words()
+    if unknown := sorted(set(groups) - set(words)):
+        raise CommandError(f"no such group: {', '.join(unknown)}; there are {_listed(words)}")
     return set(groups)
 
 

@@ -73,20 +73,22 @@ class Command(command.Command):
         self.stdout.write(f"{len(rules)} rules, no errors.")
 
     def _list(self) -> None:
-        found, at = policies.read_versions(), clock.now()
-        now = policies.version_in_force(found, at)
+        versions, at = policies.read_versions(), clock.now()
+        now = policies.version_in_force(versions, at)
         self.stdout.write(f"1\tthe default policy{'' if now else ', in force'}")
-        for one in found:
+        for version in versions:
             state = "replaced"
-            if one == now:
+            if version == now:
                 state = "in force"
-            elif one.withdrawn:
+            elif version.withdrawn:
                 state = "withdrawn"
-            elif one.waits(at):
-                state = f"in force from {one.effective_at}" if one.effective_at else "waiting"
+            elif version.waits(at):
+                state = (
+                    f"in force from {version.effective_at}" if version.effective_at else "waiting"
+                )
             self.stdout.write(
-                f"{one.number}\t{state}\tby {one.author or 'the command line'}"
-                f"\t{one.proposed_at:%Y-%m-%d %H:%M} UTC"
+                f"{version.number}\t{state}\tby {version.author or 'the command line'}"
+                f"\t{version.proposed_at:%Y-%m-%d %H:%M} UTC"
             )
 
 
@@ -98,11 +100,11 @@ def _read(file: str) -> str:
 
 
 def _text(number: int | None) -> str:
-    found = policies.read_versions()
+    versions = policies.read_versions()
     if number is None:
-        now = policies.version_in_force(found, clock.now())
+        now = policies.version_in_force(versions, clock.now())
         return now.text if now else texts.DEFAULT
-    for one in found:
-        if one.number == number:
-            return one.text
+    for version in versions:
+        if version.number == number:
+            return version.text
     raise CommandError(f"there is no version {number}")

@@ -39,11 +39,11 @@ class Command(command.Command):
         imported = added.add_parser("import", help="save a file as a new version")
         imported.add_argument("file", help="YAML, or - for standard input")
         for act in (*NUMBERED, "label"):
-            one = added.add_parser(act)
-            one.add_argument("name")
-            one.add_argument("number", type=int)
+            subparser = added.add_parser(act)
+            subparser.add_argument("name")
+            subparser.add_argument("number", type=int)
             if act == "label":
-                one.add_argument("label")
+                subparser.add_argument("label")
 
     def handle(self, *args: Any, **options: Any) -> None:
         act, name, number = options["act"], options.get("name", ""), options.get("number")
@@ -53,14 +53,14 @@ class Command(command.Command):
             case "export":
                 self.stdout.write(_exported(name, number), ending="")
             case "import":
-                given = prompt_list.read_file(_read(options["file"]))
-                number = prompt_changes.save(given.prompt, given.text, note=given.note, actor=None)
-                self.stdout.write(f"Version {number} of {given.prompt} is saved.")
+                file = prompt_list.read_file(_read(options["file"]))
+                number = prompt_changes.save(file.prompt, file.text, note=file.note, actor=None)
+                self.stdout.write(f"Version {number} of {file.prompt} is saved.")
             case "label":
                 prompt_changes.label(name, options["label"], number or 0, actor=None)
                 self.stdout.write(f"Version {number} has the label {options['label']}.")
             case "activate":
-                if number not in {one.proposal.number for one in prompt_list.prompt(name).waiting}:
+                if number not in {row.proposal.number for row in prompt_list.prompt(name).waiting}:
                     prompt_changes.propose(name, number or 0, actor=None)
                 prompt_changes.confirm(name, number or 0, actor=None)
             case _:
@@ -69,27 +69,29 @@ class Command(command.Command):
             self.stdout.write(f"{prompt_changes.title(number or 0)} {NUMBERED[act]}.")
 
     def _list(self) -> None:
-        for one in prompt_list.prompts():
-            production = f"version {one.production}" if one.production else "the text in the code"
-            state = one.broken or f"{production} in production"
-            self.stdout.write(f"{one.name}\t{state}\tused by {', '.join(one.agents) or 'no agent'}")
-            for text in (text for text in one.texts if text.number):
+        for view in prompt_list.prompts():
+            production = f"version {view.production}" if view.production else "the text in the code"
+            state = view.broken or f"{production} in production"
+            self.stdout.write(
+                f"{view.name}\t{state}\tused by {', '.join(view.agents) or 'no agent'}"
+            )
+            for text in (text for text in view.texts if text.number):
                 at = f"{text.at:%Y-%m-%d %H:%M} UTC"
                 who = text.author or "the command line"
                 self.stdout.write(f"  {text.number}\t{at}\tby {who}\t{', '.join(text.labels)}")
 
 
 def _exported(name: str, number: int | None) -> str:
-    shown = prompt_list.prompt(name)
-    return prompt_list.write_file(name, shown.text(shown.production if number is None else number))
+    view = prompt_list.prompt(name)
+    return prompt_list.write_file(name, view.text(view.production if number is None else number))
 
 
 def _read(file: str) -> str:
-    most = prompt_list.MAX_FILE + 1
+    limit = prompt_list.MAX_FILE + 1
     try:
         if file == "-":
-            return sys.stdin.read(most)
-        with Path(file).open(encoding="utf-8") as opened:
-            return opened.read(most)
+            return sys.stdin.read(limit)
+        with Path(file).open(encoding="utf-8") as stream:
+            return stream.read(limit)
     except (OSError, UnicodeDecodeError) as exc:
         raise CommandError(f"{file} cannot be read: {exc}") from exc

@@ -53,15 +53,15 @@ class Command(command.Command):
         _, plain = tokens.create(owner, scopes, name=options["label"], days=options["days"])
         self.stdout.write(plain)
 
-    def _revoke(self, given: str) -> None:
-        if given.count("_") > 1:
+    def _revoke(self, token_id: str) -> None:
+        if token_id.count("_") > 1:
             raise CommandError("give the public id alone: the part between sgn_ and the next _")
-        token = tokens.revoke(given.removeprefix("sgn_"), actor=None)
+        token = tokens.revoke(token_id.removeprefix("sgn_"), actor=None)
         self.stdout.write(f"Token {token.public_id} of {token.owner.username} is revoked.")
 
     def _list(self, name: str | None) -> None:
-        found = account_list.all_people() if name is None else [account_list.person(name)]
-        for person in found:
+        people = account_list.all_people() if name is None else [account_list.person(name)]
+        for person in people:
             if person is None:
                 raise UnknownPerson(name or "")
             for token in person.tokens:

@@ -120,7 +120,7 @@ def list_allowances(request: Authenticated) -> dict[str, Any]:
 def read_allowance(request: Authenticated, allowance: str) -> dict[str, Any]:
     """Read one allowance with its newest uses."""
     AccessService().require(request.auth, Scope.APPROVALS_READ)
-    row, uses = allowance_list.one(_id(allowance), request.auth)
+    row, uses = allowance_list.read_with_uses(_id(allowance), request.auth)
     return {**_fields(row), "uses": uses}
 
 
@@ -130,21 +130,21 @@ def propose(request: Authenticated, approval: str, body: AllowanceIn) -> dict[st
     allowance = allowance_changes.propose(
         id_of(approval), limits=body.limits, count=body.count, days=body.days, actor=request.auth
     )
-    return _fields(allowance_list.one(allowance, request.auth)[0])
+    return _fields(allowance_list.read_with_uses(allowance, request.auth)[0])
 
 
 @router.post("/allowances/{allowance}/confirm", response=AllowanceOut)
 def confirm(request: Authenticated, allowance: str) -> dict[str, Any]:
     """Put a proposed allowance in force, as the second person."""
     allowance_changes.confirm(_id(allowance), actor=request.auth)
-    return _fields(allowance_list.one(_id(allowance), request.auth)[0])
+    return _fields(allowance_list.read_with_uses(_id(allowance), request.auth)[0])
 
 
 @router.post("/allowances/{allowance}/revoke", response=AllowanceOut)
 def revoke(request: Authenticated, allowance: str, body: RevocationIn) -> dict[str, Any]:
     """Revoke an allowance at once, or withdraw its proposal."""
     allowance_changes.revoke(_id(allowance), actor=request.auth, reason=body.reason)
-    return _fields(allowance_list.one(_id(allowance), request.auth)[0])
+    return _fields(allowance_list.read_with_uses(_id(allowance), request.auth)[0])
 
 
 def _fields(row: allowance_list.AllowanceRow) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def _page(
     request: HttpRequest, allowance_id: UUID, problem: RequestError | None = None
 ) -> HttpResponse:
     try:
-        row, uses = allowance_list.one(allowance_id, actor_of(request))
+        row, uses = allowance_list.read_with_uses(allowance_id, actor_of(request))
     except UnknownAllowance as exc:
         raise Http404 from exc
     context: dict[str, Any] = {

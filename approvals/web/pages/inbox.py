@@ -150,7 +150,7 @@ def _views(request: HttpRequest) -> list[Tab]:
     return [
         *(Tab(id=None, name=name, position=position) for name, position in OWN),
         *(
-            Tab(id=view.id, name=view.name, position=places.parse_position(view.place))
+            Tab(id=view.id, name=view.name, position=places.parse_position(view.position))
             for view in saved
         ),
     ]

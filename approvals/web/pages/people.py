@@ -158,9 +158,10 @@ def _page(
     if refused is not None and refusal is not None:
         refused.refuse(refusal)
     try:
-        page = account_list.people_page(search, shown=unfolded or None, reader=_admin(request))
+        page = account_list.people_page(search, selected=unfolded or None, reader=_admin(request))
     except InvalidInput as exc:
-        page, wrong_search, status = account_list.PeoplePage(people=(), more=0), exc, exc.status
+        page = account_list.PeoplePage(people=(), more_matches=0)
+        wrong_search, status = exc, exc.status
     words = account_list.group_words()
     choices = [(group, format_html("<b>{}</b> {}", group, text)) for group, text in words.items()]
     add_form = PersonForm(ids="new-").replaced_by(refused)
@@ -172,7 +173,7 @@ def _page(
             for card in page.people
         ],
         "problem": refusal if refusal and not refusal.field else None,
-        "more": page.more,
+        "more": page.more_matches,
         "wrong_search": wrong_search,
         "terms": [*(f"group:{name}" for name in words), *account_list.STATES],
         "search": search,

@@ -10,7 +10,6 @@ from django.views.decorators.http import require_POST, require_safe
 from approvals.decisions import continue_runs as decide
 from approvals.errors import NotFound
 from approvals.governance import version_changes as listing
-from approvals.governance import version_changes as version_decisions
 from approvals.rights import principals
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput
@@ -84,7 +83,7 @@ def withdraw_change(request: HttpRequest) -> HttpResponse:
 
 def _page(request: HttpRequest, problem: str = "", *, status: int = 200) -> HttpResponse:
     principal = principals.principal_of(actor_of(request))
-    denial = version_decisions.refusal(principal)
+    denial = listing.refusal(principal)
     context = {
         "section": "overview",
         "changes": listing.waiting(principal),

@@ -35,7 +35,7 @@ def test_two_people_make_one_and_a_third_revokes_it(request_: Approval) -> None:
     with pytest.raises(AllowanceRefused, match="Another person must confirm"):
         allowance_changes.confirm(allowance, actor=BEA)
     allowance_changes.confirm(allowance, actor=CORA)
-    found = allowances.one(allowance)
+    found = allowances.read_allowance(allowance)
     assert found is not None
     assert (found.makers, found.used, found.left) == (("bea", "cora"), 0, 10)
     with pytest.raises(AllowanceRefused, match="it is in force"):
@@ -44,7 +44,7 @@ def test_two_people_make_one_and_a_third_revokes_it(request_: Approval) -> None:
     for again in (allowance_changes.revoke, allowance_changes.confirm):
         with pytest.raises(AllowanceRefused, match=r"was revoked before|it is revoked"):
             again(allowance, actor=CORA)
-    found = allowances.one(allowance)
+    found = allowances.read_allowance(allowance)
     assert found is not None
     assert (found.revoked_by, found.reason) == ("dan", "Enough.")
 
@@ -90,7 +90,7 @@ def test_a_deputy_makes_none_in_the_place_of_another(request_: Approval) -> None
         with pytest.raises(Forbidden, match="lets only other people decide"):
             act()
     assert allowance_changes.source(named.id, actor=CORA)[1] is not None
-    assert not allowance_list.one(allowance, CORA)[0].may_confirm
+    assert not allowance_list.read_with_uses(allowance, CORA)[0].may_confirm
     allowance_changes.confirm(allowance, actor=Actor(person="dan"))
 
 

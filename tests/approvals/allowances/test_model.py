@@ -123,7 +123,7 @@ def call(models: Sequence[Model], requester: str, level: int) -> bool:
     model = next(model for model in able if model.id == allowed.use.id)
     model.count -= 1
     assert allowance_uses.verify(approval, ()).by == tuple(model.by)
-    found = allowances.one(model.id)
+    found = allowances.read_allowance(model.id)
     assert found is not None
     assert found.left == model.count
     return True

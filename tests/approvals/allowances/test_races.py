@@ -66,7 +66,7 @@ def test_no_use_follows_a_revocation(office: Office) -> None:
         allowance_changes.revoke(allowance, actor=None)
 
     together([*(partial(advance, office, run, ready) for run in runs), revoke])
-    found = allowances.one(allowance)  # the revocation is the last act, or this raises
+    found = allowances.read_allowance(allowance)  # the revocation is the last act, or this raises
     assert found is not None
     assert found.revoked_at is not None
     assert statuses(runs)["approved"] == found.used
@@ -93,7 +93,7 @@ def test_a_commit_whose_answer_is_lost_takes_one_use(
     run = office.start()
     assert lost
     assert office.started(run) == 1
-    found = allowances.one(allowance)
+    found = allowances.read_allowance(allowance)
     assert found is not None
     assert found.used == 1
     assert verify(run).findings == ()

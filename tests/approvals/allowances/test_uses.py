@@ -91,7 +91,7 @@ def test_a_call_within_the_limits_is_passed_and_recorded(office: Office, first: 
 def test_the_count_is_used_up(office: Office, first: Approval) -> None:
     allowance = in_force(first, count=2)
     assert [passed(office) for _ in range(3)] == [True, True, False]
-    found = allowances.one(allowance)
+    found = allowances.read_allowance(allowance)
     assert found is not None
     assert (found.used, found.left) == (2, 0)
 
@@ -202,7 +202,7 @@ def test_no_maker_is_passed_in_their_own_run(
 
 def test_an_ended_one_passes_nothing(office: Office, first: Approval) -> None:
     allowance = in_force(first)
-    found = allowances.one(allowance)
+    found = allowances.read_allowance(allowance)
     assert found is not None
     assert found.state(found.terms.ends_at - timedelta(seconds=1)) == "in force"
     assert found.state(found.terms.ends_at) == "ended"
