@@ -261,5 +261,5 @@ class ApprovalService:
 
 _SCHEMA = """
     SELECT s.body FROM approvals_approval r
-    LEFT JOIN approvals_toolschema s ON s.digest = r.schema WHERE r.gate = %(gate)s
+    JOIN approvals_toolschema s ON s.digest = r.schema WHERE r.gate = %(gate)s
 """

@@ -14,7 +14,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from pytest_django import Settings
 
-from approvals.models import Approval
+from approvals.models import Approval, ToolSchema
 from approvals.port.adapter import ApprovalService
 from approvals.signed import statements
 from runtime.core.values.enums import Decision, Risk, Verdict
@@ -196,6 +196,8 @@ def test_an_approval_counts_up_to_the_risk_that_was_shown(bea: Actor) -> None:
         else:
             with pytest.raises(ApprovalVoid, match=f"approved at {approval.risk} risk"):
                 seeds.verify_approval(approval, risk=risk)
+    ToolSchema.objects.filter(digest=approval.schema).delete()
+    assert ApprovalService().schema_at(approval.gate) is None, "a lost schema is no error"
 
 
 def test_an_approval_is_void_once_its_approver_leaves_reviewers(bea: Actor) -> None:
