@@ -47,7 +47,7 @@ Outcome = approval_views.ApprovalView | Expired | AlreadyVoted | Forbidden
 def open_request(loaded: commit.LoadedApproval | None) -> commit.LoadedApproval:
     """Return the request if it can be decided.
 
-    Raises, in this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired; TamperedWith.
+    Raises, in this order: NotFound; Forbidden; AlreadyDecided, AlreadyCancelled or Expired; TamperedWith.
     """
     if loaded is None or not approvals.reads(loaded.principal, loaded.approval):
         raise NotFound
@@ -99,7 +99,7 @@ def check_right(
 
 
 def check_open(approval: Approval) -> None:
-    """Raise Cancelled, Expired or AlreadyDecided unless the request is pending."""
+    """Raise AlreadyCancelled, Expired or AlreadyDecided unless the request is pending."""
     if approval.status == Approval.Status.CANCELLED:
         raise AlreadyCancelled(approval.decided_by)
     if approval.status == Approval.Status.EXPIRED and approval.expires_at is not None:

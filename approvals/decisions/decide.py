@@ -117,8 +117,8 @@ def resolve(
 
     `result` is a JSON value that fits the tool's result schema; it is required if the call happened, and not allowed
     otherwise. `confirm` repeats the request's own `confirm`, which running a high-risk call again must do. Raises, in
-    this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired; TamperedWith; TooEarly with the time from
-    which the call can run again; InvalidInput naming `outcome`; NotShown; InvalidInput naming `confirm`, `reason`,
+    this order: NotFound; Forbidden; AlreadyDecided, AlreadyCancelled or Expired; TamperedWith; TooEarly with the time
+    from which the call can run again; InvalidInput naming `outcome`; NotShown; InvalidInput naming `confirm`, `reason`,
     `result` or a path in it. Nothing is written when it raises, except that Expired and refusals are recorded.
     """
     sent = _SentDecision(

@@ -23,8 +23,8 @@ ASKED = "asked"
 def inquire(*, approval_id: UUID, question: object, actor: Actor) -> approval_views.ApprovalView:
     """Send an inquiry of a person who may decide the request to its agent, which answers without tools.
 
-    Raises, in this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired; TamperedWith; InvalidInput naming
-    `question`; TooManyInquiries; RunEnded. Nothing is written when it raises.
+    Raises, in this order: NotFound; Forbidden; AlreadyDecided, AlreadyCancelled or Expired; TamperedWith; InvalidInput
+    naming `question`; TooManyInquiries; RunEnded. Nothing is written when it raises.
     """
     with transaction.atomic():
         audit.lock_run_of(approval_id)
@@ -53,7 +53,7 @@ def inquire(*, approval_id: UUID, question: object, actor: Actor) -> approval_vi
 def send_message(*, approval_id: UUID, text: object, actor: Actor) -> approval_views.ApprovalView:
     """Send the message. The writer may still decide this request, and none that opens later in its run.
 
-    Raises, in this order: NotFound; Forbidden; AlreadyDecided, Cancelled or Expired; TamperedWith; Forbidden
+    Raises, in this order: NotFound; Forbidden; AlreadyDecided, AlreadyCancelled or Expired; TamperedWith; Forbidden
     (`not_eligible`) if the rule does not let reviewers write; InvalidInput naming `text`; RunEnded; TooManyUndelivered.
     Nothing is written when it raises.
     """

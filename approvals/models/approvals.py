@@ -118,7 +118,7 @@ class Approval(models.Model):
     allowance = models.UUIDField(null=True)  # that passed the call; covered by the MAC
     allowance_use = models.IntegerField(null=True)  # the number of this use, from 1
     # What follows if no person decides, for lists; no check reads it.
-    next_step = models.TextField(db_default="", default="")  # see `escalation.NextStep`
+    next_step = models.TextField(db_default="", default="")  # see `policy.NextStep`
     next_at = models.DateTimeField(null=True)
     escalated = models.SmallIntegerField(db_default=0, default=0)  # steps that the sweeper recorded
     undecidable_at = models.DateTimeField(null=True)  # since when too few people are left

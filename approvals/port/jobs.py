@@ -50,7 +50,7 @@ _COLUMNS = (
 def record_escalations(stop: Event) -> int:
     """Record every step of escalation that has begun, and return the number of requests that escalated.
 
-    People of a step may decide from its time on, whether it was recorded or not (`policies.escalation`).
+    People of a step may decide from its time on, whether it was recorded or not (`policy.stages`).
     """
     number, after = 0, Q()
     while not stop.is_set():

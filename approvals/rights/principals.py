@@ -151,7 +151,7 @@ _LOOK_AT_PERSON = f"SELECT clock_timestamp(), {CREDENTIALS_OF_PERSON}"
 
 
 def parameters_of(actor: Actor) -> dict[str, object]:
-    """Return the parameters of HELD."""
+    """Return the parameters of CREDENTIALS."""
     return {"person": actor.person, "token": actor.token}
 
 
@@ -170,7 +170,7 @@ def principal_of(actor: Actor) -> Principal | None:
 def from_rights(
     actor: Actor, credentials: str | None, now: datetime, *, past: bool = False
 ) -> Principal | None:
-    """Return the rights of an actor by what HELD found; None as `principal_of` does.
+    """Return the rights of an actor by what CREDENTIALS found; None as `principal_of` does.
 
     With `past`, `now` is the time of a past decision. The cooling-off period must have ended by then. The password is
     not checked, because it may have been set since.
@@ -273,7 +273,7 @@ def _read(
     tuple["_Away", ...],
     tuple[tuple[str, datetime], ...],
 ]:
-    """Make rows of what HELD found, each with the text of it that is signed.
+    """Make rows of what CREDENTIALS found, each with the text of it that is signed.
 
     A row with a value of another type, such as a time that is none, gives no right.
     """
