@@ -105,9 +105,10 @@ def current() -> Policy:
     if cached is not None and time.monotonic() - cached.checked < RECENT_SECONDS:
         return cached.policy
     checked = time.monotonic()
+    # Without the lock: a dead connection must hold up its own thread only.
+    rows, at = LOG.recent_rows()
+    version = version_in_force(tuple(LOG.fold(rows, {}).values()), at)
     with _lock:
-        rows, at = LOG.recent_rows()
-        version = version_in_force(tuple(LOG.fold(rows, {}).values()), at)
         _cached = _CachedPolicy(checked=checked, policy=_policy(version, _cached))
         return _cached.policy
 

@@ -3,6 +3,8 @@
 import io
 from datetime import timedelta
 from pathlib import Path
+from threading import Event, Thread, current_thread
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -23,6 +25,7 @@ from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from tests.approvals.policies.office import TWO, put_in_force, reviewers
 from tests.support import seeds
+from tests.support.deadlines import deadline
 
 pytestmark = pytest.mark.django_db
 
@@ -200,3 +203,28 @@ def said(*command: str) -> str:
     out = io.StringIO()
     call_command("policy", *command, stdout=out)
     return out.getvalue()
+
+
+def test_a_thread_that_waits_for_postgres_holds_up_no_other(
+    office: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answered, read, at = Event(), Event(), policies.LOG.recent_rows, clock.now()
+
+    def wait_in_thread() -> Any:
+        if current_thread() is not slow:
+            return read()
+        asked.set()
+        answered.wait()
+        return (), at
+
+    monkeypatch.setattr(policies.LOG, "recent_rows", wait_in_thread)
+    policies.forget()
+    slow = Thread(target=policies.current)
+    slow.start()
+    asked.wait()
+    try:
+        with deadline("the policy of another thread"):
+            assert policies.current() == Policy()
+    finally:
+        answered.set()
+        slow.join()
