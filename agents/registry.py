@@ -134,7 +134,7 @@ def _by_name(sources: Iterable[AgentModule]) -> tuple[dict[str, AgentSpec], list
     homes: dict[str, str] = {}
     twice = []
     for source in sources:
-        for agent in (each for one in source.agents for each in family(one)):
+        for agent in (member for root in source.agents for member in family(root)):
             home = homes.setdefault(agent.name, source.module)
             if agents.setdefault(agent.name, agent) is not agent:
                 problem = (

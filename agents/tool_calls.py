@@ -201,7 +201,7 @@ def _outcome(
 
     Secret arguments are redacted in every error, credentials also in the result.
     """
-    written = {form for one in context.credentials.values() for form in secrets.forms(one)}
+    written = {form for value in context.credentials.values() for form in secrets.forms(value)}
     masked_output.remember(written)
     hidden = sorted(written, key=len, reverse=True)
 

@@ -112,7 +112,7 @@ class Catalogue:
         """Return the reasons for a denial that the tool's author suggests."""
         rows = PublishedAgent.objects.filter(name=agent).values_list("tools", flat=True)
         tools: list[dict[str, Any]] = rows.first() or []
-        published_tool = next((one for one in tools if one.get("name") == tool), {})
+        published_tool = next((row for row in tools if row.get("name") == tool), {})
         return tuple(
             text for text in published_tool.get("deny_reasons", ()) if isinstance(text, str)
         )
@@ -143,7 +143,7 @@ class Catalogue:
     def tool_schemas(self, agent: str, tool: str) -> ToolSchemas | None:
         """Return the schemas of a tool of an agent, None if it has no such tool."""
         rows = PublishedAgent.objects.filter(name=agent).values_list("tools", flat=True)
-        published_tool = next((one for tools in rows for one in tools if one["name"] == tool), None)
+        published_tool = next((row for tools in rows for row in tools if row["name"] == tool), None)
         if published_tool is None:
             return None
         return ToolSchemas(
@@ -194,7 +194,7 @@ class Catalogue:
 def _definition(agent: str) -> dict[str, Any]:
     """Return the definition of an agent as it was last published, empty if there is none."""
     rows = PublishedAgent.objects.filter(name=agent).values_list("fingerprint", flat=True)
-    return next((one.definition for one in versions(rows).values()), {})
+    return next((version.definition for version in versions(rows).values()), {})
 
 
 def texts_of(memory: dict[str, Any] | None) -> int:

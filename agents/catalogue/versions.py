@@ -114,4 +114,4 @@ def _rank_approval(approval: Any) -> int:
 
 
 def _index_by_name(listed: Any) -> dict[str, Mapping[str, Any]]:
-    return {one["name"]: one for one in listed or ()}
+    return {entry["name"]: entry for entry in listed or ()}

@@ -207,7 +207,7 @@ def agent(
     tools = fields.each(ToolSpec, tools, f"{label}: tools", "a function with @tool")
     tools = (*tools, _plan_tool()) if plan else tools
     subagents = fields.each(AgentSpec, subagents, f"{label}: subagents", "made by agent(…)")
-    names = [*(tool.name for tool in tools), *(one.name for one in subagents)]
+    names = [*(tool.name for tool in tools), *(subagent.name for subagent in subagents)]
     fields.refuse_duplicates(names, label)
     schema = fields.input_schema(input, label)
     return AgentSpec(

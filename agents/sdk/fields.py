@@ -348,7 +348,7 @@ def credentials(
     credentials: Sequence[Credential], signature: ToolSignature, label: str
 ) -> tuple[Credential, ...]:
     """Return the credentials, each with a name of its own. The function must take the context that has them."""
-    names = [getattr(one, "name", None) for one in credentials]
+    names = [getattr(credential, "name", None) for credential in credentials]
     if not all(isinstance(name, str) and NAME.fullmatch(name) for name in names):
         raise DefinitionError(f"{label}: each of its credentials has a name, such as crm")
     if len(set(names)) < len(names):

@@ -48,7 +48,7 @@ def material(parts: Mapping[str, Any], ignored: Sequence[str]) -> str:
     if counts := relevant.get("counts"):
         relevant["counts"] = {key: n for key, n in counts.items() if f"counts.{key}" not in ignored}
     if changes := relevant.get("changes"):
-        relevant["changes"] = [one for one in changes if f"changes.{one['what']}" not in ignored]
+        relevant["changes"] = [row for row in changes if f"changes.{row['what']}" not in ignored]
     return sha256_of(relevant)
 
 
@@ -57,4 +57,4 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, Mapping):
         return dict(value)
-    return [asdict(one) if isinstance(one, PreviewChange) else one for one in value]
+    return [asdict(row) if isinstance(row, PreviewChange) else row for row in value]

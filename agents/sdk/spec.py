@@ -371,7 +371,7 @@ def _tool_definition(agent: AgentSpec, tool: ToolSpec) -> dict[str, Any]:
         definition["plan"] = True
     definition |= {name: True for name in ("preview", "precondition") if getattr(tool, name)}
     if tool.credentials:
-        definition["credentials"] = [one.name for one in tool.credentials]
+        definition["credentials"] = [credential.name for credential in tool.credentials]
     times = {"deadline": tool.settings.deadline, "expires_in": tool.settings.expires_in}
     return definition | {name: seconds for name, seconds in times.items() if seconds is not None}
 

@@ -177,7 +177,7 @@ class Flow:
         gate = self._gate(None)
         if gate.kind.is_limit:
             budget_text.granted(
-                granted, {budget_text.NAMES[one["limit"]] for one in gate.args["limits"]}
+                granted, {budget_text.NAMES[row["limit"]] for row in gate.args["limits"]}
             )
         return self._decide(Verdict.CONTINUE, None, result=granted or None)
 

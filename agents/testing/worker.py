@@ -219,7 +219,7 @@ class MemoryWorker:
             return
         text = encode_entry(Entry(at=self.clock, events=tuple(step_builder.records.events)))
         self.journal.append(text)
-        self._contents.update({one.digest: value_of(one) for one in step_builder.records.blobs})
+        self._contents.update({blob.digest: value_of(blob) for blob in step_builder.records.blobs})
         if (summary := step_builder.records.summary) is not None:
             self.remembered[summary.digest] = blobs.read_memory(summary.text)
         self.now = step(self.now, decode_entry(text).events, head="", at=self.clock)
@@ -230,7 +230,7 @@ class MemoryWorker:
         return versions.compare(self.now, self._handler) if self.now.frames else {}
 
     def _published(self, fingerprints: Iterable[str]) -> dict[str, PublishedVersion]:
-        return {one: self._versions[one] for one in fingerprints if one in self._versions}
+        return {key: self._versions[key] for key in fingerprints if key in self._versions}
 
     def _perform(self, work: Work) -> None:
         request = request_for(self.now, work, self._filled, self._admission.approved)

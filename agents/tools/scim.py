@@ -68,14 +68,14 @@ def roles_of(context: ToolContext, account_id: str, username: str) -> list[str]:
     """Return the roles that the account has now, in order."""
     with _directory(context) as scim:
         account = _account(scim, account_id, username)
-    return sorted(str(one.value) for one in account.roles or [])
+    return sorted(str(role.value) for role in account.roles or [])
 
 
 def add_entitlement(context: ToolContext, account_id: str, username: str, entitlement: str) -> None:
     """Give the account one more entitlement, unless it has it."""
     with _directory(context) as scim:
         account = _account(scim, account_id, username)
-        if entitlement not in [one.value for one in account.entitlements or []]:
+        if entitlement not in [row.value for row in account.entitlements or []]:
             add: PatchOperation[Any] = PatchOperation(
                 op=PatchOperation.Op.add, path="entitlements", value=[{"value": entitlement}]
             )

@@ -159,7 +159,7 @@ def _json(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _json(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_json(one) for one in value]
+        return [_json(item) for item in value]
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, Decimal):

@@ -65,9 +65,9 @@ def decide_each(
     if this raises InvalidInput naming `item`, `verdict`, `count` or `reason`.
     """
     decided_verdict, reason_text = _checked(items, verdict, reason, count)
-    by_id = {one.id: one for one in approval_views.several(list(items), actor=actor)}
+    by_id = {view.id: view for view in approval_views.several(list(items), actor=actor)}
     if decided_verdict is Verdict.APPROVE:
-        _check_one_tool([one for one in by_id.values() if left_out(one, decided_verdict) is None])
+        _check_one_tool([row for row in by_id.values() if left_out(row, decided_verdict) is None])
 
     def act(approval: ApprovalView) -> ApprovalView:
         return decide(
@@ -87,7 +87,7 @@ def decide_each(
 def undo_each(*, items: Sequence[UUID], actor: Actor) -> tuple[BatchOutcome, ...]:
     """Undo the actor's own decision on each request whose undo window is open. Raises InvalidInput naming `item`."""
     _check_number(items)
-    by_id = {one.id: one for one in approval_views.several(items, actor=actor)}
+    by_id = {view.id: view for view in approval_views.several(items, actor=actor)}
     return tuple(
         _each(
             items,

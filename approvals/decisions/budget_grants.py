@@ -109,8 +109,8 @@ def _reached(args: str) -> list[str]:
 
 def _allowed(args: Any, name: str) -> str:
     """Return the amount allowed until now, as the engine wrote it."""
-    limits = (one for one in args["limits"] if isinstance(one, dict))
-    amounts = (one.get("allowed") for one in limits if one.get("limit") == name)
+    limits = (row for row in args["limits"] if isinstance(row, dict))
+    amounts = (row.get("allowed") for row in limits if row.get("limit") == name)
     return str(next(amounts, ""))
 
 
@@ -118,7 +118,7 @@ def _names(args: object) -> list[str]:
     """Return the limit names that the engine wrote, covered by the request's MAC. Other values give no names."""
     limits = args.get("limits") if isinstance(args, dict) else None
     names = (
-        [one.get("limit") for one in limits if isinstance(one, dict)]
+        [row.get("limit") for row in limits if isinstance(row, dict)]
         if isinstance(limits, list)
         else []
     )

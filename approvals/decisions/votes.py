@@ -75,12 +75,12 @@ def vote(
         if not isinstance(slot, VoteSlot):
             return slot
         counted += (_cast(loaded, decision, actor, slot),)
-        people = {one.person: one.stage for one in counted}
+        people = {vote.person: vote.stage for vote in counted}
         _note(approval, demands, counted, loaded.at)
         if tally.current(demands.stages, people) is None:
             approval.effective_at, approval.decided_for = effective_at, slot.absent
             latest = replace(loaded, last=audit.last_of(approval.run_id))
-            commit.close(latest, decision, actor, [one.digest for one in counted])
+            commit.close(latest, decision, actor, [vote.digest for vote in counted])
         else:
             notify(approval.run_id, inbox=True, hint=False)
     return None
@@ -102,7 +102,7 @@ def lost(
     if demands is None or principal is None or not 0 <= cast.stage < len(demands.stages):
         return "the vote is for no stage of the request"
     stage = _stages(approval, demands, cast.at)[cast.stage]
-    voter = next((one for one in principal.stands_for if one.person == cast.absent), principal)
+    voter = next((away for away in principal.stands_for if away.person == cast.absent), principal)
     if not stage.admits(voter.person, voter.groups):
         return f"{cast.owner} is not named in this stage"
     dependent = approvals.name_dependent(principal, set(voters) - {cast.person})
@@ -161,8 +161,8 @@ def _slot_of(
 ) -> VoteSlot | AlreadyVoted | Forbidden:
     """Return where the actor's vote counts, or why they may not vote. Each person counts once, also by a deputy."""
     principal = loaded.principal
-    voters_by_owner = {cast.owner: cast.person for cast in counted}
-    people = {one.person: one.stage for one in counted}
+    voters_by_owner = {vote.owner: vote.person for vote in counted}
+    people = {vote.person: vote.stage for vote in counted}
     if actor.person in {*people, *voters_by_owner}:
         return AlreadyVoted(actor.person, voters_by_owner.get(actor.person))
     if dependent := principal and approvals.name_dependent(principal, {*people, *voters_by_owner}):
@@ -173,7 +173,7 @@ def _slot_of(
     if principal is not None and open_now.admits(principal.person, principal.groups):
         return VoteSlot(stage=stage)
     absent_people = approvals.stand_in(principal, loaded.approval, at=loaded.at)
-    absent = [one.person for one in absent_people if open_now.admits(one.person, one.groups)]
+    absent = [away.person for away in absent_people if open_now.admits(away.person, away.groups)]
     for name in absent:
         if name not in {*people, *voters_by_owner}:
             return VoteSlot(stage=stage, absent=name)
@@ -253,9 +253,9 @@ def _note(
 ) -> None:
     """Keep in the row who voted, in whose place, and who may vote now, for the lists."""
     stages = _stages(approval, demands, at)
-    stage = tally.current(stages, {one.person: one.stage for one in cast})
-    approval.voted = [one.person for one in cast]
-    approval.voted_for = [one.absent for one in cast if one.absent]
+    stage = tally.current(stages, {vote.person: vote.stage for vote in cast})
+    approval.voted = [vote.person for vote in cast]
+    approval.voted_for = [vote.absent for vote in cast if vote.absent]
     approval.open_to = list(stages[stage if stage is not None else -1].keys)
     if save:
         Approval.objects.filter(pk=approval.pk).update(

@@ -98,9 +98,9 @@ def propose(
     """
     approval, principal = _source(approval_id, actor)
     _require_decider(principal, approval, actor)
-    wrong = not_allowable(approval) or verification.fault(approval)
-    if wrong:
-        raise AllowanceRefused(wrong)
+    problem = not_allowable(approval) or verification.fault(approval)
+    if problem:
+        raise AllowanceRefused(problem)
     terms = Terms(
         action=verification.action(approval),
         limits=_limits(arguments(approval), limits),
@@ -208,8 +208,8 @@ def source(approval_id: UUID, *, actor: Actor) -> tuple[tuple[LimitedArgument, .
     """
     approval, principal = _source(approval_id, actor)
     denial = _own_denial(principal, approval)
-    wrong = denial.detail if denial else not_allowable(approval) or verification.fault(approval)
-    return (() if wrong else arguments(approval)), wrong
+    problem = denial.detail if denial else not_allowable(approval) or verification.fault(approval)
+    return (() if problem else arguments(approval)), problem
 
 
 def _source(approval_id: UUID, actor: Actor) -> tuple[Approval, Principal | None]:
@@ -275,9 +275,9 @@ def _limit(argument: LimitedArgument, fields: object) -> ArgumentLimit:
     if argument.secret and rule is not LimitRule.ANY:
         raise InvalidInput(field, "is a secret, which can only have the rule any")
     limit = ArgumentLimit(path=argument.path, rule=rule, values=tuple(values))
-    wrong = matching.problem(limit)
-    if wrong is not None:
-        raise InvalidInput(field, wrong)
+    problem = matching.problem(limit)
+    if problem is not None:
+        raise InvalidInput(field, problem)
     return limit
 
 

@@ -97,7 +97,7 @@ def allow(call: ReviewSnapshot, uses: Mapping[UUID, int]) -> Allowed | None:
                 continue
             if coverage.not_covered(allowance.terms, action, args) is not None:
                 continue
-            if _lost(connection, allowance, approval, at, call.origin) is None:
+            if _makers_denial(connection, allowance, approval, at, call.origin) is None:
                 return None if _is_odd(connection, call, args) else _allowed(allowance, uses)
     return None
 
@@ -121,9 +121,9 @@ def verify(
             raise ApprovalVoid(f"the allowance of {' and '.join(allowance.makers)} is {state}")
         if not _is_met(judged.demands) or judged.risk != approval.risk:
             raise ApprovalVoid("the policy demands more than an allowance gives")
-        lost = _lost(connection, allowance, approval, at, origin)
-        if lost is not None:
-            raise ApprovalVoid(lost)
+        denial = _makers_denial(connection, allowance, approval, at, origin)
+        if denial is not None:
+            raise ApprovalVoid(denial)
     return VerifiedApproval(by=allowance.makers)
 
 
@@ -132,9 +132,9 @@ def problem_of(gate: UUID, use: AllowanceUse) -> str | None:
     approval = Approval.objects.filter(gate=gate).first()
     if approval is None or (approval.allowance, approval.allowance_use) != (use.id, use.number):
         return "its request is missing, or names another use"
-    wrong = verification.fault(approval)
-    if wrong is not None:
-        return wrong
+    problem = verification.fault(approval)
+    if problem is not None:
+        return problem
     try:
         with pool.in_transaction() as connection:
             allowance = _of_request(connection, approval)
@@ -201,11 +201,11 @@ def _judged_again(approval: Approval, risk: Risk) -> Judgement:
 
 
 def _is_met(demands: Demands | None) -> bool:
-    """Tell whether the policy lets one person decide without a reason. Who that may be, `_lost` says."""
+    """Tell whether the policy lets one person decide without a reason. Who that may be, `_makers_denial` says."""
     return demands is None or (demands.quorum == 1 and not demands.reason and not demands.failed)
 
 
-def _lost(
+def _makers_denial(
     connection: Connection,
     allowance: Allowance,
     approval: Approval,

@@ -25,7 +25,7 @@ WRONG_DIGITS = "the check digits of the IBAN are wrong"
 def _with_right_digits(iban: str) -> str:
     """Check the two digits that ISO 13616 computes from all others. Raise ValueError."""
     turned = iban[4:] + iban[:4]
-    if int("".join(str(int(one, 36)) for one in turned)) % 97 != 1:
+    if int("".join(str(int(char, 36)) for char in turned)) % 97 != 1:
         raise ValueError(WRONG_DIGITS)
     return iban
 

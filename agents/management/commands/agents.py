@@ -155,7 +155,7 @@ def list_agents(sources: tuple[AgentModule, ...]) -> Iterator[str]:
     listed: set[str] = set()
     for source in sources:
         yield f"{source.module}  {source.file}".rstrip()
-        for agent in (each for one in source.agents for each in family(one)):
+        for agent in (member for root in source.agents for member in family(root)):
             if agent.name not in listed:
                 listed.add(agent.name)
                 yield from _agent(agent)

@@ -147,7 +147,7 @@ class Result:
     def why(self) -> str:
         """Return the reason of a denial or the error of a failure."""
         text = str(self.content)
-        return next((text.removeprefix(one) for one in REASONED if text.startswith(one)), text)
+        return next((text.removeprefix(lead) for lead in REASONED if text.startswith(lead)), text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +251,7 @@ def together(*replies: Reply) -> Reply:
 
 
 def _own_words(messages: list[ModelMessage]) -> str:
-    replies = [one for one in messages if isinstance(one, ModelResponse)]
+    replies = [reply for reply in messages if isinstance(reply, ModelResponse)]
     text = (replies[-1].text or "") if replies else ""
     return f"I am a script and cannot answer questions. {text}".strip()
 
@@ -267,7 +267,7 @@ def _question(messages: list[ModelMessage]) -> str:
 
 
 def _turn(messages: list[ModelMessage]) -> Turn:
-    parts = [part for one in messages if isinstance(one, ModelRequest) for part in one.parts]
+    parts = [part for entry in messages if isinstance(entry, ModelRequest) for part in entry.parts]
     spoken = [str(part.content) for part in parts if isinstance(part, UserPromptPart)]
     remembered = spoken.pop(0) if spoken[0].startswith(MEMORY) else ""
     prompt, *texts = spoken
