@@ -185,7 +185,7 @@ def _check_rights(
         _check_edited_rule(stored.approval, statement, principal)
     counted = _counted(stored, statement)
     for vote in counted:
-        voters = {one.person for one in counted}
+        voters = {other.person for other in counted}
         lost = votes_of_people.lost(vote, stored.approval, origin, voters)
         if lost is not None:
             raise ApprovalVoid(f"{vote.person} approved it, but may no longer decide: {lost}")
@@ -209,8 +209,8 @@ def _check_edited_at(
     _, judgement = policies.judge(
         policies.facts_of(approval, json.loads(approval.edited or "{}"), risk)
     )
-    absent_people = principal.stands_for if principal else ()
-    editor = next((one for one in absent_people if one.person == statement.absent), principal)
+    absentees = principal.stands_for if principal else ()
+    editor = next((absent for absent in absentees if absent.person == statement.absent), principal)
     demands = judgement.demands
     if demands is not None and (
         demands.quorum > 1

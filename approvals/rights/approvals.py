@@ -254,7 +254,7 @@ def denial_for(
         return refused
     if absent is None:
         return _not_named(principal, approval, at)
-    if absent in {one.person for one in stand_in(principal, approval, origin, at)}:
+    if absent in {absentee.person for absentee in stand_in(principal, approval, origin, at)}:
         return None
     return Forbidden(
         "not_eligible", f"{principal.person} may not decide this request in the place of {absent}."

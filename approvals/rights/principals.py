@@ -74,7 +74,7 @@ class Principal:
 
     def absent_at(self, at: datetime) -> tuple["Principal", ...]:
         """Return whose deputy the actor is at another time, by the acts so far."""
-        return tuple(one.absent for one in self.stand_ins if one.covers(at))
+        return tuple(stand_in.absent for stand_in in self.stand_ins if stand_in.covers(at))
 
 
 def actor_of(user: AbstractBaseUser | AnonymousUser) -> Actor:

@@ -246,7 +246,7 @@ def describe(limits: Collection[ArgumentLimit]) -> list[tuple[str, str]]:
 
 
 def _words(limit: ArgumentLimit) -> str:
-    values = [_value(one) for one in limit.values]
+    values = [_value(value) for value in limit.values]
     match limit.rule:
         case LimitRule.ANY:
             return "any value"

@@ -142,7 +142,7 @@ class Runner:
             try:
                 result = self._commit(release)
             except NotJson:
-                storable = tuple(_make_storable(writer.now, one) for one in changes)
+                storable = tuple(_make_storable(writer.now, change) for change in changes)
                 if storable == changes:
                     raise
                 changes = storable
@@ -151,7 +151,7 @@ class Runner:
             match result:
                 case CommitResult.WRITTEN:
                     self._unapplied = None
-                    if any(one.cuts for one in self._step.records.of(MessageReceived)):
+                    if any(message.cuts for message in self._step.records.of(MessageReceived)):
                         self._work.cut_reply()
                     self._uncommitted.clear()
                     self._kept_slots.release()

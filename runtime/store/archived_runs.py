@@ -85,7 +85,7 @@ class Archive:
 
     def history(self) -> RemainingEntries:
         """Return the entries, decoded, as `journal.history` does."""
-        entries = ((one, journal.entry_of(one)) for one in self.entries)
+        entries = ((entry, journal.entry_of(entry)) for entry in self.entries)
         return RemainingEntries(mark=self.mark, start=self.start, entries=entries)
 
 

@@ -193,7 +193,7 @@ class Records:
         """
         if self._events.keys().isdisjoint((OutcomeArrived, GateDecided, WaitEnded)):
             return False
-        if self.of(OutcomeArrived) or any(one.allowance for one in self.of(GateDecided)):
+        if self.of(OutcomeArrived) or any(gate.allowance for gate in self.of(GateDecided)):
             return True
         ended = self.of(WaitEnded)
         return bool(ended) and any(event.outcome == "timed_out" for event in ended)

@@ -180,7 +180,7 @@ class Conversations:
         return replace(state, input=self._input, frames=frames)
 
     def _lengths(self) -> Lengths:
-        return {name: (len(one.messages), len(one.calls)) for name, one in self._frames.items()}
+        return {name: (len(talk.messages), len(talk.calls)) for name, talk in self._frames.items()}
 
     def _consume(self, event: Event) -> None:
         if type(event) in _CALL_EVENTS:

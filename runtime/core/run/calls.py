@@ -306,7 +306,7 @@ def revise(frame: Frame, call: Call) -> tuple[Frame, Call]:
     earlier = _revised_by(frame, call) if call.revises is None else None
     if earlier is None:
         return frame, call
-    remaining = tuple(one for one in frame.to_revise if one != earlier)
+    remaining = tuple(revision for revision in frame.to_revise if revision != earlier)
     return replace(frame, to_revise=remaining), replace(call, revises=revision_of(frame, call))
 
 
@@ -321,7 +321,7 @@ def remember_changes(frame: Frame, call: Call, event: GateDecided) -> Frame:
 
 def _revised_by(frame: Frame, call: Call) -> ToRevise | None:
     turn = turn_of(call.id)
-    earlier = (one for one in frame.to_revise if one.tool == call.tool and turn_of(one.call) < turn)
+    earlier = (old for old in frame.to_revise if old.tool == call.tool and turn_of(old.call) < turn)
     return next(earlier, None)
 
 

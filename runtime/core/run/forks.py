@@ -238,7 +238,7 @@ def _with_result(frame: Frame, call: Call) -> Frame:
     last = frame.messages[-1] if frame.messages else {}
     if last.get("role") != "results":
         return frame
-    results = [result_of(call) if one["call"] == call.id else one for one in last["results"]]
+    results = [result_of(call) if old["call"] == call.id else old for old in last["results"]]
     return replace(frame, messages=(*frame.messages[:-1], {**last, "results": results}))
 
 

@@ -271,7 +271,7 @@ def change_plan(
         items[number - 1] = _with_state(items[number - 1], "done")
     if doing is not None:
         _require_number(doing, items, "doing")
-        items = [_with_state(one, "open") if one.state == "doing" else one for one in items]
+        items = [_with_state(item, "open") if item.state == "doing" else item for item in items]
         items[doing - 1] = _with_state(items[doing - 1], "doing")
     changed = tuple(items)
     if len(json.dumps(plan_result(changed), separators=(",", ":"))) > KEPT_INLINE:

@@ -34,7 +34,7 @@ QUESTION = "question"  # role of the last message of the request, by the older w
 
 def gate_of_call(now: Continuation, frame: str, call: str) -> Pending | None:
     """Return the open gate of a call, None without one."""
-    return next((one for one in now.pending if (one.frame, one.call) == (frame, call)), None)
+    return next((gate for gate in now.pending if (gate.frame, gate.call) == (frame, call)), None)
 
 
 def add_gate(now: Continuation, event: GateOpened, tool: str = "") -> Continuation:
@@ -56,7 +56,7 @@ def add_gate(now: Continuation, event: GateOpened, tool: str = "") -> Continuati
 def remove_gate(now: Continuation, event: GateDecided | GateClosed) -> Continuation:
     """Remove the gate with its questions. Raises UnknownSubject if it is not open at that place."""
     subject = (event.gate, event.frame, event.call)
-    if all((one.gate, one.frame, one.call) != subject for one in now.pending):
+    if all((pending.gate, pending.frame, pending.call) != subject for pending in now.pending):
         raise UnknownSubject("open gate", str(event.gate))
     return _without_gate(now, event.gate)
 
@@ -70,7 +70,7 @@ def settle_gate(now: Continuation, event: OutcomeArrived) -> Continuation:
 
 
 def _without_gate(now: Continuation, gate: UUID | None) -> Continuation:
-    now = replace(now, pending=tuple(one for one in now.pending if one.gate != gate))
+    now = replace(now, pending=tuple(pending for pending in now.pending if pending.gate != gate))
     if not now.questions:
         return now
     return replace(now, questions=tuple(one for one in now.questions if one.gate != gate))
@@ -140,7 +140,7 @@ def _require_first(now: Continuation, event: GateOpened) -> None:
 
 def open_inquiry(now: Continuation, inquiry: UUID) -> Inquiry | None:
     """Return the inquiry if it has no answer yet and its gate is open, else None."""
-    return next((one for one in now.questions if one.id == inquiry), None)
+    return next((question for question in now.questions if question.id == inquiry), None)
 
 
 def with_inquiry(frame: Frame, inquiry: Inquiry) -> Frame:
@@ -171,7 +171,7 @@ def evolve_inquiry(now: Continuation, event: InquiryEvent) -> Continuation:
         raise IllegalTransition(type(now.phase).__name__, now.phase, event.type, str(now.run))
     if isinstance(event, QuestionAsked):
         return _add_inquiry(now, event)
-    remaining = tuple(one for one in now.questions if one.id != event.question)
+    remaining = tuple(question for question in now.questions if question.id != event.question)
     if len(remaining) == len(now.questions):
         raise UnknownSubject("open question", str(event.question))
     now = replace(now, questions=remaining)
@@ -184,7 +184,7 @@ def _add_usage(now: Continuation, event: QuestionAnswered | AnswerDropped) -> Co
 
 def _add_inquiry(now: Continuation, event: QuestionAsked) -> Continuation:
     subject = (event.gate, event.frame, event.call)
-    if all((one.gate, one.frame, one.call) != subject for one in now.pending):
+    if all((pending.gate, pending.frame, pending.call) != subject for pending in now.pending):
         raise UnknownSubject("open gate", str(event.gate))
     inquiry = Inquiry(
         id=event.question,

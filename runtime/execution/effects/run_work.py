@@ -88,8 +88,8 @@ class RunWork:
                 effect.abort()
 
     def _model_requests(self) -> Iterator[ModelRequest]:
-        requests = (one.request for one in self.running)
-        return (one for one in requests if isinstance(one, ModelRequest))
+        requests = (effect.request for effect in self.running)
+        return (request for request in requests if isinstance(request, ModelRequest))
 
 
 def reason_not_to_start(

@@ -58,7 +58,7 @@ def _preview(row: EditPreviewRow, handler: EffectHandler, effect_pool: EffectPoo
     with pool.in_transaction() as connection:
         [now] = deque(journal.history(connection, row.run).states(), maxlen=1)
         stopped = kill_switches.stopped_agents(connection)
-    gate = next((one for one in now.pending if one.gate == row.gate and one.call), None)
+    gate = next((gate for gate in now.pending if gate.gate == row.gate and gate.call), None)
     if gate is None:
         return CLOSED
     if stopped & {kill_switches.EVERY_AGENT, *now.path(gate.frame)}:

@@ -137,10 +137,10 @@ class Replay:
 
     def document(self, max_divergences: int) -> dict[str, Any]:
         """Return the fields as JSON, with at most so many divergences, and how many `more` there are."""
-        fields = {one: getattr(self, one) for one in _SHOWN}
+        fields = {name: getattr(self, name) for name in _SHOWN}
         return {
             **fields,
-            "divergences": [one.document for one in self.divergences[:max_divergences]],
+            "divergences": [step.document for step in self.divergences[:max_divergences]],
             "more": max(0, self.differing - max_divergences),
         }
 

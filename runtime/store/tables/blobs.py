@@ -63,7 +63,7 @@ def summary_parameters(summary: Blob, of: Sequence[str]) -> dict[str, object]:
 
 def parameters(contents: Iterable[Blob]) -> dict[str, object]:
     """Return the parameters of the parts, each content once."""
-    once = {one.digest: None if one.outside else one.text for one in contents}
+    once = {blob.digest: None if blob.outside else blob.text for blob in contents}
     return {"c_digests": list(once), "c_texts": list(once.values())}
 
 
@@ -160,7 +160,7 @@ def share_remembered(connection: Connection, run: UUID, texts: Sequence[Remember
         SELECT %s, digest FROM runtime_storedblob WHERE digest = ANY(%s) FOR KEY SHARE
         ON CONFLICT DO NOTHING
         """,
-        (run, [one.digest for one in texts]),
+        (run, [text.digest for text in texts]),
     )
 
 
