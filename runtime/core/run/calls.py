@@ -99,8 +99,8 @@ def call_after(call: Call, event: CallChange) -> Call:
     detail = _DETAILS.get(type(event))
     trigger = f"{event.type}:{getattr(event, detail)}" if detail else event.type
     state = next_state(CALLS, call.state, trigger, subject=f"{event.frame}/{call.id}")
-    if state in SETTLED and (call.preview or call.shown or call.revises):
-        call = replace(call, preview=None, shown=None, revises=None)
+    if state in SETTLED and (call.preview or call.shown or call.revises or call.credential):
+        call = replace(call, preview=None, shown=None, revises=None, credential="")
     match event:
         case CallAdmitted():
             return replace(call, state=state, terms=event.terms)

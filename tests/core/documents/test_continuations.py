@@ -14,6 +14,7 @@ from runtime.core.run import events
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.events import Event
 from runtime.core.run.reducer import Entry, initial, step
+from runtime.core.values.enums import GateKind, Verdict
 from runtime.core.values.errors import NewerSchema, Unreadable
 from tests.core.run.events import AT, STARTED, options, replied
 from tests.core.run.test_histories import first
@@ -87,6 +88,14 @@ CHANGED = events.AgentChanged(
 )
 UNKNOWN = events.OutcomeUnknown(attempt=1, error="cut", **CALL)
 LATE = events.OutcomeArrived(attempt=1, gate=None, outcome="returned", at=AT, stored=STORED, **CALL)
+HOLD: dict[str, Any] = {"gate": UUID(int=5), "frame": "0", "call": ""}
+NEW_CREDENTIAL = (
+    events.RetryScheduled(attempt=1, cause="credential", error="refused", **CALL),
+    events.GateOpened(kind=GateKind.HOLD, terms=None, **HOLD),
+    events.GateDecided(verdict=Verdict.CONTINUE, by="bea", reason="", **HOLD),
+    events.ToolStarted(attempt=2, at=AT, **CALL),
+    replace(RETURNED, attempt=2),
+)
 
 
 @pytest.mark.parametrize(
@@ -96,8 +105,15 @@ LATE = events.OutcomeArrived(attempt=1, gate=None, outcome="returned", at=AT, st
         (*STARTED, UNKNOWN, LATE, replied()),
         (*STARTED, UNKNOWN, replace(LATE, stored=None, result={"ok": True}), replied()),
         (*STARTED[:3], READ_ONLY, STARTED[-1], CHANGED, RETURNED, replied()),
+        (*STARTED, *NEW_CREDENTIAL, replied()),
     ],
-    ids=["typed result", "late stored result", "late result", "running call of a new write"],
+    ids=[
+        "typed result",
+        "late stored result",
+        "late result",
+        "running call of a new write",
+        "replaced credential",
+    ],
 )
 def test_what_no_walk_has_is_read_too(happened: tuple[Event, ...]) -> None:
     now, texts = run_of(*happened)
