@@ -493,7 +493,7 @@ class Occurrence(models.Model):
             models.Index(
                 fields=["trigger", "number"],
                 name="occurrence_open",
-                condition=models.Q(state__in=["new", "waiting"]),
+                condition=models.Q(state__in=["new", "waiting", "started"]),
             ),
             models.Index(
                 fields=["trigger", "key"],

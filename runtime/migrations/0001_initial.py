@@ -834,7 +834,7 @@ class Migration(migrations.Migration):
             options={
                 "indexes": [
                     models.Index(
-                        condition=models.Q(("state__in", ["new", "waiting"])),
+                        condition=models.Q(("state__in", ["new", "waiting", "started"])),
                         fields=["trigger", "number"],
                         name="occurrence_open",
                     ),

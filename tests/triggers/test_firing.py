@@ -100,7 +100,7 @@ def test_missed_and_overlapping_times_are_in_the_history(clock: Clock) -> None:
     assert (failure.at, failure.state) == (NOON + 2 * HOUR, "failed")
 
 
-def test_the_last_failure_is_found_without_the_whole_history(clock: Clock) -> None:
+def test_open_times_and_the_last_failure_are_found_without_the_whole_history(clock: Clock) -> None:
     made = clock.make()
     clock.sweep(NOON)
     clock.end(made, "failed")
@@ -131,6 +131,7 @@ def test_the_last_failure_is_found_without_the_whole_history(clock: Clock) -> No
     found = occurrences.last_failure(cast("Any", Explaining()), made)
     assert found is not None
     assert found.at == NOON
+    assert occurrences.open_times(cast("Any", Explaining()), made).running == 1
     assert max(blocks) < 20
 
 
