@@ -98,7 +98,9 @@ def call_after(call: Call, event: CallChange) -> Call:
     """Return the call after an event, which may change more than the call. Raises IllegalTransition."""
     detail = _DETAILS.get(type(event))
     trigger = f"{event.type}:{getattr(event, detail)}" if detail else event.type
-    state = next_state(CALLS, call.state, trigger, subject=f"{event.frame}/{call.id}")
+    is_of_child = isinstance(event, FrameOpened | FrameClosed)
+    frame = event.frame.removesuffix(f".{call.id}") if is_of_child else event.frame
+    state = next_state(CALLS, call.state, trigger, subject=f"{frame}/{call.id}")
     if state in SETTLED and (call.preview or call.shown or call.revises or call.credential):
         call = replace(call, preview=None, shown=None, revises=None, credential="")
     match event:

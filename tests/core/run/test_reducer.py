@@ -61,6 +61,9 @@ def test_an_illegal_transition_names_state_event_and_subject() -> None:
     found = raised.value
     assert (found.machine, found.state) == ("CallState", CallState.STARTED)
     assert (found.trigger, found.subject) == ("CallAdmitted", "0/c1.0")
+    with pytest.raises(IllegalTransition) as raised:
+        evolve(after(*STARTED[2:]), opened("0.c1.0"))
+    assert (raised.value.trigger, raised.value.subject) == ("FrameOpened", "0/c1.0")
 
 
 @pytest.mark.parametrize(
