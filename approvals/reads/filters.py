@@ -92,7 +92,7 @@ def _claimed(word: str, person: str) -> Q:
 
 def _handed(word: str, person: str) -> Q:
     if word != "me":
-        raise InvalidInput("q", "`handed:` accepts only `me`")
+        raise InvalidInput("q", "must have me after handed:")
     return _among(Handover.objects.filter(person=person))
 
 

@@ -250,4 +250,5 @@ def test_rows_and_lists_say_who_looks(asked: Approval, cast: Cast, client: Clien
         assert {
             approval for approval in (asked, free) if f'data-id="{approval.id}"' in page
         } == wanted, q
-    shows(bea, "/inbox/?q=claimed:cora", "must have me, yes or no", status=422)
+    shows(bea, "/inbox/?q=claimed:cora", "The filter must have me, yes or no", status=422)
+    shows(bea, "/inbox/?q=handed:cora", "The filter must have me after handed:", status=422)
