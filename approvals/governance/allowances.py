@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from approvals import clock
 from approvals.errors import AllowanceBroken
 from approvals.models import AllowanceAct, approval_rows
 from approvals.rules import allowance_terms as stored_terms
@@ -175,20 +174,18 @@ def _after(before: Allowance | None, row: AllowanceAct) -> Allowance:
                 id=row.allowance,
                 terms=_terms(row),
                 proposed_by=row.by,
-                proposed_at=clock.to_utc(row.at),
+                proposed_at=row.at,
             )
         case Act.CONFIRMED if before is not None and row.seq == 2:
             is_same = (row.terms, row.proposed_by) == (before.terms.text(), before.proposed_by)
             if is_same and row.by is not None and row.by != before.proposed_by:
                 proof = (signed_rows.text_of(row), row.signature, row.key_id)
-                return replace(
-                    before, confirmed_by=row.by, confirmed_at=clock.to_utc(row.at), proof=proof
-                )
+                return replace(before, confirmed_by=row.by, confirmed_at=row.at, proof=proof)
         case Act.REVOKED if before is not None and before.revoked_at is None:
             return replace(
                 before,
                 revoked_by=row.by,
-                revoked_at=clock.to_utc(row.at),
+                revoked_at=row.at,
                 reason=str(row.reason),
             )
     raise AllowanceBroken(f"act {row.seq} on {row.allowance} does not follow the acts before it")

@@ -112,7 +112,10 @@ class SignedLog(SignedActs[Row], Generic[Row, State]):
 
     def loaded(self, values: Iterable[Sequence[Any]]) -> Iterator[Row]:
         """Make acts of the values of all columns."""
-        return (self._model.from_db(DEFAULT_DB_ALIAS, self._names, row) for row in values)
+        for row in values:
+            # Postgres returns times in the zone of its session, which Django sets but the engine does not.
+            utc = [clock.to_utc(one) if isinstance(one, datetime) else one for one in row]
+            yield self._model.from_db(DEFAULT_DB_ALIAS, self._names, utc)
 
     def verified(self, rows: Iterable[Row], numbers: Iterable[int] = ()) -> tuple[Row, ...]:
         """Return these acts about one subject if each was signed and has its number, by default from 1 on."""

@@ -1,6 +1,7 @@
 """The log of signed acts: the state that its acts make, and each way in which its rows could be forged."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
@@ -14,6 +15,7 @@ from approvals.models.signed import SignedAct, SignedRow
 from approvals.signed import rows
 from approvals.signed.log import SignedLog
 from runtime.keyring import purposes, signatures
+from runtime.store import pool
 from tests.support import seeds
 
 pytestmark = pytest.mark.django_db
@@ -55,6 +57,18 @@ def test_the_acts_on_a_subject_are_numbered_and_folded_in_their_order() -> None:
     write("SET LOCAL enable_indexscan = off")
     write("SET LOCAL enable_bitmapscan = off")
     assert LOG.read(name=NAME) == [NAME, *TEXTS]  # the order of the table does not count
+
+
+@pytest.mark.django_db(transaction=True)
+def test_times_are_in_utc_also_if_postgres_has_another_zone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PGTZ", "Asia/Tokyo")  # the zone of new connections
+    pool.close()
+    try:
+        assert {row.at.utcoffset() for row in LOG.rows(name=NAME)} == {timedelta()}
+    finally:
+        pool.close()
 
 
 def remove_first() -> None:
