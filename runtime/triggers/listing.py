@@ -68,6 +68,11 @@ class SourceView:
     problem: str
     late: bool
 
+    @property
+    def items(self) -> str:
+        """The word for what it holds: files, entries or objects."""
+        return SOURCES[self.kind].items
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerView:

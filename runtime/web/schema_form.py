@@ -365,11 +365,11 @@ def _moment(local: str, zone: str) -> str:
 def _filled(field: Field, form_values: Mapping[str, str], unplaced: dict[str, str]) -> Field:
     inside = tuple(_filled(inner, form_values, unplaced) for inner in field.inside)
     mine = [path for path in unplaced if path == field.path or path.startswith(f"{field.path}.")]
-    error = "; ".join(unplaced.pop(path) for path in mine)
+    errors = [*filter(None, [field.error]), *map(unplaced.pop, mine)]
     return replace(
         field,
         inside=inside,
-        error=error,
+        error="; ".join(errors),
         raw=form_text(form_values, field.id) if field.id in form_values else field.raw,
         zone=form_text(form_values, field.zone_id) if field.zone_id in form_values else field.zone,
     )

@@ -121,6 +121,7 @@ def test_acts_of_people_on_the_page(
         ({"name": ""}, "Name must have 1 to 100 characters."),
         ({"in.security_level": "high"}, "security_level must be a whole number."),
         ({"in.username": ""}, "username is missing: it must be string"),
+        ({"in.username": "", "in.security_level": ""}, "username is missing: it must be string"),
     ],
 )
 def test_a_refused_form_names_the_field_and_keeps_the_rest(

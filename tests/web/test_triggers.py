@@ -1,6 +1,7 @@
 """The pages of triggers: acts of people, and the answers to refused forms and wrong CloudEvents."""
 
 import json
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -108,6 +109,15 @@ def test_acts_of_people_on_the_page(
     shows(ada, f"{place}change/", "does not verify")
     has(words(ada.post(f"{place}end/")), "does not verify")
     has(words(ada.get("/triggers/new/?agent=gone"), 404), "There is no agent named gone.")
+
+
+def test_a_paused_trigger_says_what_stays_at_its_source(
+    ada: Client, published: None, settings: Any, tmp_path: Path
+) -> None:
+    settings.SIGNOFF_WATCHED_FOLDERS = (tmp_path,)
+    place = made(ada, folder=str(tmp_path))
+    paused = words(ada.post(f"{place}pause/", follow=True))
+    has(paused, "Files stay there until the trigger is resumed.")
 
 
 @pytest.mark.parametrize(
