@@ -87,7 +87,7 @@ class StartForm(PageForm):
         value = values.get(_INPUT + WHOLE)
         if not self.is_whole:
             value = {name: values[_INPUT + name] for name in self.names if self._is_typed(name)}
-        elif not self._is_typed(WHOLE):
+        elif not self._is_typed(WHOLE) and _INPUT + WHOLE not in self.errors:
             self.add_error(_INPUT + WHOLE, "must be JSON")
         for problem in inputs.problems(self.agent.schema, value):
             name = self._name_of(problem)

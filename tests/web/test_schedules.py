@@ -14,6 +14,8 @@ from tests.support.api_client import Caller, field_of
 from tests.support.office import NEWCOMER, Office
 from tests.support.pages import has
 from tests.support.people import until
+from tests.support.seeds import Cast
+from tests.support.seeds import published as publish
 from tests.upkeep.test_sweeper import room, sweeping
 from tests.web.test_allowances import shows, words
 
@@ -133,6 +135,14 @@ def test_a_refused_form_names_the_field_and_keeps_the_rest(
     assert "Kept &lt;b&gt;text&lt;/b&gt;" in body
     assert 'aria-invalid="true"' in body
     assert not Trigger.objects.exists()
+
+
+def test_an_input_without_fields_is_required(ada: Client, cast: Cast) -> None:
+    publish(input_schema={})
+    for unreadable in ("[", ""):
+        refused = ada.post(NEW, {**SAID, "input": unreadable})
+        has(words(refused, 422), "Input (JSON) must be JSON.")
+    made(ada, input="null")
 
 
 def test_an_agent_that_is_gone_and_a_row_that_does_not_verify(ada: Client, published: None) -> None:

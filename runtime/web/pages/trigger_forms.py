@@ -153,7 +153,9 @@ class ScheduleForm(TriggerForm):
         }
 
     def clean(self) -> dict[str, Any]:
-        """Read the fields of the input."""
+        """Read the fields of the input, or require all of it as JSON."""
+        if "input" in self.fields and not self.data.get("input", "").strip():
+            self.add_error("input", "must be JSON")
         value, wrong = schema_form.read(self.input_fields, self.data)
         self._mark_input(wrong)
         return {"input": value, **self.cleaned_data}

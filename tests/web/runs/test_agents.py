@@ -167,6 +167,9 @@ def test_schemas_without_fields_have_a_form(ada: Client, cast: Cast) -> None:
     _publish("lister", input_schema={"type": "array", "items": {"type": "integer"}})
     refused = ada.post("/agents/lister/start/", {"in.input": '["x"]'})
     has(text_of(refused, 422), "must be of type integer")
+    for unreadable in ("[", ""):
+        refused = ada.post("/agents/lister/start/", {"in.input": unreadable})
+        has(text_of(refused, 422), "<bdi>Input</bdi> must be JSON.")
     assert ada.post("/agents/lister/start/", {"in.input": "[1]"}).status_code == 302
     assert Run.objects.get().input == "[1]"
     _publish("idle", input_schema={"type": "object", "properties": {}})
