@@ -121,7 +121,8 @@ def _widget(
         return forms.CheckboxSelectMultiple(attributes, choices)
     if choices or kind == "select":
         return forms.Select(attributes, choices)
-    attributes = {"autocomplete": "off", "spellcheck": "false", **attributes}
+    checked = {} if kind == "long" else {"spellcheck": "false"}  # prose has its spelling checked
+    attributes = {"autocomplete": "off", **checked, **attributes}
     if rows:
         return _Area({"rows": rows, **attributes})
     if kind == "password":
