@@ -70,7 +70,7 @@ class SourceView:
 
     @property
     def items(self) -> str:
-        """The word for what it holds: files, entries or objects."""
+        """The word for its items: files, entries or objects."""
         return SOURCES[self.kind].items
 
 
