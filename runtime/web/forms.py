@@ -108,8 +108,8 @@ class PageForm(forms.Form):
         """Add a problem to the field that this path begins with, if there is one."""
         name = path if path in self.fields else path.partition(".")[0].partition("[")[0]
         if name in self.fields:
-            inside = path.removeprefix(name).lstrip(".")
-            self.add_error(name, f"{inside}: {detail}" if inside else detail)
+            inside, text = path.removeprefix(name).lstrip("."), detail.rstrip(".")
+            self.add_error(name, f"{inside}: {text}" if inside else text)
 
 
 def _widget(

@@ -102,7 +102,7 @@ class TokenForm(PageForm):
         ],
         initial=DEFAULT_EXPIRY,
     )
-    scope = TypedField("Scopes, limited by your rights", "checks")
+    scope = TypedField("Scopes within your rights", "checks")
 
     def clean(self) -> None:
         """Require a name and a scope. A program that uses the API may leave them out."""

@@ -34,7 +34,7 @@ class SwitchForm(PageForm):
         if not agent:
             self.add_error("agent", "must be chosen: nothing was stopped")
         if agent == EVERY and confirmation.lower() != CONFIRMATION:
-            self.add_error("confirm", "is missing: nothing was stopped")
+            self.add_error("confirm", "here: nothing was stopped")
 
 
 @require_safe

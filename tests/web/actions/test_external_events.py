@@ -110,7 +110,7 @@ def test_a_stop_is_put_on_its_page_and_shown_on_every_page(admin: Client, bea: C
     refused = admin.post("/stops/put/", WHY | {"agent": "*", "confirm": "every"})
     has(
         text_of(refused, 422),
-        "type “every agent”</bdi> is missing: nothing was stopped",
+        "type “every agent”</bdi> here: nothing was stopped",
         'value="every"',
     )
     assert not KillSwitch.objects.exists()
