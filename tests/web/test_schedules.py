@@ -160,4 +160,11 @@ def test_a_schedule_runs_now_without_a_body(
 ) -> None:
     place = made(ada)
     assert ada_api.send(f"{place}run-now", "").status_code == 200
+    for before, count in (
+        ("2999-01-01T00:00:00", 1),
+        ("2999-01-01T00:00:00Z", 1),
+        ("2000-01-01", 0),
+    ):
+        view = ada_api.get(f"{place.rstrip('/')}?before={before}").json()
+        assert len(view["history"]) == count, before
     assert field_of(ada_api.post(f"{place}run-now", {"when": "now"})) == (422, "when")

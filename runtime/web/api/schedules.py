@@ -1,6 +1,6 @@
 """The API of schedules: make, change, pause, resume and end one, run it now, back-fill a range, read its history."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -117,8 +117,8 @@ def make_schedule(request: Authenticated, body: ScheduleIn) -> Status[dict[str, 
 def read_schedule(
     request: Authenticated, schedule: UUID, before: datetime | None = None
 ) -> dict[str, Any]:
-    """Read one schedule, with its history before a time."""
-    number = None if before is None else number_of(before)
+    """Read one schedule, with its history before a time, in UTC if it has no offset."""
+    number = None if before is None else number_of(before.replace(tzinfo=before.tzinfo or UTC))
     return _fields(listing.read_one(TriggerKind.SCHEDULE, schedule, request.auth, number))
 
 
