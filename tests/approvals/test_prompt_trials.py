@@ -247,3 +247,14 @@ def test_nothing_of_an_erased_run_is_kept(shop: Shop, own: Any) -> None:
         transaction.set_rollback(True)
     with transaction.atomic():
         assert TRIALS.save(own, trial, of=[other], runs=[other], result="[]")
+
+
+def test_nothing_is_stored_of_a_run_that_was_archived_meanwhile(shop: Shop) -> None:
+    run = ended_run(shop)
+
+    def archive() -> bool:
+        Run.objects.filter(id=run).update(archived_at=timezone.now())
+        return False
+
+    done = perform(shop, trials.ask(NAME, 1, 1, actor=ADMIN).stored.id, drains=archive)
+    assert (done.state, done.problem, done.runs) == ("failed", prompt_trials.GONE, [])

@@ -11,6 +11,7 @@ from runtime.core.run.continuation import (
     Call,
     Continuation,
     FrameState,
+    Pace,
     Phase,
     Undelivered,
     steered_by,
@@ -21,7 +22,7 @@ from runtime.core.run.frames import undelivered_to
 from runtime.core.run.gates import is_blocked_by_gate
 from runtime.core.run.planning import CallModel, EndRun, plan
 from runtime.core.run.reducer import evolve, fold, initial
-from runtime.core.values.enums import CallState, EffectClass, GateKind, Verdict
+from runtime.core.values.enums import CallPreview, CallState, EffectClass, GateKind, Verdict
 from runtime.core.values.errors import IllegalTransition, UnknownSubject
 from runtime.core.values.verdicts import FRAME_GATES
 from tests.core.run.events import (
@@ -87,6 +88,65 @@ def test_a_frame_opens_once_and_for_an_admitted_call(event: Event, subject: str)
     assert refused(now, CHILD) == ("Frame", "open")
 
 
+@pytest.mark.parametrize("before", [[], [begun(), events.Cancelling(by="ada", reason="enough")]])
+def test_no_frame_opens_unless_its_run_goes_on(before: list[Event]) -> None:
+    assert refused(fold(initial(UUID(int=1)), before), opened()) == ("Frame", "open")
+
+
+def test_a_run_that_left_takes_no_event_but_its_import() -> None:
+    gone = after(events.Exported(by="eve"))
+    assert refused(gone, replied()) == ("Run", Phase.EXPORTED)
+    assert refused(gone, opened("0.c1.0")) == ("Run", Phase.EXPORTED)
+
+
+def test_only_what_has_ended_is_closed() -> None:
+    assert refused(after(), events.Completed(output=1)) == ("FrameState", FrameState.ASKING)
+    asking = after(*ADMITTED, CHILD)
+    end = events.FrameClosed(frame="0.c1.0", outcome="answered", content="done")
+    assert refused(asking, end) == ("FrameState", FrameState.ASKING)
+    answered = evolve(asking, replied(frame="0.c1.0"))
+    assert refused(answered, replace(end, outcome="failed")) == ("FrameState", FrameState.ANSWERED)
+    assert evolve(answered, end).call("0", "c1.0").state is CallState.RETURNED
+
+
+def test_a_run_is_paused_once_and_a_paused_one_resumed() -> None:
+    paused, resumed = events.Paused(by="ada", reason=""), events.Resumed(by="ada")
+    assert refused(after(), resumed) == ("Pace", Pace.RUNNING)
+    assert refused(after(paused), paused) == ("Pace", Pace.PAUSED)
+
+
+def test_a_delay_by_a_rate_limit_is_no_attempt() -> None:
+    late = replace(AGAIN, call=None, until=AT)
+    over = events.WaitEnded(frame="0", call=None)
+    assert after(late, over).frame("0").attempt == 2
+    assert after(replace(late, cause="brake", ticket=7), over).frame("0").attempt == 1
+
+
+def test_an_answer_is_released_alone_and_after_every_message() -> None:
+    begin = (
+        events.CallAdmitted(terms=options(answers=True), **CALL),
+        events.ToolStarted(attempt=1, at=AT, **CALL),
+    )
+    no = events.CallRefused(frame="0", call="c1.1", reason="no")
+    for turn, state in (
+        ((replied("give"), *begin, RETURNED), FrameState.ANSWERED),
+        ((replied("give"), *begin, HELLO, RETURNED), FrameState.ASKING),
+        ((replied("give", "t"), *begin, no, RETURNED), FrameState.ASKING),
+        (
+            (replied("give"), *begin, events.ToolFailed(attempt=1, error="", **CALL)),
+            FrameState.ASKING,
+        ),
+    ):
+        assert after(*turn).frame("0").state is state
+
+
+def test_each_attempt_is_previewed_anew() -> None:
+    previewed = events.CallPreviewed(preview=CallPreview(), **CALL)
+    now = after(*STARTED[2:4], previewed)
+    assert now.call("0", "c1.0").preview == CallPreview()
+    assert evolve(now, STARTED[4]).call("0", "c1.0").preview is None
+
+
 def test_a_cancelled_run_ends_after_its_calls() -> None:
     now = after(*STARTED[2:], events.Cancelling(by="ada", reason="enough"))
     assert (plan(now), plan(evolve(now, RETURNED))) == ((), (EndRun(),))
@@ -115,6 +175,9 @@ def test_an_outcome_of_another_attempt_is_refused(late: Any) -> None:
         assert raised.value.trigger == f"attempt {attempt}"
     assert evolve(now, replace(late, attempt=2)).call("0", "c1.0").state is not CallState.STARTED
     assert refused(after(), replace(AGAIN, call=None, attempt=2)) == ("Attempt", "at attempt 1")
+    arrived = events.OutcomeArrived(attempt=1, gate=None, outcome="returned", at=AT, **CALL)
+    doubted = evolve(now, replace(UNKNOWN, attempt=2))
+    assert refused(doubted, arrived) == ("Attempt", "at attempt 2")
 
 
 def changed(before: str, *writes: str) -> events.AgentChanged:
@@ -194,6 +257,7 @@ def test_a_frame_whose_model_failed_asks_it_again() -> None:
     frame = now.frame("0")
     assert (frame.state, frame.attempt, frame.outcome) == (FrameState.ASKING, 2, None)
     assert (now.phase, now.refusals, now.outcome) == (Phase.STARTED, 0, None)
+    assert now.origin == ("ada",)
 
 
 def halted(kind: GateKind, gate: UUID = GATE) -> events.GateOpened:
