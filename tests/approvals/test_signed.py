@@ -153,6 +153,11 @@ def test_acts_are_read_again_when_there_are_more_of_them() -> None:
         LOG.recent_rows(name=NAME)
 
 
+def test_the_acts_on_each_subject_are_remembered_apart() -> None:
+    for name in (NAME, OTHER):
+        assert [row.name for row in LOG.recent_rows(name=name)[0]] == [name] * 3
+
+
 def test_of_two_acts_with_one_number_the_second_is_refused() -> None:
     with pytest.raises(IntegrityError), transaction.atomic():
         LOG.append("saved", by="admin", name=NAME, seq=3, number=3, text="x")

@@ -39,6 +39,21 @@ def test_keys_are_made_once_for_their_owner(folder: Path, purpose: str, names: l
     assert [file.read_text() for file in found] == before
 
 
+def test_a_key_that_another_process_made_first_is_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = files._temporary
+
+    def lose(path: Path, lines: list[str]) -> Path:
+        path.parent.mkdir()
+        path.write_text(NEW)
+        return write(path, lines)
+
+    monkeypatch.setattr(files, "_temporary", lose)
+    assert files.ensure("journal").read_text() == NEW
+    assert [file.name for file in folder.iterdir()] == ["journal.keys"]
+
+
 @pytest.mark.parametrize("length", [32, 64, 65])
 def test_a_mac_is_that_of_the_library(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     key = os.urandom(length)

@@ -316,6 +316,12 @@ def test_only_an_open_gate_is_decided_closed_or_settled() -> None:
         assert named == ("open gate", str(getattr(event, "gate", None)))
 
 
+def test_only_an_open_question_gets_an_answer() -> None:
+    answer = events.QuestionAnswered(question=ANOTHER, text="so", usage={}, **CALL)
+    with pytest.raises(UnknownSubject, match=f"there is no open question {ANOTHER}$"):
+        evolve(running(), answer)
+
+
 def test_an_answer_that_was_given_without_it_is_not_the_last_one() -> None:
     now = fold(initial(UUID(int=7)), (begun(), HELLO, opened()))
     assert undelivered_to(now, "0") == ({"role": "message", "by": "ada", "content": "hello"},)
