@@ -16,7 +16,7 @@ from pytest_django import Settings
 
 from approvals.models import Approval, ToolSchema
 from approvals.port.adapter import ApprovalService
-from approvals.signed import statements
+from approvals.signed import rows, statements, votes
 from runtime.core.values.enums import Decision, Risk, Verdict
 from runtime.errors import KeyMissing
 from runtime.keyring import files, purposes, signatures
@@ -112,6 +112,16 @@ def test_a_statement_that_repeats_its_request_is_refused(bea: Actor) -> None:
         statements.read(approval)
     approval.statement, approval.signature = shortened, a2b_base64(signature).hex()
     with pytest.raises(NotConfirmed, match="the statement differs"):
+        statements.read(approval)
+
+
+def test_a_signed_vote_is_no_decision(bea: Actor) -> None:
+    approval = decided(bea)
+    given: dict[str, Any] = {"person": "bea", "stage": 0, "verdict": Verdict.APPROVE, "reason": ""}
+    vote = votes.make(approval, at=seeds.moment(0), withdrawn=0, **given)
+    approval.statement, approval.key_id = rows.text_of(vote), vote.key_id
+    approval.signature = statements._base64(vote.signature)
+    with pytest.raises(NotConfirmed, match="the statement is no decision"):
         statements.read(approval)
 
 
