@@ -187,6 +187,12 @@ def test_an_admin_whom_the_giver_made_does_not_confirm(admin: Actor) -> None:
             confirm(name, "reviewers", by=by)
 
 
+def test_an_independent_admin_does_not_confirm_their_own_right(admin: Actor, second: Actor) -> None:
+    accounts.set_groups("second", [Group.ADMINS, Group.REVIEWERS], actor="admin")
+    with pytest.raises(NotConfirmable, match="second admin"):
+        confirm("second", "reviewers", by="second")
+
+
 def test_where_there_are_two_a_second_confirms_a_new_admin(admin: Actor, second: Actor) -> None:
     """Meanwhile the new one is not the admin who is left, and cannot be confirmed once it was given anew."""
     dora, eva = (given(name, Group.ADMINS, by="admin") for name in ("dora", "eva"))
@@ -364,6 +370,16 @@ def test_a_changed_copy_is_worth_nothing(
         setattr(row, name, value)
     row.save()
     assert not assignments.in_force(Assignment.objects.latest("id"))
+
+
+def test_a_right_stays_with_the_name_to_which_it_was_given(bea: Actor) -> None:
+    people = User.objects.filter(username__in=("bea", "eve"))
+    rows = assignments.latest(people).values()
+    assert rows
+    assert all(assignments.is_of(row, people.get()) for row in rows)
+    people.update(username="eve")
+    assert not any(assignments.is_of(row, people.get()) for row in rows)
+    assert _groups(Actor(person="eve")) == frozenset()
 
 
 def test_an_earlier_row_is_not_put_on_top_again(bea: Actor) -> None:
