@@ -381,6 +381,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"mapping": {"level": float("nan")}}, "mapping.level: "),
     ({"at_once": 0}, "at_once: must be a whole number from 1 to 1000"),
     ({"key": "", "at_once_per_key": 1}, "at_once_per_key: needs a key"),
+    ({"wakes": "first"}, "business_key: must say which run an event wakes"),
+    ({"wakes": "first", "business_key": "id"}, "key: must be empty"),
+    (
+        {"wakes": "first", "business_key": "id", "key": "", "debounce": 9},
+        "debounce: must be 0 for a trigger that wakes runs",
+    ),
     ({"debounce": 3_601}, "debounce: must be a whole number of seconds from 0 to 3600"),
     ({"rate_seconds": 0}, "rate_seconds: must be a whole number of seconds from 1 to 86400"),
 ]
