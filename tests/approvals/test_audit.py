@@ -217,6 +217,14 @@ def test_an_edited_audit_is_a_finding_of_the_verification(run: UUID) -> None:
     assert ApprovalService().problem_of(run) == "row 3 was changed"
 
 
+def test_what_was_undone_is_counted_for_each_request() -> None:
+    of = seeds.run()
+    first, other = seeds.opened(seeds.snapshot(of), seeds.snapshot(of))
+    for act in ("approved", audit.UNDONE):
+        audit.append(run=of, actor=None, act=act, subject=f"request {first.id}", detail={})
+    assert (audit.undone(first), audit.undone(other)) == (1, 0)
+
+
 def rewrite(run: UUID, **changed: str) -> None:
     """Change every row and link them again, without a count."""
     AuditHead.objects.filter(run_id=run).delete()
