@@ -99,7 +99,7 @@ def _lives(folder: Path, mutant: Mutant) -> bool:
         with POSTGRES:
             if not _pass(folder, DEEPER[name], (), within=300.0):
                 return False
-    is_walked = "/machine/" in mutant.file
+    is_walked = "/core/run/" in mutant.file
     return not is_walked or _pass(folder, (HISTORIES,), PURE, within=600.0, walks=ALL)
 
 
