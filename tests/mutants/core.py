@@ -28,6 +28,7 @@ BESIDE_THE_CORE = (
     "tests/stored/test_golden.py",
     "tests/upkeep/test_retention_rules.py",
     "tests/approvals/test_policy.py",
+    "tests/reads/test_lookalikes.py",
 )
 FEW, ALL = "20", "2000"  # walks
 
@@ -42,6 +43,8 @@ DEEPER = {
     "export_file": ("tests/control/test_copies.py", "tests/security/test_forged_exports.py"),
     "retention_rules": ("tests/upkeep/test_retention.py",),
     "accounting": ("tests/execution/admission/test_gates.py",),
+    "blobs": ("tests/execution/test_contents.py", "tests/control/test_thread_memory.py"),
+    "signed_gzip": ("tests/store/test_sealed_files.py",),
 }
 POSTGRES = Lock()  # there is one test database
 
