@@ -20,6 +20,7 @@ from approvals.errors import (
     ApprovalError,
     DigestMismatch,
     NotFound,
+    TamperedWith,
     TooEarly,
 )
 from approvals.models import Approval, AuditEntry, Token
@@ -464,3 +465,22 @@ def test_gates_that_open_while_others_are_decided_keep_one_chain() -> None:
 
     together([review, go_on])
     assert audit.verify(of) == 30
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_decision_is_written_on_a_request_that_changed_since_it_was_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bea = seeds.person("bea", Group.REVIEWERS)
+    approval, load = seeds.pending(), commit.load
+
+    def change(approval_id: UUID, actor: Actor) -> commit.LoadedApproval | None:
+        loaded = load(approval_id, actor)
+        Approval.objects.filter(pk=approval_id).update(approval_digest="sha256:0")
+        return loaded
+
+    monkeypatch.setattr(commit, "load", change)
+    with pytest.raises(TamperedWith):
+        seeds.decide(approval, bea)
+    approval.refresh_from_db()
+    assert (approval.status, approval.statement) == ("pending", None)
