@@ -35,6 +35,7 @@ MIDDLEWARE = [
     "config.middleware.whole_files",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.middleware.gzip.GZipMiddleware",  # it pads each answer by chance, against guesses by length
     "config.middleware.unstored",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

@@ -40,7 +40,7 @@ def nav(request: HttpRequest) -> dict[str, Any]:
         return principals.principal_of(principals.actor_of(request.user))
 
     return {
-        "nav": SimpleLazyObject(lambda: _nav(principal())),
+        "nav": SimpleLazyObject(lambda: navigation_of(principal())),
         "waiting": SimpleLazyObject(lambda: inbox.counts(principal()).mine_text),
         "admins": SimpleLazyObject(account_list.some_admins),
         "run_views": SimpleLazyObject(
@@ -50,7 +50,8 @@ def nav(request: HttpRequest) -> dict[str, Any]:
     }
 
 
-def _nav(principal: Principal | None) -> Navigation:
+def navigation_of(principal: Principal | None) -> Navigation:
+    """Return the links for a reader."""
     if principal is None:
         return Navigation()
     return Navigation(

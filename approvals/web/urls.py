@@ -45,6 +45,7 @@ from approvals.web.pages.prompts import confirm as confirm_prompt
 from approvals.web.pages.prompts import label as label_prompt
 from approvals.web.pages.prompts import propose as propose_prompt
 from approvals.web.pages.prompts import withdraw as withdraw_prompt
+from approvals.web.pages.search import search
 from approvals.web.pages.session import home, login, logout
 from approvals.web.pages.version_changes import (
     continue_runs,
@@ -66,6 +67,7 @@ urlpatterns = [
     path("overview/", overview, name="overview"),
     path("overview/<slug:name>.csv", picture_csv, name="picture_csv"),
     path("costs/", costs, name="costs"),
+    path("search/", search, name="search"),
     path("login/", login, name="login"),
     path("logout/", logout, name="logout"),
     path("password/<str:plain>/", choose_password, name="choose_password"),

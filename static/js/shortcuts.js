@@ -6,6 +6,7 @@ const links = () => all(".row .t", inbox());
 const chosen = () => one(".row[aria-current=true] .t", inbox() ?? main);
 const current = () => one(".row[aria-current] .t", inbox() ?? main); // marked, or the one before the open request
 const isList = () => inbox() && (!isSplit() || panel.hidden);
+const searches = one(".rail .search-link");
 const follow = (what) => one(what)?.click();
 
 const MOVES = ["j", "k", "ArrowDown", "ArrowUp"];
@@ -62,6 +63,10 @@ function approve() {
 
 function pressed(event) {
   const { key, target } = event;
+  if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && key === "k" && searches) {
+    event.preventDefault();
+    return searches.click();
+  }
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   if (one("dialog[open]")) return;
   if (target.closest("input:not([type=checkbox]), textarea, select, [contenteditable]")) {

@@ -1,9 +1,11 @@
 """The web process: a request gets a thread when its body is complete, and headers keep their meaning."""
 
 import asyncio
+import gzip
 from importlib import import_module
 
 import pytest
+from django.test import Client
 
 from runtime.web.live import Message, Receive, Send
 
@@ -86,3 +88,13 @@ def test_a_header_with_an_underscore_cannot_stand_for_another(seen: Seen) -> Non
 def test_an_address_that_is_not_encoded_is_refused(seen: Seen) -> None:
     _ask(seen, _piece(b""), query=b"q=\xff")
     assert (seen.scope, seen.status) == (None, 400)
+
+
+@pytest.mark.django_db
+def test_pages_are_compressed_for_clients_that_can_read_them() -> None:
+    plain = Client().get("/login/")
+    packed = Client().get("/login/", HTTP_ACCEPT_ENCODING="gzip")
+    assert packed["Content-Encoding"] == "gzip"
+    assert len(packed.content) < len(plain.content) / 2
+    assert b"Log in" in gzip.decompress(packed.content)
+    assert "Content-Encoding" not in plain

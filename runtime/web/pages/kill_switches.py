@@ -26,7 +26,7 @@ class SwitchForm(PageForm):
     def __init__(self, data: QueryDict | None = None) -> None:
         super().__init__(data)
         names = [(name, name) for name in wiring.catalogue().names()]
-        self.fields["agent"].widget.choices = [("", "Choose"), *names, (EVERY, "every agent")]
+        self.fields["agent"].widget.choices = [("", "Choose"), (EVERY, "every agent"), *names]
 
     def clean(self) -> None:
         """Require a choice, and for all agents the typed confirmation."""

@@ -1,0 +1,156 @@
+"""The search over everything: pages, agents, people, requests and runs, a few of each, in one list of links."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.cache import patch_vary_headers
+from django.views.decorators.http import require_safe
+
+from approvals.people import account_list
+from approvals.reads import filters, history, inbox
+from approvals.reads.inbox import View
+from approvals.rights import principals
+from approvals.rights.principals import Principal
+from approvals.web.context import Navigation, navigation_of
+from runtime.errors import InvalidInput
+from runtime.ports import wiring
+from runtime.reads import runs
+from runtime.reads.filters import MAX_SEARCH, filter_runs
+from runtime.web.pages import query_params
+from runtime.web.requests import actor_of
+
+HITS = 5  # of each kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A link to something that matches; `note` tells it from others of the same name."""
+
+    kind: str
+    icon: str
+    name: str
+    url: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkedPage:
+    """A page of the navigation: its name and route, other words for it, and the right that shows it, empty for all."""
+
+    name: str
+    route: str
+    words: str = ""
+    right: str = ""
+
+
+PAGES = (
+    LinkedPage(name="Emergency stop", route="kill_switches", words="kill switch", right="manages"),
+    LinkedPage(name="Overview", route="overview", words="dashboard", right="manages"),
+    LinkedPage(name="Cost", route="costs", words="usage tokens dollars", right="manages"),
+    LinkedPage(name="Inbox", route="inbox", words="requests approvals", right="acts"),
+    LinkedPage(name="History", route="history", words="decisions audit", right="acts"),
+    LinkedPage(name="Runs", route="runs"),
+    LinkedPage(name="Schedules", route="schedules", words="cron", right="starts"),
+    LinkedPage(name="Triggers", route="triggers", words="events webhooks", right="starts"),
+    LinkedPage(name="Agents", route="agents", words="start a run", right="reads_agents"),
+    LinkedPage(name="Tools", route="tools", right="reads_agents"),
+    LinkedPage(name="Policies", route="policies", words="rules", right="manages"),
+    LinkedPage(name="Allowances", route="allowances", right="manages"),
+    LinkedPage(name="People", route="people", words="users groups rights", right="manages"),
+    LinkedPage(name="Prompts", route="prompts", right="manages"),
+    LinkedPage(name="Your account", route="account", words="password tokens away mail"),
+    LinkedPage(name="Manual", route="manual", words="help docs"),
+)
+
+
+@require_safe
+@login_required
+def search(request: HttpRequest) -> HttpResponse:
+    """Show what matches the words; for an open page, the list alone."""
+    principal = principals.principal_of(actor_of(request))
+    problem, hits = None, list[Hit]()
+    try:
+        text = query_params.search(request)
+        hits = list(_find(request, principal, text)) if text else []
+    except InvalidInput as exc:
+        problem, text = exc, request.GET.get("q", "")
+    context = {
+        "section": "search",
+        "q": text,
+        "hits": hits,
+        "problem": problem,
+        "longest": MAX_SEARCH,
+    }
+    template = (
+        "approvals/search.html#hits" if query_params.is_htmx(request) else "approvals/search.html"
+    )
+    answer = render(request, template, context, status=422 if problem else 200)
+    patch_vary_headers(answer, ["HX-Request"])
+    return answer
+
+
+def _find(request: HttpRequest, principal: Principal | None, text: str) -> Iterator[Hit]:
+    reader = navigation_of(principal)
+    yield from _pages(reader, text)
+    if reader.reads_agents:
+        yield from _agents(text)
+    if reader.manages:
+        with suppress(InvalidInput):  # the text has a filter that only another list knows
+            yield from _people(text)
+    with suppress(InvalidInput):
+        yield from _requests(principal, text)
+    with suppress(InvalidInput):
+        yield from _runs(request, text)
+
+
+def _pages(reader: Navigation, text: str) -> Iterator[Hit]:
+    word = text.lower()
+    for page in PAGES:
+        if word in f"{page.name} {page.words}".lower() and (
+            not page.right or getattr(reader, page.right)
+        ):
+            yield Hit(kind="Page", icon="overview", name=page.name, url=reverse(page.route))
+
+
+def _agents(text: str) -> Iterator[Hit]:
+    names = [name for name in wiring.catalogue().names() if text.lower() in name.lower()]
+    for name in sorted(names)[:HITS]:
+        yield Hit(kind="Agent", icon="agent", name=name, url=reverse("agent", args=[name]))
+
+
+def _people(text: str) -> Iterator[Hit]:
+    for person in account_list.people_page(text).people[:HITS]:
+        url = f"{reverse('people')}?{urlencode({'q': person.username})}"
+        yield Hit(
+            kind="Person", icon="person", name=person.username, note=person.full_name, url=url
+        )
+
+
+def _requests(principal: Principal | None, text: str) -> Iterator[Hit]:
+    """Find requests among the first of the pending ones, and among the newest decisions."""
+    pending = [
+        item for view in View for item in inbox.page(principal, view=view, q=text).items[:HITS]
+    ]
+    criteria: Mapping[str, str] = {"q": text}
+    zone = timezone.get_current_timezone()
+    past = history.page(principal, filters.read_criteria(criteria, zone), limit=HITS).items
+    for item in pending[:HITS]:
+        yield Hit(kind="Request", icon="inbox", name=item.sentence, note="pending",
+                  url=reverse("approval", args=[item.id]))  # fmt: skip
+    for decision in past:
+        yield Hit(kind="Request", icon="inbox", name=decision.sentence, note=decision.status,
+                  url=reverse("approval", args=[decision.id]))  # fmt: skip
+
+
+def _runs(request: HttpRequest, text: str) -> Iterator[Hit]:
+    matching = filter_runs(wiring.access().readable_runs(actor_of(request)), search=text)
+    for run in runs.runs_page(matching, limit=HITS).items:
+        yield Hit(kind="Run", icon="runs", name=run.title, note=f"{run.agent}, {run.status}",
+                  url=reverse("run", args=[run.id]))  # fmt: skip

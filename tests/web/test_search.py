@@ -1,0 +1,54 @@
+"""The search over everything: each reader finds what they may read, and nothing else."""
+
+from uuid import uuid4
+
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from approvals.models import Approval
+from tests.support.office import Office
+from tests.support.pages import queries_at_most, shows, text
+
+
+def test_an_admin_finds_pages_agents_people_requests_and_runs(
+    admin: Client, office: Office
+) -> None:
+    run, closed = office.start(), office.start()
+    office.deny(closed, "no")
+    pending, past = (Approval.objects.get(run=one) for one in (run, closed))
+    for words, url in (
+        ("kill", "/stops/"),
+        ("hr_on", "/agents/hr_onboarding/"),
+        ("bea", "/people/?q=bea"),
+        ("set_priv", f"/a/{pending.id}/"),
+        ("set_priv", f"/a/{past.id}/"),
+        ("agent:hr_onboarding", f"/runs/{run}/"),
+        (str(run)[:8], f"/runs/{run}/"),
+    ):
+        shows(admin, f"/search/?q={words}", f'href="{url}"')
+    shows(admin, f"/search/?q={uuid4()}", "Nothing that you may read matches")
+    shows(admin, "/search/", "Type a name")
+    shows(admin, f"/search/?q={'x' * 201}", "must be at most 200 characters", status=422)
+
+
+def test_others_find_only_what_they_may_read(bea: Client, cyril: Client, office: Office) -> None:
+    run = office.start()
+    approval = Approval.objects.get(run=run)
+    shows(bea, "/search/?q=set_priv", f"/a/{approval.id}/")
+    shows(bea, "/search/?q=ada", hides=["/people/?q=ada"])
+    shows(bea, "/search/?q=stop", hides=['<a class="t" href="/stops/"'])
+    for words in ("set_priv", "hr_onboarding", str(run)[:8], "ada"):
+        page = shows(cyril, f"/search/?q={words}", hides=[str(run), str(approval.id)])
+        assert "/people/" not in page
+
+
+def test_a_search_costs_as_many_queries_beside_more_rows(admin: Client, office: Office) -> None:
+    office.start()
+    text(admin, "/search/?q=hr")
+    with CaptureQueriesContext(connection) as queries:
+        text(admin, "/search/?q=hr")
+    for _ in range(6):
+        office.start()
+    with queries_at_most(len(queries)):
+        text(admin, "/search/?q=hr")
