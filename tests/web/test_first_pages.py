@@ -62,7 +62,7 @@ def test_the_overview_counts_runs_and_says_what_needs_an_admin(
     Run.objects.filter(id=parked).update(status="quarantined")
     KillSwitch.objects.create(agent="hr_onboarding", reason="Too <eager>.", stopped_by="admin")
     needs = ("1 run in quarantine", "1 run failed in the last 24", "1 call in doubt")
-    stopped = ("is stopped by a kill switch", "Too &lt;eager&gt;.")
+    stopped = ("is stopped<", "Too &lt;eager&gt;.")
     with queries_at_most(18):
         page = shows(admin, "/overview/", *needs, *stopped, hides=["Nothing needs an admin"])
     has(

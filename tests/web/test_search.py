@@ -11,15 +11,12 @@ from tests.support.office import Office
 from tests.support.pages import queries_at_most, shows, text
 
 
-def test_an_admin_finds_pages_agents_people_requests_and_runs(
-    admin: Client, office: Office
-) -> None:
+def test_an_admin_finds_pages_people_requests_and_runs(admin: Client, office: Office) -> None:
     run, closed = office.start(), office.start()
     office.deny(closed, "no")
     pending, past = (Approval.objects.get(run=one) for one in (run, closed))
     for words, url in (
         ("kill", "/stops/"),
-        ("hr_on", "/agents/hr_onboarding/"),
         ("bea", "/people/?q=bea"),
         ("set_priv", f"/a/{pending.id}/"),
         ("set_priv", f"/a/{past.id}/"),
@@ -28,8 +25,15 @@ def test_an_admin_finds_pages_agents_people_requests_and_runs(
     ):
         shows(admin, f"/search/?q={words}", f'href="{url}"')
     shows(admin, f"/search/?q={uuid4()}", "Nothing that you may read matches")
-    shows(admin, "/search/", "Type a name")
-    shows(admin, f"/search/?q={'x' * 201}", "must be at most 200 characters", status=422)
+    shows(admin, "/search/", "Searches pages")
+    shows(admin, f"/search/?q={'x' * 201}", "must have at most 200 characters", status=422)
+
+
+def test_agents_are_found_by_those_who_may_read_them(
+    admin: Client, cyril: Client, published: None
+) -> None:
+    shows(admin, "/search/?q=hr_on", 'href="/agents/hr_onboarding/"')
+    shows(cyril, "/search/?q=hr_on", hides=["/agents/hr_onboarding/"])
 
 
 def test_others_find_only_what_they_may_read(bea: Client, cyril: Client, office: Office) -> None:

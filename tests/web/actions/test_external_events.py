@@ -115,9 +115,9 @@ def test_a_stop_is_put_on_its_page_and_shown_on_every_page(admin: Client, bea: C
     )
     assert not KillSwitch.objects.exists()
     admin.post("/stops/put/", WHY | {"agent": "*", "confirm": "Every agent "})
-    page = shows(admin, "/inbox/", "&lt;b&gt;broken", "See the kill switches")
+    page = shows(admin, "/inbox/", "&lt;b&gt;broken", "See the stops")
     assert "Every agent is stopped" in " ".join(page.replace("<bdi>", "").split())
-    shows(bea, "/inbox/", "is stopped", hides=["See the kill switches"])
+    shows(bea, "/inbox/", "is stopped", hides=["See the stops"])
     admin.post(f"/stops/{KillSwitch.objects.get().id}/lift/")
     shows(bea, "/inbox/", hides=["is stopped"])
 
