@@ -1,4 +1,4 @@
-"""The search over everything: each reader finds what they may read, and nothing else."""
+"""The search over everything: each reader finds the rows that they may read, and no others."""
 
 from uuid import uuid4
 

@@ -174,6 +174,8 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
         "admin": [
             *(
                 "/overview/",
+                "/costs/?by=agent",
+                "/search/?q=a",
                 "/inbox/",
                 "/people/",
                 "/people/?q=stranger",
