@@ -36,7 +36,7 @@ _LIVE = {
         JOIN runtime_run ON runtime_run.id = kept.run_id AND ended_at IS NULL
     """,
     purposes.JOURNAL: """
-        SELECT ltrim(entry.key_id, ':') AS key_id, entry.run_id AS run FROM runtime_run
+        SELECT entry.key_id, entry.run_id AS run FROM runtime_run
         JOIN runtime_journalentry AS entry
             ON entry.run_id = runtime_run.id AND entry.position = runtime_run.position
         WHERE ended_at IS NULL AND status <> 'quarantined' AND base < runtime_run.position

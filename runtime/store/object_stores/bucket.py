@@ -172,7 +172,7 @@ class Listing:
         self.max_objects = max_objects
 
     def after(self, cursor: str) -> list[Object]:
-        """List the first objects after this name, at most `most`. Raise Unlisted."""
+        """List the first objects after this name, at most `max_objects`. Raise Unlisted."""
         try:
             pages = self._store.list(offset=cursor or None, chunk_size=self.max_objects)
             objects = [_object(entry) for entry in next(iter(pages), ())]
