@@ -13,6 +13,7 @@ from runtime.web.pages.kill_switches import disengage, engage, list_switches
 from runtime.web.pages.recorded_runs import compare, replay
 from runtime.web.pages.run import at, blob, run
 from runtime.web.pages.run_actions import cancel, message, pause, release, resume, retry
+from runtime.web.pages.run_batch import ACTS, run_batch
 from runtime.web.pages.runs import compare_chosen, download, runs
 
 
@@ -40,6 +41,7 @@ def _trigger_paths(kind: TriggerKind) -> list[URLPattern]:
 urlpatterns = [
     path("runs/", runs, name="runs"),
     path("runs.csv", download, name="runs_csv"),
+    *(path(f"runs/{name}-many/", run_batch, {"name": name}, name=f"{name}_many") for name in ACTS),
     path("runs/compare/", compare_chosen, name="compare_chosen"),
     path("runs/<uuid:run>/", run, name="run"),
     path("runs/<uuid:run>/at/<int:position>/", at, name="at"),

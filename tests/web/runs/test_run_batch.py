@@ -1,0 +1,88 @@
+"""Cancelling and retrying all runs of a list: named before, checked again one by one, with a reason in each audit."""
+
+import re
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+
+from approvals.models import AuditEntry
+from runtime.models import Run
+from runtime.web.pages import run_batch
+from tests.support.office import Office
+from tests.support.pages import has, shows, text
+
+
+def _sends(
+    client: Client, address: str, *words: str, form: dict[str, str], status: int = 200
+) -> str:
+    answer: Any = client.post(address, form)
+    assert answer.status_code == status
+    page: str = answer.content.decode()
+    return str(has(page, *words))
+
+
+def _ids(page: str) -> str:
+    return re.findall(r'name="runs" value="([^"]*)"', page)[0]
+
+
+def test_the_runs_of_a_list_are_cancelled_with_one_reason(admin: Client, office: Office) -> None:
+    runs, other, ended = (
+        [office.start(), office.start()],
+        office.start(requester="bea"),
+        office.start(),
+    )
+    office.deny(ended, "no")
+    address = "/runs/cancel-many/?q=by%3Aada"
+    page = shows(admin, address, "Cancel 2 runs", *map(str, runs), hides=[str(other), str(ended)])
+    sent = {"runs": _ids(page), "reason": "Wrong <batch>."}
+    _sends(
+        admin,
+        address,
+        "Nothing was changed: the reason is required",
+        form={**sent, "reason": " "},
+        status=422,
+    )
+    _sends(admin, address, "2 runs cancelled", form=sent)
+    audited = AuditEntry.objects.filter(act="cancelled", detail__contains="Wrong <batch>.")
+    assert set(audited.values_list("run", flat=True)) == set(runs)
+    for run in runs:
+        office.advance(run)
+    assert set(Run.objects.filter(id__in=runs).values_list("status", flat=True)) == {"cancelled"}
+    assert Run.objects.get(id=other).status == "suspended"
+
+
+def test_each_run_is_checked_again(ada: Client, office: Office) -> None:
+    """One has ended since the preview, one is of another person, one does not exist."""
+    mine, over, other = office.start(), office.start(), office.start(requester="bea")
+    sent = {"runs": ",".join(map(str, (mine, over, other, uuid4()))), "reason": "Stop."}
+    office.deny(over, "no")
+    page = _sends(ada, "/runs/cancel-many/", "1 run cancelled", form=sent)
+    assert page.count("<b>1 run</b>") + 2 * page.count("<b>2 runs</b>") == 3
+    assert not AuditEntry.objects.filter(run=other, act="cancelled").exists()
+
+
+def test_failed_runs_are_started_again(admin: Client, office: Office) -> None:
+    failed, waiting = office.failed(), office.start()
+    page = shows(admin, "/runs/retry-many/", "Try again 1 run", hides=[str(waiting)])
+    _sends(
+        admin,
+        "/runs/retry-many/",
+        "1 run started again",
+        form={"runs": _ids(page), "reason": "Again."},
+    )
+    assert Run.objects.get(id=failed).status != "failed"
+
+
+def test_more_runs_than_one_form_takes_are_said(
+    admin: Client, office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_batch, "MAX_RUNS", 1)
+    office.start(), office.start()
+    page = shows(admin, "/runs/cancel-many/", "More than 1 runs match", "Cancel 1 run<")
+    two = {"runs": f"{_ids(page)},{uuid4()}", "reason": "Stop."}
+    _sends(admin, "/runs/cancel-many/", "the runs must be 1 to 1 runs", form=two, status=422)
+    _sends(admin, "/runs/cancel-many/", "must be ids", form={**two, "runs": "x"}, status=422)
+    shows(admin, "/runs/cancel-many/?q=nothing", "None of these runs fits")
+    text(Client(), "/runs/cancel-many/", 302)
