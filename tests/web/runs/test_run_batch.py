@@ -24,7 +24,7 @@ def _sends(
 
 
 def _ids(page: str) -> str:
-    return re.findall(r'name="runs" value="([^"]*)"', page)[0]
+    return str(re.findall(r'name="runs" value="([^"]*)"', page)[0])
 
 
 def test_the_runs_of_a_list_are_cancelled_with_one_reason(admin: Client, office: Office) -> None:
