@@ -303,15 +303,13 @@ def _word_result(agent: AgentSpec, result: dict[str, Any]) -> tuple[texts.Outcom
         return "success", texts.WAITING
     tool, verdict = agent.tool(result["tool"]), result.get("verdict")
     content = result["content"] if tool is None else secrets.open_result(tool, result["content"])
-    outcome, words = texts.word_outcome(result["outcome"], content, verdict)
     is_question = tool is not None and tool.question
+    outcome, words = texts.word_outcome(result["outcome"], content, verdict, question=is_question)
     if "changed_by" in result:
         words = f"{texts.CHANGED}{json.dumps(content, ensure_ascii=False)}"
     elif "reported_by" in result:
         report = texts.word_report(result, question=is_question)
         words = f"{report}{json.dumps(content, ensure_ascii=False)}"
-    elif is_question and verdict == "expire":
-        words = f"{texts.UNANSWERED}{content}"
     elif "edited_by" in result and outcome == "success":
         words = f"{texts.RESULT}{json.dumps(content, ensure_ascii=False)}"
     if "edited_by" in result:

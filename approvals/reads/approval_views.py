@@ -23,9 +23,9 @@ from approvals.rules import policy
 from approvals.rules.policy import Demands, NextStep, OnExpiry, demands_of
 from approvals.signed import statements
 from runtime.core.run.continuation import merge_people
-from runtime.core.values.enums import GateKind
+from runtime.core.values.enums import GateKind, Verdict
 from runtime.core.values.ids import turn_of
-from runtime.core.values.verdicts import BEFORE_CALL
+from runtime.core.values.verdicts import BEFORE_CALL, VERDICTS, VerdictRule, words_at
 from runtime.errors import Forbidden, InvalidInput
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
@@ -145,6 +145,11 @@ class ApprovalView:
         return self.stored.status == Approval.Status.PENDING
 
     @property
+    def words(self) -> VerdictRule | None:
+        """The row of its verdict, with the words at its gate; None if it is open, expired or cancelled."""
+        return words_of(self.stored)
+
+    @property
     def is_edited(self) -> bool:
         """Whether it was approved with changes."""
         return self.stored.edited is not None
@@ -152,7 +157,7 @@ class ApprovalView:
     @property
     def changes_requested(self) -> bool:
         """Whether it was denied with a request for changes."""
-        return statements.requests_changes(self.stored)
+        return statements.has_verdict(self.stored, Verdict.REQUEST_CHANGES)
 
     @cached_property
     def demands(self) -> Demands | None:
@@ -331,6 +336,21 @@ def several(ids: Collection[UUID], *, actor: Actor) -> tuple[ApprovalView, ...]:
     return tuple(by_id[approval_id] for approval_id in ids if approval_id in by_id)
 
 
+def words_of(approval: Approval) -> VerdictRule | None:
+    """Return the row of its verdict, with the words at its gate; None if it is open, expired or cancelled.
+
+    Without a statement it is that of a plain decision.
+    """
+    possible = [
+        verdict
+        for verdict, rule in VERDICTS.items()
+        if rule.by_person and rule.status == approval.status and approval.kind in rule.gates
+    ]
+    stated = (verdict for verdict in possible if statements.has_verdict(approval, verdict))
+    verdict = next(stated, next(iter(possible), None))
+    return None if verdict is None else words_at(GateKind(approval.kind), verdict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherApprovals:
     """Other requests of a run that the page of one needs: those of its `turn`, in the order of the turn.
@@ -364,7 +384,8 @@ def read_others(approval: ApprovalView) -> OtherApprovals:
             (row.frame, row.call, row.gate)
             for row in rows
             if (row.tool, row.status) == (approval.tool, Approval.Status.DENIED)
-            and not statements.requests_changes(row)
+            and (words := words_of(row)) is not None
+            and words.is_counted
         ),
     )
 

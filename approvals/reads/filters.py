@@ -20,6 +20,7 @@ from django.utils import timezone
 from approvals.models import Approval, ApprovalClaim, Handover
 from approvals.rules.policy import ESCALATE, OnExpiry
 from runtime.core.values.enums import GateKind, Risk
+from runtime.core.values.verdicts import IN_HISTORY
 from runtime.errors import InvalidInput
 from runtime.ports.approvals import CallOutcome
 from runtime.reads.filters import duration, terms
@@ -139,12 +140,9 @@ _FIELDS: Mapping[str, Callable[[str], Q]] = {
 
 
 MAX_NAME = 200
-CHANGES_REQUESTED = "changes_requested"
-EDITED = "edited"
 VERDICTS = (
     *(str(status) for status in Approval.Status if status != Approval.Status.PENDING),
-    CHANGES_REQUESTED,
-    EDITED,
+    *IN_HISTORY.values(),
 )
 CHOICES = {
     "risk": tuple(map(str, Risk)),

@@ -19,7 +19,7 @@ from django.db.models.lookups import Exact
 from approvals.models import ASKING_AGENT, IN_DOUBT, ROOT_AGENT, Approval, ApprovalOutcome
 from approvals.reads import approval_views, filters
 from approvals.reads.approval_views import ApprovalView
-from approvals.reads.filters import CHANGES_REQUESTED, EDITED, DecisionFilter
+from approvals.reads.filters import DecisionFilter
 from approvals.requests import argument_changes, verification
 from approvals.requests.argument_changes import ArgumentChange
 from approvals.rights import approvals
@@ -29,6 +29,7 @@ from approvals.rights.scopes import Scope
 from approvals.rules import roles
 from approvals.signed import statements, votes
 from approvals.signed.votes import Cast
+from runtime.core.values.verdicts import IN_HISTORY, VERDICTS
 from runtime.errors import InvalidInput, KeyMissing
 from runtime.keyring import sealing
 from runtime.ports.approvals import CallOutcome, NotConfirmed
@@ -61,9 +62,7 @@ class PastDecision(ApprovalView):
     @property
     def verdict(self) -> str:
         """The verdict, as filters name it."""
-        if self.changes_requested:
-            return CHANGES_REQUESTED
-        return EDITED if self.is_edited else self.stored.status
+        return (self.words and self.words.in_history) or self.stored.status
 
     @property
     def took(self) -> timedelta | None:
@@ -263,19 +262,16 @@ def _condition(criteria: DecisionFilter) -> Q:
 
 
 def is_verdict(verdict: str) -> Q:
-    """Return the condition for a verdict. A request for changes is a denial by its statement."""
-    changes = Q(statement__contains=statements.CHANGES_REQUESTED)
-    match verdict:
-        case "changes_requested":
-            return Q(status=Approval.Status.DENIED) & changes
-        case "denied":
-            return Q(status=Approval.Status.DENIED) & ~changes
-        case "edited":
-            return Q(status=Approval.Status.APPROVED, edited__isnull=False)
-        case "approved":
-            return Q(status=Approval.Status.APPROVED, edited__isnull=True)
-        case _:
-            return Q(status=verdict)
+    """Return the condition for a verdict. What the status does not tell is in the statement."""
+    condition = Q(status=verdict)
+    for decided, name in IN_HISTORY.items():
+        status = VERDICTS[decided].status
+        listed = Q(statement__contains=statements.verdict_text(decided))
+        if verdict == name:
+            return listed & Q(status=status)
+        if verdict == status:
+            condition &= ~listed
+    return condition
 
 
 def _is_person(person: str) -> Q:

@@ -21,8 +21,10 @@ from runtime.keyring import purposes, signatures
 from runtime.keyring.signatures import Verifies
 from runtime.ports.approvals import NotConfirmed
 
-# Only the statement of such a request contains this: within its other values the quotation marks are escaped.
-CHANGES_REQUESTED = f'"verdict":"{Verdict.REQUEST_CHANGES}"'
+
+def verdict_text(verdict: Verdict) -> str:
+    """Return the text that only statements of this verdict contain: within other values quotation marks are escaped."""
+    return f'"verdict":"{verdict}"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,9 +120,9 @@ def read(approval: Approval, verifies: Verifies = signatures.verify_signature) -
     return statement
 
 
-def requests_changes(approval: Approval) -> bool:
-    """Tell whether a person requested changes to the call, which is a way to deny it."""
-    return CHANGES_REQUESTED in (approval.statement or "")
+def has_verdict(approval: Approval, verdict: Verdict) -> bool:
+    """Tell whether the statement of the approval says this verdict, by its text alone."""
+    return verdict_text(verdict) in (approval.statement or "")
 
 
 def result_digest(decision: Decision) -> str | None:

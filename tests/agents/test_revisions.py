@@ -13,7 +13,7 @@ from runtime.core.run.events import CallRefused, GateDecided, Retried
 from runtime.core.run.forks import without_permissions
 from runtime.core.run.reducer import evolve
 from runtime.core.values.enums import Decision, Verdict
-from runtime.core.values.verdicts import changes_text
+from runtime.core.values.verdicts import CHANGES
 from runtime.ports.approvals import ApprovalVoid, Ruling
 from tests.support.specs import spec_of
 
@@ -61,7 +61,7 @@ def test_the_model_reads_what_to_change_and_the_next_call_is_the_revision() -> N
         assert (heard.to_change, heard.denied, heard.content) == (
             True,
             True,
-            changes_text("Pay 40."),
+            f"{CHANGES}Pay 40.",
         )
         return paying(int(heard.why.split()[1].rstrip(".")))
 

@@ -9,6 +9,7 @@ from runtime.core.run.events import Forked, GateDecided
 from runtime.core.run.forks import read_fork
 from runtime.core.run.gates import is_blocked_by_gate
 from runtime.core.values.enums import SETTLED, Verdict
+from runtime.core.values.verdicts import VERDICTS
 from runtime.reads.journal import Remaining
 from runtime.reads.trace.fold import Trace, fold
 from runtime.reads.trace.span import SpanResult, SpanState
@@ -58,7 +59,8 @@ def test_a_fork_says_whose_results_it_copied() -> None:
                 record = records[frame.id].by_id[call.id]
                 assert record.decided_by == (call.reported_by or "")
                 shown.add((call.answered, record.verdict))
-    told = {(False, one) for one in (None, Verdict.HAPPENED, Verdict.REQUEST_CHANGES)}
+    copied = {verdict for verdict, rule in VERDICTS.items() if rule.in_result}
+    told = {(False, one) for one in (None, Verdict.HAPPENED, *copied)}
     assert (True, Verdict.ANSWER) in shown <= {(True, Verdict.ANSWER), *told}
 
 

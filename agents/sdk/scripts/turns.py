@@ -30,16 +30,11 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo
 
 from agents.sdk.spec import FINAL_ANSWER
-from runtime.core.values.verdicts import CHANGES, DENIED, changes_text, denial_text
+from runtime.core.values.enums import GateKind, Verdict
+from runtime.core.values.verdicts import CHANGES, DENIED, RECEIVED, words_at
 
 Outcome = Literal["success", "failed", "denied"]
 
-EXPIRED = "This call was not made, because its approval expired. "
-UNANSWERED = "No person answered this question in time. "
-GIVEN_UP = (
-    "This call was started, and it is not known whether it took effect. A person looked into it and gave it up."
-    " The reason given: "
-)
 REFUSED = "This call could not be made: "
 ABOUT_ANSWER = "About your answer: "  # an outcome follows, as of a call
 NOT_TAKEN = "This answer could not be taken: "
@@ -56,14 +51,7 @@ ANSWERED_QUESTION = "A person answered. The answer as JSON: "
 # The arguments and a line break follow, then the outcome as text, or RESULT and the result.
 EDITED = "A person changed the arguments of this call. The arguments as JSON: "
 RESULT = "The result as JSON: "
-REASONED = (
-    DENIED,
-    CHANGES,
-    EXPIRED,
-    UNANSWERED,
-    GIVEN_UP,
-    REFUSED,
-)  # each is followed by the reason
+REASONED = (*RECEIVED, REFUSED)  # each is followed by the reason
 SUM_UP = (
     "Do not go on yet, and call no tool. Sum up what has happened so far, for yourself: what you were asked,"
     " what you found out, what you did, and what is left to do. You will go on from this summary alone, so"
@@ -175,22 +163,20 @@ class Turn:
         return next((result for result in reversed(self.results) if result.tool == tool), None)
 
 
-def word_outcome(outcome: str, content: Any, verdict: str | None) -> tuple[Outcome, Any]:
-    """Word the outcome of a call for the model, by what ended it."""
-    match outcome, verdict:
-        case "returned", _:
+def word_outcome(
+    outcome: str, content: Any, verdict: str | None, *, question: bool
+) -> tuple[Outcome, Any]:
+    """Word the outcome of a call, or of a `question`, for the model, by what ended it."""
+    kind = GateKind.QUESTION if question else None
+    received = "" if verdict is None else words_at(kind, Verdict(verdict)).received
+    match outcome:
+        case "returned":
             return "success", content
-        case "failed", "give_up":
-            return "failed", f"{GIVEN_UP}{content}"
-        case "failed", _:
-            return "failed", content
-        case "denied", "expire":
-            return "denied", f"{EXPIRED}{content}"
-        case "denied", "request_changes":
-            return "denied", changes_text(content)
-        case "denied", _:
-            return "denied", denial_text(content)
-        case "refused", _:
+        case "failed":
+            return "failed", f"{received}{content}" if received else content
+        case "denied":
+            return "denied", f"{received or DENIED}{content}"
+        case "refused":
             return "failed", f"{REFUSED}{content}"
         case _:
             raise ValueError(f"a result has no outcome {outcome}")

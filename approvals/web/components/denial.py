@@ -9,7 +9,7 @@ from approvals.reads.approval_views import ApprovalView, OtherApprovals
 from runtime.core.run.continuation import MAX_DENIALS
 from runtime.core.values.enums import CallState
 from runtime.core.values.ids import turn_key
-from runtime.core.values.verdicts import changes_text, denial_text
+from runtime.core.values.verdicts import CHANGES, DENIED
 from runtime.ports import wiring
 from runtime.reads.transcript import Transcript
 from runtime.web.requests import form_text
@@ -39,8 +39,8 @@ def context(approval: ApprovalView, *, ends_run: bool) -> dict[str, Any]:
     suggested = wiring.catalogue().deny_reasons(approval.path[-2], approval.tool)
     return {
         "deny_reasons": suggested or (NO_ANSWERS if is_question else REASONS),
-        "denial_text": "" if ends_run else denial_text(""),
-        "changes_text": changes_text(""),
+        "denial_text": "" if ends_run else DENIED,
+        "changes_text": CHANGES,
     }
 
 

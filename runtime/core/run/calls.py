@@ -234,13 +234,12 @@ def denial_of(tool: str, call: str, event: GateDecided, *, apart: bool) -> Denia
 
     Such a denial and a request for changes do not count towards the end of the run.
     """
-    changes = event.verdict is Verdict.REQUEST_CHANGES
     return Denial(
         tool=tool,
         turn=turn_key(event.frame, call),
         reason=event.reason,
-        counts=not (changes or apart),
-        changes=changes,
+        counts=VERDICTS[event.verdict].is_counted and not apart,
+        changes=event.verdict is Verdict.REQUEST_CHANGES,
     )
 
 

@@ -86,11 +86,13 @@ class VerdictRule:
     `gates`: the kinds it settles. `by_person`: a person may give it, and not only the clock. `status`: that of the
     approval. `call_becomes`: the state of the call, None at a gate of a frame. `needs_reason`: a reason is required.
     `in_result`: the model reads the verdict with the result. `is_remembered`: the same call is refused later in the
-    run. `carries`: the value that the person gives with it. `address`: that of its form, below the page of the
-    approval.
+    run. `is_counted`: a run ends after several of them. `carries`: the value that the person gives with it.
+    `address`: that of its form, below the page of the approval.
 
     `verb` continues "you cannot" and "a reason is required to". The person follows `past`, the tool or the agent
-    follows `title`. `toast` is the message after it: the record and the effect.
+    follows `title`. `toast` is the message after it: the record and the effect. The reason follows `received`, which
+    the model reads. `in_history` names it in lists of decisions, and `call_label` the state of its call, both only
+    where the words of the status and the state do not fit.
     """
 
     gates: frozenset[GateKind]
@@ -100,12 +102,16 @@ class VerdictRule:
     in_result: bool = False
     needs_reason: bool = False
     is_remembered: bool = False
+    is_counted: bool = False
     carries: Literal["result", "edit", "grant"] | None = None
     address: str = ""
     verb: str
     past: str
     title: str
     toast: tuple[str, str]
+    received: str = ""
+    in_history: str = ""
+    call_label: str = ""
 
     @property
     def before_call(self) -> bool:
@@ -117,6 +123,11 @@ class VerdictRule:
         """Whether the call may start after it, once."""
         return self.call_becomes is CallState.ADMITTED
 
+
+# The texts before the reason, as an agent receives them. The page of a request shows the first two.
+DENIED = "A person denied this call, it was not made. The reason given: "
+CHANGES = "A person requested changes to this call, so it was not made. Make these changes and propose it again: "
+EXPIRED = "This call was not made, because its approval expired. "
 
 VERDICTS: Mapping[Verdict, VerdictRule] = {
     Verdict.APPROVE: VerdictRule(
@@ -135,11 +146,13 @@ VERDICTS: Mapping[Verdict, VerdictRule] = {
         call_becomes=CallState.DENIED,
         needs_reason=True,
         is_remembered=True,
+        is_counted=True,
         address="deny",
         verb="deny it",
         past="denied by",
         title="Denied",
         toast=("Denied", "The call never starts."),
+        received=DENIED,
     ),
     Verdict.REQUEST_CHANGES: VerdictRule(
         gates=frozenset({GateKind.APPROVAL}),
@@ -156,6 +169,9 @@ VERDICTS: Mapping[Verdict, VerdictRule] = {
             "Changes requested",
             "The call never starts, and the agent is asked to propose it again.",
         ),
+        received=CHANGES,
+        in_history="changes_requested",
+        call_label="to be changed, never started",
     ),
     Verdict.ANSWER: VerdictRule(
         gates=frozenset({GateKind.APPROVAL, GateKind.QUESTION}),
@@ -167,10 +183,12 @@ VERDICTS: Mapping[Verdict, VerdictRule] = {
         past="answered instead by",
         title="Answered instead of",
         toast=("Answered", "The call is not made, and the agent gets your result."),
+        call_label="answered by a person",
     ),
     Verdict.EDIT: VerdictRule(
         gates=frozenset({GateKind.APPROVAL}),
         status="approved",
+        in_history="edited",
         call_becomes=CallState.ADMITTED,
         carries="edit",
         address="edit/approve",
@@ -189,6 +207,8 @@ VERDICTS: Mapping[Verdict, VerdictRule] = {
         past="expired without a decision",
         title="Expired without a decision:",
         toast=("Expired", "The call never starts."),
+        received=EXPIRED,
+        call_label="expired, never started",
     ),
     Verdict.HAPPENED: VerdictRule(
         gates=frozenset({GateKind.IN_DOUBT}),
@@ -222,6 +242,10 @@ VERDICTS: Mapping[Verdict, VerdictRule] = {
         past="given up by",
         title="Gave up",
         toast=("Resolved", "A worker continues the run next."),
+        received=(
+            "This call was started, and it is not known whether it took effect. A person looked into it and gave it up."
+            " The reason given: "
+        ),
     ),
     Verdict.CONTINUE: VerdictRule(
         gates=FRAME_GATES,
@@ -257,11 +281,20 @@ _AT_QUESTION: Mapping[Verdict, VerdictRule] = {
     Verdict.DENY: replace(
         VERDICTS[Verdict.DENY], toast=("Declined", "The agent gets your reason.")
     ),
+    Verdict.EXPIRE: replace(
+        VERDICTS[Verdict.EXPIRE], received="No person answered this question in time. "
+    ),
 }
 
 # After these a call may start, once.
 STARTS_CALL = frozenset(v for v, rule in VERDICTS.items() if rule.starts_call)
 STARTS_CALL_UNCHANGED = frozenset(v for v in STARTS_CALL if VERDICTS[v].carries != "edit")
+# The names of verdicts in lists of decisions, where they are not those of their status.
+IN_HISTORY = {v: rule.in_history for v, rule in VERDICTS.items() if rule.in_history}
+# The texts before a reason that a model receives.
+RECEIVED = tuple(
+    rule.received for rule in (*VERDICTS.values(), *_AT_QUESTION.values()) if rule.received
+)
 # The verdicts that people may give at each kind of gate.
 VERDICTS_AT: Mapping[GateKind, tuple[Verdict, ...]] = {
     kind: tuple(v for v, rule in VERDICTS.items() if rule.by_person and kind in rule.gates)
@@ -273,18 +306,3 @@ def words_at(kind: GateKind | None, verdict: Verdict) -> VerdictRule:
     """Return the row of a verdict with its words at a gate of this kind; None is any but a question."""
     at_question = _AT_QUESTION.get(verdict) if kind is GateKind.QUESTION else None
     return at_question or VERDICTS[verdict]
-
-
-# The texts with which an agent receives a denial, or a request for changes. The page of a request shows the same.
-DENIED = "A person denied this call, it was not made. The reason given: "
-CHANGES = "A person requested changes to this call, so it was not made. Make these changes and propose it again: "
-
-
-def denial_text(reason: str) -> str:
-    """Return the text that the model receives as the result of a call that a person denied."""
-    return f"{DENIED}{reason}"
-
-
-def changes_text(reason: str) -> str:
-    """Return the text that the model receives as the result of a call to which a person requested changes."""
-    return f"{CHANGES}{reason}"

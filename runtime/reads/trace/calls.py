@@ -20,7 +20,7 @@ from runtime.core.values.enums import (
     Verdict,
 )
 from runtime.core.values.ids import depth_of
-from runtime.core.values.verdicts import STARTS_CALL, words_at
+from runtime.core.values.verdicts import VERDICTS, VerdictRule, words_at
 from runtime.reads.redaction import redact
 from runtime.reads.trace.span import GateFacts, Span, SpanKind, SpanState
 
@@ -168,15 +168,14 @@ class CallRecord:
     @property
     def label(self) -> str:
         """The state in words; `moment` or a name may follow."""
-        match self.state, self.verdict:
-            case CallState.ADMITTED, verdict if verdict in STARTS_CALL:
+        rule = VERDICTS[self.verdict] if self.verdict else None
+        match self.state, rule:
+            case CallState.ADMITTED, VerdictRule(starts_call=True):
                 return "approved, about to start"
-            case CallState.DENIED, Verdict.REQUEST_CHANGES:
-                return "to be changed, never started"
-            case CallState.DENIED, Verdict.EXPIRE:
-                return "expired, never started"
-            case CallState.RETURNED, Verdict.ANSWER:
-                return "answered by a person" if self.decided_by else "answered by the policy"
+            case CallState.RETURNED, VerdictRule(call_label=str(label)) if label:
+                return label if self.decided_by else "answered by the policy"
+            case CallState.DENIED, VerdictRule(call_label=str(label)) if label:
+                return label
             case CallState.CLOSED, _ if self.child:
                 return "ended with the run"
             case CallState.CLOSED, _ if self.lost:
@@ -204,7 +203,8 @@ class CallRecord:
         """The label of the last decision; the name of the reviewer follows, if there is one."""
         if self.verdict is Verdict.ANSWER and not self.decided_by:
             return "answered by the policy, because no person decided in time"
-        return "" if self.verdict is None else words_at(self.gate_kind, self.verdict).past
+        past = "" if self.verdict is None else words_at(self.gate_kind, self.verdict).past
+        return past if self.decided_by else past.removesuffix(" by")
 
     @property
     def gate_kind(self) -> GateKind | None:

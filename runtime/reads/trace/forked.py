@@ -74,7 +74,7 @@ def changed_text(state: Continuation, change: ForkChange) -> str:
 
 def _verdict(call: Call) -> Verdict | None:
     if call.reported_by is None:
-        return Verdict.REQUEST_CHANGES if call.verdict == "request_changes" else None
+        return call.verdict
     return Verdict.ANSWER if call.answered else Verdict.HAPPENED
 
 

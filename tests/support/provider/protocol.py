@@ -17,8 +17,8 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from agents.sdk.scripts.turns import EXPIRED, REFUSED
-from runtime.core.values.verdicts import DENIED
+from agents.sdk.scripts.turns import REFUSED
+from runtime.core.values.verdicts import DENIED, EXPIRED
 
 DONE = b"data: [DONE]\n\n"
 PIECE = 24  # characters

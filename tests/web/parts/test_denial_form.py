@@ -5,7 +5,7 @@ from django.test import Client
 
 from approvals.models import Approval
 from approvals.web.components.denial import REASONS
-from runtime.core.values.verdicts import denial_text
+from runtime.core.values.verdicts import DENIED
 from tests.support.office import Office
 from tests.support.pages import queries_at_most, send, shows, text
 from tests.support.seeds import TOOL, published
@@ -14,7 +14,7 @@ from tests.support.seeds import TOOL, published
 def test_the_page_has_the_words_that_the_agent_receives(bea: Client, asked: Approval) -> None:
     with queries_at_most(15):
         page = text(bea, asked)
-    assert f"{denial_text('')}<span data-told>…</span>" in page
+    assert f"{DENIED}<span data-told>…</span>" in page
     for reason in REASONS:
         assert f'name="preset" value="{reason}" formnovalidate>{reason}</button>' in page
 
