@@ -160,7 +160,7 @@ class Past:
         return self.counts.most_common(MAX_COMPARED)
 
     @cached_property
-    def kinds(self) -> frozenset[ValueKind]:
+    def usual_kinds(self) -> frozenset[ValueKind]:
         """The kinds of the values, without exceptions: one text among numbers does not make a text usual."""
         kinds = Counter(value.kind for value in self.counts.elements())
         least = max(2, RARE_PERCENT * self.total / 100)
@@ -169,7 +169,7 @@ class Past:
     @cached_property
     def numbers(self) -> list[float]:
         """The numbers, in order, if the values are numbers; otherwise none."""
-        if not self.kinds <= {ValueKind.NUMBER, ValueKind.WRITTEN}:
+        if not self.usual_kinds <= {ValueKind.NUMBER, ValueKind.WRITTEN}:
             return []
         return sorted(v.number for v in self.counts.elements() if v.number is not None)
 

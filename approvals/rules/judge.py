@@ -89,7 +89,9 @@ def judge(of: Policy, facts: Facts) -> Judgement:
             if not rule.when or condition_holds(rule.when, values):
                 return _applied(rule, facts)
         except ExpressionError as exc:
-            return _applied(strictest(of), facts, f"the condition of {rule.name} failed: {exc}")
+            return _applied(
+                strictest_rule(of), facts, f"the condition of {rule.name} failed: {exc}"
+            )
     gated = roles.requires_approval(gated=facts.gated, risk=facts.risk)
     return Judgement(approval=gated, risk=facts.risk)
 
@@ -104,7 +106,7 @@ def without_policy(error: str) -> Judgement:
     )
 
 
-def strictest(of: Policy) -> Rule:
+def strictest_rule(of: Policy) -> Rule:
     """Return a rule with the strictest of each setting in the policy, and the stages that need the most people.
 
     It gives no answer, escalates to no people and lets no reviewer write.

@@ -1,4 +1,4 @@
-"""The first policy, pure: which calls wait for a person, and which group may decide which risk."""
+"""The default policy, pure: which calls wait for a person, and which group may decide which risk."""
 
 from collections.abc import Collection, Mapping
 from enum import StrEnum

@@ -104,7 +104,7 @@ def describe_usual_values(argument: str, history: PastValues) -> str:
         return ""
     if past.numbers and not _is_choice(past):
         return f"Usually {usual_range(past.numbers).text} (last {past.total})"
-    if past.kinds <= _CONTAINERS or not past.repeats:
+    if past.usual_kinds <= _CONTAINERS or not past.repeats:
         return ""
     return f"Usually {_listed(past)} (last {past.total})" if past.usual else ""
 
@@ -118,7 +118,7 @@ def always_differs(argument: str, history: PastValues) -> bool:
         if below.is_below(path)
         and not below.domain
         and past.calls >= MIN_HISTORY
-        and not past.kinds <= _CONTAINERS
+        and not past.usual_kinds <= _CONTAINERS
     ]
     return bool(inside) and all(inside)
 
@@ -153,15 +153,15 @@ def _worst(unusual_values: list[UnusualValue]) -> int:
 
 
 def _of_value(path: ArgumentPath, value: Value, past: Past) -> UnusualValue | None:
-    if value.kind not in past.kinds and not (
-        value.kind is ValueKind.WRITTEN and ValueKind.TEXT in past.kinds
+    if value.kind not in past.usual_kinds and not (
+        value.kind is ValueKind.WRITTEN and ValueKind.TEXT in past.usual_kinds
     ):
-        kinds = " or ".join(sorted(past.kinds))
+        kinds = " or ".join(sorted(past.usual_kinds))
         text = f"This is {value.kind}; in the last {past.calls} approvals it was {kinds}."
         return make_unusual_value(path, UnusualKind.UNSEEN, f"{value.kind}, usually {kinds}", text)
     if value.kind in _CONTAINERS:
         return None
-    if value.number is not None and past.kinds <= _NUMERIC:
+    if value.number is not None and past.usual_kinds <= _NUMERIC:
         unusual = find_unusual_number(path, value, past)
         if unusual is not None or not _is_choice(past):
             return unusual

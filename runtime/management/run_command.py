@@ -13,7 +13,7 @@ from runtime.ports.access import Actor
 from runtime.upkeep.old_runs import OldRuns
 
 
-def run_id(text: str) -> UUID:
+def parse_run_id(text: str) -> UUID:
     """Parse the id of a run. Raise ArgumentTypeError."""
     try:
         return UUID(text)
@@ -29,7 +29,7 @@ class AgainCommand(BaseCommand):
     outcome: ClassVar[str]
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("run", type=run_id, metavar="RUN", help="its id")
+        parser.add_argument("run", type=parse_run_id, metavar="RUN", help="its id")
         parser.add_argument("--as", dest="name", required=True, metavar="NAME", help=self.who)
         parser.add_argument("--reason", required=True, metavar="WHY", help="kept with the run")
 

@@ -75,7 +75,7 @@ class RunFigures:
 
 
 def agent_figures(readable: Q, agent: str) -> RunFigures:
-    """Return the figures of the last runs of an agent that meet `readable`."""
+    """Return the figures of the last runs of an agent that `readable` selects."""
     rows = list(
         Run.objects.filter(readable, agent=agent)
         .order_by("-id")

@@ -1,4 +1,4 @@
-"""Counts by day what runs used and how they ended, so that the overview costs the same beside any number of runs.
+"""Counts by day what runs used and how they ended, so that the overview costs the same however many runs there are.
 
 A day is one in UTC. The journals of changed runs are read from where the last round stopped, and each run's position
 and counts change in one transaction. So a killed sweeper counts nothing twice. Nothing is verified and nothing

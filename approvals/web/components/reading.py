@@ -27,7 +27,10 @@ _SECTIONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingPanel:
-    """How the reader read the request that they decided. Without `is_measured` nothing else is known."""
+    """How the reader read the request that they decided. Without `is_measured` nothing else is known.
+
+    `considered`: it was in view for as long as its words take to read.
+    """
 
     is_measured: bool
     considered: bool = False

@@ -11,7 +11,7 @@ from agents.registry import load
 from approvals.governance.prompts import StoredPrompts
 from runtime.core.values.texts import write_on_one_line
 from runtime.errors import RuntimeFault
-from runtime.management.run_command import run_id
+from runtime.management.run_command import parse_run_id
 from runtime.models import Run
 from runtime.ports import wiring
 from runtime.store import pool
@@ -26,7 +26,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("run", type=run_id, metavar="RUN", help="its id")
+        parser.add_argument("run", type=parse_run_id, metavar="RUN", help="its id")
 
     def handle(self, *args: Any, **options: Any) -> None:
         from agents.effect_handler import AgentEffects

@@ -16,7 +16,7 @@ from runtime.core.values.texts import write_on_one_line
 from runtime.errors import Tampered
 from runtime.keyring import files, purposes
 from runtime.keyring.signatures import PublicKeys
-from runtime.management.run_command import run_id
+from runtime.management.run_command import parse_run_id
 from runtime.store.sealed_files import MAX_BYTES
 
 UNREADABLE = 2  # the exit code if a file or a key cannot be read, as for a wrong argument
@@ -60,7 +60,7 @@ class Command(BaseCommand):
             metavar="FILE",
             help="a file of entries that were removed before; give each that the file of the run names",
         )
-        parser.add_argument("--run", type=run_id, help="refuse the file of another run")
+        parser.add_argument("--run", type=parse_run_id, help="refuse the file of another run")
 
     def handle(self, *args: Any, **options: Any) -> None:
         path: Path = options["file"]

@@ -275,7 +275,7 @@ def _ask(
 
 
 def _wait(seconds: float, stops: Callable[[], bool]) -> bool:
-    """Wait for a rate limit. Return False if the trial stops before."""
+    """Wait for a rate limit. Return False if the trial is stopped meanwhile."""
     until, never = time.monotonic() + max(seconds, MIN_WAIT_SECONDS), threading.Event()
     while (seconds_left := until - time.monotonic()) > 0:
         if stops():

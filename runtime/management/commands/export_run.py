@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from runtime.control.transfer import export_run
 from runtime.core.documents import export_file
 from runtime.errors import NoSuchRun, RequestError, RuntimeFault
-from runtime.management.run_command import run_id
+from runtime.management.run_command import parse_run_id
 from runtime.ports.access import Actor
 
 
@@ -22,7 +22,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("run", type=run_id, metavar="RUN", help="its id")
+        parser.add_argument("run", type=parse_run_id, metavar="RUN", help="its id")
         parser.add_argument(
             "file", type=Path, metavar="FILE", help="written anew, never over another"
         )

@@ -10,7 +10,7 @@ from runtime.control import verification
 from runtime.control.verification import Verification
 from runtime.core.values.texts import write_on_one_line
 from runtime.errors import KeyMissing, NoSuchRun, Tampered
-from runtime.management.run_command import run_id
+from runtime.management.run_command import parse_run_id
 from runtime.store import archived_runs
 from runtime.store.sealed_files import MAX_BYTES
 
@@ -26,7 +26,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         which = parser.add_mutually_exclusive_group(required=True)
         which.add_argument(
-            "run", nargs="*", default=[], type=run_id, metavar="RUN", help="their ids"
+            "run", nargs="*", default=[], type=parse_run_id, metavar="RUN", help="their ids"
         )
         which.add_argument(
             "--file", type=Path, metavar="FILE", help="a copy of the file of an archived run"
