@@ -33,7 +33,7 @@ MAX_SOCKET_PATH_BYTES = 103  # bytes of a path; the lowest limit among operating
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """What the services of one start share: accounts, sockets and servers. `sockets` is a folder for this start only."""
+    """What the services of one start share: accounts, sockets, servers. `sockets` is a folder for this start only."""
 
     home: DataDir
     pipe: SignalPipe
