@@ -15,6 +15,7 @@ from runtime.core.documents.budget_text import (
     unit_of,
 )
 from runtime.core.values.enums import Verdict
+from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import InvalidInput
 
 FIELD = "grant"
@@ -64,7 +65,7 @@ def reached(approval: ApprovalView) -> tuple[Reached, ...]:
 
 def check(approval: Approval, verdict: Verdict, grant: object) -> object:
     """Return the grant as it was given, None if there is nothing to grant. Raises InvalidInput naming it."""
-    if not approval.is_limit or verdict is not Verdict.CONTINUE:
+    if not approval.is_limit or VERDICTS[verdict].carries != "grant":
         if grant is not None:
             raise InvalidInput(FIELD, "is only for a limit that is raised")
         return None

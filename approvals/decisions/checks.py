@@ -163,7 +163,7 @@ def verdict(value: object, field: str, kind: GateKind, approval: Approval) -> Ve
 
 def check_revisable(approval: Approval, verdict: Verdict) -> None:
     """Raise InvalidInput for a request for changes to the last revision of a call."""
-    if verdict is Verdict.REQUEST_CHANGES and approval.revision >= MAX_REVISIONS:
+    if VERDICTS[verdict].asks_again and approval.revision >= MAX_REVISIONS:
         raise InvalidInput(
             "verdict", f"cannot be {verdict}: revision {MAX_REVISIONS} of a call is its last one"
         )

@@ -20,7 +20,7 @@ from approvals.requests import expiry, snapshot
 from approvals.rights import principals
 from approvals.signed import audit, statements, votes
 from runtime.control.settle import settle
-from runtime.core.values.enums import Decision, Verdict
+from runtime.core.values.enums import Decision
 from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import GateNotOpen
 from runtime.ports.access import Actor
@@ -171,7 +171,7 @@ def _closed(approval: Approval) -> StatementPart:
 def _audited(loaded: LoadedApproval, decision: Decision, actor: Actor) -> tuple[StatementPart, ...]:
     approval = loaded.approval
     detail: dict[str, Any] = {}
-    if decision.verdict is Verdict.CONTINUE:
+    if VERDICTS[decision.verdict].carries == "grant":
         detail["granted"] = decision.result
     if approval.decided_for is not None:
         detail["for"] = approval.decided_for

@@ -18,7 +18,6 @@ from approvals.requests import schemas, snapshot
 from approvals.rules.judge import without_policy
 from approvals.signed import audit
 from runtime.core.run.continuation import merge_people
-from runtime.core.values.enums import GateKind
 from runtime.core.values.verdicts import FRAME_GATES
 from runtime.ports.approvals import Allowed, EndedCall, ReviewSnapshot, StatementPart
 from runtime.store import pool
@@ -116,7 +115,7 @@ def _judged(call: ReviewSnapshot) -> snapshot.Judged:
         log.error("Run %s: a request demands the most, because %s", call.run, exc)
         version, judgement = UNREADABLE, without_policy(str(exc))
     demands = judgement.demands
-    if demands is not None and call.kind is GateKind.QUESTION:
+    if demands is not None and call.kind.is_question:
         demands = demands.of_one_person()
     return snapshot.Judged(version=version, risk=str(judgement.risk), demands=demands)
 

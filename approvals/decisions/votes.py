@@ -24,7 +24,7 @@ from approvals.signed import audit, votes
 from approvals.signed.votes import VOID, VOTED, WITHDRAWN, Cast
 from runtime.control.transaction import notify
 from runtime.core.values.enums import Decision, Verdict
-from runtime.core.values.verdicts import STARTS_CALL_UNCHANGED
+from runtime.core.values.verdicts import STARTS_CALL_UNCHANGED, VERDICTS
 from runtime.errors import Forbidden, GateNotOpen, InvalidInput
 from runtime.ports.access import Actor
 from runtime.ports.approvals import NotConfirmed
@@ -50,7 +50,7 @@ def undo_seconds(approval: Approval) -> float | None:
 def check_answer(approval: Approval, verdict: Verdict) -> None:
     """Raise InvalidInput for an answer where several people must agree: an answer is one person's value."""
     demands = votes.demands(approval)
-    if verdict is Verdict.ANSWER and demands is not None and demands.quorum > 1:
+    if VERDICTS[verdict].replaces_call and demands is not None and demands.quorum > 1:
         raise InvalidInput(
             "verdict", f"cannot be answer, because {demands.quorum} people must agree"
         )

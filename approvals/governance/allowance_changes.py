@@ -38,7 +38,6 @@ from approvals.rules.policy import demands_of
 from approvals.rules.roles import risks_decided_by
 from approvals.signed.audit import log_change, log_refusal
 from runtime.control.access import validate_text
-from runtime.core.values.enums import GateKind
 from runtime.core.values.errors import NotJson
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import Forbidden, InvalidInput
@@ -65,7 +64,7 @@ class LimitedArgument:
 
 def not_allowable(approval: Approval) -> str | None:
     """Say why no allowance can cover calls like that of this request; None if one can."""
-    if approval.kind != GateKind.APPROVAL or approval.status not in _STATUSES:
+    if not approval.is_of_call or approval.status not in _STATUSES:
         return "Only a call that waits for an approval, or was approved, can be the start of an allowance."
     if approval.risk not in ALLOWED_RISKS:
         return f"An allowance never covers a call of {approval.risk} risk."

@@ -114,7 +114,7 @@ def _next(row: MailPreference, at: datetime) -> _Mail | None:
     )
     due = list(_unnoticed(waiting, row, at)[:MAX_IN_A_MAIL])
     verified = [approval for approval in due if verification.fault(approval) is None]
-    urgent = any(mail_text.is_urgent(approval.kind, approval.risk) for approval in verified)
+    urgent = any(mail_text.is_urgent(approval) for approval in verified)
     if not verified or not mail_text.may_send(urgent, _last(name), at):
         return None
     return _mail(

@@ -16,7 +16,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from approvals.models import Approval, SentMail
 from approvals.requests import verification
-from runtime.core.values.enums import GateKind, Risk
+from runtime.core.values.enums import Risk
 from runtime.core.values.limits import plain
 from runtime.core.values.texts import write_on_one_line
 from runtime.keyring import sealing
@@ -112,9 +112,9 @@ def _of(run: Run, about: UUID, event: str) -> News:
     )
 
 
-def is_urgent(kind: str, risk: str) -> bool:
-    """Tell whether the people of such a request are mailed at once."""
-    return kind == GateKind.IN_DOUBT or risk == Risk.HIGH
+def is_urgent(approval: Approval) -> bool:
+    """Tell whether the people of a request are mailed at once."""
+    return approval.is_in_doubt or approval.risk == Risk.HIGH
 
 
 def may_send(urgent: bool, last: datetime | None, at: datetime) -> bool:
@@ -131,9 +131,9 @@ def build_request_mail(rows: Sequence[Approval], waiting: int) -> tuple[str, str
     """Return subject and body of a mail about these requests, the most urgent first."""
     ordered = sorted(
         rows,
-        key=lambda approval: (not is_urgent(approval.kind, approval.risk), approval.created_at),
+        key=lambda approval: (not is_urgent(approval), approval.created_at),
     )
-    urgent = sum(is_urgent(approval.kind, approval.risk) for approval in rows)
+    urgent = sum(is_urgent(approval) for approval in rows)
     suffix = f", {urgent} of them urgent" if urgent and len(rows) > 1 else ", urgent" * urgent
     subject = "1 request waits for you" if len(rows) == 1 else f"{len(rows)} requests wait for you"
     listed = [_line(approval) for approval in ordered[:MAX_LISTED]]
@@ -166,11 +166,9 @@ def _line(approval: Approval) -> str:
 
 def _describe(approval: Approval) -> str:
     """Describe a request on one line. A question is an agent's own text, which a mail does not carry."""
-    if approval.kind == GateKind.QUESTION:
+    if approval.is_question:
         return "An agent asks you a question"
-    label = (
-        "In doubt" if approval.kind == GateKind.IN_DOUBT else f"{approval.risk.capitalize()} risk"
-    )
+    label = "In doubt" if approval.is_in_doubt else f"{approval.risk.capitalize()} risk"
     return f"{label}: {_plain(approval.sentence)}"
 
 

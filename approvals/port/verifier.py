@@ -23,8 +23,8 @@ from approvals.rules import policy
 from approvals.rules.policy import Demands, Stage
 from approvals.signed import audit, statements, votes
 from approvals.signed.statements import Statement
-from runtime.core.values.enums import RISKS, Decision, Risk, Verdict
-from runtime.core.values.verdicts import BEFORE_CALL
+from runtime.core.values.enums import RISKS, Decision, Risk
+from runtime.core.values.verdicts import BEFORE_CALL, VERDICTS
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ApprovalVoid, NotConfirmed, VerifiedApproval
 from runtime.store import pool
@@ -81,7 +81,7 @@ def approval(
     if statement is None:
         snapshot.check_digests(approval)
         statement = _statement(stored)
-    edited = statement.verdict is Verdict.EDIT
+    edited = VERDICTS[statement.verdict].carries == "edit"
     if action_digest != (statement.result if edited else approval.action_digest):
         raise NotConfirmed("the action to start differs from the approved one")
     if risk is not None and RISKS.index(risk) > RISKS.index(Risk(approval.risk)):
@@ -123,7 +123,7 @@ def _verified(stored: _StoredApproval, decision: Decision) -> Statement | None:
     Raises NotConfirmed if they differ, KeyMissing.
     """
     snapshot.check_digests(stored.approval)
-    if decision.verdict is Verdict.EXPIRE or not decision.by:
+    if not VERDICTS[decision.verdict].by_person or not decision.by:
         _check_expired(stored, decision)
         return None
     statement = _statement(stored)
@@ -146,7 +146,7 @@ def _statement(stored: _StoredApproval) -> Statement:
     verification.check_edited(approval, statement)
     if approval.expires_at is not None and statement.at >= approval.expires_at:
         raise NotConfirmed("the request had expired when it was decided")
-    again = statement.verdict is Verdict.RUN_AGAIN
+    again = VERDICTS[statement.verdict].starts_call
     if again and approval.not_before is not None and statement.at < approval.not_before:
         raise NotConfirmed("the first start may still have been running")
     if statement.effective_at is not None and statement.effective_at > stored.at:
@@ -181,7 +181,7 @@ def _check_rights(
     )
     if denial is not None:
         raise ApprovalVoid(f"{statement.by} approved it, but may no longer decide: {denial.detail}")
-    if statement.verdict is Verdict.EDIT:
+    if VERDICTS[statement.verdict].carries == "edit":
         _check_edited_rule(stored.approval, statement, principal)
     counted = _counted(stored, statement)
     for vote in counted:

@@ -23,7 +23,7 @@ from approvals.rules import policy
 from approvals.rules.policy import Demands, NextStep, OnExpiry, demands_of
 from approvals.signed import statements
 from runtime.core.run.continuation import merge_people
-from runtime.core.values.enums import GateKind, Verdict
+from runtime.core.values.enums import GateKind
 from runtime.core.values.ids import turn_of
 from runtime.core.values.verdicts import BEFORE_CALL, VERDICTS, VerdictRule, words_at
 from runtime.errors import Forbidden, InvalidInput
@@ -157,7 +157,7 @@ class ApprovalView:
     @property
     def changes_requested(self) -> bool:
         """Whether it was denied with a request for changes."""
-        return statements.has_verdict(self.stored, Verdict.REQUEST_CHANGES)
+        return self.words is not None and self.words.asks_again
 
     @cached_property
     def demands(self) -> Demands | None:

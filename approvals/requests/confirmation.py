@@ -12,11 +12,9 @@ from unicodedata import normalize
 
 from approvals.models import Approval
 from approvals.rules import roles
-from runtime.core.values.enums import GateKind
+from runtime.core.values.verdicts import STARTING_GATES
 from runtime.keyring import sealing
 
-# In doubt, a call is let start once more.
-_KINDS: Final = (GateKind.APPROVAL, GateKind.IN_DOUBT)
 _MOST_CHARACTERS: Final = 32
 _MOST_VALUES: Final = 200  # of the arguments, that are looked at
 _OF_WORD: Final = re.compile(r"\w")
@@ -30,7 +28,7 @@ def required(approval: Approval, edited: Any = None) -> str | None:
 
     `edited` are the arguments of an approval with changes.
     """
-    if approval.kind not in _KINDS or approval.risk in roles.UNDOABLE:
+    if approval.kind not in STARTING_GATES or approval.risk in roles.UNDOABLE:
         return None
     try:
         args = sealing.redacted_args(approval.tool, json.loads(approval.args))

@@ -12,7 +12,7 @@ from approvals.models import Approval
 from approvals.requests import schemas
 from approvals.rules import policy, roles
 from approvals.rules.policy import Demands
-from runtime.core.values.enums import EffectClass, GateKind
+from runtime.core.values.enums import EffectClass
 from runtime.core.values.errors import NotJson
 from runtime.core.values.ids import RANDOM_BITS, by_time
 from runtime.core.values.json_values import action_digest as digest_of_action
@@ -89,7 +89,7 @@ def row(
 
 def _readers(snapshot: ReviewSnapshot, demands: Demands | None) -> list[str] | None:
     """Return whom the rule names. A call in doubt has no deadline, so every reviewer may resolve it."""
-    if demands is None or demands.readers is None or snapshot.kind is GateKind.IN_DOUBT:
+    if demands is None or demands.readers is None or snapshot.kind.is_in_doubt:
         return None
     return list(demands.readers)
 
@@ -206,13 +206,9 @@ def _result_schema(snapshot: ReviewSnapshot) -> str | None:
     """
     if snapshot.result_schema is None:
         return None
-    match snapshot.kind:
-        case GateKind.IN_DOUBT:
-            return text(snapshot.result_schema)
-        case GateKind.APPROVAL | GateKind.QUESTION:
-            return schemas.digest_of(text(snapshot.result_schema))
-        case _:
-            return None
+    if snapshot.kind.is_in_doubt:
+        return text(snapshot.result_schema)
+    return schemas.digest_of(text(snapshot.result_schema)) if snapshot.kind in BEFORE_CALL else None
 
 
 def text(value: Any) -> str:

@@ -12,8 +12,8 @@ from approvals.requests import schemas, snapshot
 from approvals.rules import allowance_terms as coverage
 from approvals.rules.allowance_terms import Action
 from approvals.signed import statements
-from runtime.core.values.enums import Verdict
 from runtime.core.values.json_values import sha256_of
+from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import KeyMissing
 from runtime.keyring import purposes, sealing, signatures
 from runtime.keyring.signatures import Verifies
@@ -59,7 +59,7 @@ def _check_excluded(approval: Approval) -> None:
 
 def check_edited(approval: Approval, statement: statements.Statement) -> None:
     """Raise NotConfirmed unless stored arguments and preview of an approval with changes are the signed ones."""
-    if (approval.edited is not None) is not (statement.verdict is Verdict.EDIT):
+    if (approval.edited is not None) is not (VERDICTS[statement.verdict].carries == "edit"):
         raise NotConfirmed("the stored verdict differs from the signed one")
     if is_erased(approval):
         return

@@ -21,7 +21,7 @@ from approvals.rights.scopes import Scope
 from approvals.rules import policy, roles
 from approvals.rules.policy import Demands, demands_of, keys_of
 from runtime.core.run.continuation import merge_people
-from runtime.core.values.enums import GateKind, Risk
+from runtime.core.values.enums import Risk
 from runtime.core.values.verdicts import BEFORE_CALL
 from runtime.errors import Forbidden
 
@@ -266,7 +266,7 @@ def _not_named(principal: Principal, approval: Approval, at: datetime) -> Forbid
 
     All reviewers may resolve a call in doubt: it has no deadline. Only the people of the rule can let it run again.
     """
-    if approval.kind == GateKind.IN_DOUBT:
+    if approval.is_in_doubt:
         return None
     try:
         demands = demands_of(approval.rule)

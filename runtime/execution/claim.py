@@ -10,9 +10,9 @@ from django.db import DataError
 from runtime import broker
 from runtime.core.documents.blobs import blob_refs
 from runtime.core.run.continuation import Phase
-from runtime.core.values.enums import Verdict
 from runtime.core.values.errors import NewerSchema, NotJson
 from runtime.core.values.limits import plain
+from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import (
     KeyMissing,
     LeaseLost,
@@ -212,6 +212,6 @@ def _ends(signal: signals.Signal) -> bool:
         case signals.CancelSignal():
             return True
         case signals.GateDecidedSignal():
-            return signal.decision.verdict is Verdict.STOP
+            return VERDICTS[signal.decision.verdict].ends_run
         case _:
             return False

@@ -36,8 +36,9 @@ from runtime.core.run.planning import (
     plan,
 )
 from runtime.core.run.reducer import evolve
-from runtime.core.values.enums import Decision, Verdict
+from runtime.core.values.enums import Decision
 from runtime.core.values.limits import plain
+from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import InvalidInput
 from runtime.execution import step_events
 from runtime.execution.admission.admit import Admission
@@ -405,8 +406,12 @@ class StepBuilder:
         for pending in self.now.pending:
             if pending.gate == signal.gate:
                 fails = self._checks.receive(signal)
-                goes_on = signal.decision.verdict is Verdict.CONTINUE
-                change = approve_change(self.now, pending, self._handler) if goes_on else None
+                rule = VERDICTS[signal.decision.verdict]
+                change = (
+                    approve_change(self.now, pending, self._handler)
+                    if rule.carries == "grant"
+                    else None
+                )
                 self.add(decide_gate(self.now, pending, signal))
                 self._refuse_edit(pending, signal.decision)
                 if change is not None:
@@ -414,7 +419,7 @@ class StepBuilder:
                 granted = read_grant(self.now, pending, signal.decision)
                 if granted is not None:
                     self.add(granted)
-                if fails or signal.decision.verdict is Verdict.STOP:
+                if fails or rule.ends_run:
                     self.cancel(by=signal.decision.by, reason=signal.decision.reason)
 
     def _refuse_edit(self, gate: Pending, decision: Decision) -> None:

@@ -156,6 +156,7 @@ def pass_gate(gate: GateOpened, use: AllowanceUse) -> GateDecided:
 def decide_gate(now: Continuation, pending: Pending, signal: GateDecidedSignal) -> GateDecided:
     """Return a person's decision of an open gate."""
     terms = now.call(pending.frame, pending.call).terms if pending.call else None
+    rule = VERDICTS[signal.decision.verdict]
     return GateDecided(
         gate=pending.gate,
         frame=pending.frame,
@@ -165,9 +166,9 @@ def decide_gate(now: Continuation, pending: Pending, signal: GateDecidedSignal) 
         reason=signal.decision.reason,
         result=signal.decision.result,
         # The entry says so, and a replay needs no rule of the release that wrote it.
-        stands=VERDICTS[signal.decision.verdict].is_remembered,
+        stands=rule.is_remembered,
         edit=signal.decision.edit,
-        answer=signal.decision.verdict is Verdict.ANSWER and terms is not None and terms.answers,
+        answer=rule.replaces_call and terms is not None and terms.answers,
     )
 
 
@@ -254,7 +255,7 @@ def open_limit_gate(
 
 def read_grant(now: Continuation, pending: Pending, decision: Decision) -> BudgetGranted | None:
     """Read the grant of a decision; None if it is not about a limit or ends the run. Raises Tampered."""
-    if pending.kind is not GateKind.LIMIT or decision.verdict is not Verdict.CONTINUE:
+    if not pending.kind.is_limit or VERDICTS[decision.verdict].carries != "grant":
         return None
     reached: set[Limit] = (
         {exhausted.limit for exhausted in now.short.limits} if now.short else set()

@@ -2,24 +2,7 @@
 
 from typing import Literal
 
-from runtime.core.values.enums import EffectClass
-
-# A short name, and the effect of a worker's death during a call.
-EFFECTS = {
-    EffectClass.READ: ("only reads", "Only reads: repeated after a crash."),
-    EffectClass.IDEMPOTENT: (
-        "can be repeated",
-        "Safe to retry: takes effect only once, even after a crash.",
-    ),
-    EffectClass.TRANSACTIONAL: (
-        "all or nothing",
-        "Commits together with the run's journal or not at all. Repeated after a crash.",
-    ),
-    EffectClass.WRITE: (
-        "happens once",
-        "Not retried automatically. After a crash a person is asked whether it happened.",
-    ),
-}
+from runtime.core.values.enums import EFFECT_CLASSES, EffectClass
 
 MessageKind = Literal[
     "input",
@@ -62,4 +45,7 @@ MESSAGES: dict[MessageKind, str] = {
 
 def effect_texts(effect: str) -> tuple[str, str]:
     """Return the short name of an effect class and its consequence; the class itself if it is unknown."""
-    return EFFECTS[EffectClass(effect)] if effect in tuple(EffectClass) else (effect, effect)
+    if effect not in tuple(EffectClass):
+        return effect, effect
+    rule = EFFECT_CLASSES[EffectClass(effect)]
+    return rule.label, rule.consequence

@@ -12,7 +12,7 @@ from django.db.models import Q
 
 from runtime.core.documents.blobs import digest_of
 from runtime.core.run import events as e
-from runtime.core.values.enums import GateKind, Verdict
+from runtime.core.values.enums import Verdict
 from runtime.core.values.ids import child_frame
 from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import KeyMissing
@@ -176,7 +176,7 @@ class _JournalState:
                 self.arrived.add((event.frame, event.call, event.attempt))
             case e.GateClosed():
                 self.closed.add(self._now(event))
-            case e.GateDecided() if GateKind.IN_DOUBT in VERDICTS[event.verdict].gates:
+            case e.GateDecided() if VERDICTS[event.verdict].resolves_doubt:
                 self.decided[self._now(event)] = event
             case e.Completed() | e.Failed() | e.Cancelled() | e.Exported():
                 self.over = True

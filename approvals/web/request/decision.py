@@ -94,7 +94,7 @@ def _record(
             form["grant"] = budget_grants.read(request.POST) or None
         case "result":
             form["result"] = _result(request, approval_id, actor)
-    if GateKind.IN_DOUBT in VERDICTS[verdict].gates:
+    if VERDICTS[verdict].resolves_doubt:
         approval = approval_views.approval(approval_id, actor=actor)
         return resolve(run=approval.run, gate=approval.gate, outcome=verdict, **form)
     digest = request.POST.get("digest")

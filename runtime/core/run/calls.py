@@ -45,7 +45,7 @@ from runtime.core.run.events import (
 )
 from runtime.core.run.frames import results_message, undelivered_to
 from runtime.core.run.transitions import CALLS, FRAMES, next_state, require_attempt
-from runtime.core.values.enums import SETTLED, Verdict
+from runtime.core.values.enums import SETTLED
 from runtime.core.values.errors import IllegalTransition
 from runtime.core.values.ids import call_id, turn_key, turn_of
 from runtime.core.values.limits import plain
@@ -239,7 +239,7 @@ def denial_of(tool: str, call: str, event: GateDecided, *, apart: bool) -> Denia
         turn=turn_key(event.frame, call),
         reason=event.reason,
         counts=VERDICTS[event.verdict].is_counted and not apart,
-        changes=event.verdict is Verdict.REQUEST_CHANGES,
+        changes=VERDICTS[event.verdict].asks_again,
     )
 
 
@@ -313,7 +313,7 @@ def revise(frame: Frame, call: Call) -> tuple[Frame, Call]:
 
 def remember_changes(frame: Frame, call: Call, event: GateDecided) -> Frame:
     """Return the frame that knows that a person requested changes to the call, if the event says so."""
-    if event.verdict is not Verdict.REQUEST_CHANGES:
+    if not VERDICTS[event.verdict].asks_again:
         return frame
     number = 1 if call.revises is None else call.revises.number
     request = ToRevise(tool=call.tool, call=call.id, gate=event.gate, number=number)
@@ -354,7 +354,7 @@ def mark_given(call: Call, by: str) -> Call:
 
 def remember_edit(now: Continuation, call: Call, event: GateDecided) -> Continuation:
     """Return the state that knows the replaced action of `call`, as it was before the decision."""
-    if event.verdict is not Verdict.EDIT or call.terms is None:
+    if VERDICTS[event.verdict].carries != "edit" or call.terms is None:
         return now
     return replace(now, edits={**now.edits, call.terms.digest: event.by})
 

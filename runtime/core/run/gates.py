@@ -21,9 +21,9 @@ from runtime.core.run.events import (
 from runtime.core.run.frames import result_of
 from runtime.core.run.transitions import FRAMES, next_state
 from runtime.core.values.budgets import added
-from runtime.core.values.enums import SETTLED, GateKind, Verdict
+from runtime.core.values.enums import SETTLED, GateKind
 from runtime.core.values.errors import IllegalTransition, UnknownSubject
-from runtime.core.values.verdicts import FRAME_GATES
+from runtime.core.values.verdicts import FRAME_GATES, VERDICTS
 
 WAITING = "waiting"  # outcome of a call of the turn that has no result yet
 QUESTION = "question"  # role of the last message of the request, by the older word
@@ -118,7 +118,7 @@ def _note_hold(frame: Frame, event: GateOpened) -> Frame:
 
 
 def _release(frame: Frame, event: GateDecided, kind: GateKind) -> Frame:
-    goes_on = kind is GateKind.HOLD and event.verdict is Verdict.CONTINUE
+    goes_on = kind is GateKind.HOLD and VERDICTS[event.verdict].carries == "grant"
     if goes_on and any(call.credential for call in frame.calls):
         calls = (replace(call, credential="") if call.credential else call for call in frame.calls)
         return replace(frame, calls=tuple(calls))

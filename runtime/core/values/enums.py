@@ -60,6 +60,11 @@ class GateKind(StrEnum):
         return self is GateKind.APPROVAL
 
     @property
+    def is_question(self) -> bool:
+        """Whether a person gives a value."""
+        return self is GateKind.QUESTION
+
+    @property
     def is_in_doubt(self) -> bool:
         """Whether the outcome of a started call is unknown."""
         return self is GateKind.IN_DOUBT
@@ -144,7 +149,8 @@ class EffectClassRule:
     `needs_same_key`: an attempt may only be repeated under its idempotency key. A fork has other keys.
     `commits_with_entry`: the writes commit with the journal entry, or are rolled back.
     `happened_when_returned`: a call that returned has taken effect, even if its result cannot be recorded.
-    `has_side_effects`: the call can change something outside the run.
+    `has_side_effects`: the call can change something outside the run. Pages have a short `label`, and the
+    `consequence` of a worker's death during a call.
     """
 
     repeats_unasked: bool
@@ -152,6 +158,8 @@ class EffectClassRule:
     commits_with_entry: bool
     happened_when_returned: bool
     has_side_effects: bool
+    label: str
+    consequence: str
 
 
 EFFECT_CLASSES: dict[EffectClass, EffectClassRule] = {
@@ -161,6 +169,8 @@ EFFECT_CLASSES: dict[EffectClass, EffectClassRule] = {
         commits_with_entry=False,
         happened_when_returned=False,
         has_side_effects=False,
+        label="only reads",
+        consequence="Only reads: repeated after a crash.",
     ),
     EffectClass.IDEMPOTENT: EffectClassRule(
         repeats_unasked=True,
@@ -168,6 +178,8 @@ EFFECT_CLASSES: dict[EffectClass, EffectClassRule] = {
         commits_with_entry=False,
         happened_when_returned=True,
         has_side_effects=True,
+        label="can be repeated",
+        consequence="Safe to retry: takes effect only once, even after a crash.",
     ),
     EffectClass.TRANSACTIONAL: EffectClassRule(
         repeats_unasked=True,
@@ -175,6 +187,8 @@ EFFECT_CLASSES: dict[EffectClass, EffectClassRule] = {
         commits_with_entry=True,
         happened_when_returned=False,
         has_side_effects=True,
+        label="all or nothing",
+        consequence="Commits together with the run's journal or not at all. Repeated after a crash.",
     ),
     EffectClass.WRITE: EffectClassRule(
         repeats_unasked=False,
@@ -182,6 +196,8 @@ EFFECT_CLASSES: dict[EffectClass, EffectClassRule] = {
         commits_with_entry=False,
         happened_when_returned=True,
         has_side_effects=True,
+        label="happens once",
+        consequence="Not retried automatically. After a crash a person is asked whether it happened.",
     ),
 }
 

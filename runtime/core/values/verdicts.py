@@ -86,8 +86,9 @@ class VerdictRule:
     `gates`: the kinds it settles. `by_person`: a person may give it, and not only the clock. `status`: that of the
     approval. `call_becomes`: the state of the call, None at a gate of a frame. `needs_reason`: a reason is required.
     `in_result`: the model reads the verdict with the result. `is_remembered`: the same call is refused later in the
-    run. `is_counted`: a run ends after several of them. `carries`: the value that the person gives with it.
-    `address`: that of its form, below the page of the approval.
+    run. `is_counted`: a run ends after several of them. `asks_again`: the agent proposes the call again. `ends_run`:
+    at once. `carries`: the value that the person gives with it. `address`: that of its form, below the page of the
+    approval.
 
     `verb` continues "you cannot" and "a reason is required to". The person follows `past`, the tool or the agent
     follows `title`. `toast` is the message after it: the record and the effect. The reason follows `received`, which
@@ -103,6 +104,8 @@ class VerdictRule:
     needs_reason: bool = False
     is_remembered: bool = False
     is_counted: bool = False
+    asks_again: bool = False
+    ends_run: bool = False
     carries: Literal["result", "edit", "grant"] | None = None
     address: str = ""
     verb: str
@@ -117,6 +120,16 @@ class VerdictRule:
     def before_call(self) -> bool:
         """Whether it settles gates of calls that have not started."""
         return bool(self.gates & BEFORE_CALL)
+
+    @property
+    def replaces_call(self) -> bool:
+        """Whether the person gives a result in place of the call, which never starts."""
+        return self.before_call and self.carries == "result"
+
+    @property
+    def resolves_doubt(self) -> bool:
+        """Whether it resolves a call whose outcome was lost."""
+        return GateKind.IN_DOUBT in self.gates
 
     @property
     def starts_call(self) -> bool:
@@ -161,6 +174,7 @@ VERDICTS: Mapping[Verdict, VerdictRule] = {
         needs_reason=True,
         is_remembered=True,
         in_result=True,
+        asks_again=True,
         address="changes",
         verb="request changes to it",
         past="changes requested by",
@@ -263,6 +277,7 @@ VERDICTS: Mapping[Verdict, VerdictRule] = {
         status="denied",
         call_becomes=None,
         needs_reason=True,
+        ends_run=True,
         address="stop",
         verb="stop the run",
         past="stopped by",
@@ -289,6 +304,8 @@ _AT_QUESTION: Mapping[Verdict, VerdictRule] = {
 # After these a call may start, once.
 STARTS_CALL = frozenset(v for v, rule in VERDICTS.items() if rule.starts_call)
 STARTS_CALL_UNCHANGED = frozenset(v for v in STARTS_CALL if VERDICTS[v].carries != "edit")
+# The kinds at which a person can let the call start.
+STARTING_GATES = frozenset(kind for v in STARTS_CALL for kind in VERDICTS[v].gates)
 # The names of verdicts in lists of decisions, where they are not those of their status.
 IN_HISTORY = {v: rule.in_history for v, rule in VERDICTS.items() if rule.in_history}
 # The texts before a reason that a model receives.

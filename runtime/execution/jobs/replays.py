@@ -38,8 +38,9 @@ from runtime.core.run.events import (
 )
 from runtime.core.run.planning import CallModel
 from runtime.core.run.reducer import evolve, step
-from runtime.core.values.enums import CallState, EffectClass, GateKind
+from runtime.core.values.enums import CallState, EffectClass
 from runtime.core.values.errors import NotJson
+from runtime.core.values.verdicts import BEFORE_CALL
 from runtime.errors import InvalidInput, UnknownAgent
 from runtime.execution.admission.admit import Admission, Foreseen
 from runtime.execution.effects.perform import request_for, validate_outcome
@@ -67,7 +68,6 @@ MAX_WORDS = 4_000  # of a step, in characters
 MAX_KEPT = 50  # divergences; of the others only their number
 _BEFORE_TIMES = datetime.min.replace(tzinfo=UTC)  # of a frame that names none, and no prompt
 _SHOWN = ("begins", "until", "whole", "agents", "begun", "replies", "kept", "calls", "versions")
-_ASKED_ABOUT = (GateKind.APPROVAL, GateKind.QUESTION)
 _replaying = threading.Lock()
 
 
@@ -370,7 +370,7 @@ class _Replayer:
 
     @compare.register
     def _gated(self, event: GateOpened, now: Continuation) -> Iterator[Divergence]:
-        if event.call and event.terms is not None and event.kind in _ASKED_ABOUT:
+        if event.call and event.terms is not None and event.kind in BEFORE_CALL:
             yield from self._call(now, event, Foreseen(asks=True, effect=event.terms.effect))
 
     def _call(

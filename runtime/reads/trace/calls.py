@@ -201,7 +201,8 @@ class CallRecord:
     @property
     def decision(self) -> str:
         """The label of the last decision; the name of the reviewer follows, if there is one."""
-        if self.verdict is Verdict.ANSWER and not self.decided_by:
+        rule = VERDICTS[self.verdict] if self.verdict else None
+        if rule and rule.replaces_call and not self.decided_by:
             return "answered by the policy, because no person decided in time"
         past = "" if self.verdict is None else words_at(self.gate_kind, self.verdict).past
         return past if self.decided_by else past.removesuffix(" by")
@@ -224,7 +225,8 @@ class CallRecord:
         ):
             return False
         effect = CALL_STATES[self.state].effect
-        if self.verdict is Verdict.ANSWER or effect is Effect.IF_TRIED:
+        is_replaced = self.verdict is not None and VERDICTS[self.verdict].replaces_call
+        if is_replaced or effect is Effect.IF_TRIED:
             return self.was_tried
         return effect is Effect.POSSIBLE
 

@@ -29,7 +29,7 @@ from runtime.core.run.continuation import (
 from runtime.core.run.continuation import replace as replace_state
 from runtime.core.run.gates import is_blocked_by_gate
 from runtime.core.run.reducer import evolve
-from runtime.core.values.enums import GateKind, Verdict
+from runtime.core.values.enums import GateKind
 from runtime.core.values.errors import CoreError
 from runtime.core.values.ids import ROOT
 from runtime.core.values.verdicts import VERDICTS, words_at
@@ -530,7 +530,7 @@ class Trace:
 
 def _stops(event: e.Event) -> bool:
     """Tell whether a person stops the run with this decision: its end follows."""
-    return isinstance(event, e.GateDecided) and event.verdict is Verdict.STOP
+    return isinstance(event, e.GateDecided) and VERDICTS[event.verdict].ends_run
 
 
 def _of_run(kind: SpanKind, at: datetime, state: SpanState) -> Span:

@@ -48,8 +48,8 @@ class TriggerIn(Body):
     `filter`, `key`, `business_key` and `thread` are expressions in CEL over `id`, `source`, `name`, `subject`, `time`
     and `data` of the event, and so are the parts of texts of `mapping` in double braces. Events of one key start in
     order. At most `rate` runs start in `rate_seconds`. With a `debounce`, only the last event of a key starts a run,
-    when none came for that many seconds. Each file of `folder`, entry of `stream` or object of `bucket` is an event of
-    this trigger. With `wakes`, which needs the right to send events, an event of a source or a webhook goes to the run
+    when none came for that many seconds. A trigger may name one source: each of its items is an event of this
+    trigger. With `wakes`, which needs the right to send events, an event of a source or a webhook goes to the run
     of the agent that has this business key, or id, and waits for it; `first` starts a run if none is there.
     """
 
@@ -118,7 +118,7 @@ class WebhookOut(Schema):
 
 @fields_of(SourceView)
 class SourceOut(Schema):
-    """The folder, stream or bucket that a trigger reads: the last look that succeeded, and why a later one did not.
+    """The source that a trigger reads: the last look that succeeded, and why a later one did not.
 
     It is `late` if no look succeeded for two minutes.
     """
