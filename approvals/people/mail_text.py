@@ -129,10 +129,7 @@ def build_first_mail() -> tuple[str, str]:
 
 def build_request_mail(rows: Sequence[Approval], waiting: int) -> tuple[str, str]:
     """Return subject and body of a mail about these requests, the most urgent first."""
-    ordered = sorted(
-        rows,
-        key=lambda approval: (not is_urgent(approval), approval.created_at),
-    )
+    ordered = sorted(rows, key=lambda row: (not is_urgent(row), row.created_at))
     urgent = sum(is_urgent(approval) for approval in rows)
     suffix = f", {urgent} of them urgent" if urgent and len(rows) > 1 else ", urgent" * urgent
     subject = "1 request waits for you" if len(rows) == 1 else f"{len(rows)} requests wait for you"

@@ -33,7 +33,6 @@ from runtime.ports.approvals import NotConfirmed
 # Each table with the column of the run, or of a request of the run. The names are those of columns.
 _OF_RUN = {"approvals_approval": "run_id", "approvals_auditentry": "run_id"}
 _OF_REQUEST = ("approvals_vote", "approvals_comment", "approvals_handover", "approvals_reviewtime")
-_SIGNED = (Approval.Status.APPROVED, Approval.Status.DENIED, Approval.Status.ANSWERED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +161,7 @@ class _Reader:
             snapshot.check_digests(approval)
         if approval.allowance is not None:
             self._read_allowed(approval)
-        elif approval.status not in _SIGNED:
+        elif approval.status not in verification.SIGNED:
             return
         elif purposes.DECISIONS not in self._keys.keys:
             self._count("unverified")
@@ -227,7 +226,7 @@ class _Reader:
         elif not event.by or event.verdict is Verdict.EXPIRE:
             _check_expired(approval, decision)
             self._count("expired")
-        elif approval.status not in _SIGNED:
+        elif approval.status not in verification.SIGNED:
             raise NotConfirmed(f"its request is {approval.status}")
         elif (statement := self._statements.get(event.gate)) is not None:
             if not statement.is_of(decision):

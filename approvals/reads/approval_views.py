@@ -25,7 +25,14 @@ from approvals.signed import statements
 from runtime.core.run.continuation import merge_people
 from runtime.core.values.enums import GateKind
 from runtime.core.values.ids import turn_of
-from runtime.core.values.verdicts import BEFORE_CALL, VERDICTS, VerdictRule, words_at
+from runtime.core.values.verdicts import (
+    BEFORE_CALL,
+    GATES,
+    VERDICTS,
+    VERDICTS_AT,
+    VerdictRule,
+    words_at,
+)
 from runtime.errors import Forbidden, InvalidInput
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
@@ -146,13 +153,17 @@ class ApprovalView:
 
     @property
     def words(self) -> VerdictRule | None:
-        """The row of its verdict, with the words at its gate; None if it is open, expired or cancelled."""
-        return words_of(self.stored)
+        """The row of its verdict, with the words at its gate; None if it is open, expired or cancelled.
 
-    @property
-    def is_edited(self) -> bool:
-        """Whether it was approved with changes."""
-        return self.stored.edited is not None
+        Without a statement it is that of a plain decision.
+        """
+        if self.stored.kind not in GATES:
+            return None  # the row was tampered with
+        kind, statement = GateKind(self.stored.kind), self.stored.statement or ""
+        possible = [v for v in VERDICTS_AT[kind] if VERDICTS[v].status == self.stored.status]
+        stated = (v for v in possible if statements.verdict_text(v) in statement)
+        verdict = next(stated, next(iter(possible), None))
+        return None if verdict is None else words_at(kind, verdict)
 
     @property
     def changes_requested(self) -> bool:
@@ -336,21 +347,6 @@ def several(ids: Collection[UUID], *, actor: Actor) -> tuple[ApprovalView, ...]:
     return tuple(by_id[approval_id] for approval_id in ids if approval_id in by_id)
 
 
-def words_of(approval: Approval) -> VerdictRule | None:
-    """Return the row of its verdict, with the words at its gate; None if it is open, expired or cancelled.
-
-    Without a statement it is that of a plain decision.
-    """
-    possible = [
-        verdict
-        for verdict, rule in VERDICTS.items()
-        if rule.by_person and rule.status == approval.status and approval.kind in rule.gates
-    ]
-    stated = (verdict for verdict in possible if statements.has_verdict(approval, verdict))
-    verdict = next(stated, next(iter(possible), None))
-    return None if verdict is None else words_at(GateKind(approval.kind), verdict)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherApprovals:
     """Other requests of a run that the page of one needs: those of its `turn`, in the order of the turn.
@@ -384,8 +380,9 @@ def read_others(approval: ApprovalView) -> OtherApprovals:
             (row.frame, row.call, row.gate)
             for row in rows
             if (row.tool, row.status) == (approval.tool, Approval.Status.DENIED)
-            and (words := words_of(row)) is not None
-            and words.is_counted
+            and (words := ApprovalView(stored=row, reader=None).words)
+            and words.is_remembered
+            and not words.asks_again
         ),
     )
 

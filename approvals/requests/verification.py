@@ -20,7 +20,7 @@ from runtime.keyring.signatures import Verifies
 from runtime.ports.approvals import NotConfirmed
 
 _ERASED_ARGS = "{}"
-_SIGNED = (Approval.Status.APPROVED, Approval.Status.DENIED, Approval.Status.ANSWERED)
+SIGNED = (Approval.Status.APPROVED, Approval.Status.DENIED, Approval.Status.ANSWERED)
 
 
 def fault(approval: Approval) -> str | None:
@@ -37,7 +37,7 @@ def fault(approval: Approval) -> str | None:
         _check_excluded(approval)
         if approval.allowance is not None:
             check_allowed(approval)
-        if approval.allowance is None and approval.status in _SIGNED:
+        if approval.allowance is None and approval.status in SIGNED:
             check_edited(approval, statements.read(approval))
         elif approval.edited is not None or approval.edited_preview is not None:
             raise NotConfirmed("the request has an edit that no person decided")

@@ -120,11 +120,6 @@ def read(approval: Approval, verifies: Verifies = signatures.verify_signature) -
     return statement
 
 
-def has_verdict(approval: Approval, verdict: Verdict) -> bool:
-    """Tell whether the statement of the approval says this verdict, by its text alone."""
-    return verdict_text(verdict) in (approval.statement or "")
-
-
 def result_digest(decision: Decision) -> str | None:
     """Return the digest of the result that a person reported or gave, which may be null, or of the edited action.
 

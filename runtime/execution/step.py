@@ -407,11 +407,8 @@ class StepBuilder:
             if pending.gate == signal.gate:
                 fails = self._checks.receive(signal)
                 rule = VERDICTS[signal.decision.verdict]
-                change = (
-                    approve_change(self.now, pending, self._handler)
-                    if rule.carries == "grant"
-                    else None
-                )
+                goes_on = rule.carries == "grant"
+                change = approve_change(self.now, pending, self._handler) if goes_on else None
                 self.add(decide_gate(self.now, pending, signal))
                 self._refuse_edit(pending, signal.decision)
                 if change is not None:

@@ -27,10 +27,7 @@ _SECTIONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingPanel:
-    """How the reader read the request that they decided. Without `is_measured` nothing else is known.
-
-    `considered`: it was in view for as long as its words take to read.
-    """
+    """How the reader read the request: `considered` for as long as its words take. Else only `is_measured` is known."""
 
     is_measured: bool
     considered: bool = False

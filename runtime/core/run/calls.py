@@ -234,12 +234,13 @@ def denial_of(tool: str, call: str, event: GateDecided, *, apart: bool) -> Denia
 
     Such a denial and a request for changes do not count towards the end of the run.
     """
+    changes = VERDICTS[event.verdict].asks_again
     return Denial(
         tool=tool,
         turn=turn_key(event.frame, call),
         reason=event.reason,
-        counts=VERDICTS[event.verdict].is_counted and not apart,
-        changes=VERDICTS[event.verdict].asks_again,
+        counts=not (changes or apart),
+        changes=changes,
     )
 
 

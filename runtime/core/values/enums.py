@@ -153,29 +153,24 @@ class EffectClassRule:
     `consequence` of a worker's death during a call.
     """
 
-    repeats_unasked: bool
-    needs_same_key: bool
-    commits_with_entry: bool
-    happened_when_returned: bool
-    has_side_effects: bool
     label: str
     consequence: str
+    repeats_unasked: bool = False
+    needs_same_key: bool = False
+    commits_with_entry: bool = False
+    happened_when_returned: bool = False
+    has_side_effects: bool = False
 
 
 EFFECT_CLASSES: dict[EffectClass, EffectClassRule] = {
     EffectClass.READ: EffectClassRule(
         repeats_unasked=True,
-        needs_same_key=False,
-        commits_with_entry=False,
-        happened_when_returned=False,
-        has_side_effects=False,
         label="only reads",
         consequence="Only reads: repeated after a crash.",
     ),
     EffectClass.IDEMPOTENT: EffectClassRule(
         repeats_unasked=True,
         needs_same_key=True,
-        commits_with_entry=False,
         happened_when_returned=True,
         has_side_effects=True,
         label="can be repeated",
@@ -183,17 +178,12 @@ EFFECT_CLASSES: dict[EffectClass, EffectClassRule] = {
     ),
     EffectClass.TRANSACTIONAL: EffectClassRule(
         repeats_unasked=True,
-        needs_same_key=False,
         commits_with_entry=True,
-        happened_when_returned=False,
         has_side_effects=True,
         label="all or nothing",
         consequence="Commits together with the run's journal or not at all. Repeated after a crash.",
     ),
     EffectClass.WRITE: EffectClassRule(
-        repeats_unasked=False,
-        needs_same_key=False,
-        commits_with_entry=False,
         happened_when_returned=True,
         has_side_effects=True,
         label="happens once",

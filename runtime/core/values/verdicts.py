@@ -12,6 +12,8 @@ from runtime.core.values.enums import CallState, GateKind, Risk, Verdict
 
 Status = Literal["approved", "denied", "answered", "expired"]
 
+_RUN_ENDED = "the run was ended first"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateRule:
@@ -22,33 +24,29 @@ class GateRule:
     `alone`: why it is not decided together with others, empty if it can be.
     """
 
-    of_call: bool
+    of_call: bool = True
     before_call: bool = False
     risk: Risk | None = None
     open: str
-    closed: str
+    closed: str = _RUN_ENDED
     alone: str = ""
 
 
 _STOPPED = "An agent was stopped here. Decide on its own page how it continues."
-_RUN_ENDED = "the run was ended first"
 
 GATES: Mapping[GateKind, GateRule] = {
     GateKind.APPROVAL: GateRule(
-        of_call=True,
         before_call=True,
         open="waits for a person to decide",
         closed=f"not started: {_RUN_ENDED}",
     ),
     GateKind.QUESTION: GateRule(
-        of_call=True,
         before_call=True,
         open="waits for a person to answer",
         closed=f"not answered: {_RUN_ENDED}",
         alone="An agent asks here. Answer on its own page.",
     ),
     GateKind.IN_DOUBT: GateRule(
-        of_call=True,
         open="in doubt: waits for a person to resolve it",
         closed=f"in doubt: {_RUN_ENDED}",
         alone="Its outcome is unknown, so it is resolved on its own page.",
@@ -57,21 +55,18 @@ GATES: Mapping[GateKind, GateRule] = {
         of_call=False,
         risk=Risk.MEDIUM,
         open="stopped: waits for a person to continue it",
-        closed=_RUN_ENDED,
         alone=_STOPPED,
     ),
     GateKind.LIMIT: GateRule(
         of_call=False,
         risk=Risk.MEDIUM,
         open="at its limit: waits for a person to grant more",
-        closed=_RUN_ENDED,
         alone=_STOPPED,
     ),
     GateKind.VERSION: GateRule(
         of_call=False,
         risk=Risk.HIGH,
         open="changed: waits for a person to continue it",
-        closed=_RUN_ENDED,
         alone=_STOPPED,
     ),
 }
@@ -86,7 +81,7 @@ class VerdictRule:
     `gates`: the kinds it settles. `by_person`: a person may give it, and not only the clock. `status`: that of the
     approval. `call_becomes`: the state of the call, None at a gate of a frame. `needs_reason`: a reason is required.
     `in_result`: the model reads the verdict with the result. `is_remembered`: the same call is refused later in the
-    run. `is_counted`: a run ends after several of them. `asks_again`: the agent proposes the call again. `ends_run`:
+    run. `asks_again`: the agent proposes the call again. `ends_run`:
     at once. `carries`: the value that the person gives with it. `address`: that of its form, below the page of the
     approval.
 
@@ -103,7 +98,6 @@ class VerdictRule:
     in_result: bool = False
     needs_reason: bool = False
     is_remembered: bool = False
-    is_counted: bool = False
     asks_again: bool = False
     ends_run: bool = False
     carries: Literal["result", "edit", "grant"] | None = None
@@ -159,7 +153,6 @@ VERDICTS: Mapping[Verdict, VerdictRule] = {
         call_becomes=CallState.DENIED,
         needs_reason=True,
         is_remembered=True,
-        is_counted=True,
         address="deny",
         verb="deny it",
         past="denied by",

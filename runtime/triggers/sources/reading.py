@@ -71,9 +71,9 @@ class WatchedSource:
 
     kind: str
     setting: str
-    below: str  # how a refusal says that places below are allowed, empty if they are not
+    below: str = ""  # how a refusal says that places below are allowed, empty if they are not
     help: str
-    help_below: str
+    help_below: str = ""
     item: str
     items: str
     parse: Callable[[str], str]  # returns the location that a person sent, or raises InvalidInput

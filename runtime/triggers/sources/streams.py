@@ -163,9 +163,7 @@ def _parse_entries(batch: Sequence[Any]) -> list[StreamEntry]:
 SOURCE = WatchedSource(
     kind="stream",
     setting="SIGNOFF_STREAMS",
-    below="",
     help="Each entry of this stream is an event of this trigger.",
-    help_below="",
     item="entry",
     items="entries",
     parse=str,
