@@ -25,14 +25,7 @@ from approvals.signed import statements
 from runtime.core.run.continuation import merge_people
 from runtime.core.values.enums import GateKind
 from runtime.core.values.ids import turn_of
-from runtime.core.values.verdicts import (
-    BEFORE_CALL,
-    GATES,
-    VERDICTS,
-    VERDICTS_AT,
-    VerdictRule,
-    words_at,
-)
+from runtime.core.values.verdicts import BEFORE_CALL, VERDICTS, VERDICTS_AT, VerdictRule, words_at
 from runtime.errors import Forbidden, InvalidInput
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
@@ -157,7 +150,7 @@ class ApprovalView:
 
         Without a statement it is that of a plain decision.
         """
-        if self.stored.kind not in GATES:
+        if self.stored.kind not in VERDICTS_AT:
             return None  # the row was tampered with
         kind, statement = GateKind(self.stored.kind), self.stored.statement or ""
         possible = [v for v in VERDICTS_AT[kind] if VERDICTS[v].status == self.stored.status]

@@ -81,9 +81,8 @@ class VerdictRule:
     `gates`: the kinds it settles. `by_person`: a person may give it, and not only the clock. `status`: that of the
     approval. `call_becomes`: the state of the call, None at a gate of a frame. `needs_reason`: a reason is required.
     `in_result`: the model reads the verdict with the result. `is_remembered`: the same call is refused later in the
-    run. `asks_again`: the agent proposes the call again. `ends_run`:
-    at once. `carries`: the value that the person gives with it. `address`: that of its form, below the page of the
-    approval.
+    run. `asks_again`: the agent proposes the call again. `ends_run`: the run ends. `carries`: the value that the person
+    gives with it. `address`: that of its form, below the page of the approval.
 
     `verb` continues "you cannot" and "a reason is required to". The person follows `past`, the tool or the agent
     follows `title`. `toast` is the message after it: the record and the effect. The reason follows `received`, which
