@@ -19,7 +19,6 @@ from approvals.rights import approvals, principals
 from approvals.rights.scopes import Scope
 from approvals.signed import audit, rows
 from runtime.control.access import validate_text
-from runtime.control.access import validate_text as checked_text
 from runtime.control.transaction import notify
 from runtime.core.values.json_values import sha256_of
 from runtime.core.values.limits import MAX_PERSON
@@ -115,7 +114,7 @@ def add_comment(*, approval_id: UUID, text: object, actor: Actor) -> Comment:
             raise Forbidden(
                 "scope", f"This token does not have the scope {Scope.APPROVALS_DECIDE}."
             )
-        comment_text = checked_text("text", text, MAX_COMMENT, required="must not be empty")
+        comment_text = validate_text("text", text, MAX_COMMENT, required="must not be empty")
         if approval.removed_at is not None:
             raise InvalidInput("text", "cannot be added: this request was removed under retention")
         if Comment.objects.filter(approval=approval).count() >= MAX_COMMENTS:

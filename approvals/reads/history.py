@@ -22,7 +22,6 @@ from approvals.reads.approval_views import ApprovalView
 from approvals.reads.filters import DecisionFilter
 from approvals.requests import argument_changes, verification
 from approvals.requests.argument_changes import ArgumentChange
-from approvals.rights import approvals
 from approvals.rights import approvals as request_rules
 from approvals.rights.principals import Principal
 from approvals.rights.scopes import Scope
@@ -165,7 +164,7 @@ def open_in_doubt(
     if not runs:
         return {}
     rows = Approval.objects.filter(
-        approvals.readable_requests(principal),
+        request_rules.readable_requests(principal),
         IN_DOUBT,
         run__in=runs,
         status=Approval.Status.PENDING,

@@ -9,7 +9,6 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from approvals.people import account_list
-from approvals.people import account_list as changes
 from approvals.reads import filters, history
 from approvals.rights import principals
 from runtime.ports import wiring
@@ -34,7 +33,7 @@ def activity(request: HttpRequest, person: str) -> HttpResponse:
         "person": profile,
         "decisions": history.page(principals.principal_of(actor), criteria, limit=SHOWN).items,
         "runs": runs.runs_page(readable & Q(requester=person), limit=SHOWN).items,
-        "changes": changes.right_changes(person),
+        "changes": account_list.right_changes(person),
         "runs_query": urlencode({"q": f"by:{person}"}),
     }
     return render(request, "accounts/activity.html", context)
