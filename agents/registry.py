@@ -9,12 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from agents.errors import RegistryError
-from agents.sdk.mistakes import (
-    ImportedModule,
-    Mistake,
-    Unusable,
-    collecting,
-)
+from agents.sdk.mistakes import ImportedModule, Mistake, Unusable, collecting
 from agents.sdk.spec import AgentSpec, ToolSpec
 from runtime.errors import UnknownAgent
 

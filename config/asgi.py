@@ -12,12 +12,7 @@ from django.conf import settings
 
 from config import longpoll
 from config.wsgi import application as django
-from runtime.web.live import (
-    LiveServer,
-    Message,
-    Receive,
-    Send,
-)
+from runtime.web.live import LiveServer, Message, Receive, Send
 
 THREADS = 8
 BODY_SECONDS = 30.0

@@ -6,13 +6,7 @@ from dataclasses import replace
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo
 
-from agents.sdk.scripts import (
-    Reply,
-    Script,
-    Turn,
-    own_answer,
-    script,
-)
+from agents.sdk.scripts import Reply, Script, Turn, own_answer, script
 from agents.sdk.spec import AgentSpec
 
 ScriptedReply = Reply | Callable[[Turn], Reply]

@@ -6,13 +6,7 @@ What speaks it is imported at the first call, because a worker takes as long to 
 from typing import Any
 
 from agents.sdk import Preview, PreviewChange, ToolContext, tool
-from agents.tools.person_fields import (
-    Application,
-    EmailAddress,
-    FullName,
-    SecurityLevel,
-    Username,
-)
+from agents.tools.person_fields import Application, EmailAddress, FullName, SecurityLevel, Username
 
 
 @tool(effect="idempotent", risk="medium", sentence="Create the account {username} for {full_name}")

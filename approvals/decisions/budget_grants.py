@@ -7,13 +7,7 @@ from typing import Any
 
 from approvals.models import Approval
 from approvals.reads.approval_views import ApprovalView
-from runtime.core.documents.budget_text import (
-    NAMES,
-    InvalidBudget,
-    from_form,
-    granted,
-    unit_of,
-)
+from runtime.core.documents.budget_text import NAMES, InvalidBudget, from_form, granted, unit_of
 from runtime.core.values.enums import Verdict
 from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import InvalidInput

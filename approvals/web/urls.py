@@ -47,11 +47,7 @@ from approvals.web.pages.prompts import propose as propose_prompt
 from approvals.web.pages.prompts import withdraw as withdraw_prompt
 from approvals.web.pages.search import search
 from approvals.web.pages.session import home, login, logout
-from approvals.web.pages.version_changes import (
-    continue_runs,
-    version_changes,
-    withdraw_change,
-)
+from approvals.web.pages.version_changes import continue_runs, version_changes, withdraw_change
 from approvals.web.request.allow import allow
 from approvals.web.request.approval import approval
 from approvals.web.request.decision import decide, undo

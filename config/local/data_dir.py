@@ -18,12 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from config.local.errors import Refused
-from config.local.processes.users import (
-    Account,
-    can_access,
-    chown,
-    owner_of,
-)
+from config.local.processes.users import Account, can_access, chown, owner_of
 from runtime.keyring import files, purposes
 
 FORMAT = 1  # of a data folder, with the databases in it; there is no upgrade to another one

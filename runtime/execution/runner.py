@@ -20,19 +20,11 @@ from runtime.core.run.retries import recover
 from runtime.core.values.errors import NotJson
 from runtime.errors import LeaseLost, ObjectStoreDown
 from runtime.execution.admission.admit import Admission
-from runtime.execution.admission.versions import (
-    VersionChanges,
-    now_writes,
-    require_agents,
-)
+from runtime.execution.admission.versions import VersionChanges, now_writes, require_agents
 from runtime.execution.commit import LoadedRun, StepWriter
 from runtime.execution.contents import RunContents
 from runtime.execution.effects.kept_replies import RunReplies
-from runtime.execution.effects.outcomes import (
-    dropped,
-    event_of,
-    not_started,
-)
+from runtime.execution.effects.outcomes import dropped, event_of, not_started
 from runtime.execution.effects.perform import request_for
 from runtime.execution.effects.run_work import (
     EffectRequest,
@@ -46,13 +38,7 @@ from runtime.execution.effects.transactional import TransactionalResult
 from runtime.execution.heartbeat import ClaimedRun
 from runtime.execution.step import StepBuilder
 from runtime.execution.worker import RunPauses, WorkerContext, YieldPolicy, retried
-from runtime.ports.effects import (
-    ModelRequest,
-    Outcome,
-    PreviewRequest,
-    ToolFailure,
-    ToolRequest,
-)
+from runtime.ports.effects import ModelRequest, Outcome, PreviewRequest, ToolFailure, ToolRequest
 from runtime.store.step_records import RecordedEvent, Work, record_event
 from runtime.store.steps import CommitResult
 from runtime.store.tables import used_approvals

@@ -4,13 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from runtime.core.documents.budget_text import (
-    InvalidBudget,
-    granted,
-    name_of,
-    to_text,
-    words_of,
-)
+from runtime.core.documents.budget_text import InvalidBudget, granted, name_of, to_text, words_of
 from runtime.core.run.continuation import (
     Call,
     Continuation,

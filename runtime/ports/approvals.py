@@ -11,12 +11,7 @@ from uuid import UUID
 import psycopg
 
 from runtime.core.run.events import AllowanceUse
-from runtime.core.values.enums import (
-    Decision,
-    EffectClass,
-    GateKind,
-    Risk,
-)
+from runtime.core.values.enums import Decision, EffectClass, GateKind, Risk
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
 

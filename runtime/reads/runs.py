@@ -21,12 +21,7 @@ from runtime.reads import filters, run_figures
 from runtime.reads.redaction import redact
 from runtime.reads.suspects import Suspicion, suspicions
 from runtime.store import archived_runs, pool
-from runtime.store.tables.signals import (
-    CANCEL,
-    MESSAGE,
-    PAUSE,
-    RESUME,
-)
+from runtime.store.tables.signals import CANCEL, MESSAGE, PAUSE, RESUME
 
 MAX_WHY_CHARACTERS = 200  # characters of a reason that a list shows
 

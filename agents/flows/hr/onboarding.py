@@ -17,13 +17,7 @@ from agents.flows.hr.access import (
     security_level,
 )
 from agents.sdk import agent, prompt
-from agents.sdk.scripts import (
-    Reply,
-    Turn,
-    call,
-    say,
-    script,
-)
+from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.tools.directory import create_account, set_privileges
 from agents.tools.mail import send_welcome_mail
 

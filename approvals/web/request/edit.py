@@ -17,13 +17,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from approvals.decisions import decide
-from approvals.errors import (
-    AlreadyCancelled,
-    AlreadyDecided,
-    DigestMismatch,
-    Expired,
-    TamperedWith,
-)
+from approvals.errors import AlreadyCancelled, AlreadyDecided, DigestMismatch, Expired, TamperedWith
 from approvals.reads import approval_views, usual
 from approvals.requests import confirmation
 from approvals.requests.argument_changes import ArgumentChange, changes, describe

@@ -31,12 +31,7 @@ from runtime.keyring.sealing import REDACTED
 from runtime.reads.inquiries import unreceived
 from runtime.reads.labels import effect_texts
 from runtime.reads.trace.calls import CallRecord
-from runtime.reads.transcript import (
-    CallInContext,
-    Transcript,
-    context_of,
-    reachable_transcript,
-)
+from runtime.reads.transcript import CallInContext, Transcript, context_of, reachable_transcript
 from runtime.web.requests import form_text
 
 # Errors of a decision that came after another decision, a cancellation or the deadline.

@@ -22,13 +22,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 from uuid import UUID
 
-from runtime.core.run.events import (
-    BlobRef,
-    PinnedPrompt,
-    Proposal,
-    Remembered,
-    RetryCause,
-)
+from runtime.core.run.events import BlobRef, PinnedPrompt, Proposal, Remembered, RetryCause
 from runtime.core.values.budgets import NOTHING, BudgetGate, BudgetLimits, Rates, Spent
 from runtime.core.values.call_options import (
     MODEL_OPTIONS,

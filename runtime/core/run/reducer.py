@@ -13,12 +13,7 @@ from typing import Any, assert_never
 from uuid import UUID
 
 from runtime.core.run.accounting import active_seconds, advance_clock, charge, exceed, grant
-from runtime.core.run.calls import (
-    call_after,
-    change_call,
-    propose_calls,
-    with_call,
-)
+from runtime.core.run.calls import call_after, change_call, propose_calls, with_call
 from runtime.core.run.compaction import compact, summarise_memory
 from runtime.core.run.continuation import (
     Continuation,

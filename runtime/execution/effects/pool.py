@@ -24,13 +24,7 @@ from runtime.execution.effects.outcomes import timed_out
 from runtime.execution.effects.perform import perform, start_model_call
 from runtime.execution.effects.running import KeptSlot, RunningEffect
 from runtime.execution.effects.transactional import transact
-from runtime.ports.effects import (
-    EffectHandler,
-    ModelRequest,
-    Outcome,
-    PreviewRequest,
-    ToolRequest,
-)
+from runtime.ports.effects import EffectHandler, ModelRequest, Outcome, PreviewRequest, ToolRequest
 from runtime.store.step_records import Work
 
 log = logging.getLogger(__name__)

@@ -18,13 +18,7 @@ from runtime.reads import state_at
 from runtime.reads.runs import RunDetail
 from runtime.reads.state_at import StateAt, StateChange
 from runtime.web.api.runs import RunOut
-from runtime.web.requests import (
-    Authenticated,
-    Body,
-    Reason,
-    raw_body,
-    with_example,
-)
+from runtime.web.requests import Authenticated, Body, Reason, raw_body, with_example
 from runtime.web.schemas import fields_of
 
 router = Router(tags=["history"])
