@@ -100,7 +100,8 @@ def test_a_refused_password_says_why_and_guesses_are_throttled(bea: Client, cast
     guesses = [{**CHANGE, "current": f"guess {n}"} for n in range(8)]
     answers = [bea.post("/account/password/", guess) for guess in guesses]
     assert [answer.status_code for answer in answers] == [422] * 5 + [429] * 3
-    has(text_of(answers[0], 422), "Current password</bdi> is not your password.")
+    spoken = 'role="alert" id="my-current_error"><bdi>Current password</bdi> is not your password.'
+    has(text_of(answers[0], 422), spoken)
     has(text_of(bea.post("/account/password/", CHANGE), 429), "Try again at <time")
     text(bea, "/inbox/")
     cast.bea.refresh_from_db()
