@@ -194,7 +194,7 @@ def test_a_person_is_added_and_a_refused_one_shows_the_reason_and_the_input(admi
     for change, said in (
         ({"username": "BEA"}, "Username</bdi> is taken"),
         ({"email": "newhire"}, "E-mail</bdi> must be a mail address"),
-        ({"group": ["reviewers", "kings"]}, "Groups kings does not exist"),
+        ({"group": ["reviewers", "king's"]}, "Groups king&#x27;s does not exist"),
     ):
         form: dict[str, Any] = {**PERSON, **change}
         page = has(text_of(admin.post("/people/add/", form), 422), said)
