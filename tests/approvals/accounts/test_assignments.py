@@ -23,6 +23,7 @@ from approvals.people.login import Hasher
 from approvals.port.adapter import ApprovalService
 from approvals.rights import approvals, assignments, principals
 from approvals.rights.scopes import ALL_SCOPES
+from approvals.rights.second_admin import SecondAdmin
 from approvals.rules.roles import Group
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor
@@ -191,6 +192,15 @@ def test_an_independent_admin_does_not_confirm_their_own_right(admin: Actor, sec
     accounts.set_groups("second", [Group.ADMINS, Group.REVIEWERS], actor="admin")
     with pytest.raises(NotConfirmable, match="second admin"):
         confirm("second", "reviewers", by="second")
+
+
+def test_a_membership_that_nobody_signed_makes_no_second_admin(admin: Actor) -> None:
+    eve = given("eve", by="admin")
+    User.objects.get(username=eve.person).groups.add(GroupRow.objects.get(name=Group.ADMINS))
+    author = SecondAdmin(author=admin.person)
+    assert (author.candidates(), author.may_be("eve")) == ([], False)
+    given("second", Group.ADMINS, by=None)
+    assert author.candidates() == ["second"]
 
 
 def test_where_there_are_two_a_second_confirms_a_new_admin(admin: Actor, second: Actor) -> None:

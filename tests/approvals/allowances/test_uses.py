@@ -1,6 +1,7 @@
 """An allowance passes exactly the calls that two people agreed on, and a person is asked about every other one."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -15,7 +16,7 @@ from approvals.errors import TooLate
 from approvals.governance import allowance_changes, allowance_uses, allowances
 from approvals.models import Approval, ApprovalOutcome, AuditEntry
 from approvals.people import absences
-from approvals.requests import verification
+from approvals.requests import snapshot, verification
 from approvals.signed import audit
 from runtime.control.verification import verify
 from runtime.core.run.events import GateDecided, ToolStarted
@@ -28,6 +29,7 @@ from tests.approvals.allowances.office import ANY, BEA, CORA, in_force, reviewer
 from tests.approvals.policies.office import put_in_force
 from tests.support import office as office_module
 from tests.support import seeds
+from tests.support.calls import around
 from tests.support.fake_ports import ask, say, turns
 from tests.support.office import Office, reseal
 
@@ -208,6 +210,20 @@ def test_an_ended_one_passes_nothing(office: Office, first: Approval) -> None:
     assert found.state(found.terms.ends_at) == "ended"
 
 
+def test_a_call_that_was_passed_is_asked_about_when_it_comes_again(
+    office: Office, first: Approval, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after its run was put back to an earlier state."""
+    in_force(first)
+    calls: list[tuple[Any, ...]] = []
+    around(monkeypatch, allowance_uses, "allow", before=lambda *given: calls.append(given))
+    office.start()
+    office.start()
+    (call, _), _ = calls
+    assert allowance_uses.allow(call, {}) is None
+    assert allowance_uses.allow(replace(call, call="c7.0"), {}) is not None
+
+
 def test_it_is_verified_again_before_the_call_starts(office: Office, first: Approval) -> None:
     """The step that passes the call is written, and then nothing starts before the allowance is read again."""
     in_force(first)
@@ -237,10 +253,19 @@ def _put(approvals: list[Approval], **values: Any) -> None:
             setattr(approval, name, value)
 
 
+def _digest(approvals: list[Approval], **values: Any) -> None:
+    """Change requests and their digests, which need no key."""
+    _put(approvals, **values)
+    for approval in approvals:
+        approval.action_digest = snapshot.action_digest(approval) or ""
+        approval.approval_digest = snapshot.approval_digest(approval)
+
+
 FORGED: tuple[tuple[Callable[..., None], dict[str, Any], str], ...] = (
     (_put, {"args": '{"username":"root","security_level":3}'}, "the stored call"),
     (_put, {"allowance_use": 2}, "the stored request"),
     (_put, {"allowance": uuid4()}, "the stored request"),
+    (_digest, {"args": '{"username":"root","security_level":3}'}, "the sealed one"),
     (reseal, {"allowance_use": 11}, "was used up"),
     (reseal, {"risk": "high"}, "the risk is high"),
     (reseal, {"allowance": uuid4()}, "no allowance of this request"),
@@ -256,6 +281,8 @@ def test_a_request_cannot_be_passed_by_hand(office: Office, first: Approval) -> 
             approval = Approval.objects.get(run=run)
             put([approval], **values)
             assert why in (verification.fault(approval) or ""), values
+            with pytest.raises(NotConfirmed, match=why):
+                allowance_uses.verify(approval, ())
             transaction.set_rollback(True)
 
 

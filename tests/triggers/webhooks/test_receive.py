@@ -165,6 +165,15 @@ def test_a_paused_trigger_keeps_deliveries_for_a_retry(desk: Desk) -> None:
     assert told(made)[0][1:] == ("started", "")
 
 
+def test_an_ended_trigger_receives_nothing(desk: Desk) -> None:
+    made = desk.make()
+    hook = webhooks.make(id=made, scheme="github", actor=ADA)
+    changes.end(TriggerKind.EVENT, id=made, actor=ADA)
+    with pytest.raises(NoSuchWebhook):
+        receive(hook.address, signed(hook.secret), BODY)
+    assert told(made) == []
+
+
 def test_a_secret_is_sealed_and_an_old_address_ends(desk: Desk) -> None:
     made = desk.make()
     dora = seeds.person("dora", Group.ADMINS, Group.REVIEWERS)
