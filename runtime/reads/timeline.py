@@ -13,7 +13,7 @@ from runtime.reads.trace.span import Bar, Span, SpanKind
 
 IDLE_SHARE = 2 / 3  # of the time at work: all waiting together gets at most two fifths of the axis
 MAX_TICKS = 8
-MIN_APART = 11  # percent between two ticks
+MIN_APART = 28  # percent between the middles of two labels: the longest is `// 12 min 31 s`
 MAX_BREAKS = 12
 
 # Seconds between two ticks.
@@ -71,9 +71,14 @@ class Segment:
         return f"{self.width:.2f}%"
 
     @property
+    def center(self) -> float:
+        """The place of its middle, in percent."""
+        return self.x + self.width / 2
+
+    @property
     def middle(self) -> str:
         """The middle of it as an attribute of an SVG element."""
-        return f"{self.x + self.width / 2:.2f}%"
+        return f"{self.center:.2f}%"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +123,13 @@ class Axis:
 
     @property
     def named_breaks(self) -> tuple[Segment, ...]:
-        """The breaks that are wide enough for their duration."""
-        return tuple(segment for segment in self.breaks if segment.width >= MIN_APART)
+        """The breaks with a label, the longest first: wide enough, and far enough from each other."""
+        named = list[Segment]()
+        for segment in sorted(self.breaks, key=lambda segment: segment.lasted, reverse=True):
+            is_wide = segment.width >= MIN_APART / 3
+            if is_wide and all(abs(segment.center - one.center) >= MIN_APART for one in named):
+                named.append(segment)
+        return tuple(named)
 
     @property
     def ticks(self) -> tuple[Tick, ...]:
@@ -129,7 +139,7 @@ class Axis:
         if not visible:
             return ()
         step = next((seconds for seconds in STEPS if visible / seconds <= MAX_TICKS), STEPS[-1])
-        break_middles = [segment.x + segment.width / 2 for segment in self.named_breaks]
+        break_middles = [segment.center for segment in self.named_breaks]
         start, last, ticks = self.segments[0].start, -float(MIN_APART), list[Tick]()
         for segment in drawn:
             first = ceil((segment.start - start).total_seconds() / step)
@@ -139,7 +149,7 @@ class Axis:
                 if moment > segment.end:
                     break
                 apart = all(abs(x - middle) >= MIN_APART for middle in (last, *break_middles))
-                if apart and x <= 100 - MIN_APART:
+                if apart and x <= 100 - MIN_APART / 3:
                     ticks.append(Tick(x=f"{x:.2f}%", since=moment - start))
                     last = x
         return tuple(ticks)

@@ -1,9 +1,11 @@
 """The timeline of a run, its state at an entry, and its comparison with another run."""
 
 import json
+import random
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import cast
 from uuid import UUID, uuid4
 
@@ -22,7 +24,7 @@ from runtime.ports.effects import ModelAnswer, Outcome, RateLimited, ToolFailure
 from runtime.reads import comparison, run_page, runs
 from runtime.reads.comparison import RunComparison
 from runtime.reads.entries import EVENTS
-from runtime.reads.timeline import MAX_BREAKS, Period, Timeline, TimeUse, axis
+from runtime.reads.timeline import MAX_BREAKS, MIN_APART, Period, Timeline, TimeUse, axis
 from tests.support.api_client import Caller
 from tests.support.engine import body
 from tests.support.fake_ports import FakeTool, ask, say, turns
@@ -70,14 +72,25 @@ def test_ticks_are_round_apart_and_outside_of_compressed_time() -> None:
     weeks = 3 * 7 * 86_400
     work = [_span(TimeUse.WORK, 0, 6), _span(TimeUse.WORK, weeks, weeks + 4)]
     found = axis([*work, _span(TimeUse.PEOPLE, 6, weeks)], _at(0), _at(weeks + 4))
-    assert [tick.since.total_seconds() for tick in found.ticks] == [
-        *(0, 2, 4, 6),
-        *(weeks, weeks + 2),
-    ]
+    assert [tick.since.total_seconds() for tick in found.ticks] == [0, weeks + 2]
     assert [one.lasted for one in found.named_breaks] == [timedelta(seconds=weeks - 6)]
     many = axis([_span(TimeUse.PEOPLE, n * 60, n * 60 + 59) for n in range(40)], _at(0), _at(2400))
     assert len(many.breaks) == MAX_BREAKS
     assert axis([], _at(0), _at(0)).ticks == ()
+
+
+def test_labels_of_the_axis_never_overlap() -> None:
+    pick = random.Random(7)
+    for _ in range(200):
+        moments = sorted(pick.random() ** 4 * 90_000 for _ in range(pick.randrange(2, 30)))
+        uses = pick.choices(list(TimeUse), k=len(moments))
+        spans = [_span(use, *pair) for use, pair in zip(uses, pairwise(moments), strict=False)]
+        scale = axis(spans, _at(0), _at(moments[-1]))
+        middles = sorted(
+            [float(tick.x.rstrip("%")) for tick in scale.ticks]
+            + [segment.center for segment in scale.named_breaks]
+        )
+        assert all(second - first > MIN_APART - 0.1 for first, second in pairwise(middles))
 
 
 def test_every_event_has_words() -> None:
@@ -97,6 +110,13 @@ def test_short_values_of_the_transcript_are_shown_unfolded(ada: Client, office: 
     long = "x" * 400
     office.effects.tools["create_account"] = FakeTool(body=lambda _: ToolResult(value=long))
     shows(ada, f"/runs/{office.start()}/?tab=transcript", "Show result")
+
+
+def test_a_long_input_is_folded(ada: Client, office: Office) -> None:
+    run = office.start()
+    shows(ada, run, hides=['id="whole-input"'])
+    Run.objects.filter(id=run).update(input=json.dumps({"letter": "x" * 7_500}))
+    shows(ada, run, 'id="whole-input"><summary>Show all of it: 7518 characters')
 
 
 # The rows
