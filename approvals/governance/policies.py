@@ -136,6 +136,11 @@ def _policy(version: PolicyVersion | None, cached: _CachedPolicy | None) -> Poli
         return Policy()
     if cached is not None and cached.policy.version == str(version.number):
         return cached.policy
+    return policy_of(version)
+
+
+def policy_of(version: PolicyVersion) -> Policy:
+    """Read the rules of a version. Raises PolicyBroken for one that today's rules cannot read."""
     try:
         return policy_text.parse(version.text, str(version.number))
     except policy_text.PolicyInvalid as exc:  # it was valid when it was saved

@@ -39,6 +39,7 @@ from approvals.web.pages.people import (
 )
 from approvals.web.pages.policies import confirm as confirm_policy
 from approvals.web.pages.policies import export, policies, propose, try_draft, withdraw
+from approvals.web.pages.policies import version as policy_version
 from approvals.web.pages.prompt_trials import try_prompt
 from approvals.web.pages.prompts import PromptName, prompt, prompts
 from approvals.web.pages.prompts import confirm as confirm_prompt
@@ -91,6 +92,7 @@ urlpatterns = [
     path("policies/", policies, name="policies"),
     path("policies/try/", try_draft, name="try_policy"),
     path("policies/add/", propose, name="propose_policy"),
+    path("policies/<int:number>/", policy_version, name="policy_version"),
     path("policies/<int:number>.yaml", export, name="export_policy"),
     path("policies/<int:number>/confirm/", confirm_policy, name="confirm_policy"),
     path("policies/<int:number>/withdraw/", withdraw, name="withdraw_policy"),

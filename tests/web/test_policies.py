@@ -31,12 +31,26 @@ def test_a_second_admin_confirms_and_its_author_cannot(
     has(text_of(saved), "Version 2 is saved. It is not in force yet.", "Withdraw version 2")
     assert "Confirm version 2" not in text_of(saved)
     has(text_of(admin.post(f"{ACT}confirm/"), 409), "Another admin must confirm version 2")
-    shows(bea, "/policies/", "not in force yet", "name: Two", hides=["Withdraw"])
+    shows(
+        bea, "/policies/", "not in force yet", "Every call: 2 reviewers", "new", hides=["Withdraw"]
+    )
     shows(anne, "/policies/", "Confirm version 2")
     has(text_of(anne.post(f"{ACT}confirm/", follow=True)), "In force: version 2", "Version 2 is in")
     assert bea.get("/policies/2.yaml").content.decode() == TWO
     has(text_of(anne.post(f"{ACT}withdraw/"), 409), "does not wait")
     assert bea.get("/policies/9.yaml").status_code == 404
+
+
+def test_a_version_says_in_sentences_what_it_changes(
+    admin: Client, anne: Client, bea: Client
+) -> None:
+    shows(bea, "/policies/", "There are no rules: every call")
+    admin.post("/policies/add/", {"text": TWO})
+    shows(bea, ACT, "Version 2 of the policy", "Every call: 2 reviewers", "new", TWO)
+    anne.post(f"{ACT}confirm/")
+    admin.post("/policies/add/", {"text": "rules: [{name: Two, quorum: 1}]"})
+    shows(bea, "/policies/", "until now: <del>Every call: 2 reviewers</del>", "Changes<span")
+    assert bea.get("/policies/9/").status_code == 404
 
 
 def test_a_draft_is_tried_on_past_requests_and_saves_nothing(
@@ -67,6 +81,7 @@ def test_a_broken_policy_is_named_on_every_way(admin: Client, anne: Client) -> N
     has(text_of(admin.get("/policies/")), why)
     for answer in (
         admin.get("/policies/2.yaml"),
+        admin.get("/policies/2/"),
         admin.post("/policies/add/", {"text": TWO}),
         admin.post(f"{ACT}confirm/"),
         admin.post(f"{ACT}withdraw/"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
@@ -17,7 +18,10 @@ from approvals.governance.policy_simulation import DAYS, Simulation, simulate
 from approvals.rights import principals
 from approvals.rights.scopes import Scope
 from approvals.rights.second_admin import SecondAdmin
+from approvals.rules import policy_sentences
 from approvals.rules import policy_text as texts
+from approvals.rules.policy import Policy
+from approvals.rules.policy_sentences import RuleChange
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 from runtime.web.requests import actor_of, admins_only, form_text, visible_to
@@ -25,11 +29,16 @@ from runtime.web.requests import actor_of, admins_only, form_text, visible_to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRow:
-    """A version for the page. `state` is "in force", "waiting", "withdrawn" or "replaced"."""
+    """A version for the page. `state` is "in force", "waiting", "withdrawn" or "replaced".
+
+    `changes` compares a waiting version with the one in force; `broken` says why it cannot be read.
+    """
 
     version: PolicyVersion
     state: str
     may_confirm: bool = False
+    changes: tuple[RuleChange, ...] = ()
+    broken: str = ""
 
 
 def _require_reader(actor: Actor) -> None:
@@ -46,6 +55,22 @@ def _require_reader(actor: Actor) -> None:
 def policies(request: HttpRequest) -> HttpResponse:
     """Show the policy in force and its versions; for admins also the form of a draft."""
     return _page(request)
+
+
+@require_safe
+@visible_to(_require_reader)
+def version(request: HttpRequest, number: int) -> HttpResponse:
+    """Show what a version changed in the one that was in force when it was proposed."""
+    try:
+        versions = policy_versions.read_versions()
+    except PolicyBroken as exc:
+        return _page(request, status=exc.status)
+    row = next((version for version in versions if version.number == number), None)
+    if row is None:
+        raise Http404
+    changes, broken = _compare(versions, row, row.proposed_at)
+    context = {"section": "policies", "version": row, "changes": changes, "broken": broken}
+    return render(request, "approvals/policy_version.html", context)
 
 
 @require_safe
@@ -133,19 +158,21 @@ def _page(
     simulation: Simulation | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    broken, versions = "", tuple[PolicyVersion, ...]()
+    broken, versions, policy = "", tuple[PolicyVersion, ...](), Policy()
+    at = clock.now()
     try:
         versions = policy_versions.read_versions()
+        policy = policy_versions.at_time(versions, at)
     except PolicyBroken as exc:
         broken = str(exc)
-    at = clock.now()
     now = policy_versions.version_in_force(versions, at)
-    rows = [_row(version, now, request) for version in reversed(versions)]
+    rows = [_row(versions, version, now, request) for version in reversed(versions)]
     current = now.text if now else texts.DEFAULT
     context = {
         "section": "policies",
         "number": now.number if now else policy_versions.FIRST_NUMBER - 1,
         "current": current,
+        "rules": policy_sentences.compare(policy, policy),
         "waiting": [row for row in rows if row.state == "waiting"],
         "past": [row for row in rows if row.state != "waiting"],
         "draft": current if draft is None else draft,
@@ -159,7 +186,12 @@ def _page(
     return render(request, "approvals/policies.html", context, status=status)
 
 
-def _row(version: PolicyVersion, now: PolicyVersion | None, request: HttpRequest) -> VersionRow:
+def _row(
+    versions: tuple[PolicyVersion, ...],
+    version: PolicyVersion,
+    now: PolicyVersion | None,
+    request: HttpRequest,
+) -> VersionRow:
     if version == now:
         return VersionRow(version=version, state="in force")
     if version.withdrawn:
@@ -167,4 +199,18 @@ def _row(version: PolicyVersion, now: PolicyVersion | None, request: HttpRequest
     if not version.waits(clock.now()):
         return VersionRow(version=version, state="replaced")
     may = SecondAdmin(author=version.author).may_be(actor_of(request).person)
-    return VersionRow(version=version, state="waiting", may_confirm=may)
+    changes, broken = _compare(versions, version, clock.now())
+    return VersionRow(
+        version=version, state="waiting", may_confirm=may, changes=changes, broken=broken
+    )
+
+
+def _compare(
+    versions: tuple[PolicyVersion, ...], version: PolicyVersion, at: datetime
+) -> tuple[tuple[RuleChange, ...], str]:
+    """Compare a version with the one in force at this time; or say why one of them cannot be read."""
+    try:
+        before, after = policy_versions.at_time(versions, at), policy_versions.policy_of(version)
+    except PolicyBroken as exc:
+        return (), str(exc)
+    return policy_sentences.compare(before, after), ""
