@@ -149,6 +149,11 @@ END $$;
 CREATE TRIGGER runtime_lateoutcome_append_only
     BEFORE UPDATE OR DELETE ON runtime_lateoutcome
     FOR EACH ROW EXECUTE FUNCTION runtime_lateoutcome_refuse();
+
+-- The sweeper deletes old events, and the times of schedules stay.
+CREATE TRIGGER runtime_occurrence_keeps_times
+    BEFORE DELETE ON runtime_occurrence
+    FOR EACH ROW WHEN (OLD.kind <> 'event') EXECUTE FUNCTION runtime_refuse_change();
 """
 
 

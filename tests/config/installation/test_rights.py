@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -21,9 +21,10 @@ from approvals.port.adapter import ApprovalService
 from config import grants
 from runtime.control.external_events import deliver
 from runtime.errors import NotVerified
-from runtime.models import Run, Trigger
+from runtime.models import Occurrence, Run, Trigger
 from runtime.store import pool
 from runtime.store.tables import triggers
+from runtime.store.tables.occurrences import OccurrenceKind
 from runtime.store.tables.triggers import TriggerKind, TriggerRow
 from runtime.triggers import changes, firing, webhooks
 from runtime.triggers import changes as trigger_changes
@@ -194,6 +195,15 @@ def test_the_sweeper_starts_runs_of_triggers_with_the_rights_of_a_worker(granted
         (WEB, "UPDATE runtime_receivedevent SET data = ''"),
     ):
         assert not may(role, statement)
+
+
+def test_a_worker_deletes_old_events_and_no_times_of_schedules(granted: None) -> None:
+    for kind in OccurrenceKind:
+        row = Occurrence.objects.create(
+            trigger=uuid4(), number=1, at=timezone.now(), kind=kind, state="skipped"
+        )
+        delete = f"DELETE FROM runtime_occurrence WHERE trigger = '{row.trigger}'"
+        assert may(WORKER, delete) is (kind is OccurrenceKind.EVENT)
 
 
 def _locked(schedule: UUID) -> TriggerRow:
