@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -14,10 +16,11 @@ from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.tables import occurrences, received_events
 from runtime.store.tables.triggers import TriggerKind
-from runtime.triggers import mapping
+from runtime.triggers import mapping, times
 from runtime.triggers.changes import SCOPE, read_row
 from runtime.triggers.event_definition import EventDefinition, Wakes
 from runtime.triggers.events import check_mapping
+from runtime.triggers.listing import NEXT
 
 RECORDED = 5  # events of a trigger in a trial
 
@@ -56,6 +59,18 @@ def try_definition(
                 with suppress(Tampered):  # its row says so
                     events.append(received_events.read(connection, row.number).facts)
     return [_try(definition, facts) for facts in events]
+
+
+def try_times(sent: Mapping[str, object], actor: Actor) -> tuple[datetime, ...]:
+    """Return the next NEXT times of the definition of a schedule. It starts and keeps nothing.
+
+    Raise Forbidden, UnknownAgent, or InvalidInput naming the field.
+    """
+    wiring.access().require(actor, SCOPE)
+    with pool.in_transaction() as connection:
+        now = pool.now(connection)
+    calendar = times.check(sent, actor, now).calendar
+    return tuple(islice(calendar.after(now), NEXT))
 
 
 def _try(definition: EventDefinition, facts: Mapping[str, Any]) -> EventTrial:

@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 from runtime.errors import InvalidInput, RequestError
 from runtime.web.schema_form import InvalidValue, value_of
 
-_TEXTS = ("text", "long", "select", "email", "date", "datetime-local", "password")
+_TEXTS = ("text", "long", "select", "email", "date", "time", "datetime-local", "password")
 _CHECKS = ("check", "checks")  # one box, and one for each choice
 _INPUT_MODES = {"integer": "numeric", "number": "decimal"}
 

@@ -61,7 +61,7 @@ def test_an_event_starts_a_run_whose_plan_its_reviewer_sees(desk: Desk) -> None:
         trial = ada.get_by_role("status", name="Trial of 1 event")
         expect(trial).to_contain_text(said)
     expect(trial).to_contain_text("starts a run")
-    ada.get_by_role("button", name="Make the trigger").click()
+    ada.get_by_role("button", name="Create trigger").click()
     expect(ada.get_by_text("No event has come yet.")).to_be_visible()
 
     token = desk.office.stack.credentials["users"]["admin"]["token"]
@@ -177,7 +177,7 @@ def test_a_prompt_of_two_admins_is_pinned_by_a_scheduled_run(desk: Desk) -> None
     ada.get_by_label("Cron expression").fill("0 9 * * MON")
     ada.get_by_label("customer").fill("C-9")
     ada.get_by_label("order").fill("A-3")
-    ada.get_by_role("button", name="Make the schedule").click()
+    ada.get_by_role("button", name="Create schedule").click()
     expect(ada.get_by_role("region", name="Next times").get_by_role("listitem")).to_have_count(5)
     ada.get_by_role("button", name="Run now").click()
     history = ada.get_by_role("region", name="History")
@@ -304,7 +304,7 @@ def test_an_entry_of_a_stream_wakes_its_run_and_the_next_one_starts_one(desk: De
     admin.get_by_label("An event of the source or the webhook").select_option("first")
     admin.locator("summary", has_text="Files, a stream or a bucket").click()
     admin.get_by_label("Stream").fill(STREAM)
-    admin.get_by_role("button", name="Make the trigger").click()
+    admin.get_by_role("button", name="Create trigger").click()
     expect(admin.get_by_text("No event has come yet.")).to_be_visible()
     events = admin.get_by_role("region", name="Events").get_by_role("listitem")
     desk.send(parcel="P-1", by="Bo")

@@ -10,6 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from runtime.models import Occurrence, Run, Trigger, TriggerAct
+from runtime.web.pages import trigger_forms
 from tests.support.api_client import Caller, field_of
 from tests.support.office import NEWCOMER, Office
 from tests.support.pages import has
@@ -168,3 +169,44 @@ def test_a_schedule_runs_now_without_a_body(
         view = ada_api.get(f"{place.rstrip('/')}?before={before}").json()
         assert len(view["history"]) == count, before
     assert field_of(ada_api.post(f"{place}run-now", {"when": "now"})) == (422, "when")
+
+
+@pytest.mark.django_db
+def test_a_rhythm_is_chosen_and_its_next_times_are_shown_before_it_is_saved(
+    ada: Client, office: Office, published: None
+) -> None:
+    rhythm = {"every": "", "zone": "UTC", "rhythm": "weekly", "time": "09:30", "weekday": "TUE"}
+    tried = ada.post(NEW, {**SAID, **rhythm, "try": "1"})
+    page = words(tried, 200)
+    assert page.count("Tuesday") == 5 + 1  # and the choice
+    assert "Nothing is saved yet" in page
+    assert not Trigger.objects.exists()
+    place = made(ada, **rhythm)
+    shows(ada, place, "30 9 * * TUE")
+    form = ada.get(f"{place}change/").content.decode()
+    assert '<option value="weekly" selected>' in form
+    assert 'value="09:30"' in form
+    assert '<option value="TUE" selected>' in form
+
+
+@pytest.mark.django_db
+def test_each_rhythm_is_read_back_as_it_was_written() -> None:
+    for rhythm, pattern in trigger_forms.RHYTHMS.items():
+        cron = pattern.format(minute=5, hour=7, weekday="SUN", month_day=31)
+        texts = trigger_forms.read_rhythm(cron)
+        assert (texts["rhythm"], texts["time"], texts["cron"]) == (rhythm, "07:05", "")
+    for cron in ("*/5 * * * *", "5 7 * * 1", "5 7 L * *", "5 7 * * FOO", "05 7 * * *", ""):
+        assert trigger_forms.read_rhythm(cron) == {}
+
+
+@pytest.mark.django_db
+def test_a_rhythm_that_contradicts_or_lacks_a_field_is_refused(
+    ada: Client, office: Office, published: None
+) -> None:
+    for sent, problem in (
+        ({"rhythm": "daily", "time": "09:30"}, "leave the cron expression and the interval empty"),
+        ({"rhythm": "daily", "time": "", "every": ""}, "must be a time such as 09:30"),
+        ({"rhythm": "monthly", "time": "09:30", "every": ""}, "must be a day of the month"),
+    ):
+        answer = ada.post(NEW, {**SAID, **sent})
+        assert problem in words(answer, 422)

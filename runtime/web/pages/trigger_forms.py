@@ -1,5 +1,6 @@
 """The forms of schedules and triggers. The fields of an input come from the schema of its agent."""
 
+import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -70,9 +71,42 @@ class TriggerForm(PageForm):
         """The definition as the API accepts it."""
 
 
-class ScheduleForm(TriggerForm):
-    """The form of a schedule. `input_fields` are those of an input that is an object."""
+_RHYTHM_FIELDS = ("rhythm", "time", "weekday", "month_day")
+WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+# The rhythms that the form offers, as cron expressions.
+RHYTHMS = {
+    "daily": "{minute} {hour} * * *",
+    "weekdays": "{minute} {hour} * * MON-FRI",
+    "weekly": "{minute} {hour} * * {weekday}",
+    "monthly": "{minute} {hour} {month_day} * *",
+}
+_RHYTHM_LABELS = {
+    "": "as written below",
+    "daily": "every day",
+    "weekdays": "Monday to Friday",
+    "weekly": "every week",
+    "monthly": "every month",
+}
+_CRON = re.compile(
+    r"(?P<minute>\d{1,2}) (?P<hour>\d{1,2}) (?P<month_day>\d{1,2}|\*) \* (?P<day>\*|MON-FRI|[A-Z]{3})"
+)
 
+
+class ScheduleForm(TriggerForm):
+    """The form of a schedule. `input_fields` are those of an input that is an object.
+
+    `rhythm` with `time` and a day is another way to write the cron expression. `next_times` are those of a trial.
+    """
+
+    next_times: tuple[datetime, ...] | None = None
+
+    rhythm = TypedField("Repeats", choices=_RHYTHM_LABELS.items())
+    time = TypedField("At", "time")
+    weekday = TypedField("On", choices=zip(WEEKDAYS, _DAYS, strict=True))
+    month_day = TypedField(
+        "On day", "integer", help="1 to 31. Months without this day are left out."
+    )
     cron = TypedField(
         "Cron expression",
         maximum=calendar.MAX_CRON,
@@ -144,7 +178,12 @@ class ScheduleForm(TriggerForm):
             return "" if at is None else at.astimezone(zone).replace(tzinfo=None).isoformat()
 
         return {
-            **{name: getattr(definition, name) for name in self.base_fields if name != "unit"},
+            **{
+                name: getattr(definition, name)
+                for name in self.base_fields
+                if name not in ("unit", *_RHYTHM_FIELDS)
+            },
+            **read_rhythm(definition.cron or ""),
             "every": "" if definition.every is None else str(definition.every // UNITS[unit]),
             "unit": unit,
             "starts_at": local(definition.starts_at),
@@ -158,7 +197,30 @@ class ScheduleForm(TriggerForm):
             self.add_error("input", "must be JSON")
         value, wrong = schema_form.read(self.input_fields, self.data)
         self._mark_input(wrong)
-        return {"input": value, **self.cleaned_data}
+        cleaned = {"input": value, **self.cleaned_data}
+        if cleaned.get("rhythm"):
+            cleaned["cron"] = self._cron(cleaned)
+        return cleaned
+
+    def _cron(self, cleaned: dict[str, Any]) -> str:
+        """Write the chosen rhythm as a cron expression, and mark the fields that contradict it or are missing."""
+        if cleaned.get("cron") or cleaned.get("every") is not None:
+            self.add_error(
+                "rhythm",
+                "leave the cron expression and the interval empty, or choose “as written below”",
+            )
+        hour, _, minute = (cleaned.get("time") or "").partition(":")
+        if not (hour.isdecimal() and minute.isdecimal()):
+            self.add_error("time", "must be a time such as 09:30")
+            return ""
+        if cleaned["rhythm"] == "monthly" and cleaned.get("month_day") is None:
+            self.add_error("month_day", "must be a day of the month")
+        return RHYTHMS[cleaned["rhythm"]].format(
+            minute=int(minute),
+            hour=int(hour),
+            weekday=cleaned.get("weekday"),
+            month_day=cleaned.get("month_day"),
+        )
 
     def mark_field(self, path: str, detail: str) -> None:
         """Add a problem to a field of the input, or of the form."""
@@ -172,12 +234,38 @@ class ScheduleForm(TriggerForm):
         """The definition as the API accepts it."""
         every, seconds = self.cleaned_data["every"], UNITS.get(self.cleaned_data["unit"], 60)
         every = None if every is None else every * seconds
-        return {"agent": self.agent, **self.cleaned_data, "every": every}
+        sent = {
+            name: value for name, value in self.cleaned_data.items() if name not in _RHYTHM_FIELDS
+        }
+        return {"agent": self.agent, **sent, "every": every}
 
     def _mark_input(self, wrong: dict[str, str]) -> None:
         self.input_fields, unplaced = schema_form.fill_in(self.input_fields, self.data, wrong)
         if wrong:  # also without a text of its own, so that the form is not valid
             self.add_error(None, [f"The input {problem}." for problem in unplaced])
+
+
+def read_rhythm(cron: str) -> dict[str, str]:
+    """Return the texts of the fields for a cron expression that the form can write; it is then left empty."""
+    match = _CRON.fullmatch(cron)
+    if match is None:
+        return {}
+    day, month_day = match["day"], match["month_day"]
+    for rhythm, pattern in RHYTHMS.items():
+        parts = {"minute": int(match["minute"]), "hour": int(match["hour"])}
+        if pattern.format(**parts, weekday=day, month_day=month_day) == cron:
+            if (rhythm == "weekly" and day not in WEEKDAYS) or (
+                rhythm == "monthly" and month_day == "*"
+            ):
+                continue
+            return {
+                "rhythm": rhythm,
+                "time": f"{parts['hour']:02}:{parts['minute']:02}",
+                "weekday": day if rhythm == "weekly" else "",
+                "month_day": month_day if rhythm == "monthly" else "",
+                "cron": "",
+            }
+    return {}
 
 
 class EventForm(TriggerForm):

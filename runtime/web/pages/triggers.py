@@ -17,7 +17,13 @@ from runtime.ports import wiring
 from runtime.store.tables.triggers import TriggerKind
 from runtime.triggers import changes, listing, trials, webhooks
 from runtime.triggers.changes import SCOPE
-from runtime.web.pages.trigger_forms import FORMS, BackfillForm, TriggerForm, WebhookForm
+from runtime.web.pages.trigger_forms import (
+    FORMS,
+    BackfillForm,
+    ScheduleForm,
+    TriggerForm,
+    WebhookForm,
+)
 from runtime.web.requests import actor_of, visible_to
 from runtime.web.schema_form import as_typed
 
@@ -211,6 +217,9 @@ def _submit(
         return _form_page(request, kind, form, id, status=422)
     actor = actor_of(request)
     try:
+        if isinstance(form, ScheduleForm) and "try" in request.POST:
+            form.next_times = trials.try_times(form.definition, actor)
+            return _form_page(request, kind, form, id)
         if kind is TriggerKind.EVENT and "try" in request.POST:
             sample = form.cleaned_data["sample"]
             form.trials = trials.try_definition(form.definition, actor, sample=sample, id=id)
