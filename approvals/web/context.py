@@ -29,6 +29,11 @@ class Navigation:
         """Whether the reader has any right beside reading."""
         return self.decides or self.starts or self.manages
 
+    @property
+    def reads_rules(self) -> bool:
+        """Whether the reader sees policies and allowances."""
+        return self.decides or self.manages
+
 
 def nav(request: HttpRequest) -> dict[str, Any]:
     """Add `nav`, `waiting` (the count of the inbox) and `admins` (whom to ask), each read when a template uses it."""

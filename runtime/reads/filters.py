@@ -7,7 +7,7 @@ Every word of a search must occur. `agent:…`, `by:…`, `key:…` and the like
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -78,11 +78,12 @@ def duration(text: str, operator: str) -> timedelta:
 
 
 def read_day(text: str) -> datetime | None:
-    """Return the start of a day such as 2026-11-24 in UTC; None for any other text."""
+    """Return the start of a day such as 2026-11-24 in UTC; None for any other text, and in the last year of a date."""
     try:
-        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+        day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError:
         return None
+    return day if day.year < MAXYEAR else None  # so that the next day is one
 
 
 def filter_runs(

@@ -189,6 +189,7 @@ def test_costs_are_added_up_by_agent_model_person_and_day(
     shows(admin, "/costs/?from=yesterday", "from must be a day such as", status=422)
     shows(admin, "/costs/?from=2020-01-01&to=2026-01-01", "less than 400 days", status=422)
     shows(admin, "/costs/?from=2020-01-01&to=2020-01-01", "No model has replied")
+    shows(admin, "/costs/?agent=%00", "No model has replied")
     text(bea, "/costs/", 404)
 
 

@@ -24,6 +24,7 @@ def test_an_admin_finds_pages_people_requests_and_runs(admin: Client, office: Of
         (str(run)[:8], f"/runs/{run}/"),
     ):
         shows(admin, f"/search/?q={words}", f'href="{url}"')
+    assert text(admin, "/search/?q=set_priv").count(f'href="/a/{pending.id}/"') == 1
     shows(admin, f"/search/?q={uuid4()}", "Nothing that you may read matches")
     shows(admin, "/search/", "Searches pages")
     shows(admin, f"/search/?q={'x' * 201}", "must have at most 200 characters", status=422)
@@ -41,6 +42,8 @@ def test_others_find_only_what_they_may_read(bea: Client, cyril: Client, office:
     approval = Approval.objects.get(run=run)
     shows(bea, "/search/?q=set_priv", f"/a/{approval.id}/")
     shows(bea, "/search/?q=ada", hides=["/people/?q=ada"])
+    shows(bea, "/search/?q=polic", '<a class="t" href="/policies/"')
+    shows(bea, "/search/?q=allow", '<a class="t" href="/allowances/"')
     shows(bea, "/search/?q=stop", hides=['<a class="t" href="/stops/"'])
     for words in ("set_priv", "hr_onboarding", str(run)[:8], "ada"):
         page = shows(cyril, f"/search/?q={words}", hides=[str(run), str(approval.id)])

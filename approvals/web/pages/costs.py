@@ -23,7 +23,7 @@ FILTERS = (UsageKey.AGENT, UsageKey.MODEL, UsageKey.PERSON)
 def costs(request: HttpRequest) -> HttpResponse:
     """Show what runs used in a period, or send it as CSV."""
     key = UsageKey(query_params.choice(request, "by", tuple(UsageKey)) or _next_key(request))
-    only = {name: request.GET[name] for name in FILTERS if name in request.GET}
+    only = {name: request.GET[name].replace("\x00", "") for name in FILTERS if name in request.GET}
     filters = {str(name): text for name, text in only.items()}
     problem, rows = None, tuple[NamedUsage, ...]()
     since, until = query_params.read_period("", "")

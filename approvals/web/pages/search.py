@@ -61,8 +61,8 @@ PAGES = (
     LinkedPage(name="Triggers", route="triggers", words="events webhooks", right="starts"),
     LinkedPage(name="Agents", route="agents", words="start a run", right="reads_agents"),
     LinkedPage(name="Tools", route="tools", right="reads_agents"),
-    LinkedPage(name="Policies", route="policies", words="rules", right="manages"),
-    LinkedPage(name="Allowances", route="allowances", right="manages"),
+    LinkedPage(name="Policies", route="policies", words="rules", right="reads_rules"),
+    LinkedPage(name="Allowances", route="allowances", right="reads_rules"),
     LinkedPage(name="People", route="people", words="users groups rights", right="manages"),
     LinkedPage(name="Prompts", route="prompts", right="manages"),
     LinkedPage(name="Your account", route="account", words="password tokens away mail"),
@@ -135,13 +135,11 @@ def _people(text: str) -> Iterator[Hit]:
 
 def _requests(principal: Principal | None, text: str) -> Iterator[Hit]:
     """Find requests among the first of the pending ones, and among the newest decisions."""
-    pending = [
-        item for view in View for item in inbox.page(principal, view=view, q=text).items[:HITS]
-    ]
+    pending = inbox.page(principal, view=View.ALL, q=text).items[:HITS]
     criteria: Mapping[str, str] = {"q": text}
     zone = timezone.get_current_timezone()
     past = history.page(principal, filters.read_criteria(criteria, zone), limit=HITS).items
-    for item in pending[:HITS]:
+    for item in pending:
         yield Hit(kind="Request", icon="inbox", name=item.sentence, note="pending",
                   url=reverse("approval", args=[item.id]))  # fmt: skip
     for decision in past:

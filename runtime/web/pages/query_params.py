@@ -68,6 +68,6 @@ def read_period(
 
 def _read_day(name: str, text: str) -> date:
     day = read_day(text)
-    if day is None or not 2000 <= day.year < 9999:
+    if day is None or day.year < 2000:
         raise InvalidInput(name, "must be a day such as 2026-11-24")
     return day.date()

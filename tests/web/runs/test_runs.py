@@ -204,6 +204,7 @@ def test_a_search_finds_by_agent_key_person_and_id(
     for words in ("ada", str(suspended)):  # he may read neither
         shows(cyril, f"/runs/?q={words}", NO_MATCH)
     shows(ada, "/runs/?q=garbage:xyz", "has no filter garbage:", status=422)
+    shows(ada, "/runs/?q=ended:9999-12-31", "must have hours or days", status=422)
     shows(ada, "/inbox/?q=garbage:xyz", "has no filter garbage: (known are risk:", status=422)
     for q, why in (("x" * 201, "at most 200 characters"), ("a%00b", "not text")):
         shows(ada, f"/runs/?q={q}", why, q.partition("%")[0], status=422)
