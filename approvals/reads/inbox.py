@@ -182,6 +182,14 @@ def page(
     return Page(items=items, next=order.cursor(items[-1]) if len(approvals) > LIMIT else None)
 
 
+def requested_by(principal: Principal, limit: int) -> tuple[ApprovalView, ...]:
+    """Return the first pending requests of the runs of this person, the oldest first."""
+    rows = Approval.objects.filter(requester=principal.person, status=Approval.Status.PENDING)
+    return tuple(
+        to_view(approval, principal) for approval in rows.order_by("created_at", "id")[:limit]
+    )
+
+
 def in_doubt(principal: Principal | None, *, q: str = "") -> tuple[ApprovalView, ...]:
     """List the calls in doubt that this person may resolve, oldest first. Raises InvalidInput naming `q`."""
     rows = Approval.objects.filter(

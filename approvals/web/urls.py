@@ -23,6 +23,7 @@ from approvals.web.pages.costs import costs
 from approvals.web.pages.history import download
 from approvals.web.pages.history import show as history
 from approvals.web.pages.inbox import delete_view, inbox, save_view
+from approvals.web.pages.mine import mine
 from approvals.web.pages.overview import overview, picture_csv
 from approvals.web.pages.password_link import choose_password
 from approvals.web.pages.people import (
@@ -111,6 +112,7 @@ urlpatterns = [
     path("version-changes/continue/", continue_runs, name="continue_runs"),
     path("version-changes/withdraw/", withdraw_change, name="withdraw_change"),
     path("inbox/", inbox, name="inbox"),
+    path("mine/", mine, name="mine"),
     path("inbox/views/add/", save_view, name="save_view"),
     path("inbox/views/<uuid:view>/delete/", delete_view, name="delete_view"),
     path("decisions/", history, name="history"),

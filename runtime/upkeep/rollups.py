@@ -158,10 +158,10 @@ def count_ended(connection: Connection) -> None:
 
 def _count_run(connection: Connection, changed: _ChangedRun) -> bool:
     """Count the next entries of a run. Return False if another sweeper was faster."""
-    place = {"run": changed.run, "after": changed.counted, "until": changed.until}
+    span = {"run": changed.run, "after": changed.counted, "until": changed.until}
     with connection.transaction():
-        usage = _read_usage(connection, place)
-        advanced = connection.execute(_ADVANCE, {**place, **_values(usage.total())}).fetchone()
+        usage = _read_usage(connection, span)
+        advanced = connection.execute(_ADVANCE, {**span, **_values(usage.total())}).fetchone()
         if advanced is None:
             return False
         of_run = {"agent": changed.agent, "requester": changed.requester}
@@ -171,9 +171,9 @@ def _count_run(connection: Connection, changed: _ChangedRun) -> bool:
     return True
 
 
-def _read_usage(connection: Connection, place: dict[str, Any]) -> _Usage:
+def _read_usage(connection: Connection, span: dict[str, Any]) -> _Usage:
     usage = _Usage()
-    for row in connection.execute(_READ, {**place, "pattern": _PATTERN}):
+    for row in connection.execute(_READ, {**span, "pattern": _PATTERN}):
         _, body, *_ = unpacked(*row)
         if entry := decoded(body):
             for event in entry.events:

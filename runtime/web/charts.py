@@ -118,14 +118,14 @@ def draw(
     rows: list[TableRow] = []
     for number, day in enumerate(days):
         y, cells = HEIGHT, list[Cell]()
-        for part in used:
-            value = values.get(day, {}).get(part.key, 0)
+        for line in used:
+            value = values.get(day, {}).get(line.key, 0)
             if not value:
                 cells.append(Cell(text="", url=""))
                 continue
             height = HEIGHT * value / top
             y = (y if stacked else HEIGHT) - height
-            address, words = url(day, part.key), text(value)
+            address, words = url(day, line.key), text(value)
             cells.append(Cell(text=words, url=address))
             segments.append(
                 Segment(
@@ -133,8 +133,8 @@ def draw(
                     y=round(y, 2),
                     width=SLOT - GAP,
                     height=round(height, 2),
-                    colour=part.colour,
-                    title=f"{day.isoformat()}: {part.label}, {words}",
+                    colour=line.colour,
+                    title=f"{day.isoformat()}: {line.label}, {words}",
                     url=address,
                 )
             )

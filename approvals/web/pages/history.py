@@ -85,7 +85,7 @@ def show(request: HttpRequest) -> HttpResponse:
             "approvals/history.html",
             {
                 "section": "inbox",
-                "days": _by_day(_rows(page.items, principal), zone),
+                "days": _by_day(decision_rows(page.items, principal), zone),
                 "page": page,
                 "next": page.next,
                 "share": review_times.share() if _decides(principal) else None,
@@ -163,7 +163,10 @@ def _by_day(
     return [(rows[0].item.decided_at, rows) for rows in inside]
 
 
-def _rows(items: tuple[PastDecision, ...], principal: Principal | None) -> Iterator[DecisionRow]:
+def decision_rows(
+    items: tuple[PastDecision, ...], principal: Principal | None
+) -> Iterator[DecisionRow]:
+    """Add to each decision what a list shows of its outcome."""
     ends = {
         item.id: CallEnd(run=item.run, frame=item.frame, call=item.call, position=item.position)
         for item in items

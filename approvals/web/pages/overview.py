@@ -212,5 +212,5 @@ def _runs_url(day: date, status: str) -> str:
 
 def _cost_url(key: UsageKey, day: date, name: str) -> str:
     query = {"from": day.isoformat(), "to": day.isoformat()}
-    chosen = {"by": str(key)} if name == OTHER else {str(key): name}
-    return f"{reverse('costs')}?{urlencode({**query, **chosen})}"
+    filters = {"by": str(key)} if name == OTHER else {str(key): name}
+    return f"{reverse('costs')}?{urlencode({**query, **filters})}"

@@ -1,14 +1,11 @@
 """Logs people in and out, and redirects them to their first page."""
 
-from urllib.parse import urlencode
-
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView, LogoutView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from approvals.people import login as login_throttle
@@ -68,8 +65,8 @@ logout = LogoutView.as_view(http_method_names=["post"])
 def home(request: HttpRequest) -> HttpResponse:
     """Redirect to the person's first page.
 
-    Admins see the overview, reviewers the inbox, requesters their runs. A person who decides and starts runs sees the
-    inbox if a request waits there.
+    Admins see the overview, reviewers the inbox, requesters their requests. A person who decides and starts runs sees
+    the inbox if a request waits there.
     """
     principal = principals.principal_of(principals.actor_of(request.user))
     if principal is None:
@@ -79,5 +76,4 @@ def home(request: HttpRequest) -> HttpResponse:
     decides, starts = (principal.has(scope) for scope in (Scope.APPROVALS_DECIDE, Scope.RUNS_START))
     if decides and not (starts and not inbox.counts(principal).mine):
         return redirect("inbox")
-    mine = urlencode({"q": f"by:{principal.person}"})
-    return redirect(f"{reverse('runs')}?{mine}" if starts else "runs")
+    return redirect("mine" if starts else "runs")

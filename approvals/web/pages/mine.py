@@ -1,0 +1,50 @@
+"""The page of a person who starts runs: their requests, waiting (and for whom) or decided, and their runs."""
+
+from django.contrib.auth.decorators import login_required
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from approvals.reads import deciders, history, inbox
+from approvals.reads.approval_views import ApprovalView
+from approvals.reads.filters import DecisionFilter
+from approvals.rights import principals
+from approvals.web.pages.history import decision_rows
+from runtime.reads import runs
+from runtime.web.requests import actor_of
+
+WAITING = 20  # requests of the page
+WITH_PEOPLE = 5  # of these, with the people who could decide: their rights are verified
+DECIDED, RUNS = 20, 10
+NAMES = 3  # people that a request names
+
+
+@require_safe
+@login_required
+def mine(request: HttpRequest) -> HttpResponse:
+    """Show what became of this person's requests."""
+    actor = actor_of(request)
+    principal = principals.principal_of(actor)
+    waiting = inbox.requested_by(principal, WAITING + 1) if principal else ()
+    decided = history.page(principal, DecisionFilter(by=actor.person), limit=DECIDED)
+    context = {
+        "section": "mine",
+        "waiting": [
+            (item, _who_decides(item) if number < WITH_PEOPLE else "")
+            for number, item in enumerate(waiting[:WAITING])
+        ],
+        "more_wait": len(waiting) > WAITING,
+        "decided": list(decision_rows(decided.items, principal)),
+        "more_decided": decided.next is not None,
+        "runs": runs.runs_page(Q(requester=actor.person), limit=RUNS).items,
+        "person": actor.person,
+    }
+    return render(request, "approvals/mine.html", context)
+
+
+def _who_decides(item: ApprovalView) -> str:
+    """Name the first people who could decide a request now; empty if there are none."""
+    people = deciders.outlook_of(item.stored).people
+    names = ", ".join(people[:NAMES])
+    return f"{names} and others" if len(people) > NAMES else names
