@@ -17,7 +17,7 @@ from runtime.core.values.enums import EffectClass, Risk
 from runtime.core.values.json_values import is_text, sha256_of
 from runtime.errors import UnknownAgent
 from runtime.ports.access import Expression
-from runtime.ports.agents import PromptUser, PublishedChange, Remembers, ToolSchemas
+from runtime.ports.agents import PromptUser, PublishedChange, PublishedTool, Remembers, ToolSchemas
 from runtime.store import pool
 
 PUBLISHED = (
@@ -174,6 +174,22 @@ class Catalogue:
     def works_on_items(self, agent: str) -> bool:
         """Say whether `for_each` made this agent."""
         return bool(_definition(agent).get("model") == EACH)
+
+    def published_tools(self) -> tuple[PublishedTool, ...]:
+        """Return the tools of every published agent, by agent."""
+        rows = PublishedAgent.objects.order_by("name").values_list("name", "tools")
+        return tuple(
+            PublishedTool(
+                agent=agent,
+                name=tool["name"],
+                risk=Risk(tool["risk"]),
+                gated=tool["approval"],
+                question=tool.get("question", False),
+                depends=frozenset(tool.get("depends", ())),
+            )
+            for agent, tools in rows
+            for tool in tools
+        )
 
     def argument_schemas(self, tools: Collection[str]) -> tuple[Mapping[str, Any], ...]:
         """Return the schema of the arguments of each published tool and sub-agent of these names."""

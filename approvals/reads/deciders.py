@@ -55,6 +55,16 @@ def deciders() -> tuple[Principal, ...]:
     return tuple(chain.from_iterable(_read()))
 
 
+def first(keys: frozenset[str], most: int) -> tuple[Principal, ...]:
+    """Return the people with a right to decide whom these keys name, and all deputies, until there are `most`."""
+    people = list[Principal]()
+    for some in _read(keys):
+        people += some
+        if sum(not keys.isdisjoint(keys_of(one.person, one.groups)) for one in people) >= most:
+            break
+    return tuple(people)
+
+
 def names() -> tuple[str, ...]:
     """Name the active members of the groups that decide, to choose from. Their rights are not verified."""
     with pool.in_transaction() as connection:

@@ -80,6 +80,20 @@ def compare(before: Policy, after: Policy) -> tuple[RuleChange, ...]:
     return (*changes, *removed)
 
 
+def condition(text: str) -> str:
+    """Say comparisons of arguments in words; another condition stands as it is."""
+    text = text.strip()
+    if not text:
+        return ""
+    if not _COMPARISONS.fullmatch(text):
+        return f" if {text}"
+    comparisons = (
+        f"{name} {_OPERATORS[operator]} {value}"
+        for name, operator, value in re.findall(_COMPARISON, text)
+    )
+    return f" where {' and '.join(comparisons)}"
+
+
 def _change(before: Rule | None, after: Rule, *, moved: bool) -> RuleChange:
     sentence, until_now = describe(after), ""
     if before is None:
@@ -98,21 +112,7 @@ def _calls(rule: Rule) -> str:
         calls += f" of the agent{'s' * (len(rule.agents) > 1)} {_join(sorted(rule.agents), 'or')}"
     if rule.risks:
         calls += f" at {_join([risk for risk in RISKS if risk in rule.risks], 'or')} risk"
-    return calls + _condition(rule.when)
-
-
-def _condition(text: str) -> str:
-    """Say comparisons of arguments in words; another condition stands as it is."""
-    text = text.strip()
-    if not text:
-        return ""
-    if not _COMPARISONS.fullmatch(text):
-        return f" if {text}"
-    comparisons = (
-        f"{name} {_OPERATORS[operator]} {value}"
-        for name, operator, value in re.findall(_COMPARISON, text)
-    )
-    return f" where {' and '.join(comparisons)}"
+    return calls + condition(rule.when)
 
 
 def _people(rule: Rule) -> str:

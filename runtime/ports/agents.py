@@ -130,6 +130,21 @@ class ToolSchemas:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedTool:
+    """A tool of a published agent. `gated` requires a person even if policy does not, `question` one who answers.
+
+    `depends` names those of `risk` and `approval` that the arguments of a call decide.
+    """
+
+    agent: str
+    name: str
+    risk: Risk
+    gated: bool
+    question: bool
+    depends: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PromptUser:
     """An agent that uses a prompt: its text in the code, and the fields of its input."""
 
@@ -205,6 +220,9 @@ class AgentCatalogue(Protocol):
 
     def works_on_items(self, agent: str) -> bool:
         """Say whether code of this agent, as last published, calls a sub-agent for each item of a list."""
+
+    def published_tools(self) -> tuple[PublishedTool, ...]:
+        """Return the tools of every published agent, by agent."""
 
     def argument_schemas(self, tools: Collection[str]) -> tuple[Mapping[str, Any], ...]:
         """Return the schema of the arguments of each published tool and sub-agent of these names."""

@@ -12,8 +12,10 @@ from django.utils.html import format_html
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from approvals.errors import ApprovalError, LastAdmin, NotConfirmable
+from approvals.errors import ApprovalError, LastAdmin, NotConfirmable, PolicyBroken
+from approvals.governance import policies
 from approvals.people import absences, account_list, accounts, password_links, tokens
+from approvals.reads.policy_deciders import Deciders
 from approvals.web.pages.account_forms import GroupsForm, NewGroupForm, PersonForm, ProfileForm
 from runtime.errors import InvalidInput, RequestError
 from runtime.web.forms import Choices, PageForm
@@ -162,6 +164,7 @@ def _page(
     except InvalidInput as exc:
         page = account_list.PeoplePage(people=(), more_matches=0)
         wrong_search, status = exc, exc.status
+    deciders = _deciders()
     words = account_list.group_words()
     choices = [(group, format_html("<b>{}</b> {}", group, text)) for group, text in words.items()]
     add_form = PersonForm(ids="new-").replaced_by(refused)
@@ -172,6 +175,8 @@ def _page(
             _card(card, choices, refused if card.username == person else None)
             for card in page.people
         ],
+        "unmet": deciders.problems() if deciders else {},
+        "needed": deciders.needed() if deciders else {},
         "problem": refusal if refusal and not refusal.field else None,
         "more": page.more_matches,
         "wrong_search": wrong_search,
@@ -184,6 +189,14 @@ def _page(
         "me": request.user.get_username(),
     }
     return render(request, "accounts/people.html", context, status=status)
+
+
+def _deciders() -> Deciders | None:
+    """Return who can decide by the policy in force; None if it cannot be read, which its own page says."""
+    try:
+        return Deciders(policies.current())
+    except PolicyBroken:
+        return None
 
 
 def _card(

@@ -15,6 +15,8 @@ from approvals.governance import policies as policy_versions
 from approvals.governance import policy_changes
 from approvals.governance.policies import PolicyVersion
 from approvals.governance.policy_simulation import DAYS, Simulation, simulate
+from approvals.reads import policy_deciders
+from approvals.reads.policy_deciders import Deciders
 from approvals.rights import principals
 from approvals.rights.scopes import Scope
 from approvals.rights.second_admin import SecondAdmin
@@ -71,6 +73,18 @@ def version(request: HttpRequest, number: int) -> HttpResponse:
     changes, broken = _compare(versions, row, row.proposed_at)
     context = {"section": "policies", "version": row, "changes": changes, "broken": broken}
     return render(request, "approvals/policy_version.html", context)
+
+
+@require_safe
+@visible_to(_require_reader)
+def deciders(request: HttpRequest) -> HttpResponse:
+    """Show who can decide the calls of each tool now, by the policy in force."""
+    try:
+        tools = policy_deciders.by_tool(policy_versions.current())
+    except PolicyBroken as exc:
+        return _page(request, status=exc.status)
+    context = {"section": "policies", "tools": tools}
+    return render(request, "approvals/policy_deciders.html", context)
 
 
 @require_safe
@@ -165,6 +179,7 @@ def _page(
         policy = policy_versions.at_time(versions, at)
     except PolicyBroken as exc:
         broken = str(exc)
+    people = Deciders(policy)
     now = policy_versions.version_in_force(versions, at)
     rows = [_row(versions, version, now, request) for version in reversed(versions)]
     current = now.text if now else texts.DEFAULT
@@ -172,6 +187,7 @@ def _page(
         "section": "policies",
         "number": now.number if now else policy_versions.FIRST_NUMBER - 1,
         "current": current,
+        "problems": people.problems(),
         "rules": policy_sentences.compare(policy, policy),
         "waiting": [row for row in rows if row.state == "waiting"],
         "past": [row for row in rows if row.state != "waiting"],

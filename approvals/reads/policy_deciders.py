@@ -1,0 +1,202 @@
+"""Reads who can decide by the rules of a policy now: for each tool, and where too few people are left for a rule.
+
+A run's requester cannot decide in it, which is not counted here: it depends on the run, and the request warns.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+
+from approvals.reads import deciders
+from approvals.rights.principals import Principal
+from approvals.rules import policy_sentences, tally
+from approvals.rules.policy import MAX_QUORUM, PERSON, Demands, Policy, Rule, Stage
+from approvals.rules.policy_text import MAX_STAGES
+from approvals.rules.roles import DECIDING
+from runtime.ports import wiring
+from runtime.ports.agents import PublishedTool
+
+MOST = MAX_QUORUM * MAX_STAGES  # people that a rule can need
+NAMED = 20  # people of a stage whom a page names
+OTHER_CALLS = Rule(name="every other call")  # the default policy
+
+
+class Deciders:
+    """The people who can decide now and matter to a policy: everyone whom it names, and of a group as many as suffice.
+
+    A person who is away cannot decide, but their deputy can in their place. `without` leaves out one person.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.rules = (*policy.rules, OTHER_CALLS)
+        keys = {key for rule in self.rules for stage in _widest(rule) for key in stage.keys}
+        named = frozenset(key for key in keys if key.startswith(PERSON))
+        read = [deciders.first(frozenset({key}), MOST + 1) for key in sorted(keys - named)]
+        read += [deciders.first(named, len(named))] if named else []
+        people = {person.person: person for some in read for person in some}
+        away = {absent.person for person in people.values() for absent in person.stands_for}
+        self.people = {
+            name: person.groups
+            for name, person in people.items()
+            if _is_able(person) and name not in away
+        }
+        self.stand_ins = {
+            name: [(absent.person, absent.groups) for absent in people[name].stands_for]
+            for name in self.people
+        }
+        self._eligible = dict[Stage, tuple[str, ...]]()
+
+    def problem(self, rule: Rule) -> str:
+        """Say why this rule cannot be met now; empty if it can."""
+        if not self._can_meet(_widest(rule)):
+            return "too few people can meet it now"
+        return (
+            "" if self._can_meet(rule.stages) else "too few people can meet it before it escalates"
+        )
+
+    def problems(self) -> dict[str, str]:
+        """Return the problem of each rule that cannot be met now, by its name."""
+        problems = {rule.name: self.problem(rule) for rule in self.rules}
+        return {name: problem for name, problem in problems.items() if problem}
+
+    def needed(self) -> dict[str, list[str]]:
+        """Return for each person the rules that too few people could meet without them.
+
+        Only a stage with no more people than the rule needs can lack one.
+        """
+        rules_of = dict[str, list[str]]()
+        for rule in self.rules:
+            stages = _widest(rule)
+            if not self._can_meet(stages):
+                continue
+            total = sum(stage.quorum for stage in stages)
+            scarce = {
+                name
+                for stage in stages
+                if len(names := self.eligible(stage)) <= total
+                for name in names
+            }
+            for name in scarce:
+                if not self._can_meet(stages, without=name):
+                    rules_of.setdefault(name, []).append(rule.name)
+        return rules_of
+
+    def eligible(self, stage: Stage) -> tuple[str, ...]:
+        """Name the people who can vote in a stage now, for themselves or for a person who is away."""
+        if stage not in self._eligible:
+            names = (name for name in sorted(self.people) if self._admits(stage, name))
+            self._eligible[stage] = tuple(names)
+        return self._eligible[stage]
+
+    def _admits(self, stage: Stage, name: str) -> bool:
+        voters = ((name, self.people[name]), *self.stand_ins[name])
+        return any(stage.admits(*voter) for voter in voters)
+
+    def _can_meet(self, stages: Collection[Stage], without: str = "") -> bool:
+        people = {name: groups for name, groups in self.people.items() if name != without}
+        return tally.can_complete(tuple(stages), {}, people, self.stand_ins)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageDeciders:
+    """A stage with the people who can decide in it now; with `more` there are others, who are not named."""
+
+    quorum: int
+    people: tuple[str, ...]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleDeciders:
+    """A rule that can apply to a tool. `asks` is "always", "never" or "by its arguments"; `calls` says to which calls.
+
+    `problem` says why too few people can decide.
+    """
+
+    name: str
+    calls: str
+    asks: str
+    stages: tuple[StageDeciders, ...]
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDeciders:
+    """Who decides the calls of a tool by each rule that can apply, in their order. `risk` is None if it depends."""
+
+    tool: str
+    risk: str | None
+    agents: tuple[str, ...]
+    rules: tuple[RuleDeciders, ...]
+
+
+def by_tool(policy: Policy) -> tuple[ToolDeciders, ...]:
+    """List the tools of all published agents by name. Agents for which the same holds share a row."""
+    people = Deciders(policy)
+    agents_of = dict[ToolDeciders, list[str]]()
+    for tool in wiring.catalogue().published_tools():
+        row = ToolDeciders(
+            tool=tool.name,
+            risk=None if "risk" in tool.depends else str(tool.risk),
+            agents=(),
+            rules=tuple(_rules(policy, tool, people)),
+        )
+        agents_of.setdefault(row, []).append(tool.agent)
+    rows = [replace(row, agents=tuple(agents)) for row, agents in agents_of.items()]
+    return tuple(sorted(rows, key=lambda row: (row.tool, row.agents)))
+
+
+def _rules(policy: Policy, tool: PublishedTool, people: Deciders) -> Iterator[RuleDeciders]:
+    """Return the rules that can apply, up to the first that applies to each call."""
+    for rule in (*policy.rules, OTHER_CALLS):
+        if not _can_apply(rule, tool):
+            continue
+        demands = Demands(rule=rule.name, stages=rule.stages)
+        stages = (demands.of_one_person() if tool.question else demands).stages
+        yield RuleDeciders(
+            name=rule.name,
+            calls=policy_sentences.condition(rule.when).strip(),
+            asks=_asks(rule, tool),
+            stages=tuple(_stage(stage, people) for stage in stages),
+            problem=people.problem(replace(rule, stages=stages)),
+        )
+        if not rule.when and not (rule.risks and "risk" in tool.depends):
+            return
+
+
+def _can_apply(rule: Rule, tool: PublishedTool) -> bool:
+    risk_fits = not rule.risks or "risk" in tool.depends or tool.risk in rule.risks
+    return (
+        risk_fits
+        and (not rule.tools or tool.name in rule.tools)
+        and (not rule.agents or tool.agent in rule.agents)
+    )
+
+
+def _asks(rule: Rule, tool: PublishedTool) -> str:
+    if not rule.approval and "approval" in tool.depends:
+        return "by its arguments"
+    return "always" if rule.approval or tool.gated or tool.question else "never"
+
+
+def _stage(stage: Stage, people: Deciders) -> StageDeciders:
+    names = people.eligible(stage)
+    return StageDeciders(quorum=stage.quorum, people=names[:NAMED], more=len(names) > NAMED)
+
+
+def _is_able(person: Principal) -> bool:
+    """Tell whether a person can decide now: they have the right, and its cooling-off period is over."""
+    return person.cooling_until is None and not DECIDING.isdisjoint(person.groups)
+
+
+def _widest(rule: Rule) -> tuple[Stage, ...]:
+    """Return the stages with the people of all steps of escalation."""
+    return tuple(
+        replace(
+            stage,
+            groups=(*stage.groups, *(name for step in rule.escalate for name in step.groups)),
+            people=(*stage.people, *(name for step in rule.escalate for name in step.people)),
+        )
+        if stage.groups or stage.people
+        else stage
+        for stage in rule.stages
+    )
