@@ -55,12 +55,13 @@ def deciders() -> tuple[Principal, ...]:
     return tuple(chain.from_iterable(_read()))
 
 
-def first(keys: frozenset[str], most: int) -> tuple[Principal, ...]:
-    """Return the people with a right to decide whom these keys name, and all deputies, until there are `most`."""
+def first(keys: frozenset[str], count: int) -> tuple[Principal, ...]:
+    """Return the people with a right to decide whom these keys name, and all deputies, until there are `count`."""
     people = list[Principal]()
-    for some in _read(keys):
-        people += some
-        if sum(not keys.isdisjoint(keys_of(one.person, one.groups)) for one in people) >= most:
+    for chunk in _read(keys):
+        people += chunk
+        others = (keys.isdisjoint(keys_of(row.person, row.groups)) for row in people)
+        if len(people) - sum(others) >= count:
             break
     return tuple(people)
 

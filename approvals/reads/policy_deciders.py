@@ -29,10 +29,10 @@ class Deciders:
     def __init__(self, policy: Policy) -> None:
         self.rules = (*policy.rules, OTHER_CALLS)
         keys = {key for rule in self.rules for stage in _widest(rule) for key in stage.keys}
-        named = frozenset(key for key in keys if key.startswith(PERSON))
-        read = [deciders.first(frozenset({key}), MOST + 1) for key in sorted(keys - named)]
-        read += [deciders.first(named, len(named))] if named else []
-        people = {person.person: person for some in read for person in some}
+        person_keys = frozenset(key for key in keys if key.startswith(PERSON))
+        read = [deciders.first(frozenset({key}), MOST + 1) for key in sorted(keys - person_keys)]
+        read += [deciders.first(person_keys, len(person_keys))] if person_keys else []
+        people = {person.person: person for chunk in read for person in chunk}
         away = {absent.person for person in people.values() for absent in person.stands_for}
         self.people = {
             name: person.groups
@@ -98,11 +98,11 @@ class Deciders:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageDeciders:
-    """A stage with the people who can decide in it now; with `more` there are others, who are not named."""
+    """A stage with the people who can decide in it now; with `has_more` there are others, who are not named."""
 
     quorum: int
     people: tuple[str, ...]
-    more: bool
+    has_more: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +180,7 @@ def _asks(rule: Rule, tool: PublishedTool) -> str:
 
 def _stage(stage: Stage, people: Deciders) -> StageDeciders:
     names = people.eligible(stage)
-    return StageDeciders(quorum=stage.quorum, people=names[:NAMED], more=len(names) > NAMED)
+    return StageDeciders(quorum=stage.quorum, people=names[:NAMED], has_more=len(names) > NAMED)
 
 
 def _is_able(person: Principal) -> bool:

@@ -4,6 +4,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from agents.models import PublishedAgent
 from approvals import clock
 from approvals.models import Approval, PolicyAct
 from approvals.rules.roles import Group
@@ -51,6 +52,24 @@ def test_a_version_says_in_sentences_what_it_changes(
     admin.post("/policies/add/", {"text": "rules: [{name: Two, quorum: 1}]"})
     shows(bea, "/policies/", "until now: <del>Every call: 2 reviewers</del>", "Changes<span")
     assert bea.get("/policies/9/").status_code == 404
+
+
+def test_a_rule_that_too_few_can_meet_is_marked_before_and_after_a_person_is_disabled(
+    admin: Client, anne: Client, bea: Client
+) -> None:
+    warning = "too few people can meet"
+    PublishedAgent.objects.update(tools=[seeds.TOOL])
+    admin.post("/policies/add/", {"text": "rules: [{name: Two, quorum: 2, people: [bea, cora]}]"})
+    anne.post(f"{ACT}confirm/")
+    shows(bea, "/policies/", "Every call: 2 of bea or cora", hides=[warning])
+    shows(bea, "/policies/deciders/", "set_privileges", "2 of <bdi>bea</bdi>, <bdi>cora</bdi>")
+    shows(
+        admin, "/people/", "Without cora too few people can meet the rule", hides=["cannot be met"]
+    )
+    admin.post("/people/cora/disable/")
+    shows(admin, "/people/", "<bdi>Two</bdi> cannot be met: too few people can meet it now")
+    shows(bea, "/policies/", f"{warning} it now")
+    shows(bea, "/policies/deciders/", f"{warning} it now", "2 of <bdi>bea</bdi></p>")
 
 
 def test_a_draft_is_tried_on_past_requests_and_saves_nothing(
