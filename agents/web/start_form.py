@@ -24,19 +24,11 @@ from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from runtime.web.display import plain_visible
 from runtime.web.forms import PageForm, TypedField
-from runtime.web.schema_form import as_typed, choices_of, kind_of
+from runtime.web.schema_form import as_typed, choices_of, kind_of, plain_type
 
 WHOLE = "input"  # the only field of a schema that is not an object's
 
 _INPUT, _BUDGET = "in.", "budget."  # prefixes of the names of fields
-_PLAIN = {
-    "string": "",
-    "integer": "whole number",
-    "boolean": "yes or no",
-    "email": "e-mail address",
-    "array": "list, as JSON",
-    "object": "JSON",
-}
 
 
 class StartForm(PageForm):
@@ -149,7 +141,6 @@ def start_once(
 
 def _field_of(prop: Property) -> TypedField:
     kind = kind_of(prop.rule)
-    facts = [_PLAIN.get(fact, fact) for fact in prop.type.split(" · ")]
     example = example_of(prop.rule)
     example = f"for example {example}" if example else ""
     choices = [(value, plain_visible(label)) for value, label in choices_of(prop.rule)]
@@ -158,7 +149,9 @@ def _field_of(prop: Property) -> TypedField:
     return TypedField(
         prop.title,
         kind,
-        help=" · ".join(text for text in (prop.description, *facts, example) if text),
+        help=" · ".join(
+            text for text in (prop.description, plain_type(prop.type), example) if text
+        ),
         optional=not prop.required,
         rows={"json": 6, "long": 3}.get(kind, 0),
         choices=choices,

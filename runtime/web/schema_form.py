@@ -22,6 +22,15 @@ from runtime.web.requests import form_text
 MAX_LINE_CHARACTERS = 300  # a longer text has several lines
 
 _NUMBERS = {"integer": r"-?\d{1,18}", "number": r"-?\d{1,18}(\.\d{1,18})?([eE][-+]?\d{1,2})?"}
+# Names of types in words for people; that a value is a text goes without saying.
+_PLAIN_WORDS = {
+    "string": "",
+    "integer": "whole number",
+    "boolean": "yes or no",
+    "email": "e-mail address",
+    "array": "list, as JSON",
+    "object": "JSON",
+}
 _WHERE = "value"
 _MORE_ROWS = 3
 _MAX_ROWS = 30
@@ -156,6 +165,12 @@ def fill_in(
     return filled, [f"{path} {detail}" if path else detail for path, detail in unplaced.items()]
 
 
+def plain_type(type: str) -> str:
+    """Return a type of a schema with its limits in words for people, without the plain fact that it is a text."""
+    words = (_PLAIN_WORDS.get(fact, fact) for fact in type.split(" · "))
+    return " · ".join(word for word in words if word)
+
+
 # Fields
 
 
@@ -172,7 +187,7 @@ def _of_object(
             label=prop.title,
             required=prop.required,
             nullable=_is_nullable(rules[prop.name]),
-            help=" · ".join(text for text in (prop.description, prop.type) if text),
+            help=" · ".join(text for text in (prop.description, plain_type(prop.type)) if text),
             depth=depth,
         )
         for prop in json_schema.parts(schema)
