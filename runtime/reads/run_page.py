@@ -17,6 +17,7 @@ from runtime.models import Gate
 from runtime.ports import wiring
 from runtime.reads.journal import JournalLine, latest, remaining
 from runtime.reads.runs import RunDetail
+from runtime.reads.step_map import StepMap, map_of
 from runtime.reads.timeline import Timeline, timeline_of
 from runtime.reads.trace.calls import CallRecord
 from runtime.reads.trace.fold import fold
@@ -66,6 +67,11 @@ class RunHistory:
     timeline: Timeline
     usage: tuple[BudgetUsage, ...]
     memory: tuple[Remembered, ...] = ()
+
+    @property
+    def steps(self) -> StepMap:
+        """The map of the timeline."""
+        return map_of(self.timeline.rows)
 
     def step(self, step: str) -> "StepView | None":
         """Return a step by name: a frame, a call of a frame, or a model call; None if there is none."""

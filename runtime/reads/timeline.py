@@ -8,12 +8,14 @@ from enum import IntEnum
 from itertools import pairwise
 from math import ceil
 
+from runtime.reads.trace.calls import facts_of
 from runtime.reads.trace.fold import Trace
 from runtime.reads.trace.span import Bar, Span, SpanKind
 
 IDLE_SHARE = 2 / 3  # of the time at work: all waiting together gets at most two fifths of the axis
 MAX_TICKS = 8
-MIN_APART = 28  # percent between the middles of two labels: the longest is `// 12 min 31 s`
+LABEL = 24  # percent: the width of the longest label, such as `// 12 min 31 s`
+MIN_APART = 28  # percent between the middles of two labels
 MAX_BREAKS = 12
 
 # Seconds between two ticks.
@@ -72,12 +74,12 @@ class Segment:
 
     @property
     def center(self) -> float:
-        """The place of its middle, in percent."""
-        return self.x + self.width / 2
+        """The place of its label, in percent: its middle, but not so near to an edge that the label is cut."""
+        return min(max(self.x + self.width / 2, LABEL / 2), 100 - LABEL / 2)
 
     @property
     def middle(self) -> str:
-        """The middle of it as an attribute of an SVG element."""
+        """The place of its label as an attribute of an SVG element."""
         return f"{self.center:.2f}%"
 
 
@@ -261,8 +263,9 @@ def timeline_of(trace: Trace, *, until: datetime) -> Timeline:
         start,
         until,
     )
+    facts = facts_of(call for frame in trace.frames.values() for call in frame.calls)
     for index, row in enumerate(rows):
-        row.id = f"r{index}"
+        row.id, row.fact = f"r{index}", facts.get(row.step, "")
         if row.start is not None:
             end = row.end or until
             row.offset = max(row.start - start, timedelta())

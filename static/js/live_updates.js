@@ -15,7 +15,7 @@ async function refresh(region) {
   try {
     const known = region.dataset.live === "inbox" ? `known=${ids(region, ":not(.gone)")}${one("[data-next]", region) ? "&more=" : ""}` : "";
     const headers = { "HX-Request": "true" };
-    const answer = await fetch(region.dataset.src + known, { headers });
+    const answer = await fetch(addressOf(region) + known, { headers });
     if (answer.redirected || answer.status === 404) return leave(region, answer); // no longer readable
     if (answer.status >= 500) throw answer;
     failing = false;
@@ -31,6 +31,9 @@ async function refresh(region) {
     if (region.again) refresh(region);
   }, 500);
 }
+
+// A step that opened beside the map is in the address of the page, and stays open.
+const addressOf = (region) => region.dataset.src ?? location.pathname + location.search;
 
 function hold() {
   held = true;
@@ -118,15 +121,19 @@ function reveal(region) {
 
 function swap(region, fresh, focus = region.contains(document.activeElement)) {
   const lost = typed(region);
+  const pane = one(".pane:focus", region);
   const current = one("[aria-current=true]", region)?.dataset.id;
   const open = all("details[open][id]", region);
   const detail = all(".cb :checked", region).map((it) => it.value);
+  const folded = all(".twig:not([open])", region);
   const news = one(".toasts", region);
   region.replaceChildren(...fresh.childNodes);
   settle(news);
   Object.assign(region.dataset, fresh.dataset);
   if (!fresh.dataset.live) regions.splice(regions.indexOf(region), 1); // its content is final
   for (const { id } of open) one(`#${CSS.escape(id)}`)?.setAttribute("open", "");
+  for (const { id } of folded) one(`#${CSS.escape(id)}`)?.removeAttribute("open");
+  window.htmx?.process(region);
   document.dispatchEvent(new CustomEvent("swapped", { detail }));
   localise(region);
   const verdict = one(".note[role=status]", region);
@@ -136,6 +143,7 @@ function swap(region, fresh, focus = region.contains(document.activeElement)) {
     kept.append(made("p", { className: "raw", textContent: lost }));
     verdict ? verdict.after(kept) : (one(".stack", region) ?? region).prepend(kept);
   }
+  if (pane) return one(".pane", region)?.focus({ preventScroll: true });
   if (!focus) return;
   const row = one(`[data-id="${current}"] .t`, region) ?? one("[data-id] .t", region);
   const place = row ?? verdict ?? one("h1, h2", region);
@@ -164,9 +172,11 @@ function watch() {
 }
 
 // A filtered list is a new region with its own address.
-document.addEventListener("htmx:afterSettle", () => {
+document.addEventListener("htmx:afterSettle", ({ target }) => {
   all(".new").forEach((bar) => bar.remove());
   watch();
+  const region = target.closest("[data-live]");
+  if (region) region.print = essence(region);
   localise(main);
   uncover(main);
 });

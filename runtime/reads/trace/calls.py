@@ -1,6 +1,9 @@
-"""One call of a run: its state, and the spans of its gates, attempts and waits."""
+"""One call of a run: its state, the spans of its gates, attempts and waits, and what tells it from others."""
 
 import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -31,6 +34,10 @@ _PLACEHOLDERS = {
     CallState.CLOSED: SpanState.NOT_STARTED,
 }
 _WITHOUT_RESULT = SETTLED - {CallState.RETURNED}
+
+MAX_VALUES = 2  # of a fact
+MAX_CHARACTERS = 40  # of each of its values
+_ID = re.compile(r"[0-9a-fA-F-]{16,}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -345,3 +352,42 @@ def _awaited(event: e.WaitStarted) -> str:
         return ""
     match = json.dumps(redact(event.match), ensure_ascii=False)
     return event.event if match == "{}" else f"{event.event} with {match}"
+
+
+def facts_of(calls: Iterable[CallRecord]) -> dict[str, str]:
+    """Return a fact by step, of calls and of the frames that work on them; empty if a call has none.
+
+    It is made of the first short arguments that differ among the calls of a tool.
+    """
+    of_tools: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
+    for call in calls:
+        if isinstance(args := call.args, dict):
+            of_tools[call.tool].append((call.child or f"{call.frame}/{call.id}", args))
+    facts = {}
+    for steps in of_tools.values():
+        values: dict[str, set[str]] = defaultdict(set)
+        for _, args in steps:
+            for name, value in args.items():
+                values[name].add(json.dumps(value, sort_keys=True))
+        for step, args in steps:
+            differing = {name: args[name] for name in args if len(values[name]) > 1}
+            facts[step] = _fact(differing or args)
+    return facts
+
+
+def _fact(args: dict[str, Any]) -> str:
+    """Join the first short values. A number has its name before it; a long text is cut if there is nothing shorter."""
+    texts, separator = list[str](), " → "
+    long = ""
+    for name, value in args.items():
+        if isinstance(value, str) and value.strip() and not _ID.fullmatch(value):
+            text = " ".join(value.split())
+        elif isinstance(value, int | float):
+            text, separator = f"{name.replace('_', ' ')} {json.dumps(value)}", ", "
+        else:
+            continue
+        if len(text) <= MAX_CHARACTERS:
+            texts.append(text)
+        else:
+            long = long or f"{text[:MAX_CHARACTERS]}…"
+    return separator.join(texts[:MAX_VALUES]) or long

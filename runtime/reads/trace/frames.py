@@ -251,6 +251,7 @@ class FrameRecord:
     def change_version(self, at: datetime) -> None:
         """Add a span for the change of the agent's version."""
         span = self._span(SpanKind.AGENT, self.id, at, SpanState.NEW_VERSION)
+        span.depth += 1
         span.end = at
         self.items.append(span)
 

@@ -126,6 +126,17 @@ class Usage:
     output: int
     cost: int | None
 
+    def plus(self, other: "Usage | None") -> "Usage":
+        """Add another one; the cost is unknown if one of them is."""
+        if other is None:
+            return self
+        is_priced = self.cost is not None and other.cost is not None
+        return Usage(
+            input=self.input + other.input,
+            output=self.output + other.output,
+            cost=(self.cost or 0) + (other.cost or 0) if is_priced else None,
+        )
+
 
 @dataclass(slots=True, kw_only=True)
 class Span:
@@ -135,7 +146,7 @@ class Span:
     `label`. `tools` are those that a model called, `waiting` says what an agent waits for. `error` is why an attempt
     had no result, `reason` the text of a person. `model` is the called model, `partial` its interrupted reply,
     `provider_error` the error text of its provider, for admins. `usage` is that of its reply.
-    The timeline sets the last four.
+    The timeline sets the last five; `fact` tells the step from others of its name.
     """
 
     kind: SpanKind
@@ -161,6 +172,7 @@ class Span:
     partial: str = ""
     provider_error: str = ""
     usage: Usage | None = None
+    fact: str = ""
     id: str = ""
     offset: timedelta | None = None
     lasted: timedelta | None = None
@@ -186,6 +198,12 @@ class Span:
                 return words_at(self.gate_kind, self.verdict).past
             case _:
                 return self.state.label
+
+    @property
+    def words(self) -> str:
+        """All texts that a search looks at."""
+        texts = (self.name, self.fact, self.label, self.by, self.error, self.reason, self.model)
+        return "\n".join(texts)
 
     @property
     def turn(self) -> str:

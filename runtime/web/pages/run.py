@@ -18,16 +18,28 @@ from runtime.core.values.limits import MAX_MESSAGE
 from runtime.errors import KeyMissing, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.reads import blobs, outcomes, run_page, runs, state_at, suspects, threads, workers
+from runtime.reads import (
+    blobs,
+    outcomes,
+    run_page,
+    runs,
+    state_at,
+    step_map,
+    suspects,
+    threads,
+    workers,
+)
+from runtime.reads.filters import MAX_SEARCH
 from runtime.reads.run_page import RunHistory
 from runtime.reads.runs import PendingRequests, RunDetail
-from runtime.reads.trace.span import Span
+from runtime.reads.step_map import RowFilter, StepMap
 from runtime.reads.transcript import Transcript
 from runtime.triggers import listing
 from runtime.web.pages import query_params
 from runtime.web.requests import actor_of, admins_only
 
-ROWS = 200  # steps, or messages, on one page
+MESSAGES = 200  # on one page
+PANE = "step"  # the element that a step opens in
 
 
 @require_safe
@@ -58,7 +70,6 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         "is_admin": is_admin,
         "archive_problem": problem,
         "archive_file": runs.file_of(run) if detail.archived_at and is_admin else None,
-        "source": request.get_full_path(),
         "cancel_requested": pending.cancel and not detail.ended,
         "may_fork": detail.archived_at is None and access.may_fork(actor, detail.requester),
         "may_retry": detail.status == RunStatus.FAILED
@@ -68,12 +79,11 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         **_pace(detail, actor, pending, history.transcript),
         **_read_tab(request, tab, history),
     }
-    response = render(
-        request,
-        "runs/run.html#live" if query_params.is_htmx(request) else "runs/run.html",
-        context,
-    )
-    patch_vary_headers(response, ["HX-Request"])
+    template = "runs/run.html"
+    if query_params.is_htmx(request):
+        template += "#pane" if request.headers.get("HX-Target") == PANE else "#live"
+    response = render(request, template, context)
+    patch_vary_headers(response, ["HX-Request", "HX-Target"])
     return response
 
 
@@ -130,31 +140,55 @@ def _read_tab(request: HttpRequest, tab: str, history: RunHistory) -> dict[str, 
     if tab == "state":
         return {"gates": history.timeline.gates}
     if tab == "transcript":
-        return _piece(request, history.transcript.all_messages(), {"tab": tab})
+        return _piece(request, history.transcript.all_messages(), {"tab": tab}, size=MESSAGES)
+    return _read_map(request, history)
+
+
+def _read_map(request: HttpRequest, history: RunHistory) -> dict[str, Any]:
+    """Return the rows of the map that this address chooses, and the opened step."""
     step = request.GET.get("step", "")
     step_view = history.step(step) if step else None
     if step and step_view is None:
         raise Http404
-    rows = history.timeline.rows
-    piece = _piece(request, rows, {}, at=_page_of_step(rows, step))
-    return {**piece, "opened": step_view, "open_row": step_view.rows[-1].id if step_view else ""}
+    choice = query_params.choice(request, "only", tuple(RowFilter))
+    text = request.GET.get("q", "").strip()[:MAX_SEARCH]
+    steps = history.steps
+    indexes = steps.matches(RowFilter(choice) if choice else None, text)
+    keep = {name: value for name, value in (("only", choice), ("q", text)) if value}
+    at = _page_of_step(steps, indexes, step)
+    piece = _piece(request, indexes, keep, size=step_map.ROWS, at=at)
+    return {
+        **piece,
+        "rows": steps.rows(piece["items"]),
+        "only": choice,
+        "q": text,
+        "most": MAX_SEARCH,
+        "filters": [(name.value, steps.count(name)) for name in RowFilter],
+        "opened": step_view,
+        "open_row": step_view.rows[-1].id if step_view else "",
+    }
 
 
-def _page_of_step(rows: Sequence[Span], step: str) -> int | None:
-    """Return the page with the last row of a step; None if the step has no rows."""
-    places = [index for index, row in enumerate(rows) if step and row.step == step]
-    return places[-1] // ROWS + 1 if places else None
+def _page_of_step(steps: StepMap, indexes: Sequence[int], step: str) -> int | None:
+    """Return the page with the last row of a step; None if no page has one."""
+    places = [n for n, index in enumerate(indexes) if step and steps.spans[index].step == step]
+    return places[-1] // step_map.ROWS + 1 if places else None
 
 
 def _piece(
-    request: HttpRequest, items: Sequence[Any], keep: dict[str, str], at: int | None = None
+    request: HttpRequest,
+    items: Sequence[Any],
+    keep: dict[str, str],
+    *,
+    size: int,
+    at: int | None = None,
 ) -> dict[str, Any]:
     number = query_params.page_number(request) if at is None or "page" in request.GET else at
-    last = max(1, -(-len(items) // ROWS))
+    last = max(1, -(-len(items) // size))
     if number > last:
         raise Http404
-    first = (number - 1) * ROWS
-    page_items = items[first : first + ROWS]
+    first = (number - 1) * size
+    page_items = items[first : first + size]
     return {
         "items": page_items,
         "first": first + 1,

@@ -29,7 +29,7 @@ from tests.support.api_client import Caller
 from tests.support.engine import body
 from tests.support.fake_ports import FakeTool, ask, say, turns
 from tests.support.office import Office
-from tests.support.pages import has, in_order, queries_at_most, shows, text
+from tests.support.pages import has, in_order, queries_at_most, shows, text, text_of
 
 START = datetime(2026, 11, 21, 22, tzinfo=UTC)
 
@@ -234,16 +234,48 @@ def test_long_runs_take_as_many_queries_as_short_ones(admin: Client, office: Off
     office.effects.agents["hr_onboarding"] = turns(*replies, say("Done."))
     run = office.start()
     for query, words, rows in (
-        ("", "steps 1 to 200 of 436", 200),
-        ("page=3", "steps 401 to 436 of 436", 36),
-        ("step=0/c9.0", "steps 201 to 400 of 436", 200),
+        ("", "steps 1 to 100 of 436", 100),
+        ("page=5", "steps 401 to 436 of 436", 37),  # with the agent above them
+        ("step=0/c9.0", "steps 201 to 300 of 436", 101),
         ("tab=transcript", "messages 1 to 200", 0),
     ):
         with queries_at_most(15):
             page = shows(admin, f"/runs/{run}/?{query}", words)
-        assert len(re.findall(r'<tr id="r\d+"', page)) == rows
-    for wrong in ("4", "0", "x", "9" * 30):
+        assert len(re.findall(r'<li id="r\d+"', page)) == rows
+    for wrong in ("6", "0", "x", "9" * 30):
         text(admin, f"/runs/{run}/?page={wrong}", 404)
+
+
+def test_a_step_opens_beside_the_map(ada: Client, suspended: UUID) -> None:
+    path = f"/runs/{suspended}/?step=0.c1.0/c2.0"
+    shows(ada, path, 'class="map"', '<section class="pane" id="step" tabindex="-1"')
+    shows(ada, suspended, '<section class="pane" id="step" hidden')
+    beside = ada.get(path, headers={"HX-Request": "true", "HX-Target": "step"})
+    assert "HX-Target" in beside["Vary"]
+    assert text_of(beside).startswith('<section class="pane" id="step"')
+    has(text_of(beside), "security_level", hides=['class="map"'])
+
+
+def test_steps_are_told_apart_filtered_and_searched(ada: Client, office: Office) -> None:
+    office.effects.tools["read"] = FakeTool()
+    pages = [("read", {"site": "wiki", "page": page}) for page in (6, 7)]
+    places = (("a" * 32, "wiki", "z.new"), ("b" * 32, "docs", "z.old"))
+    copies = [("copy", {"id": id_, "from": old, "to": new}) for id_, old, new in places]
+    long = [("note", {"text": "word " * 20})]
+    office.effects.tools["copy"] = FakeTool()
+    office.effects.tools["note"] = FakeTool(body=lambda _: ToolFailure(error="full"))
+    scripts = turns(ask(*pages), ask(*copies), ask(*long), say("Done."))
+    office.effects.agents["hr_onboarding"] = scripts
+    run = office.start()
+    facts = [row.fact for row in _timeline(run).rows if row.kind == "tool"]
+    told = ["page 6", "page 7", "wiki → z.new", "docs → z.old"]
+    assert facts == [*told, f"{'word ' * 8}…"]
+    path = f"/runs/{run}/"
+    failed = shows(ada, f"{path}?only=failed", "note", "only=failed&amp;page=1&amp;step=0/c3.0")
+    assert re.findall(r'<li id="(r\d+)"', failed) == ["r0", "r8"]
+    shows(ada, f"{path}?q=Z.NEW", "z.new", hides=["z.old", ">page 7"])
+    shows(ada, f"{path}?only=people&q=x", "No step matches", 'href="?only=people&amp;q=x"')
+    text(ada, f"{path}?only=others", 404)
 
 
 def test_admins_read_the_state_at_each_entry_as_it_was(
