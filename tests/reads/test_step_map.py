@@ -74,8 +74,8 @@ def test_rows_are_chosen_by_filter_and_text() -> None:
 
 def test_an_agent_has_the_usage_of_all_replies_below_it() -> None:
     steps = _map()
-    whole = Usage(input=20, output=4, cost=10)
-    assert [steps.usages[index] for index in (1, 3, 7)] == [whole, steps.usages[5], None]
+    total = Usage(input=20, output=4, cost=10)
+    assert [steps.usages[index] for index in (1, 3, 7)] == [total, steps.usages[5], None]
     unpriced = _span(SpanKind.MODEL, 1, "root", usage=Usage(input=1, output=1, cost=None))
     usage = map_of([*steps.spans, unpriced]).usages[1]
     assert usage == Usage(input=21, output=5, cost=None)

@@ -250,10 +250,10 @@ def test_a_step_opens_beside_the_map(ada: Client, suspended: UUID) -> None:
     path = f"/runs/{suspended}/?step=0.c1.0/c2.0"
     shows(ada, path, 'class="map"', '<section class="pane" id="step" tabindex="-1"')
     shows(ada, suspended, '<section class="pane" id="step" hidden')
-    beside = ada.get(path, headers={"HX-Request": "true", "HX-Target": "step"})
-    assert "HX-Target" in beside["Vary"]
-    assert text_of(beside).startswith('<section class="pane" id="step"')
-    has(text_of(beside), "security_level", hides=['class="map"'])
+    answer = ada.get(path, headers={"HX-Request": "true", "HX-Target": "step"})
+    assert "HX-Target" in answer["Vary"]
+    assert text_of(answer).startswith('<section class="pane" id="step"')
+    has(text_of(answer), "security_level", hides=['class="map"'])
 
 
 def test_steps_are_told_apart_filtered_and_searched(ada: Client, office: Office) -> None:
@@ -268,8 +268,8 @@ def test_steps_are_told_apart_filtered_and_searched(ada: Client, office: Office)
     office.effects.agents["hr_onboarding"] = scripts
     run = office.start()
     facts = [row.fact for row in _timeline(run).rows if row.kind == "tool"]
-    told = ["page 6", "page 7", "wiki → z.new", "docs → z.old"]
-    assert facts == [*told, f"{'word ' * 8}…"]
+    expected = ["page 6", "page 7", "wiki → z.new", "docs → z.old"]
+    assert facts == [*expected, f"{'word ' * 8}…"]
     path = f"/runs/{run}/"
     failed = shows(ada, f"{path}?only=failed", "note", "only=failed&amp;page=1&amp;step=0/c3.0")
     assert re.findall(r'<li id="(r\d+)"', failed) == ["r0", "r8"]
