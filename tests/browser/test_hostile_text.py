@@ -283,7 +283,7 @@ _LOOK = """() => {
     const fields = [...document.querySelectorAll('input,textarea')];
     const foreign = [...document.querySelectorAll(
         'script:not([src]), style, iframe, object, embed, base, img:not([src^="/static/"]), math, template,'
-        + 'meta[http-equiv], [hx-get]:not(#q, form.search, .choices select),'
+        + 'meta[http-equiv], [hx-get]:not(#q, form.search, .choices select, .wf .n a, .inspect a),'
         + '[data-hx-post], [hx-vals], [hx-swap-oob], [sse-connect], [style],'
         + 'a[href^="javascript:"], a[href*="elsewhere"]'
     )].concat([...document.querySelectorAll('*')].filter(
