@@ -1,5 +1,7 @@
 """The pages of agents: the published agents, and the form that starts a run."""
 
+from collections.abc import Callable, Iterable
+from typing import Any
 from uuid import UUID, uuid4
 
 from django.db.models import Q
@@ -14,6 +16,7 @@ from runtime.errors import BusinessKeyConflict, Forbidden, InvalidInput, Unknown
 from runtime.ports import wiring
 from runtime.reads import run_figures
 from runtime.reads.runs import runs_page
+from runtime.web.pages import query_params
 from runtime.web.requests import actor_of, visible_to
 
 RECENT = 10  # runs on the page of an agent
@@ -27,15 +30,39 @@ _readers = visible_to(lambda actor: wiring.access().require_agents(actor))
 @require_safe
 @_readers
 def agents(request: HttpRequest) -> HttpResponse:
-    """Show every agent that a worker published."""
-    return render(request, "agents/list.html", {"section": "agents", "agents": queries.published()})
+    """Show every agent that a worker published, or those that match a search. Sub-agents stand below the others."""
+    published = queries.published()
+    called = {name for agent in published for name, _ in agent.subagents if name != agent.name}
+    return _list(
+        request,
+        "agents/list.html",
+        lambda words: {
+            "agents": [
+                agent
+                for agent in published
+                if (words or agent.name not in called)
+                and _matches(words, agent.name, agent.description, _names(agent.tools))
+            ],
+            "called": [agent for agent in published if not words and agent.name in called],
+        },
+    )
 
 
 @require_safe
 @_readers
 def tools(request: HttpRequest) -> HttpResponse:
     """Show the tools of all published agents: their purpose, their agents, and how often they fail."""
-    return render(request, "agents/tools.html", {"section": "agents", "tools": queries.tools()})
+    return _list(
+        request,
+        "agents/tools.html",
+        lambda words: {
+            "tools": [
+                used
+                for used in queries.tools()
+                if _matches(words, used.tool.name, used.tool.description, *used.agents)
+            ]
+        },
+    )
 
 
 @require_safe
@@ -72,6 +99,34 @@ def start(request: HttpRequest, name: str) -> HttpResponse:
     if request.method != "POST":
         return _page(request, StartForm(agent))
     return _start_run(request, StartForm(agent, request.POST))
+
+
+def _list(
+    request: HttpRequest, template: str, rows: Callable[[list[str]], dict[str, Any]]
+) -> HttpResponse:
+    """Show the rows that match the words of the search."""
+    problem, text = None, ""
+    try:
+        text = query_params.search(request)
+    except InvalidInput as exc:
+        problem = exc
+    context = {
+        "section": "agents",
+        "q": text or request.GET.get("q", ""),
+        "problem": problem,
+        **rows(text.lower().split()),
+    }
+    return render(request, template, context, status=422 if problem else 200)
+
+
+def _matches(words: list[str], *texts: str) -> bool:
+    """Tell whether every word occurs in one of the texts."""
+    searched = "\n".join(texts).lower()
+    return all(word in searched for word in words)
+
+
+def _names(tools: Iterable[queries.ToolView]) -> str:
+    return " ".join(tool.name for tool in tools)
 
 
 def _start_run(request: HttpRequest, form: StartForm) -> HttpResponse:

@@ -55,13 +55,13 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """The share of considered decisions of the team, in percent, and the medians of their times.
+    """How many decisions of the team were considered, and the medians of their times.
 
-    `percent` is None if there are fewer than LEAST decisions, or only those of one person.
+    `considered` is None if there are fewer than LEAST decisions, or only those of one person.
     """
 
     decisions: int
-    percent: int | None
+    considered: int | None
     visible: timedelta
     reading: timedelta
 
@@ -152,7 +152,7 @@ def share() -> Share:
     considered = sum(one for _, one, *_ in rows_read)
     return Share(
         decisions=len(rows_read),
-        percent=100 * considered // len(rows_read) if enough else None,
+        considered=considered if enough else None,
         visible=_middle([row[2] for row in rows_read]),
         reading=_middle([row[3] for row in rows_read]),
     )

@@ -113,12 +113,12 @@ def test_the_share_is_that_of_a_team(bea: Actor, monkeypatch: pytest.MonkeyPatch
     dan = seeds.person("dan", *seeds.GROUPS["bea"])
     for at in range(review_times.LEAST - 1):
         _decided(bea, _sent(visible=60_000 if at % 2 else 1))
-    assert review_times.share().percent is None
+    assert review_times.share().considered is None
     _decided(bea, _sent())
-    assert review_times.share().percent is None  # of one person
+    assert review_times.share().considered is None  # of one person
     _decided(dan, _sent())
     found = review_times.share()
-    assert (found.decisions, found.percent) == (21, 100 * 11 // 21)
+    assert (found.decisions, found.considered) == (21, 11)
     assert found.visible.total_seconds() == 60
     monkeypatch.setattr(review_times, "LEAST", 22)
-    assert review_times.share().percent is None
+    assert review_times.share().considered is None

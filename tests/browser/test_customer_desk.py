@@ -412,7 +412,7 @@ def test_a_message_cuts_a_reply_off_and_a_rate_limit_is_shown(desk: Desk) -> Non
 
     admin = desk.page("admin")
     admin.goto("/overview/")
-    worker = admin.get_by_role("region", name="Time to commit a step, by worker")
+    worker = admin.get_by_role("region", name="Worker speed")
     expect(worker).to_contain_text(re.compile(r"\d+\.\d ms"))
     ada.goto("/tools/")
     tool = ada.get_by_role("region", name="pay_back")

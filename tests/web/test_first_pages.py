@@ -44,6 +44,7 @@ def test_the_navigation_shows_what_a_person_may_open(
     shows(admin, "/agents/", 'href="/overview/"', hides=["data-count"])
     for path in ("/nowhere/", f"/runs/{uuid4()}/"):
         shows(bea, path, "or you don't have access", 'href="/runs/"', status=404)
+        shows(admin, path, "There is no such page.", hides=["Ask an admin"], status=404)
     has(text(Client(), "/nowhere/", 404), hides=["<nav"])
 
 

@@ -1,6 +1,6 @@
 """The history of decisions: a page with filters, and the same rows as CSV and JSON lines."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, tzinfo
 from itertools import groupby
@@ -94,6 +94,7 @@ def show(request: HttpRequest) -> HttpResponse:
                 "spans": _spans(parameters, zone),
                 "typed": typed,
                 "choices": _choices(typed),
+                "names": _names(page.items),
                 "date_types": {key: _input_type(typed[key]) for key in ("since", "until")},
                 "filtered": " ".join(
                     f"{key}:{value}" for key, value in parameters.items() if key != "q"
@@ -147,6 +148,17 @@ def _choices(typed: Mapping[str, str]) -> list[tuple[str, list[tuple[str, str, b
         (key, [(value, value.replace("_", " "), value == typed[key].lower()) for value in values])
         for key, values in filters.CHOICES.items()
     ]
+
+
+def _names(items: Sequence[PastDecision]) -> dict[str, list[str]]:
+    """Return the names in these rows, to be suggested for the filters that take one."""
+    names = {
+        "person": {item.decided_by for item in items if item.decided_by},
+        "by": {item.requester for item in items},
+        "agent": {agent for item in items for agent in item.path[: -1 if item.call else None]},
+        "tool": {item.tool for item in items if item.call},
+    }
+    return {key: sorted(texts) for key, texts in names.items()}
 
 
 def _input_type(value: str) -> str:

@@ -79,11 +79,16 @@ def test_a_cancelled_run_ends(ada: Client, bea: Client, office: Office, suspende
 
 def test_the_cancel_page_says_what_has_happened(ada: Client, office: Office) -> None:
     path = f"/runs/{office.in_doubt()}/cancel/"
-    shows(ada, path, "in doubt: started, outcome unknown", "stays in doubt")
+    shows(ada, path, "in doubt: started, outcome unknown", "Stays in doubt")
     office.effects.agents["hr_onboarding"] = office.effects.agents["account_agent"]
     del office.effects.tools["create_account"]
     path = f"/runs/{office.start()}/cancel/"
-    shows(ada, path, "no action of this run has changed anything")
+    shows(ada, path, "Nothing was changed.")
+
+
+def test_the_cancel_page_names_the_request_that_ends(ada: Client, suspended: UUID) -> None:
+    sentence = Approval.objects.get(run=suspended).sentence
+    shows(ada, f"/runs/{suspended}/cancel/", f"Not asked any more: <b><bdi>{sentence}</bdi>")
 
 
 def test_late_acts_are_told_why(ada: Client, bea: Client, office: Office, suspended: UUID) -> None:

@@ -114,6 +114,14 @@ def test_last_tuesday_is_two_clicks_from_the_inbox(bea: Client, cast: Any) -> No
         assert shown.count('<li class="row"') == 1
 
 
+def test_filters_suggest_the_names_in_the_list(bea: Client, asked: Approval) -> None:
+    seeds.decide(asked, BEA)
+    lists = text(bea, "/decisions/").split("<datalist")[1:]
+    pairs = (("person", "bea"), ("by", "ada"), ("agent", asked.path[0]), ("tool", asked.tool))
+    for found, (field, name) in zip(lists, pairs, strict=True):
+        has(found, f'id="l-{field}"', f'value="{name}"')
+
+
 def test_days_and_times_are_those_of_the_browser(bea: Client, cast: Any) -> None:
     approval = seeds.pending()
     seeds.decide(approval, BEA)

@@ -52,7 +52,7 @@ def test_a_pending_row_is_for_those_who_may_decide(
     bea: Client, ada: Client, cyril: Client, office: Office, asked: Approval
 ) -> None:
     sentence = "Set the privileges of newhire to 3"
-    mine = 'Assigned to me <span class="num" data-count="mine">1</span>'
+    mine = 'For me to decide <span class="num" data-count="mine">1</span>'
     row = (sentence, "Medium risk", "<bdi>hr_onboarding</bdi>", "run started by <bdi>ada</bdi>")
     shows(bea, "/inbox/", mine, *row, f"/a/{asked.id}/")
     others = "1 action waits for other people"
@@ -206,14 +206,14 @@ def test_each_order_is_the_same_in_pages_and_in_next_and_back(
 def test_the_order_stays_in_every_link_and_says_its_numbers(bea: Client, waiting: Waiting) -> None:
     first, second = waiting(None, None)
     query = "?sort=age&amp;group=kind"
-    page = shows(bea, "/inbox/?sort=age&group=kind", f'href="/a/{first.id}/{query}"', "2 of 2")
-    has(page, "<bdi>hr_onboarding › account_agent › set_privileges</bdi>", "Sorted by age")
+    page = shows(bea, "/inbox/?sort=age&group=kind", f'href="/a/{first.id}/{query}"')
+    has(page, "<bdi>hr_onboarding › account_agent › set_privileges</bdi>", 'value="age" selected')
     assert page.count("runs started by <bdi>ada</bdi>") == 1  # above both rows
     has(page, 'href="?view=others&amp;sort=age&amp;group=kind"')
     shows(bea, f"/a/{first.id}/?sort=age&group=kind", f'href="/a/{second.id}/{query}"')
     answer = bea.get("/inbox/?q=&sort=risk&group=", headers={"HX-Request": "true"})
     assert answer["HX-Replace-Url"] == "/inbox/?sort=risk"
-    shows(bea, "/inbox/?sort=nonsense&group=nonsense", "Sorted by deadline")
+    shows(bea, "/inbox/?sort=nonsense&group=nonsense", 'value="" selected>deadline')
 
 
 def test_a_row_says_its_object_its_amount_and_its_risk_once(bea: Client, waiting: Waiting) -> None:

@@ -83,6 +83,21 @@ def test_the_agent_page_shows_its_tools(bea: Client, joiner: PublishedAgent) -> 
     shows(bea, "/agents/joiner/", 'href="/agents/account_agent/"')
 
 
+def test_sub_agents_are_folded_and_agents_and_tools_are_found(
+    bea: Client, joiner: PublishedAgent
+) -> None:
+    _publish("account_agent", description="Makes accounts.", subagents=[])
+    page = shows(bea, "/agents/", "1 sub-agent, called by other agents")
+    in_order(page, "/agents/joiner/", "called by other agents", "/agents/account_agent/")
+    alone = shows(bea, "/agents/?q=MAKES+account", "/agents/account_agent/", hides=["<details"])
+    assert "/agents/joiner/" not in alone
+    shows(bea, "/agents/?q=joiner+set_privileges", "/agents/joiner/")
+    shows(bea, "/agents/?q=nothing-like-it", "No match")
+    shows(bea, "/tools/?q=account_agent", "1 tool<")
+    shows(bea, "/tools/?q=nothing-like-it", "No match")
+    has(text(bea, "/agents/?q=" + "x" * 300, 422), 'aria-invalid="true"', "The search must")
+
+
 @pytest.mark.usefixtures("published")
 def test_only_runs_that_one_may_read_are_listed(ada: Client, bea: Client, office: Office) -> None:
     for number in range(11):

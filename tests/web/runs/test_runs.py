@@ -137,7 +137,7 @@ def test_every_page_of_a_damaged_run_opens_and_says_what_it_leaves_out(
         shows(bea, f"/a/{approval.id}/", listed, f"cannot be read (entry {position})")
         unlisted = f"Entry {position} of the journal cannot be read"
         for page in ("cancel/", "fork/2/"):
-            shows(admin, f"/runs/{suspended}/{page}", unlisted, hides=["None: no action of this"])
+            shows(admin, f"/runs/{suspended}/{page}", unlisted, hides=["Nothing was changed"])
         for path in paths:
             text(admin, f"/runs/{suspended}/{path}")
         text(admin, f"/runs/{other}/compare/{suspended}/")
