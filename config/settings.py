@@ -64,7 +64,11 @@ TEMPLATES = [
                 "approvals.web.context.nav",
                 "runtime.web.requests.add_kill_switches",
             ],
-            "libraries": {"display": "runtime.web.display", "numbers": "runtime.web.numbers"},
+            "libraries": {
+                "display": "runtime.web.display",
+                "numbers": "runtime.web.numbers",
+                "scalars": "runtime.web.scalars",
+            },
         },
     }
 ]

@@ -15,8 +15,10 @@ from runtime.web.display import escape_visible
 register = template.Library()
 
 _LONG = re.compile(r"(?<![\w.,:/⟦+-])(\d{5,}(?:\.\d+)?)(?![\w,:/-]|\.\d)", re.ASCII)
-MAX_PLAIN = 4  # digits that are not grouped
+MAX_PLAIN = 3  # digits that are not grouped
 MAX_DIGITS = 40  # a longer number is shown as any text
+_CURRENCY = re.compile(r"(?!JPY|KRW|BHD|KWD|TND)[A-Z]{3}|euros|dollars")
+_ONE_DECIMAL = re.compile(r"-?\d+\.\d", re.ASCII)
 _PARTS = re.compile(r"(-?)(\d+)((?:\.\d+)?)", re.ASCII)
 
 
@@ -44,6 +46,20 @@ def digits(value: Any) -> SafeString | str:
     groups = ((integer[at : at + 3],) for at in range(first, len(integer), 3))
     grouped = format_html_join("", '<span class="g">{}</span>', groups)
     return format_html("{}{}{}{}", sign, integer[:first], grouped, decimals)
+
+
+@register.filter
+def money(value: Any, unit: str = "") -> SafeString:
+    """Group the digits of a number, and write the second decimal of a currency: 1250.5 euros as 1 250.50."""
+    exact = _plain(value)
+    cents = "0" if _CURRENCY.fullmatch(unit) and _ONE_DECIMAL.fullmatch(exact) else ""
+    amount = f"{exact}{cents}" if is_number(value) else exact
+    return format_html('<span class="amount" title="{}">{}</span>', exact, digits(amount) or exact)
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a JSON value is a number. True and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 @register.filter

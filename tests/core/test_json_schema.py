@@ -1,4 +1,4 @@
-"""The types that stand beside the arguments of a call."""
+"""The words for the types of a schema, its problems with a value, and the labels of arguments."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from approvals.web.components.arguments import arguments
-from runtime.core.values.json_schema import MAX_MESSAGE, may_have, problems, write_only
+from runtime.core.values.json_schema import MAX_MESSAGE, describe, may_have, problems, write_only
 
 TICKET = {"pattern": "^(HR|IT)-[0-9]+$"}
 DEFINITIONS = {
@@ -16,43 +16,56 @@ DEFINITIONS = {
 
 
 @pytest.mark.parametrize(
-    ("part", "value", "words"),
+    ("part", "words"),
     [
-        ({"type": "string", "format": "email"}, "x", "string · email"),
-        ({"type": "integer", "minimum": 1, "maximum": 5}, 3, "integer · 1 to 5"),
-        ({"type": "integer", "minimum": 1}, 3, "integer · at least 1"),
-        ({"enum": ["a", ["ä"]]}, "a", 'one of a, ["ä"]'),
-        ({"const": "a"}, "a", "always a"),
-        ({"anyOf": [{}, {"type": "string"}, {"type": "null"}]}, None, "string or null"),
-        ({"type": ["string", "null"]}, None, "string or null"),
-        ({}, [1], "array"),
-        (True, 1.5, "number"),
-        ({"$ref": "#/$defs/Level"}, 3, "integer · at most 5"),
-        ({"$ref": "#/$defs/Loop"}, 3, "integer"),
+        ({"type": "string", "format": "email"}, "string · email"),
+        ({"type": "integer", "minimum": 1, "maximum": 5}, "integer · 1 to 5"),
+        ({"type": "integer", "minimum": 1}, "integer · at least 1"),
+        ({"enum": ["a", ["ä"]]}, 'one of a, ["ä"]'),
+        ({"const": "a"}, "always a"),
+        ({"anyOf": [{}, {"type": "string"}, {"type": "null"}]}, "string or null"),
+        ({"type": ["string", "null"]}, "string or null"),
+        ({"$ref": "#/$defs/Level"}, "integer · at most 5"),
+        ({"$ref": "#/$defs/Loop"}, ""),
     ],
 )
-def test_a_type_is_put_in_words(part: Any, value: Any, words: str) -> None:
-    schema = {"properties": {"it": part}, "required": ["it"], "$defs": DEFINITIONS}
-    (only,) = arguments({"it": value}, schema)
-    assert only.type == words
+def test_a_type_is_put_in_words(part: Any, words: str) -> None:
+    assert describe(part, {"$defs": DEFINITIONS}) == words
 
 
 def test_every_argument_is_listed_even_outside_the_schema() -> None:
     schema = {"properties": {"a": {"type": "string"}, "b": {"type": "string", "default": "x"}}}
     shown = [
-        (each.name, each.type, each.is_given) for each in arguments({"z": 1, "a": "y"}, schema)
+        (each.name, each.is_unknown, each.is_given)
+        for each in arguments({"z": 1, "a": "y"}, schema)
     ]
-    assert shown == [
-        ("a", "string · optional", True),
-        ("z", "integer · not in the schema", True),
-        ("b", "string · optional", False),
-    ]
+    assert shown == [("a", False, True), ("z", True, True), ("b", False, False)]
     senseless: list[Any] = [None, True, [], {"properties": []}, {"properties": None}]
     for nothing in senseless:
         (only,) = arguments({"a": 1}, nothing)
         assert (only.name, only.value) == ("a", 1)
     (only,) = arguments(["a"], {})
-    assert (only.value, only.type) == (["a"], "array")
+    assert only.value == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("titles", "labels"),
+    [
+        ({"full_name": "Full Name"}, ["Full name"]),
+        ({"full_name": None}, ["full_name"]),
+        ({"amount": "Discount"}, ["Discount (amount)"]),
+        ({"amount": "x" * 61}, ["amount"]),
+        ({"amount": " "}, ["amount"]),
+        ({"amount": 7}, ["amount"]),
+        ({"a_b": "A B", "A_b": "A B"}, ["A b (a_b)", "A b (A_b)"]),
+    ],
+)
+def test_a_label_is_the_title_and_the_name_stands_behind_another(
+    titles: dict[str, Any], labels: list[str]
+) -> None:
+    schema = {"properties": {name: {"title": title} for name, title in titles.items()}}
+    rows = arguments(dict.fromkeys(titles, 1), schema)
+    assert labels == [f"{row.label} ({row.name})" if row.is_renamed else row.label for row in rows]
 
 
 @pytest.mark.parametrize(

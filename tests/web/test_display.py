@@ -40,6 +40,28 @@ def test_the_end_of_an_excerpt_is_not_marked_as_the_end_of_the_value() -> None:
     assert excerpt_visible("\nwe are sorry.\n") == f"{mark}we are sorry.\n"
 
 
+FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
+
+
+@pytest.mark.parametrize("text", [FAMILY, "\U0001f469\u200d\u2764\ufe0f\u200d\U0001f468"])
+def test_the_joiners_of_an_emoji_family_are_no_attack(text: str) -> None:
+    assert escape_visible(f"Hi {text}!") == f"Hi {text}!"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\U0001f600\u200d\U0001f600",  # looks like two emoji without a joiner
+        f"{FAMILY}\u200d",
+        f"{FAMILY}\u200d\U0001f467\u200d\U0001f467",
+        "\u200d\U0001f468\u200dx",
+        "pay\u200dpal",
+    ],
+)
+def test_other_joiners_are_marked(text: str) -> None:
+    assert "⟦U+200D⟧" in escape_visible(text)
+
+
 def test_the_lines_of_a_paragraph_are_joined_and_lists_stay() -> None:
     text = "Read the books:\nall of them.\n\nOne by one:\n- a\n- b\n  indented"
     assert unwrapped(text) == "Read the books: all of them.\n\nOne by one:\n- a\n- b\n  indented"

@@ -7,7 +7,7 @@ from django.test import Client
 from django.utils.html import strip_tags
 
 from approvals.web.components.arguments import arguments, fields
-from runtime.web.numbers import digits
+from runtime.web.numbers import digits, money
 from tests.support.office import Office
 from tests.support.pages import has, in_order, text
 
@@ -17,7 +17,10 @@ EUR = {"properties": {"worth": {"type": "number", "unit": "EUR"}, "days": {"type
 @pytest.mark.parametrize(
     ("value", "groups"),
     [
-        (1250, ["1250"]),
+        (250, ["250"]),
+        (1250, ["1", "250"]),
+        (-0.0, ["-0.0"]),
+        (1e3, ["1", "000.0"]),
         (12500.0, ["12", "500.0"]),
         (-1234567, ["-1", "234", "567"]),
         ("0012345.50", ["0", "012", "345.50"]),
@@ -45,6 +48,7 @@ def test_digits_are_grouped_and_the_text_stays(value: Any, groups: list[str]) ->
         ({"fee": 5, "fee_currency": "USD", "level": 3, "currency": "EUR"}, ["USD", "", "", ""]),
         ({"level": 3, "currency": "EUR"}, ["", ""]),
         ({"amount_cents": 5, "timeout_seconds": 2, "seconds": 1}, ["cents", "seconds", ""]),
+        ({"amount_cents": 12500, "currency": "EUR"}, ["EUR cents", ""]),
         ({"amount": True, "currency": "EUR"}, ["", ""]),
         ({"amount": 5, "currency": "EUR, already approved"}, ["", ""]),
         ({"amount": 5, "currency": ["EUR"]}, ["", ""]),
@@ -53,6 +57,28 @@ def test_digits_are_grouped_and_the_text_stays(value: Any, groups: list[str]) ->
 )
 def test_a_unit_comes_from_the_schema_or_the_call(args: Any, units: list[str]) -> None:
     assert [one.unit for one in arguments(args, EUR) if one.is_given] == units
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "words"),
+    [
+        (1250.0, "EUR", "1250.00"),
+        (1250, "EUR", "1250"),
+        (0.125, "EUR", "0.125"),
+        (1250.0, "JPY", "1250.0"),
+        (1250.0, "days", "1250.0"),
+        ("1250.5", "EUR", "1250.5"),  # a text is shown as it is
+        (1e21, "EUR", "1e+21"),
+        (10**50, "", f"1{'0' * 50}"),
+    ],
+)
+def test_money_has_its_cents(value: Any, unit: str, words: str) -> None:
+    assert strip_tags(money(value, unit)) == words
+
+
+def test_ids_and_years_are_not_grouped() -> None:
+    (year, count, account) = arguments({"account_id": 12345, "year": 2026, "count": 2026}, {})
+    assert (year.is_amount, count.is_amount, account.is_amount) == (False, True, False)
 
 
 def test_ids_are_last() -> None:
@@ -66,5 +92,6 @@ def test_an_amount_is_grouped_and_a_long_text_is_folded_whole(bea: Client, offic
     long = "line\n" * 200
     args = {"username": "x", "security_level": 1, "amount": 12500.5, "currency": "EUR"}
     page = text(bea, office.request(office.start(args={**args, "note": long})))
-    has(page, '12<span class="g">500</span>.5</span> <bdi class="unit">EUR</bdi>')
+    amount = '<span class="amount" title="12500.5">12<span class="g">500</span>.50</span>'
+    has(page, f'{amount} <bdi class="unit">EUR</bdi>')
     in_order(page, "Show all 1000 characters", long.rstrip())

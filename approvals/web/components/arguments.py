@@ -1,19 +1,22 @@
-"""The arguments of a call for reviewers: all of them in full, each with its type from the schema."""
+"""The arguments of a call for reviewers: all of them in full, each with its label from the schema."""
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from runtime.core.run.events import BlobRef
-from runtime.core.values.json_schema import describe
 from runtime.web.display import as_json
+from runtime.web.numbers import is_number
 
 MAX_OPEN = 600  # characters of a value that is shown without folding
 MAX_OPEN_LINES = 12
 START, START_LINES = 240, 4  # characters and lines that stay visible of a folded value
+MAX_LABEL = 60  # characters; an argument with a longer title has its name as the label
 _ID_NAME = re.compile(r"(?:^|_)(?i:id|u?uid)$|[a-z]Id$")
+_YEAR_NAME = re.compile(r"(?:^|_)year$", re.IGNORECASE)
 _ID_VALUE = re.compile(r"[0-9a-f]{24,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
@@ -21,13 +24,16 @@ _ID_VALUE = re.compile(r"[0-9a-f]{24,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{1
 class Argument:
     """One argument. `is_given` is False for an argument of the schema that the call omits.
 
+    `label` is its title in the schema, else its name; `is_renamed` if the name cannot be read from it.
     `unit` is the unit of a number, empty if neither the schema nor an argument names one.
     """
 
     name: str
-    type: str
     value: Any
     is_given: bool
+    label: str = ""
+    is_renamed: bool = False
+    is_unknown: bool = False  # the schema has no such argument
     unit: str = ""
 
     @property
@@ -39,8 +45,13 @@ class Argument:
 
     @property
     def is_amount(self) -> bool:
-        """Whether its digits are grouped."""
-        return is_amount(self.name, self.value)
+        """Whether its digits are grouped: those of an id or a year are not."""
+        return is_amount(self.name, self.value) and not self.is_code
+
+    @property
+    def is_code(self) -> bool:
+        """Whether it is a number that counts nothing."""
+        return is_number(self.value) and (self.is_id or bool(_YEAR_NAME.search(self.name)))
 
     @property
     def size(self) -> int:
@@ -71,31 +82,33 @@ def arguments(args: Any, schema: Any) -> list[Argument]:
 
     A value that is no object is one argument.
     """
-    properties = _properties(schema)
+    rules = _properties(schema)
     if not isinstance(args, dict):
-        return [Argument(name="arguments", type=_json_type(args), value=args, is_given=True)]
-    required = schema.get("required", []) if isinstance(schema, dict) else []
-    names = [name for name in properties if name in args] + [
-        name for name in args if name not in properties
-    ]
+        return [Argument(name="arguments", label="arguments", value=args, is_given=True)]
+    names = [name for name in rules if name in args] + [name for name in args if name not in rules]
+    labels = {name: _label(name, rules.get(name)) for name in (*names, *rules)}
+    counts = Counter(labels.values())
     present = [
         Argument(
             name=name,
-            type=_words(properties.get(name), schema, args[name], optional=name not in required),
+            label=labels[name],
+            is_renamed=_is_renamed(name, labels[name]) or counts[labels[name]] > 1,
+            is_unknown=bool(rules) and name not in rules,
             value=args[name],
             is_given=True,
-            unit=unit_of(name, properties.get(name), args),
+            unit=unit_of(name, rules.get(name), args),
         )
         for name in names
     ]
     omitted = [
         Argument(
             name=name,
-            type=_words(properties[name], schema, None, optional=True),
-            value=_default(properties[name]),
+            label=labels[name],
+            is_renamed=_is_renamed(name, labels[name]) or counts[labels[name]] > 1,
+            value=_default(rules[name]),
             is_given=False,
         )
-        for name in properties
+        for name in rules
         if name not in args
     ]
     return sorted(present, key=lambda argument: argument.is_id) + omitted
@@ -105,7 +118,13 @@ def fields(value: Any) -> list[Argument]:
     """List the fields of a JSON object that has no schema, ids last. A value that is no object is one field."""
     members = value if isinstance(value, dict) else {"": value}
     rows = [
-        Argument(name=name, type="", value=member, is_given=True, unit=unit_of(name, None, members))
+        Argument(
+            name=name,
+            label=name,
+            value=member,
+            is_given=True,
+            unit=unit_of(name, None, members),
+        )
         for name, member in members.items()
     ]
     return sorted(rows, key=lambda field: field.is_id)
@@ -120,29 +139,17 @@ def _default(rule: Any) -> Any:
     return rule.get("default") if isinstance(rule, dict) else None
 
 
-def _words(rule: Any, schema: Any, value: Any, *, optional: bool) -> str:
-    if rule is None:
-        return f"{_json_type(value)} · not in the schema"
-    words = describe(rule, schema) or _json_type(value)
-    return f"{words} · optional" if optional else words
+def _label(name: str, rule: Any) -> str:
+    """Return the title of an argument, in small letters after the first if it only repeats the name."""
+    title = rule.get("title") if isinstance(rule, dict) else None
+    if not isinstance(title, str) or not 0 < len(title.strip()) <= MAX_LABEL:
+        return name
+    return title if _is_renamed(name, title) else title.capitalize()
 
 
-def _json_type(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
+def _is_renamed(name: str, label: str) -> bool:
+    """Tell whether a label is more than the name with other letters' case and spaces."""
+    return name.replace("_", " ").casefold() != label.replace("_", " ").casefold()
 
 
 MAX_UNIT = 12  # characters; a longer text is not a unit
@@ -153,10 +160,7 @@ _AMOUNTS = frozenset(
 )
 _ENDINGS = {
     **{code: code.upper() for code in ("eur", "usd", "gbp", "chf", "jpy")},
-    **{
-        unit: unit
-        for unit in ("cents", "seconds", "minutes", "hours", "days", "weeks", "months", "years")
-    },
+    **{unit: unit for unit in ("seconds", "minutes", "hours", "days", "weeks", "months", "years")},
     "bytes": "bytes",
     "kb": "kB",
     "mb": "MB",
@@ -167,11 +171,6 @@ _ENDINGS = {
     "euros": "euros",
     "dollars": "dollars",
 }
-
-
-def is_number(value: Any) -> bool:
-    """Tell whether a JSON value is a number. True and false are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_amount(name: str, value: Any) -> bool:
@@ -187,13 +186,16 @@ def unit_of(name: str, rule: Any, args: Mapping[str, Any]) -> str:
     if not is_amount(name, args.get(name)):
         return ""
     words = name.lower().split("_")
+    if words[-1] == "cents":  # of any currency: 12500 cents are no 12500 euros
+        currency = args.get("currency")
+        return f"{currency} cents" if _is_unit(currency) else "cents"
     schema_units = [rule.get("unit"), rule.get("x-unit")] if isinstance(rule, dict) else []
     argument_units = [args.get(f"{name}_currency"), args.get(f"{name}_unit")]
     if _AMOUNTS & frozenset(words):
         argument_units.append(args.get("currency"))
-    units = (
-        unit
-        for unit in [*schema_units, *argument_units]
-        if isinstance(unit, str) and 0 < len(unit) <= MAX_UNIT
-    )
+    units = (str(unit) for unit in [*schema_units, *argument_units] if _is_unit(unit))
     return next(units, _ENDINGS.get(words[-1], "") if len(words) > 1 else "")
+
+
+def _is_unit(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= MAX_UNIT

@@ -4,6 +4,7 @@ Pages, sentences and the API write such a character as its code point. Double br
 """
 
 import json
+import re
 import unicodedata
 from collections.abc import Mapping
 from functools import lru_cache
@@ -15,6 +16,33 @@ _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 # Letters by category, but invisible: combining joiner, Hangul, Khmer and Mongolian fillers, blank braille.
 _FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
 _SELECTORS = (range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
+
+# Joined emoji that keyboards write and fonts draw as one: families, couples, and people at work.
+_JOINER = "\u200d"
+_ADULT = "[\U0001f468\U0001f469\U0001f9d1]"
+_SKIN = "[\U0001f3fb-\U0001f3ff]?"
+_PARENTS = "(?:\U0001f468(?:\u200d[\U0001f468\U0001f469])?|\U0001f469(?:\u200d\U0001f469)?)"
+_CHILDREN = "\u200d(?:\U0001f467(?:\u200d[\U0001f466\U0001f467])?|\U0001f466(?:\u200d\U0001f466)?)"
+_COUPLE = f"{_ADULT}{_SKIN}\u200d\u2764\ufe0f\u200d(?:\U0001f48b\u200d)?{_ADULT}{_SKIN}"
+_WORK = (
+    "(?:[\U0001f33e\U0001f373\U0001f393\U0001f3a4\U0001f3a8\U0001f3eb\U0001f3ed\U0001f4bb\U0001f4bc\U0001f527"
+    "\U0001f52c\U0001f680\U0001f692]|[\u2695\u2696\u2708]\ufe0f)"
+)
+_EMOJI = re.compile(
+    rf"(?<!\u200d)(?:{_PARENTS}{_CHILDREN}|{_COUPLE}|{_ADULT}{_SKIN}\u200d{_WORK})(?![\u200d\ufe0f\U0001f3fb-\U0001f3ff])"
+)
+
+
+def joined_emoji(text: str) -> frozenset[int]:
+    """Return the places of the invisible characters that only join one emoji of a family, a couple or a worker."""
+    if _JOINER not in text:
+        return frozenset()
+    return frozenset(
+        at
+        for match in _EMOJI.finditer(text)
+        for at in range(match.start(), match.end())
+        if not is_visible(text[at])
+    )
 
 
 def is_visible(char: str) -> bool:

@@ -41,10 +41,10 @@ def test_the_page_shows_the_call_and_its_context(bea: Client, asked: Approval) -
     shows(bea, asked, "The run of this call is stopped")
 
 
-def test_shows_every_argument_whole_with_its_type(bea: Client, office: Office) -> None:
+def test_shows_every_argument_whole_with_its_label(bea: Client, office: Office) -> None:
     long = "word " * 2_000 + "end"
     run = office.start(args={"username": "newhire", "security_level": 5, "note": long})
-    words = ("Set the privileges of newhire to 5", "integer · 1 to 5", long, "Medium risk")
+    words = ("Set the privileges of newhire to 5", "<bdi>security_level</bdi>", long, "Medium risk")
     shows(bea, office.request(run), *words)
     hostile = {"username": "<script>alert(1)</script>\u202egrace\u200b", "security_level": 1}
     approval = office.request(office.start(args=hostile))
