@@ -38,9 +38,16 @@ from approvals.web.pages.people import (
     save_profile,
     set_groups,
 )
+from approvals.web.pages.policies import (
+    change_draft,
+    export,
+    policies,
+    propose,
+    try_draft,
+    withdraw,
+)
 from approvals.web.pages.policies import confirm as confirm_policy
 from approvals.web.pages.policies import deciders as policy_deciders
-from approvals.web.pages.policies import export, policies, propose, try_draft, withdraw
 from approvals.web.pages.policies import version as policy_version
 from approvals.web.pages.prompt_trials import try_prompt
 from approvals.web.pages.prompts import PromptName, prompt, prompts
@@ -93,6 +100,7 @@ urlpatterns = [
     path("people/<str:person>/tokens/<str:token>/revoke/", revoke_token, name="revoke_token"),
     path("policies/", policies, name="policies"),
     path("policies/deciders/", policy_deciders, name="policy_deciders"),
+    path("policies/draft/", change_draft, name="change_policy_draft"),
     path("policies/try/", try_draft, name="try_policy"),
     path("policies/add/", propose, name="propose_policy"),
     path("policies/<int:number>/", policy_version, name="policy_version"),

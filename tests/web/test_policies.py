@@ -1,5 +1,7 @@
 """The page of the policy: a draft and its effect, a second admin, and what a wrong draft loses."""
 
+from html import unescape
+
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
@@ -7,6 +9,7 @@ from django.test import Client
 from agents.models import PublishedAgent
 from approvals import clock
 from approvals.models import Approval, PolicyAct
+from approvals.rules.policy_text import parse
 from approvals.rules.roles import Group
 from tests.approvals.policies.office import TWO
 from tests.support import seeds
@@ -83,6 +86,87 @@ def test_a_draft_is_tried_on_past_requests_and_saves_nothing(
     same = text_of(admin.post("/policies/try/", {"text": "rules: []\n"}))
     has(same, "0 of 1 request")
     assert not PolicyAct.objects.exists()
+
+
+DRAFT = "/policies/draft/"
+RULE = {
+    "name": "Refunds",
+    "when": "args.amount > 100",
+    "quorum_1": "2",
+    "groups_1": ["reviewers"],
+    "people_2": "bea, cora",
+    "reason": "on",
+    "expires": "3",
+    "expires_unit": "days",
+    "on_expiry": "fail",
+}
+
+
+def draft_of(page: str) -> str:
+    """Return the text of the draft on a page."""
+    return unescape(
+        page.rsplit("spellcheck", maxsplit=1)[-1]
+        .split(">\n", 1)[1]
+        .split("</textarea>", maxsplit=1)[0]
+    )
+
+
+def test_a_rule_is_added_changed_moved_and_removed_by_forms(admin: Client, anne: Client) -> None:
+    has(text_of(admin.post(DRAFT, {"text": TWO, "act": "edit"})), "Name of the rule", "save:1")
+    form = {"text": TWO, "act": "save:1", **RULE}
+    page = text_of(admin.post(DRAFT, form))
+    has(page, "Every call where amount is above 100: 2 reviewers, then bea or cora, with a reason")
+    has(page, "expires after 3 days: the run fails", hides=["Name of the rule"])
+    page = text_of(admin.post(DRAFT, {"text": draft_of(page), "act": "up:1"}))
+    assert [rule.name for rule in parse(draft_of(page)).rules] == ["Refunds", "Two"]
+    edited = text_of(admin.post(DRAFT, {"text": draft_of(page), "act": "edit:0"}))
+    has(edited, 'value="bea, cora"', 'value="Refunds"', "save:0")
+    page = text_of(admin.post(DRAFT, {"text": draft_of(page), "act": "remove:1"}))
+    assert [rule.name for rule in parse(draft_of(page)).rules] == ["Refunds"]
+    shown = text_of(admin.post(DRAFT, {"text": "rules: [{name: A}]", "act": "show"}))
+    assert draft_of(shown) == "rules: [{name: A}]"
+    assert not PolicyAct.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"name": ""}, "must have a name"),
+        ({"name": "Two"}, "has two rules with the name Two"),
+        ({"quorum_1": "0"}, "quorum must be a whole number from 1 to 10"),
+        ({"quorum_1": "many"}, "must be a whole number"),
+        ({"when": "args."}, "when"),
+        ({"on_expiry": "answer", "answer": "{"}, "must be JSON"),
+        ({"on_expiry": "approve"}, "is not a choice"),
+    ],
+)
+def test_a_wrong_rule_stays_in_its_form(
+    admin: Client, anne: Client, change: dict[str, str], words: str
+) -> None:
+    page = text_of(admin.post(DRAFT, {"text": TWO, "act": "save:1", **RULE, **change}), 422)
+    has(page, words, "Name of the rule", "bea, cora")
+    assert draft_of(page) == TWO
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        '{name: A, people: ["a, b"]}',
+        "{name: A, groups: [gone]}",
+        "{name: A, stages: [{}, {quorum: 2}, {people: [bea]}, {people: [cora]}]}",
+        "{name: A, stages: [{}, {people: [bea]}]}",
+    ],
+)
+def test_a_rule_that_the_form_cannot_say_is_shown_as_yaml_and_left_alone(
+    admin: Client, anne: Client, rule: str
+) -> None:
+    text = f"rules:\n  - {rule}\n"
+    page = text_of(admin.post(DRAFT, {"text": text, "act": "edit:0"}))
+    if rule.endswith("{}, {people: [bea]}]}"):
+        has(page, "Name of the rule")
+    else:
+        has(page, "The form has no fields for all of this rule", hides=["Name of the rule"])
+    assert draft_of(page) == text
 
 
 def test_a_wrong_draft_names_its_line_and_stays(admin: Client, anne: Client) -> None:

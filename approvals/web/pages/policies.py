@@ -1,5 +1,6 @@
 """The page of the policy: the version in force, versions that wait, a draft with its effect, and the history."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,13 +21,17 @@ from approvals.reads.policy_deciders import Deciders
 from approvals.rights import principals
 from approvals.rights.scopes import Scope
 from approvals.rights.second_admin import SecondAdmin
-from approvals.rules import policy_sentences
+from approvals.rules import policy_draft, policy_sentences
 from approvals.rules import policy_text as texts
 from approvals.rules.policy import Policy
 from approvals.rules.policy_sentences import RuleChange
+from approvals.rules.policy_text import PolicyInvalid
+from approvals.web.pages.policy_forms import RuleForm, form_of, rule_of
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 from runtime.web.requests import actor_of, admins_only, form_text, visible_to
+
+_NUMBER = re.compile(r"[0-9]{1,3}")  # of a rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +130,59 @@ def try_draft(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 @admins_only
+def change_draft(request: HttpRequest) -> HttpResponse:
+    """Add, change, remove or move one rule of the draft that the form has. Saves nothing.
+
+    `act` names what to do, and the number of the rule from 0: `edit:1`, `save:1`, `remove:1`, `up:1`, `down:1`. A new
+    rule has no number.
+    """
+    draft = form_text(request.POST, "text")
+    act, _, number_text = request.POST.get("act", "").partition(":")
+    try:
+        rules = texts.parse(draft).rules
+        number = int(number_text) if _NUMBER.fullmatch(number_text) else len(rules)
+        if act == "edit":
+            rule_form = form_of(rules[number]) if number < len(rules) else RuleForm()
+            return _page(request, draft, rule_form=rule_form, number=number)
+        if act == "save":
+            return _save_rule(request, draft, number, len(rules))
+        if (items := _arranged(act, number, len(rules))) != [*range(len(rules))]:
+            draft = policy_draft.rewrite(draft, items)
+    except PolicyInvalid as refused:
+        return _page(request, draft, problem=f"The policy has an error in {refused}.", status=422)
+    return _page(request, draft)
+
+
+def _arranged(act: str, number: int, count: int) -> list[int]:
+    """Return the rules, by their numbers until now, after one of them is removed or moved."""
+    items = list(range(count))
+    if number >= count:
+        return items
+    if act == "remove":
+        items.remove(number)
+    target = number + {"up": -1, "down": 1}.get(act, 0)
+    if 0 <= target < count and target != number:
+        items[number], items[target] = items[target], items[number]
+    return items
+
+
+def _save_rule(request: HttpRequest, draft: str, number: int, count: int) -> HttpResponse:
+    """Put the rule of the form in the draft, or show what is wrong with it."""
+    form = RuleForm(request.POST)
+    try:
+        rule = rule_of(form.read())
+        items: list[policy_draft.Item] = [*range(count)]
+        items[number : number + 1] = [rule]
+        return _page(request, policy_draft.rewrite(draft, items))
+    except InvalidInput:
+        problem = ""
+    except PolicyInvalid as refused:
+        problem = f"{refused.field.partition('.')[2] or 'the rule'} {refused.detail}"
+    return _page(request, draft, rule_form=form, number=number, rule_problem=problem, status=422)
+
+
+@require_POST
+@admins_only
 def propose(request: HttpRequest) -> HttpResponse:
     """Save a draft as a new version, which then waits for another admin."""
     draft = form_text(request.POST, "text")
@@ -170,6 +228,9 @@ def _page(
     *,
     problem: str = "",
     simulation: Simulation | None = None,
+    rule_form: RuleForm | None = None,
+    number: int | None = None,
+    rule_problem: str = "",
     status: int = 200,
 ) -> HttpResponse:
     broken, versions, policy = "", tuple[PolicyVersion, ...](), Policy()
@@ -183,6 +244,7 @@ def _page(
     now = policy_versions.version_in_force(versions, at)
     rows = [_row(versions, version, now, request) for version in reversed(versions)]
     current = now.text if now else texts.DEFAULT
+    draft_text = current if draft is None else draft
     context = {
         "section": "policies",
         "number": now.number if now else policy_versions.FIRST_NUMBER - 1,
@@ -191,7 +253,12 @@ def _page(
         "rules": policy_sentences.compare(policy, policy),
         "waiting": [row for row in rows if row.state == "waiting"],
         "past": [row for row in rows if row.state != "waiting"],
-        "draft": current if draft is None else draft,
+        "draft": draft_text,
+        "draft_rules": _draft_rules(policy, draft_text),
+        "rule_form": rule_form,
+        "rule_number": number,
+        "rule_yaml": _rule_yaml(draft_text, number) if number is not None and not rule_form else "",
+        "rule_problem": rule_problem,
         "tried": draft is not None,
         "max_text": texts.MAX_TEXT,
         "problem": problem,
@@ -200,6 +267,19 @@ def _page(
         "days": DAYS,
     }
     return render(request, "approvals/policies.html", context, status=status)
+
+
+def _draft_rules(policy: Policy, draft: str) -> tuple[RuleChange, ...] | None:
+    """Compare a draft with the policy in force; None if it cannot be read."""
+    try:
+        return policy_sentences.compare(policy, texts.parse(draft))
+    except PolicyInvalid:
+        return None
+
+
+def _rule_yaml(draft: str, number: int) -> str:
+    """Return one rule of a draft as YAML."""
+    return policy_draft.rule_yaml(texts.parse(draft).rules[number])
 
 
 def _row(
