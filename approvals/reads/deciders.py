@@ -60,8 +60,8 @@ def first(keys: frozenset[str], count: int) -> tuple[Principal, ...]:
     people = list[Principal]()
     for chunk in _read(keys):
         people += chunk
-        others = (keys.isdisjoint(keys_of(row.person, row.groups)) for row in people)
-        if len(people) - sum(others) >= count:
+        unmatched = (keys.isdisjoint(keys_of(row.person, row.groups)) for row in people)
+        if len(people) - sum(unmatched) >= count:
             break
     return tuple(people)
 

@@ -35,14 +35,14 @@ def rule_yaml(rule: Rule) -> str:
 def rewrite(text: str, items: Sequence[Item]) -> str:
     """Return the draft with these rules in this order. Raises PolicyInvalid, for the draft or for the result."""
     rules = policy_text.parse(text).rules
-    wanted = tuple(rules[item] if isinstance(item, int) else item for item in items)
+    rules_after = tuple(rules[item] if isinstance(item, int) else item for item in items)
     lines = _lines(text, items)
     try:
-        if lines is not None and policy_text.parse(lines).rules == wanted:
+        if lines is not None and policy_text.parse(lines).rules == rules_after:
             return lines
     except policy_text.PolicyInvalid:
         pass  # a comment inside a block of text, for one: the written rules tell
-    written = to_yaml(Policy(rules=wanted))
+    written = to_yaml(Policy(rules=rules_after))
     policy_text.parse(written)
     return written
 
@@ -84,7 +84,7 @@ def _settings(rule: Rule) -> dict[str, Any]:
     """Return the settings of a rule that are not the default, by their names in YAML."""
     match = {"tool": rule.tools, "agent": rule.agents, "risk": rule.risks}
     return dict(
-        _given(
+        _without_empty(
             name=rule.name,
             match={name: _one_or_all(sorted(names)) for name, names in match.items() if names},
             when=rule.when,
@@ -108,11 +108,13 @@ def _people(stages: Sequence[Stage]) -> dict[str, Any]:
 
 def _stage(stage: Stage) -> dict[str, Any]:
     quorum = None if stage.quorum == 1 else stage.quorum
-    return dict(_given(quorum=quorum, groups=[*stage.groups], people=[*stage.people]))
+    return dict(_without_empty(quorum=quorum, groups=[*stage.groups], people=[*stage.people]))
 
 
 def _step(step: Escalation) -> dict[str, Any]:
-    return dict(_given(groups=[*step.groups], people=[*step.people], expires_after=step.seconds))
+    return dict(
+        _without_empty(groups=[*step.groups], people=[*step.people], expires_after=step.seconds)
+    )
 
 
 def _on_expiry(rule: Rule) -> Any:
@@ -124,7 +126,7 @@ def _on_expiry(rule: Rule) -> Any:
     return str(rule.on_expiry)
 
 
-def _given(**settings: Any) -> Iterator[tuple[str, Any]]:
+def _without_empty(**settings: Any) -> Iterator[tuple[str, Any]]:
     """Leave out empty settings."""
     return ((name, value) for name, value in settings.items() if value not in (None, "", [], {}))
 

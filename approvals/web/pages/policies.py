@@ -167,7 +167,7 @@ def _arranged(act: str, number: int, count: int) -> list[int]:
 
 
 def _save_rule(request: HttpRequest, draft: str, number: int, count: int) -> HttpResponse:
-    """Put the rule of the form in the draft, or show what is wrong with it."""
+    """Put the rule of the form in the draft, or show the error in it."""
     form = RuleForm(request.POST)
     try:
         rule = rule_of(form.read())

@@ -82,15 +82,15 @@ class RuleForm(PageForm):
     def stages(self) -> Iterable[dict[str, Any]]:
         """The fields of each stage."""
         for number in STAGES:
-            yield self._part(f"quorum_{number}", f"groups_{number}", f"people_{number}")
+            yield self._fold(f"quorum_{number}", f"groups_{number}", f"people_{number}")
 
     @property
     def steps(self) -> Iterable[dict[str, Any]]:
         """The fields of each step of escalation."""
         for n in STEPS:
-            yield self._part(f"groups_step_{n}", f"people_step_{n}", f"step_{n}", f"step_unit_{n}")
+            yield self._fold(f"groups_step_{n}", f"people_step_{n}", f"step_{n}", f"step_unit_{n}")
 
-    def _part(self, *names: str) -> dict[str, Any]:
+    def _fold(self, *names: str) -> dict[str, Any]:
         fields = [self[name] for name in names]
         return {"fields": fields, "open": any(field.value() for field in fields[:3])}
 
@@ -100,7 +100,7 @@ def form_of(rule: Rule) -> RuleForm | None:
     values = _values(rule)
     form = RuleForm(initial=values)
     parts: list[Stage | Escalation] = [*rule.stages, *rule.escalate]
-    groups = {group for part in parts for group in part.groups}
+    groups = {group for people in parts for group in people.groups}
     is_exact = groups <= form.groups and rule_of(RuleForm(values).read()) == rule
     return form if is_exact else None
 
@@ -148,15 +148,15 @@ def _values(rule: Rule) -> dict[str, Any]:
         "writes": rule.reviewer_may_write,
     }
     for number, stage in zip(STAGES, rule.stages, strict=False):
-        values |= _named(f"_{number}", stage) | {f"quorum_{number}": str(stage.quorum)}
+        values |= _who(f"_{number}", stage) | {f"quorum_{number}": str(stage.quorum)}
     for number, step in zip(STEPS, rule.escalate, strict=False):
-        values |= _named(f"_step_{number}", step)
+        values |= _who(f"_step_{number}", step)
         values |= _time(f"step_{number}", f"step_unit_{number}", step.seconds)
     return values
 
 
-def _named(suffix: str, part: Stage | Escalation) -> dict[str, Any]:
-    return {f"groups{suffix}": [*part.groups], f"people{suffix}": ", ".join(part.people)}
+def _who(suffix: str, people: Stage | Escalation) -> dict[str, Any]:
+    return {f"groups{suffix}": [*people.groups], f"people{suffix}": ", ".join(people.people)}
 
 
 def _stage(values: Mapping[str, Any], number: int) -> Stage | None:
