@@ -8,6 +8,7 @@ from typing import Any
 from django.db.models import Aggregate, Count, ExpressionWrapper, F, FloatField, Q
 from django.db.models.functions import Extract, TruncDate
 
+from approvals import clock
 from approvals.models import Approval, DailyDecisions
 from approvals.reads.filters import VERDICTS
 from approvals.reads.history import PEOPLES, is_verdict
@@ -36,9 +37,12 @@ class DecisionDay:
 
 def count() -> None:
     """Count the newest days again. Several processes may at once."""
-    newest = DailyDecisions.objects.order_by("-day").values_list("day", flat=True).first()
+    past = DailyDecisions.objects.filter(day__lte=clock.now().date())
+    newest = past.order_by("-day").values_list("day", flat=True).first()
     since = datetime.combine(newest, time.min, tzinfo=UTC) - RECOUNTED if newest else EPOCH
     days = [_read_day(row) for row in _counted(since)]
+    undone = DailyDecisions.objects.filter(day__gte=since.date())
+    undone.exclude(day__in=[row.day for row in days]).update(verdicts={}, median=None, p90=None)
     DailyDecisions.objects.bulk_create(
         days,
         update_conflicts=True,

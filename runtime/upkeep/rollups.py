@@ -5,17 +5,28 @@ and counts change in one transaction. So a killed sweeper counts nothing twice. 
 decides by these counts. Entries that were removed before a round could read them are not counted.
 """
 
+import logging
 import threading
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, get_args
 from uuid import UUID
 
+import psycopg
+import psycopg.errors
+
+from runtime.core.documents.codec import decode_entry
 from runtime.core.run import events as e
-from runtime.reads.journal import COLUMNS, decoded
+from runtime.core.run.reducer import Entry
+from runtime.core.values.errors import NewerSchema, Unreadable
+from runtime.reads.journal import COLUMNS
+from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables.journal import unpacked
+
+log = logging.getLogger(__name__)
 
 RUNS = 200  # of one query
 ENTRIES = 200  # of one run that one transaction counts
@@ -34,14 +45,14 @@ UsageEvent = (
 _PATTERN = f'"(z|{"|".join(kind.__name__ for kind in get_args(UsageEvent))})"'
 
 _CHANGED = """
-    SELECT r.id, r.agent, r.requester, r.position, coalesce(u.position, 0)
+    SELECT r.id AS run, r.agent, r.requester, r.position, coalesce(u.position, 0) AS counted, r.ended_at
     FROM runtime_run r LEFT JOIN runtime_runusage u ON u.run_id = r.id
-    WHERE r.position > coalesce(u.position, 0) AND
+    WHERE r.position > coalesce(u.position, 0) AND r.created_at <= %(began)s AND
 """
-_TO_COUNT = f"""
-    ({_CHANGED} r.ended_at IS NULL LIMIT {RUNS})
-    UNION ALL
-    ({_CHANGED} r.ended_at >= %(since)s AND r.removed_at IS NULL LIMIT {RUNS})
+# Each in the order of an index, after the last row of the query before.
+_LIVE = f"{_CHANGED} r.ended_at IS NULL AND r.id > %(after)s ORDER BY r.id LIMIT %(limit)s"
+_ENDED = f"""{_CHANGED} r.ended_at >= %(since)s AND (r.ended_at, r.id) > (%(since)s, %(after)s)
+    AND r.removed_at IS NULL ORDER BY r.ended_at, r.id LIMIT %(limit)s
 """
 
 _READ = f"""
@@ -72,12 +83,17 @@ _ADD = f"""
     ON CONFLICT (day, agent, model, requester) DO UPDATE SET {_added("runtime_dailyusage")}
 """
 
+# A day has no row in `ended` if its last run was started again.
 _COUNT_ENDED = """
-    INSERT INTO runtime_dailyruns (day, statuses)
-    SELECT day, jsonb_object_agg(status, number) FROM (
+    WITH ended AS (
         SELECT (ended_at AT TIME ZONE 'UTC')::date AS day, status, count(*) AS number FROM runtime_run
-        WHERE ended_at >= %s AND removed_at IS NULL GROUP BY 1, 2
-    ) AS counted GROUP BY day
+        WHERE ended_at >= %(since)s AND removed_at IS NULL GROUP BY 1, 2
+    ), emptied AS (
+        UPDATE runtime_dailyruns SET statuses = '{}'
+        WHERE day >= %(day)s AND day NOT IN (SELECT day FROM ended)
+    )
+    INSERT INTO runtime_dailyruns (day, statuses)
+    SELECT day, jsonb_object_agg(status, number) FROM ended GROUP BY day
     ON CONFLICT (day) DO UPDATE SET statuses = EXCLUDED.statuses
 """
 
@@ -91,11 +107,7 @@ class _ChangedRun:
     requester: str
     position: int
     counted: int
-
-    @property
-    def until(self) -> int:
-        """The last entry that the next transaction counts."""
-        return min(self.position, self.counted + ENTRIES)
+    ended_at: datetime | None
 
 
 @dataclass(slots=True)
@@ -130,35 +142,62 @@ def roll_up(connection: Connection, stop: threading.Event) -> None:
 
 
 def count_usage(connection: Connection, stop: threading.Event) -> int:
-    """Count the usage of all runs that have new entries, until `stop`. Return the number of counted runs."""
+    """Count the usage of the runs that have new entries, each once, until `stop`. Return the number of counted runs."""
     row = connection.execute(
         "SELECT done_at FROM runtime_sweeperloop WHERE name = 'rollups'"
     ).fetchone()
-    since = row[0] - RECOUNTED if row else EPOCH
-    number = 0
-    while not stop.is_set():
-        rows = connection.execute(_TO_COUNT, {"since": since}).fetchall()
-        if not rows:
-            break
-        for run, agent, requester, position, counted in rows:
-            changed = _ChangedRun(
-                run=run, agent=agent, requester=requester, position=position, counted=counted
-            )
-            number += _count_run(connection, changed)
+    since, began, number = row[0] - RECOUNTED if row else EPOCH, pool.now(connection), 0
+    for statement in (_LIVE, _ENDED):
+        for changed in _changed_runs(connection, statement, since, began):
+            if stop.is_set():
+                return number
+            number += _count_run(connection, changed, stop)
     return number
 
 
 def count_ended(connection: Connection) -> None:
     """Count the ended runs of the newest days by status."""
-    row = connection.execute("SELECT max(day) FROM runtime_dailyruns").fetchone()
+    row = connection.execute(
+        "SELECT max(day) FROM runtime_dailyruns WHERE day <= (clock_timestamp() AT TIME ZONE 'UTC')::date"
+    ).fetchone()
     newest = row[0] if row else None
     since = datetime.combine(newest, time.min, tzinfo=UTC) - RECOUNTED if newest else EPOCH
-    connection.execute(_COUNT_ENDED, (since,))
+    connection.execute(_COUNT_ENDED, {"since": since, "day": since.date()})
 
 
-def _count_run(connection: Connection, changed: _ChangedRun) -> bool:
+def _changed_runs(
+    connection: Connection, statement: str, since: datetime, began: datetime
+) -> Iterator[_ChangedRun]:
+    """Yield the runs of _LIVE or _ENDED that began before the round. So a round ends while runs go on."""
+    after = UUID(int=0)
+    while True:
+        span = {"since": since, "after": after, "began": began, "limit": RUNS}
+        rows = connection.execute(statement, span).fetchall()
+        changed = [pool.in_fields(_ChangedRun, row) for row in rows]
+        yield from changed
+        if len(changed) < RUNS:
+            return
+        after, since = changed[-1].run, changed[-1].ended_at or since
+
+
+def _count_run(connection: Connection, changed: _ChangedRun, stop: threading.Event) -> bool:
+    """Count the new entries of a run. Return False if it was not counted to its end."""
+    try:
+        return all(
+            not stop.is_set() and _count_part(connection, changed, after=after)
+            for after in range(changed.counted, changed.position, ENTRIES)
+        )
+    except NewerSchema as exc:
+        log.warning("Run %s: is not counted, left to a newer sweeper: %s", changed.run, exc)
+    except (psycopg.DataError, psycopg.errors.ProgramLimitExceeded) as exc:
+        log.error("Run %s: cannot be counted: %s", changed.run, exc)
+    return False
+
+
+def _count_part(connection: Connection, changed: _ChangedRun, *, after: int) -> bool:
     """Count the next entries of a run. Return False if another sweeper was faster."""
-    span = {"run": changed.run, "after": changed.counted, "until": changed.until}
+    until = min(changed.position, after + ENTRIES)
+    span = {"run": changed.run, "after": after, "until": until}
     with connection.transaction():
         usage = _read_usage(connection, span)
         advanced = connection.execute(_ADVANCE, {**span, **_values(usage.total())}).fetchone()
@@ -175,10 +214,18 @@ def _read_usage(connection: Connection, span: dict[str, Any]) -> _Usage:
     usage = _Usage()
     for row in connection.execute(_READ, {**span, "pattern": _PATTERN}):
         _, body, *_ = unpacked(*row)
-        if entry := decoded(body):
+        if entry := _read_entry(body):
             for event in entry.events:
                 usage.add(event, entry.at)
     return usage
+
+
+def _read_entry(body: str) -> Entry | None:
+    """Read an entry; return None if no release can. Raises NewerSchema."""
+    try:
+        return decode_entry(body)
+    except (Unreadable, RecursionError):
+        return None
 
 
 def _values(counts: Counter[str]) -> dict[str, int]:

@@ -11,15 +11,20 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from django.db.models import F
 from django.test import Client
 
+from approvals.decisions.undo import undo
 from approvals.models import Approval, DailyDecisions
 from approvals.reads import daily_decisions
-from runtime.models import DailyRuns, DailyUsage, Run, RunUsage
+from runtime.control.interventions import retry
+from runtime.models import DailyRuns, DailyUsage, JournalEntry, Run, RunUsage
+from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.upkeep import rollups
-from tests.support.office import Office
+from tests.support import seeds
+from tests.support.office import BEA, Office
 from tests.support.pages import shows, text
 
 TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
@@ -84,25 +89,72 @@ def test_a_second_sweeper_counts_nothing_twice(
 ) -> None:
     """It has read the position of the run, and the first one counts before it does."""
     priced.start()
-    count = rollups._count_run
+    count = rollups._count_part
 
-    def overtaken(second: Connection, changed: rollups._ChangedRun) -> bool:
-        assert count(connection, changed)
-        return count(second, changed)
+    def overtaken(second: Connection, changed: rollups._ChangedRun, *, after: int) -> bool:
+        assert count(connection, changed, after=after)
+        return count(second, changed, after=after)
 
-    monkeypatch.setattr(rollups, "_count_run", overtaken)
+    monkeypatch.setattr(rollups, "_count_part", overtaken)
     with pool.open_own() as second:
         assert rollups.count_usage(second, threading.Event()) == 0
     replies = _used()[0]
     assert _used() == (replies, 7 * replies, 7 * replies)
 
 
+def test_a_round_ends_although_its_runs_go_on(
+    priced: Office, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = {priced.start() for _ in range(3)}
+    monkeypatch.setattr(rollups, "RUNS", 2)
+    count, counted = rollups._count_part, list[UUID]()
+
+    def busy(connection: Connection, changed: rollups._ChangedRun, *, after: int) -> bool:
+        counted.append(changed.run)
+        assert len(counted) <= len(runs)
+        Run.objects.filter(pk=changed.run).update(position=F("position") + 1)
+        return count(connection, changed, after=after)
+
+    monkeypatch.setattr(rollups, "_count_part", busy)
+    assert rollups.count_usage(connection, threading.Event()) == len(runs)
+    assert set(counted) == runs
+
+
+@pytest.mark.parametrize("model", ["a\0b", "x" * 9_000_000], ids=["NUL", "long"])
+def test_a_run_that_cannot_be_counted_stops_no_other(
+    priced: Office, connection: Connection, monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    broken, whole = priced.start(), priced.start()
+    read = rollups._read_usage
+
+    def forged(connection: Connection, span: dict[str, Any]) -> rollups._Usage:
+        usage = read(connection, span)
+        if span["run"] == broken:
+            usage.by_day = {(day, model): counts for (day, _), counts in usage.by_day.items()}
+        return usage
+
+    monkeypatch.setattr(rollups, "_read_usage", forged)
+    assert rollups.count_usage(connection, threading.Event()) == 1
+    assert [row.run_id for row in RunUsage.objects.all()] == [whole]
+
+
+def test_entries_of_a_newer_release_are_left_to_its_sweeper(
+    priced: Office, connection: Connection
+) -> None:
+    newer, own = priced.start(), priced.start()
+    JournalEntry.objects.filter(run_id=newer, position=2).update(
+        body='{"schema":99,"events":[{"type":"ModelReplied"}]}', packed=None
+    )
+    _roll_up(connection)
+    assert [row.run_id for row in RunUsage.objects.all()] == [own]
+
+
 def test_a_killed_sweeper_leaves_no_half_of_a_run(
     priced: Office, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     priced.start()
-    monkeypatch.setattr(rollups, "_ADD", "SELECT 1 / 0")
-    with pytest.raises(psycopg.errors.DivisionByZero):
+    monkeypatch.setattr(rollups, "_ADD", "SELECT nothing")
+    with pytest.raises(psycopg.errors.UndefinedColumn):
         _roll_up(connection)
     assert _used() == (0, 0, 0)
 
@@ -140,6 +192,42 @@ def test_decisions_and_ends_are_counted_by_day(
     assert [row.verdicts for row in days.values()] == [{"approved": 1}, {"denied": 1}]
     assert all(row.median is not None and row.median == row.p90 for row in days.values())
     assert sum(sum(row.statuses.values()) for row in DailyRuns.objects.all()) == 2
+
+
+def test_a_day_loses_its_only_decision_when_it_is_undone(
+    office: Office, settings: Any, connection: Connection
+) -> None:
+    settings.SIGNOFF_UNDO_SECONDS = 60
+    approval = office.request(office.start())
+    seeds.decide(approval, BEA)
+    _roll_up(connection)
+    assert DailyDecisions.objects.get().verdicts == {"approved": 1}
+    undo(approval_id=approval.id, actor=BEA)
+    _roll_up(connection)
+    day = DailyDecisions.objects.get()
+    assert (day.verdicts, day.median, day.p90) == ({}, None, None)
+
+
+def test_a_day_loses_its_only_ended_run_when_it_is_started_again(
+    office: Office, connection: Connection
+) -> None:
+    run = office.failed()
+    _roll_up(connection)
+    assert DailyRuns.objects.get().statuses == {"failed": 1}
+    retry(run=run, reason="Again.", actor=Actor(person="ada"))
+    _roll_up(connection)
+    assert DailyRuns.objects.get().statuses == {}
+
+
+def test_a_day_in_the_future_stops_no_counting(priced: Office, connection: Connection) -> None:
+    """The clock was wrong once."""
+    priced.deny(priced.start(), "no")
+    _roll_up(connection)
+    for table in (DailyRuns, DailyDecisions):
+        table.objects.update(day=datetime.now(UTC).date() + timedelta(days=400))
+    _roll_up(connection)
+    assert DailyRuns.objects.filter(day=TODAY).exists()
+    assert DailyDecisions.objects.filter(day=TODAY).exists()
 
 
 def test_each_bar_leads_to_exactly_what_it_counts(
