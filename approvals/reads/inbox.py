@@ -190,6 +190,20 @@ def requested_by(principal: Principal, limit: int) -> tuple[ApprovalView, ...]:
     )
 
 
+def find(principal: Principal | None, *, q: str, limit: int) -> tuple[ApprovalView, ...]:
+    """Find pending requests among the WINDOW readable ones with the next deadlines. Raises InvalidInput naming `q`."""
+    rows = Approval.objects.filter(
+        approvals.readable_requests(principal), status=Approval.Status.PENDING
+    )
+    condition = filters.condition(q, principal.person if principal else "")
+    matching = DEFAULT.ordered(Approval.objects.filter(condition))[:limit]
+    try:
+        requests = pending_ages.read_in_window(rows, matching)
+    except EmptyResultSet:
+        return ()
+    return tuple(to_view(approval, principal) for approval in requests)
+
+
 def in_doubt(principal: Principal | None, *, q: str = "") -> tuple[ApprovalView, ...]:
     """List the calls in doubt that this person may resolve, oldest first. Raises InvalidInput naming `q`."""
     rows = Approval.objects.filter(

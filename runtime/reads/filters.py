@@ -112,13 +112,18 @@ def filter_runs(
     return condition
 
 
+def begins_id(text: str) -> bool:
+    """Tell whether the text may be the beginning of an id."""
+    return _HEX_START.fullmatch(text) is not None
+
+
 def _anywhere(text: str) -> Q:
     condition = (
         Q(agent__icontains=text) | Q(business_key__icontains=text) | Q(requester__icontains=text)
     )
     for stored_text in _as_stored(text):
         condition |= Q(IContains(Left("input", READ_CHARACTERS), stored_text))
-    return condition | _id(text) if _HEX_START.fullmatch(text) else condition
+    return condition | _id(text) if begins_id(text) else condition
 
 
 def _id(text: str) -> Q:

@@ -218,6 +218,13 @@ def runs_page(
     return _page(rows, limit, _line)
 
 
+def newest(condition: Q, number: int) -> Q:
+    """Return the condition for so many of the newest runs among these, for a search that must not read them all."""
+    ids = Run.objects.filter(condition).order_by("-id").values_list("id", flat=True)
+    oldest = ids[number - 1 : number].first()
+    return condition if oldest is None else condition & Q(id__gte=oldest)
+
+
 def run_details(
     condition: Q, *, business_key: str | None = None, limit: int = 50, cursor: UUID | None = None
 ) -> Page[RunDetail]:

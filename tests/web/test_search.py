@@ -2,11 +2,14 @@
 
 from uuid import uuid4
 
+import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from approvals.models import Approval
+from approvals.reads import pending_ages
+from approvals.web.pages import search
 from tests.support.office import Office
 from tests.support.pages import queries_at_most, shows, text
 
@@ -48,6 +51,21 @@ def test_others_find_only_what_they_may_read(bea: Client, cyril: Client, office:
     for words in ("set_priv", "hr_onboarding", str(run)[:8], "ada"):
         page = shows(cyril, f"/search/?q={words}", hides=[str(run), str(approval.id)])
         assert "/people/" not in page
+
+
+def test_a_search_reads_the_newest_runs_and_the_next_requests(
+    admin: Client, bea: Client, office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "SEARCHED_RUNS", 1)
+    monkeypatch.setattr(pending_ages, "WINDOW", 1)
+    old, new = office.start(), office.start(requester="bea")
+    first, second = (Approval.objects.get(run=run).id for run in (old, new))
+    page = shows(admin, "/search/?q=hr_on", f"/runs/{new}/", hides=[f"/runs/{old}/"])
+    assert "newest 1 runs" in page
+    assert 'href="/runs/?q=hr_on"' in page
+    assert 'href="/inbox/?view=all&amp;q=hr_on"' in page
+    shows(bea, "/search/?q=set_priv", f"/a/{first}/", hides=[f"/a/{second}/"])
+    shows(admin, f"/search/?q={old}", f"/runs/{old}/", hides=[f"/runs/{new}/"])
 
 
 def test_a_search_costs_as_many_queries_beside_more_rows(admin: Client, office: Office) -> None:

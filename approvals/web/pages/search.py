@@ -1,4 +1,7 @@
-"""The search over everything: pages, agents, people, requests and runs, a few of each, in one list of links."""
+"""The search over everything: pages, agents, people, requests and runs, a few of each, in one list of links.
+
+It reads as much beside a million rows: the newest runs and decisions, and the requests with the next deadlines.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -15,18 +18,19 @@ from django.views.decorators.http import require_safe
 
 from approvals.people import account_list
 from approvals.reads import filters, history, inbox
-from approvals.reads.inbox import View
+from approvals.reads.pending_ages import WINDOW
 from approvals.rights import principals
 from approvals.rights.principals import Principal
 from approvals.web.context import Navigation, navigation_of
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.reads import runs
-from runtime.reads.filters import MAX_SEARCH, filter_runs
+from runtime.reads.filters import MAX_SEARCH, begins_id, filter_runs
 from runtime.web.pages import query_params
 from runtime.web.requests import actor_of
 
 HITS = 5  # of each kind
+SEARCHED_RUNS = 10_000  # the newest ones: this search runs while a person types
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +60,7 @@ PAGES = (
     LinkedPage(name="Cost", route="costs", words="usage tokens dollars", right="manages"),
     LinkedPage(name="Inbox", route="inbox", words="requests approvals", right="acts"),
     LinkedPage(name="History", route="history", words="decisions audit", right="acts"),
+    LinkedPage(name="My requests", route="mine", words="my runs"),
     LinkedPage(name="Runs", route="runs"),
     LinkedPage(name="Schedules", route="schedules", words="cron", right="starts"),
     LinkedPage(name="Triggers", route="triggers", words="events webhooks", right="starts"),
@@ -87,6 +92,9 @@ def search(request: HttpRequest) -> HttpResponse:
         "hits": hits,
         "problem": problem,
         "longest": MAX_SEARCH,
+        "searched_runs": SEARCHED_RUNS,
+        "searched_requests": WINDOW,
+        "searched_decisions": history.SCANNED,
     }
     template = (
         "approvals/search.html#hits" if query_params.is_htmx(request) else "approvals/search.html"
@@ -134,8 +142,8 @@ def _people(text: str) -> Iterator[Hit]:
 
 
 def _requests(principal: Principal | None, text: str) -> Iterator[Hit]:
-    """Find requests among the first of the pending ones, and among the newest decisions."""
-    pending = inbox.page(principal, view=View.ALL, q=text).items[:HITS]
+    """Find requests among the pending ones with the next deadlines, and among the newest decisions."""
+    pending = inbox.find(principal, q=text, limit=HITS)
     criteria: Mapping[str, str] = {"q": text}
     zone = timezone.get_current_timezone()
     past = history.page(principal, filters.read_criteria(criteria, zone), limit=HITS).items
@@ -148,7 +156,11 @@ def _requests(principal: Principal | None, text: str) -> Iterator[Hit]:
 
 
 def _runs(request: HttpRequest, text: str) -> Iterator[Hit]:
-    matching = filter_runs(wiring.access().readable_runs(actor_of(request)), search=text)
-    for run in runs.runs_page(matching, limit=HITS).items:
+    readable = wiring.access().readable_runs(actor_of(request))
+    matching = filter_runs(runs.newest(readable, SEARCHED_RUNS), search=text)
+    rows = runs.runs_page(matching, limit=HITS).items
+    if not rows and begins_id(text):
+        rows = runs.runs_page(filter_runs(readable, search=f"id:{text}"), limit=HITS).items
+    for run in rows:
         yield Hit(kind="Run", icon="runs", name=run.title, note=f"{run.agent}, {run.status}",
                   url=reverse("run", args=[run.id]))  # fmt: skip
