@@ -60,7 +60,7 @@ PAGES = (
     LinkedPage(name="Cost", route="costs", words="usage tokens dollars", right="manages"),
     LinkedPage(name="Inbox", route="inbox", words="requests approvals", right="acts"),
     LinkedPage(name="History", route="history", words="decisions audit", right="acts"),
-    LinkedPage(name="My requests", route="mine", words="my runs"),
+    LinkedPage(name="My requests", route="mine", words="my runs", right="starts"),
     LinkedPage(name="Runs", route="runs"),
     LinkedPage(name="Schedules", route="schedules", words="cron", right="starts"),
     LinkedPage(name="Triggers", route="triggers", words="events webhooks", right="starts"),

@@ -10,7 +10,9 @@ from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
+import psycopg
 from django.contrib.auth.decorators import login_required
+from django.db import OperationalError
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -21,9 +23,9 @@ from runtime.control.interventions import cancel, retry
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values.errors import NewerSchema
 from runtime.core.values.limits import MAX_REASON
-from runtime.errors import InvalidInput, KeyMissing, RequestError, Tampered
+from runtime.errors import InvalidInput, KeyMissing, ObjectStoreDown, RequestError, Tampered
 from runtime.ports import wiring
-from runtime.ports.access import Actor
+from runtime.ports.access import Access, Actor
 from runtime.reads import runs as run_queries
 from runtime.reads.runs import Page, RunLine
 from runtime.web.pages import query_params
@@ -36,7 +38,7 @@ NAMED = 50  # runs that the preview names
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchAct:
-    """One act on many runs: the runs that it fits, its words, and the act on one of them."""
+    """One act on many runs: the runs that it fits, its words, the act on one, and who `may` do it to whose runs."""
 
     name: str
     fits: Q
@@ -44,6 +46,7 @@ class BatchAct:
     done: str
     effect: str
     act: Callable[..., object]
+    may: Callable[[Access, Actor, str], bool]
 
 
 ACTS = {
@@ -54,6 +57,7 @@ ACTS = {
         done="cancelled",
         effect="Cancelling undoes nothing. Running calls finish, and nothing new starts.",
         act=cancel,
+        may=lambda access, actor, requester: access.may_cancel(actor, requester),
     ),
     "retry": BatchAct(
         name="retry",
@@ -62,6 +66,7 @@ ACTS = {
         done="started again",
         effect="Each run continues from where it failed. No approval is used twice.",
         act=retry,
+        may=lambda access, actor, requester: access.may_control(actor, requester),
     ),
 }
 
@@ -110,9 +115,14 @@ def run_batch(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _matching(request: HttpRequest, act: BatchAct, actor: Actor) -> tuple[Page[RunLine], str]:
-    """Return the first MAX_RUNS runs of the list in the address that the act fits, and the address of the list."""
-    filters = read_filters(request)
-    readable = wiring.access().readable_runs(actor)
+    """Return the first MAX_RUNS runs of the list in the address that the act fits, and the address of the list.
+
+    Without a right to the act on runs of other people, only the actor's own are listed.
+    """
+    filters, access = read_filters(request), wiring.access()
+    readable = access.readable_runs(actor)
+    if not act.may(access, actor, ""):
+        readable &= Q(requester=actor.person)
     try:
         search = query_params.search(request)
         matching = condition(readable, filters, search)
@@ -126,7 +136,7 @@ def _matching(request: HttpRequest, act: BatchAct, actor: Actor) -> tuple[Page[R
 def _read_ids(text: str) -> list[UUID]:
     """Read the ids that the preview has listed. Raise InvalidInput naming `runs`."""
     try:
-        ids = [UUID(part) for part in text.split(",")] if text else []
+        ids = list(dict.fromkeys(UUID(part) for part in text.split(","))) if text else []
     except ValueError:
         raise InvalidInput("runs", "must be ids of runs") from None
     if not 0 < len(ids) <= MAX_RUNS:
@@ -143,4 +153,6 @@ def _act(act: BatchAct, ids: list[UUID], reason: str, actor: Actor) -> BatchResu
             refusals[exc.detail] += 1
         except (Tampered, KeyMissing, NewerSchema):
             refusals["The stored data does not verify."] += 1
+        except (ObjectStoreDown, OperationalError, psycopg.OperationalError):
+            refusals["The database or the object store did not answer. Do it again."] += 1
     return BatchResult(done=len(ids) - refusals.total(), refusals=tuple(refusals.most_common()))

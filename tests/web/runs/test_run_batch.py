@@ -1,13 +1,16 @@
 """Cancelling and retrying all runs of a list: named before, checked again one by one, with a reason in each audit."""
 
 import re
+from dataclasses import replace
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
+import psycopg
 import pytest
 from django.test import Client
 
 from approvals.models import AuditEntry
+from runtime.errors import ObjectStoreDown
 from runtime.models import Run
 from runtime.web.pages import run_batch
 from tests.support.office import Office
@@ -61,6 +64,41 @@ def test_each_run_is_checked_again(ada: Client, office: Office) -> None:
     page = _sends(ada, "/runs/cancel-many/", "1 run cancelled", form=sent)
     assert page.count("<b>1 run</b>") + 2 * page.count("<b>2 runs</b>") == 3
     assert not AuditEntry.objects.filter(run=other, act="cancelled").exists()
+
+
+def test_the_preview_counts_only_runs_that_the_person_may_act_on(
+    ada: Client, bea: Client, cyril: Client, office: Office
+) -> None:
+    office.start(), office.failed()
+    shows(ada, "/runs/cancel-many/", "Cancel 1 run<")
+    shows(ada, "/runs/retry-many/", "Try again 1 run<")
+    for client in (bea, cyril):  # Bea may read them
+        shows(client, "/runs/cancel-many/", "None of these runs fits")
+        shows(client, "/runs/retry-many/", "None of these runs fits")
+
+
+def test_a_run_that_is_named_twice_is_cancelled_once(admin: Client, office: Office) -> None:
+    run = office.start()
+    sent = {"runs": f"{run},{run}", "reason": "Stop."}
+    _sends(admin, "/runs/cancel-many/", "1 run cancelled", form=sent)
+
+
+@pytest.mark.parametrize(
+    "problem", [ObjectStoreDown("down"), psycopg.errors.LockNotAvailable("busy")], ids=str
+)
+def test_one_that_does_not_answer_leaves_no_other_out(
+    admin: Client, office: Office, monkeypatch: pytest.MonkeyPatch, problem: Exception
+) -> None:
+    runs, act = [office.start(), office.start()], run_batch.ACTS["cancel"]
+
+    def cancel(*, run: UUID, **rest: Any) -> None:
+        if run == runs[0]:
+            raise problem
+        act.act(run=run, **rest)
+
+    monkeypatch.setitem(run_batch.ACTS, "cancel", replace(act, act=cancel))
+    sent = {"runs": ",".join(map(str, runs)), "reason": "Stop."}
+    _sends(admin, "/runs/cancel-many/", "1 run cancelled", "did not answer", form=sent)
 
 
 def test_failed_runs_are_started_again(admin: Client, office: Office) -> None:
