@@ -1,17 +1,19 @@
-"""Template filters that show one JSON value in words: nothing, yes and no, numbers, and dates.
+"""Template filters that show a JSON value in words: nothing, yes and no, numbers, dates, and trees of them.
 
 The exact value stands in the element's title. A text that reads like such words is marked as a text.
 """
 
 import re
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 from django import template
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from runtime.web.numbers import is_number, money
+from runtime.web.display import as_json, escape_visible, spaces
+from runtime.web.numbers import digits, is_number, money
 
 register = template.Library()
 
@@ -20,11 +22,14 @@ _DATE = re.compile(
     re.ASCII,
 )
 _READS_OTHERWISE = re.compile(
-    r"\s*(?:not set|not given|yes|no|null|true|false|empty text|\d+ spaces?"
+    r"\s*(?:not set|not given|yes|no|null|true|false|empty (?:text|list|object)|\d+ spaces?"
     r"|[+-]?[\d.,\s]*\d[\d.,\s]*(?:e[+-]?\d+)?|\d{1,2} [a-z]+ \d{4}(?:, [\d:.]+.*)?|[{\[].*[}\]])\s*",
     re.IGNORECASE | re.DOTALL,
 )
 MAX_WORDS = 60  # characters of a text that may read like another value
+MAX_DEPTH = 4  # lists and objects in each other; a deeper tree has no room on a phone
+MAX_NODES = 1_000  # values in a tree; a larger one is shown as JSON
+OPEN_NODES = 12  # values of a branch that is open at first
 
 
 @register.filter
@@ -43,6 +48,88 @@ def in_words(value: Any) -> SafeString | str:
 def reads_otherwise(value: str) -> bool:
     """Tell whether a text reads like the words for a value that is no text."""
     return len(value) <= MAX_WORDS and bool(_READS_OTHERWISE.fullmatch(value))
+
+
+@register.filter
+def scalar(value: Any) -> SafeString | str:
+    """Show a value that is no list and no object; empty for these."""
+    if isinstance(value, str) and not value.strip(" "):
+        count = spaces(value)
+        words = f"{count} space{'' if count == 1 else 's'}" if value else "empty text"
+        return format_html('<em class="muted">{}</em>', words)
+    if words := in_words(value):
+        return words
+    if not isinstance(value, str):
+        return ""
+    mark = SafeString(' <span class="kind">text</span>') if reads_otherwise(value) else ""
+    return format_html("{}{}", escape_visible(value), mark)
+
+
+@register.filter
+def brief_words(value: Any) -> SafeString:
+    """Show a value of a preview, in which a number may be written as a text; lists and objects as JSON."""
+    number = digits(value) if isinstance(value, str) else ""
+    return SafeString(number or scalar(value) or escape_visible(value))
+
+
+@register.filter
+def tree(value: Any) -> SafeString | str:
+    """Show a list or an object as a tree; empty for other values, and for one that is too large or too deep."""
+    if not isinstance(value, dict | list) or _size(value) > MAX_NODES or _is_deep(value, MAX_DEPTH):
+        return ""
+    return _branch(value)
+
+
+def _branch(value: Any) -> SafeString:
+    if not value:
+        return _word(as_json(value), "empty list" if isinstance(value, list) else "empty object")
+    if isinstance(value, list):
+        return format_html(
+            '<ul class="tree">{}</ul>', format_html_join("", "<li>{}</li>", _items(value))
+        )
+    rows = format_html_join("", "<div><dt><bdi>{}</bdi></dt><dd>{}</dd></div>", _fields(value))
+    return format_html('<dl class="tree">{}</dl>', rows)
+
+
+def _items(value: list[Any]) -> Iterator[tuple[SafeString]]:
+    return ((_leaf(item),) for item in value)
+
+
+def _fields(value: dict[str, Any]) -> Iterator[tuple[SafeString, SafeString]]:
+    return ((escape_visible(name), _leaf(item)) for name, item in value.items())
+
+
+def _leaf(value: Any) -> SafeString:
+    """Show a value inside a tree; a large list or object is folded."""
+    if not isinstance(value, dict | list):
+        return format_html('<span class="raw">{}</span>', scalar(value))
+    size = _size(value)
+    if not value or size <= OPEN_NODES:
+        return _branch(value)
+    noun = "item" if isinstance(value, list) else "field"
+    words = f"{len(value)} {noun}{'' if len(value) == 1 else 's'}"
+    return format_html("<details><summary>{}</summary>{}</details>", words, _branch(value))
+
+
+def _size(value: Any) -> int:
+    """Count the values inside a value, itself included, up to a few more than a tree shows."""
+    count, pending = 0, [value]
+    while pending and count <= MAX_NODES:
+        item = pending.pop()
+        count += 1
+        if isinstance(item, dict):
+            pending.extend(item.values())
+        elif isinstance(item, list):
+            pending.extend(item)
+    return count + len(pending)
+
+
+def _is_deep(value: Any, levels: int) -> bool:
+    """Tell whether a value has more levels of lists and objects."""
+    if not isinstance(value, dict | list):
+        return False
+    members = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_is_deep(member, levels - 1) for member in members)
 
 
 def _word(exact: str, word: str) -> SafeString:

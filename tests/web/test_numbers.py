@@ -1,8 +1,11 @@
 """Numbers for reviewers: grouped digits, units, ids last, and long values folded but whole."""
 
+import json
+from html import unescape
 from typing import Any
 
 import pytest
+from django.template.loader import render_to_string
 from django.test import Client
 from django.utils.html import strip_tags
 
@@ -95,3 +98,50 @@ def test_an_amount_is_grouped_and_a_long_text_is_folded_whole(bea: Client, offic
     amount = '<span class="amount" title="12500.5">12<span class="g">500</span>.50</span>'
     has(page, f'{amount} <bdi class="unit">EUR</bdi>')
     in_order(page, "Show all 1000 characters", long.rstrip())
+
+
+MAIL = {"properties": {name: {"type": "string"} for name in ("body", "cc", "subject", "to", "x")}}
+
+
+def test_a_mail_reads_as_a_mail() -> None:
+    rows = arguments({"x": 1, "body": "**b**", "subject": "**s**", "cc": "c", "to": "t"}, MAIL)
+    assert [row.name for row in rows if row.is_given] == ["to", "cc", "subject", "body", "x"]
+    assert [row.name for row in rows if row.is_letter] == ["body"]
+    assert rows[2].markdown == rows[3].markdown == ""  # a mail is plain text
+    assert not any(row.is_letter for row in arguments({"body": "b", "to": "t"}, MAIL))
+    assert not any(row.is_letter for row in arguments({"body": "b", "to": "t", "subject": "s"}, {}))
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "is_rendered"),
+    [
+        ({"contentMediaType": "text/markdown"}, "plain", True),
+        ({"format": "markdown"}, "plain", True),
+        ({}, "plain", False),
+        ({}, "the **sum**", True),
+        ({}, "the **sum**\u200b", False),
+        ({}, ["**sum**"], False),
+    ],
+)
+def test_markdown_is_rendered_beside_the_text(
+    rule: dict[str, Any], value: Any, is_rendered: bool
+) -> None:
+    (row,) = arguments({"note": value}, {"properties": {"note": rule}})
+    assert bool(row.markdown) == is_rendered
+    html = render_to_string("components/argument_value.html", {"argument": row})
+    assert ("As written" in html) == is_rendered
+
+
+def test_prose_is_folded_above_two_screens_and_copies_sooner() -> None:
+    text = "line\n" * 40
+    assert arguments({"note": text}, {})[0].size == 0
+    assert arguments({"note": text * 2}, {})[0].size == 400
+    assert (fields({"note": text})[0].size, arguments(text, {}, is_copy=True)[0].size) == (200, 200)
+
+
+def test_the_exact_json_is_one_click_away(bea: Client, office: Office) -> None:
+    args = {"username": "x", "security_level": 1, "amount": 12500.5, "roles": ["a", {"b": None}]}
+    page = text(bea, office.request(office.start(args=args)))
+    has(page, '<ul class="tree">')
+    exact = page.partition("As JSON, exactly")[2].partition("</details>")[0]
+    assert json.loads(unescape(strip_tags(exact))) == args

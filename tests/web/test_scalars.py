@@ -8,6 +8,8 @@ import pytest
 from django.template.loader import render_to_string
 from django.utils.html import strip_tags
 
+from runtime.web.scalars import MAX_NODES, tree
+
 VALUES: list[Any] = [
     *(None, True, False, 0, -0.0, 1, 1.0, 1e3, 1000, 1250, 12500, 1e21, 10**50, "", " ", "  "),
     *("null", "not set", "not given", "yes", "Yes", "no", "true", "empty text", "1 space"),
@@ -59,3 +61,21 @@ def test_a_value_reads_in_words_with_the_exact_one_behind(
 def test_a_json_value_is_whole() -> None:
     value = {"a": [1, {"b": "x" * 5_000}]}
     assert json.loads(words(value).replace("&quot;", '"')) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"a": None, "b": [True, "x"]}, "anot setbyesx"),
+        ([[], {}], "empty listempty object"),
+        ({"<b>\u202e": "<i>"}, "&lt;b&gt;⟦U+202E⟧&lt;i&gt;"),
+        ([list(range(20))], f"20 items{''.join(map(str, range(20)))}"),
+        ([1] * MAX_NODES, ""),
+        ([[[[1]]]], "1"),
+        ([[[[[1]]]]], ""),
+        ("text", ""),
+        (1, ""),
+    ],
+)
+def test_a_tree_shows_every_value_until_it_is_too_large(value: Any, text: str) -> None:
+    assert strip_tags(tree(value)) == text

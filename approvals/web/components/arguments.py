@@ -9,12 +9,16 @@ from typing import Any
 
 from runtime.core.run.events import BlobRef
 from runtime.web.display import as_json
+from runtime.web.markdown import looks_like_markdown, markdown
 from runtime.web.numbers import is_number
 
-MAX_OPEN = 600  # characters of a value that is shown without folding
-MAX_OPEN_LINES = 12
+MAX_OPEN, MAX_OPEN_LINES = 600, 12  # characters and lines of a copy that is shown without folding
+SCREENS, LINE = 64, 80  # lines of a text on two screens, and characters of a line
 START, START_LINES = 240, 4  # characters and lines that stay visible of a folded value
 MAX_LABEL = 60  # characters; an argument with a longer title has its name as the label
+_RECIPIENTS = frozenset({"to", "recipient", "recipients"})
+_HEADERS = ("from", "sender", "to", "recipient", "recipients", "cc", "bcc", "reply_to", "subject")
+_BODIES = ("body", "text", "message", "content")
 _ID_NAME = re.compile(r"(?:^|_)(?i:id|u?uid)$|[a-z]Id$")
 _YEAR_NAME = re.compile(r"(?:^|_)year$", re.IGNORECASE)
 _ID_VALUE = re.compile(r"[0-9a-f]{24,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -35,6 +39,10 @@ class Argument:
     is_renamed: bool = False
     is_unknown: bool = False  # the schema has no such argument
     unit: str = ""
+    is_copy: bool = False  # it stands in full elsewhere
+    is_mail: bool = False  # a part of a mail
+    is_letter: bool = False  # the text of a mail
+    says_markdown: bool = False  # its schema
 
     @property
     def is_id(self) -> bool:
@@ -55,9 +63,23 @@ class Argument:
 
     @property
     def size(self) -> int:
-        """The number of characters of a value that is long enough to fold; 0 for others."""
+        """The number of characters of a value that is long enough to fold; 0 for others.
+
+        Prose is folded above two screens, a copy of it and JSON that is no tree sooner.
+        """
         text = self._text
+        if isinstance(self.value, str) and not self.is_copy:
+            lines = sum(1 + len(line) // LINE for line in text.split("\n"))
+            return len(text) if lines > SCREENS else 0
         return len(text) if len(text) > MAX_OPEN or text.count("\n") >= MAX_OPEN_LINES else 0
+
+    @property
+    def markdown(self) -> str:
+        """The value rendered, if it is Markdown; empty for others. A mail is plain text unless its schema says more."""
+        if not isinstance(self.value, str) or self.is_copy:
+            return ""
+        is_likely = not self.is_mail and looks_like_markdown(self.value)
+        return markdown(self.value) if self.says_markdown or is_likely else ""
 
     @property
     def start(self) -> str:
@@ -77,14 +99,19 @@ class Argument:
         return "" if isinstance(self.value, BlobRef) else json.dumps(self.value)
 
 
-def arguments(args: Any, schema: Any) -> list[Argument]:
+def arguments(args: Any, schema: Any, *, is_copy: bool = False) -> list[Argument]:
     """List the given arguments in the schema's order, ids last, then the omitted ones.
 
-    A value that is no object is one argument.
+    Those of a mail come as in a mail, its text after the subject. A value that is no object is one argument.
     """
     rules = _properties(schema)
     if not isinstance(args, dict):
-        return [Argument(name="arguments", label="arguments", value=args, is_given=True)]
+        return [
+            Argument(
+                name="arguments", label="arguments", value=args, is_given=True, is_copy=is_copy
+            )
+        ]
+    mail = _mail(rules, args)
     names = [name for name in rules if name in args] + [name for name in args if name not in rules]
     labels = {name: _label(name, rules.get(name)) for name in (*names, *rules)}
     counts = Counter(labels.values())
@@ -97,8 +124,12 @@ def arguments(args: Any, schema: Any) -> list[Argument]:
             value=args[name],
             is_given=True,
             unit=unit_of(name, rules.get(name), args),
+            is_copy=is_copy,
+            is_mail=name in mail,
+            is_letter=bool(mail) and name == mail[-1],
+            says_markdown=_says_markdown(rules.get(name)),
         )
-        for name in names
+        for name in [*mail, *(name for name in names if name not in mail)]
     ]
     omitted = [
         Argument(
@@ -114,6 +145,21 @@ def arguments(args: Any, schema: Any) -> list[Argument]:
     return sorted(present, key=lambda argument: argument.is_id) + omitted
 
 
+def _mail(rules: Mapping[str, Any], args: Mapping[str, Any]) -> list[str]:
+    """Return the names of the parts of a mail in their order, its text last; none if the schema is of no mail."""
+    present = [name for name in _HEADERS if name in rules and name in args]
+    bodies = [name for name in _BODIES if name in rules and isinstance(args.get(name), str)]
+    if "subject" not in present or not set(present) & _RECIPIENTS or len(bodies) != 1:
+        return []
+    return [*present, *bodies]
+
+
+def _says_markdown(rule: Any) -> bool:
+    return isinstance(rule, dict) and (
+        rule.get("contentMediaType") == "text/markdown" or rule.get("format") == "markdown"
+    )
+
+
 def fields(value: Any) -> list[Argument]:
     """List the fields of a JSON object that has no schema, ids last. A value that is no object is one field."""
     members = value if isinstance(value, dict) else {"": value}
@@ -124,6 +170,7 @@ def fields(value: Any) -> list[Argument]:
             value=member,
             is_given=True,
             unit=unit_of(name, None, members),
+            is_copy=True,
         )
         for name, member in members.items()
     ]

@@ -1,10 +1,26 @@
 """The preview of a call for reviewers, compared with the one that was approved before."""
 
+import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
 Mark = Literal["", "new", "gone"]  # compared with the approved preview
+MAX_SHORT = 200  # characters of a text that changes on one line
+MAX_DIFFERENCES = 50  # in one change; more are shown as two whole values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What changes at one place of a value. An empty `name` is the value itself."""
+
+    name: str
+    before: Any
+    after: Any
+    is_added: bool = False
+    is_removed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +31,28 @@ class Item:
     before: Any = None
     after: Any = None
     mark: Mark = ""
+
+    @property
+    def differences(self) -> tuple[Difference, ...]:
+        """What changes within the value; empty if there is too much of it to say in lines."""
+        differences = tuple(islice(_differences(self.before, self.after), MAX_DIFFERENCES + 1))
+        is_short = len(differences) <= MAX_DIFFERENCES and all(
+            _is_short(value) for each in differences for value in (each.before, each.after)
+        )
+        return differences if is_short else ()
+
+    @property
+    def unchanged(self) -> int:
+        """How many entries of a list or an object stay as they are."""
+        if isinstance(self.before, list) and isinstance(self.after, list):
+            return len(self.after) - len(_missing(self.after, self.before))
+        if isinstance(self.before, dict) and isinstance(self.after, dict):
+            after = self.after
+            return sum(
+                name in after and _text(value) == _text(after[name])
+                for name, value in self.before.items()
+            )
+        return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +137,57 @@ def _counts(now: Mapping[str, Any], before: Mapping[str, Any] | None) -> tuple[I
         )
         for name in {**these, **those}
     )
+
+
+def _differences(before: Any, after: Any, name: str = "") -> Iterator[Difference]:
+    """Yield what differs: entries of objects by their names, entries of lists that come or go, else the values."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in [*before, *(key for key in after if key not in before)]:
+            label = f"{name} › {key}" if name else str(key)
+            if key not in after:
+                yield Difference(name=label, before=before[key], after=None, is_removed=True)
+            elif key not in before:
+                yield Difference(name=label, before=None, after=after[key], is_added=True)
+            elif _text(before[key]) != _text(after[key]):
+                yield from _differences(before[key], after[key], label)
+        return
+    removed, added = [], []
+    if isinstance(before, list) and isinstance(after, list):
+        removed, added = _missing(before, after), _missing(after, before)
+        for entry in removed:
+            yield Difference(name=name, before=entry, after=None, is_removed=True)
+        for entry in added:
+            yield Difference(name=name, before=None, after=entry, is_added=True)
+    if not removed and not added:
+        yield Difference(
+            name=name,
+            before=before,
+            after=after,
+            is_added=before is None and not name,
+            is_removed=after is None and not name,
+        )
+
+
+def _missing(entries: list[Any], compared: list[Any]) -> list[Any]:
+    """Return the entries that the other list has fewer times."""
+    counts = Counter(map(_text, compared))
+    missing = []
+    for entry in entries:
+        text = _text(entry)
+        counts[text] -= 1
+        if counts[text] < 0:
+            missing.append(entry)
+    return missing
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _is_short(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return False
+    return not isinstance(value, str) or (len(value) <= MAX_SHORT and "\n" not in value)
 
 
 def _object(value: Any) -> Mapping[str, Any]:

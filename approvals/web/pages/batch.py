@@ -200,7 +200,7 @@ def _line(
 def _arguments_by_name(approval: ApprovalView) -> dict[str, Argument]:
     return {
         argument.name: argument
-        for argument in arguments(approval.args, approval.schema)
+        for argument in arguments(approval.args, approval.schema, is_copy=True)
         if argument.is_given
     }
 

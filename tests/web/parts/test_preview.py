@@ -1,12 +1,16 @@
 """A reviewer sees what a call would change, how much of what, and what differs from the approved preview."""
 
 import json
+import re
 from typing import Any
 
 import pytest
+from django.template.loader import render_to_string
 from django.test import Client
+from django.utils.html import strip_tags
 
 from approvals.models import Approval
+from approvals.web.components.preview import card
 from runtime.models import JournalEntry
 from tests.support import seeds
 from tests.support.api_client import Caller
@@ -39,11 +43,38 @@ def test_the_card_has_every_part(bea: Client, cast: Cast) -> None:
 
 
 def test_a_difference_from_the_approved_preview_is_marked(bea: Client, cast: Cast) -> None:
-    page = shows(bea, previewed(shown=OTHER, before=SHOWN), "New approval needed", "approved: 1")
+    page = shows(bea, previewed(shown=OTHER, before=SHOWN), "New approval needed")
+    has(strip_tags(page), "accounts2 approved: 1")
     card = page.partition('id="preview"')[2].partition("</section>")[0]
     assert card.count("new since the approval") == 2  # a change and a person
     assert card.count("no longer") == 2  # a change and a warning
     shows(bea, previewed(missing="too slow", before=SHOWN), "There is no preview now")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (0, 180, ["0 → 180"]),
+        ("400.00", "12500.50", ["400.00 → 12500.50"]),
+        (None, "x", ["added x"]),
+        (True, None, ["removed yes"]),
+        (["a", "b"], ["b", "c"], ["removed a", "added c", "1 unchanged"]),
+        (["a", "b"], ["b", "a"], []),  # only the order
+        ({"x": {"y": 1}, "z": 2}, {"x": {"y": "1"}, "z": 2}, ["x › y: 1 → 1", "1 unchanged"]),
+        ({"x": None}, {"y": None}, ["x: removed not set", "y: added not set"]),
+        ("a\u202eb", "ab", ["a⟦U+202E⟧b → ab"]),
+        ("<b>", "**b**", ["&lt;b&gt; → **b**"]),
+        ("a\nb", "c", []),
+        (list(range(60)), [], []),
+    ],
+)
+def test_a_change_is_said_in_words(before: Any, after: Any, words: list[str]) -> None:
+    content = {"shown": {"changes": [{"what": "it", "before": before, "after": after}]}}
+    html = render_to_string("approvals/_preview.html", {"preview": card(content)})
+    lines = re.findall(r'<p class="(?:raw becomes|meta)">(.*?)</p>', html)
+    spoken = [re.sub(r'<span class="vh">.*?</span>', "", line) for line in lines]
+    assert [strip_tags(line) for line in spoken] == words
+    assert ("diffrow" in html) == (not words)
 
 
 def test_the_page_says_why_there_is_no_preview(bea: Client, cast: Cast) -> None:
