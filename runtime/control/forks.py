@@ -22,14 +22,13 @@ from runtime.core.run.continuation import (
     status_of,
     steered_by,
 )
-from runtime.core.run.events import Event, ForkChange, Forked, ModelReplied, Proposal, RunStarted
+from runtime.core.run.events import Event, ForkChange, Forked, Proposal, RunStarted
 from runtime.core.run.forks import (
     change_value,
     fork_document,
     is_quiescent,
     list_changeable,
     next_reply,
-    text_of_reply,
     without_permissions,
 )
 from runtime.core.run.reducer import Entry
@@ -129,7 +128,7 @@ def schemas_of(now: Continuation, change: ForkChange) -> ToolSchemas | None:
 
 
 def given_reply(
-    frame: Frame, recorded: ModelReplied | None, value: object, by: str, field: str
+    frame: Frame, recorded: GivenReply | None, value: object, by: str, field: str
 ) -> GivenReply:
     """Return the reply in `value`. `recorded` is the one that it replaces, if any.
 
@@ -153,9 +152,7 @@ def given_reply(
         raise InvalidInput(f"{field}.text", "is hidden, so it cannot be the answer")
     if not calls:
         _check_answer(frame, text, f"{field}.text")
-    if recorded is not None and is_equal(
-        _parts(text, calls), _parts(text_of_reply(recorded), recorded.calls)
-    ):
+    if recorded and is_equal(_parts(text, calls), _parts(recorded.text, recorded.calls)):
         raise InvalidInput(field, "is unchanged")
     return GivenReply(by=by, text=text, calls=calls)
 
@@ -291,14 +288,14 @@ def _parts(text: str, calls: tuple[Proposal, ...]) -> list[Any]:
     return [text, *([call.tool, call.args] for call in calls)]
 
 
-def _text(recorded: ModelReplied | None, text: object, field: str) -> str:
+def _text(recorded: GivenReply | None, text: object, field: str) -> str:
     if not isinstance(text, str):
         raise InvalidInput(field, "must be a text")
     if redact(text) != text:
         raise InvalidInput(field, "must not hold a sealed secret")
     if sealing.REDACTED not in text:
         return text
-    old = text_of_reply(recorded) if recorded else ""
+    old = recorded.text if recorded else ""
     if text != redact(old):
         raise InvalidInput(field, f"must not hold {sealing.REDACTED}: no secret is there")
     return old
@@ -319,7 +316,7 @@ def _check_answer(frame: Frame, text: str, field: str) -> None:
 
 
 def _calls(
-    frame: Frame, recorded: ModelReplied | None, calls: object, field: str
+    frame: Frame, recorded: GivenReply | None, calls: object, field: str
 ) -> tuple[Proposal, ...]:
     if not isinstance(calls, list):
         raise InvalidInput(field, "must be a list")

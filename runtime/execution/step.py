@@ -12,7 +12,6 @@ from runtime.core.run.events import (
     Cancelling,
     Event,
     GateClosed,
-    GateOpened,
     ModelFailed,
     Paused,
     Resumed,
@@ -336,9 +335,9 @@ class StepBuilder:
 
     def _record(self, result: AdmissionResult) -> None:
         self.change(record_event(result.event, snapshot=with_revision(self.now, result.snapshot)))
-        if result.allowed is not None and isinstance(result.event, GateOpened):
-            self._checks.passed(result.event.gate, result.allowed.use)
-            self.add(pass_gate(result.event, result.allowed.use))
+        if result.allowed is not None and result.gate is not None:
+            self._checks.passed(result.gate.gate, result.allowed.use)
+            self.add(pass_gate(result.gate, result.allowed.use))
 
     def _answer(self, command: AnswerInquiry, *, fits: bool) -> None:
         """Have an inquiry answered, unless it is under way. It fails at once if the budget does not suffice."""

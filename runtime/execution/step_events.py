@@ -232,10 +232,10 @@ def open_limit_gate(
     )
     args = {"limits": [_describe_limit(now, exhausted) for exhausted in reached]}
     gate = open_frame_gate(now, frame, GateKind.LIMIT, reason=reason, args=args, at=at)
-    assert isinstance(gate.event, GateOpened)
+    assert gate.gate is not None
     exceeded = tuple(
         BudgetExceeded(
-            gate=gate.event.gate,
+            gate=gate.gate.gate,
             frame=exhausted.frame,
             limit=exhausted.limit,
             used=exhausted.used,

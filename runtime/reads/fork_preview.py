@@ -6,13 +6,13 @@ from typing import Any
 from uuid import UUID
 
 from runtime.core.run.continuation import Continuation
-from runtime.core.run.events import BlobRef, Event, ForkChange, ModelReplied, ToolStarted
+from runtime.core.run.events import BlobRef, Event, ForkChange, ToolStarted
 from runtime.core.run.forks import (
     BEFORE_REPLY,
     is_quiescent,
     list_changeable,
     next_reply,
-    text_of_reply,
+    replied_frame,
     without_permissions,
 )
 from runtime.core.values.enums import CallState
@@ -157,7 +157,7 @@ def _reopened(then: Continuation) -> tuple[ReopenedCall, ...]:
 
 def _before_reply(reached: list[Continuation], events: tuple[Event, ...], position: int) -> int:
     """Return the last entry that can be forked before the first reply among these events, 0 for none."""
-    frame = next((event.frame for event in events if isinstance(event, ModelReplied)), "")
+    frame = replied_frame(events)
     before = next((now for now in reached if now.position == position - 1), None)
     if before is None or frame not in before.frames:
         return 0
@@ -237,6 +237,6 @@ def _reply(
             }
             for proposal in reply.calls
         ]
-        value = {"text": redact(text_of_reply(reply)), "calls": calls}
+        value = {"text": redact(reply.text), "calls": calls}
     frame = now.frame(change.frame)
     return ChangeableValue(change=change, agent=frame.agent, tool="", by="", value=value)

@@ -19,6 +19,7 @@ from runtime.core.run.continuation import (
     Edited,
     Frame,
     FrameState,
+    GivenReply,
     Phase,
     Undelivered,
     joined,
@@ -178,19 +179,19 @@ def list_changeable(now: Continuation) -> Iterator[tuple[ForkChange, Any]]:
                 yield _change_of_call("arguments", frame, call), call.args
 
 
-def next_reply(events: Iterable[Event], frame: str) -> ModelReplied | None:
-    """Return the first reply of this frame's model among these events. None if there is none."""
+def next_reply(events: Iterable[Event], frame: str) -> GivenReply | None:
+    """Return the first reply of this frame's model among these events, a typed answer as JSON; None without one."""
     for event in events:
         if isinstance(event, ModelReplied) and event.frame == frame:
-            return event
+            value = event.output
+            text = event.text if value is None else json.dumps(value, ensure_ascii=False, indent=2)
+            return GivenReply(by=event.given_by, text=text, calls=event.calls)
     return None
 
 
-def text_of_reply(reply: ModelReplied) -> str:
-    """Return the text of a reply; that of a typed answer is its JSON."""
-    if reply.output is None:
-        return reply.text
-    return json.dumps(reply.output, ensure_ascii=False, indent=2)
+def replied_frame(events: Iterable[Event]) -> str:
+    """Return the frame of the first reply among these events, empty without one."""
+    return next((event.frame for event in events if isinstance(event, ModelReplied)), "")
 
 
 def change_value(now: Continuation, change: ForkChange, value: Any, by: str) -> Continuation:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from runtime.core.run.continuation import Continuation
-from runtime.core.run.events import AllowanceUse, CallAdmitted, GateOpened
+from runtime.core.run.events import AllowanceUse, CallAdmitted
 from runtime.core.values.verdicts import STARTS_CALL_UNCHANGED
 from runtime.execution.admission.admit import Admission
 from runtime.execution.admission.gates import AdmissionResult, needs_recheck
@@ -70,7 +70,9 @@ class CallChecks:
         previews = [result for result in outcomes if isinstance(result, PreviewCall)]
         waits = bool(previews) or frame in [waiting for waiting, _ in self._previewing]
         results = [result for result in outcomes if isinstance(result, AdmissionResult)]
-        return previews, [result for result in results if not (waits and _opens_gate(result))]
+        return previews, [
+            result for result in results if not (waits and result.gate and result.gate.call)
+        ]
 
     def is_previewing(self, frame: str, call: str) -> bool:
         """Return whether a call waits for its preview."""
@@ -100,7 +102,3 @@ class CallChecks:
 def _changes_plan(checked: AdmissionResult | PreviewCall) -> bool:
     event = checked.event if isinstance(checked, AdmissionResult) else None
     return isinstance(event, CallAdmitted) and event.terms.plan
-
-
-def _opens_gate(result: AdmissionResult) -> bool:
-    return isinstance(result.event, GateOpened) and bool(result.event.call)

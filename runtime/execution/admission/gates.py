@@ -47,6 +47,11 @@ class AdmissionResult:
     snapshot: ReviewSnapshot | None = None
     allowed: Allowed | None = None
 
+    @property
+    def gate(self) -> GateOpened | None:
+        """The gate that opens, None if none does."""
+        return self.event if isinstance(self.event, GateOpened) else None
+
 
 def gate_id(at: datetime) -> UUID:
     """Make the id of a gate that opens at `at`."""
