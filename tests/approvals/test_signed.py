@@ -14,12 +14,18 @@ from approvals.models import PromptAct
 from approvals.models.signed import SignedAct, SignedRow
 from approvals.signed import rows
 from approvals.signed.log import SignedLog
+from config import grants
 from runtime.keyring import purposes, signatures
 from runtime.store import pool
 from tests.support import seeds
 
 pytestmark = pytest.mark.django_db
 
+# The tables with an enabled trigger that refuses UPDATE and DELETE before each row.
+APPEND_ONLY = """
+    SELECT tgrelid::regclass::text FROM pg_trigger
+    WHERE tgfoid = 'runtime_refuse_change'::regproc AND tgtype = 1 + 2 + 8 + 16 AND tgenabled = 'O'
+"""
 NAME, OTHER = "shop/desk", "shop/till"
 TEXTS = ["one", "two", "three"]
 
@@ -175,6 +181,16 @@ def test_every_column_of_an_act_is_signed() -> None:
         names = {field.attname for field in table._meta.concrete_fields}
         unsigned = names - {*table.SIGNED_FIELDS, "id", "signature", "key_id"}
         assert unsigned <= {"run", "frame", "call", "approval"}, table  # of a use of an allowance
+
+
+def test_acts_are_append_only() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(APPEND_ONLY)
+        append_only = {name for (name,) in cursor.fetchall()}
+    for table in (table._meta.db_table for table in _tables(SignedAct)):
+        assert table in append_only
+        for rights in grants.TABLES[table]:
+            assert rights in (grants.ADD, grants.READ), table
 
 
 def _tables(base: type[Model]) -> list[type[SignedRow]]:

@@ -68,6 +68,8 @@ def test_others_decide_all_the_same_and_a_claim_ends_with_the_decision(
     assert mark(asked).claimed_by is None
     with pytest.raises(AlreadyDecided):
         teamwork.claim(approval_id=asked.id, actor=CORA)
+    with pytest.raises(AlreadyDecided):
+        undo(approval_id=asked.id, actor=CORA)
     undo(approval_id=asked.id, actor=DAN)
     assert mark(asked).claimed_by is None
 
