@@ -128,6 +128,11 @@ class ToolDeciders:
     agents: tuple[str, ...]
     rules: tuple[RuleDeciders, ...]
 
+    @property
+    def asks(self) -> bool:
+        """Whether a person can be asked about a call."""
+        return any(rule.asks != "never" for rule in self.rules)
+
 
 def by_tool(policy: Policy) -> tuple[ToolDeciders, ...]:
     """List the tools of all published agents by name. Agents for which the same holds share a row."""

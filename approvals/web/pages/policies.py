@@ -88,7 +88,11 @@ def deciders(request: HttpRequest) -> HttpResponse:
         tools = policy_deciders.by_tool(policy_versions.current())
     except PolicyBroken as exc:
         return _page(request, status=exc.status)
-    context = {"section": "policies", "tools": tools}
+    context = {
+        "section": "policies",
+        "asking": [tool for tool in tools if tool.asks],
+        "silent": [tool for tool in tools if not tool.asks],
+    }
     return render(request, "approvals/policy_deciders.html", context)
 
 

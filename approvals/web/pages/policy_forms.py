@@ -56,7 +56,7 @@ class RuleForm(PageForm):
             self._add(f"quorum_{number}", TypedField("How many people", "integer", optional=True))
             self._add_people(f"_{number}", groups)
         for number in STEPS:
-            self._add(f"step_{number}", TypedField("For another", "integer", optional=True))
+            self._add(f"step_{number}", TypedField("For this time", "integer", optional=True))
             self._add(f"step_unit_{number}", TypedField("Unit", choices=_UNIT_CHOICES))
             self._add_people(f"_step_{number}", groups)
         self.groups = {name for name, _ in groups}
