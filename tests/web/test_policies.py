@@ -72,7 +72,7 @@ def test_a_rule_that_too_few_can_meet_is_marked_before_and_after_a_person_is_dis
     admin.post("/people/cora/disable/")
     shows(admin, "/people/", "<bdi>Two</bdi> cannot be met: too few people can meet it now")
     shows(bea, "/policies/", f"{warning} it now")
-    shows(bea, "/policies/deciders/", f"{warning} it now", "2 of <bdi>bea</bdi></p>")
+    shows(bea, "/policies/deciders/", f"{warning} it now", "2 of <bdi>bea</bdi> <span")
 
 
 def test_a_draft_is_tried_on_past_requests_and_saves_nothing(
