@@ -184,6 +184,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
                 "/manual/how-to/install/",
                 "/stops/",
                 "/policies/",
+                "/policies/deciders/",
                 "/prompts/",
                 "/prompts/hr/onboarding/",
                 "/prompts/hr/onboarding/0/try/",
@@ -207,6 +208,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
         "admin": {
             "/people/?open=bea": _send_a_short_name,
             "/people/?open=cyril": _make_a_link,
+            "/policies/": _add_a_rule,
             **dict.fromkeys((f"/runs/{parked}/readmit/", "/stops/"), _send),
         },
     }
@@ -385,6 +387,11 @@ def _report_no_json(page: Page) -> None:
 def _open_the_keys(page: Page) -> None:
     page.keyboard.press("?")
     page.get_by_role("dialog").wait_for()
+
+
+def _add_a_rule(page: Page) -> None:
+    page.click("text=Add a rule")
+    unfold(page)
 
 
 def _make_a_link(page: Page) -> None:
