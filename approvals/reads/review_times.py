@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 MS_PER_WORD: Final = 150  # 400 words a minute, a fast reader
 LETTERS: Final = 12  # a longer run of letters counts as several words
-MAIN: Final = ("what", "preview", "similar")  # sections that a considered decision has seen
+MAIN: Final = ("what", "preview", "odd")  # sections that a considered decision has seen
 MAX_TEXT: Final = 2_000
 MAX_SECTIONS: Final = 20
 MAX_MS: Final = 90 * 86_400_000

@@ -187,6 +187,11 @@ class CallContext:
     open: tuple[CallInContext, ...]
     plans: tuple[PathPlan, ...]
 
+    @property
+    def has_plans(self) -> bool:
+        """Whether an agent of the path keeps a plan, or has declared steps."""
+        return any(plan.frame.todo or plan.steps is not None for plan in self.plans)
+
 
 def context_of(transcript: Transcript, *, frame: str, call: str) -> CallContext:
     """Return the context of `call` of `frame`."""

@@ -3,11 +3,15 @@
 
 /** Open the card with this id, and go to its text. */
 function openForm(id) {
-  const card = one(`details#${id}`);
-  if (!card) return;
-  card.open = true;
-  one("textarea", card)?.focus();
-  card.scrollIntoView({ block: "center" });
+  goTo(one(`details#${id} textarea`));
+}
+
+/** Open the folds around a field, and go to it. */
+function goTo(field) {
+  for (let fold = field?.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+  field?.closest("[popover]")?.showPopover();
+  field?.scrollIntoView({ block: "center" });
+  field?.focus({ preventScroll: true });
 }
 
 document.addEventListener("input", ({ target }) => {

@@ -13,7 +13,7 @@ document.addEventListener("click", async ({ target }) => {
   setTimeout(() => { word.textContent = "Copy"; }, 2000);
 });
 
-// --- The reason of a denial: hidden until Deny is pressed, so that the bar is one row
+// --- The remark: on a phone hidden until Deny is pressed, so that the bar is one row
 
 function writeReason() {
   const field = one("#reason");
@@ -24,9 +24,10 @@ function writeReason() {
 
 document.addEventListener("click", (event) => {
   const field = event.target.closest?.(".decide .no .deny") && one("#reason");
+  const isOpen = field?.closest(".writing");
   if (!field || (field.offsetParent && field.value.trim())) return;
   event.preventDefault();
-  if (field.offsetParent) ask(field);
+  if (isOpen) ask(field);
   writeReason();
 });
 
@@ -83,8 +84,10 @@ document.addEventListener("keydown", (event) => {
   const { ctrlKey, metaKey, key, target } = event;
   if (key !== "Enter" || !(ctrlKey || metaKey) || event.repeat || !target.matches("[data-live=approval] textarea")) return;
   event.preventDefault();
+  if (target.id === "reason" && !target.closest(".writing")) return; // a remark chooses no verdict
   const refused = "approves" in target.dataset && one(".decide .approve");
-  (refused || one(".deny, button:not([name], .vh)", target.form))?.click();
+  const answers = target.form.matches("[data-answer]") && one(target.id === "reason" ? ".decide .deny" : ".decide .approve");
+  (refused || answers || one(".deny, button:not([name], .vh)", target.form))?.click();
 });
 
 /** Open the reason if it holds text, after drafts are restored, or if the server asks for it. */

@@ -52,8 +52,7 @@ async function claim(link) {
 }
 
 function writeComment() {
-  one("#comment")?.scrollIntoView({ block: "center" });
-  one("#comment")?.focus({ preventScroll: true });
+  goTo(one("#comment"));
 }
 
 /** The marks of rows that stay where they are. */

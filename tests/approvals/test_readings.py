@@ -37,7 +37,7 @@ def _decided(actor: Actor, sent: str, **given: Any) -> ApprovalView:
         (_sent(visible=1_000), False),  # 300 words in a second
         (_sent(), True),
         (_sent(opened=1_000), False),  # it cannot be in view for longer than it was open
-        (_sent(sections={"what": True, "similar": False}), False),
+        (_sent(sections={"what": True, "odd": False}), False),
         (_sent(sections={"what": True, "together": False}), True),
     ],
 )

@@ -73,7 +73,13 @@ def chromium() -> Iterator[Browser]:
 
 
 def unfold(page: Page) -> None:
-    page.evaluate("document.querySelectorAll('details').forEach(it => it.open = true)")
+    """Open all folds, also those of which a page opens one at a time."""
+    page.evaluate(
+        """document.querySelectorAll('details').forEach(it => {
+            it.removeAttribute('name');
+            it.open = true;
+        })"""
+    )
 
 
 def logged_in(chromium: Browser, stack: Stack, name: str, password: str = "") -> Page:

@@ -279,7 +279,7 @@ def _visit(desk: Desk, office: Office, run: UUID, reason: str) -> str:
 
 # Unfolds everything. `foreign` are elements and attributes that no template of ours writes.
 _LOOK = """() => {
-    for (const it of document.querySelectorAll('details')) it.open = true;
+    for (const it of document.querySelectorAll('details')) { it.removeAttribute('name'); it.open = true; }
     const fields = [...document.querySelectorAll('input,textarea')];
     const foreign = [...document.querySelectorAll(
         'script:not([src]), style, iframe, object, embed, base, img:not([src^="/static/"]), math, template,'

@@ -96,6 +96,7 @@ def test_bea_approves_a_nested_run_and_an_open_page_and_inbox_follow(
     ada.goto(f"/a/{approval}/")
     ada.evaluate("window.stayed = true")
     expect(ada.get_by_text("Live", exact=True)).to_be_visible()
+    bea.get_by_text("Input and steps").click()
     for text in ("hr_onboarding", "account_agent", "Send the welcome mail"):
         expect(bea.get_by_text(text).first).to_be_visible()
     assert (office.roles("seen"), office.mails("seen")) == ([], 0)
@@ -127,6 +128,7 @@ def test_an_agent_asks_a_person_and_a_person_asks_the_agent(
     call = until(lambda: _pending(office, run), "the call with the answer")
     assert call["sentence"] == "Charge cost centre 4711"
     bea.goto(f"/a/{call['id']}/")
+    bea.get_by_role("button", name="More ways to act").click()
     bea.locator("summary", has_text="Ask the agent").click()
     bea.get_by_label("Your inquiry").fill("Who says so?")
     bea.get_by_role("button", name="Ask the agent").click()

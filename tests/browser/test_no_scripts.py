@@ -52,19 +52,34 @@ CASES: dict[str, tuple[Asks, list[tuple[str, str]], str, str]] = {
     ),
     "request changes": (
         _call,
-        [("Request changes", OPEN), ("What to change", "Less."), ("Request changes", PRESS)],
+        [
+            ("More ways to act", PRESS),
+            ("Request changes", OPEN),
+            ("What to change", "Less."),
+            ("Request changes", PRESS),
+        ],
         "Changes requested by bea",
         "denied",
     ),
     "answer": (
         _call,
-        [("Answer instead of the call", OPEN), ("Result", '"done"'), ("Answer instead", PRESS)],
+        [
+            ("More ways to act", PRESS),
+            ("Give the result yourself", OPEN),
+            ("Result", '"done"'),
+            ("Answer instead", PRESS),
+        ],
         "Answered instead by bea",
         "answered",
     ),
     "write": (
         lambda office: _resealed(_call(office), rule=TALK),
-        [("Write to the run", OPEN), ("Message to the agent", "Mind the gap."), ("Send", PRESS)],
+        [
+            ("More ways to act", PRESS),
+            ("Write to the run", OPEN),
+            ("Message to the agent", "Mind the gap."),
+            ("Send", PRESS),
+        ],
         "Set the privileges of newhire",
         "pending",
     ),
@@ -166,10 +181,19 @@ def test_an_edit_with_a_preview_works_without_scripts(
 ACTS: tuple[tuple[str, list[tuple[str, str]], str], ...] = (
     (
         "/a/{asked}/",
-        [("Ask the agent", OPEN), ("Your inquiry", "Why?"), ("Ask the agent", PRESS)],
+        [
+            ("More ways to act", PRESS),
+            ("Ask the agent", OPEN),
+            ("Your inquiry", "Why?"),
+            ("Ask the agent", PRESS),
+        ],
         "Waiting for the agent's answer.",
     ),
-    ("/a/{asked}/", [("Comment for people", "Seen."), ("Add comment", PRESS)], "Seen."),
+    (
+        "/a/{asked}/",
+        [("People and policy", OPEN), ("Comment for people", "Seen."), ("Add comment", PRESS)],
+        "Seen.",
+    ),
     ("/a/{asked}/", [("Claim", PRESS)], "You are looking"),
     ("/a/{asked}/", [("Release", PRESS)], "Released."),
     (

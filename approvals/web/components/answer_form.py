@@ -19,7 +19,7 @@ def fill_in(
     schema: Any, form_values: Mapping[str, str], wrong: dict[str, str]
 ) -> tuple[tuple[Field, ...], list[str]]:
     """Return the fields with the submitted texts and their problems, and the problems of no field."""
-    return schema_form.fill_in(_fields(schema), form_values, wrong)
+    return schema_form.fill_in(_fields(schema, with_defaults=not form_values), form_values, wrong)
 
 
 def read(schema: Any, form_values: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
@@ -41,9 +41,13 @@ def problem(schema: Any, refusal: InvalidInput) -> dict[str, str]:
     return {path: refusal.detail}
 
 
-def _fields(schema: Any) -> tuple[Field, ...]:
+def _fields(schema: Any, *, with_defaults: bool = False) -> tuple[Field, ...]:
     form_schema = _form_schema(schema)
-    return schema_form.fields(form_schema, _nulls(schema_form.fields(form_schema, {})))
+    values = _nulls(schema_form.fields(form_schema, {}))
+    if with_defaults:
+        parts = json_schema.parts(form_schema)
+        values |= {part.name: part.default for part in parts if part.default is not None}
+    return schema_form.fields(form_schema, values)
 
 
 def _form_schema(schema: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ FIELD: Final = "reading"
 _SECTIONS: Final = {
     "what": "the call",
     "preview": "its preview",
+    "odd": "the unusual values",
     "similar": "the comparison with earlier calls",
     "why": "the agent's reasons",
     "given": "what the run was given",

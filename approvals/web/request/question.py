@@ -38,7 +38,6 @@ def page(
         "wrong_result": wrong is not None,
         "stale": isinstance(problem, DigestMismatch),
         "reason": form_text(request.POST, "reason"),
-        "comment": form_text(request.POST, "comment"),
     }
     return answer(request, "approvals/question.html", context)
 

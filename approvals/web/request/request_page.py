@@ -22,6 +22,7 @@ from approvals.web.components import agent_update, teamwork
 from approvals.web.components.arguments import Argument, arguments, fields
 from approvals.web.components.call_status import aftermath
 from approvals.web.components.reading import panel as reading_panel
+from approvals.web.components.strip import strip
 from runtime.core.values.enums import CallState, Verdict
 from runtime.core.values.ids import turn_of
 from runtime.core.values.limits import MAX_MESSAGE, MAX_REASON
@@ -82,6 +83,7 @@ def page_context(
         "arguments": arguments(approval.args, approval.schema),
         "effect": effect_texts(approval.effect)[1],
         "call_context": around,
+        "strip": strip(around, call),
         "run_input": _run_input(transcript),
         "done_calls": [_done_call(step) for step in around.settled if not _changed_the_plan(step)],
         "open_calls": around.open,

@@ -169,7 +169,8 @@ def test_a_refused_form_and_a_request_decided_elsewhere_stay_beside_the_list(
 ) -> None:
     bea.keyboard.press("j")
     _shows(bea, 0)
-    bea.locator("summary", has_text="Answer instead").click()
+    bea.get_by_role("button", name="More ways to act").click()
+    bea.locator("summary", has_text="Give the result yourself").click()
     bea.locator("#panel textarea[name=result]").fill("[1,")
     bea.get_by_role("button", name="Answer instead").click()
     expect(bea.get_by_role("alert")).to_contain_text("Not decided: result is not JSON")

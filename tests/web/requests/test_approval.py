@@ -32,11 +32,13 @@ def test_the_page_shows_the_call_and_its_context(bea: Client, asked: Approval) -
     _, _, around = page.partition("Already done")
     done = ("<bdi>create_account</bdi>", "<bdi>username</bdi>", ">newhire<", ">Result<")
     in_order(around, *done, "Planned steps", "Create the account")
-    order = ("what", "similar", "given", "facts", "around")
+    order = ("odd", "what", "where", "given", "around", "conversation", "facts", "similar")
     in_order(page, *(f'id="{part}"' for part in order))
     has(page.partition('id="given"')[2].partition('id="facts"')[0], ">New Hire<")
+    before, _, conversation = page.partition('id="conversation"')
+    after = conversation.partition('id="people"')[2]
     for said_once in ("Medium risk", "expires <time", "<bdi>ada</bdi>", "Requested</dt>"):
-        assert page.partition("Conversation")[0].count(said_once) == 1, said_once
+        assert (before + after).count(said_once) == 1, said_once
     Run.objects.filter(id=asked.run_id).update(status="quarantined", reason="not its own")
     shows(bea, asked, "The run of this call is stopped")
 
@@ -58,7 +60,7 @@ def test_calls_of_one_turn_are_shown_together(bea: Client, office: Office) -> No
     with queries_at_most(15):
         page = shows(bea, first, "Compared with")
     other = "Set the privileges of another to 2"
-    together = page[page.index("Requested together") : page.index("Progress")]
+    together = page[page.index("Requested together") : page.index("People and policy")]
     has(together, other, "Waiting for a decision")
     assert page.count(f'class="t" href="/a/{second.id}/"') == 1
     has(page, hides=["Other pending calls"])
@@ -141,7 +143,7 @@ def _text(client: Client, approval: Approval) -> str:
 
 def _box(client: Client, approval: Approval) -> str:
     """The box of the verdict, with its class."""
-    box = r'<div class="note[^>]*role="status">(?:(?!</section>).)*?<div class="split ordered">'
+    box = r'<div class="note[^>]*role="status">(?:(?!</section>).)*?<div class="column">'
     found = re.search(box, _text(client, approval))
     assert found
     return found[0]

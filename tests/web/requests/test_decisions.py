@@ -167,7 +167,12 @@ def _decided(person: Client, approval: Approval, place: str) -> str:
 def test_answer_instead_of_a_call(
     bea: Client, ada: Client, office: Office, asked: Approval
 ) -> None:
-    shows(bea, asked, "Answer instead of the call", "any text or JSON value is accepted")
+    shows(
+        bea,
+        asked,
+        "Give the result yourself, without running it",
+        "any text or JSON value is accepted",
+    )
     has(text_of(send(bea, asked, "answer"), 422), "Not decided: result is required to answer")
     refused = text_of(send(bea, asked, "answer", result="[1,", reason="By hand."), 422)
     has(refused, "Not decided: result is not JSON", "[1,", "By hand.", "<details open")

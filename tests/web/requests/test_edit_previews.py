@@ -62,7 +62,7 @@ def test_the_new_consequences_are_shown_and_approved_once(
     page = edited(bea, asked)
     live = f'data-live="edit" data-seconds="1" data-src="{page}"'
     shows(bea, page, live, "Working out what the changed call would do", ">Reload<", "changed to: ")
-    shows(bea, page, hides=["Approve with 1 change", "Comment (optional"])
+    shows(bea, page, hides=["Approve with 1 change", "Remark (kept"])
     perform(office)
     found = shows(bea, page, "from 0 to 1", "for your changes", "Approve with 1 change<")
     has(found, "&lt;for ever&gt;", hides=["data-live", "Working out", "<for ever>"])

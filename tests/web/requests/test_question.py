@@ -39,7 +39,7 @@ def test_an_answer_is_the_result_of_the_call(
 ) -> None:
     page = shows(bea, question, "Which cost centre", "&lt;b&gt;", "written by the agent")
     has(page, 'name="in.number"', "1000 to 9999", "Question</span>", hides=["Approve", "/edit/"])
-    send(bea, question, "answer", comment="as always", **GOOD)
+    send(bea, question, "answer", reason="as always", **GOOD)
     question.refresh_from_db()
     assert (question.status, question.decided_by, question.reason) == (
         "answered",
@@ -96,7 +96,7 @@ def test_every_type_has_a_form(
 def test_a_wrong_form_names_its_field_and_keeps_everything(
     bea: Client, question: Approval, form: dict[str, str], words: str
 ) -> None:
-    page = text_of(send(bea, question, "answer", comment="my words", **form), 422)
+    page = text_of(send(bea, question, "answer", reason="my words", **form), 422)
     has(page, words, "Not answered", "my words", f'value="{form["in.number"]}"')
     has(page, 'aria-invalid="true"')
     assert seeds.untouched(question)

@@ -60,7 +60,7 @@ def _card(page: str) -> str:
     return found[0]
 
 
-def test_an_odd_value_is_told_in_the_row_beside_the_value_and_in_the_api(
+def test_an_odd_value_is_told_in_the_row_above_the_call_and_in_the_api(
     bea: Client, bea_api: Caller, office: Office
 ) -> None:
     _approved(*({"username": f"user{n}", "security_level": 1 + n % 2} for n in range(30)))
@@ -76,10 +76,10 @@ def test_an_odd_value_is_told_in_the_row_beside_the_value_and_in_the_api(
     has(rows[str(plain.id)], hides=["odd", "usual"])
     words = "5 is in none of the last 30 approvals. Usually 1 or 2."
     with queries_at_most(15):
-        arguments = text(bea, odd).partition('class="args"')[2].partition("</dl>")[0]
-    in_order(arguments, "Contains invisible characters: ⟦U+200B⟧ zero width space", words)
-    has(arguments, "Not given in 30 of the last 30 approvals", hides=["<b>"])
-    shows(bea, plain, hides=['class="odd"'])
+        block = text(bea, odd).partition('id="odd"')[2].partition("</section>")[0]
+    in_order(block, "Contains invisible characters: ⟦U+200B⟧ zero width space", words)
+    has(block, "Not given in 30 of the last 30 approvals", hides=["<b>"])
+    shows(bea, plain, "Nothing unusual beside the last 30 approvals", hides=['class="odd"'])
     found = bea_api.get(f"/approvals/{odd.id}").json()["oddities"]
     told = [(one["argument"], one["kind"]) for one in found]
     assert told == [("username", "invisible"), ("security_level", "unseen"), ("note", "unseen")]

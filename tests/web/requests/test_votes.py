@@ -121,7 +121,7 @@ def test_a_reason_that_the_rule_requires_is_asked_for_as_such(bea: Client, cast:
     for shown in (second, text(bea, f"/a/{approval.id}/edit/")):
         assert re.search(r'<textarea id="reason"[^>]* required>', shown)
         has(shown, asks)
-    has(page, "Reason (required, also to approve)")
+    has(page, asks)
 
 
 def test_an_approval_without_its_reason_is_refused_as_one(bea: Client, cast: Cast) -> None:

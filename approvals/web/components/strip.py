@@ -1,0 +1,64 @@
+"""Where a request is in its run: a strip of steps, done, this one and later, from the agent's plan or the calls."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final, Literal
+
+from runtime.core.values.enums import CallState
+from runtime.reads.trace.calls import CallRecord
+from runtime.reads.transcript import CallContext
+
+State = Literal["done", "failed", "now", "later"]
+
+MAX_BEFORE: Final = 5  # steps that are shown on either side of this one
+MAX_AFTER: Final = 4
+_OF_PLAN: Final[dict[str, State]] = {"done": "done", "doing": "now"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step. `text` is the item of the plan, or the tool with the number of its calls in a row."""
+
+    state: State
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strip:
+    """The steps beside this one. `earlier` and `later` count those that are left out."""
+
+    steps: tuple[Step, ...]
+    earlier: int
+    later: int
+
+
+def strip(around: CallContext, call: CallRecord | None) -> Strip:
+    """Return the steps of the innermost plan that an agent keeps; those of the calls if none keeps one."""
+    kept = next((plan.frame.todo for plan in reversed(around.plans) if plan.frame.todo), ())
+    if kept:
+        steps = [Step(state=_OF_PLAN.get(item.state, "later"), text=item.text) for item in kept]
+    else:
+        settled = (step.call for step in around.settled if not step.call.keeps_plan)
+        steps = list(_in_rows((_state(other), other.tool) for other in settled))
+        steps += [] if call is None else [Step(state="now", text=call.tool)]
+        steps += _in_rows(("later", step.call.tool) for step in around.open)
+    return _around_this(steps)
+
+
+def _in_rows(steps: Iterable[tuple[State, str]]) -> Iterable[Step]:
+    """Make one step of alike ones in a row."""
+    for (state, tool), row in groupby(steps):
+        number = len(list(row))
+        yield Step(state=state, text=tool if number == 1 else f"{tool} ×{number}")
+
+
+def _state(call: CallRecord) -> State:
+    return "done" if call.state is CallState.RETURNED else "failed"
+
+
+def _around_this(steps: list[Step]) -> Strip:
+    before = [step.state in ("done", "failed") for step in steps]
+    now = before.index(False) if False in before else len(steps)
+    first, end = max(0, now - MAX_BEFORE), now + 1 + MAX_AFTER
+    return Strip(steps=tuple(steps[first:end]), earlier=first, later=len(steps[end:]))
