@@ -15,11 +15,14 @@ async function refresh(region) {
   try {
     const known = region.dataset.live === "inbox" ? `known=${ids(region, ":not(.gone)")}${one("[data-next]", region) ? "&more=" : ""}` : "";
     const headers = { "HX-Request": "true" };
-    const answer = await fetch(addressOf(region) + known, { headers });
+    const address = addressOf(region);
+    const answer = await fetch(address + known, { headers });
     if (answer.redirected || answer.status === 404) return leave(region, answer); // no longer readable
     if (answer.status >= 500) throw answer;
     failing = false;
-    receive(region, await answer.text());
+    const text = await answer.text();
+    if (address === addressOf(region)) receive(region, text);
+    else region.again = true; // a step was opened meanwhile
     show(line());
   } catch (problem) {
     failing = problem instanceof Response;

@@ -40,6 +40,8 @@ from runtime.web.requests import actor_of, admins_only
 
 MESSAGES = 200  # on one page
 PANE = "step"  # the element that a step opens in
+MAX_ENTRIES = 600  # of a journal that is read before anything is shown
+WHOLE = "whole"  # asks for the whole page at once
 
 
 @require_safe
@@ -48,6 +50,10 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
     """Show a run: its status, its open gates and waits, and the steps of its agents."""
     actor, access = actor_of(request), wiring.access()
     detail, problem = with_archive(readable(run, actor))
+    if _is_put_off(request, detail):
+        parameters = urlencode({**request.GET.dict(), WHOLE: "1"})
+        context = {"section": "runs", "run": detail, "whole": parameters}
+        return _varied(render(request, "runs/long.html", context))
     is_admin = access.reads_continuations(actor)
     tabs = ("timeline", "transcript", "state") if is_admin else ("timeline", "transcript")
     tab = query_params.choice(request, "tab", tabs) or "timeline"
@@ -80,11 +86,9 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         **_read_tab(request, tab, history),
     }
     template = "runs/run.html"
-    if query_params.is_htmx(request):
+    if query_params.is_htmx(request) and WHOLE not in request.GET:
         template += "#pane" if request.headers.get("HX-Target") == PANE else "#live"
-    response = render(request, template, context)
-    patch_vary_headers(response, ["HX-Request", "HX-Target"])
-    return response
+    return _varied(render(request, template, context))
 
 
 @require_safe
@@ -105,6 +109,17 @@ def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
         and wiring.access().may_fork(actor, detail.requester),
     }
     return render(request, "runs/state_at.html", context)
+
+
+def _is_put_off(request: HttpRequest, detail: RunDetail) -> bool:
+    """Tell whether the steps are read after the page has opened, because that takes long."""
+    is_whole = query_params.is_htmx(request) or WHOLE in request.GET
+    return detail.position > MAX_ENTRIES and not is_whole
+
+
+def _varied(response: HttpResponse) -> HttpResponse:
+    patch_vary_headers(response, ["HX-Request", "HX-Target"])
+    return response
 
 
 def with_archive(detail: RunDetail) -> tuple[RunDetail, str]:

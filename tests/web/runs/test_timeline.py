@@ -241,9 +241,25 @@ def test_long_runs_take_as_many_queries_as_short_ones(admin: Client, office: Off
     ):
         with queries_at_most(15):
             page = shows(admin, f"/runs/{run}/?{query}", words)
+        assert len(page) < 1_000 * (rows or 200) + 60_000
         assert len(re.findall(r'<li id="r\d+"', page)) == rows
     for wrong in ("6", "0", "x", "9" * 30):
         text(admin, f"/runs/{run}/?page={wrong}", 404)
+
+
+def test_a_long_run_opens_before_its_steps_are_read(
+    ada: Client, suspended: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"/runs/{suspended}/?only=waiting"
+    monkeypatch.setattr("runtime.web.pages.run.MAX_ENTRIES", 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(run_page, "history", None)  # it is not called
+        whole = "?only=waiting&amp;whole=1"
+        page = shows(ada, path, f'hx-get="{whole}" hx-trigger="load"', "Review it")
+    has(page, f'<noscript><a href="{whole}">', hides=['class="map"'])
+    for headers in ({}, {"HX-Request": "true"}):
+        answer = ada.get(f"{path}&whole=1", headers=headers)
+        has(text_of(answer), 'class="map"', 'class="stack write"')
 
 
 def test_a_step_opens_beside_the_map(ada: Client, suspended: UUID) -> None:
