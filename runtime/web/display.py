@@ -188,6 +188,24 @@ def facts(value: Any) -> list[tuple[str, Any]]:
 
 
 @register.filter
+def branches(value: Any) -> list[tuple[str, Any]]:
+    """Return the fields of an object, or the items of a list with their numbers; none of any other value."""
+    match value:
+        case dict():
+            return [(str(name), item) for name, item in value.items()]
+        case list():
+            return [(str(number), item) for number, item in enumerate(value, start=1)]
+        case _:
+            return []
+
+
+@register.filter
+def is_list(value: Any) -> bool:
+    """Tell whether the value is a list."""
+    return isinstance(value, list)
+
+
+@register.filter
 def is_short(value: Any) -> bool:
     """Tell whether a value is shown without folding it."""
     if is_stored(value):

@@ -303,6 +303,7 @@ def test_admins_read_the_state_at_each_entry_as_it_was(
     shown = shows(admin, at, "Changes by this entry", "account_agent", *on)
     has(shown, "waits for a person to decide: hr_onboarding › account_agent")
     has(shown.partition('id="moves"')[2], "gated")
+    has(shown, "<summary>As JSON</summary>", "<bdi>frames</bdi></dt><dd><details", "2 fields")
     live = admin_api.get(f"{run}/continuation").json()
     office.approve(suspended)
     assert admin_api.get(f"{run}/continuation").status_code == 404
@@ -314,7 +315,7 @@ def test_admins_read_the_state_at_each_entry_as_it_was(
     assert {("0.c1.0/c2.0", "set_privileges", "state"), ("", "", "pending")} <= moved
     shows(admin, f"{run}/?tab=state", at)
     text(bea, f"{run}/?tab=state", 404)
-    shows(bea, suspended, hides=["Snapshots"])
+    shows(bea, suspended, hides=["State at each stop"])
     for nowhere in (0, 999, 10**30):
         assert admin_api.get(f"{run}/at/{nowhere}").status_code == 404
         text(admin, f"{run}/at/{nowhere}/", 404)
