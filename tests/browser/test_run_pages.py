@@ -47,3 +47,28 @@ def test_a_tick_stays_when_the_list_of_runs_changes(desk: Desk, office: Office) 
     desk.page.wait_for_url(
         re.compile(f"/runs/({first}/compare/{second}|{second}/compare/{first})/")
     )
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_a_step_opens_beside_the_map_without_a_reload(
+    desk: Desk, suspended: UUID, width: int
+) -> None:
+    desk.look(width, "light")
+    desk.log_in("ada")
+    desk.open(f"/runs/{suspended}/")
+    page = desk.page
+    page.evaluate("window.untouched = true")
+    page.locator("details.twig summary").last.click()
+    expect(page.get_by_role("link", name="create_account")).to_be_hidden()
+    page.get_by_role("link", name="account_agent").first.click()
+    expect(page.locator("#step")).to_be_focused()
+    expect(page.locator(".wf [aria-current]")).to_have_text("account_agent")
+    assert "step=0.c1.0" in page.url
+    page.get_by_role("link", name="Close").click()
+    expect(page.locator("#step")).to_be_hidden()
+    expect(page.locator(".wf a:focus")).to_have_text("account_agent")
+    expect(page.get_by_role("link", name="create_account")).to_be_hidden()
+    page.get_by_placeholder("Search the steps").fill("privileges")
+    expect(page.locator(".wf li")).to_have_count(4)
+    assert "q=privileges" in page.url
+    assert page.evaluate("window.untouched && document.documentElement.scrollWidth") <= width
