@@ -17,6 +17,7 @@ from django.test import Client
 from approvals.decisions.undo import undo
 from approvals.models import Approval, DailyDecisions
 from approvals.reads import daily_decisions
+from approvals.web.pages import costs
 from runtime.control.interventions import retry
 from runtime.models import DailyRuns, DailyUsage, JournalEntry, Run, RunUsage
 from runtime.ports.access import Actor
@@ -263,7 +264,11 @@ def test_each_bar_leads_to_exactly_what_it_counts(
 
 
 def test_costs_are_added_up_by_agent_model_person_and_day(
-    priced: Office, connection: Connection, admin: Client, bea: Client
+    priced: Office,
+    connection: Connection,
+    admin: Client,
+    bea: Client,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     priced.start()
     priced.start(requester="bea")
@@ -279,6 +284,9 @@ def test_costs_are_added_up_by_agent_model_person_and_day(
     shows(admin, "/costs/?from=2020-01-01&to=2020-01-01", "No model has replied")
     shows(admin, "/costs/?agent=%00", "No model has replied")
     text(bea, "/costs/", 404)
+    monkeypatch.setattr(costs, "MAX_ROWS", 1)
+    shows(admin, "/costs/?by=person", "has 1 more, with less cost", hides=["<bdi>bea</bdi>"])
+    assert text(admin, "/costs/?by=person&format=csv").count("\n") == 3
 
 
 def test_costs_are_in_the_api_the_metrics_and_the_file_of_runs(
@@ -294,8 +302,8 @@ def test_costs_are_in_the_api_the_metrics_and_the_file_of_runs(
     refused = admin.get("/api/v1/usage?since=now")
     assert (refused.status_code, refused.json()["field"]) == (422, "since")
     lines = csv.DictReader(io.StringIO(_file(admin, "/runs.csv")))
-    costs = {row["id"]: row["cost_usd"] for row in lines}
-    assert costs == {str(run): _dollars(), str(uncounted): ""}
+    costs_by_run = {row["id"]: row["cost_usd"] for row in lines}
+    assert costs_by_run == {str(run): _dollars(), str(uncounted): ""}
     metrics = text(Client(), "/metrics")
     assert (
         f'signoff_cost_usd_total{{agent="hr_onboarding",model="model-a"}} {_micros() / 1e6}'

@@ -15,6 +15,7 @@ from runtime.web import downloads
 from runtime.web.pages import query_params
 from runtime.web.requests import admins_only
 
+MAX_ROWS = 500  # of the page; the file has all
 FILTERS = (UsageKey.AGENT, UsageKey.MODEL, UsageKey.PERSON)
 
 
@@ -47,7 +48,8 @@ def costs(request: HttpRequest) -> HttpResponse:
             (name, text, f"?{urlencode({**period, **_without(filters, name), 'by': str(key)})}")
             for name, text in only.items()
         ],
-        "rows": [(row, _link_into(key, row.name, period, filters)) for row in rows],
+        "rows": [(row, _link_into(key, row.name, period, filters)) for row in rows[:MAX_ROWS]],
+        "unlisted": len(rows[MAX_ROWS:]),
         "from": period["from"],
         "to": period["to"],
         "problem": problem,
