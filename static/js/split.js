@@ -54,6 +54,17 @@ function empty(link) {
   panel.hidden = panel.inert = false;
 }
 
+/** Close the panel, for a request that the filter has taken out of the list. */
+function close() {
+  opening?.abort();
+  opened = "";
+  missing = null;
+  const news = one(".toasts", panel);
+  panel.replaceChildren();
+  if (news) settle(news);
+  panel.hidden = true;
+}
+
 /** Keep the open request in the address, for a reload and for Back. */
 function remember(link) {
   const address = new URL(location);
@@ -152,6 +163,9 @@ if (panel) {
     const opened = (form.id && one(".toast a")) || submitter.name === "confirmed";
     const again = panel.contains(form) && opened && performance.now() < filledAt + 1000;
     again ? setTimeout(() => { submitter.disabled = false; }) : send(form, submitter);
+  });
+  document.addEventListener("htmx:afterSettle", () => {
+    if (opened && !rowOf(opened) && !typed(panel)) close();
   });
   document.addEventListener("reconnected", () => missing && openBeside(missing));
   document.addEventListener("DOMContentLoaded", () => {

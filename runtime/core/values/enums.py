@@ -233,7 +233,7 @@ class CallStateRule:
 
 
 CALL_STATES: Mapping[CallState, CallStateRule] = {
-    CallState.PROPOSED: CallStateRule(label="proposed, not checked yet", is_to_come=True),
+    CallState.PROPOSED: CallStateRule(label="queued", is_to_come=True),
     CallState.ADMITTED: CallStateRule(label="about to start", is_to_come=True),
     CallState.GATED: CallStateRule(
         label="waiting for a person", is_to_come=True, effect=Effect.IF_TRIED

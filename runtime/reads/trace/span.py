@@ -62,7 +62,7 @@ class SpanState(Enum):
     CUT_OFF = "cut off by a message", SpanResult.OVER
     WORKER_LOST = "its worker was lost", SpanResult.BAD
 
-    NOT_CHECKED = "proposed, not checked yet", SpanResult.OPEN
+    NOT_CHECKED = "queued", SpanResult.OPEN
     TO_START = "about to start", SpanResult.OPEN
     RECORDED = (
         "recorded earlier",

@@ -190,6 +190,20 @@ def test_a_refused_form_and_a_request_decided_elsewhere_stay_beside_the_list(
     assert bea.evaluate("window.stayed") is True
 
 
+def test_a_filter_that_hides_the_open_request_closes_its_panel(bea: Page) -> None:
+    panel = bea.locator("#panel")
+    bea.get_by_role("link", name=_sentence(0)).click()
+    _shows(bea, 0)
+    bea.locator("#q").fill("person0")
+    expect(bea.get_by_text("Filtered: 1")).to_be_visible()
+    expect(panel).to_be_visible()
+    bea.locator("#q").fill("person1")
+    expect(panel).to_be_hidden()
+    assert "open=" not in bea.url
+    bea.get_by_role("link", name=_sentence(1)).click()
+    _shows(bea, 1)
+
+
 HEIGHT_BESIDE_A_LONG_REQUEST = """() => {
     const end = document.createElement('div');
     end.style.cssText = 'padding-top: 3000px; flex: none';

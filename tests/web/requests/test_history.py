@@ -17,12 +17,13 @@ from runtime.core.values.enums import EffectClass, GateKind
 from runtime.models import JournalEntry
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolFailure, ToolResult, Unknown
+from runtime.reads import time_limits
 from runtime.web import downloads
 from tests.approvals.policies.office import asked, reviewers
 from tests.support import seeds
 from tests.support.api_client import Caller
 from tests.support.fake_ports import FakeTool
-from tests.support.office import BEA, Office
+from tests.support.office import BEA, Office, reseal
 from tests.support.pages import has, in_order, send, shows, text, text_of
 
 BIG = "x" * 70_000
@@ -120,6 +121,16 @@ def test_filters_suggest_the_names_in_the_list(bea: Client, asked: Approval) -> 
     pairs = (("person", "bea"), ("by", "ada"), ("agent", asked.path[0]), ("tool", asked.tool))
     for found, (field, name) in zip(lists, pairs, strict=True):
         has(found, f'id="l-{field}"', f'value="{name}"')
+
+
+def test_a_lookalike_is_named_in_the_history_and_the_activity(
+    bea: Client, admin: Client, asked: Approval, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_limits, "SOFT_SECONDS", 60)
+    reseal([asked], sentence="Pay billing@p\u0430ypal.com")
+    seeds.decide(asked, BEA)
+    for page in (text(bea, "/decisions/"), text(admin, "/people/bea/activity/")):
+        has(page, "mixes Latin and Cyrillic letters")
 
 
 def test_days_and_times_are_those_of_the_browser(bea: Client, cast: Any) -> None:

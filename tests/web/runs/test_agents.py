@@ -93,7 +93,7 @@ def test_sub_agents_are_folded_and_agents_and_tools_are_found(
     assert "/agents/joiner/" not in alone
     shows(bea, "/agents/?q=joiner+set_privileges", "/agents/joiner/")
     shows(bea, "/agents/?q=nothing-like-it", "No match")
-    shows(bea, "/tools/?q=account_agent", "1 tool<")
+    shows(bea, "/tools/?q=account_agent", "1 tool<", "<summary>2 arguments")
     shows(bea, "/tools/?q=nothing-like-it", "No match")
     has(text(bea, "/agents/?q=" + "x" * 300, 422), 'aria-invalid="true"', "The search must")
 
