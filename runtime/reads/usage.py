@@ -34,7 +34,7 @@ class UsageKey(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class UsageTotals:
     """The replies of models, their tokens and cost. `unpriced` replies have no known price and are not in the cost."""
 
     replies: int = 0
@@ -50,14 +50,14 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamedUsage(Usage):
+class NamedUsage(UsageTotals):
     """The usage of an agent (with its sub-agents), model, person or day of this name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentUsage(Usage):
+class AgentUsage(UsageTotals):
     """The usage of one model by an agent with its sub-agents."""
 
     agent: str
@@ -112,7 +112,9 @@ def read_ended_days(since: date, until: date) -> tuple[EndedDay, ...]:
     return tuple(EndedDay(day=row.day, statuses=row.statuses) for row in rows)
 
 
-def read_runs_usage(runs: Collection[UUID]) -> Mapping[UUID, Usage]:
+def read_runs_usage(runs: Collection[UUID]) -> Mapping[UUID, UsageTotals]:
     """Return the usage of each of these runs that the sweeper has counted."""
     rows = RunUsage.objects.filter(pk__in=runs)
-    return {row.run_id: Usage(**{name: getattr(row, name) for name in COUNTS}) for row in rows}
+    return {
+        row.run_id: UsageTotals(**{name: getattr(row, name) for name in COUNTS}) for row in rows
+    }

@@ -111,7 +111,7 @@ class _ChangedRun:
 
 
 @dataclass(slots=True)
-class _Usage:
+class _CountedReplies:
     """The counts of some replies, by day and model."""
 
     by_day: dict[tuple[date, str], Counter[str]] = field(
@@ -210,8 +210,8 @@ def _count_part(connection: Connection, changed: _ChangedRun, *, after: int) -> 
     return True
 
 
-def _read_usage(connection: Connection, span: dict[str, Any]) -> _Usage:
-    usage = _Usage()
+def _read_usage(connection: Connection, span: dict[str, Any]) -> _CountedReplies:
+    usage = _CountedReplies()
     for row in connection.execute(_READ, {**span, "pattern": _PATTERN}):
         _, body, *_ = unpacked(*row)
         if entry := _read_entry(body):

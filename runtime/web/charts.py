@@ -26,7 +26,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class BarPart:
     """A part of a bar. All numbers are in units of the drawing; `url` lists the rows that it counts."""
 
     x: float
@@ -39,7 +39,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class DayNumber:
     """A number of the table as text, with the address of the rows that it counts; both empty for 0."""
 
     text: str
@@ -51,7 +51,7 @@ class TableRow:
     """A day of the table: a cell for each series."""
 
     day: date
-    cells: tuple[Cell, ...]
+    cells: tuple[DayNumber, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class Chart:
     top: str
     days: tuple[date, ...]
     series: tuple[Series, ...]
-    segments: tuple[Segment, ...]
+    segments: tuple[BarPart, ...]
     rows: tuple[TableRow, ...]
 
 
@@ -114,21 +114,21 @@ def draw(
     top = _round_up(
         max((height_of(values[day].values()) for day in days if values.get(day)), default=0)
     )
-    segments: list[Segment] = []
+    segments: list[BarPart] = []
     rows: list[TableRow] = []
     for number, day in enumerate(days):
-        y, cells = HEIGHT, list[Cell]()
+        y, cells = HEIGHT, list[DayNumber]()
         for line in used:
             value = values.get(day, {}).get(line.key, 0)
             if not value:
-                cells.append(Cell(text="", url=""))
+                cells.append(DayNumber(text="", url=""))
                 continue
             height = HEIGHT * value / top
             y = (y if stacked else HEIGHT) - height
             address, words = url(day, line.key), text(value)
-            cells.append(Cell(text=words, url=address))
+            cells.append(DayNumber(text=words, url=address))
             segments.append(
-                Segment(
+                BarPart(
                     x=number * SLOT + GAP / 2,
                     y=round(y, 2),
                     width=SLOT - GAP,

@@ -25,7 +25,7 @@ from runtime.reads import filters, outcomes, usage
 from runtime.reads import runs as run_queries
 from runtime.reads.filters import MAX_SEARCH
 from runtime.reads.runs import Page, RunLine
-from runtime.reads.usage import Usage
+from runtime.reads.usage import UsageTotals
 from runtime.web import downloads
 from runtime.web.pages import query_params
 from runtime.web.requests import actor_of
@@ -248,7 +248,7 @@ def _lines(actor: Actor, filter_values: dict[str, str], search: str, zone: tzinf
         cursor = UUID(page.next)
 
 
-def _values(run: RunLine, used: Usage | None) -> tuple[Any, ...]:
+def _values(run: RunLine, used: UsageTotals | None) -> tuple[Any, ...]:
     """Return the cells of a run; those of its usage are empty until the sweeper has counted it."""
     counts = (used.cost, used.input_tokens, used.output_tokens) if used else (None, None, None)
     return (
