@@ -128,7 +128,7 @@ def test_a_run_that_cannot_be_counted_stops_no_other(
     broken, whole = priced.start(), priced.start()
     read = rollups._read_usage
 
-    def forged(connection: Connection, span: dict[str, Any]) -> rollups._Usage:
+    def forged(connection: Connection, span: dict[str, Any]) -> rollups._CountedReplies:
         usage = read(connection, span)
         if span["run"] == broken:
             usage.by_day = {(day, model): counts for (day, _), counts in usage.by_day.items()}
