@@ -13,6 +13,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from runtime.core.values.texts import is_visible
+from runtime.reads import time_limits
 from runtime.web.display import excerpt_visible
 
 _PARSER = MarkdownIt("commonmark", {"html": False, "breaks": True}).disable(
@@ -21,8 +22,9 @@ _PARSER = MarkdownIt("commonmark", {"html": False, "breaks": True}).disable(
 _PARSER.validateLink = lambda url: True  # type: ignore[method-assign]  # a target is shown, and leads nowhere
 _PARSER.normalizeLink = lambda url: url  # type: ignore[method-assign]
 _MARKS = str.maketrans("", "", "*_`#>-+=~[]()<!\"'.:|\\ \t\n")
-_STRONG_SIGNS = re.compile(
-    r"^#{1,6} \S|^```|\*\*\S[^*\n]*\*\*(?!\w)|\[[^\]\n]+\]\([^)\s]+\)", re.MULTILINE
+_STRONG_SIGNS = re.compile(  # bounded, because agents write the text
+    r"^#{1,6} \S|^```|\*\*\S[^*\n]{0,200}\*\*(?!\w)|\[[^\[\]\n]{1,200}\]\([^)\s]{1,500}\)",
+    re.MULTILINE,
 )
 _INSIDE_WORD = re.compile(r"\w\*+\w")
 _ELEMENTS = {
@@ -34,7 +36,7 @@ _ELEMENTS = {
     "em": "em",
     "strong": "strong",
 }
-MAX_MARKDOWN = 20_000  # characters; a longer text is shown as it was written
+MAX_MARKDOWN = 10_000  # characters; a longer text is shown as it was written
 
 
 def looks_like_markdown(text: str) -> bool:
@@ -43,8 +45,8 @@ def looks_like_markdown(text: str) -> bool:
 
 
 def markdown(text: str) -> SafeString | str:
-    """Render a text; empty if it would not show all of its characters, in their order."""
-    if len(text) > MAX_MARKDOWN or _INSIDE_WORD.search(text):
+    """Render a text; empty if it would not show all of its characters, in their order, or the page took too long."""
+    if time_limits.is_used_up() or len(text) > MAX_MARKDOWN or _INSIDE_WORD.search(text):
         return ""
     if not all(is_visible(char) or char == "\t" for char in text):
         return ""  # an invisible character is marked where it stands
