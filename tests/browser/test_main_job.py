@@ -132,7 +132,7 @@ def test_an_agent_asks_a_person_and_a_person_asks_the_agent(
     bea.locator("summary", has_text="Ask the agent").click()
     bea.get_by_label("Your inquiry").fill("Who says so?")
     bea.get_by_role("button", name="Ask the agent").click()
-    talk = bea.get_by_role("region", name="Inquiries to the agent")
+    talk = bea.get_by_role("region", name="Asked of the agent")
     expect(talk.get_by_text("A person told me 4711.")).to_be_visible()
     assert office.approval(run)["id"] == call["id"]
     bea.get_by_role("button", name="Approve").click()
