@@ -312,6 +312,22 @@ def test_what_no_agent_could_use_is_refused_by_name(
     assert not PromptAct.objects.exists()
 
 
+def test_what_is_refused_adds_no_act(office: None) -> None:
+    number = prompt_changes.save(NAME, SECOND, actor=ADMIN)
+    prompt_changes.propose(NAME, number, actor=ADMIN)
+    with pytest.raises(PromptRefused, match="waits for a confirmation already"):
+        prompt_changes.propose(NAME, number, actor=ADMIN)
+    with pytest.raises(PromptRefused, match="bea may not change"):
+        prompt_changes.save(NAME, FIRST, actor=Actor(person="bea"))
+    with pytest.raises(InvalidInput, match="at most"):
+        prompt_changes.save(NAME, FIRST, note="x" * 100_000, actor=ADMIN)
+    with pytest.raises(UnknownPrompt):
+        prompt_changes.label(NAME, "staging", number + 1, actor=ADMIN)
+    with pytest.raises(InvalidInput, match="small letters"):
+        prompt_changes.label(NAME, "staging!", number, actor=ADMIN)
+    assert [row.act for row in LOG.rows(name=NAME)] == ["saved", "proposed", "scheduled"]
+
+
 def test_a_prompt_has_at_most_so_many_versions(
     office: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

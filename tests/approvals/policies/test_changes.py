@@ -116,6 +116,13 @@ def test_a_rule_that_cannot_be_met_is_refused_when_saved(office: None, text: str
     assert not PolicyAct.objects.exists()
 
 
+def test_a_version_that_cannot_be_met_any_more_is_not_confirmed(office: None) -> None:
+    number = policy_changes.propose(TWO, actor=None)
+    accounts.set_groups("cora", set(), actor=None)
+    with pytest.raises(PolicyRefused, match="needs 2 people"):
+        policy_changes.confirm(number, actor=None)
+
+
 def test_a_request_keeps_the_rule_that_it_was_opened_with(office: None) -> None:
     put_in_force(TWO)
     approval = seeds.pending()
