@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from runtime.errors import KeyMissing
-from runtime.keyring import files, macs, purposes, signatures
+from runtime.keyring import files, macs, purposes, sealing, signatures
 
 NEW = f"new:{'ab' * 32}\n"
 
@@ -212,3 +212,13 @@ def test_workers_get_only_verifying_keys(folder: Path, tmp_path: Path, settings:
     )
     with pytest.raises(ImproperlyConfigured, match=r"decisions\.private"):
         files.check(signing=True)
+
+
+def test_a_sealed_value_is_bound_to_its_tool_and_argument() -> None:
+    files.ensure(purposes.SECRETS)
+    held, whole = sealing.seal_arg("send", "text", "psst"), sealing.seal_args("send", {"to": "ada"})
+    assert sealing.is_held("send", "text", held)
+    assert not sealing.is_held("send", "note", held)
+    assert not sealing.is_held("post", "text", held)
+    assert sealing.open_args("send", whole) == {"to": "ada"}
+    assert sealing.open_args("post", whole) == whole
