@@ -82,7 +82,7 @@ def test_the_list_has_pages(ada: Client, suspended: UUID, query: str) -> None:
 def test_a_run_shows_its_tree(ada: Client, admin: Client, office: Office, suspended: UUID) -> None:
     gate = "<bdi>set_privileges</bdi> waits for a person"
     page = shows(ada, suspended, gate, f"/a/{office.request(suspended).id}/")
-    rows = page[page.index("<table") : page.index("</table")]
+    rows = page[page.index('<ul class="wf"') : page.index('<ul class="legend"')]
     names = ("hr_onboarding", "account_agent", "create_account", "set_privileges")
     in_order(rows, *(f"<bdi>{name}</bdi></a>" for name in names))
     has(rows, "waits for a person to decide")
