@@ -76,6 +76,7 @@ def test_an_event_starts_a_run_whose_plan_its_reviewer_sees(desk: Desk) -> None:
 
     bea.goto("/")
     appears(bea, bea.get_by_role("link", name="Pay 40 euros back for order A-1")).click()
+    bea.locator("summary", has_text="People and policy").click()
     bea.get_by_label("Comment for people").fill("Is he a regular?")
     bea.get_by_role("button", name="Add comment").click()
     comments = bea.get_by_role("region", name="Comments").get_by_role("list")
