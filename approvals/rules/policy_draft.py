@@ -15,7 +15,7 @@ from approvals.rules.policy import Escalation, OnExpiry, Policy, Rule, Stage
 Item = int | Rule  # the number of a rule of the draft, from 0, or a new rule
 
 
-class _Dumper(yaml.SafeDumper):
+class _DraftDumper(yaml.SafeDumper):
     """Writes plain YAML: values that repeat are written again."""
 
     def ignore_aliases(self, data: Any) -> bool:
@@ -77,7 +77,9 @@ def _start(lines: Sequence[str], line: int) -> int:
 
 
 def _dump(document: Any) -> str:
-    return str(yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100))
+    return str(
+        yaml.dump(document, Dumper=_DraftDumper, sort_keys=False, allow_unicode=True, width=100)
+    )
 
 
 def _settings(rule: Rule) -> dict[str, Any]:

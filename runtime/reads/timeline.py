@@ -126,12 +126,14 @@ class Axis:
     @property
     def named_breaks(self) -> tuple[Segment, ...]:
         """The breaks with a label, the longest first: wide enough, and far enough from each other."""
-        named = list[Segment]()
+        labelled = list[Segment]()
         for segment in sorted(self.breaks, key=lambda segment: segment.lasted, reverse=True):
             is_wide = segment.width >= MIN_APART / 3
-            if is_wide and all(abs(segment.center - one.center) >= MIN_APART for one in named):
-                named.append(segment)
-        return tuple(named)
+            if is_wide and all(
+                abs(segment.center - other.center) >= MIN_APART for other in labelled
+            ):
+                labelled.append(segment)
+        return tuple(labelled)
 
     @property
     def ticks(self) -> tuple[Tick, ...]:

@@ -43,7 +43,7 @@ class BatchAct:
     name: str
     fits: Q
     verb: str
-    done: str
+    past_verb: str
     effect: str
     act: Callable[..., object]
     may: Callable[[Access, Actor, str], bool]
@@ -54,7 +54,7 @@ ACTS = {
         name="cancel",
         fits=Q(ended_at__isnull=True),
         verb="Cancel",
-        done="cancelled",
+        past_verb="cancelled",
         effect="Cancelling undoes nothing. Running calls finish, and nothing new starts.",
         act=cancel,
         may=lambda access, actor, requester: access.may_cancel(actor, requester),
@@ -63,7 +63,7 @@ ACTS = {
         name="retry",
         fits=Q(status=RunStatus.FAILED),
         verb="Try again",
-        done="started again",
+        past_verb="started again",
         effect="Each run continues from where it failed. No approval is used twice.",
         act=retry,
         may=lambda access, actor, requester: access.may_control(actor, requester),
@@ -75,7 +75,7 @@ ACTS = {
 class BatchResult:
     """The number of runs on which the act was done, and of refusals by their reason."""
 
-    done: int
+    runs: int
     refusals: tuple[tuple[str, int], ...]
 
 
@@ -155,4 +155,4 @@ def _act(act: BatchAct, ids: list[UUID], reason: str, actor: Actor) -> BatchResu
             refusals["The stored data does not verify."] += 1
         except (ObjectStoreDown, OperationalError, psycopg.OperationalError):
             refusals["The database or the object store did not answer. Do it again."] += 1
-    return BatchResult(done=len(ids) - refusals.total(), refusals=tuple(refusals.most_common()))
+    return BatchResult(runs=len(ids) - refusals.total(), refusals=tuple(refusals.most_common()))
