@@ -36,7 +36,7 @@ class Navigation:
 
 
 def nav(request: HttpRequest) -> dict[str, Any]:
-    """Add `nav`, `waiting` (the count of the inbox) and `admins` (whom to ask), each read when a template uses it."""
+    """Add `nav`, `inbox_count` and `admins` (whom to ask), each read when a template uses it."""
 
     @cache
     def principal() -> Principal | None:
@@ -46,7 +46,7 @@ def nav(request: HttpRequest) -> dict[str, Any]:
 
     return {
         "nav": SimpleLazyObject(lambda: navigation_of(principal())),
-        "waiting": SimpleLazyObject(lambda: inbox.counts(principal()).mine_text),
+        "inbox_count": SimpleLazyObject(lambda: inbox.counts(principal()).mine_text),
         "admins": SimpleLazyObject(account_list.some_admins),
         "run_views": SimpleLazyObject(
             lambda: list_position.read_run_views(request.user.get_username())

@@ -113,3 +113,10 @@ def test_no_two_scripts_of_a_page_declare_the_same_name() -> None:
         r"^(?:const|let|class|(?:async )?function) (\w+)", "\n".join(texts), re.MULTILINE
     )
     assert [name for name, times in Counter(names).items() if times > 1] == []
+
+
+def test_the_count_of_the_inbox_stays_beside_a_page_s_own_waiting_rows(
+    bea: Client, asked: Approval
+) -> None:
+    for path in ("/policies/", "/mine/", "/allowances/"):
+        shows(bea, path, '<span class="count num" data-count="mine">1</span>')

@@ -16,8 +16,7 @@ from runtime.web.requests import actor_of
 
 WAITING = 20  # requests of the page
 WITH_PEOPLE = 5  # of these, with the people who could decide: their rights are verified
-DECIDED, RUNS = 20, 10
-NAMES = 3  # people that a request names
+DECIDED, RUNS, NAMES = 20, 10, 3  # NAMES are people that a request names
 
 
 @require_safe
@@ -30,11 +29,13 @@ def mine(request: HttpRequest) -> HttpResponse:
     decided = history.page(principal, DecisionFilter(by=actor.person), limit=DECIDED)
     context = {
         "section": "mine",
-        "waiting": [
+        "pending": [
             (item, _who_decides(item) if number < WITH_PEOPLE else "")
             for number, item in enumerate(waiting[:WAITING])
         ],
         "more_wait": len(waiting) > WAITING,
+        "most_waiting": WAITING,
+        "with_people": WITH_PEOPLE,
         "decided": list(decision_rows(decided.items, principal)),
         "more_decided": decided.next is not None,
         "runs": runs.runs_page(Q(requester=actor.person), limit=RUNS).items,

@@ -17,6 +17,7 @@ def test_a_requester_sees_what_became_of_their_requests(ada: Client, office: Off
         ada, "/mine/", "waits for <bdi>bea", "Not &lt;before&gt; Monday.", f"/a/{ids[waiting]}/",
         f"/a/{ids[denied]}/", f"/runs/{waiting}/", hides=[f"/a/{ids[other]}/", f"/runs/{other}/"],
     )  # fmt: skip
+    assert '<span class="count num" data-count="mine">1</span>' in page  # hers to decide is Bea's
     assert page.index(str(ids[waiting])) < page.index(str(ids[denied]))
 
 
