@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from django.db.models import Aggregate, Count, ExpressionWrapper, F, FloatField, Q
@@ -12,9 +12,7 @@ from approvals import clock
 from approvals.models import Approval, DailyDecisions
 from approvals.reads.filters import VERDICTS
 from approvals.reads.history import PEOPLES, is_verdict
-
-RECOUNTED = timedelta(days=1)  # before the newest day: a decision may be undone
-EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+from runtime.reads import usage
 
 
 class Percentile(Aggregate):
@@ -39,7 +37,7 @@ def count() -> None:
     """Count the newest days again. Several processes may at once."""
     past = DailyDecisions.objects.filter(day__lte=clock.now().date())
     newest = past.order_by("-day").values_list("day", flat=True).first()
-    since = datetime.combine(newest, time.min, tzinfo=UTC) - RECOUNTED if newest else EPOCH
+    since = usage.recount_from(newest)
     days = [_read_day(row) for row in _counted(since)]
     undone = DailyDecisions.objects.filter(day__gte=since.date())
     undone.exclude(day__in=[row.day for row in days]).update(verdicts={}, median=None, p90=None)

@@ -116,7 +116,7 @@ def _short(text: str) -> str:
 def _in_order(values: list[_Named], sentence: str) -> list[_Named]:
     """Return those of the values that the sentence has as whole words, by their place in it."""
     text = " ".join(sentence.split())
-    positions = {named: at for named in values if (at := _find_word(text, named[1])) >= 0}
+    positions = {value: at for value in values if (at := _find_word(text, value[1])) >= 0}
     return sorted(positions, key=positions.__getitem__)
 
 

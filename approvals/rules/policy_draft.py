@@ -4,6 +4,7 @@ A rule that stays keeps its own lines with their comments, if the draft lists it
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import yaml
@@ -37,11 +38,10 @@ def rewrite(text: str, items: Sequence[Item]) -> str:
     rules = policy_text.parse(text).rules
     rules_after = tuple(rules[item] if isinstance(item, int) else item for item in items)
     lines = _lines(text, items)
-    try:
+    # Lines of several rules can make other YAML together: then all rules are written anew.
+    with suppress(policy_text.PolicyInvalid):
         if lines is not None and policy_text.parse(lines).rules == rules_after:
             return lines
-    except policy_text.PolicyInvalid:
-        pass  # a comment inside a block of text, for one: the written rules tell
     written = to_yaml(Policy(rules=rules_after))
     policy_text.parse(written)
     return written

@@ -114,7 +114,7 @@ class SignedLog(SignedActs[Row], Generic[Row, State]):
         """Make acts of the values of all columns."""
         for row in values:
             # Postgres returns times in the zone of its session, which Django sets but the engine does not.
-            utc = [clock.to_utc(one) if isinstance(one, datetime) else one for one in row]
+            utc = [clock.to_utc(value) if isinstance(value, datetime) else value for value in row]
             yield self._model.from_db(DEFAULT_DB_ALIAS, self._names, utc)
 
     def verified(self, rows: Iterable[Row], numbers: Iterable[int] = ()) -> tuple[Row, ...]:

@@ -5,7 +5,7 @@ The cost of a page is that of its days, agents, models and people, and not of it
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -17,6 +17,14 @@ from runtime.core.values.budgets import Limit
 from runtime.models import DailyRuns, DailyUsage, RunUsage
 
 COUNTS = ("replies", "unpriced", "input_tokens", "output_tokens", "micros")
+
+RECOUNTED = timedelta(days=1)  # before the newest day: a run may end again, a decision be undone
+
+
+def recount_from(newest: date | None) -> datetime:
+    """Return the time from which a round counts again if `newest` is the last counted day; None for none."""
+    start = newest - RECOUNTED if newest else date(2000, 1, 1)
+    return datetime.combine(start, time.min, tzinfo=UTC)
 
 
 class UsageKey(StrEnum):

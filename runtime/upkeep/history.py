@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from uuid import UUID
 
-import psycopg
 import psycopg.errors
 from django.conf import settings
 from psycopg import sql

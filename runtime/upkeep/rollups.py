@@ -10,11 +10,10 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime
 from typing import Any, get_args
 from uuid import UUID
 
-import psycopg
 import psycopg.errors
 
 from runtime.core.documents.codec import decode_entry
@@ -22,6 +21,7 @@ from runtime.core.run import events as e
 from runtime.core.run.reducer import Entry
 from runtime.core.values.errors import NewerSchema, Unreadable
 from runtime.reads.journal import COLUMNS
+from runtime.reads.usage import RECOUNTED, recount_from
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables.journal import unpacked
@@ -30,8 +30,6 @@ log = logging.getLogger(__name__)
 
 RUNS = 200  # of one query
 ENTRIES = 200  # of one run that one transaction counts
-RECOUNTED = timedelta(days=1)  # before the newest day, because a run may end again after a retry
-EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 # The events with the usage of a reply.
 UsageEvent = (
@@ -146,7 +144,11 @@ def count_usage(connection: Connection, stop: threading.Event) -> int:
     row = connection.execute(
         "SELECT done_at FROM runtime_sweeperloop WHERE name = 'rollups'"
     ).fetchone()
-    since, began, number = row[0] - RECOUNTED if row else EPOCH, pool.now(connection), 0
+    since, began, number = (
+        row[0] - RECOUNTED if row else recount_from(None),
+        pool.now(connection),
+        0,
+    )
     for statement in (_LIVE, _ENDED):
         for changed in _changed_runs(connection, statement, since, began):
             if stop.is_set():
@@ -161,7 +163,7 @@ def count_ended(connection: Connection) -> None:
         "SELECT max(day) FROM runtime_dailyruns WHERE day <= (clock_timestamp() AT TIME ZONE 'UTC')::date"
     ).fetchone()
     newest = row[0] if row else None
-    since = datetime.combine(newest, time.min, tzinfo=UTC) - RECOUNTED if newest else EPOCH
+    since = recount_from(newest)
     connection.execute(_COUNT_ENDED, {"since": since, "day": since.date()})
 
 

@@ -64,6 +64,14 @@ def row(cells: Iterable[Any]) -> str:
     return str(csv.writer(_Line()).writerow(map(cell, cells)))
 
 
+def table(name: str, columns: Iterable[Any], rows: Iterable[Iterable[Any]]) -> HttpResponse:
+    """Answer with a short table as a CSV file of this name."""
+    lines = "".join(map(row, (columns, *rows)))
+    answer = HttpResponse(lines, content_type="text/csv; charset=utf-8")
+    answer["Content-Disposition"] = f'attachment; filename="{name}.csv"'
+    return answer
+
+
 def cell(value: Any) -> Any:
     """Return a cell that no spreadsheet reads as a formula, even after blanks."""
     if isinstance(value, list):

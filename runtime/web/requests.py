@@ -31,7 +31,6 @@ STRUCTURED = "application/cloudevents+json"
 _BATCH = "application/cloudevents-batch+json"
 _REQUIRED = ("id", "source", "type")
 
-
 View = TypeVar("View", bound=Callable[..., Any])
 Page = Callable[..., HttpResponse]
 

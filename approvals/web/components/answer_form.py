@@ -45,8 +45,8 @@ def _fields(schema: Any, *, with_defaults: bool = False) -> tuple[Field, ...]:
     form_schema = _form_schema(schema)
     values = _nulls(schema_form.fields(form_schema, {}))
     if with_defaults:
-        parts = json_schema.parts(form_schema)
-        values |= {part.name: part.default for part in parts if part.default is not None}
+        properties = json_schema.parts(form_schema)
+        values |= {prop.name: prop.default for prop in properties if prop.default is not None}
     return schema_form.fields(form_schema, values)
 
 

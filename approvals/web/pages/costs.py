@@ -77,13 +77,8 @@ def _link_into(key: UsageKey, name: str, period: dict[str, str], only: dict[str,
 
 def _csv(key: UsageKey, rows: tuple[NamedUsage, ...]) -> HttpResponse:
     columns = (key, "cost_usd", "replies", "input_tokens", "output_tokens", "replies_without_price")
-    lines = [downloads.row(columns)]
-    lines += [
-        downloads.row(
-            (row.name, row.cost, row.replies, row.input_tokens, row.output_tokens, row.unpriced)
-        )
+    cells = (
+        (row.name, row.cost, row.replies, row.input_tokens, row.output_tokens, row.unpriced)
         for row in rows
-    ]
-    answer = HttpResponse("".join(lines), content_type="text/csv; charset=utf-8")
-    answer["Content-Disposition"] = f'attachment; filename="costs-by-{key}.csv"'
-    return answer
+    )
+    return downloads.table(f"costs-by-{key}", columns, cells)

@@ -104,19 +104,12 @@ def overview(request: HttpRequest) -> HttpResponse:
 def picture_csv(request: HttpRequest, name: str) -> HttpResponse:
     """Answer with the numbers of one picture as CSV."""
     since, until = _period(_read_range(request))
-    chart = next(
-        (one.chart for one in pictures(since, until, _read_key(request)) if one.name == name), None
-    )
-    if chart is None:
+    by_name = {picture.name: picture for picture in pictures(since, until, _read_key(request))}
+    if name not in by_name:
         raise Http404
-    lines = [downloads.row(["day", *(part.label for part in chart.series)])]
-    lines += [
-        downloads.row([row.day.isoformat(), *(cell.text for cell in row.cells)])
-        for row in reversed(chart.rows)
-    ]
-    answer = HttpResponse("".join(lines), content_type="text/csv; charset=utf-8")
-    answer["Content-Disposition"] = f'attachment; filename="{name}.csv"'
-    return answer
+    chart = by_name[name].chart
+    rows = [(row.day.isoformat(), *(cell.text for cell in row.cells)) for row in chart.rows]
+    return downloads.table(name, ("day", *(line.label for line in chart.series)), reversed(rows))
 
 
 def pictures(since: date, until: date, key: UsageKey) -> tuple[Picture, ...]:
@@ -131,7 +124,7 @@ def pictures(since: date, until: date, key: UsageKey) -> tuple[Picture, ...]:
             title="Decisions a day",
             sentence="Closed requests by verdict.",
             chart=charts.draw(
-                days, VERDICT_SERIES, {one.day: one.verdicts for one in decisions},
+                days, VERDICT_SERIES, {count.day: count.verdicts for count in decisions},
                 text=_number, url=_decisions_url,
             ),
         ),
@@ -140,7 +133,7 @@ def pictures(since: date, until: date, key: UsageKey) -> tuple[Picture, ...]:
             title="Time to decide",
             sentence="From the request to a person’s decision.",
             chart=charts.draw(
-                days, TIME_SERIES, {one.day: _times(one) for one in decisions},
+                days, TIME_SERIES, {count.day: _times(count) for count in decisions},
                 text=_time, url=lambda day, _: _decisions_url(day), stacked=False,
             ),
         ),
@@ -150,7 +143,7 @@ def pictures(since: date, until: date, key: UsageKey) -> tuple[Picture, ...]:
             sentence="Ended runs by outcome.",
             chart=charts.draw(
                 days, STATUS_SERIES,
-                {one.day: one.statuses for one in usage.read_ended_days(since, until)},
+                {count.day: count.statuses for count in usage.read_ended_days(since, until)},
                 text=_number, url=_runs_url,
             ),
         ),

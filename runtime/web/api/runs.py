@@ -42,7 +42,6 @@ Text = Annotated[
 ]
 Limit = Annotated[int, Query(ge=1, le=200)]
 
-
 WAIT_HEADER = "Signoff-Wait"
 PERSON_HEADER = "Signoff-Person"  # for config.longpoll, which does not send it on
 MAX_WAIT_SECONDS = 60  # proxies close connections that are silent for longer
@@ -59,7 +58,6 @@ Wait = Annotated[
     AfterValidator(_duration),
     WithJsonSchema({"type": "string", "pattern": "^[1-9][0-9]?s$", "examples": ["30s"]}),
 ]
-
 
 _FOR_PEOPLE = ("suspended", "paused", "quarantined")
 
@@ -81,7 +79,6 @@ BUDGET_SCHEMA: dict[str, Any] = {
     "properties": {name: {"type": ["number", "string", "null"]} for name in NAMES},
     "additionalProperties": False,
 }
-
 
 _RUN: dict[str, Any] = {
     "agent": "hr_onboarding",
