@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -190,6 +191,7 @@ def appears(page: Page, found: Locator) -> Locator:
 
 
 def run_of(page: Page) -> str:
+    page.wait_for_url(re.compile("/runs/[0-9a-f-]{36}/"))
     return urlsplit(page.url).path.split("/")[2]
 
 

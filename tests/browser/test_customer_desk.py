@@ -124,7 +124,9 @@ def test_a_signed_webhook_starts_a_run_that_remembers_the_thread(desk: Desk) -> 
     ada.get_by_role("link", name="Returned orders").click()
     ada.locator("summary", has_text="Make a webhook…").click()
     ada.get_by_role("button", name="Make the webhook").click()
-    address, secret = ada.locator("code.mono").all_inner_texts()[:2]
+    codes = ada.locator("code.mono")
+    expect(codes.nth(1)).to_be_visible()
+    address, secret = codes.all_inner_texts()[:2]
     returned = {"customer": "C-7", "order": "A-2", "country": "DE"}
     for key, status in (("none", 401), (secret, 202), (secret, 200)):
         assert desk.deliver(address, key, "w-1", returned) == status
@@ -154,6 +156,7 @@ def test_a_prompt_of_two_admins_is_pinned_by_a_scheduled_run(desk: Desk) -> None
     admin.get_by_role("button", name="Save as a new version").click()
     admin.get_by_role("link", name=re.compile("Try on recorded runs.*version 1")).click()
     admin.get_by_role("button", name="Try on recorded runs").click()
+    expect(admin.get_by_text("A worker tries it.")).to_be_visible()
     appears(admin, admin.get_by_text("10 replies, of which 0 differ"))
     expect(admin.get_by_role("region", name=f"Run {desk.runs[0]}")).to_contain_text("pay_back")
     admin.get_by_role("link", name=f"← {agents.PROMPT}").click()
@@ -203,6 +206,7 @@ def test_a_prompt_of_two_admins_is_pinned_by_a_scheduled_run(desk: Desk) -> None
     expect(version.nth(1)).to_contain_text(re.compile("production.*staging", re.DOTALL))
     back = re.compile("Propose for production.*the text in the code")
     admin.get_by_role("button", name=back).click()
+    expect(admin.get_by_role("button", name=back)).to_have_count(0)
     chief.reload()
     chief.get_by_role("button", name="Confirm the text in the code").click()
     expect(chief.get_by_role("heading", name="In production: the text in the code")).to_be_visible()
@@ -367,7 +371,7 @@ def test_an_old_run_leaves_postgres_and_comes_back(desk: Desk) -> None:
     admin.get_by_role("link", name="Restore…").click()
     admin.get_by_label("Reason").fill("A question of the customer.")
     admin.get_by_role("button", name="Restore").click()
-    admin.goto(f"/runs/{run}/")
+    admin.wait_for_url(f"**/runs/{run}/")
     expect(admin.get_by_role("heading", name="Archived on")).to_have_count(0)
     expect(admin.get_by_text("40 euros for order A-1 are on their way.").first).to_be_visible()
 
@@ -380,6 +384,7 @@ def test_a_message_cuts_a_reply_off_and_a_rate_limit_is_shown(desk: Desk) -> Non
     ada.get_by_label("Message to the agent").fill("It is urgent.")
     ada.get_by_label("Cut off the reply").check()
     ada.get_by_role("button", name="Send").click()
+    expect(ada.get_by_label("Message to the agent")).to_have_value("")
     desk.open_request(run, "Pay 15 euros back for order A-3")
     marker = json.dumps([body["messages"] for body in desk.model.bodies[-3:]])
     assert "was cut off" in marker

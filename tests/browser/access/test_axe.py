@@ -391,6 +391,7 @@ def _open_the_keys(page: Page) -> None:
 
 def _add_a_rule(page: Page) -> None:
     page.click("text=Add a rule")
+    page.wait_for_url("**/policies/draft/*")
     unfold(page)
 
 
