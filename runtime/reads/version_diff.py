@@ -38,19 +38,24 @@ def differences(changes: Iterable[AgentChange]) -> tuple[VersionDifference, ...]
     return tuple(_difference(change) for change in ordered)
 
 
+def diff_lines(before: Any, after: Any) -> tuple[DiffLine, ...]:
+    """Compare two texts, or JSON values, by line. One line more than MAX_LINES tells that more exist."""
+    return tuple(islice(_lines(before, after), MAX_LINES + 1))
+
+
 def _difference(change: AgentChange) -> VersionDifference:
-    lines = list(islice(_lines(change), MAX_LINES + 1))
+    lines = diff_lines(change.before, change.after)
     return VersionDifference(
         part=change.part,
         word="added" if change.before is None else "removed" if change.after is None else "changed",
         asks=change.asks,
-        lines=tuple(lines[:MAX_LINES]),
+        lines=lines[:MAX_LINES],
         cut=len(lines) > MAX_LINES,
     )
 
 
-def _lines(change: AgentChange) -> Iterable[DiffLine]:
-    marks = unified_diff(_text(change.before), _text(change.after), n=CONTEXT_LINES, lineterm="")
+def _lines(before: Any, after: Any) -> Iterable[DiffLine]:
+    marks = unified_diff(_text(before), _text(after), n=CONTEXT_LINES, lineterm="")
     for mark in islice(marks, 2, None):  # after the names of two files
         match mark[:1]:
             case "-":
@@ -67,4 +72,4 @@ def _text(value: Any) -> list[str]:
     if value is None:
         return []
     text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
-    return text.splitlines() or [""]
+    return text.split("\n")

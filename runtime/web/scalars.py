@@ -3,6 +3,7 @@
 The exact value stands in the element's title. A text that reads like such words is marked as a text.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from datetime import datetime
@@ -69,7 +70,9 @@ def scalar(value: Any) -> SafeString | str:
 def brief_words(value: Any) -> SafeString:
     """Show a value of a preview, in which a number may be written as a text; lists and objects as JSON."""
     number = digits(value) if isinstance(value, str) else ""
-    return SafeString(number or scalar(value) or escape_visible(value))
+    return SafeString(
+        number or scalar(value) or escape_visible(json.dumps(value, ensure_ascii=False))
+    )
 
 
 @register.filter

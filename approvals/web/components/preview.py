@@ -4,15 +4,26 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any, Literal
 
+from runtime.reads.version_diff import MAX_LINES, DiffLine, diff_lines
+from runtime.web.display import as_json
+
 Mark = Literal["", "new", "gone"]  # compared with the approved preview
-MAX_SHORT = 200  # characters of a text that changes on one line
-MAX_DIFFERENCES = 50  # in one change; more are shown as two whole values
+MAX_SHORT, MAX_SHORT_LINES = (
+    200,
+    4,
+)  # characters and lines of a value that is shown beside the other
+MAX_DIFFERENCES = 50  # in one change; more are shown as lines
+MAX_OPEN, MAX_OPEN_LINES = (
+    600,
+    12,
+)  # characters and lines of a difference that is shown without folding
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Difference:
     """What changes at one place of a value. An empty `name` is the value itself."""
 
@@ -21,6 +32,35 @@ class Difference:
     after: Any
     is_added: bool = False
     is_removed: bool = False
+
+    @property
+    def is_short(self) -> bool:
+        """Whether both values have room beside each other."""
+        return _is_short(self.before) and _is_short(self.after)
+
+    @cached_property
+    def lines(self) -> tuple[DiffLine, ...]:
+        """The lines that differ, with some around them; empty if there are more than a page shows."""
+        before, after = self.before, self.after
+        if before is not None and after is not None and not _are_texts(before, after):
+            before, after = as_json(before), as_json(after)
+        lines = diff_lines(before, after)
+        return lines if len(lines) <= MAX_LINES else ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the lines are few enough to be shown without folding."""
+        count = len(self.lines)
+        return (
+            0 < count <= MAX_OPEN_LINES and sum(len(line.text) for line in self.lines) <= MAX_OPEN
+        )
+
+    @property
+    def counts(self) -> str:
+        """How many lines come and go."""
+        kinds = Counter(line.kind for line in self.lines)
+        parts = [("removed", kinds["was"]), ("added", kinds["is"])]
+        return ", ".join(f"{n} line{'' if n == 1 else 's'} {word}" for word, n in parts if n)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,18 +74,19 @@ class Item:
 
     @property
     def differences(self) -> tuple[Difference, ...]:
-        """What changes within the value; empty if there is too much of it to say in lines."""
+        """What changes within the value. If that is much, the values are the one difference."""
         differences = tuple(islice(_differences(self.before, self.after), MAX_DIFFERENCES + 1))
-        is_short = len(differences) <= MAX_DIFFERENCES and all(
-            _is_short(value) for each in differences for value in (each.before, each.after)
-        )
-        return differences if is_short else ()
+        if len(differences) <= MAX_DIFFERENCES:
+            return differences
+        return (Difference(name="", before=self.before, after=self.after),)
 
     @property
     def unchanged(self) -> int:
-        """How many entries of a list or an object stay as they are."""
+        """How many entries of a list or an object stay as they are; 0 if only their order changes."""
         if isinstance(self.before, list) and isinstance(self.after, list):
-            return len(self.after) - len(_missing(self.after, self.before))
+            added = _missing(self.after, self.before)
+            is_order = not added and len(self.before) == len(self.after)
+            return 0 if is_order else len(self.after) - len(added)
         if isinstance(self.before, dict) and isinstance(self.after, dict):
             after = self.after
             return sum(
@@ -185,9 +226,12 @@ def _text(value: Any) -> str:
 
 
 def _is_short(value: Any) -> bool:
-    if isinstance(value, dict | list):
-        return False
-    return not isinstance(value, str) or (len(value) <= MAX_SHORT and "\n" not in value)
+    text = value if isinstance(value, str) else _text(value)
+    return len(text) <= MAX_SHORT and text.count("\n") < MAX_SHORT_LINES
+
+
+def _are_texts(*values: Any) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _object(value: Any) -> Mapping[str, Any]:

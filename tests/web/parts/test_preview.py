@@ -2,6 +2,7 @@
 
 import json
 import re
+from html import unescape
 from typing import Any
 
 import pytest
@@ -36,6 +37,11 @@ def previewed(**preview: Any) -> Approval:
     return seeds.pending(preview=preview)
 
 
+def changed(before: Any, after: Any) -> str:
+    content = {"shown": {"changes": [{"what": "it", "before": before, "after": after}]}}
+    return render_to_string("approvals/_preview.html", {"preview": card(content)})
+
+
 def test_the_card_has_every_part(bea: Client, cast: Cast) -> None:
     words = ('id="preview"', "Replaces one role", "accounts", "level-1", "level-3", "new.hire")
     page = shows(bea, previewed(shown=SHOWN), *words, "the account is &lt;i&gt;9", hides=["<i>9"])
@@ -62,22 +68,61 @@ def test_a_difference_from_the_approved_preview_is_marked(bea: Client, cast: Cas
         (None, "x", ["added x"]),
         (True, None, ["removed yes"]),
         (["a", "b"], ["b", "c"], ["removed a", "added c", "1 unchanged"]),
-        (["a", "b"], ["b", "a"], []),  # only the order
+        (["a", "b"], ["b", "a"], ['["a", "b"] → ["b", "a"]']),  # only the order
         ({"x": {"y": 1}, "z": 2}, {"x": {"y": "1"}, "z": 2}, ["x › y: 1 → 1", "1 unchanged"]),
         ({"x": None}, {"y": None}, ["x: removed not set", "y: added not set"]),
         ("a\u202eb", "ab", ["a⟦U+202E⟧b → ab"]),
         ("<b>", "**b**", ["&lt;b&gt; → **b**"]),
-        ("a\nb", "c", []),
-        (list(range(60)), [], []),
+        ("a\nb", "c", ["a\nb → c"]),
+        ({"x": {"y": 1}}, {"x": [1]}, ['x: {"y": 1} → [1]']),
     ],
 )
 def test_a_change_is_said_in_words(before: Any, after: Any, words: list[str]) -> None:
-    content = {"shown": {"changes": [{"what": "it", "before": before, "after": after}]}}
-    html = render_to_string("approvals/_preview.html", {"preview": card(content)})
-    lines = re.findall(r'<p class="(?:raw becomes|meta)">(.*?)</p>', html)
+    html = changed(before, after)
+    lines = re.findall(r'<p class="(?:raw becomes|meta)">(.*?)</p>', html, re.DOTALL)
     spoken = [re.sub(r'<span class="vh">.*?</span>', "", line) for line in lines]
-    assert [strip_tags(line) for line in spoken] == words
-    assert ("diffrow" in html) == (not words)
+    assert [unescape(strip_tags(line)) for line in spoken] == [unescape(line) for line in words]
+    assert "diffrow" not in html
+
+
+LETTER = [f"Line {n} of the letter, which says something." for n in range(1, 41)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "summary", "was", "added"),
+    [
+        (
+            LETTER,
+            [*LETTER[:7], "!", *LETTER[8:]],
+            "1 line removed, 1 line added",
+            LETTER[7:8],
+            ["!"],
+        ),
+        (LETTER, [*LETTER, ""], "1 line added", [], [""]),  # a line break at the end
+        (None, LETTER[:5], "5 lines added", [], LETTER[:5]),
+        (LETTER[:5], None, "5 lines removed", LETTER[:5], []),
+    ],
+)
+def test_a_long_text_is_compared_by_line(
+    before: list[str] | None,
+    after: list[str] | None,
+    summary: str,
+    was: list[str],
+    added: list[str],
+) -> None:
+    texts = [None if lines is None else "\n".join(lines) for lines in (before, after)]
+    html = changed(*texts)
+    assert f"<summary>{summary}</summary>" in html
+    assert re.findall(r"<del>(.*?)</del>", html) == was
+    assert re.findall(r"<ins>(.*?)</ins>", html) == added
+    assert LETTER[20] not in html  # unchanged, and far from a change
+
+
+def test_many_lines_are_folded_and_none_is_left_out() -> None:
+    assert '<details class="lines" open>' in changed("\n".join(LETTER), "\n".join(LETTER[1:]))
+    assert '<details class="lines"><summary>62 lines removed' in changed(list(range(60)), [])
+    many = changed("", "\n".join(f"line {n}" for n in range(300)))
+    has(many, "changed in many lines", "line 299")
 
 
 def test_the_page_says_why_there_is_no_preview(bea: Client, cast: Cast) -> None:
