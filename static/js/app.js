@@ -14,9 +14,10 @@ const voice = made("p", { className: "vh", role: "status" });
 main.append(voice);
 const say = (text) => { voice.textContent = text; };
 
-/** Put the toasts where they cover nothing: in the bar of the decision, which grows upwards, or below the page. */
+/** Put the toasts where they cover nothing: below the list in the split view, above the buttons of the bar, or below the page. */
 function settle(toasts) {
-  if (toasts) (one(".decide") ?? main).prepend(toasts);
+  if (toasts && isSplit() && !panel.hidden) panel.before(toasts);
+  else if (toasts) (one(".decide") ?? main).prepend(toasts);
 }
 
 function toast() {

@@ -50,8 +50,8 @@ function empty(link) {
   note.append(made("p", { role: "alert", textContent: "Could not load." }), again);
   const news = one(".toasts");
   panel.replaceChildren(note);
-  settle(news);
   panel.hidden = panel.inert = false;
+  settle(news);
 }
 
 /** Close the panel, for a request that the filter has taken out of the list. */
@@ -59,10 +59,9 @@ function close() {
   opening?.abort();
   opened = "";
   missing = null;
-  const news = one(".toasts", panel);
   panel.replaceChildren();
-  if (news) settle(news);
   panel.hidden = true;
+  settle(one(".toasts"));
 }
 
 /** Keep the open request in the address, for a reload and for Back. */
@@ -80,9 +79,8 @@ function fill(text) {
   const toasts = news ?? one(".toasts");
   one(".toasts")?.remove();
   panel.replaceChildren(...parts);
+  panel.hidden = panel.inert = false;
   settle(toasts);
-  panel.hidden = false;
-  panel.inert = false;
   panel.scrollTop = 0;
   filledAt = performance.now();
   restore(panel);

@@ -56,15 +56,16 @@ def test_the_buttons_are_in_reach_and_deny_asks_for_a_reason(
         expect(button).to_be_in_viewport(ratio=1)
 
 
-# What a toast lies upon: the parts of the bar, and the head of the page.
 A_CLICK_COUNTS = """() => new Promise((resolve) => {
     const check = () => performance.now() > Math.max(shown, filledAt) + 1000
         ? resolve() : requestAnimationFrame(check)
     check()
 })"""
+# What a toast lies upon: the parts of the bar, the head of the page, and in the split view the list and the panel.
 COVERED = """() => {
-    const toast = document.querySelector(".toast").getBoundingClientRect();
+    const toast = document.querySelector(".toasts").getBoundingClientRect();
     const parts = [...document.querySelectorAll("h1, .chips, .decide :is(p, label, textarea, input, .btn)")];
+    if (isSplit() && !panel.hidden) parts.push(one("#list"), panel);
     const covered = (part) => {
         const box = part.getBoundingClientRect();
         return box.height && !part.closest(".toast") && box.top < toast.bottom && box.bottom > toast.top
@@ -75,7 +76,7 @@ COVERED = """() => {
 
 
 @pytest.mark.parametrize("width", [1440, 1024, 390])
-def test_the_toast_of_the_last_decision_covers_nothing_of_the_next_request(
+def test_the_toast_of_the_last_decision_has_a_place_of_its_own(
     desk: Desk, office: Office, settings: Settings, width: int
 ) -> None:
     settings.SIGNOFF_UNDO_SECONDS = 60
@@ -94,6 +95,11 @@ def test_the_toast_of_the_last_decision_covers_nothing_of_the_next_request(
     undo = page.get_by_role("button", name="Undo")
     expect(undo).to_be_in_viewport(ratio=1)
     assert page.evaluate(COVERED) == []
+    toast = _box(page, ".toasts")
+    if width == 1440:
+        assert toast["x"] + toast["width"] <= _box(page, "#panel")["x"]
+    else:
+        assert toast["y"] + toast["height"] <= _box(page, ".decide .btn.deny")["y"]
     page.get_by_role("button", name="Deny").click()
     expect(page.locator("#reason")).to_be_focused()
     assert page.evaluate(COVERED) == []
