@@ -20,6 +20,7 @@
   const key = (id) => `${who()} ${id}`;
   const [requests, rowsSeen] = [opened.read(), listed.read()];
   let [current, last] = ["", performance.now()];
+  let isUnasked = false; // the current request opened by itself
 
   const idIn = (address) => /^\/a\/([\w-]{36})\//.exec(address ?? "")?.[1] ?? "";
   const region = () => one("[data-live=approval]");
@@ -43,7 +44,10 @@
     last = now;
     if (document.hidden) return;
     if (current) ofRequest(current).visible += past;
+    const before = current;
     current = open();
+    if (isUnasked && current !== before) requests.delete(key(before)); // it opened by itself, and another one was chosen
+    isUnasked = Boolean(region()?.closest("[data-unasked]"));
     if (current) {
       const { sections } = ofRequest(current);
       for (const section of all("section[aria-labelledby]", region() ?? main)) {

@@ -19,7 +19,23 @@ let quiet = false; // the focus returns to the list, and the panel stays as it i
 /** Show a request beside the list. The focus stays in the list. */
 async function openBeside(link) {
   const id = idOf(link.href);
-  if (id === opened) return;
+  delete panel.dataset.unasked;
+  if (id === opened) return remember(link);
+  await load(link, id);
+  if (opened === id) remember(link);
+}
+
+/** Show the first request of the list. Until the reader turns to it, it counts neither as read nor as looked at. */
+function openFirst() {
+  const link = one(".row .t", list());
+  if (!link) return;
+  link.closest(".row").setAttribute("aria-current", "true");
+  panel.dataset.unasked = "";
+  panel.hidden = false; // its room is taken before the answer is here
+  load(link, idOf(link.href));
+}
+
+async function load(link, id) {
   opening?.abort();
   opening = new AbortController();
   const { signal } = opening;
@@ -31,7 +47,6 @@ async function openBeside(link) {
     if (answer.status >= 500) throw answer;
     if (answer.redirected || !answer.ok) return location.assign(link.href);
     fill(await answer.text());
-    remember(link);
   } catch (problem) {
     if (problem.name === "AbortError") return;
     offline ||= !(problem instanceof Response);
@@ -98,6 +113,7 @@ async function send(form, submitter) {
   const body = new FormData(form, submitter);
   const address = submitter.getAttribute("formaction") ?? form.getAttribute("action");
   let answer, text;
+  delete panel.dataset.unasked;
   hold();
   try {
     // The redirect after it keeps the headers, so that the server sends the request alone, with the toast.
@@ -165,9 +181,14 @@ if (panel) {
   document.addEventListener("htmx:afterSettle", () => {
     if (opened && !rowOf(opened) && !typed(panel)) close();
   });
+  for (const name of ["pointerdown", "wheel", "focusin"]) {
+    panel.addEventListener(name, () => { delete panel.dataset.unasked; }, { passive: true });
+  }
   document.addEventListener("reconnected", () => missing && openBeside(missing));
   document.addEventListener("DOMContentLoaded", () => {
     const asked = new URLSearchParams(location.search).get("open");
-    if (asked && isSplit()) rowOf(asked)?.focus();
+    if (!isSplit()) return;
+    const row = asked && rowOf(asked);
+    row ? row.focus() : openFirst();
   });
 }

@@ -2,7 +2,7 @@
 "use strict";
 
 const BEAT = 20_000; // the server forgets an open page after 45 s
-const strips = () => all("[data-teamwork]");
+const strips = () => all("[data-teamwork]").filter((it) => !it.closest("[data-unasked]"));
 
 /** Send a form, or one without fields; return the page that answers it, null if the server refuses or is away. */
 async function sendTo(address, body = new FormData()) {

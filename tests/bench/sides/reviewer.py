@@ -79,7 +79,6 @@ def clear(page: Page, other: Page, number: int) -> Clearing:
     _load(other, address)  # the browser then has the scripts and styles
     found.loads = [_load(other, address) for _ in range(10)]
     page.bring_to_front()
-    page.keyboard.press("j")
     page.evaluate(SHOWN, 0)
     began = time.monotonic()
     for place in range(number):

@@ -39,7 +39,8 @@ def test_keys_select_rows_that_are_decided_and_undone_together(
     desk.open("/inbox/")
     bar = page.get_by_role("button", name="Decide together")
     expect(bar).to_be_hidden()
-    for key in ("j", "x", "j", "j", "j", "Shift+X"):
+    first = [] if width > 1180 else ["j"]  # a wide screen shows the first request by itself
+    for key in (*first, "x", "j", "j", "j", "Shift+X"):
         page.keyboard.press(key)
     expect(page.get_by_text("4 selected").first).to_be_visible()
     page.keyboard.press("j")
