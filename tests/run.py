@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.support.stack import PREPARED
 
 PYTEST = (sys.executable, "-m", "pytest")
-PACKAGES = ("agents", "approvals", "config", "runtime", "tests")
+PACKAGES = ("agents", "approvals", "client", "config", "runtime", "tests")
 FAULTS = "tests/system/fault_injection"
 LANES = (
     (

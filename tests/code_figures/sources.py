@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from tests.docs.words import read_files
 
-PRODUCT = ("runtime", "approvals", "agents", "config")
+PRODUCT = ("runtime", "approvals", "agents", "config", "client")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class Source:
 
     @property
     def module(self) -> str:
-        return self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        path = self.path.removeprefix("client/")  # the folder of a wheel of its own
+        return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
     @property
     def is_migration(self) -> bool:

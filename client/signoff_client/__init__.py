@@ -1,0 +1,43 @@
+"""The client of Signoff: start runs, decide requests, follow a run, and put calls behind an approval."""
+
+from signoff_client.answers import Approval, ApprovalPage, Gate, JournalEntry, Run, RunPage
+from signoff_client.client import AsyncSignoff, Signoff
+from signoff_client.errors import (
+    DecidedBefore,
+    InvalidField,
+    NoAnswer,
+    NotApproved,
+    NotAuthenticated,
+    NotInTime,
+    NotPermitted,
+    NotPossible,
+    NotThere,
+    Refusal,
+    RunNotCompleted,
+    SignoffError,
+    TooLateToDecide,
+)
+
+__all__ = [
+    "Approval",
+    "ApprovalPage",
+    "AsyncSignoff",
+    "DecidedBefore",
+    "Gate",
+    "InvalidField",
+    "JournalEntry",
+    "NoAnswer",
+    "NotApproved",
+    "NotAuthenticated",
+    "NotInTime",
+    "NotPermitted",
+    "NotPossible",
+    "NotThere",
+    "Refusal",
+    "Run",
+    "RunNotCompleted",
+    "RunPage",
+    "Signoff",
+    "SignoffError",
+    "TooLateToDecide",
+]

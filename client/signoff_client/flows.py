@@ -1,0 +1,161 @@
+"""The acts of the client as generators, each written once for the synchronous and the asynchronous form.
+
+A flow yields steps, and is sent what each step gave: the response of an HTTP request, or the error that kept it away.
+"""
+
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from json import JSONDecodeError
+from typing import Any, TypeAlias, TypedDict, TypeVar
+from uuid import UUID, uuid4
+
+import httpx2
+from pydantic import ValidationError
+
+from signoff_client.answers import Approval, JournalEntry, Run
+from signoff_client.errors import NoAnswer, NotInTime, refusal_of
+from signoff_client.routes import (
+    DECIDE,
+    READ_JOURNAL,
+    READ_RUN,
+    START_RUN,
+    ApiRequest,
+)
+
+T = TypeVar("T")
+
+RETRY_SECONDS = 30.0  # in all, with the pauses
+WAIT_SECONDS = 30  # of one long poll
+POLL_SECONDS = 1.0  # between two looks, where the server cannot tell of a change
+_PAUSE_SECONDS = (0.1, 2.0)  # before the first retry, and at most
+_BUSY = (429, 503)  # nothing was done
+_LOST = (502, 504)  # a proxy answers, and it may have been done
+_PAGE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Sleep."""
+
+    seconds: float
+
+
+Step: TypeAlias = ApiRequest[Any] | Pause
+Reply: TypeAlias = httpx2.Response | httpx2.TransportError | None
+Flow: TypeAlias = Generator[Step, Reply, T]
+
+
+class DecisionFields(TypedDict, total=False):
+    """What some verdicts need besides: see the operation `decide` in the API's own documentation."""
+
+    confirm: str | None
+    result: Any
+    arguments: dict[str, Any]
+    grant: dict[str, Any]
+
+
+def send(request: ApiRequest[T]) -> Flow[T]:
+    """Send a request until it is answered. Raise Refusal, or NoAnswer if 30 seconds did not suffice."""
+    deadline = time.monotonic() + RETRY_SECONDS
+    pause, longest = _PAUSE_SECONDS
+    while True:
+        reply = yield request
+        assert reply is not None
+        if isinstance(reply, httpx2.Response) and reply.status_code not in (*_BUSY, *_LOST):
+            return _read(request, reply)
+        wait = max(pause, _retry_after(reply))
+        if not _may_repeat(request, reply) or time.monotonic() + wait > deadline:
+            raise NoAnswer(_say(reply)) from None
+        yield Pause(wait)
+        pause = min(2 * pause, longest)
+
+
+def start(
+    agent: str, input: Any, business_key: str | None, thread: str | None, budget: Any
+) -> Flow[Run]:
+    """Start a run. Without a business key it gets a random one, so that a repeated request starts no second run."""
+    key = business_key or f"client-{uuid4().hex}"
+    return send(
+        START_RUN.request(agent=agent, input=input, business_key=key, thread=thread, budget=budget)
+    )
+
+
+def wait(run: UUID | str, seconds: float | None) -> Flow[Run]:
+    """Wait until the run has ended. Raise NotInTime after so many seconds."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+    while True:
+        sent_at = time.monotonic()
+        seconds_left = (
+            WAIT_SECONDS if deadline is None else min(WAIT_SECONDS, int(deadline - sent_at))
+        )
+        state = yield from send(
+            READ_RUN.request(id=run, wait=f"{max(1, seconds_left)}s", until="ended")
+        )
+        if state.ended_at is not None:
+            return state
+        if deadline is not None and time.monotonic() >= deadline:
+            raise NotInTime(f"the run is still {state.status}")
+        if time.monotonic() - sent_at < POLL_SECONDS:  # the server did not wait
+            yield Pause(POLL_SECONDS)
+
+
+def decide(approval: Approval, verdict: str, reason: str, fields: DecisionFields) -> Flow[Approval]:
+    """Decide the request as the caller saw it: its digest is sent, and a changed request is refused."""
+    return send(
+        DECIDE.request(
+            id=approval.id, verdict=verdict, digest=approval.digest, reason=reason, **fields
+        )
+    )
+
+
+def next_entries(run: UUID | str, after: int) -> Flow[tuple[list[JournalEntry], bool]]:
+    """Return the entries after a position, and whether the run has ended and these are the last.
+
+    Without an entry it pauses before it returns.
+    """
+    state = yield from send(READ_RUN.request(id=run))  # before the entries, or the last are missed
+    page = yield from send(READ_JOURNAL.request(id=run, limit=_PAGE, cursor=after))
+    is_last = state.ended_at is not None and page.next is None
+    if not page.items and not is_last:
+        yield Pause(POLL_SECONDS)
+    return page.items, is_last
+
+
+def _read(request: ApiRequest[T], response: httpx2.Response) -> T:
+    if response.is_success:
+        try:
+            return request.route.read(response.content)
+        except ValidationError as exc:
+            raise NoAnswer(f"the answer to {request.path} is not one of Signoff: {exc}") from None
+    try:
+        facts = response.json()
+    except (JSONDecodeError, UnicodeDecodeError):
+        facts = {}
+    raise refusal_of(response.status_code, facts if isinstance(facts, dict) else {})
+
+
+def _may_repeat(request: ApiRequest[Any], reply: Reply) -> bool:
+    if request.route.repeatable:
+        return True
+    if isinstance(reply, httpx2.Response):
+        return reply.status_code in _BUSY
+    return isinstance(reply, httpx2.ConnectError | httpx2.ConnectTimeout)
+
+
+def _retry_after(reply: Reply) -> float:
+    value = reply.headers.get("Retry-After", "") if isinstance(reply, httpx2.Response) else ""
+    if value.isdigit():
+        return float(value)
+    try:
+        return (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds()
+    except (ValueError, TypeError):
+        return 0.0
+
+
+def _say(reply: Reply) -> str:
+    if isinstance(reply, httpx2.Response):
+        return f"the server answers {reply.status_code}"
+    return f"the server did not answer: {reply}"
