@@ -17,6 +17,7 @@ from signoff_client.errors import (
     SignoffError,
     TooLateToDecide,
 )
+from signoff_client.gate import approved
 
 __all__ = [
     "Approval",
@@ -40,4 +41,5 @@ __all__ = [
     "Signoff",
     "SignoffError",
     "TooLateToDecide",
+    "approved",
 ]

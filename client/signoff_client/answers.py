@@ -86,6 +86,8 @@ class Approval(Answer):
     effective_at: datetime | None
     reason: str | None
     edited: Any
+    allowance: UUID | None
+    removed_at: datetime | None
     tampered: str | None
 
 

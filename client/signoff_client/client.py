@@ -11,7 +11,7 @@ import httpx2
 
 from signoff_client import flows
 from signoff_client.answers import Approval, ApprovalPage, JournalEntry, Run, RunPage
-from signoff_client.flows import DecisionFields, Flow, Pause, Reply, Step
+from signoff_client.flows import DecisionFields, Flow, OnChange, Pause, Reply, Step
 from signoff_client.routes import (
     EXPORT_RUN,
     LIST_APPROVALS,
@@ -93,9 +93,15 @@ class Signoff(_Connection):
         """Start a run, or return the one of this business key."""
         return self._run(flows.start(agent, input, business_key, thread, budget))
 
-    def wait(self, run: UUID | str, *, seconds: float | None = None) -> Run:
-        """Wait until the run has ended, or raise NotInTime."""
-        return self._run(flows.wait(run, seconds))
+    def wait(
+        self,
+        run: UUID | str,
+        *,
+        seconds: float | None = None,
+        on_change: OnChange | None = None,
+    ) -> Run:
+        """Wait until the run has ended, or raise NotInTime. Each new status or gate is told to `on_change`."""
+        return self._run(flows.wait(run, seconds, on_change))
 
     def read_run(self, run: UUID | str) -> Run:
         """Read a run."""
@@ -188,9 +194,15 @@ class AsyncSignoff(_Connection):
         """Start a run, or return the one of this business key."""
         return await self._run(flows.start(agent, input, business_key, thread, budget))
 
-    async def wait(self, run: UUID | str, *, seconds: float | None = None) -> Run:
-        """Wait until the run has ended, or raise NotInTime."""
-        return await self._run(flows.wait(run, seconds))
+    async def wait(
+        self,
+        run: UUID | str,
+        *,
+        seconds: float | None = None,
+        on_change: OnChange | None = None,
+    ) -> Run:
+        """Wait until the run has ended, or raise NotInTime. Each new status or gate is told to `on_change`."""
+        return await self._run(flows.wait(run, seconds, on_change))
 
     async def read_run(self, run: UUID | str) -> Run:
         """Read a run."""

@@ -3,8 +3,9 @@
 A flow yields steps, and is sent what each step gave: the response of an HTTP request, or the error that kept it away.
 """
 
+import math
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -29,8 +30,9 @@ T = TypeVar("T")
 
 RETRY_SECONDS = 30.0  # in all, with the pauses
 WAIT_SECONDS = 30  # of one long poll
+WATCH_SECONDS = 2  # of one that looks for changes before the end
 POLL_SECONDS = 1.0  # between two looks, where the server cannot tell of a change
-_PAUSE_SECONDS = (0.1, 2.0)  # before the first retry, and at most
+_PAUSE_SECONDS = (0.1, 2.0)  # before the first retry, and at poll_seconds
 _BUSY = (429, 503)  # nothing was done
 _LOST = (502, 504)  # a proxy answers, and it may have been done
 _PAGE = 200
@@ -46,6 +48,7 @@ class Pause:
 Step: TypeAlias = ApiRequest[Any] | Pause
 Reply: TypeAlias = httpx2.Response | httpx2.TransportError | None
 Flow: TypeAlias = Generator[Step, Reply, T]
+OnChange: TypeAlias = Callable[[Run], None]
 
 
 class DecisionFields(TypedDict, total=False):
@@ -83,20 +86,24 @@ def start(
     )
 
 
-def wait(run: UUID | str, seconds: float | None) -> Flow[Run]:
-    """Wait until the run has ended. Raise NotInTime after so many seconds."""
-    deadline = None if seconds is None else time.monotonic() + seconds
+def wait(run: UUID | str, seconds: float | None, on_change: OnChange | None) -> Flow[Run]:
+    """Wait until the run has ended. Raise NotInTime after so many seconds.
+
+    A long poll ends with the run; earlier changes are looked for every 2 seconds, if they are asked for.
+    """
+    longest = WAIT_SECONDS if on_change is None else WATCH_SECONDS
+    deadline = math.inf if seconds is None else time.monotonic() + seconds
+    last_state = None
     while True:
         sent_at = time.monotonic()
-        seconds_left = (
-            WAIT_SECONDS if deadline is None else min(WAIT_SECONDS, int(deadline - sent_at))
-        )
-        state = yield from send(
-            READ_RUN.request(id=run, wait=f"{max(1, seconds_left)}s", until="ended")
-        )
+        poll_seconds = max(1, int(min(longest, deadline - sent_at)))
+        state = yield from send(READ_RUN.request(id=run, wait=f"{poll_seconds}s", until="ended"))
+        if on_change is not None and (state.status, state.gates) != last_state:
+            last_state = (state.status, state.gates)
+            on_change(state)
         if state.ended_at is not None:
             return state
-        if deadline is not None and time.monotonic() >= deadline:
+        if time.monotonic() >= deadline:
             raise NotInTime(f"the run is still {state.status}")
         if time.monotonic() - sent_at < POLL_SECONDS:  # the server did not wait
             yield Pause(POLL_SECONDS)

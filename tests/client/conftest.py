@@ -10,6 +10,7 @@ from pytest_django.live_server_helper import LiveServer
 from approvals.people import tokens
 from approvals.rights.scopes import ALL_SCOPES
 from signoff_client import Signoff
+from tests.client.terminal import Terminal
 from tests.support.seeds import Cast, object_of
 from tests.support.seeds import published as publish
 
@@ -42,3 +43,8 @@ def ada(served: str, cast: Cast) -> Iterator[Signoff]:
 def bea(served: str, cast: Cast) -> Iterator[Signoff]:
     with Signoff(served, token_of(cast.bea)) as signoff:
         yield signoff
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Terminal:
+    return Terminal(patch=monkeypatch, output=capfd)
