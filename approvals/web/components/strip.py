@@ -33,8 +33,11 @@ class Strip:
     later: int
 
 
-def strip(around: CallContext, call: CallRecord | None) -> Strip:
-    """Return the steps of the innermost plan that an agent keeps; those of the calls if none keeps one."""
+def strip(around: CallContext, call: CallRecord | None, agent: str) -> Strip:
+    """Return the steps of the innermost plan that an agent keeps; those of the calls if none keeps one.
+
+    Without a call the agent itself is this step.
+    """
     plan = next((other.frame.todo for other in reversed(around.plans) if other.frame.todo), ())
     if plan:
         steps = [
@@ -43,7 +46,7 @@ def strip(around: CallContext, call: CallRecord | None) -> Strip:
     else:
         settled = (step.call for step in around.settled if not step.call.keeps_plan)
         steps = list(_in_rows((_state(other), other.tool) for other in settled))
-        steps += [] if call is None else [StripStep(state="now", text=call.tool)]
+        steps.append(StripStep(state="now", text=call.tool if call else agent))
         steps += _in_rows(("later", step.call.tool) for step in around.open)
     return _around_this(steps)
 

@@ -83,7 +83,7 @@ def page_context(
         "arguments": arguments(approval.args, approval.schema),
         "effect": effect_texts(approval.effect)[1],
         "call_context": around,
-        "strip": strip(around, call),
+        "strip": strip(around, call, _agent(approval)),
         "run_input": _run_input(transcript),
         "done_calls": [_done_call(step) for step in around.settled if not _changed_the_plan(step)],
         "open_calls": around.open,
