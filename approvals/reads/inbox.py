@@ -9,6 +9,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from approvals.reads.orders import Order
 from approvals.reads.usual import UnusualByApproval
 from approvals.rights import approvals
 from approvals.rights.principals import Principal
+from approvals.rules.unusual_values import UnusualKind, UnusualValue
 from runtime.core.values.enums import Risk
 from runtime.errors import InvalidInput
 from runtime.reads.runs import Page
@@ -284,25 +286,31 @@ def _count_text(count: int, limit: int = MAX_COUNT, *, is_complete: bool = True)
     return f"{count:,}" if is_complete and count <= limit else f"{min(count, limit):,}+"
 
 
-LOOKED_AT = 20  # calls at high risk, those with the next deadlines
-MOST = 3  # calls that are listed before all others
+LOOKED_AT = 20  # calls of each risk, those with the next deadlines
+NEAR = 200  # requests with the next deadlines, among which calls at medium risk are looked for: no index has these
+MOST = 3  # calls of each risk that are listed before all others
+ALARMING = frozenset(
+    {UnusualKind.LOOK_ALIKE, UnusualKind.INVISIBLE, UnusualKind.LETTERS, UnusualKind.SCALE}
+)
 
 
 def read_important_and_doubts(
     principal: Principal | None, *, doubts: bool
 ) -> tuple[tuple[ApprovalView, ...], tuple[ApprovalView, ...]]:
-    """Return the first LOOKED_AT calls at high risk that this person may decide, and with `doubts` those in doubt.
+    """Return the first calls at high and medium risk that this person may decide, and with `doubts` those in doubt.
 
-    One query reads both.
+    One query reads all.
     """
     rows = Approval.objects.filter(
         approvals.readable_requests(principal),
         approvals.decidable_requests(principal),
         status=Approval.Status.PENDING,
     )
-    risky = Order().ordered(rows.filter(OF_CALL, risk=Risk.HIGH))[:LOOKED_AT]
+    near = Approval.objects.filter(pk__in=DEFAULT.ordered(rows).values("pk")[:NEAR])
+    high = DEFAULT.ordered(rows.filter(OF_CALL, risk=Risk.HIGH))[:LOOKED_AT]
+    medium = DEFAULT.ordered(near.filter(OF_CALL, risk=Risk.MEDIUM))[:LOOKED_AT]
     unknown = rows.filter(IN_DOUBT).order_by("created_at", "id")[:LIMIT]
-    selected = risky.union(unknown, all=True) if doubts else risky
+    selected = high.union(medium, *([unknown] if doubts else []), all=True)
     views = [to_view(approval, principal) for approval in selected]
     return (
         tuple(view for view in views if view.is_of_call),
@@ -327,25 +335,47 @@ def neighbours_in_whole_list(
     return before, next((view.id for view in listed if view.id not in first), None)
 
 
-def before_all(approval: ApprovalView) -> tuple[UUID, ...]:
-    """Return the calls that the inbox listed first before this one was decided."""
+def following(approval: ApprovalView) -> UUID | None:
+    """Return what the whole list shows after a request that was just decided: the next one, else the one before."""
     risky, _ = read_important_and_doubts(approval.reader, doubts=False)
     pending = copy(approval.stored)
     pending.status = Approval.Status.PENDING
     calls = (*risky, replace(approval, stored=pending))
-    return tuple(
-        view.id for view in pick_important(calls, usual.of_requests(calls, approval.reader))
+    first = [view.id for view in pick_important(calls, usual.of_requests(calls, approval.reader))]
+    if approval.id not in first:
+        before, after = previous_and_next(approval.reader, approval, without=first)
+        return after or before or next(reversed(first), None)
+    first.remove(approval.id)
+    return next(
+        iter(first or [view.id for view in page(approval.reader, view=View.MINE).items]), None
     )
 
 
 def pick_important(
     items: Iterable[ApprovalView], odd: UnusualByApproval
 ) -> tuple[ApprovalView, ...]:
-    """Return at most MOST of these calls: those at high risk with an odd value, the oddest first."""
+    """Return the calls to look at first: MOST at high risk with an odd value, MOST at medium risk with an alarming one.
+
+    The oddest of each risk comes first.
+    """
     calls = [
         approval
         for approval in items
-        if approval.risk == Risk.HIGH and odd.by_request.get(approval.id)
+        if _is_important(approval.risk, odd.by_request.get(approval.id, ()))
     ]
     calls.sort(key=lambda approval: odd.by_request[approval.id][0].weight)
-    return tuple(calls[:MOST])
+    by_risk = (
+        [call for call in calls if call.risk == risk][:MOST] for risk in (Risk.HIGH, Risk.MEDIUM)
+    )
+    return tuple(chain.from_iterable(by_risk))
+
+
+def _is_important(risk: str, oddities: Sequence[UnusualValue]) -> bool:
+    """Tell whether a call with these odd values, the most alarming first, is listed before all others."""
+    match risk:
+        case Risk.HIGH:
+            return bool(oddities)
+        case Risk.MEDIUM:
+            return bool(oddities) and oddities[0].kind in ALARMING
+        case _:
+            return False

@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Case, F, IntegerField, Q, QuerySet, TextField, Value, When
-from django.db.models.functions import Cast, Coalesce
+from django.db.models import Case, F, IntegerField, Q, QuerySet, Value, When
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from approvals.models import Approval
@@ -27,6 +27,7 @@ _DUE = (
     ("Due in more than a day", timedelta.max),
 )
 _NEVER = "No due date"
+_NO_TOOL = "Not about a tool"
 
 
 class Sort(StrEnum):
@@ -44,7 +45,7 @@ class Grouping(StrEnum):
     DEADLINE = "deadline"
     RISK = "risk"
     AGENT = "agent"  # agents on the way to the call
-    KIND = "kind"  # the same tool by the same agents
+    KIND = "kind"  # calls of the same tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +161,7 @@ class Order:
             case Grouping.AGENT:
                 return " › ".join(approval.path[:-1] if approval.call else approval.path)
             case Grouping.KIND:
-                return " › ".join(approval.path)
+                return approval.tool or _NO_TOOL
             case _:
                 bucket = _bucket(approval.expires_at, now)
                 return _NEVER if bucket == len(_DUE) else _DUE[bucket][0]
@@ -220,7 +221,7 @@ _RISK = _Key(
     ),
 )
 _AGENTS = _Key("agents", lambda approval: _path_text(approval.path[:-1]), _text, Agents(F("path")))
-_KIND = _Key("way", lambda approval: _path_text(approval.path), _text, Cast(F("path"), TextField()))
+_KIND = _Key("tool", lambda approval: approval.tool, _text)
 _DEADLINE = _Key(
     "expires_at",
     lambda approval: approval.expires_at,

@@ -277,7 +277,7 @@ def _query(parameters: Mapping[str, str]) -> str:
     return f"{query}&" if query else ""
 
 
-FIRST = "High risk with an unusual value"
+FIRST = "Unusual: look at these first"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,7 +334,8 @@ def arrange_rows(
 ) -> Rows:
     """Find the odd values of a page, and the rows that come first if it `leads` the whole list.
 
-    `risky` are calls at high risk of all pages, `is_unchanged` says that an open page knows the items of this one.
+    `risky` are calls at high and medium risk of all pages. `is_unchanged` says that an open page knows the items of
+    this one.
     """
     here = {approval.id for approval in items}
     elsewhere = [approval for approval in risky if approval.id not in here]

@@ -34,7 +34,7 @@ from approvals.web.components import call_status, denial, reading, result_field,
 from approvals.web.request import edit, question
 from approvals.web.request.approval import show
 from approvals.web.request.request_page import already_closed, to_page
-from runtime.core.values.enums import GateKind, Risk, Verdict
+from runtime.core.values.enums import GateKind, Verdict
 from runtime.core.values.verdicts import GATES, VERDICTS, words_at
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
@@ -124,20 +124,10 @@ def _toast(
 
 
 def _following(request: HttpRequest, approval: approval_views.ApprovalView) -> UUID | None:
-    """Return the approval to show next: the one after this in the reader's list, else the one before.
-
-    After a call that the inbox lists first, it is the next of those, else the first of the others.
-    """
+    """Return the approval to show next: the one after this in the reader's list, else the one before."""
     position = places.read_position(request)
-    if position == places.ListPosition() and approval.risk == Risk.HIGH:
-        first = inbox.before_all(approval)
-        if approval.id in first:
-            ids = [approval_id for approval_id in first if approval_id != approval.id]
-            if not ids:
-                ids = [
-                    listed.id for listed in inbox.page(approval.reader, view=position.view).items
-                ]
-            return next(iter(ids), None)
+    if position == places.ListPosition():
+        return inbox.following(approval)
     before, after = places.previous_and_next(position, approval.reader, approval)
     return after or before
 

@@ -171,7 +171,8 @@ def test_each_order_is_the_same_in_pages_and_in_next_and_back(
     ]
     ways = [("b", "mail"), ("a", "z", "pay"), ("a", "mail"), ("b", "pay")]
     for place, approval in enumerate(seeds.opened(*many)):
-        reseal([approval], path=list(ways[place % 3]))
+        way = ways[place % 3]
+        reseal([approval], path=list(way), tool=way[-1])
     monkeypatch.setattr(lists, "LIMIT", 3)
     bea, order = principal_of(BEA), Order(sort=sort, group=group)
     found, cursor = list[ApprovalView](), None
@@ -203,11 +204,23 @@ def test_each_order_is_the_same_in_pages_and_in_next_and_back(
                 lists.page(bea, view=View.MINE, order=order, cursor=code)
 
 
+def test_a_tool_is_one_group_whichever_agents_call_it(bea: Client, waiting: Waiting) -> None:
+    approvals = waiting(None, None, None)
+    for approval, agent in zip(approvals, ("b", "a", "b"), strict=True):
+        reseal([approval], path=[agent, "set_privileges"])
+    (gate,) = waiting(None, kind=GateKind.LIMIT, call="")
+    reseal([gate], tool="")
+    page = text(bea, "/inbox/?group=kind")
+    heads = re.findall(r'<h2 id="group-\d"><bdi>(.*?)</bdi></h2><span class="meta">(\d)', page)
+    assert heads == [("Not about a tool", "1"), ("set_privileges", "3")]
+    assert _ids(page) == [str(approval.id) for approval in (gate, *approvals)]
+
+
 def test_the_order_stays_in_every_link_and_says_its_numbers(bea: Client, waiting: Waiting) -> None:
     first, second = waiting(None, None)
     query = "?sort=age&amp;group=kind"
     page = shows(bea, "/inbox/?sort=age&group=kind", f'href="/a/{first.id}/{query}"')
-    has(page, "<bdi>hr_onboarding › account_agent › set_privileges</bdi>", 'value="age" selected')
+    has(page, '<h2 id="group-1"><bdi>set_privileges</bdi></h2>', 'value="age" selected')
     assert page.count("runs started by <bdi>ada</bdi>") == 1  # above both rows
     has(page, 'href="?view=others&amp;sort=age&amp;group=kind"')
     shows(bea, f"/a/{first.id}/?sort=age&group=kind", f'href="/a/{second.id}/{query}"')

@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 from uuid import uuid4
 
@@ -75,7 +76,7 @@ def test_an_odd_value_is_told_in_the_row_above_the_call_and_in_the_api(
     has(rows[str(odd.id)], "username: invisible characters", short, "note: usually not given")
     has(rows[str(plain.id)], hides=["odd", "usual"])
     words = "5 is in none of the last 30 approvals. Usually 1 or 2."
-    with queries_at_most(15):
+    with queries_at_most(16):
         block = text(bea, odd).partition('id="odd"')[2].partition("</section>")[0]
     in_order(block, "Contains invisible characters: ⟦U+200B⟧ zero width space", words)
     has(block, "Not given in 30 of the last 30 approvals", hides=["<b>"])
@@ -127,7 +128,7 @@ def test_a_short_history_is_told_once(bea: Client, office: Office, asked: Approv
 def test_a_call_at_high_risk_with_an_odd_value_is_the_first_of_the_inbox(
     bea: Client, cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also from a later page; one at medium risk, or without an odd value, keeps its place."""
+    """Also from a later page; one at medium risk with an odd number, or without an odd value, keeps its place."""
     monkeypatch.setattr(inbox, "LIMIT", 3)
     _approved(*({"username": f"user{n}", "security_level": 1 + n % 2} for n in range(30)))
     run, now = seeds.run(), timezone.now()
@@ -165,3 +166,34 @@ def test_a_call_at_high_risk_with_an_odd_value_is_the_first_of_the_inbox(
     for approval, following in ((made[-2], second), (made[-1], plain[0])):
         assert send(bea, approval, "deny", reason="Not that.")["Location"] == f"/a/{following}/"
     assert rows("") == [doubt, *plain[:3]]
+
+
+def test_at_medium_risk_a_look_alike_and_ten_times_the_usual_come_next(
+    bea: Client, cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After those at high risk, also from a later page, and at most three of each."""
+    monkeypatch.setattr(inbox, "LIMIT", 3)
+    _approved(*({"username": "newhire", "security_level": 100 + n} for n in range(30)))
+    run = seeds.run()
+    plain, ten_times = ({"username": "newhire", "security_level": n} for n in (110, 3_000))
+    look_alike = {"username": "newh\u0456re", "security_level": 110}
+
+    def opened(*calls: Any, risk: Risk = Risk.MEDIUM) -> list[str]:
+        made = seeds.opened(*(seeds.snapshot(run, args=args, risk=risk) for args in calls))
+        return [str(approval.id) for approval in made]
+
+    usual = opened(*[plain] * 3)
+    scale = opened(ten_times)
+    alike = opened(*[look_alike] * 3)
+    low = opened(look_alike, risk=Risk.LOW)
+    high = opened(ten_times, risk=Risk.HIGH)
+    with queries_at_most(8):
+        page = shows(bea, "/inbox/", "Unusual: look at these first")
+    listed = re.findall(r'<li class="row" data-id="([^"]+)"', page)
+    assert listed == [*high, *alike, *usual]
+    order = [*high, *alike, *usual, *scale, *low]
+    for name, following in pairwise(order[:5]):
+        found = re.findall(r'rel="next" href="/a/([^/]+)/"', text(bea, f"/a/{name}/"))
+        assert found == [following]
+    approval = Approval.objects.get(pk=alike[0])
+    assert send(bea, approval, "deny", reason="No.")["Location"] == f"/a/{high[0]}/"
