@@ -179,7 +179,10 @@ if (panel) {
     again ? setTimeout(() => { submitter.disabled = false; }) : send(form, submitter);
   });
   document.addEventListener("htmx:afterSettle", () => {
-    if (opened && !rowOf(opened) && !typed(panel)) close();
+    one(".outside", panel)?.remove();
+    if (!opened || rowOf(opened)) return;
+    if (!typed(panel)) return close();
+    panel.prepend(made("p", { className: "note outside", role: "status", textContent: "The list does not show this request any more. Your text keeps it open." }));
   });
   for (const name of ["pointerdown", "wheel", "focusin"]) {
     panel.addEventListener(name, () => { delete panel.dataset.unasked; }, { passive: true });

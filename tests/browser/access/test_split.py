@@ -226,6 +226,12 @@ def test_a_filter_that_hides_the_open_request_closes_its_panel(bea: Page) -> Non
     assert "open=" not in bea.url
     bea.get_by_role("link", name=_sentence(1)).click()
     _shows(bea, 1)
+    bea.get_by_role("textbox", name="Remark").fill("Why now?")
+    bea.locator("#q").fill("person2")
+    expect(panel.get_by_text("The list does not show this request any more")).to_be_visible()
+    bea.locator("#q").fill("person1")
+    expect(panel.get_by_text("The list does not show this request any more")).to_have_count(0)
+    expect(bea.get_by_role("textbox", name="Remark")).to_have_value("Why now?")
 
 
 HEIGHT_BESIDE_A_LONG_REQUEST = """() => {
