@@ -154,7 +154,10 @@ def decide(
             request = request.model_copy(update={"digest": digest})
         elif sys.stdin.isatty():
             show_value(request, False)
-            typer.confirm(f"{verdict}?", abort=True, err=True)
+            if request.confirm is not None and confirm is None and verdict in ("approve", "edit"):
+                fields["confirm"] = typer.prompt(f"Type {request.confirm} to {verdict}", err=True)
+            else:
+                typer.confirm(f"{verdict}?", abort=True, err=True)
         else:
             stop(
                 "without a terminal --digest is needed: that of the request that you have read",
