@@ -1,4 +1,4 @@
-// The other forms of a request: they open by a key, and show the text that the agent would receive.
+// The other forms of a request open by a key.
 "use strict";
 
 /** Open the card with this id, and go to its text. */
@@ -14,12 +14,7 @@ function goTo(field) {
   field?.focus({ preventScroll: true });
 }
 
-document.addEventListener("input", ({ target }) => {
-  const told = target.id && one(`[data-receives="${CSS.escape(target.id)}"]`);
-  if (told) told.textContent = target.value || "…";
-});
-
 document.addEventListener("DOMContentLoaded", () => {
-  const [, id] = /^#to-(changes|ask|write)$/.exec(location.hash) ?? [];
+  const [, id] = /^#to-(ask|write)$/.exec(location.hash) ?? [];
   if (id) openForm(id);
 });

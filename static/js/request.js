@@ -13,28 +13,32 @@ document.addEventListener("click", async ({ target }) => {
   setTimeout(() => { word.textContent = "Copy"; }, 2000);
 });
 
-// --- The remark: on a phone hidden until Deny is pressed, so that the bar is one row
+// --- The remark: one field for every verdict. On a phone it is hidden until one asks for it, so that the bar is one row
 
-function writeReason() {
+/** Go to the remark, for this verdict if one is chosen. */
+function writeRemark(verdict = "") {
   const field = one("#reason");
-  field?.closest(".decide")?.classList.add("writing");
-  field?.focus({ preventScroll: true });
+  if (!field?.closest(".decide")) return;
+  field.closest(".decide").dataset.writing = verdict;
+  one("#ways:popover-open")?.hidePopover();
+  field.focus({ preventScroll: true });
   preview();
 }
 
 document.addEventListener("click", (event) => {
-  const field = event.target.closest?.(".decide .no .deny") && one("#reason");
-  const isOpen = field?.closest(".writing");
-  if (!field || (field.offsetParent && field.value.trim())) return;
+  const button = event.target.closest?.("[data-writes]");
+  const field = button && one("#reason");
+  const verdict = button?.dataset.writes;
+  if (!field || (verdict && field.offsetParent && field.value.trim())) return;
   event.preventDefault();
-  if (isOpen) ask(field);
-  writeReason();
+  if (verdict && field.closest(".decide").dataset.writing === verdict) ask(field);
+  writeRemark(verdict);
 });
 
 /** Say in our own words that a reason is missing. */
 function ask(field) {
   one("#reason-problem")?.remove();
-  const note = made("p", { id: "reason-problem", className: "error", textContent: "Not decided: write a reason first." });
+  const note = made("p", { id: "reason-problem", className: "error", textContent: "Not decided: write a remark first." });
   note.setAttribute("role", "alert");
   field.before(note);
   field.setAttribute("aria-invalid", "true");
@@ -48,8 +52,7 @@ function answered(field) {
 
 /** Show the text that the agent would receive now; the server wrote the words before it. */
 function preview() {
-  const [told, field] = [one("[data-told]"), one("#reason")];
-  if (told && field) told.textContent = field.value || "…";
+  for (const told of all("[data-told]")) told.textContent = one("#reason").value || "…";
 }
 
 document.addEventListener("input", ({ target }) => {
@@ -68,7 +71,7 @@ document.addEventListener("click", (event) => {
   const typed = others.includes(field.value) ? "" : field.value.trim();
   field.value = typed ? `${typed} ${chosen.value}` : chosen.value;
   field.dispatchEvent(new Event("input", { bubbles: true }));
-  writeReason();
+  writeRemark("deny");
 });
 
 /** Write the suggested reason of this number, and go to the button that denies with it. */
@@ -79,24 +82,30 @@ function refuse(number) {
   one(".decide .no .deny").focus();
 }
 
-// Ctrl+Enter sends the form of a text field: an approval if the server asked for the reason of one.
+// Ctrl+Enter sends the form of a text field.
 document.addEventListener("keydown", (event) => {
   const { ctrlKey, metaKey, key, target } = event;
   if (key !== "Enter" || !(ctrlKey || metaKey) || event.repeat || !target.matches("[data-live=approval] textarea")) return;
   event.preventDefault();
-  if (target.id === "reason" && !target.closest(".writing")) return; // a remark chooses no verdict
-  const refused = "approves" in target.dataset && one(".decide .approve");
-  const answers = target.form.matches("[data-answer]") && one(target.id === "reason" ? ".decide .deny" : ".decide .approve");
-  (refused || answers || one(".deny, button:not([name], .vh)", target.form))?.click();
+  buttonOf(target)?.click();
 });
 
-/** Open the reason if it holds text, after drafts are restored, or if the server asks for it. */
+/** A remark belongs to the verdict that asked for it, an approval if the server asked for the reason of one. */
+function buttonOf(field) {
+  const bar = field.closest(".decide");
+  if ("approves" in field.dataset || (!bar && field.form.matches("[data-answer]"))) return one(".decide .approve");
+  if (bar) return bar.dataset.writing ? one(`[data-writes=${bar.dataset.writing}]`, bar) : null;
+  return one(".deny, button:not([name], .vh)", field.form.contains(field) ? field.form : field.closest("details"));
+}
+
+/** Open the remark if it holds text, after drafts are restored, or if the server asks for it. */
 function showReason() {
   const field = one("#reason");
-  if ((field?.value || field?.autofocus) && !one("#confirm")) writeReason();
+  if ((field?.value || field?.autofocus) && !one("#confirm")) writeRemark(one(".decide").dataset.writing ?? (field.autofocus ? "deny" : ""));
 }
 
 document.addEventListener("DOMContentLoaded", () => {
-  location.hash === "#to-deny" ? writeReason() : showReason();
+  const [, verdict] = /^#to-(deny|changes)$/.exec(location.hash) ?? [];
+  verdict ? writeRemark(verdict) : showReason();
   one("#confirm")?.focus({ preventScroll: true }); // autofocus would scroll the request away
 });

@@ -54,8 +54,7 @@ CASES: dict[str, tuple[Asks, list[tuple[str, str]], str, str]] = {
         _call,
         [
             ("More ways to act", PRESS),
-            ("Request changes", OPEN),
-            ("What to change", "Less."),
+            ("Remark", "Less."),
             ("Request changes", PRESS),
         ],
         "Changes requested by bea",

@@ -154,7 +154,7 @@ def test_a_decision_elsewhere_keeps_a_typed_reason(
     approval = office.request(suspended)
     desk.open(f"/a/{approval.id}/")
     bea.keyboard.press("d")
-    reason = bea.get_by_role("textbox", name="Reason")
+    reason = bea.get_by_role("textbox", name="Remark")
     reason.fill("I would rather wait for Monday.")
     bea.clock.run_for(4000)
     expect(bea.get_by_role("button", name="This page has changed")).to_have_count(0)
@@ -305,7 +305,7 @@ def test_without_a_session_nothing_is_decided_and_a_draft_waits_for_its_author(
     path = f"/a/{office.request(office.start(requester='admin')).id}/"
     desk.open(path)
     bea.keyboard.press("d")
-    reason = bea.get_by_role("textbox", name="Reason")
+    reason = bea.get_by_role("textbox", name="Remark")
     reason.fill(REASON)
     _end_session(bea)
     bea.get_by_role("button", name="Approve").click()
@@ -328,13 +328,13 @@ def test_without_a_session_nothing_is_decided_and_a_draft_waits_for_its_author(
 def test_a_reason_is_still_there_on_going_back(desk: Desk, bea: Page, asked: str) -> None:
     desk.open(asked)
     bea.get_by_role("button", name="Deny").click()
-    bea.get_by_role("textbox", name="Reason").fill(REASON)
+    bea.get_by_role("textbox", name="Remark").fill(REASON)
     # Over https a browser puts nothing back into a page that may not be stored. This is plain http.
     bea.evaluate("for (const form of document.forms) form.autocomplete = 'off'")
     bea.get_by_role("link", name="Runs").click()
     expect(bea.get_by_role("heading", name="Runs")).to_be_visible()
     bea.go_back()
-    expect(bea.get_by_role("textbox", name="Reason")).to_have_value(REASON)
+    expect(bea.get_by_role("textbox", name="Remark")).to_have_value(REASON)
     bea.get_by_role("button", name="Log out").click()
     expect(bea.get_by_label("Username")).to_be_visible()
     assert REASON[:9] not in bea.evaluate("JSON.stringify(sessionStorage)")

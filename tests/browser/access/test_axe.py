@@ -358,7 +358,7 @@ def _refused(page: Page, button: str) -> None:
     """Press a button of a form that the server refuses."""
     page.evaluate("document.querySelectorAll('main form').forEach(it => it.noValidate = true)")
     page.locator(button).last.click()
-    if page.locator(".decide.writing").count():  # the reason is open now
+    if page.locator(".decide[data-writing]").count():  # the reason is open now
         page.locator(button).last.click()
     page.get_by_role("alert").first.wait_for()
 

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from pytest_django import Settings
 
+from approvals.models import Approval
 from tests.browser.conftest import Desk
 from tests.support.office import Office, reseal
 
@@ -47,11 +48,11 @@ def test_the_buttons_are_in_reach_and_deny_asks_for_a_reason(
         expect(button).to_be_in_viewport(ratio=1)
     deny.focus()
     page.keyboard.press("Tab")
-    if page.get_by_role("textbox", name="Reason").is_visible():
+    if page.get_by_role("textbox", name="Remark").is_visible():
         page.keyboard.press("Tab")
     expect(approve).to_be_focused()
     deny.click()
-    expect(page.get_by_role("textbox", name="Reason")).to_be_focused()
+    expect(page.get_by_role("textbox", name="Remark")).to_be_focused()
     for button in (deny, approve):
         expect(button).to_be_in_viewport(ratio=1)
 
@@ -61,6 +62,35 @@ A_CLICK_COUNTS = """() => new Promise((resolve) => {
         ? resolve() : requestAnimationFrame(check)
     check()
 })"""
+
+
+def test_one_remark_serves_a_plain_approval_on_a_phone_and_a_request_for_changes(
+    desk: Desk, office: Office
+) -> None:
+    approved, changed = (office.request(office.start()) for _ in range(2))
+    page = desk.page
+    desk.log_in("bea")
+    page.set_viewport_size({"width": 390, "height": 844})
+    desk.open(f"/a/{approved.id}/")
+    remark = page.locator("#reason")
+    expect(remark).to_be_hidden()
+    page.get_by_role("button", name="More ways to act").click()
+    page.get_by_role("button", name="Write a remark").click()
+    page.keyboard.type("As agreed.")
+    expect(page.locator(".told").filter(visible=True)).to_have_count(0)
+    page.get_by_role("button", name="Approve").click()
+    expect(page.locator(".toast")).to_contain_text("Approved")
+    desk.open(f"/a/{changed.id}/")
+    page.locator("body").press("c")
+    page.keyboard.type("One level less.")
+    expect(page.locator(".told.changes")).to_contain_text("One level less.")
+    expect(page.locator(".told.denies")).to_be_hidden()
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".toast, h1", has_text="hanges requested")).to_be_visible()
+    decided = Approval.objects.values_list("status", "reason").order_by("status")
+    assert list(decided) == [("approved", "As agreed."), ("denied", "One level less.")]
+
+
 # What a toast lies upon: the parts of the bar, the head of the page, and in the split view the list and the panel.
 COVERED = """() => {
     const toast = document.querySelector(".toasts").getBoundingClientRect();

@@ -147,7 +147,7 @@ def test_a_key_never_decides_the_request_before(bea: Page, office: Office) -> No
     bea.keyboard.press("j")
     for key in "aadt":
         bea.keyboard.press(key)
-    expect(bea.locator("#panel .writing")).to_have_count(0)
+    expect(bea.locator("#panel [data-writing]")).to_have_count(0)
     bea.unroute("**/a/*/")
     bea.reload()
     _shows(bea, 0)

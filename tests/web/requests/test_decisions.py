@@ -72,7 +72,7 @@ def test_a_denial_says_what_follows_and_when_it_ends_the_run(bea: Client, office
     ):
         approval = Approval.objects.get(run=run, status="pending")
         page = shows(bea, approval, "may not ask for the same call again", words)
-        assert ("Reason (denying ends the run)" in page) is (count == 2)
+        assert ("Remark (denying ends the run)" in page) is (count == 2)
         send(bea, approval, "deny", reason=f"level {count} is too high")
         office.advance(run)
     failed = Run.objects.get(id=run)
@@ -129,7 +129,7 @@ def test_denials_that_are_not_in_effect_yet_are_counted(bea: Client, office: Off
     office.effects.agents["account_agent"] = turns(asks, say("No."))
     first, second, _ = Approval.objects.filter(run=office.start()).order_by("id")
     send(bea, first, "deny", reason="too high")
-    shows(bea, second, "was denied in 1 turn of this run", hides=["Reason (denying ends"])
+    shows(bea, second, "was denied in 1 turn of this run", hides=["Remark (denying ends"])
 
 
 def test_a_denial_promises_nothing_of_a_call_with_a_secret(bea: Client, office: Office) -> None:

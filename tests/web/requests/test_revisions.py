@@ -63,8 +63,8 @@ def test_a_request_without_text_names_the_field_and_keeps_the_page(
     has(
         page,
         "is required to request changes",
-        'id="changes-problem"',
-        hides=['id="reason-problem"'],
+        'data-writing="changes"',
+        'id="reason-problem"',
     )
     stale = text_of(send(bea, asked, "changes", reason="my own words", digest="sha256:x"), 409)
     has(stale, "my own words", "the request changed while you were reading")
@@ -74,7 +74,7 @@ def test_a_request_without_text_names_the_field_and_keeps_the_page(
 def test_the_last_revision_is_approved_or_denied(bea: Client, office: Office) -> None:
     approval = office.request(office.start())
     reseal([approval], revises=approval.id, revision=MAX_REVISIONS)
-    shows(bea, approval, "the last one: approve or deny it", hides=['id="changes-text"'])
+    shows(bea, approval, "the last one: approve or deny it", hides=["Request changes"])
     with pytest.raises(InvalidInput, match="is its last one"):
         seeds.decide(approval, Actor(person="bea"), "request_changes", "Less.")
     assert seeds.untouched(approval)
