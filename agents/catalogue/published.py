@@ -17,7 +17,15 @@ from runtime.core.values.enums import EffectClass, Risk
 from runtime.core.values.json_values import is_text, sha256_of
 from runtime.errors import UnknownAgent
 from runtime.ports.access import Expression
-from runtime.ports.agents import PromptUser, PublishedChange, PublishedTool, Remembers, ToolSchemas
+from runtime.ports.agents import (
+    AgentParts,
+    Asking,
+    PromptUser,
+    PublishedChange,
+    PublishedTool,
+    Remembers,
+    ToolSchemas,
+)
 from runtime.store import pool
 
 PUBLISHED = (
@@ -30,6 +38,17 @@ PUBLISHED = (
     "thread_memory",
     "published_at",
 )
+
+# UNION leaves out a name that is there already, so agents that call each other end it.
+_FAMILY = """
+    WITH RECURSIVE family(name) AS (
+        SELECT %(agent)s UNION
+        SELECT jsonb_array_elements_text(agent.subagents) FROM family JOIN agents_publishedagent agent USING (name)
+    )
+    SELECT name, tools::text, subagents::text,
+        CASE WHEN jsonb_array_length(subagents) > 0 THEN facts END
+    FROM family JOIN agents_publishedagent USING (name) LEFT JOIN agents_agentversion USING (fingerprint)
+"""
 
 _SCHEMA = "(SELECT input_schema::text FROM agents_publishedagent WHERE name = %(agent)s)"
 
@@ -107,6 +126,21 @@ class Catalogue:
     def names(self) -> list[str]:
         """List the name of every agent that was ever published, sorted."""
         return list(PublishedAgent.objects.order_by("name").values_list("name", flat=True))
+
+    def family(self, agent: str) -> Mapping[str, AgentParts]:
+        """Return the parts of an agent and of all agents below it, by name."""
+        if not is_text(agent):
+            return {}
+        with pool.in_transaction() as connection:
+            rows = connection.execute(_FAMILY, {"agent": agent}).fetchall()
+        return {
+            name: AgentParts(
+                tools={tool["name"]: _asking(tool) for tool in json.loads(tools)},
+                agents=dict.fromkeys(json.loads(subagents), Asking.NEVER)
+                | _asked_hand_overs(facts),
+            )
+            for name, tools, subagents, facts in rows
+        }
 
     def deny_reasons(self, agent: str, tool: str) -> tuple[str, ...]:
         """Return the reasons for a denial that the tool's author suggests."""
@@ -211,6 +245,23 @@ def _definition(agent: str) -> dict[str, Any]:
     """Return the definition of an agent as it was last published, empty if there is none."""
     rows = PublishedAgent.objects.filter(name=agent).values_list("fingerprint", flat=True)
     return next((version.definition for version in versions(rows).values()), {})
+
+
+def _asking(tool: Mapping[str, Any]) -> Asking:
+    if tool.get("question"):
+        return Asking.ANSWERS
+    if "approval" in tool.get("depends", ()):
+        return Asking.DEPENDS
+    return Asking.ALWAYS if tool["approval"] else Asking.NEVER
+
+
+def _asked_hand_overs(facts: str | None) -> dict[str, Asking]:
+    """Return the sub-agents whose calls wait for a person; none if the version cannot be read."""
+    try:
+        subagents = json.loads(facts or "{}").get("subagents", [])
+    except ValueError:
+        return {}
+    return {agent["name"]: Asking.ALWAYS for agent in subagents if agent["approval"]}
 
 
 def texts_of(memory: dict[str, Any] | None) -> int:

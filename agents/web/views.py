@@ -14,7 +14,7 @@ from agents.web.start_form import WHOLE, StartForm, start_once
 from runtime.core.values.errors import NotJson
 from runtime.errors import BusinessKeyConflict, Forbidden, InvalidInput, UnknownAgent
 from runtime.ports import wiring
-from runtime.reads import run_figures
+from runtime.reads import agent_picture, run_figures
 from runtime.reads.runs import runs_page
 from runtime.web.pages import query_params
 from runtime.web.requests import actor_of, visible_to
@@ -79,6 +79,7 @@ def agent(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         "section": "agents",
         "agent": view,
+        "picture": agent_picture.draw(name, wiring.catalogue().family(name)),
         "runs": runs.items,
         "versions": versions,
         "figures": run_figures.agent_figures(access.readable_runs(actor), name),

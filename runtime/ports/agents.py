@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, Literal, Protocol
 
 from runtime.core.run.events import AgentChange
@@ -144,6 +145,23 @@ class PublishedTool:
     depends: frozenset[str]
 
 
+class Asking(StrEnum):
+    """When a person is asked before a call."""
+
+    NEVER = "never"
+    DEPENDS = "depends"  # the arguments decide
+    ALWAYS = "always"
+    ANSWERS = "answers"  # a person gives the result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentParts:
+    """The tools and the sub-agents of an agent, each by name with when a person is asked."""
+
+    tools: dict[str, Asking]
+    agents: dict[str, Asking]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptUser:
     """An agent that uses a prompt: its text in the code, and the fields of its input."""
@@ -199,6 +217,9 @@ class AgentCatalogue(Protocol):
 
     def names(self) -> list[str]:
         """List the names of all agents that were ever published, in order."""
+
+    def family(self, agent: str) -> Mapping[str, AgentParts]:
+        """Return the parts of an agent and of the published agents below it, by name."""
 
     def deny_reasons(self, agent: str, tool: str) -> tuple[str, ...]:
         """Return the reasons for a denial that the tool's author suggests, empty without any."""

@@ -17,11 +17,11 @@ from agents.effect_handler import AgentEffects
 from agents.models import AgentVersion, PublishedAgent
 from agents.registry import Registry
 from agents.sdk import inputs
-from agents.sdk.spec import AgentSpec
+from agents.sdk.spec import AgentSpec, ApprovalMode
 from agents.testing.scripted_models import replies
 from runtime.errors import InvalidInput, UnknownAgent
 from runtime.models import WorkerProcess
-from runtime.ports.agents import VersionChange
+from runtime.ports.agents import AgentParts, Asking, VersionChange
 from tests.support.specs import NEWCOMER, child, greet, handler_of, registry_of, spec_of, version
 
 
@@ -45,6 +45,29 @@ def test_published_agents_match_the_workers(hr: Registry) -> None:
     PublishedAgent.objects.update(fingerprint="sha256:old", tools=[])
     publish(hr)
     assert _rows() == before
+
+
+@pytest.mark.django_db
+def test_a_family_has_the_parts_of_all_agents_below(hr: Registry) -> None:
+    publish(hr)
+    family = Catalogue().family("hr_onboarding")
+    assert family == {
+        "hr_onboarding": AgentParts(
+            tools={"send_welcome_mail": Asking.NEVER}, agents={"account_agent": Asking.NEVER}
+        ),
+        "account_agent": AgentParts(
+            tools={"create_account": Asking.NEVER, "set_privileges": Asking.ALWAYS}, agents={}
+        ),
+    }
+    PublishedAgent.objects.filter(name="account_agent").update(subagents=["hr_onboarding", "gone"])
+    assert set(Catalogue().family("account_agent")) == {"hr_onboarding", "account_agent"}
+    strict = replace(hr.get("hr_onboarding"), approvals=ApprovalMode.EVERY_CALL)
+    publish(Registry(agents={strict.name: strict}))
+    assert Catalogue().family(strict.name)[strict.name].agents == {"account_agent": Asking.ALWAYS}
+    AgentVersion.objects.update(facts="no JSON")
+    assert Catalogue().family(strict.name)[strict.name].agents == {"account_agent": Asking.NEVER}
+    for name in ("stranger", "stranger\x00", "\ud800"):
+        assert Catalogue().family(name) == {}
 
 
 @pytest.mark.django_db

@@ -19,6 +19,7 @@ from runtime.errors import KeyMissing, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.reads import (
+    agent_picture,
     blobs,
     outcomes,
     run_page,
@@ -65,6 +66,11 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         "tab": tab,
         "tabs": tabs,
         "history": history,
+        "picture": agent_picture.draw(
+            detail.agent,
+            wiring.catalogue().family(detail.agent),
+            tuple(history.transcript.frames()),
+        ),
         "timeline": history.timeline,
         "transcript": history.transcript,
         "without_worker": workers.agents_without_worker(detail, history.transcript),

@@ -19,6 +19,8 @@ from tests.support.api_client import Caller
 from tests.support.fake_ports import FakeTool, say
 from tests.support.office import Office
 from tests.support.pages import has, in_order, queries_at_most, shows, text
+from tests.support.seeds import TOOL
+from tests.support.seeds import published as published_agent
 
 NO_MATCH = "No matching runs"
 
@@ -253,3 +255,31 @@ def test_an_outage_is_told_and_only_admins_read_the_providers_text(
     for place in (run, Approval.objects.get(run=run)):
         assert shows(admin, place).count(SHOWN) == 1
         shows(ada, place, hides=["no capacity"])
+
+
+# The picture
+
+
+def test_the_picture_of_the_agent_says_where_the_run_stands(
+    ada: Client, office: Office, suspended: UUID
+) -> None:
+    page = shows(ada, suspended, "1 of 2 tools done, 1 waiting.")
+    gated = office.request(suspended)
+    in_order(
+        page[page.index('class="picture"') :],
+        'class="node agent waiting"',
+        "<bdi>hr_onboarding<",
+        'aria-label="Agents that hr_onboarding calls"',
+        f'href="?step={gated.frame}#step"><bdi>account_agent<',
+        'aria-label="Tools of account_agent"',
+        'class="node done"',
+        'class="node waiting"',
+        f'href="?step={gated.frame}/{gated.call}#step"><bdi>set_privileges<',
+    )
+    published_agent("hr_onboarding", input_schema={})
+    tools = [{**TOOL, "name": "write_report", "question": True}]
+    published_agent("account_agent", input_schema={}, tools=tools, subagents=["hr_onboarding"])
+    page = shows(ada, suspended, "1 of 4 tools done, 1 waiting, 2 not reached.", "a person answers")
+    assert page.count(">hr_onboarding</bdi></a>") == 4  # with its row and its agent page
+    office.deny(suspended, "No.")
+    shows(ada, suspended, "2 of 5 tools done, 1 not done, 2 not reached.")
