@@ -54,7 +54,7 @@ class Progress:
     step: str = ""
 
     def plus(self, later: "Progress") -> "Progress":
-        """Count what it did later, too."""
+        """Add a later one."""
         is_told = _ORDER.index(later.standing) <= _ORDER.index(self.standing)
         return replace(later if is_told else self, calls=self.calls + later.calls)
 
@@ -85,7 +85,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentPicture:
-    """The picture of `root`, and what it shows in numbers: agents, tools, those that ask a person, and standings."""
+    """The picture of `root`, and numbers: its agents, its tools, the tools that ask a person, and standings."""
 
     root: Part
     agents: int
