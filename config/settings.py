@@ -66,6 +66,7 @@ TEMPLATES = [
             ],
             "libraries": {
                 "display": "runtime.web.display",
+                "files": "runtime.web.files",
                 "numbers": "runtime.web.numbers",
                 "scalars": "runtime.web.scalars",
             },

@@ -18,6 +18,7 @@ from uuid import UUID
 
 from pydantic_ai.messages import (
     INVALID_JSON_KEY,
+    BinaryContent,
     ModelMessage,
     ModelRequest,
     ModelResponse,
@@ -37,6 +38,7 @@ from agents.sdk.scripts import turns as texts
 from agents.sdk.spec import FINAL_ANSWER, AgentSpec, ToolSpec
 from runtime.core.documents.blobs import begins
 from runtime.core.run.continuation import Call, CutReply, PlanItem
+from runtime.core.values.files import file_of
 from runtime.keyring import sealing
 from runtime.ports import effects
 
@@ -282,6 +284,8 @@ def _result(
     agent: AgentSpec, calls: list[ToolCallPart], result: dict[str, Any]
 ) -> ToolReturnPart | UserPromptPart:
     outcome, content = _word_result(agent, result)
+    if isinstance(content, dict) and "base64" in content:
+        content = _with_file(content)
     index = int(result["call"].rsplit(".", 1)[1])
     if index < len(calls):
         return ToolReturnPart(
@@ -295,6 +299,17 @@ def _result(
         return UserPromptPart(content=f"{texts.ABOUT_ANSWER}{content}")
     # a text that was refused, because the result is typed
     return UserPromptPart(content=f"{texts.NOT_TAKEN}{result['content']}")
+
+
+def _with_file(content: dict[str, Any]) -> Any:
+    """Return a result for the model to look at, if it is a file. A model that takes none gets a note instead."""
+    file = file_of(content)
+    if file is None:
+        return content
+    return [
+        f"{file.media_type}, {len(file.data)} bytes",
+        BinaryContent(data=file.data, media_type=file.media_type),
+    ]
 
 
 def _word_result(agent: AgentSpec, result: dict[str, Any]) -> tuple[texts.Outcome, Any]:

@@ -36,6 +36,7 @@ from runtime.core.values.call_options import (
     RetryPolicy,
 )
 from runtime.core.values.enums import EffectClass, FailureCause, Risk
+from runtime.core.values.files import file_value
 
 __all__ = [
     "Answer",
@@ -51,6 +52,7 @@ __all__ = [
     "ToolContext",
     "ToolError",
     "agent",
+    "file_value",
     "last",
     "prompt",
     "summary",

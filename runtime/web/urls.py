@@ -11,7 +11,7 @@ from runtime.web.pages.archive import hold, lift_hold, removed, restore
 from runtime.web.pages.fork import fork, newest
 from runtime.web.pages.kill_switches import disengage, engage, list_switches
 from runtime.web.pages.recorded_runs import compare, replay
-from runtime.web.pages.run import at, blob, run
+from runtime.web.pages.run import at, blob, file, run
 from runtime.web.pages.run_actions import cancel, message, pause, release, resume, retry
 from runtime.web.pages.run_batch import ACTS, run_batch
 from runtime.web.pages.runs import compare_chosen, download, runs
@@ -51,6 +51,7 @@ urlpatterns = [
     path("runs/<uuid:run>/cancel/", cancel, name="cancel"),
     path("runs/<uuid:run>/message/", message, name="message"),
     path("contents/<str:digest>/", blob, name="blob"),
+    path("contents/<str:digest>/file/", file, name="file"),
     path("stops/", list_switches, name="kill_switches"),
     path("stops/put/", engage, name="engage"),
     path("stops/<int:stop>/lift/", disengage, name="disengage"),

@@ -1,6 +1,7 @@
 """One model call through Anthropic's client, whose requests are answered as its API would."""
 
 import json
+from base64 import b64encode
 from typing import Any
 from uuid import uuid4
 
@@ -10,7 +11,9 @@ from pytest_django import Settings
 
 from agents.endpoints import Endpoint, ProviderKind
 from runtime.core.values.enums import FailureCause
+from runtime.core.values.files import file_value
 from runtime.execution.effects.perform import perform
+from tests.support.files import PNG
 from tests.support.specs import CREATE, MEMORY, MEMORY_LINES, NEWCOMER, Frame
 
 KEY = "sk-canary-anthropic"
@@ -125,6 +128,16 @@ def test_a_refusal_names_its_cause_and_no_key(answers: list[Any], frame: Frame) 
         assert KEY not in fault.error
         assert fault.provider_text == ("" if message == KEY else message)
         assert answers == []  # the client itself does not ask again
+
+
+def test_a_picture_goes_out_as_one(answers: list[Any], frame: Frame) -> None:
+    answers += [(200, REPLY), (200, REPLY)]
+    frame.ask()
+    frame.settle(("returned", file_value("image/png", PNG)))
+    frame.ask()
+    [result] = BODIES[-1]["messages"][-1]["content"]
+    source = {"data": b64encode(PNG).decode(), "media_type": "image/png", "type": "base64"}
+    assert {"type": "image", "source": source} in result["content"]
 
 
 def test_a_question_goes_out_with_the_tools_and_allows_none(

@@ -29,6 +29,7 @@ from runtime.control.external_events import deliver
 from runtime.control.interventions import hold
 from runtime.control.transfer import export_run
 from runtime.core.values.enums import EffectClass
+from runtime.core.values.files import file_value
 from runtime.models import BlobReference, KillSwitch, Occurrence, Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolResult
@@ -40,6 +41,7 @@ from runtime.triggers import webhooks
 from runtime.upkeep import archiving
 from tests.support import seeds
 from tests.support.fake_ports import FakeTool
+from tests.support.files import PNG
 from tests.support.forged_exports import Sender
 from tests.support.office import BEA, NEWCOMER, Office, reseal
 from tests.support.released import released
@@ -69,7 +71,8 @@ TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
 DAYS = {"starts": TODAY, "ends": TODAY}
 PROMPT = "hr/welcome"
 IDENTITIES = ("anon", "cyril", "ada", "bea", "admin", "disabled", "narrow")
-BIG = FakeTool(effect=EffectClass.IDEMPOTENT, body=lambda request: ToolResult(value="x" * 70_000))
+PICTURE = file_value("image/png", PNG)
+DRAWS = FakeTool(effect=EffectClass.IDEMPOTENT, body=lambda request: ToolResult(value=PICTURE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +121,7 @@ def places(
     settings.IMPORT_KEYS = (sender.file,)
     left = office.start()
     parcel = export_run(run=left, actor=Actor(person="admin"))
-    office.effects.tools["create_account"] = BIG
+    office.effects.tools["create_account"] = DRAWS
     run, doubtful = office.start(), office.in_doubt()
     doubt = office.in_doubt_request(doubtful)
     reseal([doubt], not_before=None)  # long past

@@ -27,6 +27,7 @@ from runtime.core.run.events import (
     ToolReturned,
 )
 from runtime.core.values.errors import Unreadable
+from runtime.core.values.files import is_file
 from runtime.core.values.ids import ROOT
 from runtime.core.values.limits import KEPT_INLINE, MAX_REMEMBERED_TEXT, PREVIEW
 
@@ -90,7 +91,7 @@ def blob_of(text: str) -> Blob:
 
 
 def extract_blob(event: Event, *, outside_above: int | None = None) -> tuple[Event, Blob | None]:
-    """Return the event as journaled, and its result if that exceeds KEPT_INLINE bytes and is no answer.
+    """Return the event as journaled, and its result if it is a file or exceeds KEPT_INLINE bytes, and is no answer.
 
     A result above `outside_above` bytes is for the object store; None if there is no store.
     """
@@ -102,7 +103,8 @@ def extract_blob(event: Event, *, outside_above: int | None = None) -> tuple[Eve
     if getattr(event, "answer", False):  # a frame has its answer itself
         return event, None
     text = _compact(event.result)
-    if len(text) <= KEPT_INLINE:
+    is_kept_file = '"base64":' in text and is_file(event.result)
+    if len(text) <= KEPT_INLINE and not is_kept_file:
         return event, None
     outside = outside_above is not None and len(text) > outside_above
     content = Blob(digest=digest_of(text), text=text, outside=outside)

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 
 from runtime.control.access import readable
 from runtime.core.run.continuation import RunStatus
+from runtime.core.values.files import file_of
 from runtime.core.values.limits import MAX_MESSAGE
 from runtime.errors import KeyMissing, Tampered
 from runtime.ports import wiring
@@ -220,6 +221,27 @@ def _piece(
         "after": number + 1 if number < last else 0,
         "keep": f"{urlencode(keep)}&" if keep else "",
     }
+
+
+@require_safe
+@login_required
+def file(request: HttpRequest, digest: str) -> HttpResponse:
+    """Send a picture or a PDF to people who may read a run that refers to it. A PDF is not opened in the browser."""
+    content = blobs.blob(wiring.access().readable_runs(actor_of(request)), digest)
+    stored = None if content is None else file_of(content[0])
+    if stored is None:
+        raise Http404
+    name = f"{digest.removeprefix('sha256:')[:12]}.{stored.suffix}"
+    disposition = "inline" if stored.is_picture else "attachment"
+    return HttpResponse(
+        stored.data,
+        content_type=stored.media_type,
+        headers={
+            "Content-Disposition": f'{disposition}; filename="{name}"',
+            "Content-Security-Policy": "default-src 'none'; sandbox",
+            "X-Content-Type-Options": "nosniff",
+        },
+    )
 
 
 @require_safe

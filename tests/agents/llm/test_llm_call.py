@@ -9,7 +9,14 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ThinkingPart, ToolCallPart
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelMessage,
+    ModelResponse,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+)
 from pydantic_ai.models.function import AgentInfo
 from pydantic_ai.usage import RequestUsage
 from pytest_django import Settings
@@ -27,6 +34,8 @@ from agents.sdk.spec import AgentSpec
 from runtime.core.run.events import Proposal
 from runtime.core.values import budgets
 from runtime.core.values.budgets import Rates
+from runtime.core.values.files import file_value
+from tests.support.files import PNG
 from tests.support.people import until
 from tests.support.specs import Frame, Question, handler_of, registry_of, spec_of
 
@@ -103,6 +112,19 @@ def test_a_model_gets_the_conversation_and_its_answer_is_read() -> None:
         ("p-7", "success", {"is": 1}),
         ("p-3", "failed", "no such word"),
     ]
+
+
+def test_the_model_looks_at_a_picture_that_a_tool_returned() -> None:
+    frame = _frame(lambda *_: together(call("look_up", word="a"), call("look_up", word="b")))
+    frame.ask()
+    no_png = {"media_type": "image/png", "base64": "PGI+"}
+    frame.settle(("returned", file_value("image/png", PNG)), ("returned", no_png))
+    picture, other = cast("list[Any]", _told(frame)[-1].parts)
+    assert picture.content == [
+        f"image/png, {len(PNG)} bytes",
+        BinaryContent(data=PNG, media_type="image/png"),
+    ]
+    assert other.content == no_png
 
 
 @pytest.mark.parametrize(
