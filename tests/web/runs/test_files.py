@@ -1,4 +1,4 @@
-"""Pictures and PDF files that tools take and return: who gets them, how they are sent, and what is no file."""
+"""Pictures and PDF files that tools take and return: who gets them, how they are sent, and other values."""
 
 import re
 from base64 import b64encode
@@ -107,7 +107,7 @@ def test_a_file_of_a_run_that_may_not_be_read_is_not_found(
     ada: Client, cyril: Client, client: Client, office: Office
 ) -> None:
     address = address_of(returned(office, file_value("image/png", PNG)))
-    assert [one.get(address).status_code for one in (ada, cyril, client)] == [200, 404, 302]
+    assert [reader.get(address).status_code for reader in (ada, cyril, client)] == [200, 404, 302]
     assert ada.get(address.replace("sha256:", "sha256:0")).status_code == 404
     assert ada.get("/contents/sha256:x/file/").status_code == 404
 
