@@ -49,5 +49,12 @@ class CredentialMissing(AgentsError):
     """A person must act before a worker can get a credential. The text says which, and what to do."""
 
 
+class DefinitionChanged(AgentsError):
+    """Another system describes a tool differently than its author accepted, and nothing was sent.
+
+    A person must accept the change before the call can start.
+    """
+
+
 class NotSealed(AgentsError):
     """A stored secret cannot be opened: it was changed, or copied from another place."""

@@ -15,7 +15,14 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from agents import masked_output, secrets
 from agents.credentials import providers
-from agents.errors import CredentialMissing, CredentialRefused, NotDone, NotSealed, ToolError
+from agents.errors import (
+    CredentialMissing,
+    CredentialRefused,
+    DefinitionChanged,
+    NotDone,
+    NotSealed,
+    ToolError,
+)
 from agents.masked_output import REDACTED
 from agents.sdk import ToolContext, inputs
 from agents.sdk.conditions import describe_exception, select_arguments
@@ -213,6 +220,8 @@ def _outcome(
         return replace(result, value=_mask(hidden, result.value)) if hidden else result
     except CredentialRefused:
         return None
+    except DefinitionChanged as exc:
+        return ToolFailure(error=redact(str(exc)), retryable=True, credential=redact(str(exc)))
     except ToolError as exc:
         return ToolFailure(error=redact(str(exc)) or type(exc).__name__)
     except _NotKept as exc:

@@ -35,7 +35,7 @@ from agents.llm import replies
 from agents.llm.replies import NO_TIME, args_of
 from agents.sdk import inputs
 from agents.sdk.scripts import turns as texts
-from agents.sdk.spec import FINAL_ANSWER, AgentSpec, ToolSpec
+from agents.sdk.spec import FINAL_ANSWER, PIN, AgentSpec, ToolSpec
 from runtime.core.documents.blobs import begins
 from runtime.core.run.continuation import Call, CutReply, PlanItem
 from runtime.core.values.files import file_of
@@ -226,7 +226,12 @@ def tools_of(
     schemas: list[tuple[ToolSpec | AgentSpec, Any]] = [(tool, tool.schema) for tool in agent.tools]
     schemas += [(child, child.input_schema) for child in agent.subagents]
     tools = [
-        ToolDefinition(name=spec.name, description=spec.description, parameters_json_schema=schema)
+        ToolDefinition(
+            name=spec.name,
+            description=spec.description,
+            # Some providers refuse keywords that they do not know.
+            parameters_json_schema={key: rule for key, rule in schema.items() if key != PIN},
+        )
         for spec, schema in schemas
     ]
     if agent.output_schema is None or as_text:

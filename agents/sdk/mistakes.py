@@ -96,6 +96,10 @@ class Unusable:
         """Return itself, so that one mistake is reported once."""
         return self
 
+    def __iter__(self) -> Iterator["Unusable"]:
+        """Yield itself, where several tools were expected."""
+        yield self
+
 
 _reading: ContextVar[ImportedModule | None] = ContextVar("reading", default=None)
 

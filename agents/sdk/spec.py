@@ -26,6 +26,7 @@ from runtime.core.values.texts import find_placeholders
 
 DEFAULT_DEADLINE = 30.0
 DEPENDS = "depends on its arguments"
+PIN = "$comment"  # of a schema: the definition of another system that the author accepted
 FINAL_ANSWER = "final_answer"  # the tool with which a model gives a typed result
 EACH = "scripted:agents.tools.each.for_each"  # the model of an agent that `for_each` makes
 

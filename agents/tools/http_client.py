@@ -11,8 +11,8 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
@@ -56,26 +56,23 @@ _CHARSETS = re.compile(
 NOT_NOW = (408, 425, 429)  # the server did not take the request; it may later
 
 
-class CheckedTransport(HTTPTransport):
-    """Connects to allowed sites at addresses that it checked itself; also after each redirect.
+class RequestCheck:
+    """Sends each request to an allowed site at an address that it checked itself; also after each redirect.
 
-    The headers `own` go to the site of the first request alone.
+    The headers `own_headers` go to the site of the first request alone.
     """
 
     def __init__(
         self, sites: Sequence[Site], *, private: bool, own_headers: Collection[str] = ()
     ) -> None:
-        # A kept connection was checked for one name, and could be used again for another at the same address.
-        super().__init__(
-            verify=_authorities(), limits=Limits(max_keepalive_connections=0), trust_env=False
-        )
         self._sites = sites
         self._private = private
         self._own_headers = own_headers
         self._first = ""
 
-    def handle_request(self, request: Request) -> Response:
-        """Send the request to the checked address of its host. Raises ToolError if there is none."""
+    @contextmanager
+    def addressed(self, request: Request) -> Iterator[None]:
+        """Put the checked address of its host into the request. Raises ToolError if there is none."""
         if reason := site_refusal(str(request.url), self._sites):
             raise ToolError(reason)
         host = request.url.raw_host.decode("ascii")
@@ -89,7 +86,7 @@ class CheckedTransport(HTTPTransport):
         named_url = request.url
         request.url = named_url.copy_with(host=address)
         try:
-            return super().handle_request(request)
+            yield
         finally:
             request.url = named_url  # a relative redirect belongs to the name
 
@@ -103,6 +100,28 @@ class CheckedTransport(HTTPTransport):
             if not (self._private or is_public(address)):
                 raise ToolError(f"url: {host} is at {address}, which is not a public address")
         return addresses[0]
+
+
+class CheckedTransport(HTTPTransport):
+    """Connects as a RequestCheck says."""
+
+    def __init__(self, check: RequestCheck) -> None:
+        super().__init__(**connection_options())
+        self._check = check
+
+    def handle_request(self, request: Request) -> Response:
+        """Send the request to the checked address of its host. Raises ToolError if there is none."""
+        with self._check.addressed(request):
+            return super().handle_request(request)
+
+
+def connection_options() -> dict[str, Any]:
+    """Return the options of a transport whose addresses are checked.
+
+    A kept connection was checked for one name, and could be used again for another at the same address.
+    """
+    limits = Limits(max_keepalive_connections=0)
+    return {"verify": _authorities(), "limits": limits, "trust_env": False}
 
 
 def site_of(url: str) -> Site:
@@ -143,13 +162,13 @@ def request(
     """
     reads = method in ("GET", "HEAD")
     content = None if body is None else json.dumps(body, ensure_ascii=False).encode()
-    _require_headers(headers)
+    require_headers(headers)
     sent_headers = {
         **headers,
         **({"Content-Type": "application/json"} if content is not None else {}),
     }
     with Client(
-        transport=CheckedTransport(sites, private=private, own_headers=headers),
+        transport=CheckedTransport(RequestCheck(sites, private=private, own_headers=headers)),
         timeout=context.remaining(),
         max_redirects=MAX_REDIRECTS,
         trust_env=False,
@@ -207,7 +226,7 @@ def _refuse_malformed_redirect(response: Response) -> None:
     raise ToolError(f"url: {response.url} redirects to {location[:QUOTED]!r}, which is not a URL")
 
 
-def _require_headers(headers: Mapping[str, str]) -> None:
+def require_headers(headers: Mapping[str, str]) -> None:
     """Raise NotDone for a header that cannot be sent: the client's own error would quote it, and be in doubt."""
     for name, value in headers.items():
         if not _NAME.fullmatch(name):

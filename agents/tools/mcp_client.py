@@ -1,0 +1,318 @@
+"""Talks to MCP servers: lists their tools, and calls one if its definition is the accepted one.
+
+The definition is compared before each call, so a server cannot change a tool that people approved. What a failure
+means follows from the transport's own record of the request: until the call itself was sent, nothing happened.
+"""
+
+import asyncio
+import json
+import subprocess
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from httpx2 import (
+    AsyncByteStream,
+    AsyncClient,
+    AsyncHTTPTransport,
+    ConnectError,
+    ConnectTimeout,
+    Request,
+    Response,
+    TransportError,
+)
+from mcp import Client, MCPError, StdioServerParameters, types
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from agents.errors import CredentialRefused, DefinitionChanged, NotDone, ToolError
+from agents.sdk import FailureCause, ToolContext
+from agents.tools.http_client import (
+    NOT_NOW,
+    RequestCheck,
+    connection_options,
+    require_headers,
+    retry_after_seconds,
+    site_of,
+)
+from agents.tools.mcp import Definition, McpServer
+from runtime.core.values.errors import NotJson
+from runtime.core.values.json_values import read_json
+from runtime.core.values.limits import MAX_RESULT, escape_text
+from runtime.core.values.texts import fill_placeholders
+
+KEY = "signoff/idempotency-key"  # in `_meta` of a call: the same for every attempt at it
+MAX_LISTED = 1_000  # tools of a server
+MAX_ANSWER = MAX_RESULT + 64 * 1024  # bytes of one HTTP answer
+QUOTED = 2_000  # characters of an answer that an error quotes
+# The server refused the call before its tool ran.
+_REFUSALS = frozenset({types.METHOD_NOT_FOUND, types.INVALID_PARAMS, types.HEADER_MISMATCH})
+
+
+@dataclass(slots=True)
+class Exchange:
+    """The transport's record of one call. `calling` is set when the next request is the call itself."""
+
+    calling: bool = False
+    sent: bool = False
+    status: int = 0
+    retry_after: str | None = None
+    refused: Exception | None = None
+
+
+@dataclass(slots=True)
+class _Answer:
+    value: types.CallToolResult | None = None
+    problem: Exception | None = None
+
+
+async def list_definitions(
+    server: McpServer, credentials: Mapping[str, str], seconds: float
+) -> list[tuple[Definition, dict[str, bool]]]:
+    """Return the definition of each tool of a server, and the hints that the server gives about it.
+
+    Raise NotDone if it cannot be reached.
+    """
+    exchange, listed = Exchange(), list[types.Tool]()
+    try:
+        async with (
+            asyncio.timeout(seconds),
+            _connect(server, credentials, exchange, seconds) as client,
+        ):
+            listed = await _list(client)
+    except Exception as exc:
+        raise _problem_of(server, exchange, exc) from exc
+    return [(_definition(tool), _hints(tool)) for tool in listed]
+
+
+async def call_tool(
+    server: McpServer, definition: Definition, context: ToolContext, arguments: Mapping[str, Any]
+) -> Any:
+    """Call a tool and return its result as JSON.
+
+    Raise DefinitionChanged, NotDone or CredentialRefused if certainly nothing happened, and ToolError if the server
+    refuses. Any other error leaves the outcome unknown.
+    """
+    exchange, answer = Exchange(), _Answer()
+    seconds = context.remaining()
+    try:
+        async with (
+            asyncio.timeout(seconds),
+            _connect(server, context.credentials, exchange, seconds) as client,
+        ):
+            await _call(
+                client,
+                definition,
+                context,
+                arguments,
+                exchange,
+                answer,
+                is_command=bool(server.command),
+            )
+    except Exception as exc:
+        answer.problem = answer.problem or exc
+    if answer.value is not None:  # also if the connection was not closed well
+        return _read(answer.value)
+    assert answer.problem is not None
+    raise _problem_of(server, exchange, answer.problem) from answer.problem
+
+
+async def _call(
+    client: Client,
+    definition: Definition,
+    context: ToolContext,
+    arguments: Mapping[str, Any],
+    exchange: Exchange,
+    answer: _Answer,
+    *,
+    is_command: bool,
+) -> None:
+    """Fill in the answer. An exception would leave the connection's task group as another one."""
+    try:
+        listed = {tool.name: tool for tool in await _list(client)}
+        tool = listed.get(definition.name)
+        if tool is None or _definition(tool).digest != definition.digest:
+            answer.problem = DefinitionChanged(_changed(definition, exists=tool is not None))
+            return
+        exchange.calling, exchange.sent = True, is_command
+        # Not Client.call_tool, which sends a call again that the server refused for its headers.
+        answer.value = await client.session.call_tool(
+            definition.name, dict(arguments), meta={KEY: context.key}
+        )
+    except Exception as exc:
+        answer.problem = exc
+
+
+async def _list(client: Client) -> list[types.Tool]:
+    listed, cursor = list[types.Tool](), None
+    while True:
+        page = await client.list_tools(cursor=cursor, cache_mode="bypass")
+        listed += page.tools
+        cursor = page.next_cursor
+        if not cursor:
+            return listed
+        if len(listed) > MAX_LISTED:
+            raise NotDone(
+                f"the server lists more than {MAX_LISTED} tools", cause=FailureCause.SETUP
+            )
+
+
+@asynccontextmanager
+async def _connect(
+    server: McpServer, credentials: Mapping[str, str], exchange: Exchange, seconds: float
+) -> AsyncIterator[Client]:
+    values = {name: fill_placeholders(text, credentials) for name, text in server.values.items()}
+    async with AsyncExitStack() as stack:
+        if server.command:
+            command, *words = server.command
+            parameters = StdioServerParameters(command=command, args=words, env=values)
+            # The server's own log may hold secrets.
+            transport = stdio_client(parameters, errlog=subprocess.DEVNULL)
+        else:
+            require_headers(values)
+            http = AsyncClient(
+                transport=_Transport(server, exchange, values),
+                headers={**values, "Accept-Encoding": "identity"},
+                timeout=seconds,
+                trust_env=False,
+            )
+            await stack.enter_async_context(http)
+            transport = streamable_http_client(server.url, http_client=http)
+        yield await stack.enter_async_context(
+            Client(transport, cache=None, read_timeout_seconds=seconds)
+        )
+
+
+class _Transport(AsyncHTTPTransport):
+    """Connects to the server alone, at a checked address, and records how far a call went."""
+
+    def __init__(self, server: McpServer, exchange: Exchange, headers: Mapping[str, str]) -> None:
+        super().__init__(**connection_options())
+        sites = (site_of(server.url),)
+        self._check = RequestCheck(sites, private=server.private, own_headers=headers)
+        self._exchange = exchange
+
+    async def handle_async_request(self, request: Request) -> Response:
+        exchange = self._exchange
+        is_call = exchange.calling and request.method == "POST"
+        exchange.calling = exchange.calling and not is_call
+        try:
+            with self._check.addressed(request):
+                exchange.sent = exchange.sent or is_call
+                response = await super().handle_async_request(request)
+        except (ConnectError, ConnectTimeout, ToolError, NotDone) as exc:
+            exchange.sent = exchange.sent and not is_call
+            exchange.refused = exc
+            raise
+        if request.method == "POST" and (is_call or not exchange.sent):
+            exchange.status = response.status_code
+            exchange.retry_after = response.headers.get("Retry-After")
+        response.stream = _Limited(response)
+        return response
+
+
+class _Limited(AsyncByteStream):
+    """The body of an answer, which ends with an error if it is compressed or too long."""
+
+    def __init__(self, response: Response) -> None:
+        assert isinstance(response.stream, AsyncByteStream)
+        self._stream = response.stream
+        self._encoding = response.headers.get("Content-Encoding", "identity")
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._encoding != "identity":
+            raise RuntimeError("the server compressed its answer, although it was not asked to")
+        size = 0
+        async for chunk in self._stream:
+            size += len(chunk)
+            if size > MAX_ANSWER:
+                raise RuntimeError(f"the answer has more than {MAX_ANSWER} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _definition(tool: types.Tool) -> Definition:
+    return Definition(name=tool.name, description=tool.description or "", schema=tool.input_schema)
+
+
+def _hints(tool: types.Tool) -> dict[str, bool]:
+    hints = tool.annotations.model_dump(by_alias=True) if tool.annotations else {}
+    return {name: value for name, value in hints.items() if isinstance(value, bool)}
+
+
+def _changed(definition: Definition, *, exists: bool) -> str:
+    change = "describes it differently than it was accepted" if exists else "does not have it now"
+    return (
+        f"The tool {definition.name} was not called, because its MCP server {change}: see what changed with"
+        " `manage.py agents mcp`, and accept it or take the tool out; then start the workers again."
+    )
+
+
+def _read(result: types.CallToolResult) -> Any:
+    """Return the result as JSON. Raise ToolError if the tool says that it failed."""
+    text = "\n".join(_text(block) for block in result.content)
+    if result.is_error:
+        raise ToolError(text[:QUOTED] or "the tool failed and gave no reason")
+    if result.structured_content is None:
+        return escape_text(text)
+    try:
+        return read_json(json.dumps(result.structured_content), "result")
+    except (ValueError, RecursionError, NotJson):
+        return result.structured_content  # refused as a result that cannot be kept
+
+
+def _text(block: types.ContentBlock) -> str:
+    """Return the text of a part of a result. Pictures and sound are named, not kept."""
+    match block:
+        case types.TextContent():
+            return block.text
+        case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
+            return resource.text
+        case types.ResourceLink():
+            return str(block.uri)
+        case _:
+            return f"({block.type}, which is not kept)"
+
+
+def _problem_of(server: McpServer, exchange: Exchange, problem: BaseException) -> Exception:
+    """Return the exception that says what a failure means for the call."""
+    problem = _innermost(problem)
+    if exchange.refused is not None and not exchange.sent:
+        problem = exchange.refused
+    if isinstance(problem, DefinitionChanged | NotDone | ToolError):
+        return problem
+    text = f"{server.label}: {str(problem)[:QUOTED] or type(problem).__name__}"
+    if exchange.status == 401:
+        return CredentialRefused(text)
+    if exchange.status in NOT_NOW:
+        cause = FailureCause.LIMIT if exchange.status == 429 else FailureCause.PROVIDER
+        return NotDone(text, after=retry_after_seconds(exchange.retry_after), cause=cause)
+    if not exchange.sent:
+        return NotDone(text, cause=_cause_of(problem))
+    is_refusal = isinstance(problem, MCPError) and problem.code in _REFUSALS
+    if is_refusal or 400 <= exchange.status < 500:
+        return ToolError(text)
+    if isinstance(problem, TimeoutError):
+        return TimeoutError(text)
+    return ConnectionError(text) if isinstance(problem, TransportError) else RuntimeError(text)
+
+
+def _cause_of(problem: BaseException) -> FailureCause:
+    match problem:
+        case TimeoutError():
+            return FailureCause.TIME
+        case TransportError():
+            return FailureCause.NETWORK
+        case OSError():
+            return FailureCause.SETUP
+        case _:
+            return FailureCause.PROVIDER
+
+
+def _innermost(problem: BaseException) -> BaseException:
+    while isinstance(problem, BaseExceptionGroup):
+        problem = problem.exceptions[0]
+    return problem
