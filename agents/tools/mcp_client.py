@@ -1,7 +1,7 @@
 """Talks to MCP servers: lists their tools, and calls one if its definition is the accepted one.
 
-The definition is compared before each call, so a server cannot change a tool that people approved. What a failure
-means follows from the transport's own record of the request: until the call itself was sent, nothing happened.
+The definition is compared before each call, so a server cannot change a tool that people approved. The meaning of
+a failure follows from the transport's own record of the request: until the call itself was sent, nothing happened.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from agents.tools.http_client import (
     retry_after_seconds,
     site_of,
 )
-from agents.tools.mcp import Definition, McpServer
+from agents.tools.mcp_definitions import Definition, McpServer
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import read_json
 from runtime.core.values.limits import MAX_RESULT, escape_text
@@ -62,7 +62,7 @@ class Exchange:
 
 
 @dataclass(slots=True)
-class _Answer:
+class _McpAnswer:
     value: types.CallToolResult | None = None
     problem: Exception | None = None
 
@@ -94,7 +94,7 @@ async def call_tool(
     Raise DefinitionChanged, NotDone or CredentialRefused if certainly nothing happened, and ToolError if the server
     refuses. Any other error leaves the outcome unknown.
     """
-    exchange, answer = Exchange(), _Answer()
+    exchange, answer = Exchange(), _McpAnswer()
     seconds = context.remaining()
     try:
         async with (
@@ -124,7 +124,7 @@ async def _call(
     context: ToolContext,
     arguments: Mapping[str, Any],
     exchange: Exchange,
-    answer: _Answer,
+    answer: _McpAnswer,
     *,
     is_command: bool,
 ) -> None:
@@ -172,7 +172,7 @@ async def _connect(
         else:
             require_headers(values)
             http = AsyncClient(
-                transport=_Transport(server, exchange, values),
+                transport=_McpTransport(server, exchange, values),
                 headers={**values, "Accept-Encoding": "identity"},
                 timeout=seconds,
                 trust_env=False,
@@ -184,7 +184,7 @@ async def _connect(
         )
 
 
-class _Transport(AsyncHTTPTransport):
+class _McpTransport(AsyncHTTPTransport):
     """Connects to the server alone, at a checked address, and records how far a call went."""
 
     def __init__(self, server: McpServer, exchange: Exchange, headers: Mapping[str, str]) -> None:
@@ -247,7 +247,7 @@ def _changed(definition: Definition, *, exists: bool) -> str:
     change = "describes it differently than it was accepted" if exists else "does not have it now"
     return (
         f"The tool {definition.name} was not called, because its MCP server {change}: see what changed with"
-        " `manage.py agents mcp`, and accept it or take the tool out; then start the workers again."
+        " `manage.py mcp_tools`, and accept it or take the tool out; then start the workers again."
     )
 
 
@@ -268,9 +268,9 @@ def _text(block: types.ContentBlock) -> str:
     """Return the text of a part of a result. Pictures and sound are named, not kept."""
     match block:
         case types.TextContent():
-            return block.text
+            return str(block.text)
         case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
-            return resource.text
+            return str(resource.text)
         case types.ResourceLink():
             return str(block.uri)
         case _:

@@ -1,4 +1,4 @@
-"""Tools of a real MCP server: what is sent, what an answer means, and that a changed tool is never called."""
+"""Tools of a real MCP server: the requests, the meaning of each answer, and that a changed tool is never called."""
 
 import asyncio
 import sys
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from mcp import types
 
 from agents.catalogue.versions import changes
@@ -14,13 +15,15 @@ from agents.credentials import Environment
 from agents.errors import DefinitionError
 from agents.llm.messages import tools_of
 from agents.sdk.spec import PIN, ToolSpec
-from agents.tools.mcp import McpServer, mcp_tools, write_definitions
+from agents.tools.mcp import mcp_tools
 from agents.tools.mcp_client import KEY, MAX_ANSWER, list_definitions
+from agents.tools.mcp_definitions import McpServer, read_definitions, write_definitions
 from runtime.core.values.enums import EffectClass, FailureCause, Risk
 from runtime.core.values.json_schema import is_compatible
 from runtime.ports.agents import CallRejected
 from runtime.ports.effects import Outcome, ToolFailure, ToolResult, Unknown
 from tests.support.mcp_server import SCHEMA, Tickets, served, tickets
+from tests.support.pages import has
 from tests.support.specs import handler_of, spec_of, tool_request
 
 WRITES = {"effect": "write", "approval": True, "risk": "medium"}
@@ -87,7 +90,8 @@ def test_a_command_is_a_server_too(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert call(specs, {"title": "Tea"}, deadline=20.0) == ToolResult(value="made Tea ••••")
     missing = mcp_tools(["/no/such/program"], path, tools={"Create-Ticket": WRITES})
     outcome = call(missing, {"title": "Tea"})
-    assert isinstance(outcome, ToolFailure) and outcome.retryable
+    assert isinstance(outcome, ToolFailure)
+    assert outcome.retryable
 
 
 @pytest.mark.parametrize(
@@ -108,8 +112,10 @@ def test_a_tool_whose_definition_changed_is_not_called_and_people_are_told(
     else:
         system.describe("Create-Ticket", description, schema)
     outcome = call(specs, {"title": "Tea"})
-    assert isinstance(outcome, ToolFailure) and outcome.retryable
-    assert "agents mcp" in outcome.credential and system.calls == []
+    assert isinstance(outcome, ToolFailure)
+    assert outcome.retryable
+    assert "mcp_tools" in outcome.credential
+    assert system.calls == []
     assert call(specs, {"title": "Tea"}, "search") == ToolResult(value="made Tea")
 
 
@@ -153,7 +159,8 @@ def test_a_tool_that_fails_tells_the_model_and_a_structured_result_is_kept(
     text = types.TextContent(type="text", text="no such project\x00")
     system.result = types.CallToolResult(content=[text], is_error=True)
     outcome = call(specs, {"title": "Tea"})
-    assert isinstance(outcome, ToolFailure) and not outcome.retryable
+    assert isinstance(outcome, ToolFailure)
+    assert not outcome.retryable
     assert outcome.error == "no such project\\0"
     system.result = types.CallToolResult(content=[text], structured_content={"number": 2**60})
     assert call(specs, {"title": "Tea"}) == ToolResult(value={"number": str(2**60)})
@@ -183,7 +190,9 @@ def test_a_server_that_fails_before_the_call_did_nothing(
     specs = tools(system, accept(system, tmp_path / "tickets.json"))
     system.status = status
     outcome = call(specs, {"title": "Tea"})
-    assert isinstance(outcome, ToolFailure) and outcome.retryable and outcome.cause is cause
+    assert isinstance(outcome, ToolFailure)
+    assert outcome.retryable
+    assert outcome.cause is cause
     assert not system.calls
 
 
@@ -191,7 +200,8 @@ def test_a_server_that_is_gone_did_nothing(tmp_path: Path) -> None:
     with served(tickets()) as system:
         specs = tools(system, accept(system, tmp_path / "tickets.json"))
     outcome = call(specs, {"title": "Tea"})
-    assert isinstance(outcome, ToolFailure) and outcome.cause is FailureCause.NETWORK
+    assert isinstance(outcome, ToolFailure)
+    assert outcome.cause is FailureCause.NETWORK
 
 
 def test_a_credential_is_in_the_header_alone_and_a_refused_one_is_reported(
@@ -205,15 +215,50 @@ def test_a_credential_is_in_the_header_alone_and_a_refused_one_is_reported(
     assert call(specs, {"title": "canary-token"}) == ToolResult(value="made ••••")
     monkeypatch.setenv("CRM_TOKEN", "withdrawn")
     outcome = call(specs, {"title": "Tea"})
-    assert isinstance(outcome, ToolFailure) and "crm" in outcome.credential
-    assert len(system.calls) == 1 and "withdrawn" not in outcome.error
+    assert isinstance(outcome, ToolFailure)
+    assert "crm" in outcome.credential
+    assert len(system.calls) == 1
+    assert "withdrawn" not in outcome.error
 
 
 def test_an_address_that_is_not_public_is_refused(system: Tickets, tmp_path: Path) -> None:
     specs = tools(system, accept(system, tmp_path / "tickets.json"), private=False)
     outcome = call(specs, {"title": "Tea"})
-    assert isinstance(outcome, ToolFailure) and not outcome.retryable
+    assert isinstance(outcome, ToolFailure)
+    assert not outcome.retryable
     assert "not a public address" in outcome.error
+
+
+def test_the_command_shows_each_change_and_accepts_only_if_told(
+    system: Tickets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    system.token = "canary-token"
+    monkeypatch.setenv("CRM", "Bearer canary-token")
+    path = tmp_path / "tickets.json"
+    command = ["mcp_tools", "--private", "--secret", "Authorization=CRM", str(path), system.url]
+    call_command(*command)
+    suggested = "\"Create-Ticket\": {'effect': 'read', 'approval': False, 'risk': 'low'}"
+    has(capsys.readouterr().out, "Create-Ticket: new", suggested)
+    assert not path.exists()
+    call_command("mcp_tools", "--accept", *command[1:])
+    system.describe("Create-Ticket", "\x1b[2Jsafe", destructive_hint=True)
+    del system.tools["search"]
+    capsys.readouterr()
+    call_command(*command)
+    shown = capsys.readouterr().out
+    has(shown, "Create-Ticket: CHANGED", 'before: "Create a ticket"', "search: GONE", "'high'")
+    assert "\x1b" not in shown
+    assert set(read_definitions(path, "")) == {"Create-Ticket", "search"}
+    for wrong in (
+        ["--secret", "A=NOT_SET", str(path), system.url],
+        [str(path)],
+        [str(path), "/no"],
+    ):
+        with pytest.raises(CommandError):
+            call_command("mcp_tools", *wrong)
+    system.token = "another"
+    with pytest.raises(CommandError, match=r"mcp: "):
+        call_command(*command)
 
 
 @pytest.mark.parametrize(
