@@ -104,7 +104,7 @@ def tool(
     preview_ignores: Sequence[str] = (),
     precondition: Callable[..., str | None] | None = None,
     credentials: Sequence[Credential] = (),
-    signature: ToolSignature | None = None,
+    foreign_signature: ToolSignature | None = None,
 ) -> Callable[[Callable[..., Any]], ToolSpec]:
     """Make a tool of a typed function. The model receives its name, docstring and types.
 
@@ -119,39 +119,39 @@ def tool(
     asked again, except for the parts in `preview_ignores`. `precondition` returns why a call cannot be made, or None.
     Both take arguments by name, also `context`, and only read. `deny_reasons` are texts that reviewers are offered
     when they deny a call; the model receives the one they choose. `credentials` are fetched when a call starts, into
-    `context.credentials`. `signature` describes the arguments in place of the function's types, for a tool of another
-    system. Raises DefinitionError if the definition is invalid.
+    `context.credentials`. `foreign_signature` describes the arguments in place of the function's types, for
+    a tool of another system. Raises DefinitionError if the definition is invalid.
     """
 
     def define(function: Callable[..., Any]) -> ToolSpec:
         label = f"tool {function.__name__}"
         effect_class = fields.effect(effect, function, label)
-        declared = signature or read_signature(function, label, context=ToolContext)
+        signature = foreign_signature or read_signature(function, label, context=ToolContext)
         return ToolSpec(
             name=fields.name(function.__name__, label),
             description=fields.description(inspect.getdoc(function), label),
             function=function,
-            arguments=declared.arguments,
-            schema=fields.schema(declared, secret_args),
-            result=declared.result,
-            result_schema=_NOTHING if secret_result else declared.result_schema,
-            defaults=declared.defaults,
+            arguments=signature.arguments,
+            schema=fields.schema(signature, secret_args),
+            result=signature.result,
+            result_schema=_NOTHING if secret_result else signature.result_schema,
+            defaults=signature.defaults,
             effect=effect_class,
-            risk=fields.risk(risk, declared, label),
-            approval=fields.approval(approval, declared, label),
-            sentence=fields.sentence(sentence, function.__name__, declared, label),
+            risk=fields.risk(risk, signature, label),
+            approval=fields.approval(approval, signature, label),
+            sentence=fields.sentence(sentence, function.__name__, signature, label),
             deadline=positive(deadline, "deadline", label),
-            wants_context=declared.wants_context,
+            wants_context=signature.wants_context,
             retry=fields.retry(retry, label),
             expires_in=None if expires_in is None else positive(expires_in, "expires_in", label),
-            secret_args=fields.secret_args(secret_args, declared, label),
+            secret_args=fields.secret_args(secret_args, signature, label),
             secret_result=secret_result,
             isolate=fields.isolate(function, effect_class, label) if isolate else False,
             deny_reasons=fields.deny_reasons(deny_reasons, label),
-            preview=fields.before(preview, "preview", declared, label),
+            preview=fields.before(preview, "preview", signature, label),
             preview_ignores=fields.preview_ignores(preview_ignores, preview, label),
-            precondition=fields.before(precondition, "precondition", declared, label),
-            credentials=fields.credentials(credentials, declared, label),
+            precondition=fields.before(precondition, "precondition", signature, label),
+            credentials=fields.credentials(credentials, signature, label),
         )
 
     return mistakes.recording(define)

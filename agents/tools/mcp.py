@@ -102,7 +102,7 @@ def _tool(
     ]
     define: Callable[..., Any] = tool
     spec: ToolSpec = define(
-        signature=signature,
+        foreign_signature=signature,
         credentials=credentials,
         **{
             "sentence": " ".join([f"Call {name}", *(["with", ", ".join(words)] if words else [])]),
