@@ -10,7 +10,7 @@ from typing import Any
 
 from agentapprovalprotocol import AAPError, Allow, Client, Gate, ProtocolError, Request
 
-from signoff_client.gate import UNTIL_THE_DEADLINE, connection, new_call, require
+from signoff_client.gate import PATH, UNTIL_THE_DEADLINE, connection, new_call, require
 
 COMMAND = "command"  # the argument that shows the reviewer what will run
 FORWARDED = (signal.SIGTERM, signal.SIGHUP)
@@ -26,7 +26,10 @@ class _Asking(Client):
         """Make the request, or find the one of this key."""
         self.request = super().create(submission, key)
         if self.request.status == "pending":
-            self.tell(f"waits for a person until {self.request.deadline_at:%Y-%m-%d %H:%M} UTC")
+            page = f"{self.base_url.removesuffix(PATH)}/runs/{self.request.id}/"
+            self.tell(
+                f"waits for a person until {self.request.deadline_at:%Y-%m-%d %H:%M} UTC: {page}"
+            )
         return self.request
 
 

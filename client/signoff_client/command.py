@@ -212,7 +212,7 @@ def export(
 @app.command()
 def ask(
     context: typer.Context,
-    tool: Annotated[str, typer.Option(help="The name of the act, as rules of policies know it.")],
+    tool: Annotated[str, typer.Option(help="The name of the act.")],
     command: Annotated[
         list[str] | None, typer.Argument(help="The command to run, after --.")
     ] = None,

@@ -23,6 +23,7 @@ R = TypeVar("R")
 
 URL = "SIGNOFF_URL"
 INSTANCE_TOKEN = "SIGNOFF_INSTANCE_TOKEN"  # noqa: S105 - the name of a variable
+PATH = "/api/aap"
 UNTIL_THE_DEADLINE = float("inf")
 
 Risk = Literal["low", "medium", "high"]
@@ -84,7 +85,7 @@ def connection(url: str | None = None, token: str | None = None) -> tuple[str, s
     for name, value in values.items():
         if not value:
             raise ValueError(f"{name} is not set")
-    return f"{checked_url(str(values[URL]))}/api/aap", str(values[INSTANCE_TOKEN])
+    return f"{checked_url(str(values[URL]))}{PATH}", str(values[INSTANCE_TOKEN])
 
 
 def new_call(
