@@ -73,17 +73,19 @@ def names() -> tuple[str, ...]:
     return tuple(name for (name,) in rows)
 
 
-def outlook_of(approval: Approval, votes: Mapping[str, int] | None = None) -> Outlook:
-    """Return the outlook of one request now. It reads the people who matter to its rule, READ at a time.
+def outlook_of(
+    approval: Approval, votes: Mapping[str, int] | None = None, *, most: int = READ
+) -> Outlook:
+    """Return the outlook of one request now. It reads the people who matter to its rule, `most` at a time.
 
     It stops as soon as they suffice: a page must not verify the rights of thousands.
     """
     people, latest = tuple[Principal, ...](), None
-    for some in _read(_keys(approval)):
+    for some in _read(_keys(approval), most):
         people += some
         latest = outlook(approval, people, votes=votes)
         if latest.suffice:
-            return replace(latest, is_part=len(some) == READ)
+            return replace(latest, is_part=len(some) == most)
     return latest or outlook(approval, (), votes=votes)
 
 
@@ -106,7 +108,7 @@ def _keys(approval: Approval) -> frozenset[str] | None:
     return None if keys is None else frozenset(keys)
 
 
-def _read(keys: frozenset[str] | None = None) -> Iterator[tuple[Principal, ...]]:
+def _read(keys: frozenset[str] | None = None, most: int = READ) -> Iterator[tuple[Principal, ...]]:
     """Read the people with a right to decide, by name; with `keys` only those, and the deputies of others."""
     parameters: dict[str, Any] = {
         "groups": sorted(DECIDING),
@@ -114,14 +116,14 @@ def _read(keys: frozenset[str] | None = None) -> Iterator[tuple[Principal, ...]]
         "people": [key.removeprefix(PERSON) for key in keys or () if key.startswith(PERSON)],
         "named": [key.removeprefix(GROUP) for key in keys or () if key.startswith(GROUP)],
         "after": "",
-        "most": READ,
+        "most": most,
     }
     while True:
         with pool.in_transaction() as connection:
             rows = connection.execute(_PEOPLE, parameters).fetchall()
         people = [_principal(*row) for row in rows]
         yield tuple(principal for principal in people if principal is not None)
-        if len(rows) < READ:
+        if len(rows) < most:
             return
         parameters["after"] = rows[-1][0]
 

@@ -14,6 +14,7 @@ from approvals.rules import policy, tally
 from approvals.rules.policy import Stage
 
 MAX_NAMED = 12
+NAMED, READ = 3, 10  # people that a request without a rule names, of those whose rights are read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,17 @@ class VotePanel:
     mine: bool = False
     waits_for: str = ""
     turn_comes: bool = False
+
+
+def could_decide(approval: ApprovalView) -> str:
+    """Name the first people who could decide a pending request without a rule, for a reader who may not."""
+    has_rule = approval.demands is not None
+    if approval.denial is None or not approval.is_pending or approval.tampered or has_rule:
+        return ""
+    outlook = deciders.outlook_of(approval.stored, most=READ)
+    names, count = ", ".join(outlook.people[:NAMED]), len(outlook.people) - NAMED
+    least = "at least " if outlook.is_part else ""
+    return f"{names} and {least}{count} more" if count > 0 else names
 
 
 def too_few(approval: ApprovalView, panel: VotePanel | None) -> tuple[str, ...] | None:

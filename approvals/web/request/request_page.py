@@ -75,6 +75,7 @@ def page_context(
         "section": "inbox",
         "approval": approval,
         "votes": (panel := votes.panel(approval)),
+        "could_decide": votes.could_decide(approval),
         "too_few": (able := votes.too_few(approval, panel)),
         "absent": () if able is None else absences.able(approval.id),
         **teamwork.context(request, approval),

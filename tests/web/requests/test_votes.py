@@ -13,9 +13,11 @@ from django.utils import timezone
 from approvals.models import Approval
 from approvals.people import accounts
 from approvals.port.adapter import ApprovalService
+from approvals.rules.roles import Group
 from runtime.ports.access import Actor
 from tests.approvals.policies.office import asked, reviewers
 from tests.support import seeds
+from tests.support.office import Office
 from tests.support.pages import has, log_in, send, shows, text, text_of
 from tests.support.seeds import Cast
 
@@ -168,3 +170,28 @@ def test_page_and_row_say_what_follows_if_no_person_decides(
     seeds.set_clock(monkeypatch, due + timedelta(seconds=1))
     ApprovalService().expire(approval.gate)
     shows(bea, approval, "Expired: no person decided in time", after)
+
+
+def test_a_request_without_a_rule_names_the_first_who_could_decide(
+    bea: Client, ada: Client, office: Office
+) -> None:
+    run = office.start()
+    approval = office.request(run)
+    shows(ada, approval, "Could decide now: <bdi>bea</bdi>.")
+    shows(bea, approval, hides=["Could decide now"])  # who may decide knows it
+    reviewers("cora", "dan", "eli", "finn")
+    shows(ada, approval, "<bdi>bea, cora, dan and 2 more</bdi>")
+    shows(ada, office.held(), "bea, cora, dan and 2 more")
+    reviewers(*(f"person{number}" for number in range(10)))
+    shows(ada, approval, "bea, cora, dan and at least ")
+    send(bea, approval, "approve")
+    shows(ada, approval, hides=["Could decide now"])
+
+
+def test_who_started_a_run_is_not_asked_to_review_it(
+    bea: Client, cast: Cast, office: Office
+) -> None:
+    seeds.person("rita", Group.REVIEWERS, Group.REQUESTERS)
+    run = office.start(requester="rita")
+    shows(bea, run, ">Review it</a>")
+    shows(log_in(User.objects.get(username="rita")), run, ">See it</a>", hides=["Review it"])

@@ -255,7 +255,7 @@ def test_a_long_run_opens_before_its_steps_are_read(
     with monkeypatch.context() as patch:
         patch.setattr(run_page, "history", None)  # it is not called
         whole = "?only=waiting&amp;whole=1"
-        page = shows(ada, path, f'hx-get="{whole}" hx-trigger="load"', "Review it")
+        page = shows(ada, path, f'hx-get="{whole}" hx-trigger="load"', "See it")
     has(page, f'<noscript><a href="{whole}">', hides=['class="map"'])
     for headers in ({}, {"HX-Request": "true"}):
         answer = ada.get(f"{path}&whole=1", headers=headers)
