@@ -74,6 +74,11 @@ class ApprovalView:
         return value
 
     @property
+    def is_signed(self) -> bool:
+        """Whether a person signed the decision. Deadlines and cancellations are not signed, an allowance only once."""
+        return self.stored.statement is not None and self.stored.allowance is None
+
+    @property
     def run(self) -> UUID:
         """The id of the run."""
         return self.stored.run_id

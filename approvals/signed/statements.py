@@ -100,7 +100,7 @@ def read(approval: Approval, verifies: Verifies = signatures.verify_signature) -
     if approval.statement is None or approval.signature is None or approval.key_id is None:
         raise NotConfirmed("the request has no signed decision")
     signature = signatures.Signature(hex=_hex(approval.signature), key_id=approval.key_id)
-    text = _completed(approval.statement, approval)
+    text = signed_text(approval)
     if not verifies(purposes.DECISIONS, signature, text):
         raise NotConfirmed("the statement differs from the signed one")
     statement = _parse(text)
@@ -118,6 +118,19 @@ def read(approval: Approval, verifies: Verifies = signatures.verify_signature) -
     if statement.verdict not in VERDICTS_AT[GateKind(approval.kind)]:
         raise NotConfirmed(f"a gate of kind {approval.kind} has no verdict {statement.verdict}")
     return statement
+
+
+def signed_text(approval: Approval) -> str:
+    """Return the text that was signed, of the stored one, which leaves out two values of the row."""
+    text = approval.statement or ""
+    for name, value, after in _of_row(approval):
+        text = text.replace(f'"{after}":', f'"{name}":"{value}","{after}":', 1)
+    return text
+
+
+def signature_of(approval: Approval) -> str:
+    """Return the signature of a decided request as hex. Raises NotConfirmed."""
+    return _hex(approval.signature or "")
 
 
 def result_digest(decision: Decision) -> str | None:
@@ -161,13 +174,6 @@ def _shortened(text: str, approval: Approval) -> str:
     """Leave out the two values that the row has anyway. A quotation mark within a value is escaped."""
     for name, value, _ in _of_row(approval):
         text = text.replace(f'"{name}":"{value}",', "", 1)
-    return text
-
-
-def _completed(text: str, approval: Approval) -> str:
-    """Return the text that was signed, of the stored one."""
-    for name, value, after in _of_row(approval):
-        text = text.replace(f'"{after}":', f'"{name}":"{value}","{after}":', 1)
     return text
 
 

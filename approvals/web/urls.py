@@ -20,6 +20,7 @@ from approvals.web.pages.allowances import confirm as confirm_allowance
 from approvals.web.pages.allowances import revoke as revoke_allowance
 from approvals.web.pages.batch import batch, undo_batch
 from approvals.web.pages.costs import costs
+from approvals.web.pages.evidence import download as evidence
 from approvals.web.pages.history import download
 from approvals.web.pages.history import show as history
 from approvals.web.pages.inbox import delete_view, inbox, save_view
@@ -138,6 +139,7 @@ urlpatterns = [
         for verdict, rule in VERDICTS.items()
         if rule.by_person
     ),
+    path("a/<uuid:approval_id>/evidence/", evidence, name="evidence"),
     path("a/<uuid:approval_id>/ask/", ask, name="ask"),
     path("a/<uuid:approval_id>/write/", write, name="write"),
     path("a/<uuid:approval_id>/edit/", edit, name="edit"),

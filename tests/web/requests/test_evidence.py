@@ -1,0 +1,47 @@
+"""The evidence of one decision: shown on its page, and a file that is verified with a public key alone."""
+
+import json
+from uuid import UUID
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from django.db import connection
+from django.test import Client
+
+from approvals.models import Approval
+from tests.support.office import Office
+from tests.support.pages import shows, text
+
+
+def test_the_signed_decision_verifies_with_the_public_key_alone(
+    bea: Client, ada: Client, cyril: Client, office: Office, suspended: UUID
+) -> None:
+    approval = office.request(suspended)
+    path = f"/a/{approval.id}/evidence/"
+    shows(bea, f"/a/{approval.id}/", hides=["Download the signed decision"])
+    text(bea, path, 404)
+    office.approve(suspended)
+    shows(bea, f"/a/{approval.id}/", "Download the signed decision", approval.approval_digest)
+    text(cyril, path, 404)
+    answer = ada.get(path)
+    assert answer["Content-Disposition"] == f'attachment; filename="decision-{approval.id}.json"'
+    evidence = json.loads(answer.content)
+    key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(evidence["public_key"]))
+    signed = evidence["signed_bytes"]
+    key.verify(bytes.fromhex(evidence["signature"]), signed.encode())  # raises InvalidSignature
+    statement = json.loads(signed.partition("\n")[2])
+    assert (statement["request"], statement["by"]) == (str(approval.id), "bea")
+    assert statement["digest"] == evidence["digest"] == approval.approval_digest
+
+
+def test_a_decision_that_does_not_verify_has_no_evidence(
+    bea: Client, office: Office, suspended: UUID
+) -> None:
+    approval = office.request(suspended)
+    office.approve(suspended)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE approvals_approval SET decided_by = 'ada' WHERE id = %s", [approval.id]
+        )
+    assert Approval.objects.get().decided_by == "ada"
+    text(bea, f"/a/{approval.id}/evidence/", 409)
+    shows(bea, f"/a/{approval.id}/", hides=["Download the signed decision"])
