@@ -21,10 +21,9 @@ from django.utils import timezone
 
 from approvals.models import OF_CALL, Approval
 from approvals.reads.approval_views import ApprovalView
-from approvals.reads.usual import DAYS
 from approvals.requests import verification
 from approvals.rights import approvals
-from approvals.rules.argument_values import MIN_HISTORY, PastValues
+from approvals.rules.argument_values import PastValues
 from approvals.rules.unusual_values import (
     ORDER,
     UnusualValue,
@@ -361,8 +360,6 @@ class ApprovalComparison:
     rows: tuple[Compared, ...]
     varying: tuple[ComparedArgument, ...]
     unchanged: tuple[ComparedArgument, ...]
-    days: int = DAYS
-    needed: int = MIN_HISTORY
 
 
 def compare(

@@ -60,10 +60,16 @@ function receive(region, text) {
   if (!news && !over) return;
   const kept = typed(region) || refused(region) || altered(region);
   if (kept && over) return announce(region, fresh);
-  const used = kept || one(":focus:not([tabindex='-1'])", region);
-  if (used && !over) return offer(region, fresh, "This page has changed. Show");
+  const used = kept || (!region.own && one(":focus:not([tabindex='-1'])", region));
+  region.own = false;
+  if (used && !over) return offer(region, fresh, `${newComments(region, fresh)}. Show`);
   withdraw(region);
   swap(region, fresh);
+}
+
+function newComments(region, fresh) {
+  const [old, now] = [region, fresh].map((it) => all("#comments-list > li", it).length);
+  return now > old ? `New here: ${now - old} comment${now - old > 1 ? "s" : ""}` : "This page has changed";
 }
 
 const rows = (where, which = "") => all(`[data-id]${which}`, where);

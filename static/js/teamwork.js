@@ -36,7 +36,11 @@ async function sendAside(form, submitter) {
   if (form.dataset.aside === "comment") {
     one("textarea", form).value = "";
     keepDraft();
-    return regions.forEach(refresh);
+    for (const region of regions) {
+      region.own = true; // what it brings is no news to this reader
+      refresh(region);
+    }
+    return;
   }
   await beats();
   one("[data-claim]")?.focus();

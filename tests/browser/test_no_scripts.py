@@ -193,7 +193,7 @@ ACTS: tuple[tuple[str, list[tuple[str, str]], str], ...] = (
         [("People and policy", OPEN), ("Comment for people", "Seen."), ("Add comment", PRESS)],
         "Seen.",
     ),
-    ("/a/{asked}/", [("Claim", PRESS)], "You are looking"),
+    ("/a/{asked}/", [("Claim", PRESS)], "Claimed by you"),
     ("/a/{asked}/", [("Release", PRESS)], "Released."),
     (
         "/a/{asked}/",

@@ -9,9 +9,11 @@ from django.test import override_settings
 from django.utils import timezone
 from playwright.sync_api import Browser, Page, expect
 
+from approvals.decisions import teamwork
 from approvals.decisions.undo import undo
 from approvals.governance import prompt_trials
 from approvals.models import Approval
+from approvals.rules.roles import Group
 from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.enums import Verdict
 from runtime.models import PromptTrial
@@ -19,6 +21,7 @@ from runtime.ports.access import Actor
 from tests.approvals.test_prompts import NAME as PROMPT
 from tests.approvals.test_prompts import desk as shop_desk
 from tests.browser.conftest import Desk, window
+from tests.support import seeds
 from tests.support.office import BEA, Office, reseal
 from tests.support.released import released
 from tests.support.seeds import PASSWORD, decide
@@ -223,6 +226,26 @@ def test_typing_filters_the_inbox_and_keeps_it_live(desk: Desk, bea: Page, offic
     bea.reload()
     expect(bea.get_by_role("heading", name="No match")).to_be_visible()
     assert [text for text in desk.complaints if "422" not in text] == []
+
+
+def test_comments_of_others_are_told_and_own_ones_are_not(
+    desk: Desk, bea: Page, office: Office, suspended: UUID
+) -> None:
+    eva = seeds.person("eva", Group.REVIEWERS)
+    approval = office.request(suspended)
+    desk.open(f"/a/{approval.id}/")
+    bea.locator("summary", has_text="People and policy").click()
+    bea.locator("#comment").fill("I ask her lead.")
+    bea.get_by_role("button", name="Add comment").click()
+    expect(bea.locator("#comment")).to_have_value("")
+    bea.get_by_role("button", name="Claim").focus()
+    bea.clock.run_for(4000)
+    expect(bea.get_by_text("I ask her lead.")).to_be_visible()
+    bea.get_by_role("button", name="Claim").focus()
+    teamwork.add_comment(approval_id=approval.id, text="He agrees.", actor=eva)
+    bea.clock.run_for(4000)
+    bea.get_by_role("button", name="New here: 1 comment. Show").click()
+    expect(bea.get_by_text("He agrees.")).to_be_visible()
 
 
 # Deadlines and moments

@@ -27,7 +27,7 @@ def test_a_late_page_names_its_omitted_parts(
     left_out = "Left out: this page took too long."
     unsearched = "Not searched for look-alike letters: this page took too long."
     approval = office.request(suspended)
-    shows(bea, approval, left_out, unsearched, "Approve", hides=["First request like this"])
+    shows(bea, approval, left_out, unsearched, "Approve", hides=["First of its kind: "])
     shows(bea, "/inbox/", "Some rows were not checked for unusual values")
     office.approve(suspended)
     shows(bea, "/decisions/", "Results and errors are not shown", ">Done<", hides=["raw brief"])

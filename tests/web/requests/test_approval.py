@@ -82,7 +82,7 @@ def test_beside_the_list_the_next_request_comes_alone_with_the_toast(
     shows(bea, second, hides=['class="toast"'])
 
 
-FIRST = "First request like this"
+FIRST = "First of its kind: "
 
 
 def _card(client: Client, approval: Approval) -> str:

@@ -90,7 +90,7 @@ def test_a_decision_that_was_never_signed_is_not_shown_as_one(
     Approval.objects.filter(pk=asked.pk).update(decided_by="cyril")
     shows(bea, asked, WORDS)
     assert bea_api.get(f"/approvals/{asked.id}").json()["tampered"]
-    shows(bea, approval, "First request like this")  # it is compared with no forged approval
+    shows(bea, approval, "First of its kind: ")  # it is compared with no forged approval
 
 
 def test_doubts_and_halts_are_verified_alike(bea: Client, office: Office) -> None:
