@@ -107,7 +107,7 @@ def test_only_the_outcome_run_again_lets_a_call_run_again(bea: Actor) -> None:
 def test_a_statement_that_repeats_its_request_is_refused(bea: Actor) -> None:
     approval = decided(bea)
     shortened, signature = approval.statement, approval.signature or ""
-    approval.statement = statements._completed(str(shortened), approval)
+    approval.statement = statements.signed_text(approval)
     with pytest.raises(NotConfirmed, match="the statement differs"):
         statements.read(approval)
     approval.statement, approval.signature = shortened, a2b_base64(signature).hex()
