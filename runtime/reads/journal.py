@@ -39,11 +39,12 @@ def unreadable_sql(run: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalLine:
-    """One row of the journal. `mac` authenticates its exact bytes; `entry` is None if they cannot be read."""
+    """One row of the journal. `mac` authenticates its text of `size` characters; `entry` is None if unreadable."""
 
     position: int
     entry: Entry | None
     mac: str
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +190,7 @@ def latest(now: Continuation, lines: Iterable[JournalLine]) -> Continuation:
 
 def _line(position: int, body: str, mac: str) -> JournalLine:
     time_limits.check()
-    return JournalLine(position=position, entry=decoded(body), mac=mac)
+    return JournalLine(position=position, entry=decoded(body), mac=mac, size=len(body))
 
 
 def decoded(body: str) -> Entry | None:

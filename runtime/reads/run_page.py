@@ -1,8 +1,10 @@
 """Reads a run for its page: its transcript, its timeline, and the input and output of each step."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import cached_property
 from uuid import UUID
 
 from django.utils import timezone
@@ -15,8 +17,9 @@ from runtime.core.values.budgets import Amount, BudgetLimits, Limit, Spent
 from runtime.core.values.ids import depth_of
 from runtime.models import Gate
 from runtime.ports import wiring
-from runtime.reads.journal import JournalLine, latest, remaining
+from runtime.reads.journal import Remaining, latest, read, remaining
 from runtime.reads.runs import RunDetail
+from runtime.reads.shelf import Shelf
 from runtime.reads.step_map import StepMap, map_of
 from runtime.reads.timeline import Timeline, timeline_of
 from runtime.reads.trace.calls import CallRecord
@@ -24,6 +27,12 @@ from runtime.reads.trace.fold import fold
 from runtime.reads.trace.frames import FrameMessage, FrameRecord
 from runtime.reads.trace.span import GateFacts, Span
 from runtime.reads.transcript import Transcript, transcript_of
+
+LONG = 600  # entries above which a run is kept for the next page
+MAX_BYTES = (
+    16 * 2**20
+)  # of the entries of all kept runs, as text; folded they take a few times as much
+FRESH = timedelta(seconds=5)
 
 _ALWAYS = (Limit.TURNS, Limit.CALLS, Limit.TOKENS, Limit.MICROS)
 _INPUT_KINDS = frozenset({"input", "result", "fault", "late", "decision", "message"})
@@ -59,7 +68,7 @@ def usage_of(now: Continuation) -> tuple[BudgetUsage, ...]:
     return tuple(_uses(now, timezone.now())) if now.position else ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RunHistory:
     """A run's journal, read and folded once."""
 
@@ -68,7 +77,7 @@ class RunHistory:
     usage: tuple[BudgetUsage, ...]
     memory: tuple[Remembered, ...] = ()
 
-    @property
+    @cached_property
     def steps(self) -> StepMap:
         """The map of the timeline."""
         return map_of(self.timeline.rows)
@@ -106,21 +115,94 @@ class StepView:
         return "/m" in self.step
 
 
-def history(run: RunDetail, *, provider_errors: bool = False) -> RunHistory:
-    """Read a run with three queries, or five if entries were removed.
+@contextmanager
+def opened(run: RunDetail, *, provider_errors: bool = False) -> Iterator[RunHistory]:
+    """Read a run with three queries, or five if entries were removed; a long one from where the last page stopped.
 
-    The caller has checked that the actor may read it, and is an admin for `provider_errors`.
+    The caller has checked that the actor may read it, and is an admin for `provider_errors`. The history belongs to
+    the block: the next page goes on with it. Pages verify nothing, so an entry that was changed in its place is seen
+    when the whole run is read again.
     """
-    journal = remaining(run.id)
-    trace = fold(
-        journal, gates=_gates(run.id), start=run.created_at, provider_errors=provider_errors
-    )
-    return RunHistory(
-        transcript=transcript_of(trace),
-        timeline=timeline_of(trace, until=_until(run, journal.lines)),
-        usage=usage_of(trace.now),
-        memory=trace.memory,
-    )
+    key = (run.id, provider_errors, run.history_begins, run.archived_at, run.removed_at)
+    gates = _gates(run.id)
+    reading = _SHELF.take(key) if run.status != RunStatus.QUARANTINED else None
+    if reading is None or not reading.goes_on(run, gates):
+        reading = _Reading(remaining(run.id), run, gates, provider_errors)
+    yield reading.history_of(run)
+    if reading.position > LONG and not reading.is_odd:
+        _SHELF.put(key, reading, reading.size)
+
+
+class _Reading:
+    """A journal that was folded up to `position`, and what a page made of it."""
+
+    def __init__(
+        self,
+        journal: Remaining,
+        run: RunDetail,
+        gates: Mapping[UUID, GateFacts],
+        provider_errors: bool,
+    ) -> None:
+        self._trace = fold(
+            journal, gates=gates, start=run.created_at, provider_errors=provider_errors
+        )
+        self._last = journal.lines[-1] if journal.lines else None
+        self._gates = gates
+        self._history: RunHistory | None = None
+        self._state: tuple[object, ...] = ()
+        self._at = run.created_at
+        self._last_at = max(
+            (line.entry.at for line in journal.lines if line.entry), default=run.created_at
+        )
+        self.size = sum(line.size for line in journal.lines)
+
+    @property
+    def position(self) -> int:
+        """The position of the last entry."""
+        return self._last.position if self._last else 0
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether the whole journal is read each time, because more than new entries may change what it tells."""
+        return bool(self._trace.unreadable) or self._trace.exported
+
+    def goes_on(self, run: RunDetail, gates: Mapping[UUID, GateFacts]) -> bool:
+        """Read the entries that are new. Return False if they do not follow those that were read."""
+        assert self._last is not None  # only long runs are kept
+        last, *lines = read(run.id, after=self.position - 1) or (None,)
+        if last is None or (last.position, last.mac) != (self.position, self._last.mac):
+            return False
+        if lines or gates != self._gates:
+            self._history = None
+        self._trace.take_gates(gates)
+        for line in lines:
+            self._trace.read(line)
+            self._last, self.size = line, self.size + line.size
+        self._gates = gates
+        return not self._trace.exported
+
+    def history_of(self, run: RunDetail) -> RunHistory:
+        """Return the history until now; for a moment the same one while nothing happens, because only clocks go on."""
+        now, state = timezone.now(), (run.status, run.ended_at)
+        is_fresh = run.ended_at is not None or now - self._at < FRESH
+        if self._history is None or state != self._state or not is_fresh:
+            self._history = RunHistory(
+                transcript=transcript_of(self._trace),
+                timeline=timeline_of(self._trace, until=self._until(run, now)),
+                usage=usage_of(self._trace.now),
+                memory=self._trace.memory,
+            )
+            self._state, self._at = state, now
+        return self._history
+
+    def _until(self, run: RunDetail, now: datetime) -> datetime:
+        if run.ended_at is not None:
+            return run.ended_at
+        if (
+            run.status == RunStatus.QUARANTINED
+        ):  # it does not continue, even if its last entry is open
+            return self._last_at
+        return now
 
 
 def _uses(now: Continuation, at: datetime) -> Iterator[BudgetUsage]:
@@ -166,16 +248,6 @@ def _use(
     )
 
 
-def _until(run: RunDetail, lines: tuple[JournalLine, ...]) -> datetime:
-    if run.ended_at is not None:
-        return run.ended_at
-    if (
-        run.status == RunStatus.QUARANTINED
-    ):  # the run does not continue, even if its last entry is open
-        return max((line.entry.at for line in lines if line.entry), default=run.created_at)
-    return timezone.now()
-
-
 def _gates(run: UUID) -> dict[UUID, GateFacts]:
     rows = list(Gate.objects.filter(run_id=run).values_list("id", "state", "decided_at"))
     approvals = wiring.approvals().requests_by_gate([gate for gate, _, _ in rows]) if rows else {}
@@ -212,3 +284,11 @@ def _model_step(step: str, frame: FrameRecord, rows: tuple[Span, ...], turn: int
         input_messages=before,
         output_messages=reply,
     )
+
+
+_SHELF: Shelf[_Reading] = Shelf(MAX_BYTES)
+
+
+def forget() -> None:
+    """Forget all kept runs."""
+    _SHELF.clear()

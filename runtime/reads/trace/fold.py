@@ -137,6 +137,13 @@ class Trace:
         if journal.beginning is not None and journal.beginning.state is not None:
             self._begin(journal.beginning, journal.lines)
 
+    def take_gates(self, gates: Mapping[UUID, GateFacts]) -> None:
+        """Take the facts as they are now, also for the gates that are open."""
+        self._gates = gates
+        for pending in self.now.pending:
+            for span in self.frames[pending.frame].gate_spans(pending.gate, pending.call):
+                span.take_facts(gates.get(pending.gate))
+
     @property
     def roots(self) -> list[FrameRecord]:
         """The root frame, once it was opened."""

@@ -246,10 +246,14 @@ class Span:
     def open_gate(self, gate: UUID, kind: GateKind, position: int, facts: GateFacts | None) -> None:
         """Describe an opened gate with this span."""
         self.gate, self.gate_kind, self.position = gate, kind, position
-        if facts is not None:
-            self.approval = facts.approval
-            if facts.decided_at is not None:  # replaced by the entry of the decision
-                self.end, self.state = facts.decided_at, SpanState.DECISION_PENDING
+        self.take_facts(facts)
+
+    def take_facts(self, facts: GateFacts | None) -> None:
+        """Take the facts of the gate, until the entry of its decision replaces them."""
+        if facts is not None and self.state in (SpanState.GATE_OPEN, SpanState.DECISION_PENDING):
+            is_open = facts.decided_at is None
+            self.approval, self.end = facts.approval, facts.decided_at
+            self.state = SpanState.GATE_OPEN if is_open else SpanState.DECISION_PENDING
 
     def decide_gate(self, event: e.GateDecided, at: datetime, facts: GateFacts | None) -> None:
         """End the gate with the decision, at the time when the person made it."""

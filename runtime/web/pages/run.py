@@ -42,7 +42,6 @@ from runtime.web.requests import actor_of, admins_only
 
 MESSAGES = 200  # on one page
 PANE = "step"  # the element that a step opens in
-MAX_ENTRIES = 600  # of a journal that is read before anything is shown
 WHOLE = "whole"  # asks for the whole page at once
 
 
@@ -57,45 +56,9 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         context = {"section": "runs", "run": detail, "whole": parameters}
         return _varied(render(request, "runs/long.html", context))
     is_admin = access.reads_continuations(actor)
-    tabs = ("timeline", "transcript", "state") if is_admin else ("timeline", "transcript")
-    tab = query_params.choice(request, "tab", tabs) or "timeline"
-    history = run_page.history(detail, provider_errors=is_admin)
-    pending = runs.pending_requests(run)
-    context = {
-        "section": "runs",
-        "run": detail,
-        "tab": tab,
-        "tabs": tabs,
-        "history": history,
-        "picture": agent_picture.draw(
-            detail.agent,
-            wiring.catalogue().family(detail.agent),
-            tuple(history.transcript.frames()),
-        ),
-        "timeline": history.timeline,
-        "transcript": history.transcript,
-        "without_worker": workers.agents_without_worker(detail, history.transcript),
-        "crashes": suspects.crashes(run),
-        "late": outcomes.late_outcomes_of_run(run, history.transcript),
-        "budget_usage": history.usage,
-        "starter": listing.starter_of_run(run, actor),
-        "memory": threads.memory_of(history.memory),
-        "is_admin": is_admin,
-        "archive_problem": problem,
-        "archive_file": runs.file_of(run) if detail.archived_at and is_admin else None,
-        "cancel_requested": pending.cancel and not detail.ended,
-        "may_fork": detail.archived_at is None and access.may_fork(actor, detail.requester),
-        "may_retry": detail.status == RunStatus.FAILED
-        and detail.archived_at is None
-        and access.may_control(actor, detail.requester),
-        "may_cancel": not detail.ended and access.may_cancel(actor, detail.requester),
-        **_pace(detail, actor, pending, history.transcript),
-        **_read_tab(request, tab, history),
-    }
-    template = "runs/run.html"
-    if query_params.is_htmx(request) and WHOLE not in request.GET:
-        template += "#pane" if request.headers.get("HX-Target") == PANE else "#live"
-    return _varied(render(request, template, context))
+    with run_page.opened(detail, provider_errors=is_admin) as history:
+        context = _context(request, detail, problem, history, is_admin=is_admin)
+        return _varied(render(request, _template(request), context))
 
 
 @require_safe
@@ -118,10 +81,61 @@ def at(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
     return render(request, "runs/state_at.html", context)
 
 
+def _context(
+    request: HttpRequest,
+    detail: RunDetail,
+    problem: str,
+    history: RunHistory,
+    *,
+    is_admin: bool,
+) -> dict[str, Any]:
+    actor, access = actor_of(request), wiring.access()
+    tabs = ("timeline", "transcript", "state") if is_admin else ("timeline", "transcript")
+    tab = query_params.choice(request, "tab", tabs) or "timeline"
+    pending = runs.pending_requests(detail.id)
+    return {
+        "section": "runs",
+        "run": detail,
+        "tab": tab,
+        "tabs": tabs,
+        "history": history,
+        "picture": agent_picture.draw(
+            detail.agent,
+            wiring.catalogue().family(detail.agent),
+            tuple(history.transcript.frames()),
+        ),
+        "timeline": history.timeline,
+        "transcript": history.transcript,
+        "without_worker": workers.agents_without_worker(detail, history.transcript),
+        "crashes": suspects.crashes(detail.id),
+        "late": outcomes.late_outcomes_of_run(detail.id, history.transcript),
+        "budget_usage": history.usage,
+        "starter": listing.starter_of_run(detail.id, actor),
+        "memory": threads.memory_of(history.memory),
+        "is_admin": is_admin,
+        "archive_problem": problem,
+        "archive_file": runs.file_of(detail.id) if detail.archived_at and is_admin else None,
+        "cancel_requested": pending.cancel and not detail.ended,
+        "may_fork": detail.archived_at is None and access.may_fork(actor, detail.requester),
+        "may_retry": detail.status == RunStatus.FAILED
+        and detail.archived_at is None
+        and access.may_control(actor, detail.requester),
+        "may_cancel": not detail.ended and access.may_cancel(actor, detail.requester),
+        **_pace(detail, actor, pending, history.transcript),
+        **_read_tab(request, tab, history),
+    }
+
+
+def _template(request: HttpRequest) -> str:
+    if not query_params.is_htmx(request) or WHOLE in request.GET:
+        return "runs/run.html"
+    return f"runs/run.html#{'pane' if request.headers.get('HX-Target') == PANE else 'live'}"
+
+
 def _is_put_off(request: HttpRequest, detail: RunDetail) -> bool:
     """Tell whether the steps are read after the page has opened, because that takes long."""
     is_whole = query_params.is_htmx(request) or WHOLE in request.GET
-    return detail.position > MAX_ENTRIES and not is_whole
+    return detail.position > run_page.LONG and not is_whole
 
 
 def _varied(response: HttpResponse) -> HttpResponse:

@@ -16,20 +16,23 @@ from django.utils import timezone
 
 from runtime.control.forks import fork
 from runtime.core.documents.compression import plain_text
+from runtime.core.run.continuation import RunStatus
 from runtime.core.run.events import EVENT_TYPES
+from runtime.core.run.reducer import Entry
 from runtime.core.values.call_options import RetryPolicy
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ModelAnswer, Outcome, RateLimited, ToolFailure, ToolResult
-from runtime.reads import comparison, run_page, runs
+from runtime.reads import comparison, journal, run_page, runs
 from runtime.reads.comparison import RunComparison
 from runtime.reads.entries import EVENTS
 from runtime.reads.timeline import MAX_BREAKS, MIN_APART, Period, Timeline, TimeUse, axis
 from tests.support.api_client import Caller
 from tests.support.engine import body
 from tests.support.fake_ports import FakeTool, ask, say, turns
-from tests.support.office import Office
+from tests.support.office import BEA, Office
 from tests.support.pages import has, in_order, queries_at_most, shows, text, text_of
+from tests.support.seeds import decide
 
 START = datetime(2026, 11, 21, 22, tzinfo=UTC)
 
@@ -129,7 +132,8 @@ def _rows(run: UUID) -> list[tuple[str, str, int, str]]:
 def _timeline(run: UUID) -> Timeline:
     found = runs.run_detail(Q(), run)
     assert found is not None
-    return run_page.history(found).timeline
+    with run_page.opened(found) as history:
+        return history.timeline
 
 
 def test_every_step_has_a_row_in_the_order_of_the_tree(office: Office, suspended: UUID) -> None:
@@ -251,15 +255,70 @@ def test_a_long_run_opens_before_its_steps_are_read(
     ada: Client, suspended: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = f"/runs/{suspended}/?only=waiting"
-    monkeypatch.setattr("runtime.web.pages.run.MAX_ENTRIES", 3)
+    monkeypatch.setattr("runtime.reads.run_page.LONG", 3)
     with monkeypatch.context() as patch:
-        patch.setattr(run_page, "history", None)  # it is not called
+        patch.setattr(run_page, "opened", None)  # it is not called
         whole = "?only=waiting&amp;whole=1"
         page = shows(ada, path, f'hx-get="{whole}" hx-trigger="load"', "See it")
     has(page, f'<noscript><a href="{whole}">', hides=['class="map"'])
     for headers in ({}, {"HX-Request": "true"}):
         answer = ada.get(f"{path}&whole=1", headers=headers)
         has(text_of(answer), 'class="map"', 'class="stack write"')
+
+
+def test_the_pages_of_a_long_run_read_only_new_entries(
+    ada: Client, office: Office, suspended: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_page, "LONG", 3)
+    texts: list[str] = []
+    decode = journal.decoded
+
+    def count(text: str) -> Entry | None:
+        texts.append(text)
+        return decode(text)
+
+    monkeypatch.setattr(journal, "decoded", count)
+
+    def decoded(address: str = "") -> int:
+        texts.clear()
+        text_of(ada.get(f"/runs/{suspended}/{address}", headers={"HX-Request": "true"}))
+        return len(texts)
+
+    entries = Run.objects.get(pk=suspended).position
+    assert decoded() == entries
+    assert (decoded(), decoded("?step=0.c1.0"), decoded("?tab=transcript")) == (1, 1, 1)
+    decide(office.request(suspended), BEA)
+    assert "decided" in _rows(suspended)[-1][3]
+    office.advance(suspended)
+    assert decoded() == 1 + Run.objects.get(pk=suspended).position - entries
+    kept = _rows(suspended), _timeline(suspended).axis
+    run_page.forget()
+    assert decoded() == Run.objects.get(pk=suspended).position
+    assert kept == (_rows(suspended), _timeline(suspended).axis)
+
+
+def test_a_kept_run_is_read_again_when_its_last_entry_is_another_or_a_page_has_it(
+    suspended: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_page, "LONG", 3)
+    detail = runs.run_detail(Q(), suspended)
+    assert detail is not None
+    with run_page.opened(detail) as first, run_page.opened(detail) as second:
+        assert first.transcript.roots[0] is not second.transcript.roots[0]
+    with run_page.opened(detail) as third:
+        assert third is first
+    for parked in (
+        replace(detail, status=RunStatus.QUARANTINED),
+        replace(detail, history_begins=2),
+    ):
+        with run_page.opened(parked) as other:
+            assert other.transcript.roots[0] is not first.transcript.roots[0]
+    last = JournalEntry.objects.get(run_id=suspended, position=detail.position)
+    JournalEntry.objects.filter(pk=last.pk).update(packed=None, body="{}", mac="another")
+    with run_page.opened(detail) as damaged:
+        assert damaged.transcript.unreadable == (last.position,)
+    with run_page.opened(detail) as again:
+        assert again is not damaged
 
 
 def test_a_step_opens_beside_the_map(ada: Client, suspended: UUID) -> None:
