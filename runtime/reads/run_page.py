@@ -163,7 +163,7 @@ class _Reading:
 
     @property
     def is_odd(self) -> bool:
-        """Whether the whole journal is read each time, because more than new entries may change what it tells."""
+        """Whether the whole journal is read each time, because not only new entries may change it."""
         return bool(self._trace.unreadable) or self._trace.exported
 
     def goes_on(self, run: RunDetail, gates: Mapping[UUID, GateFacts]) -> bool:
