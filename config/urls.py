@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.urls import include, path, re_path
 
-from config import api
+from config import api, mcp
 from config.metrics import metrics
 from runtime.errors import ObjectStoreDown
 from runtime.reads.time_limits import TooLong
@@ -17,6 +17,7 @@ from runtime.web.requests import layout_of
 
 urlpatterns = [
     path("api/v1/", api.api.urls),
+    path("api/mcp/", mcp.serve),
     re_path("^api/", api.missing),
     path("metrics", metrics, name="metrics"),
     path("", include("approvals.web.urls")),

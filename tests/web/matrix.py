@@ -87,7 +87,7 @@ class Row:
 
     @property
     def is_api(self) -> bool:
-        return self.path.startswith("/api/v1/") and "docs" not in self.path
+        return self.path.startswith("/api/") and "docs" not in self.path
 
 
 def blank(path: str) -> str:
@@ -280,6 +280,7 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
     another = {"password": "an0ther long passphrase", "again": "an0ther long passphrase"}
     name = identity if identity in {"cyril", "ada", "bea", "admin"} else "stranger"
     bodies: dict[str, dict[str, Any]] = {
+        "mcp": {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
         "login": {"username": name, "password": PASSWORD},
         "batch": {"item": f"{places['approval']}:{places['digest']}", "verdict": "approve"},
         "batch/undo": {"item": places["approval"]},

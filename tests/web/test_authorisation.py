@@ -135,7 +135,11 @@ def test_every_operation_of_the_api_has_its_row() -> None:
         for path, operations in schema["paths"].items()
         for method in operations
     }
-    rows = {(row.method, blank(row.path)) for row in ROWS if row.is_api}
+    rows = {
+        (row.method, blank(row.path))
+        for row in ROWS
+        if row.is_api and row.path.startswith("/api/v1/")
+    }
     assert documented == rows - {("GET", "/api/v1/openapi.json")}
     published = {one["operationId"] for many in schema["paths"].values() for one in many.values()}
     assert {
