@@ -79,7 +79,9 @@ def http_api() -> str:
         " installation explains each operation, with its schemas (`GET /api/v1/openapi.json`). *POST cancel* of"
         " `/runs/{run}` is `POST /api/v1/runs/{run}/cancel`. \\* is for admins.\n\n"
         'An error is `{"code", "detail"}`, with `field` if one field is wrong, and with facts of its own such as'
-        " `decided_by`. Send a request again after 503 and `Retry-After`.",
+        " `decided_by`. Send a request again after 503 and `Retry-After`.\n\n"
+        "`/api/mcp/` is an MCP server (streamable HTTP, same tokens): assistants read requests and runs and start runs."
+        " None decides.",
         "## Operations\n",
         "\n".join(_operations()) + "\n",
         _section("Scopes of a token", _members(Scope), "scope"),
