@@ -100,6 +100,11 @@ class Transcript:
         return next((record for record in self.frames() if record.id == frame), None)
 
     @property
+    def failed(self) -> tuple[CallRecord, ...]:
+        """The calls whose last attempt failed."""
+        return tuple(call for call in self.calls() if call.state is CallState.FAILED)
+
+    @property
     def waiting(self) -> tuple[CallRecord, ...]:
         """The calls that wait for a time or an event."""
         calls = (call for frame in self.frames() for call in frame.calls)

@@ -57,8 +57,10 @@ def test_a_row_is_titled_by_its_input_and_says_its_answer_and_failed_calls(
     office.effects.tools["send_welcome_mail"] = FakeTool(
         body=lambda _: ToolFailure(error="no route")
     )
-    office.approve(office.start())
+    office.approve(failed := office.start())
     shows(ada, "/runs/?tab=finished", "1 call failed")
+    shows(ada, f"/runs/{failed}/", 'class="note warn"', '<a href="?only=failed">1 call failed</a>')
+    shows(ada, f"/runs/{done}/", 'class="note ok"', hides=["call failed"])
     Run.objects.filter(id=done).update(input=json.dumps({"text": "x" * 3_000}))
     shows(ada, "/runs/", f'href="/runs/{done}/"><bdi>hr_onboarding</bdi>')
 
