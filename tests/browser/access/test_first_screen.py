@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect
 
+from approvals.web.request import request_page
 from runtime.core.values.enums import EffectClass, GateKind
 from runtime.core.values.json_values import action_digest, sha256_of
 from runtime.ports.approvals import ReviewSnapshot
@@ -15,7 +16,11 @@ from tests.support.seeds import Cast
 
 pytestmark = pytest.mark.browser
 
-NUMBER = 40  # the mix repeats after 20
+NUMBER = 100  # as the bench clears
+REASON = (
+    "The customer writes that the parcel arrived broken, and sent two pictures. The order confirms "
+    "the sum, and nothing was paid back so far."
+)
 PREVIEW = {
     "shown": {
         "summary": "Pays the money back",
@@ -55,7 +60,10 @@ def _request(task: tasks.Task) -> ReviewSnapshot:
     )
 
 
-def test_nine_of_ten_decisions_need_no_scroll(desk: Desk, cast: Cast) -> None:
+def test_nine_of_ten_decisions_need_no_scroll(
+    desk: Desk, cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_page, "_agent_texts", lambda *_: [REASON])
     mix = tasks.mixed(NUMBER).tasks
     approvals = seeds.opened(*map(_request, mix))
     desk.log_in("bea")
@@ -63,6 +71,7 @@ def test_nine_of_ten_decisions_need_no_scroll(desk: Desk, cast: Cast) -> None:
     for approval in approvals:
         desk.open(f"/a/{approval.id}/")
         expect(desk.page.locator(".decide")).to_be_visible()
+        expect(desk.page.locator(".reasons")).to_contain_text(REASON)
         for width, height in ((1440, 900), (390, 844)):
             desk.page.set_viewport_size({"width": width, "height": height})
             if desk.page.evaluate(LOWEST) > 0:
