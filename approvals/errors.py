@@ -259,6 +259,66 @@ class AllowanceRefused(ApprovalError):
     status, code = 409, "allowance_refused"
 
 
+class UnknownInstance(ApprovalError):
+    """There is no such instance, or it is not the actor's."""
+
+    status, code = 404, "not_found"
+
+
+class InstanceDeleted(ApprovalError):
+    """The instance that was created with this key was deleted."""
+
+    status, code = 409, "instance_deleted"
+
+
+class IdempotencyConflict(ApprovalError):
+    """This idempotency key was used with other fields."""
+
+    status, code = 409, "idempotency_conflict"
+
+
+class AlreadyTerminal(ApprovalError):
+    """The request is decided or expired."""
+
+    status, code = 409, "already_terminal"
+
+
+class NotApproved(ApprovalError):
+    """The request is not approved, or its call may not start now."""
+
+    status, code = 409, "not_approved"
+
+
+class ApprovalExpired(ApprovalError):
+    """The approval was not used in time."""
+
+    status, code = 409, "approval_expired"
+
+
+class AlreadyUsed(ApprovalError):
+    """The approval was used before."""
+
+    status, code = 409, "already_consumed"
+
+
+class NotUsed(ApprovalError):
+    """The approval was not used, so there is no outcome to report."""
+
+    status, code = 409, "not_consumed"
+
+
+class OutcomeConflict(ApprovalError):
+    """Another outcome was reported before."""
+
+    status, code = 409, "outcome_conflict"
+
+
+class NotReady(ApprovalError):
+    """The run has not received its decision yet: try again."""
+
+    status, code = 503, "not_ready"
+
+
 class BrokenChain(Exception):
     """A run's audit rows were changed: `seq` is the first that does not verify."""
 

@@ -22,7 +22,7 @@ TABLES = {
     "runtime_run": (KEEP, KEEP),  # neither may delete a run
     "runtime_journalentry": (ADD, "SELECT, INSERT, DELETE"),  # the sweeper applies retention
     "runtime_usedapproval": (ADD, ADD),
-    "runtime_lateoutcome": (READ, "SELECT, INSERT, DELETE"),  # as above
+    "runtime_lateoutcome": (ADD, "SELECT, INSERT, DELETE"),  # as above; instances report to the web
     "runtime_storedpartialreply": (NOTHING, ALL),
     "runtime_trigger": (KEEP, KEEP),
     "runtime_triggeract": (ADD, READ),  # people change triggers; the sweeper starts their runs
@@ -55,6 +55,8 @@ TABLES = {
     "django_content_type": (READ, READ),
     "approvals_token": (KEEP, NOTHING),
     "approvals_passwordlink": (KEEP, NOTHING),
+    "approvals_instance": (KEEP, NOTHING),
+    "approvals_approvaluse": (KEEP, "SELECT, UPDATE"),  # retention removes notes
     "approvals_assignment": (ADD, READ),
     "approvals_absence": (ADD, READ),
     "approvals_savedview": (ALL, NOTHING),

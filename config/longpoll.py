@@ -15,7 +15,8 @@ from uuid import UUID
 if TYPE_CHECKING:  # it imports models, and this module is imported before Django is set up
     from runtime.web.live import LiveServer, Message, Send
 
-PLACE = re.compile(r"/api/v1/runs/([0-9a-f-]{36})")
+# A request of an agent outside has the id of its run.
+PLACE = re.compile(r"/api/(?:v1/runs|aap/v1/requests)/([0-9a-f-]{36})")
 HEADER = b"signoff-wait"  # runtime.web.api.runs's, which cannot be imported before Django is set up
 PERSON_HEADER = b"signoff-person"  # who asks; for this module alone
 ROUND_SECONDS = 5.0  # a live update may be lost

@@ -18,6 +18,7 @@ from runtime.web.requests import layout_of
 urlpatterns = [
     path("api/v1/", api.api.urls),
     path("api/mcp/", mcp.serve),
+    path("api/aap/", include("approvals.web.api.aap")),
     re_path("^api/", api.missing),
     path("metrics", metrics, name="metrics"),
     path("", include("approvals.web.urls")),

@@ -55,12 +55,13 @@ def connect_effects() -> None:
     """
     # Only workers import the libraries of models and tools.
     from agents.effect_handler import AgentEffects
+    from agents.external_agent import with_external_agent
     from agents.isolation.processes import Children
     from agents.llm.providers import import_clients, require_models
     from agents.llm.rate_limits import RateLimits
 
     try:
-        registry = load(settings.SIGNOFF_AGENTS, settings.AGENTS_DIR)
+        registry = with_external_agent(load(settings.SIGNOFF_AGENTS, settings.AGENTS_DIR))
         require_models(registry)
     except RegistryError as problem:
         raise SystemExit(f"signoff: {problem}") from None

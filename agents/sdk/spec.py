@@ -19,6 +19,7 @@ from runtime.core.values.call_options import (
     MODEL_RETRIES,
     CompactionOptions,
     RetryPolicy,
+    Waits,
 )
 from runtime.core.values.enums import RISKS, EffectClass, Risk
 from runtime.core.values.json_values import sha256_of
@@ -86,9 +87,9 @@ class ToolSpec:
     `wants_context` says that the function takes a ToolContext before its arguments. `expires_in` is how many seconds
     people have to decide. `secret_args` are the names of arguments that only the model and the function may see;
     `secret_result` says the same of the result. `waits` says that the engine waits in place of the function, for a
-    `time` or an `event`. `isolate` says that it runs in a process of its own, which is killed at the deadline.
-    `question` says that a person gives the result, and the function is never called. `plan` says that the result is
-    the plan of the calling agent. `holds_text` says that it gives an agent's answer or another text for the requester:
+    `time`, an `event`, or the `instance` that performs the call. `isolate` says that it runs in a process of its
+    own, which is killed at the deadline. `question` says that a person gives the result, and the function is never
+    called. `plan` says that the result is the plan of the calling agent. `holds_text` says that it gives an agent's answer or another text for the requester:
     reviewers may read its secret arguments, the requester only its result.
     `settings` are those of the agent that lists it; `waived` is true if the tool requires approval and this agent
     does not. `preview` says what a call would change, and `preview_ignores` names the parts of it that do not matter;
@@ -115,7 +116,7 @@ class ToolSpec:
     expires_in: float | None
     secret_args: frozenset[str]
     secret_result: bool
-    waits: Literal["", "time", "event"] = ""
+    waits: Waits = ""
     question: bool = False
     plan: bool = False
     holds_text: bool = False

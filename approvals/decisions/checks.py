@@ -33,6 +33,7 @@ from approvals.rights.principals import Principal
 from approvals.rules import roles
 from approvals.signed import audit
 from runtime.control.access import validate_text
+from runtime.core.documents import external_call
 from runtime.core.run.continuation import MAX_REVISIONS
 from runtime.core.values.enums import Decision, Edit, GateKind, Verdict
 from runtime.core.values.limits import MAX_REASON
@@ -68,6 +69,10 @@ def close(loaded: commit.LoadedApproval, decision: Decision | None, actor: Actor
         return _expire(approval, loaded.at)
     seconds = _undo_seconds(approval)
     effective_at = loaded.at + timedelta(seconds=seconds) if seconds else None
+    if effective_at is not None and approval.expires_at is not None:
+        effective_at = min(
+            effective_at, approval.expires_at
+        )  # nothing is decided after the deadline
     if votes.are_needed(approval, decision):
         refused = votes.vote(loaded, decision, actor, effective_at)
         if refused is not None:
@@ -158,7 +163,16 @@ def verdict(value: object, field: str, kind: GateKind, approval: Approval) -> Ve
     possible = VERDICTS_AT[kind]
     if value not in possible:
         raise InvalidInput(field, f"must be one of {', '.join(possible)}")
-    return Verdict(str(value))
+    verdict = Verdict(str(value))
+    if (
+        VERDICTS[verdict].carries
+        and external_call.is_path(approval.path)
+        and not approval.is_in_doubt
+    ):
+        raise InvalidInput(
+            field, f"cannot be {verdict}: an agent outside makes the call as it asked"
+        )
+    return verdict
 
 
 def check_revisable(approval: Approval, verdict: Verdict) -> None:

@@ -31,6 +31,7 @@ from approvals.models.governance import (
     VersionDecision,
     VersionWithdrawal,
 )
+from approvals.models.instances import ApprovalUse, Instance
 from approvals.models.teamwork import ApprovalClaim, ApprovalViewer, Comment, Handover
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "Approval",
     "ApprovalClaim",
     "ApprovalOutcome",
+    "ApprovalUse",
     "ApprovalViewer",
     "Assignment",
     "AuditEntry",
@@ -50,6 +52,7 @@ __all__ = [
     "Comment",
     "DailyDecisions",
     "Handover",
+    "Instance",
     "LoginFailures",
     "MailPreference",
     "PasswordLink",

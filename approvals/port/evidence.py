@@ -16,7 +16,7 @@ from django.db import connection
 from django.db.models import F, Value
 from django.db.models.functions import Concat
 
-from approvals.models import Approval, Comment, Handover, approval_rows
+from approvals.models import Approval, ApprovalUse, Comment, Handover, approval_rows
 from approvals.reads import review_times
 from approvals.requests import snapshot, verification
 from approvals.signed import audit, statements, votes
@@ -107,6 +107,7 @@ def erase_requests(*, run: UUID, at: datetime, head: str) -> None:
     review_times.erase(run)
     for texts in (Comment, Handover):
         texts.objects.filter(approval__run=run).delete()
+    ApprovalUse.objects.filter(run=run, note__isnull=False).update(note=None)
     approvals = Approval.objects.filter(run=run, removed_at=None)
     approvals.filter(edited__isnull=False).update(edited="{}")
     approvals.update(

@@ -16,6 +16,7 @@ class Scope(StrEnum):
     EVENTS_SEND = "events:send"  # send external events
     APPROVALS_READ = "approvals:read"  # read approvals
     APPROVALS_DECIDE = "approvals:decide"  # approve and deny
+    INSTANCES_MANAGE = "instances:manage"  # provision agents outside that ask for approvals
     ADMIN = "admin"  # read everything, including continuations
 
 
@@ -28,7 +29,9 @@ _EVERYONE = frozenset(
 _RIGHTS: Mapping[str, frozenset[Scope]] = {
     Group.REQUESTERS: frozenset({Scope.RUNS_START}),
     Group.REVIEWERS: frozenset({Scope.APPROVALS_DECIDE}),
-    Group.ADMINS: frozenset({Scope.ADMIN, Scope.RUNS_START, Scope.EVENTS_SEND}),
+    Group.ADMINS: frozenset(
+        {Scope.ADMIN, Scope.RUNS_START, Scope.EVENTS_SEND, Scope.INSTANCES_MANAGE}
+    ),
 }
 # A person with one of these rights may read agents.
 AGENT_READERS = frozenset({Scope.RUNS_START, Scope.APPROVALS_DECIDE, Scope.ADMIN})

@@ -59,6 +59,7 @@ class EnvironmentVariables:
     approval_seconds: float
     outage_seconds: float
     undo_seconds: float
+    use_seconds: float
     cooling_off_seconds: float
     drain_seconds: float
     unsafe_postgres: bool
@@ -146,6 +147,7 @@ def read(variables: Mapping[str, str]) -> EnvironmentVariables:
         unsafe_postgres=values.yes(variables, "SIGNOFF_UNSAFE_POSTGRES"),
         prepared_statements=values.yes(variables, "SIGNOFF_PREPARED_STATEMENTS", default="yes"),
         undo_seconds=_seconds(variables, "SIGNOFF_UNDO_SECONDS", 10.0, 0, 300),
+        use_seconds=_seconds(variables, "SIGNOFF_USE_SECONDS", 300.0, 10, DAY),
         cooling_off_seconds=_seconds(variables, "SIGNOFF_COOLING_OFF_SECONDS", DAY, 0, 365 * DAY),
         budget=values.read_budget(variables),
         keys_dir=Path(variables.get("KEYS_DIR") or ROOT / "var" / "keys"),

@@ -224,7 +224,11 @@ def _wait_findings(
 ) -> Iterator[Finding]:
     """Compare the calls that wait for an event with their rows. A delivered event replaces the row with a signal."""
     stored = waits.open_of(connection, row.id)
-    came = {(s.frame, s.call) for s in _signals(connection, row.id) if isinstance(s, EventSignal)}
+    came = {
+        (signal.frame, signal.call)
+        for signal in _signals(connection, row.id)
+        if isinstance(signal, EventSignal) and signal.used_at is None
+    }
     awaited = _awaited(replayed.now)
     for frame, call in sorted(stored - (awaited - came)):
         yield Finding(subject=f"wait {frame}/{call}", problem="it is not in the journal")
@@ -240,7 +244,7 @@ def _awaited(now: Continuation) -> set[tuple[str, str]]:
     return {
         (wait.frame, str(wait.call))
         for wait in now.all_waiting()
-        if (terms := now.call(wait.frame, str(wait.call)).terms) and terms.waits == "event"
+        if (terms := now.call(wait.frame, str(wait.call)).terms) and terms.waits != "time"
     }
 
 

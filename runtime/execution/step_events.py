@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from runtime.core.documents import external_call
 from runtime.core.documents.budget_text import InvalidBudget, granted, name_of, to_text, words_of
 from runtime.core.run.continuation import (
     Call,
@@ -26,6 +27,7 @@ from runtime.core.run.events import (
     GateDecided,
     GateOpened,
     MessageReceived,
+    OutcomeUnknown,
     QuestionAsked,
     QuestionFailed,
     WaitEnded,
@@ -110,15 +112,21 @@ def end_run(now: Continuation) -> Completed | Failed | Cancelled:
     return Failed(error=root.outcome or "")
 
 
-def receive_event(now: Continuation, signal: EventSignal) -> WaitEnded | None:
-    """Return the event that ends a wait with its external event, None if the call no longer waits."""
+def receive_event(now: Continuation, signal: EventSignal) -> WaitStarted | WaitEnded | None:
+    """Return the event that ends a wait with its external event, None if the call no longer waits.
+
+    If the instance that performs the call has used its approval, the call waits for its outcome.
+    """
     if now.phase is not Phase.STARTED or not waits(now, signal.frame, signal.call):
         return None
+    if signal.used_at is not None:
+        until = signal.used_at + OUTCOME_WITHIN
+        return WaitStarted(frame=signal.frame, call=signal.call, until=until, at=signal.used_at)
     return WaitEnded(
         frame=signal.frame,
         call=signal.call,
-        outcome="arrived",
-        result=signal.result,
+        outcome="refused" if signal.failed else "arrived",
+        result=signal.result.get("error", "") if signal.failed else signal.result,
         by=signal.by,
     )
 
@@ -166,6 +174,10 @@ def decide_gate(now: Continuation, pending: Pending, signal: GateDecidedSignal) 
     )
 
 
+# After this time without a report, a call that its instance has begun is in doubt. A later report still settles it.
+OUTCOME_WITHIN = timedelta(hours=1)
+
+
 class InvalidWait(Exception):
     """The arguments name no time or event that could come; the model sees the error."""
 
@@ -178,14 +190,20 @@ def begin_wait(now: Continuation, effect: StartWait, at: datetime) -> WaitStarte
         if call.terms.waits == "time":
             until = _read_time(call.args.get("moment"), "moment", at)
             return WaitStarted(frame=effect.frame, call=call.id, until=until)
+        if call.terms.waits == "instance":
+            until = at + timedelta(seconds=external_call.valid_seconds(now.input))
+            return WaitStarted(frame=effect.frame, call=call.id, until=until)
         return _begin_event_wait(effect.frame, call, at)
     except InvalidWait as exc:
         return WaitEnded(frame=effect.frame, call=call.id, outcome="refused", result=str(exc))
 
 
-def time_out_wait(now: Continuation, frame: str, call: str) -> WaitEnded:
-    """Return the end of a wait whose time has come."""
+def time_out_wait(now: Continuation, frame: str, call: str) -> WaitEnded | OutcomeUnknown:
+    """Return the end of a wait whose time has come. A call that its instance has begun is in doubt."""
     waiting_call = now.call(frame, call)
+    if waiting_call.started_at is not None:
+        error = "its instance used the approval and has reported no outcome"
+        return OutcomeUnknown(frame=frame, call=call, attempt=waiting_call.attempt, error=error)
     for_time = waiting_call.terms is not None and waiting_call.terms.waits == "time"
     result: dict[str, Any] = {"timed_out": True}
     if for_time:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from runtime.core.run.events import AgentChange
 from runtime.core.values.budgets import BudgetLimits, Rates
@@ -14,6 +14,7 @@ from runtime.core.values.call_options import (
     CompactionOptions,
     ModelOptions,
     RetryPolicy,
+    Waits,
 )
 from runtime.core.values.enums import EffectClass, Risk
 from runtime.ports.access import Expression
@@ -65,7 +66,7 @@ class CallInfo:
     result_schema: dict[str, Any] | None = None
     retry: RetryPolicy = TOOL_RETRIES
     expires_in: float | None = None
-    waits: Literal["", "time", "event"] = ""
+    waits: Waits = ""
     question: bool = False
     answers: bool = False
     tells: bool = False

@@ -165,9 +165,7 @@ class Records:
     def opened_waits(self, now: Continuation) -> tuple[WaitStarted, ...]:
         """Return the waits for an event that begin with the step and are still open in `now`."""
         began = self.of(WaitStarted)
-        return tuple(
-            [one for one in began if one.event and waits(now, one.frame, one.call)] if began else ()
-        )
+        return tuple([one for one in began if _has_row(now, one)] if began else ())
 
     @property
     def ended_waits(self) -> tuple[tuple[str, str], ...]:
@@ -175,15 +173,18 @@ class Records:
 
         An event would have deleted the wait's row itself.
         """
-        ended = self.of(WaitEnded)
-        if not ended:
+        ended, unreported = self.of(WaitEnded), self.unreported
+        if not (ended or unreported):
             return ()
-        ends = (event for event in ended if event.call is not None)
-        return tuple(
-            (event.frame, str(event.call))
-            for event in ends
-            if event.outcome in ("timed_out", "closed")
-        )
+        ends = [(one.frame, one.call) for one in ended if one.outcome in ("timed_out", "closed")]
+        lost = [(one.frame, one.call) for one in unreported]
+        return tuple((frame, call) for frame, call in (*ends, *lost) if call)
+
+    @property
+    def unreported(self) -> list[OutcomeUnknown]:
+        """The calls in doubt whose instances reported nothing: no worker attempted them."""
+        unknown = self.of(OutcomeUnknown)
+        return [event for event in unknown if event.attempt == 0] if unknown else []
 
     @property
     def needs_first(self) -> bool:
@@ -191,8 +192,10 @@ class Records:
 
         A wait times out, a late outcome settles a call, or an allowance passes one: a message adds to the run's origin.
         """
-        if self._events.keys().isdisjoint((OutcomeArrived, GateDecided, WaitEnded)):
+        if self._events.keys().isdisjoint((OutcomeArrived, OutcomeUnknown, GateDecided, WaitEnded)):
             return False
+        if self.unreported:
+            return True
         if self.of(OutcomeArrived) or any(gate.allowance for gate in self.of(GateDecided)):
             return True
         ended = self.of(WaitEnded)
@@ -268,6 +271,14 @@ def _outcome(event: Event) -> CallOutcome | None:
             return CallOutcome.ASKED_AGAIN
         case _:
             return None
+
+
+def _has_row(now: Continuation, wait: WaitStarted) -> bool:
+    """Say whether a wait that begins has a row, and is still open. That for an outcome keeps its first one."""
+    if wait.at is not None or not waits(now, wait.frame, wait.call):
+        return False
+    terms = now.call(wait.frame, wait.call).terms
+    return terms is not None and terms.waits != "time"
 
 
 def waits(now: Continuation, frame: str, call: str) -> bool:

@@ -94,6 +94,7 @@ def test_nothing_is_published_after_a_denial(drive):
     assert "Not today" in run.output
 '''
 
+_AWAITED = {"time": "a time", "event": "an event", "instance": "the instance that performs it"}
 # Names that the functions above look up when they run: the agent would be in their place.
 _TAKEN = frozenset({"call", "drive", "say"})
 
@@ -263,7 +264,7 @@ def _tool(agent: AgentSpec, tool: ToolSpec) -> Iterator[str]:
     if tool.holds_text:
         yield "its text is held until it is released"
     if tool.waits:
-        yield f"waits for {'a time' if tool.waits == 'time' else 'an event'}"
+        yield f"waits for {_AWAITED[tool.waits]}"
     approval = agent.approval_of(tool)
     if approval == DEPENDS:
         yield SOME_ASKED

@@ -7,6 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
 from agents.errors import RegistryError
+from agents.external_agent import with_external_agent
 from agents.registry import load
 from approvals.governance.prompts import StoredPrompts
 from runtime.core.values.texts import write_on_one_line
@@ -35,7 +36,7 @@ class Command(BaseCommand):
         if not Run.objects.filter(id=options["run"]).exists():
             raise CommandError(f"there is no run {options['run']}")
         try:
-            registry = load(settings.SIGNOFF_AGENTS, settings.AGENTS_DIR)
+            registry = with_external_agent(load(settings.SIGNOFF_AGENTS, settings.AGENTS_DIR))
             handler = AgentEffects(registry, prompts=StoredPrompts())
             result = replay(
                 pool.in_transaction,

@@ -132,7 +132,7 @@ def call_after(call: Call, event: CallChange) -> Call:
             return replace(call, state=state)
         case OutcomeUnknown():
             require_attempt(call, event.attempt, call.attempt)
-            return replace(call, state=state, gate=None)  # its approval is used up
+            return replace(call, state=state, gate=None, until=None)  # its approval is used up
         case OutcomeArrived():
             require_attempt(call, event.attempt, call.attempt)
             result = event.result if event.outcome == "returned" else event.error
@@ -145,7 +145,7 @@ def call_after(call: Call, event: CallChange) -> Call:
                 call, state=state, failures=failures, until=event.until, credential=needs
             )
         case WaitStarted():
-            return replace(call, state=state, until=event.until)
+            return replace(call, state=state, until=event.until, started_at=event.at)
         case WaitEnded(outcome="again"):
             return replace(call, state=state, until=None)
         case WaitEnded():

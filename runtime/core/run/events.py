@@ -407,7 +407,8 @@ class RetryScheduled:
 class WaitStarted:
     """The call waits for an external event, or until a time.
 
-    `match` is what the event's data must contain.
+    `match` is what the event's data must contain. `at` is when the instance that performs the call used its approval:
+    from then on the call waits for the outcome.
     """
 
     frame: str
@@ -415,6 +416,7 @@ class WaitStarted:
     until: datetime
     event: str = ""
     match: Any = None
+    at: datetime | None = None
     type: Literal["WaitStarted"] = "WaitStarted"
 
 
@@ -423,8 +425,8 @@ class WaitEnded:
     """A wait, or a pause before another attempt, ended. `again` tells them apart.
 
     A waiting call ends with `result`: its event arrived (`arrived`), its time passed (`timed_out`), or its run was
-    ended first (`closed`). A wait that could not start ends with an error (`refused`). `by` is the sender of the
-    event.
+    ended first (`closed`). A wait that could not start, or a call whose instance reported a failure, ends with an error
+    (`refused`). `by` is the sender of the event.
     """
 
     frame: str

@@ -99,7 +99,11 @@ CALLS: dict[tuple[CallState, str], CallState] = {
     (CallState.RETRYING, "CallRefused"): CallState.REFUSED,
     (CallState.ADMITTED, "WaitStarted"): CallState.WAITING,
     (CallState.ADMITTED, "WaitEnded:refused"): CallState.FAILED,
+    # The instance that performs the call has used its approval: now its outcome is awaited.
+    (CallState.WAITING, "WaitStarted"): CallState.WAITING,
     (CallState.WAITING, "WaitEnded:arrived"): CallState.RETURNED,
+    (CallState.WAITING, "WaitEnded:refused"): CallState.FAILED,  # the instance reported a failure
+    (CallState.WAITING, "OutcomeUnknown"): CallState.UNKNOWN,  # the instance reported nothing
     (CallState.WAITING, "WaitEnded:timed_out"): CallState.RETURNED,
     (CallState.WAITING, "WaitEnded:closed"): CallState.CLOSED,
     (CallState.UNKNOWN, "GateOpened:in_doubt"): CallState.UNKNOWN,

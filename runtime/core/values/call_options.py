@@ -8,6 +8,8 @@ from typing import Literal
 
 from runtime.core.values.enums import EffectClass, Risk
 
+Waits = Literal["", "time", "event", "instance"]  # what the engine waits for in place of a call
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
@@ -53,9 +55,9 @@ class CallOptions:
     """The options of a call, fixed at admission; later code or policy does not change them.
 
     A delegated call opens a frame for the agent `delegate`. `deadline` is in seconds. With `waits` the call only
-    waits, for a `time` or an `event`. `risk` is that of a call judged by its arguments, None if all calls of its tool
-    share one. With `plan` its result is the frame's plan, with `answers` the answer of the frame, with `tells` a
-    message to the requester of the run.
+    waits, for a `time`, an `event`, or the `instance` that performs it. `risk` is that of a call judged by its
+    arguments, None if all calls of its tool share one. With `plan` its result is the frame's plan, with `answers` the
+    answer of the frame, with `tells` a message to the requester of the run.
     """
 
     effect: EffectClass
@@ -63,7 +65,7 @@ class CallOptions:
     deadline: float
     delegate: str | None = None
     retry: RetryPolicy = TOOL_RETRIES
-    waits: Literal["", "time", "event"] = ""
+    waits: Waits = ""
     risk: Risk | None = None
     plan: bool = False
     answers: bool = False

@@ -15,6 +15,7 @@ import psycopg
 from django.conf import settings
 from django.db import DatabaseError
 
+from runtime.core.documents import external_call
 from runtime.core.run.calls import revision_of
 from runtime.core.run.continuation import MAX_DEPTH, Call, Continuation, steered_by
 from runtime.core.run.events import CallAdmitted, CallRefused, GateOpened
@@ -363,13 +364,16 @@ class Admission:
         default = float(settings.SIGNOFF_APPROVAL_SECONDS)
         limits = [limit for limit in (ruling.expires_in, info.expires_in) if limit is not None]
         seconds = min(limits, default=default) + ruling.extends_by
+        expires_at = self.clock() + timedelta(seconds=seconds)
+        if terms.waits == "instance":
+            expires_at = min(expires_at, external_call.deadline(now.input))
         event = GateOpened(
             gate=gate_id(self.clock()),
             kind=GateKind.QUESTION if info.question else GateKind.APPROVAL,
             frame=frame,
             call=call.id,
             terms=terms,
-            expires_at=self.clock() + timedelta(seconds=seconds),
+            expires_at=expires_at,
             reason=info.problem,
         )
         return AdmissionResult(event=event, snapshot=snapshot(now, event, call, info))

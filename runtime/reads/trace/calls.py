@@ -196,9 +196,18 @@ class CallRecord:
             case CallState.RETRYING, _ if self.until:
                 return "tries again at"
             case CallState.WAITING, _ if self.until:
-                return "waits for an event until" if self.note else "waits until"
+                return self._wait_label
             case _:
                 return CALL_STATES[self.state].label
+
+    @property
+    def _wait_label(self) -> str:
+        if self.call.terms is not None and self.call.terms.waits == "instance":
+            used = self.call.started_at is not None
+            return (
+                "begun by its instance, which reports by" if used else "for its instance to use by"
+            )
+        return "waits for an event until" if self.note else "waits until"
 
     @property
     def waits_until(self) -> datetime | None:
@@ -260,13 +269,16 @@ class CallRecord:
                 self._end_last(SpanKind.TOOL, at, SpanState.FAILED, event.error)
             case e.OutcomeUnknown():
                 self.remark, self.lost = redact(event.error), True
-                self._end_last(SpanKind.TOOL, at, SpanState.OUTCOME_LOST, event.error)
+                kind = SpanKind.TOOL if event.attempt else SpanKind.AWAIT
+                self._end_last(kind, at, SpanState.OUTCOME_LOST, event.error)
             case e.OutcomeArrived():
                 self._settle_late(event, at)
             case e.RetryScheduled():
                 self._schedule_retry(event, at)
             case e.WaitStarted():
                 self.remark = _awaited(event)
+                if event.at is not None:
+                    self._end_last(SpanKind.AWAIT, at, SpanState.EVENT_CAME)
                 state = SpanState.AWAITS_EVENT if event.event else SpanState.AWAITS_TIME
                 span = self._add(SpanKind.AWAIT, at, state)
                 span.until, span.reason = event.until, self.remark
@@ -324,6 +336,8 @@ class CallRecord:
                 is_event = event.outcome == "arrived"
                 state = SpanState.EVENT_CAME if is_event else SpanState.TIME_CAME
                 self._end_last(SpanKind.AWAIT, at, state)
+            case "refused" if self.call.started_at is not None:  # its instance reported a failure
+                self._end_last(SpanKind.AWAIT, at, SpanState.FAILED, str(event.result))
             case "refused":
                 span = self._add(SpanKind.AWAIT, at, SpanState.AWAITS_TIME)
                 span.finish(at, SpanState.NOTHING_TO_AWAIT, error=str(event.result))

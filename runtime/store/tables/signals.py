@@ -85,13 +85,19 @@ class MessageSignal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventSignal:
-    """An event arrived for which a call waited. `result` is the call's result, `by` the sender."""
+    """An event arrived for which a call waited. `result` is the call's result, `by` the sender.
+
+    For a call that an instance performs, `used_at` is when it used its approval, and with `failed` it reported a
+    failure.
+    """
 
     id: int
     frame: str
     call: str
     result: dict[str, Any]
     by: str = ""
+    used_at: datetime | None = None
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +207,26 @@ def send_event(
 ) -> None:
     """Write the signal; the caller has increased the signal count and deleted the wait in the same transaction."""
     _send(connection, run, EVENT, {"frame": frame, "call": call, "result": result, "by": by})
+
+
+def send_use(connection: Connection, *, run: UUID, frame: str, call: str, at: datetime) -> None:
+    """Write the signal of an instance that used the approval of a call; the caller has increased the signal count."""
+    body: dict[str, object] = {"frame": frame, "call": call, "result": {}, "by": ""}
+    _send(connection, run, EVENT, {**body, "used_at": at.isoformat()})
+
+
+def send_outcome(
+    connection: Connection,
+    *,
+    run: UUID,
+    frame: str,
+    call: str,
+    result: dict[str, Any],
+    failed: bool,
+) -> None:
+    """Write the signal of an instance that reports the outcome of a call. The caller has done as for `send_event`."""
+    body: dict[str, object] = {"frame": frame, "call": call, "result": result, "by": ""}
+    _send(connection, run, EVENT, {**body, "failed": failed})
 
 
 def number_of(connection: Connection, run: UUID, kind: str) -> int:
@@ -315,8 +341,15 @@ def _decode(number: int, kind: str, body: str) -> Signal:
             return InquirySignal(id=number, gate=gate, inquiry=inquiry, by=by, text=text)
         if kind == EVENT:
             frame, call, result = document["frame"], document["call"], document["result"]
+            used_at = document.get("used_at")
             return EventSignal(
-                id=number, frame=frame, call=call, result=dict(result), by=document["by"]
+                id=number,
+                frame=frame,
+                call=call,
+                result=dict(result),
+                by=document["by"],
+                used_at=None if used_at is None else datetime.fromisoformat(used_at),
+                failed=document.get("failed") is True,
             )
         return GateDecidedSignal(
             id=number,

@@ -159,6 +159,15 @@ def require_unspent(run: UUID, spends: Sequence[Spend]) -> None:
             raise Tampered(f"by the ledger, the approval at gate {spend[0]} was used before")
 
 
+def add(connection: Connection, run: UUID, gate: UUID) -> bool:
+    """Write the use of an approval by an instance, which is attempt 0. Return False if there is one."""
+    cursor = connection.execute(
+        "INSERT INTO runtime_usedapproval (gate, attempt, run_id) VALUES (%s, 0, %s) ON CONFLICT DO NOTHING",
+        (gate, run),
+    )
+    return cursor.rowcount == 1
+
+
 def parameters(spends: tuple[Spend, ...]) -> dict[str, object]:
     """Return the parameters of the part."""
     return {

@@ -1,0 +1,72 @@
+"""The built-in agent of requests from outside: one call, which an instance performs after people approved it.
+
+Every worker has it. The engine waits in place of the tool: for the instance to use the approval, then for its outcome.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel
+
+from agents.errors import RegistryError, ToolError
+from agents.registry import Registry
+from agents.sdk import agent, tool
+from agents.sdk.scripts import Turn, call, say, script, together
+from runtime.core.documents import external_call as documents
+
+
+class ExternalRequest(BaseModel):
+    """The request of an instance, as it sent it."""
+
+    instance: str
+    instance_name: str
+    submitted: dict[str, str]
+    created_at: str
+    deadline_at: str
+    valid_seconds: float
+
+
+@tool(
+    effect="write",
+    approval=True,
+    risk="medium",
+    sentence="Let {instance_name} call {tool} with {arguments}",
+)
+def external_call(
+    instance: str,
+    instance_name: str,
+    tool: str,
+    arguments: dict[str, Any],
+    server: str | None = None,
+) -> dict[str, Any]:
+    """Let an agent outside make one call of its own."""
+    raise ToolError("an instance outside performs this call")
+
+
+@script
+def _ask_once(turn: Turn) -> Any:
+    if turn.results:
+        return say(f"The call was {turn.results[-1].outcome}: {turn.results[-1].content}")
+    proposal = call(documents.TOOL, **documents.arguments(turn.input))
+    reasoning = documents.field_of(turn.input, "agent_reasoning")
+    return together(say(reasoning), proposal) if reasoning and reasoning.strip() else proposal
+
+
+EXTERNAL_AGENT = replace(
+    agent(
+        name=documents.AGENT,
+        description="Stands for an agent outside that asks for the approval of one call.",
+        instructions="Ask for the call, and report what became of it.",
+        input=ExternalRequest,
+        model=_ask_once,
+        tools=[replace(external_call, waits="instance")],
+    ),
+    is_code=True,
+)
+
+
+def with_external_agent(registry: Registry) -> Registry:
+    """Return the registry with the built-in agent. Raise RegistryError if another agent has its name."""
+    if EXTERNAL_AGENT.name in registry.agents:
+        raise RegistryError(f"{EXTERNAL_AGENT.name} is the name of a built-in agent: use another")
+    return Registry(agents={**registry.agents, EXTERNAL_AGENT.name: EXTERNAL_AGENT})

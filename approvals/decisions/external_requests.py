@@ -1,0 +1,423 @@
+"""Requests of agents outside. Each is a run whose one call an instance performs after people approved it.
+
+There is no table of requests: the state is that of the run's approval, and ends once. A decision counts from the time
+it can no longer be undone, which is never after the deadline. The approval may be used once, for a fixed time from
+then: the row of its use is written in a transaction that verifies the signed decision and wakes the run.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from approvals import clock
+from approvals.errors import (
+    AlreadyTerminal,
+    AlreadyUsed,
+    ApprovalExpired,
+    IdempotencyConflict,
+    NotApproved,
+    NotReady,
+    NotUsed,
+    OutcomeConflict,
+)
+from approvals.models import OF_CALL, Approval, ApprovalUse, AuditEntry, Instance
+from approvals.people import instances
+from approvals.rights import principals
+from approvals.rights.access import require
+from approvals.rights.scopes import Scope
+from runtime.control import interventions
+from runtime.control.start import create
+from runtime.control.transaction import atomic, notify
+from runtime.core.documents import external_call
+from runtime.core.run.continuation import RunStatus
+from runtime.core.values import exact_json
+from runtime.core.values.exact_json import Submitted
+from runtime.core.values.ids import ROOT, call_id
+from runtime.core.values.json_values import is_equal
+from runtime.core.values.limits import MAX_INPUT, escape_text, size_of
+from runtime.errors import (
+    BusinessKeyConflict,
+    Forbidden,
+    InvalidInput,
+    NoSuchRun,
+    RunEnded,
+)
+from runtime.models import Run
+from runtime.ports import wiring
+from runtime.ports.access import Actor
+from runtime.ports.approvals import ApprovalVoid, NotConfirmed
+from runtime.store import pool, runs
+from runtime.store.pool import Connection
+from runtime.store.tables import kill_switches, late_outcomes, signals, used_approvals, waits
+from runtime.store.tables.late_outcomes import LateOutcomeRow
+from runtime.store.tables.waits import EventWait
+
+LONGEST = timedelta(days=30)  # in which people may decide
+FIELDS = ("tool", "server", "agent_reasoning", "arguments", "context", "timeout")
+
+_MAY_USE = (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING)
+_CANCELLED = "The agent outside that asked has cancelled its request."
+
+
+class RequestStatus(StrEnum):
+    """The states of a request. All but `pending` are final."""
+
+    PENDING = "pending"
+    APPROVED = "approved"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestState:
+    """The state of a request, since when, and what its instance is told."""
+
+    status: RequestStatus
+    at: datetime | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalRequest:
+    """A request as its instance reads it. `input` is that of its run, with the fields as they were sent."""
+
+    id: UUID
+    input: dict[str, Any]
+    state: RequestState
+    use: ApprovalUse | None
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was made."""
+        return datetime.fromisoformat(self.input["created_at"])
+
+    @property
+    def deadline(self) -> datetime:
+        """Until when people may decide."""
+        return external_call.deadline(self.input)
+
+    @property
+    def usable_until(self) -> datetime:
+        """Until when an approval may be used."""
+        assert self.state.at is not None  # it is approved
+        return self.state.at + timedelta(seconds=external_call.valid_seconds(self.input))
+
+
+def ask(
+    *, instance: Instance, key: str, submitted: Mapping[str, Submitted], timeout: timedelta
+) -> tuple[ExternalRequest, bool]:
+    """Start the run of a request, or find that of the same key; the second value says whether it is new.
+
+    Raise Forbidden; InvalidInput naming a field; UnknownInstance; IdempotencyConflict.
+    """
+    owner = instance.owner.get_username()
+    business_key = f"aap:{instance.id}:{instances.digest(key)}"
+    earlier = _find_earlier(owner, business_key, submitted)
+    if earlier is not None:
+        return read(instance=instance, request=earlier), False
+    principal = principals.principal_of(Actor(person=owner))
+    if principal is None:
+        raise Forbidden("not_eligible", "The owner of this instance may not act.")
+    require(principal, Scope.RUNS_START)
+    try:
+        with atomic() as connection:
+            instances.lock(instance.id)
+            born, _ = runs.peek_start(connection)
+            run_input = external_call.make_input(
+                instance=str(instance.id),
+                instance_name=instance.name,
+                submitted=submitted,
+                created_at=born.at,
+                deadline=born.at + min(timeout, LONGEST),
+                valid_seconds=settings.SIGNOFF_USE_SECONDS,
+            )
+            _check_size(run_input)
+            started = create(
+                agent=external_call.AGENT,
+                input=run_input,
+                requester=Actor(person=owner, token=str(instance.id)),
+                business_key=business_key,
+                born=born,
+            )
+    except BusinessKeyConflict:  # the same request was sent twice at once
+        same = _find_earlier(owner, business_key, submitted)
+        assert same is not None  # runs are never deleted
+        return read(instance=instance, request=same), False
+    return read(instance=instance, request=started.run), True
+
+
+def read(*, instance: Instance, request: UUID) -> ExternalRequest:
+    """Return a request of this instance. Raise NoSuchRun for any other run."""
+    run = Run.objects.filter(
+        pk=request, agent=external_call.AGENT, token=str(instance.id), removed_at=None
+    ).first()
+    if run is None or run.archived_at is not None:
+        raise NoSuchRun
+    return _request(run, clock.now())
+
+
+def cancel(*, instance: Instance, request: UUID) -> ExternalRequest:
+    """Cancel a pending request; a cancelled one stays so. Raise NoSuchRun, AlreadyTerminal."""
+    with atomic() as connection:
+        runs.locked_row(connection, read(instance=instance, request=request).id)
+        found = read(instance=instance, request=request)
+        if found.state.status is RequestStatus.PENDING:
+            owner = Actor(person=instance.owner.get_username())
+            try:
+                interventions.cancel(run=request, reason=_CANCELLED, actor=owner)
+            except RunEnded as exc:  # it failed
+                raise AlreadyTerminal from exc
+        elif found.state.status is not RequestStatus.CANCELLED:
+            raise AlreadyTerminal
+    return read(instance=instance, request=request)
+
+
+def cancel_all(instance: UUID) -> None:
+    """Cancel the pending requests of an instance that has ended, one by one."""
+    row = Instance.objects.select_related("owner").get(pk=instance)
+    open_runs = Run.objects.filter(
+        agent=external_call.AGENT,
+        requester=row.owner.get_username(),
+        token=str(instance),
+        ended_at=None,
+    )
+    for run in open_runs.values_list("id", flat=True):
+        try:
+            cancel(instance=row, request=run)
+        except (AlreadyTerminal, NoSuchRun):
+            continue  # it was decided before
+
+
+def use(*, instance: Instance, request: UUID, key: str) -> ExternalRequest:
+    """Use the approval of a request: its call starts. The same key again gives the same answer.
+
+    Raise NoSuchRun; AlreadyUsed; NotApproved; ApprovalExpired; NotReady while the run has not received the decision.
+    """
+    run_id = read(instance=instance, request=request).id
+    try:
+        with atomic() as connection:
+            status = runs.locked_row(connection, run_id).status
+            found = read(instance=instance, request=request)
+            if found.use is not None:
+                if found.use.idempotency_key != instances.digest(key):
+                    raise AlreadyUsed
+                return found
+            gate = _check_usable(found, status)
+            wait = _wait_of(connection, run_id)
+            if wait is None:
+                raise NotReady
+            used_approvals.require_unspent(run_id, [(gate, 0)])
+            _write_use(connection, found, instance, key, gate, wait)
+    except _Void as exc:
+        _audit(instance, run_id, "use refused", str(exc))
+        raise NotApproved from exc
+    used_approvals.record(used_approvals.spent_line(run_id, (gate, 0)))
+    return read(instance=instance, request=request)
+
+
+def report(
+    *, instance: Instance, request: UUID, succeeded: bool, note: str | None
+) -> ExternalRequest:
+    """Report the outcome of the call of a used approval, once. Raise NoSuchRun, NotUsed, OutcomeConflict."""
+    run_id = read(instance=instance, request=request).id
+    outcome = "succeeded" if succeeded else "failed"
+    with atomic() as connection:
+        runs.locked_row(connection, run_id)
+        found = read(instance=instance, request=request)
+        if found.use is None:
+            raise NotUsed
+        if found.use.outcome is not None:
+            if (found.use.outcome, found.use.note) != (outcome, note):
+                raise OutcomeConflict
+            return found
+        at = clock.now()
+        ApprovalUse.objects.filter(pk=run_id, outcome=None).update(
+            outcome=outcome, note=note, reported_at=at
+        )
+        _deliver(connection, found.use, outcome, escape_text(note or ""), at)
+        _audit(instance, run_id, "reported", outcome)
+    return read(instance=instance, request=request)
+
+
+class _Void(Exception):
+    """The approval does not count any more; the text says why."""
+
+
+def _find_earlier(owner: str, business_key: str, submitted: Mapping[str, Submitted]) -> UUID | None:
+    """Return the run of this key, None if there is none. Raise IdempotencyConflict if its fields differ."""
+    run = Run.objects.filter(
+        agent=external_call.AGENT, requester=owner, business_key=business_key
+    ).first()
+    if run is None:
+        return None
+    if run.removed_at is not None or run.archived_at is not None:
+        raise IdempotencyConflict
+    texts: dict[str, str] = json.loads(run.input)["submitted"]
+    before = {
+        name: Submitted(value=exact_json.read(text), text=text) for name, text in texts.items()
+    }
+    if exact_json.fingerprint(before) != exact_json.fingerprint(dict(submitted)):
+        raise IdempotencyConflict
+    return UUID(str(run.id))
+
+
+def _check_size(run_input: dict[str, Any]) -> None:
+    size = size_of(run_input)
+    if size > MAX_INPUT:
+        raise InvalidInput("arguments", f"the request is too large: at most {MAX_INPUT} bytes")
+    external_call.arguments(run_input)
+
+
+def _request(run: Run, now: datetime) -> ExternalRequest:
+    run_input: dict[str, Any] = json.loads(run.input)
+    return ExternalRequest(
+        id=run.id,
+        input=run_input,
+        state=_state(run, external_call.deadline(run_input), now),
+        use=ApprovalUse.objects.filter(pk=run.id).first(),
+    )
+
+
+def _state(run: Run, deadline: datetime, now: datetime) -> RequestState:
+    """Return the first final state. A later approval, asked again after the first, does not change it."""
+    for approval in Approval.objects.filter(OF_CALL, run=run).order_by("created_at", "id"):
+        state = _state_of(approval, now)
+        if state is not None and state.at is not None and state.at <= deadline:
+            return state
+    cancelled_at = _cancelled_at(run)
+    if cancelled_at is not None and cancelled_at < deadline:
+        return RequestState(status=RequestStatus.CANCELLED, at=cancelled_at)
+    if now >= deadline:
+        return RequestState(status=RequestStatus.EXPIRED, at=deadline)
+    return RequestState(status=RequestStatus.PENDING)
+
+
+def _state_of(approval: Approval, now: datetime) -> RequestState | None:
+    """Return what the decision of an approval means to the instance, None while there is none that counts."""
+    at = approval.effective_at or approval.decided_at
+    if approval.status == Approval.Status.PENDING:
+        expires_at = approval.expires_at
+        is_over = expires_at is not None and expires_at <= now
+        return RequestState(status=RequestStatus.EXPIRED, at=expires_at) if is_over else None
+    if at is None or at > now:
+        return None
+    match approval.status:
+        case Approval.Status.APPROVED if approval.edited is None:
+            return RequestState(status=RequestStatus.APPROVED, at=at)
+        case Approval.Status.EXPIRED:
+            return RequestState(status=RequestStatus.EXPIRED, at=approval.expires_at)
+        case Approval.Status.CANCELLED:
+            return RequestState(status=RequestStatus.CANCELLED, at=at)
+        case _:
+            return RequestState(status=RequestStatus.DENIED, at=at, note=approval.reason or "")
+
+
+def _cancelled_at(run: Run) -> datetime | None:
+    """Return when the run was cancelled before people were asked, None if it was not."""
+    acts = AuditEntry.objects.filter(run=run, act="cancelled", subject=f"run {run.id}")
+    return acts.order_by("seq").values_list("at", flat=True).first()
+
+
+def _check_usable(found: ExternalRequest, status: str) -> UUID:
+    """Return the gate whose approval lets the call start now. Raise NotApproved, ApprovalExpired, _Void."""
+    if found.state.status is not RequestStatus.APPROVED:
+        raise NotApproved
+    if clock.now() >= found.usable_until:
+        raise ApprovalExpired
+    stopped = kill_switches.stopped_agents(pool.djangos())
+    if status not in _MAY_USE or stopped & {kill_switches.EVERY_AGENT, external_call.AGENT}:
+        raise NotApproved
+    approval = Approval.objects.filter(OF_CALL, run=found.id).order_by("-created_at", "-id")[0]
+    if not is_equal(json.loads(approval.args), external_call.arguments(found.input)):
+        raise _Void("the approved arguments differ from those of the request")
+    try:
+        wiring.approvals().verify_approval(
+            gate=approval.gate,
+            action_digest=approval.action_digest,
+            origin=runs.origin(pool.djangos(), found.id),
+        )
+    except (ApprovalVoid, NotConfirmed) as exc:
+        raise _Void(str(exc)) from exc
+    return UUID(str(approval.gate))
+
+
+def _write_use(
+    connection: Connection,
+    found: ExternalRequest,
+    instance: Instance,
+    key: str,
+    gate: UUID,
+    wait: EventWait,
+) -> None:
+    at = clock.now()
+    if not used_approvals.add(connection, found.id, gate):
+        raise AlreadyUsed
+    ApprovalUse.objects.create(
+        run=found.id, instance=instance, idempotency_key=instances.digest(key), used_at=at
+    )
+    runs.notify_signal(connection, found.id)
+    signals.send_use(connection, run=found.id, frame=wait.frame, call=wait.call, at=at)
+    _audit(instance, found.id, "used", None)
+    notify(found.id)
+
+
+def _deliver(
+    connection: Connection, used: ApprovalUse, outcome: str, note: str, at: datetime
+) -> None:
+    """Tell the run its outcome: the call that still waits, or as a late one. An ended run is told nothing."""
+    try:
+        runs.notify_signal(connection, used.run)
+    except RunEnded:
+        return
+    wait = _wait_of(connection, used.run)
+    failed = outcome == "failed"
+    result = {"status": outcome, **({"note": note} if note else {})}
+    error = note or "the agent outside reported a failure"
+    if wait is not None and waits.complete(connection, wait):
+        reported = {"error": error} if failed else result
+        signals.send_outcome(
+            connection,
+            run=used.run,
+            frame=wait.frame,
+            call=wait.call,
+            result=reported,
+            failed=failed,
+        )
+    else:
+        late_outcomes.insert(
+            connection,
+            LateOutcomeRow(
+                run=used.run,
+                frame=ROOT,
+                call=call_id(1, 0),
+                attempt=0,
+                started_at=used.used_at,
+                worker=used.instance_id,
+                at=at,
+                outcome="failed" if failed else "returned",
+                result=None if failed else result,
+                error=error if failed else "",
+            ),
+        )
+    notify(used.run)
+
+
+def _wait_of(connection: Connection, run: UUID) -> EventWait | None:
+    """Return the wait of the run's call, None before it has begun or after it has ended."""
+    for frame, call in waits.open_of(connection, run):
+        return EventWait(run=run, frame=frame, call=call)
+    return None
+
+
+def _audit(instance: Instance, run: UUID, act: str, reason: str | None) -> None:
+    """Write the audit row of what an instance did. It acts in the name of its owner."""
+    actor = Actor(person=instance.owner.get_username(), token=str(instance.id))
+    with atomic():
+        wiring.approvals().record_audit(run=run, actor=actor, act=act, detail={"reason": reason})

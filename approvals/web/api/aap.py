@@ -1,0 +1,425 @@
+"""The Agent Approval Protocol 1.0: agents outside ask for approvals, and people provision their instances.
+
+Plain views, because the protocol has its own errors, and keeps the text of submitted JSON. An instance's credential is
+good for requests alone, a person's token with the scope `instances:manage` for instances alone.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import wraps
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+from django.core.exceptions import RequestDataTooBig
+from django.db import InterfaceError, OperationalError
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, path, re_path
+from django.views.decorators.csrf import csrf_exempt
+
+from approvals.decisions import external_requests
+from approvals.decisions.external_requests import ExternalRequest, RequestStatus
+from approvals.people import instances, tokens
+from approvals.people.instances import InstanceView
+from runtime.core.values import exact_json
+from runtime.core.values.errors import NotJson
+from runtime.core.values.exact_json import Submitted
+from runtime.errors import Forbidden, InvalidInput, KeyMissing, RequestError, Tampered
+from runtime.web.api.runs import PERSON_HEADER, WAIT_HEADER
+
+log = logging.getLogger(__name__)
+
+MAX_WAIT_SECONDS = 30
+_BEARER = re.compile(r"[Bb]earer ([^\s]+)")
+_DURATION = re.compile(r"([1-9][0-9]*)(s|m|h)")
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+_LONGEST_NUMBER = (
+    9  # digits of a duration; a longer one is cut, as every duration beyond the longest is
+)
+_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+_TYPES = {
+    400: "invalid_request",
+    401: "authentication",
+    403: "authorization",
+    404: "not_found",
+    405: "invalid_request",
+    409: "conflict",
+    413: "invalid_request",
+    422: "invalid_request",
+    503: "dependency",
+}
+_REQUIRED = ("tool", "arguments", "timeout")
+
+View = Callable[..., HttpResponse]
+
+
+class WireError(Exception):
+    """A refusal in the words of the protocol. `param` names the wrong field."""
+
+    def __init__(self, status: int, code: str, message: str, param: str = "") -> None:
+        super().__init__(message)
+        self.status, self.code, self.param = status, code, param
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of the protocol. `instance` is set for requests, `actor` for instances."""
+
+    request: HttpRequest
+    instance: Any = None
+    actor: Any = None
+
+    def key(self) -> str:
+        """Return the idempotency key. Raise WireError without one."""
+        key = self.request.headers.get("Idempotency-Key", "")
+        if not key:
+            raise WireError(400, "missing_idempotency_key", "Send an Idempotency-Key.")
+        if not _KEY.fullmatch(key):
+            text = "An Idempotency-Key has 1 to 255 visible ASCII characters."
+            raise WireError(400, "invalid_idempotency_key", text)
+        return key
+
+    def fields(self, *names: str, required: tuple[str, ...] = ()) -> dict[str, Submitted]:
+        """Return the fields of the body. Raise WireError naming one that is unknown or missing."""
+        fields = exact_json.read_object(self.request.body)
+        for name in fields:
+            if name not in names:
+                raise WireError(400, "unknown_field", "This field is not known.", name)
+        for name in required:
+            if name not in fields:
+                raise WireError(400, "missing_field", "This field is required.", name)
+        return fields
+
+
+def _view(**methods: Callable[..., HttpResponse]) -> View:
+    """Make a view of the functions for its methods. Each gets a Call, and all errors have the protocol's shape."""
+
+    @csrf_exempt
+    def view(request: HttpRequest, **route: str) -> HttpResponse:
+        request_id = str(uuid4())
+        try:
+            response = _call(methods, request, route)
+        except Exception as exc:  # every answer has the protocol's shape and the id
+            response = _refusal(exc, request_id)
+        response["X-Request-ID"] = request_id
+        return response
+
+    return view
+
+
+def _call(
+    methods: Mapping[str, Callable[..., HttpResponse]], request: HttpRequest, route: dict[str, str]
+) -> HttpResponse:
+    handler = methods.get(str(request.method))
+    if handler is None:
+        _authenticate(request)
+        raise WireError(405, "method_not_allowed", f"{request.method} is not possible here.")
+    ids = {name: _id(text) for name, text in route.items()}
+    return handler(_authenticate(request), **ids)
+
+
+def _authenticate(request: HttpRequest) -> Call:
+    """Return the caller. Raise WireError without a valid credential or token."""
+    match = _BEARER.fullmatch(request.headers.get("Authorization", ""))
+    plain = match[1] if match else ""
+    instance = instances.authenticate(plain)
+    if instance is not None:
+        return Call(request=request, instance=instance)
+    actor = tokens.authenticate(plain)
+    if actor is None:
+        raise WireError(401, "invalid_credential", "Send a valid bearer credential.")
+    return Call(request=request, actor=actor)
+
+
+def _for_instances(handler: View) -> View:
+    @wraps(handler)
+    def guarded(call: Call, **ids: UUID) -> HttpResponse:
+        if call.instance is None:
+            raise WireError(403, "wrong_credential", "Only the credential of an instance may.")
+        return handler(call, **ids)
+
+    return guarded
+
+
+def _for_provisioners(handler: View) -> View:
+    @wraps(handler)
+    def guarded(call: Call, **ids: UUID) -> HttpResponse:
+        if call.actor is None:
+            raise WireError(403, "wrong_credential", "Only the token of a provisioner may.")
+        instances.require_provisioner(call.actor)
+        return handler(call, **ids)
+
+    return guarded
+
+
+def _id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise WireError(404, "not_found", "There is no such object.") from None
+
+
+# Requests
+
+
+@_for_instances
+def _create(call: Call) -> HttpResponse:
+    key = call.key()
+    fields = call.fields(*external_requests.FIELDS, required=_REQUIRED)
+    for name in ("tool", "server", "agent_reasoning", "timeout"):
+        if name in fields:
+            _check_text(fields[name].value, name, empty=name == "agent_reasoning")
+    for name in ("arguments", "context"):
+        if name in fields and not isinstance(fields[name].value, dict):
+            raise WireError(400, "invalid_field", "This must be an object.", name)
+    made, is_new = external_requests.ask(
+        instance=call.instance,
+        key=key,
+        submitted=fields,
+        timeout=_duration(fields["timeout"].value, "timeout"),
+    )
+    return _answer(_resource(made), 201 if is_new else 200)
+
+
+@_for_instances
+def _read(call: Call, id: UUID) -> HttpResponse:
+    unknown = set(call.request.GET) - {"wait"}
+    if unknown:
+        raise WireError(400, "unknown_parameter", "This is not known.", min(unknown))
+    wait = call.request.GET.get("wait")
+    seconds = 0.0
+    if wait is not None:
+        seconds = min(_duration(wait, "wait").total_seconds(), MAX_WAIT_SECONDS)
+    made = external_requests.read(instance=call.instance, request=id)
+    response = _answer(_resource(made))
+    if made.state.status is RequestStatus.PENDING and seconds:
+        response[WAIT_HEADER] = f"unmet; {seconds:.0f}s"
+        response[PERSON_HEADER] = f"instance {call.instance.id}"
+    return response
+
+
+@_for_instances
+def _cancel(call: Call, id: UUID) -> HttpResponse:
+    return _answer(_resource(external_requests.cancel(instance=call.instance, request=id)))
+
+
+@_for_instances
+def _consume(call: Call, id: UUID) -> HttpResponse:
+    key = call.key()
+    if call.request.body:
+        call.fields()
+    return _answer(_resource(external_requests.use(instance=call.instance, request=id, key=key)))
+
+
+@_for_instances
+def _report(call: Call, id: UUID) -> HttpResponse:
+    fields = call.fields("status", "note", required=("status",))
+    status = fields["status"].value
+    if status not in ("succeeded", "failed"):
+        raise WireError(400, "invalid_field", "This must be succeeded or failed.", "status")
+    note = fields["note"].value if "note" in fields else None
+    if note is not None or "note" in fields:
+        _check_text(note, "note")
+    made = external_requests.report(
+        instance=call.instance, request=id, succeeded=status == "succeeded", note=note
+    )
+    return _answer(_resource(made))
+
+
+# Instances
+
+
+@_for_provisioners
+def _provision(call: Call) -> HttpResponse:
+    key = call.key()
+    fields = _instance_fields(call)
+    made = instances.provision(
+        name=_name(fields), key=key, fingerprint=exact_json.fingerprint(fields), actor=call.actor
+    )
+    document = {**_instance(made), "credential": {"token": made.credential}}
+    return _answer(json.dumps(document), 201 if made.created else 200)
+
+
+@_for_provisioners
+def _find(call: Call, id: UUID) -> HttpResponse:
+    return _answer(json.dumps(_instance(instances.find(instance=id, actor=call.actor))))
+
+
+@_for_provisioners
+def _change(call: Call, id: UUID) -> HttpResponse:
+    key = call.key()
+    fields = _instance_fields(call)
+    if not fields:
+        raise WireError(400, "missing_field", "Send at least one field.", "instance_name")
+    changed = instances.rename(
+        instance=id,
+        name=_name(fields),
+        key=key,
+        fingerprint=exact_json.fingerprint(fields),
+        actor=call.actor,
+    )
+    return _answer(json.dumps(_instance(changed)))
+
+
+@_for_provisioners
+def _delete(call: Call, id: UUID) -> HttpResponse:
+    instances.delete(instance=id, actor=call.actor)
+    external_requests.cancel_all(id)
+    return HttpResponse(status=204)
+
+
+def _instance_fields(call: Call) -> dict[str, Submitted]:
+    """Return the fields of an instance. Webhooks are not delivered here: instances read their requests."""
+    fields = call.fields("instance_name", "delivery")
+    delivery = fields.get("delivery")
+    may_be_null = call.request.method == "PATCH"
+    if delivery is not None and not (delivery.value is None and may_be_null):
+        text = "No webhooks are sent. Read the request, with wait."
+        raise WireError(400, "unsupported_delivery_type", text, "delivery")
+    return fields
+
+
+def _name(fields: Mapping[str, Submitted]) -> str | None:
+    if "instance_name" not in fields:
+        return None
+    _check_text(fields["instance_name"].value, "instance_name")
+    return str(fields["instance_name"].value)
+
+
+# Values
+
+
+def _check_text(value: object, name: str, *, empty: bool = False) -> None:
+    if not isinstance(value, str) or not (value or empty):
+        raise WireError(400, "invalid_field", "This must be text that is not empty.", name)
+
+
+def _duration(value: object, name: str) -> timedelta:
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise WireError(
+            400, "invalid_field", "This must be a duration such as 90s, 10m or 2h.", name
+        )
+    number = int(match[1][:_LONGEST_NUMBER])
+    longest = external_requests.LONGEST
+    return min(timedelta(seconds=min(number * _UNITS[match[2]], longest.total_seconds())), longest)
+
+
+def _resource(made: ExternalRequest) -> str:
+    """Write a request. Its submitted fields have the text in which they came."""
+    submitted: Mapping[str, str] = made.input["submitted"]
+    own = {
+        "id": str(made.id),
+        "status": made.state.status,
+        "created_at": _time(made.created_at),
+        "deadline_at": _time(made.deadline),
+    }
+    parts = [f"{json.dumps(name)}:{json.dumps(value)}" for name, value in own.items()]
+    parts += [f"{json.dumps(name)}:{text}" for name, text in submitted.items()]
+    if made.state.at is not None:
+        parts.append(f'"decision":{json.dumps(_decision(made, made.state.at))}')
+    if made.use is not None:
+        parts.append(f'"consumption":{json.dumps(_consumption(made))}')
+    return f"{{{','.join(parts)}}}"
+
+
+def _decision(made: ExternalRequest, at: datetime) -> dict[str, str]:
+    decision = {"status": str(made.state.status), "decided_at": _time(at)}
+    if made.state.note:
+        decision["note"] = made.state.note
+    if made.state.status is RequestStatus.APPROVED:
+        decision["expires_at"] = _time(made.usable_until)
+    return decision
+
+
+def _consumption(made: ExternalRequest) -> dict[str, Any]:
+    assert made.use is not None
+    consumption: dict[str, Any] = {"consumed_at": _time(made.use.used_at)}
+    if made.use.outcome is not None and made.use.reported_at is not None:
+        note = {} if made.use.note is None else {"note": made.use.note}
+        reported = {"status": made.use.outcome, "reported_at": _time(made.use.reported_at)}
+        consumption["outcome"] = {**reported, **note}
+    return consumption
+
+
+def _instance(view: InstanceView) -> dict[str, Any]:
+    return {"instance": {"id": str(view.id), "name": view.name}}
+
+
+def _time(at: datetime) -> str:
+    """Write a time in UTC, always to the microsecond, so that two of them compare as text too."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _answer(body: str, status: int = 200) -> HttpResponse:
+    return HttpResponse(body, status=status, content_type="application/json")
+
+
+# Errors
+
+
+def _refusal(exc: Exception, request_id: str) -> HttpResponse:
+    error = _wire_error(exc)
+    document = {
+        "type": _TYPES.get(error.status, "internal"),
+        "code": error.code,
+        "message": str(error),
+        "request_id": request_id,
+        **({"param": error.param} if error.param else {}),
+    }
+    response = _answer(json.dumps({"error": document}), error.status)
+    if error.status == 401:
+        response["WWW-Authenticate"] = "Bearer"
+    return response
+
+
+def _wire_error(exc: Exception) -> WireError:
+    match exc:
+        case WireError():
+            return exc
+        case NotJson():
+            return WireError(400, "invalid_field", exc.detail, exc.field.partition(".")[0])
+        case InvalidInput():
+            return WireError(400, "invalid_field", exc.detail, exc.field or "")
+        case RequestDataTooBig():
+            return WireError(413, "too_large", "The body is too large.")
+        case Forbidden():
+            return WireError(403, "forbidden", exc.detail)
+        case RequestError():
+            return WireError(exc.status, exc.code, exc.detail)
+        case Tampered() | KeyMissing():
+            return WireError(409, "not_approved", "The stored data cannot be verified.")
+        case (
+            OperationalError()
+            | InterfaceError()
+            | psycopg.OperationalError()
+            | psycopg.InterfaceError()
+        ):
+            return WireError(503, "unavailable", "The database cannot be reached. Try again.")
+        case _:
+            log.error("A request of the Agent Approval Protocol failed", exc_info=exc)
+            return WireError(500, "internal", "Something went wrong. The error was recorded.")
+
+
+def _missing(call: Call) -> HttpResponse:
+    raise WireError(404, "not_found", "There is no such address.")
+
+
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+urlpatterns: list[URLPattern] = [
+    path("v1/requests", _view(POST=_create), name="aap-requests"),
+    path("v1/requests/<str:id>", _view(GET=_read, DELETE=_cancel), name="aap-request"),
+    path("v1/requests/<str:id>/consume", _view(POST=_consume), name="aap-consume"),
+    path("v1/requests/<str:id>/outcome", _view(POST=_report), name="aap-outcome"),
+    path("v1/instances", _view(POST=_provision), name="aap-instances"),
+    path(
+        "v1/instances/<str:id>",
+        _view(GET=_find, PATCH=_change, DELETE=_delete),
+        name="aap-instance",
+    ),
+    re_path("", _view(**dict.fromkeys(_METHODS, _missing)), name="aap-missing"),
+]

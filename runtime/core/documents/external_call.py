@@ -1,0 +1,75 @@
+"""The input of a run that stands for one call of an agent outside, and the arguments of that call.
+
+The run's agent makes one call, which an instance outside performs. The input keeps the fields of the instance's request
+as it sent them; the arguments of the call are what people read and decide about.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from runtime.core.values import exact_json
+
+AGENT = "external_agent"
+TOOL = "external_call"
+
+_VALID_SECONDS = 300.0
+
+
+def is_path(path: Sequence[str]) -> bool:
+    """Tell whether the path from an agent to its tool is that of a call that an instance performs."""
+    return list(path) == [AGENT, TOOL]
+
+
+def make_input(
+    *,
+    instance: str,
+    instance_name: str,
+    submitted: Mapping[str, exact_json.Submitted],
+    created_at: datetime,
+    deadline: datetime,
+    valid_seconds: float,
+) -> dict[str, Any]:
+    """Return the input of the run. The approval may be used for so many seconds."""
+    return {
+        "instance": instance,
+        "instance_name": instance_name,
+        "submitted": {name: field.text for name, field in submitted.items()},
+        "created_at": created_at.isoformat(),
+        "deadline_at": deadline.isoformat(),
+        "valid_seconds": valid_seconds,
+    }
+
+
+def arguments(run_input: Any) -> dict[str, Any]:
+    """Return the arguments of the call. Raise NotJson if they cannot be shown to people."""
+    submitted = run_input["submitted"]
+    call = {name: field_of(run_input, name) for name in ("tool", "server") if name in submitted}
+    return {
+        "instance": run_input["instance"],
+        "instance_name": run_input["instance_name"],
+        **call,
+        "arguments": field_of(run_input, "arguments"),
+    }
+
+
+def field_of(run_input: Any, name: str) -> Any:
+    """Return a submitted field as people read it, None if it was not sent. Raise NotJson."""
+    text = run_input["submitted"].get(name)
+    return None if text is None else exact_json.readable(exact_json.read(text), name)
+
+
+def deadline(run_input: Any) -> datetime:
+    """Return when people can no longer decide. An input that is not ours has no time left."""
+    try:
+        return datetime.fromisoformat(run_input["deadline_at"])
+    except (KeyError, TypeError, ValueError):
+        return datetime.min.replace(tzinfo=UTC)
+
+
+def valid_seconds(run_input: Any) -> float:
+    """Return for how many seconds an approval may be used."""
+    try:
+        return float(run_input["valid_seconds"])
+    except (KeyError, TypeError, ValueError):
+        return _VALID_SECONDS
