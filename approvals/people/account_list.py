@@ -34,6 +34,7 @@ _WORDS: Mapping[Scope, str] = {
     Scope.EVENTS_SEND: "send events that calls wait for",
     Scope.APPROVALS_READ: "read approvals",
     Scope.APPROVALS_DECIDE: "approve and deny",
+    Scope.INSTANCES_MANAGE: "provision agents outside that ask for approvals",
     Scope.ADMIN: "read everything, including journals and continuations",
 }
 # Fails if a scope has no description.

@@ -61,7 +61,7 @@ def readable(actor: Actor) -> list[str]:
         ("ada", EVERYBODY | {"runs:start", "approvals:decide"}),
         ("bea", EVERYBODY | {"approvals:decide"}),
         ("cyril", EVERYBODY),
-        ("admin", EVERYBODY | {"runs:start", "events:send", "admin"}),
+        ("admin", EVERYBODY | {"runs:start", "events:send", "instances:manage", "admin"}),
     ],
 )
 @pytest.mark.parametrize("scope", sorted(ALL_SCOPES))

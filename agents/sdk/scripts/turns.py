@@ -226,7 +226,7 @@ def answer(output: BaseModel | dict[str, Any]) -> Reply:
     return call(FINAL_ANSWER, **args)
 
 
-def call(tool: str, **args: Any) -> Reply:
+def call(tool: str, /, **args: Any) -> Reply:
     """Call a tool or a sub-agent."""
     return ModelResponse(parts=[ToolCallPart(tool_name=tool, args=args)])
 
