@@ -61,7 +61,8 @@ from runtime.store.tables.waits import EventWait
 LONGEST = timedelta(days=30)  # in which people may decide
 FIELDS = ("tool", "server", "agent_reasoning", "arguments", "context", "timeout")
 
-_MAY_USE = (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING)
+# A suspended run has not received the decision yet, or asks people again.
+_MAY_USE = (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING, RunStatus.SUSPENDED)
 _CANCELLED = "The agent outside that asked has cancelled its request."
 
 

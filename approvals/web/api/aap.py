@@ -118,8 +118,8 @@ def _call(
     if handler is None:
         _authenticate(request)
         raise WireError(405, "method_not_allowed", f"{request.method} is not possible here.")
-    ids = {name: _id(text) for name, text in route.items()}
-    return handler(_authenticate(request), **ids)
+    call = _authenticate(request)
+    return handler(call, **{name: _id(text) for name, text in route.items()})
 
 
 def _authenticate(request: HttpRequest) -> Call:

@@ -1,5 +1,30 @@
 """Agents outside ask for approvals, use them once, and report what became of them."""
 
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import override_settings
+
+from approvals import clock
+from approvals.errors import AlreadyCancelled, Expired
+from approvals.models import Approval, ApprovalUse, AuditEntry
+from approvals.people.accounts import set_groups
+from approvals.rules.roles import Group
+from runtime.control.kill_switches import engage
+from runtime.control.verification import verify
+from runtime.errors import Forbidden, InvalidInput, RequestError
+from runtime.models import Run
+from runtime.ports.access import Actor
+from tests.support.api_client import Caller
+from tests.support.people import until
+from tests.support.seeds import decide
+from tests.support.threads import together
 from tests.web.aap.conftest import BODY, Desk, Door, code
 
 
@@ -17,3 +42,318 @@ def test_a_request_is_approved_used_and_reported(bot: Door, desk: Desk) -> None:
     assert desk.advance(made["id"]) == "completed"
     assert code(bot.use(made["id"], key="other")) == (409, "already_consumed")
     assert bot.use(made["id"]).status_code == 200
+
+
+def test_each_wrong_credential_is_refused(bot: Door, provisioner: Door) -> None:
+    made = bot.ask()
+    path = f"/requests/{made['id']}"
+    for door, expected in (
+        (provisioner, (403, "wrong_credential")),
+        (Door("sgi_" + "0" * 32 + "_" + "0" * 64), (401, "invalid_credential")),
+        (Door("nothing"), (401, "invalid_credential")),
+    ):
+        assert code(door.send("POST", "/requests", BODY, "k")) == expected
+        assert code(door.send("GET", path)) == expected
+        assert code(door.send("DELETE", path)) == expected
+        assert code(door.use(made["id"])) == expected
+        assert code(door.report(made["id"])) == expected
+    assert code(bot.send("POST", "/instances", {}, "k")) == (403, "wrong_credential")
+
+
+def test_an_instance_sees_its_own_requests_alone(
+    bot: Door, provision: Callable[[str], Door], desk: Desk
+) -> None:
+    made = bot.ask()
+    desk.decide(made["id"])
+    other = provision("Another")
+    for answer in (
+        other.send("GET", f"/requests/{made['id']}"),
+        other.send("DELETE", f"/requests/{made['id']}"),
+        other.use(made["id"]),
+        other.report(made["id"]),
+    ):
+        assert code(answer) == (404, "not_found")
+    assert bot.use(made["id"]).status_code == 200
+
+
+def test_what_was_sent_comes_back_to_the_byte(bot: Door, desk: Desk) -> None:
+    arguments = (
+        '{ "z": 0.10000000000000001, "big": 123456789012345678901234567890, "e": 1E+2,'
+        ' "one": 1.0, "nul": "a\\u0000b", "half": "\\ud800", "ü": [true, null, -0.0] }'
+    )
+    body = f'{{"tool": "pay", "arguments": {arguments}, "timeout": "90m"}}'
+    answer = bot.send("POST", "/requests", body, "k")
+    assert answer.status_code == 201, answer.content
+    assert f'"arguments":{arguments}' in answer.content.decode()
+    desk.decide(answer.json()["id"])
+    used = bot.use(answer.json()["id"])
+    assert used.status_code == 200, used.content
+    assert f'"arguments":{arguments}' in used.content.decode()
+    shown = json.loads(desk.approval(answer.json()["id"]).args)["arguments"]
+    assert shown["z"] == "0.10000000000000001"
+    assert shown["big"] == "123456789012345678901234567890"
+    assert (shown["e"], shown["one"], shown["nul"]) == (100, 1, "a\\0b")
+
+
+@pytest.mark.parametrize(
+    ("change", "param"),
+    [
+        ({"tool": ""}, "tool"),
+        ({"tool": 7}, "tool"),
+        ({"server": ""}, "server"),
+        ({"arguments": []}, "arguments"),
+        ({"context": None}, "context"),
+        ({"timeout": "0s"}, "timeout"),
+        ({"timeout": "10"}, "timeout"),
+        ({"delivery": {}}, "delivery"),
+        ({"arguments": {"text": "x" * 70_000}}, "arguments"),
+    ],
+)
+def test_a_wrong_field_is_named(bot: Door, change: dict[str, Any], param: str) -> None:
+    answer = bot.send("POST", "/requests", {**BODY, **change}, "k")
+    assert answer.status_code == 400
+    assert answer.json()["error"]["type"] == "invalid_request"
+    assert answer.json()["error"]["param"] == param
+    assert not Run.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "[]",
+        "{",
+        '{"tool": "a", "tool": "a", "arguments": {}, "timeout": "1m"}',
+        '{"tool": "a", "arguments": {"b": NaN}, "timeout": "1m"}',
+        '{"tool": "a", "arguments": {"b": 1, "b": 1}, "timeout": "1m"}',
+        '{"tool": "a", "arguments": {}, "timeout": "1m"} x',
+        '{"tool": "a", "arguments": ' + '{"a":' * 500 + "1" + "}" * 500 + ', "timeout": "1m"}',
+        b'{"tool": "\xff", "arguments": {}, "timeout": "1m"}',
+    ],
+)
+def test_what_is_no_json_object_is_refused(bot: Door, body: str | bytes) -> None:
+    answer = bot.send("POST", "/requests", body, "k")
+    assert answer.status_code == 400, answer.content
+    assert not Run.objects.exists()
+
+
+def test_a_key_stands_for_one_request(bot: Door, desk: Desk) -> None:
+    assert code(bot.send("POST", "/requests", BODY)) == (400, "missing_idempotency_key")
+    made = bot.ask(key="k")
+    reordered = json.dumps(dict(reversed(BODY.items())), indent=1).replace("3", "3.0")
+    again = bot.send("POST", "/requests", reordered, "k")
+    assert (again.status_code, again.json()["id"]) == (200, made["id"])
+    other = {**BODY, "agent_reasoning": "Because."}
+    assert code(bot.send("POST", "/requests", other, "k")) == (409, "idempotency_conflict")
+    desk.decide(made["id"])
+    assert bot.ask(key="k")["status"] == "approved"  # its present state
+
+
+def test_two_creates_with_one_key_make_one_request(bot: Door) -> None:
+    answers: list[Any] = []
+    together([lambda: answers.append(bot.ask(key="k"))] * 4)
+    assert len({answer["id"] for answer in answers}) == 1
+    assert Run.objects.count() == 1
+
+
+def test_a_denial_tells_its_reason(bot: Door, desk: Desk) -> None:
+    made = bot.ask()
+    desk.decide(made["id"], "deny", "Not on a Friday")
+    decision = bot.read(made["id"])["decision"]
+    assert (decision["status"], decision["note"]) == ("denied", "Not on a Friday")
+    assert "expires_at" not in decision
+    assert code(bot.use(made["id"])) == (409, "not_approved")
+    assert desk.advance(made["id"]) == "completed"
+
+
+def test_a_decision_that_can_be_undone_is_none_yet(bot: Door, desk: Desk) -> None:
+    made = bot.ask()
+    with override_settings(SIGNOFF_UNDO_SECONDS=60):
+        desk.decide(made["id"])
+    assert bot.read(made["id"])["status"] == "pending"
+    assert code(bot.use(made["id"])) == (409, "not_approved")
+    assert bot.send("DELETE", f"/requests/{made['id']}").json()["status"] == "cancelled"
+
+
+def test_an_undo_ends_with_the_deadline(bot: Door, desk: Desk) -> None:
+    made = bot.ask({**BODY, "timeout": "30s"})
+    with override_settings(SIGNOFF_UNDO_SECONDS=300):
+        desk.decide(made["id"])
+    approval = desk.approval(made["id"])
+    assert approval.effective_at == approval.expires_at
+    assert approval.expires_at is not None
+    assert approval.expires_at <= datetime.fromisoformat(made["deadline_at"])
+
+
+def test_a_person_cannot_change_or_answer_the_call(bot: Door, desk: Desk) -> None:
+    made = bot.ask()
+    desk.advance(made["id"])
+    approval = desk.approval(made["id"])
+    for verdict, value in (
+        ("edit", {"arguments": json.loads(approval.args)}),
+        ("answer", {"result": {}}),
+    ):
+        with pytest.raises(InvalidInput, match="as it asked"):
+            decide(approval, Actor(person="bea"), verdict, "why", **value)
+
+
+def test_a_request_expires_at_its_deadline(bot: Door, desk: Desk) -> None:
+    made = bot.ask({**BODY, "timeout": "1s"})
+    desk.advance(made["id"])
+    deadline = datetime.fromisoformat(made["deadline_at"])
+    until(lambda: (clock.now() >= deadline) or None, "the deadline")
+    expired = bot.read(made["id"])
+    assert expired["decision"] == {"status": "expired", "decided_at": made["deadline_at"]}
+    with pytest.raises(Expired):
+        decide(desk.approval(made["id"]), Actor(person="bea"))
+    assert bot.read(made["id"]) == expired
+    assert code(bot.send("DELETE", f"/requests/{made['id']}")) == (409, "already_terminal")
+    assert code(bot.use(made["id"])) == (409, "not_approved")
+
+
+def test_a_request_that_no_worker_saw_expires_too(bot: Door, desk: Desk) -> None:
+    made = bot.ask({**BODY, "timeout": "1s"})
+    deadline = datetime.fromisoformat(made["deadline_at"])
+    until(lambda: (clock.now() >= deadline) or None, "the deadline")
+    expired = bot.read(made["id"])
+    assert expired["status"] == "expired"
+    desk.advance(made["id"])
+    assert bot.read(made["id"]) == expired
+
+
+def test_a_cancelled_request_stays_so(bot: Door, desk: Desk) -> None:
+    early, late = bot.ask(), bot.ask()
+    desk.advance(late["id"])
+    for made in (early, late):
+        cancelled = bot.send("DELETE", f"/requests/{made['id']}").json()
+        assert cancelled["decision"]["status"] == "cancelled"
+        assert bot.send("DELETE", f"/requests/{made['id']}").json() == cancelled
+        assert desk.advance(made["id"]) == "cancelled"
+        assert bot.read(made["id"]) == cancelled
+        assert code(bot.use(made["id"])) == (409, "not_approved")
+    with pytest.raises(AlreadyCancelled):
+        decide(desk.approval(late["id"]), Actor(person="bea"))
+
+
+def test_an_approval_is_used_once_of_many_at_once(bot: Door, desk: Desk) -> None:
+    made = bot.ask()
+    desk.decide(made["id"])
+    statuses: list[int] = []
+    together(
+        [lambda key=key: statuses.append(bot.use(made["id"], key).status_code) for key in "abcd"]
+    )
+    assert sorted(statuses) == [200, 409, 409, 409]
+    assert code(bot.use(made["id"], "e")) == (409, "already_consumed")
+
+
+def test_decide_and_cancel_at_once_end_once(bot: Door, desk: Desk) -> None:
+    for turn in range(6):
+        made = bot.ask()
+        desk.advance(made["id"])
+        approval = desk.approval(made["id"])
+        path = f"/requests/{made['id']}"
+
+        verdict = "deny" if turn % 2 else "approve"
+
+        def act(approval: Approval = approval, verdict: str = verdict) -> None:
+            with suppress(RequestError):
+                decide(approval, Actor(person="bea"), verdict, "no")
+
+        together([act, lambda path=path: bot.send("DELETE", path)])
+        status = bot.read(made["id"])["status"]
+        assert status in {"approved", "denied", "cancelled"}
+        desk.advance(made["id"])
+        assert bot.read(made["id"])["status"] == status
+        assert (bot.use(made["id"]).status_code == 200) is (status == "approved")
+
+
+def test_an_approval_expires_if_it_is_not_used(bot: Door, desk: Desk) -> None:
+    with override_settings(SIGNOFF_USE_SECONDS=0.5):
+        made = bot.ask()
+    desk.decide(made["id"])
+    approved = bot.read(made["id"])
+    ends = datetime.fromisoformat(approved["decision"]["expires_at"])
+    until(lambda: (clock.now() >= ends) or None, "the end of the approval")
+    assert code(bot.use(made["id"])) == (409, "approval_expired")
+    assert bot.read(made["id"]) == approved
+    until(lambda: (desk.advance(made["id"]) == "completed") or None, "the run to end")
+
+
+def test_the_run_must_have_received_the_decision(bot: Door, desk: Desk) -> None:
+    made = bot.ask()
+    desk.advance(made["id"])
+    decide(desk.approval(made["id"]), Actor(person="bea"))
+    assert code(bot.use(made["id"])) == (503, "not_ready")
+    desk.advance(made["id"])
+    assert bot.use(made["id"]).status_code == 200
+
+
+def test_an_approval_that_no_longer_counts_is_not_used(bot: Door, desk: Desk) -> None:
+    made = bot.ask()
+    desk.decide(made["id"])
+    User.objects.filter(username="bea").update(is_active=False)
+    assert code(bot.use(made["id"])) == (409, "not_approved")
+    assert AuditEntry.objects.filter(run=made["id"], act="use refused").exists()
+    assert not ApprovalUse.objects.exists()
+
+
+def test_a_stop_keeps_approvals_from_use(bot: Door, desk: Desk) -> None:
+    made = bot.ask()
+    desk.decide(made["id"])
+    engage(agent="", reason="storm", actor=None)
+    assert code(bot.use(made["id"])) == (409, "not_approved")
+
+
+def test_an_outcome_is_reported_once(bot: Door, desk: Desk) -> None:
+    made = bot.ask()
+    desk.decide(made["id"])
+    assert code(bot.report(made["id"])) == (409, "not_consumed")
+    bot.use(made["id"])
+    reported = bot.report(made["id"], "failed", note="boom")
+    assert bot.report(made["id"], "failed", note="boom").json() == reported.json()
+    assert code(bot.report(made["id"])) == (409, "outcome_conflict")
+    assert desk.advance(made["id"]) == "completed"
+    assert "boom" in str(Run.objects.get(id=made["id"]).output)
+    assert not verify(UUID(made["id"])).findings
+
+
+def test_a_call_without_a_report_is_in_doubt_until_it_comes(
+    bot: Door, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runtime.execution.step_events.OUTCOME_WITHIN", timedelta(0))
+    made = bot.ask()
+    desk.decide(made["id"])
+    bot.use(made["id"])
+    until(lambda: (desk.advance(made["id"]) == "suspended") or None, "the call to be in doubt")
+    doubt = Approval.objects.get(run=made["id"], kind="in_doubt")
+    assert not verify(UUID(made["id"])).findings
+    assert bot.read(made["id"])["status"] == "approved"
+    assert bot.report(made["id"]).status_code == 200
+    until(lambda: (desk.advance(made["id"]) == "completed") or None, "the run to end")
+    doubt.refresh_from_db()
+    assert doubt.status == Approval.Status.CANCELLED
+    assert not verify(UUID(made["id"])).findings
+
+
+def test_the_person_who_provisioned_asks_and_never_decides(bot: Door, desk: Desk) -> None:
+    made = bot.ask()
+    desk.advance(made["id"])
+    approval = desk.approval(made["id"])
+    assert approval.requester == "admin"
+    set_groups("admin", [Group.ADMINS, Group.REVIEWERS], actor=None)
+    with pytest.raises(Forbidden):
+        decide(approval, Actor(person="admin"))
+
+
+def test_people_cannot_start_the_built_in_agent(bot: Door, ada_api: Caller) -> None:
+    body = {"agent": "external_agent", "input": {}}
+    assert ada_api.post("/runs", body).status_code == 422
+
+
+def test_addresses_and_methods_that_are_not_there(bot: Door) -> None:
+    assert code(bot.send("GET", "/nothing")) == (404, "not_found")
+    assert code(bot.send("PUT", "/requests", {}, "k")) == (405, "method_not_allowed")
+    assert code(bot.send("GET", "/requests/nothing")) == (404, "not_found")
+    assert code(bot.send("GET", f"/requests/{uuid4()}")) == (404, "not_found")
+    assert code(bot.send("GET", f"/requests/{uuid4()}?wait=soon")) == (400, "invalid_field")
+    assert code(bot.send("POST", "/requests/", BODY, "k")) == (404, "not_found")
