@@ -89,8 +89,8 @@ class ToolSpec:
     `secret_result` says the same of the result. `waits` says that the engine waits in place of the function, for a
     `time`, an `event`, or the `instance` that performs the call. `isolate` says that it runs in a process of its
     own, which is killed at the deadline. `question` says that a person gives the result, and the function is never
-    called. `plan` says that the result is the plan of the calling agent. `holds_text` says that it gives an agent's answer or another text for the requester:
-    reviewers may read its secret arguments, the requester only its result.
+    called. `plan` says that the result is the plan of the calling agent. `holds_text` says that it gives an agent's
+    answer or another text for the requester: reviewers may read its secret arguments, the requester only its result.
     `settings` are those of the agent that lists it; `waived` is true if the tool requires approval and this agent
     does not. `preview` says what a call would change, and `preview_ignores` names the parts of it that do not matter;
     `precondition` says why it cannot be made. `is_async` says that the function is a coroutine function.

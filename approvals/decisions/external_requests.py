@@ -148,9 +148,9 @@ def ask(
                 born=born,
             )
     except BusinessKeyConflict:  # the same request was sent twice at once
-        same = _find_earlier(owner, business_key, submitted)
-        assert same is not None  # runs are never deleted
-        return read(instance=instance, request=same), False
+        earlier = _find_earlier(owner, business_key, submitted)
+        assert earlier is not None  # runs are never deleted
+        return read(instance=instance, request=earlier), False
     return read(instance=instance, request=started.run), True
 
 
@@ -168,14 +168,14 @@ def cancel(*, instance: Instance, request: UUID) -> ExternalRequest:
     """Cancel a pending request; a cancelled one stays so. Raise NoSuchRun, AlreadyTerminal."""
     with atomic() as connection:
         runs.locked_row(connection, read(instance=instance, request=request).id)
-        found = read(instance=instance, request=request)
-        if found.state.status is RequestStatus.PENDING:
+        external = read(instance=instance, request=request)
+        if external.state.status is RequestStatus.PENDING:
             owner = Actor(person=instance.owner.get_username())
             try:
                 interventions.cancel(run=request, reason=_CANCELLED, actor=owner)
             except RunEnded as exc:  # it failed
                 raise AlreadyTerminal from exc
-        elif found.state.status is not RequestStatus.CANCELLED:
+        elif external.state.status is not RequestStatus.CANCELLED:
             raise AlreadyTerminal
     return read(instance=instance, request=request)
 
@@ -205,17 +205,17 @@ def use(*, instance: Instance, request: UUID, key: str) -> ExternalRequest:
     try:
         with atomic() as connection:
             status = runs.locked_row(connection, run_id).status
-            found = read(instance=instance, request=request)
-            if found.use is not None:
-                if found.use.idempotency_key != instances.digest(key):
+            external = read(instance=instance, request=request)
+            if external.use is not None:
+                if external.use.idempotency_key != instances.digest(key):
                     raise AlreadyUsed
-                return found
-            gate = _check_usable(found, status)
+                return external
+            gate = _check_usable(external, status)
             wait = _wait_of(connection, run_id)
             if wait is None:
                 raise NotReady
             used_approvals.require_unspent(run_id, [(gate, 0)])
-            _write_use(connection, found, instance, key, gate, wait)
+            _write_use(connection, external, instance, key, gate, wait)
     except _Void as exc:
         _audit(instance, run_id, "use refused", str(exc))
         raise NotApproved from exc
@@ -231,18 +231,18 @@ def report(
     outcome = "succeeded" if succeeded else "failed"
     with atomic() as connection:
         runs.locked_row(connection, run_id)
-        found = read(instance=instance, request=request)
-        if found.use is None:
+        external = read(instance=instance, request=request)
+        if external.use is None:
             raise NotUsed
-        if found.use.outcome is not None:
-            if (found.use.outcome, found.use.note) != (outcome, note):
+        if external.use.outcome is not None:
+            if (external.use.outcome, external.use.note) != (outcome, note):
                 raise OutcomeConflict
-            return found
+            return external
         at = clock.now()
         ApprovalUse.objects.filter(pk=run_id, outcome=None).update(
             outcome=outcome, note=note, reported_at=at
         )
-        _deliver(connection, found.use, outcome, escape_text(note or ""), at)
+        _deliver(connection, external.use, outcome, escape_text(note or ""), at)
         _audit(instance, run_id, "reported", outcome)
     return read(instance=instance, request=request)
 
@@ -326,23 +326,23 @@ def _cancelled_at(run: Run) -> datetime | None:
     return acts.order_by("seq").values_list("at", flat=True).first()
 
 
-def _check_usable(found: ExternalRequest, status: str) -> UUID:
+def _check_usable(external: ExternalRequest, status: str) -> UUID:
     """Return the gate whose approval lets the call start now. Raise NotApproved, ApprovalExpired, _Void."""
-    if found.state.status is not RequestStatus.APPROVED:
+    if external.state.status is not RequestStatus.APPROVED:
         raise NotApproved
-    if clock.now() >= found.usable_until:
+    if clock.now() >= external.usable_until:
         raise ApprovalExpired
     stopped = kill_switches.stopped_agents(pool.djangos())
     if status not in _MAY_USE or stopped & {kill_switches.EVERY_AGENT, external_call.AGENT}:
         raise NotApproved
-    approval = Approval.objects.filter(OF_CALL, run=found.id).order_by("-created_at", "-id")[0]
-    if not is_equal(json.loads(approval.args), external_call.arguments(found.input)):
+    approval = Approval.objects.filter(OF_CALL, run=external.id).order_by("-created_at", "-id")[0]
+    if not is_equal(json.loads(approval.args), external_call.arguments(external.input)):
         raise _Void("the approved arguments differ from those of the request")
     try:
         wiring.approvals().verify_approval(
             gate=approval.gate,
             action_digest=approval.action_digest,
-            origin=runs.origin(pool.djangos(), found.id),
+            origin=runs.origin(pool.djangos(), external.id),
         )
     except (ApprovalVoid, NotConfirmed) as exc:
         raise _Void(str(exc)) from exc
@@ -351,22 +351,22 @@ def _check_usable(found: ExternalRequest, status: str) -> UUID:
 
 def _write_use(
     connection: Connection,
-    found: ExternalRequest,
+    external: ExternalRequest,
     instance: Instance,
     key: str,
     gate: UUID,
     wait: EventWait,
 ) -> None:
     at = clock.now()
-    if not used_approvals.add(connection, found.id, gate):
+    if not used_approvals.add(connection, external.id, gate):
         raise AlreadyUsed
     ApprovalUse.objects.create(
-        run=found.id, instance=instance, idempotency_key=instances.digest(key), used_at=at
+        run=external.id, instance=instance, idempotency_key=instances.digest(key), used_at=at
     )
-    runs.notify_signal(connection, found.id)
-    signals.send_use(connection, run=found.id, frame=wait.frame, call=wait.call, at=at)
-    _audit(instance, found.id, "used", None)
-    notify(found.id)
+    runs.notify_signal(connection, external.id)
+    signals.send_use(connection, run=external.id, frame=wait.frame, call=wait.call, at=at)
+    _audit(instance, external.id, "used", None)
+    notify(external.id)
 
 
 def _deliver(

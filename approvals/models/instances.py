@@ -27,7 +27,7 @@ class Instance(SignedRow):
     secret_hash = models.TextField()
     created_at = models.DateTimeField()
     idempotency_key = models.TextField()  # the hash of the key of its provisioning
-    fingerprint = models.TextField()  # of what was sent with it
+    fingerprint = models.TextField()  # of the fields that came with it
     sealed = models.JSONField(null=True)  # the credential
     updates = models.JSONField(db_default={})  # of the last days, by the hash of their keys
     deleted_at = models.DateTimeField(null=True)
@@ -41,7 +41,7 @@ class Instance(SignedRow):
 class ApprovalUse(models.Model):
     """The use of the approval of a run by its instance, once, and the outcome that it reported.
 
-    A trigger rejects deleting a row, and changing anything but a missing outcome; retention removes the note.
+    A trigger rejects deleting a row, and changing a row except for a missing outcome; retention removes the note.
     """
 
     run = models.UUIDField(primary_key=True)

@@ -21,7 +21,7 @@ from agents.sdk import prompt
 from approvals.governance import allowance_changes, policy_changes, prompt_changes
 from approvals.governance import prompt_trials as trials
 from approvals.models import Approval
-from approvals.people import accounts, password_links, preferences, tokens
+from approvals.people import accounts, instances, password_links, preferences, tokens
 from approvals.rights.scopes import ALL_SCOPES
 from approvals.rules.roles import Group
 from runtime.control import jobs
@@ -167,6 +167,9 @@ def places(
         "content": BlobReference.objects.get(run=run).blob_id,
         **_prompt(),
         "replay": _replay(run),
+        "instance": instances.provision(
+            name="Bot", key="k", fingerprint="", actor=Actor(person="admin")
+        ).id,
         "preview": _preview(approval),
     }
 
@@ -242,7 +245,7 @@ def answer(row: Row, identity: str, places: Places, query: str = "", body: Any =
             if not isinstance(sent, str):
                 sent = json.dumps(sent) if row.is_api else urlencode(sent, doseq=True)
             kind = "json" if row.is_api else "x-www-form-urlencoded"
-            found = client.post(path, sent, content_type=f"application/{kind}")
+            found = client.generic(row.method, path, sent, content_type=f"application/{kind}")
         if found.streaming:
             found.streaming_content = list(found.streaming_content)
         transaction.set_rollback(True)

@@ -14,7 +14,7 @@ from tests.support.seeds import Cast
 from tests.web.matrix import IDENTITIES, ROWS, Places, Row, answer, blank, body_of
 
 # They answer all other addresses.
-NOT_OURS = {"^api/", "api/v1/"}
+NOT_OURS = {"^api/", "api/v1/", "api/aap/"}
 # What an address names of a run, and the lists and exports of runs and requests.
 OF_RUNS = {
     "run",

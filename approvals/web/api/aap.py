@@ -37,9 +37,7 @@ MAX_WAIT_SECONDS = 30
 _BEARER = re.compile(r"[Bb]earer ([^\s]+)")
 _DURATION = re.compile(r"([1-9][0-9]*)(s|m|h)")
 _UNITS = {"s": 1, "m": 60, "h": 3600}
-_LONGEST_NUMBER = (
-    9  # digits of a duration; a longer one is cut, as every duration beyond the longest is
-)
+_LONGEST_NUMBER = 9  # digits of a duration; any longer one is too long anyway
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _TYPES = {
     400: "invalid_request",
@@ -79,8 +77,8 @@ class Call:
         if not key:
             raise WireError(400, "missing_idempotency_key", "Send an Idempotency-Key.")
         if not _KEY.fullmatch(key):
-            text = "An Idempotency-Key has 1 to 255 visible ASCII characters."
-            raise WireError(400, "invalid_idempotency_key", text)
+            message = "An Idempotency-Key has 1 to 255 visible ASCII characters."
+            raise WireError(400, "invalid_idempotency_key", message)
         return key
 
     def fields(self, *names: str, required: tuple[str, ...] = ()) -> dict[str, Submitted]:
@@ -176,13 +174,13 @@ def _create(call: Call) -> HttpResponse:
     for name in ("arguments", "context"):
         if name in fields and not isinstance(fields[name].value, dict):
             raise WireError(400, "invalid_field", "This must be an object.", name)
-    made, is_new = external_requests.ask(
+    external, is_new = external_requests.ask(
         instance=call.instance,
         key=key,
         submitted=fields,
         timeout=_duration(fields["timeout"].value, "timeout"),
     )
-    return _answer(_resource(made), 201 if is_new else 200)
+    return _answer(_resource(external), 201 if is_new else 200)
 
 
 @_for_instances
@@ -194,9 +192,9 @@ def _read(call: Call, id: UUID) -> HttpResponse:
     seconds = 0.0
     if wait is not None:
         seconds = min(_duration(wait, "wait").total_seconds(), MAX_WAIT_SECONDS)
-    made = external_requests.read(instance=call.instance, request=id)
-    response = _answer(_resource(made))
-    if made.state.status is RequestStatus.PENDING and seconds:
+    external = external_requests.read(instance=call.instance, request=id)
+    response = _answer(_resource(external))
+    if external.state.status is RequestStatus.PENDING and seconds:
         response[WAIT_HEADER] = f"unmet; {seconds:.0f}s"
         response[PERSON_HEADER] = f"instance {call.instance.id}"
     return response
@@ -224,10 +222,10 @@ def _report(call: Call, id: UUID) -> HttpResponse:
     note = fields["note"].value if "note" in fields else None
     if note is not None or "note" in fields:
         _check_text(note, "note")
-    made = external_requests.report(
+    external = external_requests.report(
         instance=call.instance, request=id, succeeded=status == "succeeded", note=note
     )
-    return _answer(_resource(made))
+    return _answer(_resource(external))
 
 
 # Instances
@@ -237,11 +235,11 @@ def _report(call: Call, id: UUID) -> HttpResponse:
 def _provision(call: Call) -> HttpResponse:
     key = call.key()
     fields = _instance_fields(call)
-    made = instances.provision(
+    external = instances.provision(
         name=_name(fields), key=key, fingerprint=exact_json.fingerprint(fields), actor=call.actor
     )
-    document = {**_instance(made), "credential": {"token": made.credential}}
-    return _answer(json.dumps(document), 201 if made.created else 200)
+    document = {**_instance(external), "credential": {"token": external.credential}}
+    return _answer(json.dumps(document), 201 if external.created else 200)
 
 
 @_for_provisioners
@@ -278,8 +276,8 @@ def _instance_fields(call: Call) -> dict[str, Submitted]:
     delivery = fields.get("delivery")
     may_be_null = call.request.method == "PATCH"
     if delivery is not None and not (delivery.value is None and may_be_null):
-        text = "No webhooks are sent. Read the request, with wait."
-        raise WireError(400, "unsupported_delivery_type", text, "delivery")
+        message = "No webhooks are sent. Read the request, with wait."
+        raise WireError(400, "unsupported_delivery_type", message, "delivery")
     return fields
 
 
@@ -304,44 +302,42 @@ def _duration(value: object, name: str) -> timedelta:
         raise WireError(
             400, "invalid_field", "This must be a duration such as 90s, 10m or 2h.", name
         )
-    number = int(match[1][:_LONGEST_NUMBER])
-    longest = external_requests.LONGEST
-    return min(timedelta(seconds=min(number * _UNITS[match[2]], longest.total_seconds())), longest)
+    return timedelta(seconds=int(match[1][:_LONGEST_NUMBER]) * _UNITS[match[2]])
 
 
-def _resource(made: ExternalRequest) -> str:
+def _resource(external: ExternalRequest) -> str:
     """Write a request. Its submitted fields have the text in which they came."""
-    submitted: Mapping[str, str] = made.input["submitted"]
+    submitted: Mapping[str, str] = external.input["submitted"]
     own = {
-        "id": str(made.id),
-        "status": made.state.status,
-        "created_at": _time(made.created_at),
-        "deadline_at": _time(made.deadline),
+        "id": str(external.id),
+        "status": external.state.status,
+        "created_at": _time(external.created_at),
+        "deadline_at": _time(external.deadline),
     }
     parts = [f"{json.dumps(name)}:{json.dumps(value)}" for name, value in own.items()]
     parts += [f"{json.dumps(name)}:{text}" for name, text in submitted.items()]
-    if made.state.at is not None:
-        parts.append(f'"decision":{json.dumps(_decision(made, made.state.at))}')
-    if made.use is not None:
-        parts.append(f'"consumption":{json.dumps(_consumption(made))}')
+    if external.state.at is not None:
+        parts.append(f'"decision":{json.dumps(_decision(external, external.state.at))}')
+    if external.use is not None:
+        parts.append(f'"consumption":{json.dumps(_consumption(external))}')
     return f"{{{','.join(parts)}}}"
 
 
-def _decision(made: ExternalRequest, at: datetime) -> dict[str, str]:
-    decision = {"status": str(made.state.status), "decided_at": _time(at)}
-    if made.state.note:
-        decision["note"] = made.state.note
-    if made.state.status is RequestStatus.APPROVED:
-        decision["expires_at"] = _time(made.usable_until)
+def _decision(external: ExternalRequest, at: datetime) -> dict[str, str]:
+    decision = {"status": str(external.state.status), "decided_at": _time(at)}
+    if external.state.note:
+        decision["note"] = external.state.note
+    if external.state.status is RequestStatus.APPROVED:
+        decision["expires_at"] = _time(external.usable_until)
     return decision
 
 
-def _consumption(made: ExternalRequest) -> dict[str, Any]:
-    assert made.use is not None
-    consumption: dict[str, Any] = {"consumed_at": _time(made.use.used_at)}
-    if made.use.outcome is not None and made.use.reported_at is not None:
-        note = {} if made.use.note is None else {"note": made.use.note}
-        reported = {"status": made.use.outcome, "reported_at": _time(made.use.reported_at)}
+def _consumption(external: ExternalRequest) -> dict[str, Any]:
+    assert external.use is not None
+    consumption: dict[str, Any] = {"consumed_at": _time(external.use.used_at)}
+    if external.use.outcome is not None and external.use.reported_at is not None:
+        note = {} if external.use.note is None else {"note": external.use.note}
+        reported = {"status": external.use.outcome, "reported_at": _time(external.use.reported_at)}
         consumption["outcome"] = {**reported, **note}
     return consumption
 

@@ -1,6 +1,6 @@
 """JSON from outside that must go back unchanged: its text is kept, and no number passes through a float.
 
-Two numbers are equal if their decimals are, whatever their notation. `readable` makes a value that the engine accepts:
+Two numbers are equal if their decimals are, in any notation. `readable` makes a value that the engine accepts:
 a number that a float cannot hold becomes the text of its digits, a character that no text may have its code point.
 """
 
@@ -52,11 +52,11 @@ def fingerprint(fields: dict[str, Submitted]) -> str:
 def readable(value: Any, field: str = "value") -> Any:
     """Return the value as the engine accepts it and people read it. Raise NotJson if it is nested too deeply."""
     try:
-        shown = _readable(value)
+        result = _readable(value)
     except RecursionError as exc:
         raise NotJson(field, "is nested too deeply") from exc
-    require_json(shown, field)
-    return shown
+    require_json(result, field)
+    return result
 
 
 def _fields(text: str) -> dict[str, Submitted]:
@@ -132,10 +132,10 @@ def _plain_text(value: Any) -> str:
 def _readable(value: Any) -> Any:
     match value:
         case dict():
-            shown = {escape_text(name): _readable(item) for name, item in value.items()}
-            if len(shown) != len(value):
+            result = {escape_text(name): _readable(item) for name, item in value.items()}
+            if len(result) != len(value):
                 raise NotJson("value", "two names look the same")
-            return shown
+            return result
         case list():
             return [_readable(item) for item in value]
         case Decimal():

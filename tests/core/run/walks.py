@@ -178,10 +178,24 @@ class Walk:
     def _ends_of_waits(self) -> list[Event]:
         ending = self.now.phase is Phase.CANCELLING
         outcomes: Any = ("closed",) if ending else ("arrived", "timed_out")
-        return [
+        ends: list[Event] = [
             events.WaitEnded(outcome=outcome, result={"n": 1}, **_place(wait))
             for wait in self.now.waiting()
             for outcome in outcomes
+        ]
+        for wait in () if ending else self.now.waiting():
+            call = self.now.call(wait.frame, str(wait.call))
+            if call.terms is not None and call.terms.waits == "instance":
+                ends += self._of_an_instance(call, _place(wait))
+        return ends
+
+    def _of_an_instance(self, call: Call, place: dict[str, Any]) -> list[Event]:
+        """What follows for a call that an instance performs: its start, then its failure or silence."""
+        if call.started_at is None:
+            return [events.WaitStarted(until=AT, at=AT, **place)]
+        return [
+            events.WaitEnded(outcome="refused", result="no", **place),
+            events.OutcomeUnknown(attempt=call.attempt, error="no report", **place),
         ]
 
     def _pace(self) -> list[Event]:
@@ -353,7 +367,9 @@ class Walk:
         delegate = "agent-n" if may_nest and self.random.random() < 0.4 else None
         terms = options(effect_class, digest=digest, delegate=delegate)
         chance = 0.5 if terms.delegate is not None else self.letters.random()
-        if chance < 0.1:
+        if chance < 0.04:
+            terms = replace(terms, waits="instance", effect=EffectClass.WRITE)
+        elif chance < 0.1:
             terms = replace(terms, waits="event", effect=EffectClass.READ)
         elif chance > 0.9:
             terms = replace(terms, answers=True)

@@ -68,7 +68,7 @@ class Desk(HandDriven):
         return str(self.advance_once(UUID(request)).status)
 
     def approval(self, request: str) -> Approval:
-        return Approval.objects.filter(run=request).latest("created_at")
+        return Approval.objects.filter(run=UUID(request)).latest("created_at")
 
     def decide(self, request: str, verdict: str = "approve", reason: str = "") -> None:
         """Ask people, decide as Bea, and let the run receive it."""

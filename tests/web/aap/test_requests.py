@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -211,6 +212,13 @@ def test_a_request_expires_at_its_deadline(bot: Door, desk: Desk) -> None:
     assert code(bot.use(made["id"])) == (409, "not_approved")
 
 
+def test_people_have_thirty_days_at_most(bot: Door) -> None:
+    made = bot.ask({**BODY, "timeout": "9" * 30 + "h"})
+    times = [datetime.fromisoformat(made[name]) for name in ("created_at", "deadline_at")]
+    assert times[1] - times[0] == timedelta(days=30)
+    assert made["timeout"] == "9" * 30 + "h"
+
+
 def test_a_request_that_no_worker_saw_expires_too(bot: Door, desk: Desk) -> None:
     made = bot.ask({**BODY, "timeout": "1s"})
     deadline = datetime.fromisoformat(made["deadline_at"])
@@ -239,9 +247,11 @@ def test_an_approval_is_used_once_of_many_at_once(bot: Door, desk: Desk) -> None
     made = bot.ask()
     desk.decide(made["id"])
     statuses: list[int] = []
-    together(
-        [lambda key=key: statuses.append(bot.use(made["id"], key).status_code) for key in "abcd"]
-    )
+
+    def use(key: str) -> None:
+        statuses.append(bot.use(made["id"], key).status_code)
+
+    together([partial(use, key) for key in "abcd"])
     assert sorted(statuses) == [200, 409, 409, 409]
     assert code(bot.use(made["id"], "e")) == (409, "already_consumed")
 
@@ -259,7 +269,7 @@ def test_decide_and_cancel_at_once_end_once(bot: Door, desk: Desk) -> None:
             with suppress(RequestError):
                 decide(approval, Actor(person="bea"), verdict, "no")
 
-        together([act, lambda path=path: bot.send("DELETE", path)])
+        together([act, partial(bot.send, "DELETE", path)])
         status = bot.read(made["id"])["status"]
         assert status in {"approved", "denied", "cancelled"}
         desk.advance(made["id"])
