@@ -15,7 +15,7 @@ from agents.sdk.scripts import Turn, call, say, script, together
 from runtime.core.documents import external_call as documents
 
 
-class ExternalRequest(BaseModel):
+class ExternalInput(BaseModel):
     """The request of an instance, as it sent it."""
 
     instance: str
@@ -57,7 +57,7 @@ EXTERNAL_AGENT = replace(
         name=documents.AGENT,
         description="Stands for an agent outside that asks for the approval of one call.",
         instructions="Ask for the call, and report what became of it.",
-        input=ExternalRequest,
+        input=ExternalInput,
         model=_ask_once,
         tools=[replace(external_call, waits="instance")],
     ),

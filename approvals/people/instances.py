@@ -94,17 +94,17 @@ def rename(
     _check_name(name)
     with transaction.atomic():
         row = _read(instance, actor, locks=True)
-        done = row.updates.get(digest(key))
-        if done is not None:
-            if done["fingerprint"] != fingerprint:
+        earlier = row.updates.get(digest(key))
+        if earlier is not None:
+            if earlier["fingerprint"] != fingerprint:
                 raise IdempotencyConflict
-            return _view(row, name=done["name"])
+            return _view(row, name=earlier["name"])
         row.name = row.name if name is None else escape_text(name)
         at = clock.now()
         recent = (at - _KEPT).isoformat()
-        kept = {hashed: past for hashed, past in row.updates.items() if past["at"] > recent}
+        updates = {hashed: past for hashed, past in row.updates.items() if past["at"] > recent}
         change = {"fingerprint": fingerprint, "name": row.name, "at": at.isoformat()}
-        row.updates = {**kept, digest(key): change}
+        row.updates = {**updates, digest(key): change}
         row.save(update_fields=["name", "updates"])
         log_change(actor.person, f"changed the instance {row.id}")
     return _view(row)

@@ -64,7 +64,7 @@ class WireError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class WireCall:
     """One call of the protocol. `instance` is set for requests, `actor` for instances."""
 
     request: HttpRequest
@@ -94,7 +94,7 @@ class Call:
 
 
 def _view(**methods: Callable[..., HttpResponse]) -> View:
-    """Make a view of the functions for its methods. Each gets a Call, and all errors have the protocol's shape."""
+    """Make a view of the functions for its methods. Each gets a WireCall, and all errors have the protocol's shape."""
 
     @csrf_exempt
     def view(request: HttpRequest, **route: str) -> HttpResponse:
@@ -120,22 +120,22 @@ def _call(
     return handler(call, **{name: _id(text) for name, text in route.items()})
 
 
-def _authenticate(request: HttpRequest) -> Call:
+def _authenticate(request: HttpRequest) -> WireCall:
     """Return the caller. Raise WireError without a valid credential or token."""
     match = _BEARER.fullmatch(request.headers.get("Authorization", ""))
     plain = match[1] if match else ""
     instance = instances.authenticate(plain)
     if instance is not None:
-        return Call(request=request, instance=instance)
+        return WireCall(request=request, instance=instance)
     actor = tokens.authenticate(plain)
     if actor is None:
         raise WireError(401, "invalid_credential", "Send a valid bearer credential.")
-    return Call(request=request, actor=actor)
+    return WireCall(request=request, actor=actor)
 
 
 def _for_instances(handler: View) -> View:
     @wraps(handler)
-    def guarded(call: Call, **ids: UUID) -> HttpResponse:
+    def guarded(call: WireCall, **ids: UUID) -> HttpResponse:
         if call.instance is None:
             raise WireError(403, "wrong_credential", "Only the credential of an instance may.")
         return handler(call, **ids)
@@ -145,7 +145,7 @@ def _for_instances(handler: View) -> View:
 
 def _for_provisioners(handler: View) -> View:
     @wraps(handler)
-    def guarded(call: Call, **ids: UUID) -> HttpResponse:
+    def guarded(call: WireCall, **ids: UUID) -> HttpResponse:
         if call.actor is None:
             raise WireError(403, "wrong_credential", "Only the token of a provisioner may.")
         instances.require_provisioner(call.actor)
@@ -165,7 +165,7 @@ def _id(text: str) -> UUID:
 
 
 @_for_instances
-def _create(call: Call) -> HttpResponse:
+def _create(call: WireCall) -> HttpResponse:
     key = call.key()
     fields = call.fields(*external_requests.FIELDS, required=_REQUIRED)
     for name in ("tool", "server", "agent_reasoning", "timeout"):
@@ -184,7 +184,7 @@ def _create(call: Call) -> HttpResponse:
 
 
 @_for_instances
-def _read(call: Call, id: UUID) -> HttpResponse:
+def _read(call: WireCall, id: UUID) -> HttpResponse:
     unknown = set(call.request.GET) - {"wait"}
     if unknown:
         raise WireError(400, "unknown_parameter", "This is not known.", min(unknown))
@@ -201,12 +201,12 @@ def _read(call: Call, id: UUID) -> HttpResponse:
 
 
 @_for_instances
-def _cancel(call: Call, id: UUID) -> HttpResponse:
+def _cancel(call: WireCall, id: UUID) -> HttpResponse:
     return _answer(_resource(external_requests.cancel(instance=call.instance, request=id)))
 
 
 @_for_instances
-def _consume(call: Call, id: UUID) -> HttpResponse:
+def _consume(call: WireCall, id: UUID) -> HttpResponse:
     key = call.key()
     if call.request.body:
         call.fields()
@@ -214,7 +214,7 @@ def _consume(call: Call, id: UUID) -> HttpResponse:
 
 
 @_for_instances
-def _report(call: Call, id: UUID) -> HttpResponse:
+def _report(call: WireCall, id: UUID) -> HttpResponse:
     fields = call.fields("status", "note", required=("status",))
     status = fields["status"].value
     if status not in ("succeeded", "failed"):
@@ -232,7 +232,7 @@ def _report(call: Call, id: UUID) -> HttpResponse:
 
 
 @_for_provisioners
-def _provision(call: Call) -> HttpResponse:
+def _provision(call: WireCall) -> HttpResponse:
     key = call.key()
     fields = _instance_fields(call)
     external = instances.provision(
@@ -243,12 +243,12 @@ def _provision(call: Call) -> HttpResponse:
 
 
 @_for_provisioners
-def _find(call: Call, id: UUID) -> HttpResponse:
+def _find(call: WireCall, id: UUID) -> HttpResponse:
     return _answer(json.dumps(_instance(instances.find(instance=id, actor=call.actor))))
 
 
 @_for_provisioners
-def _change(call: Call, id: UUID) -> HttpResponse:
+def _change(call: WireCall, id: UUID) -> HttpResponse:
     key = call.key()
     fields = _instance_fields(call)
     if not fields:
@@ -264,13 +264,13 @@ def _change(call: Call, id: UUID) -> HttpResponse:
 
 
 @_for_provisioners
-def _delete(call: Call, id: UUID) -> HttpResponse:
+def _delete(call: WireCall, id: UUID) -> HttpResponse:
     instances.delete(instance=id, actor=call.actor)
     external_requests.cancel_all(id)
     return HttpResponse(status=204)
 
 
-def _instance_fields(call: Call) -> dict[str, Submitted]:
+def _instance_fields(call: WireCall) -> dict[str, Submitted]:
     """Return the fields of an instance. Webhooks are not delivered here: instances read their requests."""
     fields = call.fields("instance_name", "delivery")
     delivery = fields.get("delivery")
@@ -308,13 +308,13 @@ def _duration(value: object, name: str) -> timedelta:
 def _resource(external: ExternalRequest) -> str:
     """Write a request. Its submitted fields have the text in which they came."""
     submitted: Mapping[str, str] = external.input["submitted"]
-    own = {
+    fields = {
         "id": str(external.id),
         "status": external.state.status,
         "created_at": _time(external.created_at),
         "deadline_at": _time(external.deadline),
     }
-    parts = [f"{json.dumps(name)}:{json.dumps(value)}" for name, value in own.items()]
+    parts = [f"{json.dumps(name)}:{json.dumps(value)}" for name, value in fields.items()]
     parts += [f"{json.dumps(name)}:{text}" for name, text in submitted.items()]
     if external.state.at is not None:
         parts.append(f'"decision":{json.dumps(_decision(external, external.state.at))}')
@@ -401,7 +401,7 @@ def _wire_error(exc: Exception) -> WireError:
             return WireError(500, "internal", "Something went wrong. The error was recorded.")
 
 
-def _missing(call: Call) -> HttpResponse:
+def _missing(call: WireCall) -> HttpResponse:
     raise WireError(404, "not_found", "There is no such address.")
 
 
