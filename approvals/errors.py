@@ -265,55 +265,65 @@ class UnknownInstance(ApprovalError):
     status, code = 404, "not_found"
 
 
-class InstanceDeleted(ApprovalError):
+class ProtocolRefusal(Exception):
+    """The base of refusals that only agents outside receive; never raised itself. The docstring is the message."""
+
+    status: int
+    code: str
+
+    def __init__(self) -> None:
+        super().__init__((type(self).__doc__ or "").strip())
+
+
+class InstanceDeleted(ProtocolRefusal):
     """The instance that was created with this key was deleted."""
 
     status, code = 409, "instance_deleted"
 
 
-class IdempotencyConflict(ApprovalError):
+class IdempotencyConflict(ProtocolRefusal):
     """This idempotency key was used with other fields."""
 
     status, code = 409, "idempotency_conflict"
 
 
-class AlreadyTerminal(ApprovalError):
+class AlreadyTerminal(ProtocolRefusal):
     """The request is decided or expired."""
 
     status, code = 409, "already_terminal"
 
 
-class NotApproved(ApprovalError):
+class NotApproved(ProtocolRefusal):
     """The request is not approved, or its call may not start now."""
 
     status, code = 409, "not_approved"
 
 
-class ApprovalExpired(ApprovalError):
+class ApprovalExpired(ProtocolRefusal):
     """The approval was not used in time."""
 
     status, code = 409, "approval_expired"
 
 
-class AlreadyUsed(ApprovalError):
+class AlreadyUsed(ProtocolRefusal):
     """The approval was used before."""
 
     status, code = 409, "already_consumed"
 
 
-class NotUsed(ApprovalError):
+class NotUsed(ProtocolRefusal):
     """The approval was not used, so there is no outcome to report."""
 
     status, code = 409, "not_consumed"
 
 
-class OutcomeConflict(ApprovalError):
+class OutcomeConflict(ProtocolRefusal):
     """Another outcome was reported before."""
 
     status, code = 409, "outcome_conflict"
 
 
-class NotReady(ApprovalError):
+class NotReady(ProtocolRefusal):
     """The run has not received its decision yet: try again."""
 
     status, code = 503, "not_ready"

@@ -23,6 +23,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from approvals.decisions import external_requests
 from approvals.decisions.external_requests import ExternalRequest, RequestStatus
+from approvals.errors import ProtocolRefusal
 from approvals.people import instances, tokens
 from approvals.people.instances import InstanceView
 from runtime.core.values import exact_json
@@ -377,6 +378,8 @@ def _wire_error(exc: Exception) -> WireError:
     match exc:
         case WireError():
             return exc
+        case ProtocolRefusal():
+            return WireError(exc.status, exc.code, str(exc))
         case NotJson():
             return WireError(400, "invalid_field", exc.detail, exc.field.partition(".")[0])
         case InvalidInput():
