@@ -101,7 +101,7 @@ function buttonOf(field) {
 /** Open the remark if it holds text, after drafts are restored, or if the server asks for it. */
 function showReason() {
   const field = one("#reason");
-  if ((field?.value || field?.autofocus) && !one("#confirm")) writeRemark(one(".decide").dataset.writing ?? (field.autofocus ? "deny" : ""));
+  if ((field?.value || field?.autofocus) && !one("#confirm")) writeRemark(one(".decide")?.dataset.writing ?? (field.autofocus ? "deny" : ""));
 }
 
 document.addEventListener("DOMContentLoaded", () => {
