@@ -1,12 +1,15 @@
 """docs/how-to/use-from-scripts.md: its blocks run on the whole application."""
 
+import json
 import os
 import pty
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from config.env.environment import ROOT
@@ -75,18 +78,18 @@ def _command(start: str) -> str:
     return line
 
 
-def _new_request(office: Office) -> tuple[str, str]:
-    """The request of the agent, once it waits, and the name that its approval repeats."""
+def _new_request(office: Office) -> tuple[str, str | None]:
+    """The request of the page, once it waits, and the name that its approval repeats."""
 
-    def read() -> tuple[str, str] | None:
+    def read() -> tuple[str, str | None] | None:
         _, page = office.stack.ask("bea", "GET", "/api/v1/approvals?status=pending")
-        ours = [item for item in page["items"] if item["tool"] == "pay_back"]
+        ours = [item for item in page["items"] if item["tool"] in ("pay_back", "external_call")]
         return (ours[0]["id"], ours[0]["confirm"]) if ours else None
 
     return until(read, "a request")
 
 
-def _approve(office: Office, programs: Path) -> None:
+def _approve(office: Office, programs: Path, sentence: str) -> None:
     """As the page says, at a terminal."""
     request, name = _new_request(office)
     listed = _start(office, programs, "bea", ["sh", "-c", _command("signoff list")])
@@ -95,11 +98,11 @@ def _approve(office: Office, programs: Path) -> None:
     words = ["sh", "-c", _command("signoff decide")]
     decide = _start(office, programs, "bea", words, theirs, REQUEST=request)
     os.close(theirs)
-    os.write(ours, f"{name}\n".encode())
+    os.write(ours, f"{name or 'y'}\n".encode())
     out, _ = decide.communicate()
     os.close(ours)
     assert decide.returncode == 0
-    assert "Pay 40 euros back for order A-1" in out
+    assert sentence in out
     assert out.endswith("approved by bea\n")
 
 
@@ -108,5 +111,25 @@ def test_a_program_and_a_command_wait_for_a_run(office: Office, programs: Path) 
     assert len([line for line in program.splitlines() if line]) <= 6
     for words in ([sys.executable, "-c", program], ["sh", "-c", _command("signoff start")]):
         process = _start(office, programs, "ada", words)
-        _approve(office, programs)
+        _approve(office, programs, "Pay 40 euros back for order A-1")
         assert (process.communicate()[0], process.returncode) == (f"{RESULT}\n", 0)
+
+
+def test_a_command_and_a_function_wait_for_an_approval(office: Office, programs: Path) -> None:
+    (text,) = [block.text for block in blocks(PAGE, "") if block.text.startswith("curl")]
+    _, _, authorization, _, key, address, _, body = shlex.split(text.replace("\\\n", ""))
+    known = office.stack.credentials
+    token = known["users"]["admin"]["token"]
+    headers = dict(line.split(": ") for line in (authorization.replace("$TOKEN", token), key))
+    answer = httpx2.post(
+        address.replace("$SIGNOFF_URL", known["url"]), headers=headers, json=json.loads(body)
+    )
+    credential = answer.json()["credential"]["token"]
+    program = blocks(PAGE, "python")[1].text
+    for words, output in (
+        (["sh", "-c", _command("signoff ask")], "deployed\n"),
+        ([sys.executable, "-c", program], "deployed 1.4.2\n"),
+    ):
+        process = _start(office, programs, "ada", words, SIGNOFF_INSTANCE_TOKEN=credential)
+        _approve(office, programs, "deploy")
+        assert (process.communicate()[0], process.returncode) == (output, 0)
