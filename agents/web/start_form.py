@@ -153,7 +153,7 @@ def _field_of(prop: Property) -> TypedField:
             text for text in (prop.description, plain_type(prop.type), example) if text
         ),
         optional=not prop.required,
-        rows={"json": 6, "long": 3}.get(kind, 0),
+        rows={"json": 6, "long": 1}.get(kind, 0),
         choices=choices,
         initial="" if prop.default is None else as_typed(kind, prop.default),
         required=prop.required,

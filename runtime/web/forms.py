@@ -124,7 +124,8 @@ def _widget(
     checked = {} if kind == "long" else {"spellcheck": "false"}  # prose has its spelling checked
     attributes = {"autocomplete": "off", **checked, **attributes}
     if rows:
-        return _Area({"rows": rows, **attributes})
+        grows = {"class": "grows"} if rows == 1 else {}
+        return _Area({"rows": rows, **grows, **attributes})
     if kind == "password":
         return forms.PasswordInput(attributes)  # its text is not shown again
     widget = forms.TextInput(attributes)

@@ -84,7 +84,7 @@ def as_typed(kind: str, value: Any) -> str:
     """Return the text of a value in a field of this kind."""
     if isinstance(value, str) and kind not in ("choice", "json"):
         return value
-    return json.dumps(value, ensure_ascii=False) if kind == "json" else json.dumps(value)
+    return json.dumps(value, ensure_ascii=False, indent=2) if kind == "json" else json.dumps(value)
 
 
 def value_of(kind: str, raw: str) -> Any:

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from django.template.loader import render_to_string
 from django.test import Client
 
 from approvals.models import Approval
@@ -141,6 +142,20 @@ def posted(args: dict[str, Any]) -> dict[str, str]:
         return {name: value.replace("\n", "\r\n") for name, value in found.items()}
 
     return walk(schema_form.fields(SCHEMA, args))
+
+
+def test_an_input_fits_its_value() -> None:
+    schema = seeds.object_of(
+        order={"type": "string"}, letter={"type": "string"}, parts={"type": "object"}
+    )
+    args = {"order": "A-1004", "letter": "Dear Ada,\n" * 30, "parts": {"a": {"b": [1]}}}
+    page = "".join(
+        render_to_string("approvals/_edit_field.html", {"field": field})
+        for field in schema_form.fields(schema, args)
+    )
+    rows = dict(re.findall(r'<textarea id="in\.(\w+)".*? class="grows" rows="(\d)"', page))
+    assert rows == {"order": "1", "letter": "4", "parts": "4"}
+    has(html.unescape(page), json.dumps(args["parts"], indent=2))
 
 
 def test_a_form_that_was_not_touched_changes_nothing() -> None:
