@@ -8,6 +8,9 @@ class PublishedAgent(models.Model):
     """One agent as a worker last published it. `tools` has one object per tool, with its schema and terms."""
 
     name = models.TextField(primary_key=True)
+    title = models.TextField(
+        db_default=""
+    )  # what people read in place of the name; empty: the name
     description = models.TextField()
     fingerprint = models.TextField()
     input_schema = models.JSONField()

@@ -29,6 +29,7 @@ from runtime.ports.agents import (
 from runtime.store import pool
 
 PUBLISHED = (
+    "title",
     "description",
     "fingerprint",
     "input_schema",
@@ -126,6 +127,16 @@ class Catalogue:
     def names(self) -> list[str]:
         """List the name of every agent that was ever published, sorted."""
         return list(PublishedAgent.objects.order_by("name").values_list("name", flat=True))
+
+    def called(self) -> list[str]:
+        """List the names of the published agents that other agents call, sorted."""
+        subagents = dict(PublishedAgent.objects.values_list("name", "subagents"))
+        children = {child for name, below in subagents.items() for child in below if child != name}
+        return sorted(children & subagents.keys())
+
+    def titles(self) -> Mapping[str, str]:
+        """Return the titles of the agents that have one, by name."""
+        return dict(PublishedAgent.objects.exclude(title="").values_list("name", "title"))
 
     def family(self, agent: str) -> Mapping[str, AgentParts]:
         """Return the parts of an agent and of all agents below it, by name."""
@@ -345,6 +356,7 @@ def _published_change(before: PublishedVersion, after: PublishedVersion) -> Publ
 def _row(agent: AgentSpec) -> PublishedAgent:
     return PublishedAgent(
         name=agent.name,
+        title=agent.title,
         description=agent.description,
         fingerprint=agent.fingerprint,
         input_schema=agent.input_schema,

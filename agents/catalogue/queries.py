@@ -142,6 +142,12 @@ def tools() -> tuple[UsedTool, ...]:
     )
 
 
+def callers(name: str) -> tuple[str, ...]:
+    """List the names of the other agents that call an agent, sorted."""
+    rows = PublishedAgent.objects.filter(subagents__contains=[name]).exclude(name=name)
+    return tuple(rows.order_by("name").values_list("name", flat=True))
+
+
 def documents() -> list[dict[str, Any]]:
     """Return every published agent as JSON for programs, sorted by name."""
     rows = list(PublishedAgent.objects.order_by("name"))

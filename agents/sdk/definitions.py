@@ -181,6 +181,7 @@ def agent(
     max_tokens: int | None = None,
     plan: bool = False,
     thread_memory: ThreadMemory | None = None,
+    title: str = "",
 ) -> AgentSpec:
     """Define an agent. Assign it to a name of the module, or the registry does not find it.
 
@@ -204,7 +205,8 @@ def agent(
     without it the agent answers with text. `answer` holds that answer until a reviewer approves it: True, a function of
     `answer`, or an `Answer` with more rules. With `plan` the agent has one more tool, `plan`, with which its model
     keeps a list of items; the open ones are in each request to it. `thread_memory` is `last(20)` for an agent whose
-    runs remember that many texts of earlier runs of their thread. Raises DefinitionError if the definition is invalid.
+    runs remember that many texts of earlier runs of their thread. `title` is what people read in place of the name; it
+    is no part of the agent's version. Raises DefinitionError if the definition is invalid.
     """
     label = f"agent {name}"
     tools = fields.each(ToolSpec, tools, f"{label}: tools", "a function with @tool")
@@ -215,6 +217,7 @@ def agent(
     schema = fields.input_schema(input, label)
     return AgentSpec(
         name=fields.name(name, label),
+        title=fields.title(title, label),
         description=fields.description(description, label),
         instructions=fields.instructions(instructions, label),
         instruct=None if isinstance(instructions, str | Prompt) else instructions,

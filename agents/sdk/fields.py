@@ -23,6 +23,7 @@ from runtime.core.values.texts import find_placeholders
 
 T = TypeVar("T")
 
+MAX_TITLE = 60  # characters
 MAX_TOKENS = 1_000_000  # of one reply
 MAX_DENY_REASONS, MAX_DENY_REASON = 8, 120  # texts that a tool suggests, and characters of each
 
@@ -187,6 +188,13 @@ def description(text: str | None, label: str) -> str:
     if not text or not text.strip():
         raise DefinitionError(f"{label}: describe it in a docstring or with `description`")
     return inspect.cleandoc(text)
+
+
+def title(text: str, label: str) -> str:
+    """Return the title, one line of so many characters; empty for none."""
+    if len(text) > MAX_TITLE or not text.isprintable() or text != text.strip():
+        raise DefinitionError(f"{label}: title must be one line of at most {MAX_TITLE} characters")
+    return text
 
 
 def member(kind: Any, value: Any, label: str) -> Any:

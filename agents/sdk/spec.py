@@ -213,7 +213,8 @@ class AgentSpec:
     says when it stops for a review, `thread_memory` what its runs remember of earlier runs of their thread. `budget` is
     what one activation may use with all below it, None for no limit. `answer` is the call by which its answer is given,
     if it can be held, None if it never is. `prompt_name` names the prompt whose version in production replaces the
-    instructions, which are then its text in the code; empty without one. With `is_code` its script answers,
+    instructions, which are then its text in the code; empty without one.
+    `title` is for people, in place of the name. With `is_code` its script answers,
     also where the installation has models. With `items` each call of a sub-agent is about one item of a list.
     At most `at_once` calls of one reply of its script are open together, all of them if it is 0.
     `keeps_secrets` says whether one of its tools has secrets, `seals_texts` whether one holds a text until its release:
@@ -244,6 +245,7 @@ class AgentSpec:
     max_tokens: int | None = None
     thread_memory: ThreadMemory | None = None
     prompt_name: str = ""
+    title: str = ""
     is_code: bool = False
     items: bool = False
     at_once: int = 0

@@ -31,8 +31,8 @@ _readers = visible_to(lambda actor: wiring.access().require_agents(actor))
 @_readers
 def agents(request: HttpRequest) -> HttpResponse:
     """Show every agent that a worker published, or those that match a search. Sub-agents stand below the others."""
-    published = queries.published()
-    called = {name for agent in published for name, _ in agent.subagents if name != agent.name}
+    published, called = queries.published(), wiring.catalogue().called()
+    titles = wiring.catalogue().titles()
     return _list(
         request,
         "agents/list.html",
@@ -41,7 +41,13 @@ def agents(request: HttpRequest) -> HttpResponse:
                 agent
                 for agent in published
                 if (words or agent.name not in called)
-                and _matches(words, agent.name, agent.description, _names(agent.tools))
+                and _matches(
+                    words,
+                    agent.name,
+                    titles.get(agent.name, ""),
+                    agent.description,
+                    _names(agent.tools),
+                )
             ],
             "called": [agent for agent in published if not words and agent.name in called],
         },
@@ -79,6 +85,7 @@ def agent(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         "section": "agents",
         "agent": view,
+        "callers": queries.callers(name),
         "picture": agent_picture.draw(name, wiring.catalogue().family(name)),
         "runs": runs.items,
         "versions": versions,

@@ -219,6 +219,12 @@ class AgentCatalogue(Protocol):
     def names(self) -> list[str]:
         """List the names of all agents that were ever published, in order."""
 
+    def called(self) -> list[str]:
+        """List the names of the published agents that other agents call, sorted."""
+
+    def titles(self) -> Mapping[str, str]:
+        """Return the titles of the agents that have one, by name."""
+
     def family(self, agent: str) -> Mapping[str, AgentParts]:
         """Return the parts of an agent and of the published agents below it, by name."""
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from django import template
+from django.template import Context
 from django.templatetags.static import static
 from django.urls import reverse
 from django.utils import timezone
@@ -19,6 +20,7 @@ from runtime.core.run.events import BlobRef
 from runtime.core.values.enums import CallState
 from runtime.core.values.lookalikes import MAX_CHARACTERS, describe
 from runtime.core.values.texts import character_name, code_point, is_visible, joined_emoji
+from runtime.ports import wiring
 from runtime.reads import time_limits
 from runtime.reads.trace.span import Span, SpanKind, SpanResult
 from runtime.triggers.sources.registry import SOURCES
@@ -286,6 +288,15 @@ def manual_of(section: str = "") -> str:
     """Return the address of the manual's page about a section of the navigation."""
     page = _MANUAL.get(section)
     return reverse("manual_page", args=[page]) if page else reverse("manual")
+
+
+@register.simple_tag(takes_context=True)
+def agent_title(context: Context, name: str) -> SafeString:
+    """Return the title of an agent. One without a title is named in words."""
+    request = context["request"]
+    if not hasattr(request, "agent_titles"):
+        request.agent_titles = wiring.catalogue().titles()
+    return escape_visible(request.agent_titles.get(name, name.replace("_", " ").capitalize()))
 
 
 @register.simple_tag

@@ -245,6 +245,7 @@ def _choose_agent(request: HttpRequest, kind: TriggerKind, unknown: str) -> Http
         "section": f"{kind.noun}s",
         "noun": kind.noun,
         "agents": wiring.catalogue().names(),
+        "called": wiring.catalogue().called(),
         "unknown": unknown,
     }
     return render(request, "triggers/agent.html", context, status=404 if unknown else 200)

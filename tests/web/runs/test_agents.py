@@ -102,7 +102,7 @@ def test_sub_agents_are_folded_and_agents_and_tools_are_found(
 def test_only_runs_that_one_may_read_are_listed(ada: Client, bea: Client, office: Office) -> None:
     for number in range(11):
         office.start(key=f"key-{number}", advanced=False)
-    with queries_at_most(12):
+    with queries_at_most(14):
         page = shows(ada, "/agents/hr_onboarding/", "key-10", hides=["key-0<"])
     assert page.count('class="row"') == 10
     shows(bea, "/agents/hr_onboarding/", "None that you may read.")
@@ -349,3 +349,23 @@ def test_the_agent_page_says_how_its_last_runs_went(
     assert run_figures.agent_figures(Q(), "hr_onboarding").success == 0
     nothing = run_figures.agent_figures(Q(pk__in=[]), "hr_onboarding")
     assert (nothing.success, nothing.p95, nothing.approval) == (None, None, None)
+
+
+# Titles
+
+
+def test_titles_stand_beside_names(ada: Client, suspended: UUID) -> None:
+    _publish("hr_onboarding")
+    shows(ada, "/agents/hr_onboarding/", "<h1><bdi>Hr onboarding</bdi>", ">hr_onboarding</bdi>")
+    PublishedAgent.objects.update(title="New <colleague>")
+    for path in ("/agents/", "/agents/hr_onboarding/", "/agents/hr_onboarding/start/", suspended):
+        shows(ada, path, "New &lt;colleague&gt;</bdi>", ">hr_onboarding</bdi>")
+    shows(ada, "/agents/?q=new+colleague", "New &lt;colleague&gt;</bdi>")
+
+
+def test_agents_that_others_call_are_marked_and_folded(ada: Client, joiner: PublishedAgent) -> None:
+    _publish("account_agent", subagents=["account_agent"])
+    shows(ada, "/agents/account_agent/", "sub-agent", 'called by <a href="/agents/joiner/"')
+    shows(ada, "/agents/joiner/", hides=["called by"])
+    page = shows(ada, "/schedules/new/", "<option>joiner</option>")
+    in_order(page, "<option>joiner<", "<optgroup", "<option>account_agent<")
