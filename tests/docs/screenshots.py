@@ -15,7 +15,7 @@ from tests.support.people import Office
 from tests.support.stack import Stack
 
 IMAGES = ROOT / "docs" / "img"
-DESKTOP, PHONE = (1280, 800), (390, 844)
+DESKTOP, PHONE = (1440, 900), (390, 844)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ PICTURES = (
     Picture(name="inbox-phone", path="/inbox/", size=PHONE),
     Picture(name="approval", path="/a/{approval}/"),
     Picture(name="approval-phone", path="/a/{approval}/", size=PHONE),
-    Picture(name="run", path="/runs/{run}/", person="ada", size=(1280, 1100)),
+    Picture(name="run", path="/runs/{run}/", person="ada", size=(1440, 1100)),
     Picture(name="agents", path="/agents/", person="ada"),
 )
 
@@ -96,6 +96,8 @@ def _take(browser: Browser, stack: Stack, picture: Picture, made: dict[str, str]
     assert answer.ok, f"{picture.name}: {answer.status}"
     if page.locator("[data-live]").count():
         page.locator(".live[data-state=live]").wait_for()
+    if page.locator("#panel:visible").count():
+        page.locator("#panel h1").wait_for()
     page.screenshot(path=IMAGES / f"{picture.name}.png")
     page.close()
 
