@@ -12,6 +12,7 @@ from agents.models import AgentVersion, PublishedAgent
 from agents.registry import Registry
 from agents.sdk import inputs
 from agents.sdk.spec import DEPENDS, EACH, FINAL_ANSWER, AgentSpec, ToolSpec
+from runtime.core.documents import external_call
 from runtime.core.run.events import AgentChange
 from runtime.core.values.enums import EffectClass, Risk
 from runtime.core.values.json_values import is_text, sha256_of
@@ -66,8 +67,9 @@ class Catalogue:
         self.check_read(agent, row[0], value)
 
     def schema(self, agent: str) -> Expression:
-        """Return the expression of the JSON Schema of an agent's input, as text; NULL for an unknown agent."""
-        return Expression(sql=_SCHEMA, parameters={"agent": agent if is_text(agent) else None})
+        """Return the expression of the JSON Schema of an agent's input, as text; NULL if people cannot start it."""
+        startable = is_text(agent) and agent != external_call.AGENT
+        return Expression(sql=_SCHEMA, parameters={"agent": agent if startable else None})
 
     def check_read(self, agent: str, schema: str | None, value: Any) -> None:
         """Raise UnknownAgent, or InvalidInput whose field starts with `input`, by what `schema` gave."""

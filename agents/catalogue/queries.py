@@ -9,6 +9,7 @@ from typing import Any
 from agents.catalogue import published as catalogue
 from agents.catalogue.versions import PublishedVersion, changes
 from agents.models import AgentVersion, PublishedAgent
+from runtime.core.documents import external_call
 from runtime.core.values.json_schema import Property, parts
 from runtime.reads.labels import effect_texts
 from runtime.reads.version_diff import VersionDifference, differences
@@ -70,6 +71,11 @@ class AgentView:
     instructions: str | None = None
     remembers: int = 0
     sums_up: bool = False
+
+    @property
+    def is_startable(self) -> bool:
+        """Whether people start it. Agents outside ask by the built-in one."""
+        return self.name != external_call.AGENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,8 +155,8 @@ def callers(name: str) -> tuple[str, ...]:
 
 
 def documents() -> list[dict[str, Any]]:
-    """Return every published agent as JSON for programs, sorted by name."""
-    rows = list(PublishedAgent.objects.order_by("name"))
+    """Return every published agent that people start as JSON for programs, sorted by name."""
+    rows = list(PublishedAgent.objects.exclude(name=external_call.AGENT).order_by("name"))
     by_fingerprint = catalogue.versions(row.fingerprint for row in rows)
     return [_document(row, by_fingerprint.get(row.fingerprint)) for row in rows]
 

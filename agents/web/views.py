@@ -40,7 +40,7 @@ def agents(request: HttpRequest) -> HttpResponse:
             "agents": [
                 agent
                 for agent in published
-                if (words or agent.name not in called)
+                if (words or (agent.is_startable and agent.name not in called))
                 and _matches(
                     words,
                     agent.name,
@@ -50,6 +50,7 @@ def agents(request: HttpRequest) -> HttpResponse:
                 )
             ],
             "called": [agent for agent in published if not words and agent.name in called],
+            "built_in": [agent for agent in published if not words and not agent.is_startable],
         },
     )
 
@@ -100,6 +101,8 @@ def agent(request: HttpRequest, name: str) -> HttpResponse:
 def start(request: HttpRequest, name: str) -> HttpResponse:
     """Show the form that starts a run of an agent, or start the run that it describes."""
     agent = _agent(name)
+    if not agent.is_startable:
+        raise Http404
     try:
         wiring.access().require(actor_of(request), "runs:start")
     except Forbidden as exc:

@@ -17,7 +17,7 @@ from django.conf import settings
 
 from runtime import broker
 from runtime.control.transaction import atomic, notify
-from runtime.core.documents import budget_text, external_call
+from runtime.core.documents import budget_text
 from runtime.core.documents.blobs import Blob, blob_of, memory_body, memory_text
 from runtime.core.run.continuation import Continuation, Phase, merge_people, steered_by
 from runtime.core.run.events import Completed, Event, MessageReceived, Remembered, RunStarted
@@ -26,7 +26,7 @@ from runtime.core.values.budgets import NO_LIMITS, BudgetLimits
 from runtime.core.values.errors import CoreError
 from runtime.core.values.json_values import is_equal, require_json
 from runtime.core.values.limits import MAX_KEY, MAX_MEMORY
-from runtime.errors import BusinessKeyConflict, InvalidInput, KeyMissing, Tampered, UnknownAgent
+from runtime.errors import BusinessKeyConflict, InvalidInput, KeyMissing, Tampered
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.reads import threads
@@ -70,8 +70,6 @@ def start(
             connection, access.rights(actor), catalogue.schema(agent)
         )
     access.require_read(actor, "runs:start", rights, at=born.at)
-    if agent == external_call.AGENT:  # its runs are the requests of instances
-        raise UnknownAgent
     require_json(input, "input")
     catalogue.check_read(agent, schema, input)
     _check_key("business_key", business_key)

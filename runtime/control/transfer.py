@@ -9,7 +9,6 @@ A shortened journal is exported from where it begins. Files of its removed entri
 
 import json
 import time
-from contextlib import suppress
 from uuid import UUID
 
 import psycopg.errors
@@ -25,7 +24,6 @@ from runtime.core.run.reducer import Entry, evolve, initial, step
 from runtime.core.values.errors import CoreError
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import (
-    InvalidInput,
     KeyMissing,
     NoSuchRun,
     NotArchived,
@@ -36,7 +34,6 @@ from runtime.errors import (
     RunKnown,
     Tampered,
     TooLarge,
-    UnknownAgent,
 )
 from runtime.keyring import files, purposes, signatures
 from runtime.ports import wiring
@@ -89,11 +86,8 @@ def import_run(*, data: bytes, actor: Actor) -> UUID:
         now = _import(connection, text, actor)
         wiring.approvals().record_audit(run=now.run, actor=actor, act="imported", detail={})
         notify(now.run)
-        try:
-            with suppress(InvalidInput):  # the run has started with this input
-                wiring.catalogue().check_input(now.agent, now.input)
-        except UnknownAgent as exc:
-            raise NotImportable(f"there is no agent {now.agent!r} here") from exc
+        if not wiring.catalogue().knows(now.agent):
+            raise NotImportable(f"there is no agent {now.agent!r} here")
     return now.run
 
 

@@ -188,7 +188,7 @@ class AgentCatalogue(Protocol):
     """The published agents, read without importing author code; implemented by agents."""
 
     def check_input(self, agent: str, value: Any) -> None:
-        """Raise UnknownAgent or InvalidInput unless `value` may start `agent`."""
+        """Raise UnknownAgent or InvalidInput unless people may start `agent` with `value`."""
 
     def schema(self, agent: str) -> Expression:
         """Return the expression of the schema of an agent's input, for `check_read`."""

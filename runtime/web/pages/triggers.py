@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from runtime.core.documents import external_call
 from runtime.errors import KeyMissing, NoSuchSchedule, NoSuchTrigger, RequestError, Tampered
 from runtime.ports import wiring
 from runtime.store.tables.triggers import TriggerKind
@@ -244,7 +245,7 @@ def _choose_agent(request: HttpRequest, kind: TriggerKind, unknown: str) -> Http
     context = {
         "section": f"{kind.noun}s",
         "noun": kind.noun,
-        "agents": wiring.catalogue().names(),
+        "agents": [name for name in wiring.catalogue().names() if name != external_call.AGENT],
         "called": wiring.catalogue().called(),
         "unknown": unknown,
     }

@@ -22,7 +22,6 @@ from runtime.control.verification import verify
 from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.models import Run
 from runtime.ports.access import Actor
-from tests.support.api_client import Caller
 from tests.support.people import until
 from tests.support.seeds import decide
 from tests.support.threads import together
@@ -353,11 +352,6 @@ def test_the_person_who_provisioned_asks_and_never_decides(bot: Door, desk: Desk
     set_groups("admin", [Group.ADMINS, Group.REVIEWERS], actor=None)
     with pytest.raises(Forbidden):
         decide(approval, Actor(person="admin"))
-
-
-def test_people_cannot_start_the_built_in_agent(bot: Door, ada_api: Caller) -> None:
-    body = {"agent": "external_agent", "input": {}}
-    assert ada_api.post("/runs", body).status_code == 422
 
 
 def test_addresses_and_methods_that_are_not_there(bot: Door) -> None:
