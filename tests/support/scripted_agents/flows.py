@@ -97,7 +97,7 @@ def insist(context: ToolContext, name: str) -> str:
     return name
 
 
-@tool(effect="read", deadline=10.0)
+@tool(effect="read", deadline=120.0)
 def linger(context: ToolContext, name: str) -> str:
     """Take until the test ends it."""
     ledger.first_time(f"{context.run}-lingers")
