@@ -329,6 +329,12 @@ class NotReady(ProtocolRefusal):
     status, code = 503, "not_ready"
 
 
+class TooManyPending(ProtocolRefusal):
+    """Too many requests of this instance wait for people: try again later."""
+
+    status, code = 429, "too_many_pending"
+
+
 class BrokenChain(Exception):
     """A run's audit rows were changed: `seq` is the first that does not verify."""
 

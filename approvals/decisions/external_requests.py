@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import QuerySet
 
 from approvals import clock
 from approvals.errors import (
@@ -25,6 +26,7 @@ from approvals.errors import (
     NotReady,
     NotUsed,
     OutcomeConflict,
+    TooManyPending,
 )
 from approvals.models import OF_CALL, Approval, ApprovalUse, AuditEntry, Instance
 from approvals.people import instances
@@ -59,6 +61,9 @@ from runtime.store.tables.late_outcomes import LateOutcomeRow
 from runtime.store.tables.waits import EventWait
 
 LONGEST = timedelta(days=30)  # in which people may decide
+MAX_OPEN = (
+    1000  # requests of an instance whose runs have not ended; a few more if they come at once
+)
 FIELDS = ("tool", "server", "agent_reasoning", "arguments", "context", "timeout")
 
 # A suspended run has not received the decision yet, or asks people again.
@@ -116,7 +121,7 @@ def ask(
 ) -> tuple[ExternalRequest, bool]:
     """Start the run of a request, or find that of the same key; the second value says whether it is new.
 
-    Raise Forbidden; InvalidInput naming a field; UnknownInstance; IdempotencyConflict.
+    Raise Forbidden; InvalidInput naming a field; UnknownInstance; IdempotencyConflict; TooManyPending.
     """
     owner = instance.owner.get_username()
     business_key = f"aap:{instance.id}:{instances.digest(key)}"
@@ -130,6 +135,8 @@ def ask(
     try:
         with atomic() as connection:
             instances.lock(instance.id)
+            if _open_runs(owner, instance.id)[:MAX_OPEN].count() == MAX_OPEN:
+                raise TooManyPending
             born, _ = runs.peek_start(connection)
             run_input = external_call.make_input(
                 instance=str(instance.id),
@@ -183,13 +190,7 @@ def cancel(*, instance: Instance, request: UUID) -> ExternalRequest:
 def cancel_all(instance: UUID) -> None:
     """Cancel the pending requests of an instance that has ended, one by one."""
     row = Instance.objects.select_related("owner").get(pk=instance)
-    open_runs = Run.objects.filter(
-        agent=external_call.AGENT,
-        requester=row.owner.get_username(),
-        token=str(instance),
-        ended_at=None,
-    )
-    for run in open_runs.values_list("id", flat=True):
+    for run in _open_runs(row.owner.get_username(), instance).values_list("id", flat=True):
         try:
             cancel(instance=row, request=run)
         except (AlreadyTerminal, NoSuchRun):
@@ -249,6 +250,12 @@ def report(
 
 class _Void(Exception):
     """The approval does not count any more; the text says why."""
+
+
+def _open_runs(owner: str, instance: UUID) -> QuerySet[Run]:
+    return Run.objects.filter(
+        agent=external_call.AGENT, requester=owner, token=str(instance), ended_at=None
+    )
 
 
 def _find_earlier(owner: str, business_key: str, submitted: Mapping[str, Submitted]) -> UUID | None:

@@ -35,6 +35,7 @@ from runtime.web.api.runs import PERSON_HEADER, WAIT_HEADER
 log = logging.getLogger(__name__)
 
 MAX_WAIT_SECONDS = 30
+RETRY_SECONDS = 60  # after which an instance with too many requests may ask again
 _BEARER = re.compile(r"[Bb]earer ([^\s]+)")
 _DURATION = re.compile(r"([1-9][0-9]*)(s|m|h)")
 _UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -49,6 +50,7 @@ _TYPES = {
     409: "conflict",
     413: "invalid_request",
     422: "invalid_request",
+    429: "rate_limit",
     503: "dependency",
 }
 _REQUIRED = ("tool", "arguments", "timeout")
@@ -371,6 +373,8 @@ def _refusal(exc: Exception, request_id: str) -> HttpResponse:
     response = _answer(json.dumps({"error": document}), error.status)
     if error.status == 401:
         response["WWW-Authenticate"] = "Bearer"
+    if error.status == 429:
+        response["Retry-After"] = str(RETRY_SECONDS)
     return response
 
 

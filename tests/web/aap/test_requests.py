@@ -13,10 +13,12 @@ from django.contrib.auth.models import User
 from django.test import override_settings
 
 from approvals import clock
+from approvals.decisions import external_requests
 from approvals.errors import AlreadyCancelled, Expired
 from approvals.models import Approval, ApprovalUse, AuditEntry
 from approvals.people.accounts import set_groups
 from approvals.rules.roles import Group
+from approvals.web.api import aap
 from runtime.control.kill_switches import engage
 from runtime.control.verification import verify
 from runtime.errors import Forbidden, InvalidInput, RequestError
@@ -352,6 +354,23 @@ def test_the_person_who_provisioned_asks_and_never_decides(bot: Door, desk: Desk
     set_groups("admin", [Group.ADMINS, Group.REVIEWERS], actor=None)
     with pytest.raises(Forbidden):
         decide(approval, Actor(person="admin"))
+
+
+def test_an_instance_has_a_limit_of_open_requests(
+    bot: Door, desk: Desk, provision: Callable[[str], Door], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(external_requests, "MAX_OPEN", 2)
+    first = bot.ask(key="a")
+    bot.ask()
+    refused = bot.send("POST", "/requests", BODY, "c")
+    assert code(refused) == (429, "too_many_pending")
+    assert refused.json()["error"]["type"] == "rate_limit"
+    assert int(refused["Retry-After"]) == aap.RETRY_SECONDS
+    assert bot.ask(key="a")["id"] == first["id"]
+    provision("Other bot").ask()
+    assert bot.send("DELETE", f"/requests/{first['id']}").status_code == 200
+    desk.advance(first["id"])
+    bot.ask()
 
 
 def test_addresses_and_methods_that_are_not_there(bot: Door) -> None:
