@@ -77,7 +77,7 @@ const ids = (where, which) => rows(where, which).map((row) => row.dataset.id).jo
 // The visible content, without parts that change on every load.
 function essence(where) {
   const copy = where.cloneNode(true);
-  one("[data-teamwork]", copy)?.remove();
+  for (const part of all("[data-teamwork], [data-claims]", copy)) part.remove();
   return copy.innerHTML.replace(/token" value="\w+|(in )?\d+ (d|h|min|s)\b( ago)?|just now|in less than a minute/g, "");
 }
 

@@ -15,11 +15,13 @@ async function sendTo(address, body = new FormData()) {
 
 const words = (page) => one(".toasts", page)?.textContent.trim() ?? "";
 
-/** Say that the page is open, and show who else is here. A line that is in use stays as it is. */
+/** Say that the page is open, and show who else is here. A part that is in use stays as it is. */
 async function beat(strip) {
   const page = await sendTo(strip.dataset.teamwork);
-  const fresh = page && one("[data-teamwork]", page);
-  if (fresh && !strip.contains(document.activeElement)) strip.replaceWith(fresh);
+  for (const part of page ? all("[data-teamwork], [data-claims]", page) : []) {
+    const old = one("teamwork" in part.dataset ? "[data-teamwork]" : "[data-claims]");
+    if (old && !old.contains(document.activeElement)) old.replaceWith(part);
+  }
 }
 
 function beats() {
@@ -42,8 +44,8 @@ async function sendAside(form, submitter) {
     }
     return;
   }
+  one("#ways:popover-open")?.hidePopover();
   await beats();
-  one("[data-claim]")?.focus();
 }
 
 /** Claim or release the request of a row, or the open one. */

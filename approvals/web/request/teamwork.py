@@ -95,7 +95,7 @@ def hand_over(request: HttpRequest, approval_id: UUID) -> HttpResponse:
 @require_POST
 @login_required
 def here(request: HttpRequest, approval_id: UUID) -> HttpResponse:
-    """Record that the reader has the page open, and answer with the line about other people."""
+    """Record that the reader has the page open, and answer with what the page says of other people."""
     approval = teamwork.record_presence(approval_id=approval_id, actor=_actor(request))
     values = {
         "approval": approval,
@@ -103,7 +103,7 @@ def here(request: HttpRequest, approval_id: UUID) -> HttpResponse:
         "list_query": places.read_position(request).query,
         **context(request, approval),
     }
-    return render(request, "approvals/_teamwork.html", values)
+    return render(request, "approvals/_here.html", values)
 
 
 def _frame(request: HttpRequest, approval: approval_views.ApprovalView) -> dict[str, Any]:
