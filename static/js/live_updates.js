@@ -58,7 +58,7 @@ function receive(region, text) {
   region.print = print;
   const over = region.dataset.status === "pending" && fresh.dataset.status !== "pending";
   if (!news && !over) return;
-  const kept = typed(region) || refused(region) || altered(region);
+  const kept = typed(region) || refused(region) || altered(region) || one("#edit", region);
   if (kept && over) return announce(region, fresh);
   const used = kept || (!region.own && one(":focus:not([tabindex='-1'])", region));
   region.own = false;

@@ -52,7 +52,7 @@ const answerField = () => one("[data-answer] :is(input:not([type=hidden]), selec
 
 /** Approve a request that has been visible for a second; at high risk open the second step, or focus the button. */
 function approve() {
-  const field = one("#confirm") ?? answerField();
+  const field = one("#confirm") ?? one("#edit .approve") ?? answerField();
   if (field) return field.focus();
   const button = one(".decide .approve:enabled");
   const { risk, steps } = one(".decide")?.dataset ?? {};

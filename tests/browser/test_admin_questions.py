@@ -2,18 +2,21 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 from django.utils import timezone
 from playwright.sync_api import Locator, Page, expect
 
+from approvals.models import Approval
 from approvals.reads import daily_decisions
 from runtime.models import DailyUsage
 from runtime.store import pool
 from runtime.upkeep import rollups
 from tests.browser.conftest import Desk
 from tests.support.office import Office
+from tests.web.requests.test_edit_previews import perform, previewed
 
 pytestmark = pytest.mark.browser
 
@@ -95,6 +98,29 @@ def test_stop_everything(ask: Callable[..., Page], office: Office) -> None:
     page.get_by_label("Reason").fill("The model is compromised.")
     page.get_by_role("button", name="Stop").click()
     expect(page.get_by_role("heading", name="Every agent is stopped")).to_be_visible()
+
+
+def test_change_a_sum_on_one_page_with_one_decision(desk: Desk, office: Office) -> None:
+    """A reviewer's: the form, the new consequences and the approval are in the request."""
+    tool = office.effects.tools["set_privileges"]
+    office.effects.tools["set_privileges"] = replace(tool, preview=previewed)
+    run = office.start()
+    page = desk.page
+    desk.log_in("bea")
+    desk.open(f"/a/{office.request(run).id}/")
+    page.evaluate("window.stayed = true")
+    page.get_by_role("link", name="Edit").click()
+    page.get_by_label("security_level").fill("1")
+    page.get_by_role("button", name="Show the changes").click()
+    expect(page.get_by_text("Working out what the changed call would do")).to_be_visible()
+    expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+    perform(office)
+    expect(page.get_by_text("from 0 to 1")).to_be_visible()
+    assert page.evaluate("window.stayed") is True
+    page.get_by_role("button", name="Approve with 1 change").click()  # the third click
+    expect(page.get_by_role("heading", name="Approved with changes by bea")).to_be_visible()
+    assert office.advance(run).status == "completed"
+    assert Approval.objects.get().status == "approved"
 
 
 def test_a_person_left(ask: Callable[..., Page], office: Office) -> None:
