@@ -2,7 +2,6 @@
 // Without scripts it is a page of its own.
 "use strict";
 {
-  let shownAt = 0; // when the editor last showed another step
   let remark = ""; // written before the step that has a field for it
 
   /** Show the step of the editor that the server answered with. Return false if it answered with another page. */
@@ -13,7 +12,7 @@
     remark = one("#reason")?.value || remark;
     settleOutside(one(".decide"));
     place.replaceWith(step);
-    shownAt = performance.now();
+    filledAt = performance.now();
     keepRemark();
     watch();
     localise(step);
@@ -64,7 +63,7 @@
     const { target: form, submitter } = event;
     if (!form.matches(".column #edit form")) return;
     const decides = /\/approve\//.test(form.getAttribute("action"));
-    if (decides && performance.now() > shownAt + 1000) return;
+    if (decides && performance.now() > filledAt + 1000) return;
     event.preventDefault(); // the second click of a double click would decide
     if (decides) event.stopImmediatePropagation();
     else sendArguments(form, submitter);

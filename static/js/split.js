@@ -13,7 +13,7 @@ const isRequest = (link) => /^\/a\/[\w-]+\/$/.test(link.pathname);
 let opened = ""; // the id of the request in the panel
 let opening = null; // the request for it, while it is under way
 let missing = null; // the link of the one that could not be loaded
-let filledAt = 0; // when the panel last showed another request
+let filledAt = 0; // when the panel last showed another request, or the editor another step
 let quiet = false; // the focus returns to the list, and the panel stays as it is
 
 /** Show a request beside the list. The focus stays in the list. */

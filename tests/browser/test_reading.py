@@ -5,7 +5,7 @@ from playwright.sync_api import Page, expect
 
 from approvals.models import ReviewTime
 from tests.browser.conftest import Desk
-from tests.support.office import Office
+from tests.support.office import Office, reseal
 
 pytestmark = pytest.mark.browser
 
@@ -61,3 +61,21 @@ def test_only_the_time_in_front_makes_a_decision_considered(
     desk.open(asked)
     expect(desk.page.get_by_role("heading", name="Approved by bea")).to_be_visible()
     expect(desk.page.get_by_text("How you read it")).to_have_count(0)
+
+
+def test_at_high_risk_approve_waits_until_the_end_of_a_long_text_was_in_view(
+    desk: Desk, office: Office
+) -> None:
+    note = "\n".join(f"line {number}" for number in range(60))
+    approval = office.request(office.start(args={**LONG, "note": note}))
+    reseal([approval], risk="high")
+    desk.log_in("bea")
+    desk.open(f"/a/{approval.id}/")
+    approve = desk.page.get_by_role("button", name="Approve…")
+    expect(approve).to_be_disabled()
+    approve.dispatch_event("click")
+    expect(desk.page.locator("#read-first")).to_be_visible()
+    expect(approve).to_be_disabled()
+    desk.page.locator(".folds").scroll_into_view_if_needed()
+    approve.click()
+    expect(desk.page.locator(".second")).to_be_visible()

@@ -40,7 +40,7 @@ def _shows(page: Page, heading: str) -> None:
 def _seen(page: Page) -> None:
     """Wait until the page has been there long enough to be decided by a key."""
     page.wait_for_load_state()
-    while page.evaluate("performance.now()") <= 1000:
+    while page.evaluate("performance.now() <= filledAt + 1000"):
         pass
 
 
@@ -166,7 +166,10 @@ def test_key_e_opens_the_form_of_an_edit(bea: Page) -> None:
     bea.keyboard.press("e")
     bea.get_by_label("security_level").fill("1")
     bea.get_by_role("button", name="Show the changes").click()
-    bea.get_by_role("button", name="Approve with 1 change").click()
+    approve = bea.get_by_role("button", name="Approve with 1 change")
+    expect(approve).to_be_visible()
+    _seen(bea)
+    approve.click()
     _shows(bea, SECOND)
     assert Approval.objects.get(status="approved").edited
 
