@@ -19,9 +19,8 @@ let quiet = false; // the focus returns to the list, and the panel stays as it i
 /** Show a request beside the list. The focus stays in the list. */
 async function openBeside(link) {
   const id = idOf(link.href);
-  delete panel.dataset.unasked;
-  if (id === opened) return remember(link);
-  await load(link, id);
+  if (id !== opened) await load(link, id);
+  delete panel.dataset.unasked; // only now: the request before was not turned to
   if (opened === id) remember(link);
 }
 
