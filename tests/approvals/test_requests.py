@@ -202,6 +202,7 @@ def test_an_approval_has_the_promised_fields(client: TestClient, bea: Actor) -> 
         "undecidable_at": None,
         "allowance": None,
         "allowance_use": None,
+        "external": None,
         "late_outcomes": [],
     }
     assert {name: answer[name] for name in promised} == promised

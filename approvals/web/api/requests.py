@@ -11,7 +11,8 @@ from pydantic import WithJsonSchema
 from approvals.decisions.decide import decide as record_decision
 from approvals.decisions.decide import resolve
 from approvals.decisions.undo import undo as undo_decision
-from approvals.reads import approval_views, filters, history, usual
+from approvals.reads import approval_views, external_claims, filters, history, usual
+from approvals.reads.external_claims import ExternalClaim
 from approvals.requests import schemas
 from approvals.requests.argument_changes import ArgumentChange
 from approvals.rights import principals
@@ -96,14 +97,27 @@ class ApprovalListedOut(ApprovalOut):
     oddities: list[OddityOut]
 
 
+@fields_of(
+    ExternalClaim,
+    "instance instance_name framework context valid_until used_at outcome note reported_at",
+)
+class ExternalOut(Schema):
+    """The request of an agent outside. Its `framework` and its `context` are its claims, not checked.
+
+    The approval may be used until `valid_until`, and was used at `used_at`. `outcome` is `succeeded` or `failed`.
+    """
+
+
 class ApprovalDetailOut(ApprovalListedOut):
     """One request, with the late outcomes of its call in doubt that a worker reported after all.
 
     Odd values are compared with the calls of the tool that were approved in the 90 days before, and that you may read.
+    `external` is null unless an agent outside asked.
     `late_outcomes` is null while the run is in the archive and the object store does not answer.
     """
 
     late_outcomes: list[LateOut] | None
+    external: ExternalOut | None
 
 
 class ApprovalPage(Schema):
@@ -318,7 +332,10 @@ def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
     view = approval_views.approval(id_of(approval), actor=request.auth)
     odd = usual.of_one(view)
     return ApprovalDetailOut(
-        **_fields(view), oddities=_oddities(odd), late_outcomes=_late_outcomes(view)
+        **_fields(view),
+        oddities=_oddities(odd),
+        late_outcomes=_late_outcomes(view),
+        external=_external(view),
     )
 
 
@@ -376,6 +393,11 @@ def _fields(approval: approval_views.ApprovalView) -> dict[str, Any]:
 
 def _oddities(oddities: Iterable[UnusualValue]) -> list[OddityOut]:
     return [OddityOut.from_orm(oddity) for oddity in oddities]
+
+
+def _external(approval: approval_views.ApprovalView) -> ExternalOut | None:
+    claim = external_claims.claim_of(approval)
+    return None if claim is None else ExternalOut.from_orm(claim)
 
 
 def _late_outcomes(approval: approval_views.ApprovalView) -> list[LateOut] | None:

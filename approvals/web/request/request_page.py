@@ -15,7 +15,7 @@ from approvals import clock
 from approvals.decisions import checks
 from approvals.errors import AlreadyCancelled, AlreadyDecided, Expired
 from approvals.people import absences
-from approvals.reads import approval_views, votes
+from approvals.reads import approval_views, external_claims, votes
 from approvals.rights.scopes import Scope
 from approvals.web import list_position as places
 from approvals.web.components import agent_update, teamwork
@@ -86,6 +86,7 @@ def page_context(
         "call_context": around,
         "strip": strip(around, call, _agent(approval)),
         "run_input": _run_input(transcript),
+        "outside": external_claims.claim_of(approval),
         "done_calls": [_done_call(step) for step in around.settled if not _changed_the_plan(step)],
         "open_calls": around.open,
         "call": call,

@@ -1,0 +1,71 @@
+"""What an instance outside says of its request, and what became of the approval there."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from approvals.models import Approval, ApprovalUse
+from approvals.reads.approval_views import ApprovalView
+from runtime.core.documents import external_call
+from runtime.core.values.errors import NotJson
+from runtime.models import Run
+
+_OF_USE = ("used_at", "outcome", "note", "reported_at")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalClaim:
+    """The request of an agent outside. Its `framework` and its `context` are its claims, not checked.
+
+    `valid_until` is the end of the time to use the approval, None unless it was approved. `outcome` is `succeeded` or
+    `failed`, with the `note` of the agent; None without a report.
+    """
+
+    instance: str
+    instance_name: str
+    framework: str
+    context: Any
+    valid_until: datetime | None
+    used_at: datetime | None
+    outcome: str | None
+    note: str | None
+    reported_at: datetime | None
+
+
+def claim_of(approval: ApprovalView) -> ExternalClaim | None:
+    """Return what the instance says. None for other requests, and once the input of the run is removed."""
+    if approval.tampered or not external_call.is_path(approval.path):
+        return None
+    rows = Run.objects.filter(pk=approval.run, removed_at=None, archived_at=None)
+    text = rows.values_list("input", flat=True).first()
+    if text is None:
+        return None
+    run_input = json.loads(text)
+    context = _context(run_input)
+    framework = context.get("framework") if isinstance(context, dict) else None
+    use = ApprovalUse.objects.filter(pk=approval.run).first()
+    return ExternalClaim(
+        instance=run_input["instance"],
+        instance_name=run_input["instance_name"],
+        framework=framework if isinstance(framework, str) else "",
+        context=context,
+        valid_until=_valid_until(approval, run_input),
+        **{name: getattr(use, name, None) for name in _OF_USE},
+    )
+
+
+def _context(run_input: Any) -> Any:
+    """Return the context; its text if people cannot read it as JSON."""
+    try:
+        return external_call.field_of(run_input, "context")
+    except NotJson:
+        return run_input["submitted"]["context"]
+
+
+def _valid_until(approval: ApprovalView, run_input: Any) -> datetime | None:
+    at = approval.effective_at or approval.decided_at
+    if approval.status != Approval.Status.APPROVED or at is None:
+        return None
+    end: datetime = at + timedelta(seconds=external_call.valid_seconds(run_input))
+    return end
