@@ -26,10 +26,15 @@ class ExternalInput(BaseModel):
     valid_seconds: float
 
 
+def _risk(risk: str | None = None) -> str:
+    """Judge a call. What an agent outside says of its risk can only raise it."""
+    return "high" if risk == "high" else "medium"
+
+
 @tool(
     effect="write",
     approval=True,
-    risk="medium",
+    risk=_risk,
     sentence="Let {instance_name} call {tool} with {arguments}",
 )
 def external_call(
@@ -38,6 +43,7 @@ def external_call(
     tool: str,
     arguments: dict[str, Any],
     server: str | None = None,
+    risk: str | None = None,
 ) -> dict[str, Any]:
     """Let an agent outside make one call of its own."""
     raise ToolError("an instance outside performs this call")

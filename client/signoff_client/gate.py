@@ -1,7 +1,7 @@
 """Puts a call behind an approval, by the Agent Approval Protocol. The package `agentapprovalprotocol` speaks it.
 
-The credential is one of an instance, which asks and never decides. The risk that a caller names is its claim; the
-policy of the installation decides.
+The credential is one of an instance, which asks and never decides. A caller can raise the risk of a call to high; any
+other claim changes nothing.
 """
 
 import functools

@@ -45,6 +45,9 @@ def arguments(run_input: Any) -> dict[str, Any]:
     """Return the arguments of the call. Raise NotJson if they cannot be shown to people."""
     submitted = run_input["submitted"]
     call = {name: field_of(run_input, name) for name in ("tool", "server") if name in submitted}
+    context = field_of(run_input, "context") or {}
+    if context.get("risk") == "high":  # any other claim changes nothing
+        call["risk"] = "high"
     return {
         "instance": run_input["instance"],
         "instance_name": run_input["instance_name"],

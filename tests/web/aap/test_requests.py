@@ -46,6 +46,19 @@ def test_a_request_is_approved_used_and_reported(bot: Door, desk: Desk) -> None:
     assert bot.use(made["id"]).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("claim", "risk"), [("high", "high"), ("low", "medium"), (7, "medium"), (None, "medium")]
+)
+def test_an_instance_can_only_raise_the_risk(
+    bot: Door, desk: Desk, claim: object, risk: str
+) -> None:
+    made = bot.ask({**BODY, "context": {"risk": claim}})
+    desk.advance(made["id"])
+    assert desk.approval(made["id"]).risk == risk
+    desk.decide(made["id"])
+    assert bot.use(made["id"]).status_code == 200
+
+
 def test_each_wrong_credential_is_refused(bot: Door, provisioner: Door) -> None:
     made = bot.ask()
     path = f"/requests/{made['id']}"
