@@ -27,7 +27,7 @@ class ExternalInput(BaseModel):
 
 
 def _risk(risk: str | None = None) -> str:
-    """Judge a call. What an agent outside says of its risk can only raise it."""
+    """Return the risk of a call. What an agent outside says of it can only raise it."""
     return "high" if risk == "high" else "medium"
 
 
