@@ -86,7 +86,7 @@ def test_a_requester_starts_a_run_and_finds_what_became_of_it(
     office.deny(suspended, "Ask her lead first.")
     _log_in(desk, hand, "ada")
     hand.link("Agents")
-    hand.link("Hr onboarding")
+    hand.link("HR onboarding")
     hand.link("Start a run")
     started = hand.clicks
     hand.page.get_by_label("username").fill("newhire")

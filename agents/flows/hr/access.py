@@ -68,6 +68,7 @@ def bundle(turn: Turn) -> Reply:
 
 hr_access_bundle = agent(
     name="hr_access_bundle",
+    title="HR access bundle",
     description="Makes an account and asks for its privileges and its application at once.",
     instructions=f"""
         You give new colleagues what they need to work. Create the account first. Then, with the id you

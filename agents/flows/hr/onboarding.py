@@ -54,6 +54,7 @@ def onboard_alone(turn: Turn) -> Reply:
 
 account_agent = agent(
     name="account_agent",
+    title="Accounts",
     description="Creates a person's account and gives it the privileges of a security level.",
     instructions="""
         You look after accounts. Create the account first, then set its privileges with the id you got.
@@ -69,6 +70,7 @@ account_agent = agent(
 
 hr_onboarding = agent(
     name="hr_onboarding",
+    title="HR onboarding",
     description="Onboards a new colleague: account, privileges, welcome mail.",
     instructions=prompt(
         "hr/onboarding",
@@ -88,6 +90,7 @@ hr_onboarding = agent(
 
 hr_onboarding_single = agent(
     name="hr_onboarding_single",
+    title="HR onboarding by one agent",
     description="Onboards a new colleague without handing anything over.",
     instructions="""
         You welcome new colleagues. Create the account, set its privileges with the id you got, then send
