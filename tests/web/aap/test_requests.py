@@ -12,6 +12,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import override_settings
 
+from agents.catalogue.published import publish
+from agents.external_agent import with_external_agent
+from agents.registry import Registry
 from approvals import clock
 from approvals.decisions import external_requests
 from approvals.errors import AlreadyCancelled, Expired
@@ -321,10 +324,12 @@ def test_an_approval_that_no_longer_counts_is_not_used(bot: Door, desk: Desk) ->
     assert not ApprovalUse.objects.exists()
 
 
-def test_a_stop_keeps_approvals_from_use(bot: Door, desk: Desk) -> None:
+@pytest.mark.parametrize("agent", ["", "external_agent"])
+def test_a_stop_keeps_approvals_from_use(bot: Door, desk: Desk, agent: str) -> None:
     made = bot.ask()
     desk.decide(made["id"])
-    engage(agent="", reason="storm", actor=None)
+    publish(with_external_agent(Registry(agents={})))
+    engage(agent=agent, reason="storm", actor=None)
     assert code(bot.use(made["id"])) == (409, "not_approved")
 
 
