@@ -164,13 +164,10 @@ def verdict(value: object, field: str, kind: GateKind, approval: Approval) -> Ve
     if value not in possible:
         raise InvalidInput(field, f"must be one of {', '.join(possible)}")
     verdict = Verdict(str(value))
-    if (
-        VERDICTS[verdict].carries
-        and external_call.is_path(approval.path)
-        and not approval.is_in_doubt
-    ):
+    carries = VERDICTS[verdict].carries and not approval.is_in_doubt
+    if external_call.is_path(approval.path) and (carries or verdict is Verdict.RUN_AGAIN):
         raise InvalidInput(
-            field, f"cannot be {verdict}: an agent outside makes the call as it asked"
+            field, f"cannot be {verdict}: an agent outside makes the call once, as it asked"
         )
     return verdict
 

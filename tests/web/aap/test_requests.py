@@ -10,13 +10,13 @@ from uuid import UUID, uuid4
 
 import pytest
 from django.contrib.auth.models import User
-from django.test import override_settings
+from django.test import Client, override_settings
 
 from agents.catalogue.published import publish
 from agents.external_agent import with_external_agent
 from agents.registry import Registry
 from approvals import clock
-from approvals.decisions import external_requests
+from approvals.decisions import checks, external_requests
 from approvals.errors import AlreadyCancelled, Expired
 from approvals.models import Approval, ApprovalUse, AuditEntry
 from approvals.people.accounts import set_groups
@@ -24,9 +24,11 @@ from approvals.rules.roles import Group
 from approvals.web.api import aap
 from runtime.control.kill_switches import engage
 from runtime.control.verification import verify
+from runtime.core.values.enums import GateKind
 from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.models import Run
 from runtime.ports.access import Actor
+from tests.support.pages import shows
 from tests.support.people import until
 from tests.support.seeds import decide
 from tests.support.threads import together
@@ -324,6 +326,16 @@ def test_an_approval_that_no_longer_counts_is_not_used(bot: Door, desk: Desk) ->
     assert not ApprovalUse.objects.exists()
 
 
+def test_an_approval_of_other_arguments_is_not_used(bot: Door, desk: Desk) -> None:
+    made = bot.ask()
+    desk.decide(made["id"])
+    stored = Run.objects.get(id=made["id"])
+    assert "1.4.2" in stored.input
+    Run.objects.filter(id=stored.id).update(input=stored.input.replace("1.4.2", "6.6.6"))
+    assert code(bot.use(made["id"])) == (409, "not_approved")
+    assert not ApprovalUse.objects.exists()
+
+
 @pytest.mark.parametrize("agent", ["", "external_agent"])
 def test_a_stop_keeps_approvals_from_use(bot: Door, desk: Desk, agent: str) -> None:
     made = bot.ask()
@@ -347,7 +359,7 @@ def test_an_outcome_is_reported_once(bot: Door, desk: Desk) -> None:
 
 
 def test_a_call_without_a_report_is_in_doubt_until_it_comes(
-    bot: Door, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    bot: Door, desk: Desk, bea: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("runtime.execution.step_events.OUTCOME_WITHIN", timedelta(0))
     made = bot.ask()
@@ -355,6 +367,10 @@ def test_a_call_without_a_report_is_in_doubt_until_it_comes(
     bot.use(made["id"])
     until(lambda: (desk.advance(made["id"]) == "suspended") or None, "the call to be in doubt")
     doubt = Approval.objects.get(run=made["id"], kind="in_doubt")
+    page = shows(bea, f"/a/{doubt.id}/", "Asked by an agent outside", hides=["Run it again"])
+    assert "It happened" in page
+    with pytest.raises(InvalidInput, match="makes the call once"):
+        checks.verdict("run_again", "outcome", GateKind.IN_DOUBT, doubt)
     assert not verify(UUID(made["id"])).findings
     assert bot.read(made["id"])["status"] == "approved"
     assert bot.report(made["id"]).status_code == 200
