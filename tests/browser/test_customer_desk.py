@@ -72,7 +72,7 @@ def test_an_event_starts_a_run_whose_plan_its_reviewer_sees(desk: Desk) -> None:
         assert answer.status_code == status, answer.text
     appears(ada, ada.get_by_role("link", name="r-1")).click()
     desk.runs.append(run_of(ada))
-    expect(ada.get_by_role("heading", name="customer_desk · return A-1")).to_be_visible()
+    expect(ada.get_by_role("heading", name="Customer desk · return A-1")).to_be_visible()
 
     bea.goto("/")
     appears(bea, bea.get_by_role("link", name="Pay 40 euros back for order A-1")).click()
