@@ -70,9 +70,8 @@ def close(loaded: commit.LoadedApproval, decision: Decision | None, actor: Actor
     seconds = _undo_seconds(approval)
     effective_at = loaded.at + timedelta(seconds=seconds) if seconds else None
     if effective_at is not None and approval.expires_at is not None:
-        effective_at = min(
-            effective_at, approval.expires_at
-        )  # nothing is decided after the deadline
+        if external_call.is_path(approval.path):  # its instance is told nothing after the deadline
+            effective_at = min(effective_at, approval.expires_at)
     if votes.are_needed(approval, decision):
         refused = votes.vote(loaded, decision, actor, effective_at)
         if refused is not None:

@@ -74,13 +74,13 @@ def names() -> tuple[str, ...]:
 
 
 def outlook_of(
-    approval: Approval, votes: Mapping[str, int] | None = None, *, most: int = READ
+    approval: Approval, votes: Mapping[str, int] | None = None, *, most: int | None = None
 ) -> Outlook:
     """Return the outlook of one request now. It reads the people who matter to its rule, `most` at a time.
 
     It stops as soon as they suffice: a page must not verify the rights of thousands.
     """
-    people, latest = tuple[Principal, ...](), None
+    people, latest, most = tuple[Principal, ...](), None, most or READ
     for some in _read(_keys(approval), most):
         people += some
         latest = outlook(approval, people, votes=votes)
@@ -108,8 +108,11 @@ def _keys(approval: Approval) -> frozenset[str] | None:
     return None if keys is None else frozenset(keys)
 
 
-def _read(keys: frozenset[str] | None = None, most: int = READ) -> Iterator[tuple[Principal, ...]]:
+def _read(
+    keys: frozenset[str] | None = None, most: int | None = None
+) -> Iterator[tuple[Principal, ...]]:
     """Read the people with a right to decide, by name; with `keys` only those, and the deputies of others."""
+    most = most or READ
     parameters: dict[str, Any] = {
         "groups": sorted(DECIDING),
         "all": keys is None,

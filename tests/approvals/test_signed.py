@@ -172,7 +172,7 @@ def test_of_two_acts_with_one_number_the_second_is_refused() -> None:
 def test_no_two_tables_have_the_same_kind() -> None:
     tables = _tables(SignedRow)
     kinds = [table.KIND for table in tables]
-    assert len(tables) == 12
+    assert len(tables) == 13
     assert len(set(kinds)) == len(kinds)
 
 

@@ -17,6 +17,7 @@ from runtime.control.transfer import export_run
 from runtime.control.verification import verify
 from runtime.core.run.continuation import Call, Continuation, Frame
 from runtime.core.run.events import WaitStarted
+from runtime.core.values.call_options import CallOptions
 from runtime.core.values.enums import CallState, EffectClass
 from runtime.errors import EventConflict, TooManyMatched
 from runtime.models import ExternalEvent, Run, Signal, WaitingCall
@@ -294,7 +295,8 @@ def test_a_step_begins_and_ends_waits_of_its_run_if_it_is_written(
 
 
 def test_a_wait_that_ends_in_its_own_step_is_not_written() -> None:
-    call = Call(id="c1.0", tool="t", args={}, state=CallState.WAITING)
+    terms = CallOptions(effect=EffectClass.READ, digest="sha256:d", deadline=30.0, waits="event")
+    call = Call(id="c1.0", tool="t", args={}, state=CallState.WAITING, terms=terms)
     frame = Frame(id="0", agent="a", fingerprint="f", prompt="p", turn=1, calls=(call,))
     lasts = Continuation(run=UUID(int=1), frames={"0": frame})
     ended = lasts.with_frame(frame.with_call(replace(call, state=CallState.RETURNED)))

@@ -212,7 +212,7 @@ def test_an_edit_at_high_risk_takes_the_name_that_its_page_shows(
 ) -> None:
     approval = desk.start(DANGEROUS)
     review = text_of(send(bea, approval, "edit", **{"in.answer": EDITED}))
-    [name] = re.findall(r'High risk: type <b><bdi>(.*?)</bdi>', review)
+    [name] = re.findall(r"High risk: type <b><bdi>(.*?)</bdi>", review)
     send(bea, approval, "edit/approve", arguments=json.dumps({"answer": EDITED}), confirm=name)
     approval.refresh_from_db()
     assert approval.status == "approved"
