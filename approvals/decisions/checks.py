@@ -69,9 +69,10 @@ def close(loaded: commit.LoadedApproval, decision: Decision | None, actor: Actor
         return _expire(approval, loaded.at)
     seconds = _undo_seconds(approval)
     effective_at = loaded.at + timedelta(seconds=seconds) if seconds else None
-    if effective_at is not None and approval.expires_at is not None:
-        if external_call.is_path(approval.path):  # its instance is told nothing after the deadline
-            effective_at = min(effective_at, approval.expires_at)
+    is_external = external_call.is_path(approval.path)
+    if effective_at is not None and approval.expires_at is not None and is_external:
+        # Its instance is told nothing after the deadline.
+        effective_at = min(effective_at, approval.expires_at)
     if votes.are_needed(approval, decision):
         refused = votes.vote(loaded, decision, actor, effective_at)
         if refused is not None:
