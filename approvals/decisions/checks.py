@@ -69,10 +69,9 @@ def close(loaded: commit.LoadedApproval, decision: Decision | None, actor: Actor
         return _expire(approval, loaded.at)
     seconds = _undo_seconds(approval)
     effective_at = loaded.at + timedelta(seconds=seconds) if seconds else None
-    is_external = external_call.is_path(approval.path)
-    if effective_at is not None and approval.expires_at is not None and is_external:
-        # Its instance is told nothing after the deadline.
-        effective_at = min(effective_at, approval.expires_at)
+    is_late = effective_at and approval.expires_at and effective_at > approval.expires_at
+    if is_late and external_call.is_path(approval.path):
+        effective_at = approval.expires_at  # its instance is told nothing after the deadline
     if votes.are_needed(approval, decision):
         refused = votes.vote(loaded, decision, actor, effective_at)
         if refused is not None:
@@ -165,7 +164,7 @@ def verdict(value: object, field: str, kind: GateKind, approval: Approval) -> Ve
         raise InvalidInput(field, f"must be one of {', '.join(possible)}")
     verdict = Verdict(str(value))
     carries = VERDICTS[verdict].carries and not approval.is_in_doubt
-    if external_call.is_path(approval.path) and (carries or verdict is Verdict.RUN_AGAIN):
+    if (carries or verdict is Verdict.RUN_AGAIN) and external_call.is_path(approval.path):
         raise InvalidInput(
             field, f"cannot be {verdict}: an agent outside makes the call once, as it asked"
         )
