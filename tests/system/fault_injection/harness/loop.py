@@ -50,7 +50,7 @@ class Loop:
     def wait_until_ready(self) -> None:
         deadline = time.monotonic() + 30
         while "looping" not in self.log.read_text():
-            # It may die at once, by what it is armed with.
+            # An armed process dies soon after this line.
             assert self.is_alive(0.005) or "looping" in self.log.read_text(), self.log.read_text()
             assert time.monotonic() < deadline
 
