@@ -94,7 +94,7 @@ TOOLS = {
 }
 
 
-class _Refused(Exception):
+class _MessageRefused(Exception):
     """A message of the protocol that cannot be answered."""
 
     def __init__(self, code: int, text: str) -> None:
@@ -124,7 +124,7 @@ def serve(request: HttpRequest) -> HttpResponse:
         if "method" not in message or message_id is None:
             return HttpResponse(status=202)
         result = _answer(request, message["method"], message.get("params"))
-    except _Refused as exc:
+    except _MessageRefused as exc:
         problem = {"code": exc.code, "message": str(exc)}
         status = 200 if message_id is not None else 400
         return JsonResponse({"jsonrpc": "2.0", "id": message_id, "error": problem}, status=status)
@@ -135,9 +135,9 @@ def _read(request: HttpRequest) -> dict[str, Any]:
     try:
         message = json.loads(request.body)
     except (ValueError, RecursionError) as exc:
-        raise _Refused(PARSE_ERROR, "the body is not JSON") from exc
+        raise _MessageRefused(PARSE_ERROR, "the body is not JSON") from exc
     if not isinstance(message, dict) or not isinstance(message.get("id"), str | int | None):
-        raise _Refused(INVALID_REQUEST, "the body is not one message of JSON-RPC")
+        raise _MessageRefused(INVALID_REQUEST, "the body is not one message of JSON-RPC")
     return message
 
 
@@ -145,9 +145,9 @@ def _answer(request: HttpRequest, method: Any, params: Any) -> dict[str, Any]:
     values = params if isinstance(params, dict) else {}
     match method:
         case "initialize":
-            wanted = values.get("protocolVersion")
+            version = values.get("protocolVersion")
             return {
-                "protocolVersion": wanted if wanted in VERSIONS else VERSIONS[0],
+                "protocolVersion": version if version in VERSIONS else VERSIONS[0],
                 "capabilities": {"tools": {}},
                 "serverInfo": {"name": "signoff", "version": "1"},
                 "instructions": _INSTRUCTIONS,
@@ -159,7 +159,7 @@ def _answer(request: HttpRequest, method: Any, params: Any) -> dict[str, Any]:
         case "tools/call":
             return _call(request, values.get("name"), values.get("arguments"))
         case _:
-            raise _Refused(METHOD_NOT_FOUND, "there is no such method")
+            raise _MessageRefused(METHOD_NOT_FOUND, "there is no such method")
 
 
 def _describe(name: str, tool: Operation) -> dict[str, Any]:
@@ -182,11 +182,13 @@ def _call(request: HttpRequest, name: Any, arguments: Any) -> dict[str, Any]:
     tool = TOOLS.get(name) if isinstance(name, str) else None
     values = {} if arguments is None else arguments
     if tool is None or not isinstance(values, dict):
-        raise _Refused(INVALID_PARAMS, "there is no such tool, or its arguments are not an object")
+        raise _MessageRefused(
+            INVALID_PARAMS, "there is no such tool, or its arguments are not an object"
+        )
     if unknown := values.keys() - tool.properties.keys():
-        raise _Refused(INVALID_PARAMS, f"there is no argument {min(unknown)}")
+        raise _MessageRefused(INVALID_PARAMS, f"there is no argument {min(unknown)}")
     if missing := set(tool.required) - values.keys():
-        raise _Refused(INVALID_PARAMS, f"the argument {min(missing)} is missing")
+        raise _MessageRefused(INVALID_PARAMS, f"the argument {min(missing)} is missing")
     response = _send(request, tool, values)
     text = response.content.decode()
     result = {"content": [{"type": "text", "text": text}], "isError": response.status_code >= 400}
@@ -201,7 +203,7 @@ def _send(request: HttpRequest, tool: Operation, values: Mapping[str, Any]) -> H
         try:
             path = path.format(id=UUID(str(sent.pop("id"))))
         except ValueError as exc:
-            raise _Refused(INVALID_PARAMS, "the argument id is not a UUID") from exc
+            raise _MessageRefused(INVALID_PARAMS, "the argument id is not a UUID") from exc
     body = b"" if tool.method == "GET" else json.dumps(sent).encode()
     inner = WSGIRequest(
         {

@@ -74,18 +74,18 @@ def names() -> tuple[str, ...]:
 
 
 def outlook_of(
-    approval: Approval, votes: Mapping[str, int] | None = None, *, most: int | None = None
+    approval: Approval, votes: Mapping[str, int] | None = None, *, limit: int | None = None
 ) -> Outlook:
-    """Return the outlook of one request now. It reads the people who matter to its rule, `most` at a time.
+    """Return the outlook of one request now. It reads the people who matter to its rule, `limit` at a time.
 
     It stops as soon as they suffice: a page must not verify the rights of thousands.
     """
-    people, latest, most = tuple[Principal, ...](), None, most or READ
-    for some in _read(_keys(approval), most):
+    people, latest, limit = tuple[Principal, ...](), None, limit or READ
+    for some in _read(_keys(approval), limit):
         people += some
         latest = outlook(approval, people, votes=votes)
         if latest.suffice:
-            return replace(latest, is_part=len(some) == most)
+            return replace(latest, is_part=len(some) == limit)
     return latest or outlook(approval, (), votes=votes)
 
 
@@ -109,24 +109,24 @@ def _keys(approval: Approval) -> frozenset[str] | None:
 
 
 def _read(
-    keys: frozenset[str] | None = None, most: int | None = None
+    keys: frozenset[str] | None = None, limit: int | None = None
 ) -> Iterator[tuple[Principal, ...]]:
     """Read the people with a right to decide, by name; with `keys` only those, and the deputies of others."""
-    most = most or READ
+    limit = limit or READ
     parameters: dict[str, Any] = {
         "groups": sorted(DECIDING),
         "all": keys is None,
         "people": [key.removeprefix(PERSON) for key in keys or () if key.startswith(PERSON)],
         "named": [key.removeprefix(GROUP) for key in keys or () if key.startswith(GROUP)],
         "after": "",
-        "most": most,
+        "most": limit,
     }
     while True:
         with pool.in_transaction() as connection:
             rows = connection.execute(_PEOPLE, parameters).fetchall()
         people = [_principal(*row) for row in rows]
         yield tuple(principal for principal in people if principal is not None)
-        if len(rows) < most:
+        if len(rows) < limit:
             return
         parameters["after"] = rows[-1][0]
 

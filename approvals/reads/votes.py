@@ -59,7 +59,7 @@ def could_decide(approval: ApprovalView) -> str:
     has_rule = approval.demands is not None
     if approval.denial is None or not approval.is_pending or approval.tampered or has_rule:
         return ""
-    outlook = deciders.outlook_of(approval.stored, most=READ)
+    outlook = deciders.outlook_of(approval.stored, limit=READ)
     names, count = ", ".join(outlook.people[:NAMED]), len(outlook.people) - NAMED
     least = "at least " if outlook.is_part else ""
     return f"{names} and {least}{count} more" if count > 0 else names

@@ -103,7 +103,7 @@ def draw(
         parts=family if frames is None else _joined(family, frames),
         progress=None if frames is None else _progress_of(frames),
     )
-    drawing.place(name)
+    drawing.find_callers(name)
     root = drawing.agent(name, "", Asking.NEVER)
     tools = tuple(root.all_tools())
     return AgentPicture(
@@ -127,7 +127,7 @@ class _Drawing:
     progress: _Progresses | None
     callers: dict[str, str] = field(default_factory=dict)
 
-    def place(self, root: str) -> None:
+    def find_callers(self, root: str) -> None:
         """Find the place of each agent, those nearest to the root first."""
         self.callers[root] = ""
         agents = [root]
@@ -139,25 +139,25 @@ class _Drawing:
 
     def agent(self, name: str, caller: str, asking: Asking) -> Part:
         """Draw an agent with all below it, or only its name if its place is elsewhere."""
-        part = Part(
+        drawing = Part(
             name=name,
             asking=asking,
             progress=self._progress((name, ""), (caller, name)),
             is_published=name in self.published,
         )
         if self.callers.get(name) != caller or name not in self.parts:
-            return part
-        own, children = self.parts[name], self._children(name)
-        tools = list(own.tools)[:MAX_PARTS]
+            return drawing
+        parts, children = self.parts[name], self._children(name)
+        tools = list(parts.tools)[:MAX_PARTS]
         return replace(
-            part,
+            drawing,
             tools=tuple(
-                Part(name=tool, asking=own.tools[tool], progress=self._progress((name, tool)))
+                Part(name=tool, asking=parts.tools[tool], progress=self._progress((name, tool)))
                 for tool in tools
             ),
-            agents=tuple(self.agent(child, name, own.agents[child]) for child in children),
-            more_tools=len(own.tools) - len(tools),
-            more_agents=len(own.agents) - len(children),
+            agents=tuple(self.agent(child, name, parts.agents[child]) for child in children),
+            more_tools=len(parts.tools) - len(tools),
+            more_agents=len(parts.agents) - len(children),
         )
 
     def _children(self, name: str) -> list[str]:
@@ -200,15 +200,15 @@ def _joined(
 ) -> Mapping[str, AgentParts]:
     """Return the parts with those that a run used, though they are not published now."""
     parts = {
-        name: AgentParts(tools=dict(own.tools), agents=dict(own.agents))
-        for name, own in family.items()
+        name: AgentParts(tools=dict(member.tools), agents=dict(member.agents))
+        for name, member in family.items()
     }
     for frame in frames:
-        own = parts.setdefault(frame.agent, AgentParts(tools={}, agents={}))
+        member = parts.setdefault(frame.agent, AgentParts(tools={}, agents={}))
         for call in frame.calls:
             child = frame.children.get(call.id)
             if child is not None:
-                own.agents.setdefault(child.agent, Asking.NEVER)
-            elif call.tool not in own.agents:
-                own.tools.setdefault(call.tool, Asking.NEVER)
+                member.agents.setdefault(child.agent, Asking.NEVER)
+            elif call.tool not in member.agents:
+                member.tools.setdefault(call.tool, Asking.NEVER)
     return parts

@@ -116,7 +116,7 @@ class StepView:
 
 
 @contextmanager
-def opened(run: RunDetail, *, provider_errors: bool = False) -> Iterator[RunHistory]:
+def open_history(run: RunDetail, *, provider_errors: bool = False) -> Iterator[RunHistory]:
     """Read a run with three queries, or five if entries were removed; a long one from where the last page stopped.
 
     The caller has checked that the actor may read it, and is an admin for `provider_errors`. The history belongs to

@@ -23,7 +23,7 @@ _FIELDS = {"media_type", "base64"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class File:
+class FileValue:
     """A file whose bytes begin as its type does."""
 
     media_type: str
@@ -50,7 +50,7 @@ def is_file(value: Any) -> bool:
     )
 
 
-def file_of(value: Any) -> File | None:
+def file_of(value: Any) -> FileValue | None:
     """Return the file of a JSON value; None if it is none, is too large, or has bytes of another type."""
     if not is_file(value) or len(value["base64"]) > 4 * MAX_FILE // 3 + 4:
         return None
@@ -59,7 +59,7 @@ def file_of(value: Any) -> File | None:
     except (binascii.Error, ValueError):
         return None
     is_genuine = _SIGNATURES[value["media_type"]].match(data) and len(data) <= MAX_FILE
-    return File(media_type=value["media_type"], data=data) if is_genuine else None
+    return FileValue(media_type=value["media_type"], data=data) if is_genuine else None
 
 
 def file_value(media_type: str, data: bytes) -> dict[str, str]:

@@ -56,7 +56,7 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         context = {"section": "runs", "run": detail, "whole": parameters}
         return _varied(render(request, "runs/long.html", context))
     is_admin = access.reads_continuations(actor)
-    with run_page.opened(detail, provider_errors=is_admin) as history:
+    with run_page.open_history(detail, provider_errors=is_admin) as history:
         context = _context(request, detail, problem, history, is_admin=is_admin)
         return _varied(render(request, _template(request), context))
 

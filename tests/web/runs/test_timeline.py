@@ -132,7 +132,7 @@ def _rows(run: UUID) -> list[tuple[str, str, int, str]]:
 def _timeline(run: UUID) -> Timeline:
     found = runs.run_detail(Q(), run)
     assert found is not None
-    with run_page.opened(found) as history:
+    with run_page.open_history(found) as history:
         return history.timeline
 
 
@@ -303,21 +303,21 @@ def test_a_kept_run_is_read_again_when_its_last_entry_is_another_or_a_page_has_i
     monkeypatch.setattr(run_page, "LONG", 3)
     detail = runs.run_detail(Q(), suspended)
     assert detail is not None
-    with run_page.opened(detail) as first, run_page.opened(detail) as second:
+    with run_page.open_history(detail) as first, run_page.open_history(detail) as second:
         assert first.transcript.roots[0] is not second.transcript.roots[0]
-    with run_page.opened(detail) as third:
+    with run_page.open_history(detail) as third:
         assert third is first
     for parked in (
         replace(detail, status=RunStatus.QUARANTINED),
         replace(detail, history_begins=2),
     ):
-        with run_page.opened(parked) as other:
+        with run_page.open_history(parked) as other:
             assert other.transcript.roots[0] is not first.transcript.roots[0]
     last = JournalEntry.objects.get(run_id=suspended, position=detail.position)
     JournalEntry.objects.filter(pk=last.pk).update(packed=None, body="{}", mac="another")
-    with run_page.opened(detail) as damaged:
+    with run_page.open_history(detail) as damaged:
         assert damaged.transcript.unreadable == (last.position,)
-    with run_page.opened(detail) as again:
+    with run_page.open_history(detail) as again:
         assert again is not damaged
 
 
