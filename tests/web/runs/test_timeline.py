@@ -257,7 +257,7 @@ def test_a_long_run_opens_before_its_steps_are_read(
     path = f"/runs/{suspended}/?only=waiting"
     monkeypatch.setattr("runtime.reads.run_page.LONG", 3)
     with monkeypatch.context() as patch:
-        patch.setattr(run_page, "opened", None)  # it is not called
+        patch.setattr(run_page, "open_history", None)  # it is not called
         whole = "?only=waiting&amp;whole=1"
         page = shows(ada, path, f'hx-get="{whole}" hx-trigger="load"', "See it")
     has(page, f'<noscript><a href="{whole}">', hides=['class="map"'])
