@@ -53,7 +53,7 @@ def decide(context: BrowserContext, request: str, *, approve: bool) -> Visit:
     first.wait_for()
     visit.before = _place(page, request)
     visit.tap(first)
-    page.locator(".args .odd").first.wait_for()
+    page.locator(".odds .odd").first.wait_for()
     visit.pause(FLAGGED)
     _approve(page, visit) if approve else _deny(page, visit)
     visit.seconds = time.monotonic() - visit.began

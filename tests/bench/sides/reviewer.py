@@ -31,7 +31,7 @@ SHOWN = """
         look();
     })
 """
-IS_ODD = "() => Boolean(one('.args .odd, .head .odd', panel))"
+IS_ODD = "() => Boolean(one('.odds .odd', panel))"
 LOADED = "() => performance.getEntriesByType('navigation')[0].loadEventEnd"
 AT_LEAST = "() => performance.now() >= filledAt + 1000"  # before that, a key decides nothing
 
