@@ -68,7 +68,7 @@ class Catalogue:
 
     def schema(self, agent: str) -> Expression:
         """Return the expression of the JSON Schema of an agent's input, as text; NULL if people cannot start it."""
-        startable = is_text(agent) and agent != external_call.AGENT
+        startable = is_text(agent) and external_call.is_started_by_people(agent)
         return Expression(sql=_SCHEMA, parameters={"agent": agent if startable else None})
 
     def check_read(self, agent: str, schema: str | None, value: Any) -> None:

@@ -75,7 +75,7 @@ class AgentView:
     @property
     def is_startable(self) -> bool:
         """Whether people start it. Agents outside ask by the built-in one."""
-        return self.name != external_call.AGENT
+        return external_call.is_started_by_people(self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +156,8 @@ def callers(name: str) -> tuple[str, ...]:
 
 def documents() -> list[dict[str, Any]]:
     """Return every published agent that people start as JSON for programs, sorted by name."""
-    rows = list(PublishedAgent.objects.exclude(name=external_call.AGENT).order_by("name"))
+    agents = PublishedAgent.objects.order_by("name")
+    rows = [row for row in agents if external_call.is_started_by_people(row.name)]
     by_fingerprint = catalogue.versions(row.fingerprint for row in rows)
     return [_document(row, by_fingerprint.get(row.fingerprint)) for row in rows]
 

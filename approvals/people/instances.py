@@ -9,7 +9,7 @@ import hmac
 import re
 import secrets
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -41,8 +41,6 @@ class InstanceView:
 
     id: UUID
     name: str
-    owner: str
-    created_at: datetime
     credential: str = ""
     created: bool = False
 
@@ -72,15 +70,6 @@ def find(*, instance: UUID, actor: Actor) -> InstanceView:
     """Return an instance of the actor. Raise Forbidden, or UnknownInstance."""
     require_provisioner(actor)
     return _view(_read(instance, actor))
-
-
-def list_own(*, actor: Actor) -> list[InstanceView]:
-    """Return the instances of the actor, the newest first. Raise Forbidden."""
-    require_provisioner(actor)
-    rows = Instance.objects.select_related("owner").filter(
-        owner__username=actor.person, deleted_at=None
-    )
-    return [_view(instance) for instance in rows.order_by("-created_at")]
 
 
 def rename(
@@ -194,12 +183,7 @@ def _read(instance: UUID, actor: Actor, *, locks: bool = False, deleted: bool = 
 
 def _view(instance: Instance, **fields: Any) -> InstanceView:
     values = {"name": instance.name, **fields}
-    return InstanceView(
-        id=instance.id,
-        owner=instance.owner.get_username(),
-        created_at=instance.created_at,
-        **values,
-    )
+    return InstanceView(id=instance.id, **values)
 
 
 def _location(instance: Instance) -> bytes:

@@ -12,7 +12,7 @@ _FACTS = (
 )  # fmt: skip
 
 
-def of(approval: ApprovalView) -> dict[str, Any]:
+def read_evidence(approval: ApprovalView) -> dict[str, Any]:
     """Return the facts of a verified, signed decision, and what an auditor needs to verify it. Raises KeyMissing.
 
     The signed text has the digest of the request, which covers its arguments, and the digests of the votes.

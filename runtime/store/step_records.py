@@ -165,7 +165,7 @@ class Records:
     def opened_waits(self, now: Continuation) -> tuple[WaitStarted, ...]:
         """Return the waits for an event that begin with the step and are still open in `now`."""
         began = self.of(WaitStarted)
-        return tuple([one for one in began if _has_row(now, one)] if began else ())
+        return tuple([wait for wait in began if _has_row(now, wait)] if began else ())
 
     @property
     def ended_waits(self) -> tuple[tuple[str, str], ...]:
@@ -176,9 +176,9 @@ class Records:
         ended, unreported = self.of(WaitEnded), self.unreported
         if not (ended or unreported):
             return ()
-        ends = [(one.frame, one.call) for one in ended if one.outcome in ("timed_out", "closed")]
-        lost = [(one.frame, one.call) for one in unreported]
-        return tuple((frame, call) for frame, call in (*ends, *lost) if call)
+        ends: list[WaitEnded | OutcomeUnknown] = list(unreported)
+        ends += [end for end in ended if end.outcome in ("timed_out", "closed")]
+        return tuple((end.frame, end.call) for end in ends if end.call)
 
     @property
     def unreported(self) -> list[OutcomeUnknown]:

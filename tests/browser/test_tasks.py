@@ -108,7 +108,7 @@ def test_a_reviewer_clears_the_inbox_by_one_key_each(
             f"Set the privileges of person{number} to 1"
         )
         while not hand.page.evaluate("!panel.inert && performance.now() > filledAt + 1000"):
-            pass  # before that, a key decides nothing
+            pass  # a key decides nothing before; Playwright's own waiting needs eval, which pages forbid
         hand.press("a")
     expect(hand.page.get_by_role("heading", name="Approved by bea")).to_be_visible()
     assert (hand.clicks, hand.keys) == (0, 5)

@@ -21,6 +21,6 @@ def download(request: HttpRequest, approval_id: UUID) -> HttpResponse:
         return HttpResponse(problem.detail, "text/plain; charset=utf-8", status=problem.status)
     if not approval.is_signed:
         raise Http404
-    answer = JsonResponse(evidence.of(approval), json_dumps_params={"indent": 1})
+    answer = JsonResponse(evidence.read_evidence(approval), json_dumps_params={"indent": 1})
     answer["Content-Disposition"] = f'attachment; filename="decision-{approval.id}.json"'
     return answer

@@ -16,6 +16,11 @@ TOOL = "external_call"
 _VALID_SECONDS = 300.0
 
 
+def is_started_by_people(agent: str) -> bool:
+    """Tell whether people start an agent of this name. Instances alone start the built-in one."""
+    return agent != AGENT
+
+
 def is_path(path: Sequence[str]) -> bool:
     """Tell whether the path from an agent to its tool is that of a call that an instance performs."""
     return list(path) == [AGENT, TOOL]

@@ -245,7 +245,9 @@ def _choose_agent(request: HttpRequest, kind: TriggerKind, unknown: str) -> Http
     context = {
         "section": f"{kind.noun}s",
         "noun": kind.noun,
-        "agents": [name for name in wiring.catalogue().names() if name != external_call.AGENT],
+        "agents": list(
+            filter(external_call.is_started_by_people, wiring.catalogue().names()),
+        ),
         "called": wiring.catalogue().called(),
         "unknown": unknown,
     }
