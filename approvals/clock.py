@@ -15,3 +15,8 @@ def now() -> datetime:
 def to_utc(moment: datetime) -> datetime:
     """Convert a `clock_timestamp()` that another query returned to UTC."""
     return moment.astimezone(UTC)
+
+
+def to_wire(at: datetime) -> str:
+    """Write a time in UTC, always to the microsecond, so that two of them compare as text too."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

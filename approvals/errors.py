@@ -287,6 +287,12 @@ class IdempotencyConflict(ProtocolRefusal):
     status, code = 409, "idempotency_conflict"
 
 
+class WebhookVerificationFailed(ProtocolRefusal):
+    """The webhook did not answer the verification with its challenge."""
+
+    status, code = 422, "webhook_verification_failed"
+
+
 class AlreadyTerminal(ProtocolRefusal):
     """The request is decided or expired."""
 

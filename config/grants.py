@@ -56,6 +56,8 @@ TABLES = {
     "approvals_token": (KEEP, NOTHING),
     "approvals_passwordlink": (KEEP, NOTHING),
     "approvals_instance": (KEEP, NOTHING),
+    "approvals_instancewebhook": (ALL, READ),
+    "approvals_outboxmessage": (ALL, ALL),
     "approvals_approvaluse": (KEEP, "SELECT, UPDATE"),  # retention removes notes
     "approvals_assignment": (ADD, READ),
     "approvals_absence": (ADD, READ),

@@ -22,6 +22,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from approvals.outbox import messages
 from approvals.reads import pending_ages
 from runtime.core.values.budgets import MICROS
 from runtime.reads import usage, workers
@@ -157,6 +158,9 @@ def _of_requests() -> Iterator[Metric]:
     yield ages
     yield _gauge("requests_overdue", "Pending requests past their deadline.", pending.overdue)
     yield _gauge("requests_in_doubt", "Calls whose outcome is unknown.", pending.in_doubt)
+    unsent = messages.backlog()
+    yield _gauge("messages_unsent", "Messages to other programs that none took.", unsent.number)
+    yield _gauge("message_age_seconds", "Time since the oldest event among them.", unsent.age)
 
 
 def _of_runs() -> Iterator[Metric]:

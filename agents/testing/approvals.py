@@ -120,6 +120,9 @@ class ApprovalStub:
     def send_mail(self, stop: Event) -> None:
         """Do nothing: a test mails no people."""
 
+    def send_messages(self, stop: Event) -> None:
+        """Do nothing: a test tells no other programs."""
+
     def look_ahead(self, stop: Event) -> None:
         """Do nothing: a test has no sweeper."""
 

@@ -5,16 +5,12 @@ certificate is still checked against the name. A request goes only to allowed si
 """
 
 import codecs
-import ipaddress
 import json
 import re
-import socket
 import ssl
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -37,6 +33,7 @@ from httpx2 import (
 from agents.sdk import FailureCause, NotDone, ToolContext, ToolError
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import read_json
+from runtime.network import AddressRefused, addresses_of, is_public, retry_after_seconds
 
 PORTS = {"http": 80, "https": 443}
 
@@ -44,9 +41,6 @@ Site = tuple[str, str, int]  # scheme, host, port
 MAX_BODY = 256 * 1024  # bytes of an answer, decompressed
 MAX_REDIRECTS = 5
 QUOTED = 500  # characters of an answer that an error quotes
-_NAT64 = 0x64FF9B << 64  # RFC 6052: with an IPv4 address in the last 32 bits
-# RFC 4291: other forms of IPv6 are local, or carry IPv4.
-_GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of RFC 9110
 # As Python names what https://encoding.spec.whatwg.org lists
 _CHARSETS = re.compile(
@@ -92,14 +86,11 @@ class RequestCheck:
 
     def _address(self, host: str, port: int | None) -> str:
         try:
-            entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            return addresses_of(host, port, lambda address: self._private or is_public(address))[0]
+        except AddressRefused as exc:
+            raise ToolError(f"url: {exc}") from exc
         except OSError as exc:
             raise NotDone(f"{host} has no address: {exc}", cause=FailureCause.NETWORK) from exc
-        addresses = [str(entry[4][0]) for entry in entries]
-        for address in addresses:
-            if not (self._private or is_public(address)):
-                raise ToolError(f"url: {host} is at {address}, which is not a public address")
-        return addresses[0]
 
 
 class CheckedTransport(HTTPTransport):
@@ -184,34 +175,6 @@ def request(
         except (InvalidURL, UnsupportedProtocol, TooManyRedirects) as exc:
             raise ToolError(f"url: {exc}") from exc
     return _judged(answer, response, reads=reads)
-
-
-def is_public(address: str) -> bool:
-    """Say whether an address is one of the public internet: not private, local, shared, multicast or reserved."""
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    inside = getattr(ip, "ipv4_mapped", None) or getattr(ip, "sixtofour", None)
-    if inside is not None:
-        return is_public(str(inside))
-    if int(ip) >> 32 == _NAT64:
-        return is_public(str(ipaddress.ip_address(int(ip) & 0xFFFFFFFF)))
-    if ip.version == 6 and ip not in _GLOBAL_UNICAST:
-        return False
-    return ip.is_global and not ip.is_multicast
-
-
-def retry_after_seconds(retry_after: str | None) -> float | None:
-    """Return the seconds of a Retry-After header (RFC 9110, section 10.2.3), or None if it has none."""
-    if not retry_after:
-        return None
-    if retry_after.strip().isdecimal():
-        return float(retry_after)
-    try:
-        moment = parsedate_to_datetime(retry_after)
-    except ValueError:
-        return None
-    if moment.tzinfo is None:
-        return None
-    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
 
 
 def _refuse_malformed_redirect(response: Response) -> None:

@@ -33,7 +33,6 @@ from agents.tools.http_client import (
     RequestCheck,
     connection_options,
     require_headers,
-    retry_after_seconds,
     site_of,
 )
 from agents.tools.mcp_definitions import Definition, McpServer
@@ -41,6 +40,7 @@ from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import read_json
 from runtime.core.values.limits import MAX_RESULT, escape_text
 from runtime.core.values.texts import fill_placeholders
+from runtime.network import retry_after_seconds
 
 KEY = "signoff/idempotency-key"  # in `_meta` of a call: the same for every attempt at it
 MAX_LISTED = 1_000  # tools of a server

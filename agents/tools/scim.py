@@ -27,7 +27,7 @@ from scim2_models import (
 )
 
 from agents.sdk import FailureCause, NotDone, ToolContext, ToolError
-from agents.tools.http_client import retry_after_seconds
+from runtime.network import retry_after_seconds
 
 Account = User[Any]
 

@@ -16,10 +16,12 @@ from django.db import transaction
 from approvals import clock
 from approvals.errors import AlreadyDecided
 from approvals.models import Approval, approval_rows
+from approvals.outbox import messages
 from approvals.requests import expiry, snapshot
 from approvals.rights import principals
 from approvals.signed import audit, statements, votes
 from runtime.control.settle import settle
+from runtime.core.documents import external_call
 from runtime.core.values.enums import Decision
 from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import GateNotOpen
@@ -112,7 +114,11 @@ def close(
         gate=approval.gate,
         decision=decision,
         effective_at=approval.effective_at,
-        extra_statements=(_closed(approval), *_audited(loaded, decision, actor)),
+        extra_statements=(
+            _closed(approval),
+            *_audited(loaded, decision, actor),
+            *_wake_message(approval),
+        ),
     )
 
 
@@ -194,6 +200,13 @@ def _audited(loaded: LoadedApproval, decision: Decision, actor: Actor) -> tuple[
     return audit.appended([entry])
 
 
+def _wake_message(approval: Approval) -> tuple[StatementPart, ...]:
+    """Tell the agent outside that asked, once the decision counts."""
+    if approval.path[0] != external_call.AGENT:
+        return ()
+    return (messages.build_wake(approval.effective_at),)
+
+
 def is_expired(approval: Approval, at: datetime) -> bool:
     """Tell whether this request is past its deadline and still stored as pending."""
     pending = approval.status == Approval.Status.PENDING
@@ -247,3 +260,5 @@ def _close_unsigned(
         detail={"digest": approval.approval_digest, "reason": reason, **(detail or {})},
         at=at,
     )
+    if approval.path[0] == external_call.AGENT:
+        messages.wake(subject=str(approval.run_id))

@@ -29,7 +29,7 @@ from approvals.errors import (
     TooManyPending,
 )
 from approvals.models import OF_CALL, Approval, ApprovalUse, AuditEntry, Instance
-from approvals.people import instances
+from approvals.people import instance_webhooks, instances
 from approvals.rights import principals
 from approvals.rights.access import require
 from approvals.rights.scopes import Scope
@@ -154,6 +154,8 @@ def ask(
                 business_key=business_key,
                 born=born,
             )
+            deadline = external_call.deadline(run_input)
+            instance_webhooks.announce(instance, [started.run], deadline)
     except BusinessKeyConflict:  # the same request was sent twice at once
         earlier = _find_earlier(owner, business_key, submitted)
         assert earlier is not None  # runs are never deleted
@@ -169,6 +171,19 @@ def read(*, instance: Instance, request: UUID) -> ExternalRequest:
     if run is None or run.archived_at is not None:
         raise NoSuchRun
     return _request(run, clock.now())
+
+
+def state_of(run: Run, now: datetime) -> RequestState:
+    """Return the state of the request that a run stands for."""
+    return _state(run, external_call.deadline(json.loads(run.input)), now)
+
+
+def next_change(run: Run, now: datetime) -> datetime:
+    """Return when a pending request ends at the latest, as it is now: a decision counts, or the time to decide ends."""
+    times = [external_call.deadline(json.loads(run.input))]
+    for approval in Approval.objects.filter(OF_CALL, run=run):
+        times += [at for at in (approval.effective_at, approval.expires_at) if at is not None]
+    return min(at for at in times if at > now)
 
 
 def cancel(*, instance: Instance, request: UUID) -> ExternalRequest:

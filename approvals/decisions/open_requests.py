@@ -14,9 +14,11 @@ from approvals import clock
 from approvals.errors import PolicyBroken
 from approvals.governance import policies
 from approvals.models import Approval, AuditEntry
+from approvals.outbox import messages
 from approvals.requests import schemas, snapshot
 from approvals.rules.judge import without_policy
 from approvals.signed import audit
+from runtime.core.documents import external_call
 from runtime.core.run.continuation import merge_people
 from runtime.core.values.verdicts import FRAME_GATES
 from runtime.ports.approvals import Allowed, EndedCall, ReviewSnapshot, StatementPart
@@ -98,7 +100,16 @@ def build(
             sorted({text for review in snapshots for text in snapshot.schema_texts(review)})
         ),
         *audit.appended(entries),
+        *_wake_message(approvals),
     )
+
+
+def _wake_message(approvals: Sequence[Approval]) -> tuple[StatementPart, ...]:
+    """Tell the agent outside that asked, if an allowance has approved its call."""
+    decided = approvals[0].status != Approval.Status.PENDING
+    if not decided or approvals[0].path[0] != external_call.AGENT:
+        return ()
+    return (messages.build_wake(None),)
 
 
 def _judged(call: ReviewSnapshot) -> snapshot.Judged:

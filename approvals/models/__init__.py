@@ -31,7 +31,8 @@ from approvals.models.governance import (
     VersionDecision,
     VersionWithdrawal,
 )
-from approvals.models.instances import ApprovalUse, Instance
+from approvals.models.instances import ApprovalUse, Instance, InstanceWebhook
+from approvals.models.outbox import OutboxMessage
 from approvals.models.teamwork import ApprovalClaim, ApprovalViewer, Comment, Handover
 
 __all__ = [
@@ -53,8 +54,10 @@ __all__ = [
     "DailyDecisions",
     "Handover",
     "Instance",
+    "InstanceWebhook",
     "LoginFailures",
     "MailPreference",
+    "OutboxMessage",
     "PasswordLink",
     "PolicyAct",
     "PromptAct",

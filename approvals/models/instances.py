@@ -1,4 +1,4 @@
-"""Defines the tables of agents outside that ask for approvals: their instances, and the use of each approval."""
+"""Defines the tables of agents outside that ask for approvals: their instances and webhooks, and uses of approvals."""
 
 from uuid import uuid4
 
@@ -36,6 +36,18 @@ class Instance(SignedRow):
         constraints = (
             models.UniqueConstraint(fields=["owner", "idempotency_key"], name="instance_key"),
         )
+
+
+class InstanceWebhook(models.Model):
+    """Where an instance is told that its requests have ended, with a sealed secret. The row ends with the instance."""
+
+    instance = models.OneToOneField(
+        Instance, on_delete=models.PROTECT, primary_key=True, related_name="webhook"
+    )
+    url = models.TextField()
+    registration_id = models.TextField()
+    secret = models.JSONField()
+    since = models.DateTimeField()  # requests that ended before are not told
 
 
 class ApprovalUse(models.Model):

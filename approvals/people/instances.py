@@ -10,15 +10,18 @@ import re
 import secrets
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import Enum, auto
 from typing import Any
 from uuid import UUID, uuid4
 
 from django.contrib.auth.models import User
-from django.db import IntegrityError, transaction
+from django.db import connection, transaction
 
 from approvals import clock
 from approvals.errors import IdempotencyConflict, InstanceDeleted, UnknownInstance
 from approvals.models import Instance
+from approvals.people import instance_webhooks
+from approvals.people.instance_webhooks import Webhook
 from approvals.rights import principals
 from approvals.rights.access import require
 from approvals.rights.scopes import Scope
@@ -41,24 +44,39 @@ class InstanceView:
 
     id: UUID
     name: str
+    webhook: Webhook | None = None
     credential: str = ""
     created: bool = False
 
 
-def provision(*, name: str | None, key: str, fingerprint: str, actor: Actor) -> InstanceView:
+class Unchanged(Enum):
+    """Says that a change leaves the webhook as it is, which None would remove."""
+
+    WEBHOOK = auto()
+
+
+def provision(
+    *,
+    name: str | None,
+    key: str,
+    fingerprint: str,
+    actor: Actor,
+    webhook: Webhook | None = None,
+) -> InstanceView:
     """Create an instance of the actor, or return the one that was created with this key.
 
-    Raise Forbidden; InvalidInput naming `instance_name`; InstanceDeleted or IdempotencyConflict.
+    Raise Forbidden; InvalidInput naming `instance_name`; InstanceDeleted or IdempotencyConflict; InvalidUrl or
+    WebhookVerificationFailed.
     """
     require_provisioner(actor)
     _check_name(name)
     owner = User.objects.get(username=actor.person)
     key_hash = digest(key)
-    try:
-        with transaction.atomic():
-            return _created(owner, name, key_hash, fingerprint, actor)
-    except IntegrityError:
-        instance = Instance.objects.get(owner=owner, idempotency_key=key_hash)
+    with transaction.atomic():
+        _lock_key(f"{owner.pk} {key_hash}")
+        instance = Instance.objects.filter(owner=owner, idempotency_key=key_hash).first()
+        if instance is None:
+            return _created(owner, name, key_hash, fingerprint, actor, webhook)
     if instance.deleted_at is not None:
         raise InstanceDeleted
     if instance.fingerprint != fingerprint or instance.sealed is None:
@@ -72,31 +90,37 @@ def find(*, instance: UUID, actor: Actor) -> InstanceView:
     return _view(_read(instance, actor))
 
 
-def rename(
-    *, instance: UUID, name: str | None, key: str, fingerprint: str, actor: Actor
+def change(
+    *,
+    instance: UUID,
+    name: str | None,
+    key: str,
+    fingerprint: str,
+    actor: Actor,
+    webhook: Webhook | Unchanged | None = Unchanged.WEBHOOK,
 ) -> InstanceView:
-    """Give an instance another name, unless it is None. Sent again with its key, it changes nothing.
+    """Give an instance another name, unless it is None, or webhook. Sent again with its key, it changes nothing.
 
-    Raise Forbidden; InvalidInput naming `instance_name`; UnknownInstance; IdempotencyConflict.
+    Raise Forbidden; InvalidInput naming `instance_name`; UnknownInstance; IdempotencyConflict; InvalidUrl or
+    WebhookVerificationFailed.
     """
     require_provisioner(actor)
     _check_name(name)
     with transaction.atomic():
-        row = _read(instance, actor, locks=True)
-        earlier = row.updates.get(digest(key))
+        _lock_key(f"{instance} {digest(key)}")
+        earlier = _read(instance, actor).updates.get(digest(key))
         if earlier is not None:
-            if earlier["fingerprint"] != fingerprint:
-                raise IdempotencyConflict
-            return _view(row, name=earlier["name"])
+            return _repeated(instance, earlier, fingerprint)
+        if isinstance(webhook, Webhook):
+            instance_webhooks.verify(webhook, instance)
+        row = _read(instance, actor, locks=True)
+        if not isinstance(webhook, Unchanged):
+            instance_webhooks.put(row, webhook)
         row.name = row.name if name is None else escape_text(name)
-        at = clock.now()
-        recent = (at - _KEPT).isoformat()
-        updates = {hashed: past for hashed, past in row.updates.items() if past["at"] > recent}
-        change = {"fingerprint": fingerprint, "name": row.name, "at": at.isoformat()}
-        row.updates = {**updates, digest(key): change}
-        row.save(update_fields=["name", "updates"])
+        view = _view(row)
+        _remember(row, key, fingerprint, view)
         log_change(actor.person, f"changed the instance {row.id}")
-    return _view(row)
+    return view
 
 
 def delete(*, instance: UUID, actor: Actor) -> bool:
@@ -108,6 +132,7 @@ def delete(*, instance: UUID, actor: Actor) -> bool:
             return False
         row.deleted_at, row.sealed = clock.now(), None
         row.save(update_fields=["deleted_at", "sealed"])
+        instance_webhooks.put(row, None)
         log_change(actor.person, f"ended the instance {row.id}")
     return True
 
@@ -151,9 +176,16 @@ def digest(text: str) -> str:
 
 
 def _created(
-    owner: User, name: str | None, key_hash: str, fingerprint: str, actor: Actor
+    owner: User,
+    name: str | None,
+    key_hash: str,
+    fingerprint: str,
+    actor: Actor,
+    webhook: Webhook | None,
 ) -> InstanceView:
     at, secret, instance_id = clock.now(), secrets.token_hex(32), uuid4()
+    if webhook is not None:
+        instance_webhooks.verify(webhook, instance_id)
     Instance.objects.filter(sealed__isnull=False, created_at__lt=at - _KEPT).update(sealed=None)
     instance = Instance(
         id=instance_id,
@@ -167,6 +199,8 @@ def _created(
     credential = f"sgi_{instance_id.hex}_{secret}"
     instance.sealed = sealing.seal(credential, _location(instance))
     signed_rows.add(instance)
+    if webhook is not None:
+        instance_webhooks.put(instance, webhook)
     log_change(actor.person, f"provisioned the instance {instance_id}")
     return _view(instance, credential=credential, created=True)
 
@@ -182,8 +216,34 @@ def _read(instance: UUID, actor: Actor, *, locks: bool = False, deleted: bool = 
 
 
 def _view(instance: Instance, **fields: Any) -> InstanceView:
-    values = {"name": instance.name, **fields}
-    return InstanceView(id=instance.id, **values)
+    webhook = instance_webhooks.find(instance)
+    return InstanceView(id=instance.id, name=instance.name, webhook=webhook, **fields)
+
+
+def _remember(row: Instance, key: str, fingerprint: str, view: InstanceView) -> None:
+    """Save the row with the answer to this change, for some days."""
+    at = clock.now()
+    recent = (at - _KEPT).isoformat()
+    updates = {hashed: past for hashed, past in row.updates.items() if past["at"] > recent}
+    webhook = view.webhook and [view.webhook.url, view.webhook.registration_id]
+    change = {"fingerprint": fingerprint, "name": row.name, "webhook": webhook}
+    row.updates = {**updates, digest(key): {**change, "at": at.isoformat()}}
+    row.save(update_fields=["name", "updates"])
+
+
+def _repeated(instance: UUID, earlier: dict[str, Any], fingerprint: str) -> InstanceView:
+    """Return the first answer to a change. Raise IdempotencyConflict if its fields differ."""
+    if earlier["fingerprint"] != fingerprint:
+        raise IdempotencyConflict
+    sent = earlier.get("webhook")
+    webhook = Webhook(url=sent[0], registration_id=sent[1]) if sent else None
+    return InstanceView(id=instance, name=earlier["name"], webhook=webhook)
+
+
+def _lock_key(text: str) -> None:
+    """Make others with the same idempotency key wait for the end of this transaction, or fail after some seconds."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [text])
 
 
 def _location(instance: Instance) -> bytes:

@@ -14,10 +14,13 @@ from django.db.models.expressions import RawSQL
 
 from approvals import clock
 from approvals.decisions import commit, open_requests
+from approvals.decisions.request_messages import ResolvedRequests
 from approvals.errors import BrokenChain
 from approvals.governance import allowance_uses, policies, prompts, version_changes
 from approvals.models import OF_CALL, Approval
-from approvals.people import mail
+from approvals.outbox import messages
+from approvals.outbox.sender import Sender
+from approvals.people import instance_webhooks, mail
 from approvals.port import evidence, jobs, verifier
 from approvals.port.jobs import Outlooks
 from approvals.reads import daily_decisions
@@ -51,6 +54,7 @@ class ApprovalService:
 
     def __init__(self) -> None:
         self._outlooks = Outlooks()
+        self._sender = Sender({instance_webhooks.RESOLVED: ResolvedRequests()})
 
     def judge(self, info: CallInfo, facts: PolicyFacts) -> Ruling:
         """Evaluate the call by the policy in force. Raises PolicyBroken: then the engine opens a hold."""
@@ -162,6 +166,10 @@ class ApprovalService:
         """Mail people about requests that wait for them."""
         mail.send_due(stop)
 
+    def send_messages(self, stop: Event) -> None:
+        """Begin to send the due messages to other programs."""
+        self._sender.send_due(stop)
+
     def look_ahead(self, stop: Event) -> None:
         """Record the steps of escalation that have begun, and mark requests that too few people can decide."""
         try:
@@ -191,6 +199,7 @@ class ApprovalService:
                 detail={"reason": reason},
                 at=at,
             )
+            messages.wake(subject=str(run))
 
     def join(self, *, run: UUID, person: str, reviewer: bool = False) -> None:
         """Exclude a person who steers the run from deciding in it. The caller has locked the run's row."""

@@ -78,6 +78,7 @@ class EnvironmentVariables:
     watched_buckets: tuple[str, ...]
     secret_key: str = field(repr=False)
     public_url: str
+    loopback_webhooks: bool
     behind_proxy: bool
     allowed_hosts: tuple[str, ...]
     static_root: Path
@@ -158,6 +159,7 @@ def read(variables: Mapping[str, str]) -> EnvironmentVariables:
         watched_buckets=_buckets(variables, "SIGNOFF_WATCHED_BUCKETS"),
         secret_key=_secret_key(variables),
         public_url=public_url,
+        loopback_webhooks=_loopback_webhooks(variables, public_url),
         behind_proxy=_behind_proxy(variables, public_url),
         allowed_hosts=_allowed_hosts(variables, public_url),
         static_root=Path(variables.get("STATIC_ROOT") or ROOT / "staticfiles"),
@@ -412,6 +414,15 @@ def _behind_proxy(variables: Mapping[str, str], public_url: str) -> bool:
             name, "must be yes, because PUBLIC_URL is https: a proxy that sets X-Forwarded-Proto"
         )
     return is_behind_proxy
+
+
+def _loopback_webhooks(variables: Mapping[str, str], public_url: str) -> bool:
+    """Return whether webhooks may be on this machine, without TLS: for tests, and never on a real installation."""
+    name = "SIGNOFF_LOOPBACK_WEBHOOKS"
+    is_allowed = values.yes(variables, name)
+    if is_allowed and public_url.startswith("https://"):
+        raise InvalidSetting(name, "is for tests, so PUBLIC_URL must not be https")
+    return is_allowed
 
 
 def _allowed_hosts(variables: Mapping[str, str], public_url: str) -> tuple[str, ...]:

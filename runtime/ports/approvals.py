@@ -244,6 +244,9 @@ class ApprovalPort(Protocol):
     def send_mail(self, stop: Event) -> None:
         """Mail people about requests that wait for them, until `stop`; several sweepers may at once."""
 
+    def send_messages(self, stop: Event) -> None:
+        """Begin to send the due messages to other programs; several sweepers may at once."""
+
     def look_ahead(self, stop: Event) -> None:
         """Do the sweeper's part for pending requests until `stop`; several sweepers may at once.
 

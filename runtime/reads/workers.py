@@ -37,6 +37,7 @@ LATE_SECONDS = {
     "trials": 120,
     "ledger": 7_200,
     "mail": 600,
+    "outbox": 120,
     "objects": 600,
     "requests": 600,
     "rollups": 600,

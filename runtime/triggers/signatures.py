@@ -1,7 +1,8 @@
 """Verifies deliveries of webhooks: Standard Webhooks, and the signatures of GitHub, Stripe and Slack. Pure.
 
-It is our own and not the library `standardwebhooks`: that raises ValueError for a header of another shape, has the
-clock of this machine, and knows one of the four. Each is an HMAC over the bytes of the body, or over them and a time.
+Outgoing ones are signed by Standard Webhooks. This is our own and not the library `standardwebhooks`: that raises
+ValueError for a header of another shape, has the clock of this machine, and knows one of the four. Each is an HMAC over
+the bytes of the body, or over them and a time.
 """
 
 import base64
@@ -40,6 +41,13 @@ def key_of(scheme: Scheme, secret: str) -> bytes:
     if scheme is Scheme.STANDARD:
         return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
     return secret.encode()
+
+
+def sign(secret: str, message_id: str, at: int, body: bytes) -> str:
+    """Return the `webhook-signature` of Standard Webhooks for one attempt, in seconds since 1970."""
+    signed = f"{message_id}.{at}.".encode() + body
+    mac = hmac.digest(key_of(Scheme.STANDARD, secret), signed, hashlib.sha256)
+    return f"v1,{base64.b64encode(mac).decode()}"
 
 
 def verify(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from runtime.core.documents import external_call
 from runtime.store.pool import Connection
 from runtime.upkeep.retention_rules import RetentionRule
 
@@ -23,6 +24,8 @@ _OLD = f"""
     run.ended_at < clock_timestamp() - %(least)s * interval '1 day' AND run.removed_at IS NULL
     AND run.legal_hold IS NULL
     AND run.ended_at < clock_timestamp() - {DAYS} * interval '1 day'
+    AND (run.agent <> '{external_call.AGENT}' OR run.ended_at < clock_timestamp() - interval '1 day'
+        * CASE run.status WHEN 'failed' THEN {external_call.FAILED_KEPT_DAYS} ELSE {external_call.KEPT_DAYS} END)
 """
 
 

@@ -1,8 +1,8 @@
 """Runs the sweeper: one process with a loop for each scheduled job. Any number of sweepers may run.
 
-The loops are independent. The sweeper sends hints for due runs and starts the runs of schedules every second, shortens
-long journals and looks after trials of prompts every ten seconds, looks at requests, mails people and counts for the
-overview every minute, and does the other jobs once an hour.
+The loops are independent. The sweeper sends hints for due runs and messages to other programs and starts the runs of
+schedules every second, shortens long journals and looks after trials of prompts every ten seconds, looks at requests,
+mails people and counts for the overview every minute, and does the other jobs once an hour.
 """
 
 import logging
@@ -83,6 +83,11 @@ def send_mail(_: Connection, stop: threading.Event) -> None:
     wiring.approvals().send_mail(stop)
 
 
+def send_messages(_: Connection, stop: threading.Event) -> None:
+    """Send the due messages to other programs."""
+    wiring.approvals().send_messages(stop)
+
+
 def look_ahead(_: Connection, stop: threading.Event) -> None:
     """Record escalations of pending requests, and mark those that too few people can decide."""
     wiring.approvals().look_ahead(stop)
@@ -106,6 +111,7 @@ def run(stop: threading.Event, *extra_loops: Loop) -> None:
         Loop(name="objects", duty=look_after_objects, seconds=MINUTE),
         Loop(name="requests", duty=look_ahead, seconds=MINUTE),
         Loop(name="mail", duty=send_mail, seconds=MINUTE),
+        Loop(name="outbox", duty=send_messages, seconds=1.0),
         Loop(name="rollups", duty=roll_up, seconds=MINUTE),
         *extra_loops,
     )

@@ -322,6 +322,9 @@ class FakeApprovals:
     def send_mail(self, stop: threading.Event) -> None:
         """Send no mail: there are no people here."""
 
+    def send_messages(self, stop: threading.Event) -> None:
+        """Send nothing: there are no other programs here."""
+
     def expire(self, gate: UUID) -> None:
         with suppress(GateNotOpen), transaction.atomic():
             decision = Decision(verdict=Verdict.EXPIRE, by="", reason="expired without a decision")

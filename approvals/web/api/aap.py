@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import wraps
 from typing import Any
 from uuid import UUID, uuid4
@@ -21,11 +21,14 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path, re_path
 from django.views.decorators.csrf import csrf_exempt
 
+from approvals.clock import to_wire
 from approvals.decisions import external_requests
 from approvals.decisions.external_requests import ExternalRequest, RequestStatus
 from approvals.errors import ProtocolRefusal
+from approvals.outbox.webhook import InvalidUrl
 from approvals.people import instances, tokens
-from approvals.people.instances import InstanceView
+from approvals.people.instance_webhooks import Webhook, is_secret
+from approvals.people.instances import InstanceView, Unchanged
 from runtime.core.values import exact_json
 from runtime.core.values.errors import NotJson
 from runtime.core.values.exact_json import Submitted
@@ -54,6 +57,9 @@ _TYPES = {
     503: "dependency",
 }
 _REQUIRED = ("tool", "arguments", "timeout")
+_INSTANCE = ("instance_name", "delivery")
+_DELIVERY = {"type", "url", "registration_id", "signing_secret"}
+_UUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 View = Callable[..., HttpResponse]
 
@@ -237,9 +243,14 @@ def _report(call: WireCall, id: UUID) -> HttpResponse:
 @_for_provisioners
 def _provision(call: WireCall) -> HttpResponse:
     key = call.key()
-    fields = _instance_fields(call)
+    fields = call.fields(*_INSTANCE)
+    webhook = _webhook(fields["delivery"].value) if "delivery" in fields else None
     external = instances.provision(
-        name=_name(fields), key=key, fingerprint=exact_json.fingerprint(fields), actor=call.actor
+        name=_name(fields),
+        webhook=webhook,
+        key=key,
+        fingerprint=exact_json.fingerprint(fields),
+        actor=call.actor,
     )
     document = {**_instance(external), "credential": {"token": external.credential}}
     return _answer(json.dumps(document), 201 if external.created else 200)
@@ -253,12 +264,17 @@ def _find(call: WireCall, id: UUID) -> HttpResponse:
 @_for_provisioners
 def _change(call: WireCall, id: UUID) -> HttpResponse:
     key = call.key()
-    fields = _instance_fields(call)
+    fields = call.fields(*_INSTANCE)
     if not fields:
         raise WireError(400, "missing_field", "Send at least one field.", "instance_name")
-    changed = instances.rename(
+    webhook: Webhook | Unchanged | None = Unchanged.WEBHOOK
+    if "delivery" in fields:
+        delivery = fields["delivery"].value
+        webhook = None if delivery is None else _webhook(delivery)
+    changed = instances.change(
         instance=id,
         name=_name(fields),
+        webhook=webhook,
         key=key,
         fingerprint=exact_json.fingerprint(fields),
         actor=call.actor,
@@ -273,15 +289,31 @@ def _delete(call: WireCall, id: UUID) -> HttpResponse:
     return HttpResponse(status=204)
 
 
-def _instance_fields(call: WireCall) -> dict[str, Submitted]:
-    """Return the fields of an instance. Webhooks are not delivered here: instances read their requests."""
-    fields = call.fields("instance_name", "delivery")
-    delivery = fields.get("delivery")
-    may_be_null = call.request.method == "PATCH"
-    if delivery is not None and not (delivery.value is None and may_be_null):
-        message = "No webhooks are sent. Read the request, with wait."
-        raise WireError(400, "unsupported_delivery_type", message, "delivery")
-    return fields
+def _webhook(delivery: object) -> Webhook:
+    """Return the webhook of a `delivery`. Raise WireError."""
+    if not isinstance(delivery, dict):
+        raise WireError(400, "invalid_field", "This must be an object.", "delivery")
+    if delivery.get("type") != "webhook":
+        message = "The type must be webhook."
+        raise WireError(400, "unsupported_delivery_type", message, "delivery.type")
+    if delivery.keys() != _DELIVERY:
+        name = min(delivery.keys() ^ _DELIVERY)
+        code = "missing_field" if name in _DELIVERY else "unknown_field"
+        raise WireError(
+            400, code, f"Send exactly {', '.join(sorted(_DELIVERY))}.", f"delivery.{name}"
+        )
+    url, registration, secret = (
+        delivery[name] for name in ("url", "registration_id", "signing_secret")
+    )
+    if not isinstance(url, str):
+        raise WireError(400, "invalid_webhook_url", "This must be text.", "delivery.url")
+    if not isinstance(registration, str) or not _UUID.fullmatch(registration):
+        message = "This must be a UUID."
+        raise WireError(400, "invalid_field", message, "delivery.registration_id")
+    if not isinstance(secret, str) or not is_secret(secret):
+        message = "This must be whsec_ and the base64 of 32 bytes."
+        raise WireError(400, "invalid_field", message, "delivery.signing_secret")
+    return Webhook(url=url, registration_id=registration, secret=secret)
 
 
 def _name(fields: Mapping[str, Submitted]) -> str | None:
@@ -314,8 +346,8 @@ def _resource(external: ExternalRequest) -> str:
     fields = {
         "id": str(external.id),
         "status": external.state.status,
-        "created_at": _time(external.created_at),
-        "deadline_at": _time(external.deadline),
+        "created_at": to_wire(external.created_at),
+        "deadline_at": to_wire(external.deadline),
     }
     parts = [f"{json.dumps(name)}:{json.dumps(value)}" for name, value in fields.items()]
     parts += [f"{json.dumps(name)}:{text}" for name, text in submitted.items()]
@@ -327,31 +359,33 @@ def _resource(external: ExternalRequest) -> str:
 
 
 def _decision(external: ExternalRequest, at: datetime) -> dict[str, str]:
-    decision = {"status": str(external.state.status), "decided_at": _time(at)}
+    decision = {"status": str(external.state.status), "decided_at": to_wire(at)}
     if external.state.note:
         decision["note"] = external.state.note
     if external.state.status is RequestStatus.APPROVED:
-        decision["expires_at"] = _time(external.usable_until)
+        decision["expires_at"] = to_wire(external.usable_until)
     return decision
 
 
 def _consumption(external: ExternalRequest) -> dict[str, Any]:
     assert external.use is not None
-    consumption: dict[str, Any] = {"consumed_at": _time(external.use.used_at)}
+    consumption: dict[str, Any] = {"consumed_at": to_wire(external.use.used_at)}
     if external.use.outcome is not None and external.use.reported_at is not None:
         note = {} if external.use.note is None else {"note": external.use.note}
-        reported = {"status": external.use.outcome, "reported_at": _time(external.use.reported_at)}
+        reported = {
+            "status": external.use.outcome,
+            "reported_at": to_wire(external.use.reported_at),
+        }
         consumption["outcome"] = {**reported, **note}
     return consumption
 
 
 def _instance(view: InstanceView) -> dict[str, Any]:
-    return {"instance": {"id": str(view.id), "name": view.name}}
-
-
-def _time(at: datetime) -> str:
-    """Write a time in UTC, always to the microsecond, so that two of them compare as text too."""
-    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    instance: dict[str, Any] = {"id": str(view.id), "name": view.name}
+    if view.webhook is not None:
+        registration = {"registration_id": view.webhook.registration_id}
+        instance["delivery"] = {"type": "webhook", "url": view.webhook.url, **registration}
+    return {"instance": instance}
 
 
 def _answer(body: str, status: int = 200) -> HttpResponse:
@@ -384,6 +418,8 @@ def _wire_error(exc: Exception) -> WireError:
             return exc
         case ProtocolRefusal():
             return WireError(exc.status, exc.code, str(exc))
+        case InvalidUrl():
+            return WireError(400, "invalid_webhook_url", f"The URL {exc}.", "delivery.url")
         case NotJson():
             return WireError(400, "invalid_field", exc.detail, exc.field.partition(".")[0])
         case InvalidInput():

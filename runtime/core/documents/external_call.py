@@ -12,6 +12,9 @@ from runtime.core.values import exact_json
 
 AGENT = "external_agent"
 TOOL = "external_call"
+# An instance may repeat its request for a week after the decision, and a day after its webhook was told, for a week.
+KEPT_DAYS = 9  # at least, after the end of the run
+FAILED_KEPT_DAYS = 39  # the request of a failed run is pending until its deadline
 
 _VALID_SECONDS = 300.0
 

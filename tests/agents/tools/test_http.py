@@ -17,8 +17,9 @@ from agents.errors import DefinitionError, NotDone, ToolError
 from agents.sdk.spec import ToolSpec
 from agents.tools import http_client
 from agents.tools.http import http_request
-from agents.tools.http_client import MAX_BODY, QUOTED, is_public
+from agents.tools.http_client import MAX_BODY, QUOTED
 from runtime.core.values.enums import EffectClass, FailureCause, Risk
+from runtime.network import is_public
 from tests.agents.conftest import context
 
 

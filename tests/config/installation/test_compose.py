@@ -20,12 +20,13 @@ TABLE = {process.name: process for process in table(bind="0.0.0.0:8000")}
 APPLICATION = ("prepare", *TABLE)
 WORKERS = {"worker", "isolated"}
 IMAGE = {"KEYS_DIR", "STATIC_ROOT"}  # set by the image
-# Files instead, and a setting for tests alone.
+# Files instead, and settings for tests alone.
 NOT_HERE = {
     "OPENAI_API_KEY",
     "ANTHROPIC_API_KEY",
     "SCIM_TOKEN",
     "SIGNOFF_UNSAFE_POSTGRES",
+    "SIGNOFF_LOOPBACK_WEBHOOKS",
     "SIGNOFF_METRICS_TOKEN",
 } | {
     "SIGNOFF_WORKERS"  # how many containers there are

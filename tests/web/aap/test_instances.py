@@ -52,13 +52,6 @@ def test_two_provisionings_with_one_key_make_one_instance(provisioner: Door) -> 
     assert len({answer.json()["credential"]["token"] for answer in answers}) == 1
 
 
-def test_webhooks_are_not_taken(provisioner: Door) -> None:
-    delivery = {"type": "webhook", "url": "https://example.com"}
-    refused = provisioner.send("POST", "/instances", {"delivery": delivery}, "k")
-    assert code(refused) == (400, "unsupported_delivery_type")
-    assert not Instance.objects.exists()
-
-
 def test_deleting_an_instance_cancels_what_waits(bot: Door, provisioner: Door, desk: Desk) -> None:
     waiting, approved, unseen = bot.ask(), bot.ask(), bot.ask()
     desk.decide(approved["id"])

@@ -1,0 +1,1 @@
+"""The outbox: durable messages to other programs, sent at least once by the sweepers."""

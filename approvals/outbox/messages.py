@@ -1,0 +1,190 @@
+"""Writes the table of messages: adds them, moves them, leases one to a sender, and records its attempts.
+
+A lease outlives the longest attempt. A sender that dies leaves its message to the next one, which sends it again with
+the same id. A sender that lost its lease records nothing.
+"""
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import connection
+from django.db.models import Case, F, QuerySet, Value, When
+from django.db.models.functions import Now
+
+from approvals import clock
+from approvals.models import OutboxMessage
+from runtime.ports.approvals import StatementPart
+
+LEASE_SECONDS = 60.0
+PER_LANE = 2  # attempts at a time
+KEPT = timedelta(days=30)  # after their end
+MAX_ANSWER = 200  # characters that are kept
+FIRST_PAUSE = timedelta(seconds=5)  # doubled after each attempt
+MAX_PAUSE = timedelta(hours=1)
+
+# One row of the lane with the message that has waited longest. The inner query skips from lane to lane.
+_CLAIM = """
+    WITH RECURSIVE lanes AS (
+        (SELECT lane FROM approvals_outboxmessage WHERE ended_at IS NULL ORDER BY lane LIMIT 1)
+        UNION ALL
+        SELECT (SELECT m.lane FROM approvals_outboxmessage m
+            WHERE m.ended_at IS NULL AND m.lane > lanes.lane ORDER BY m.lane LIMIT 1)
+        FROM lanes WHERE lanes.lane IS NOT NULL)
+    UPDATE approvals_outboxmessage SET leased_until = clock_timestamp() + %(lease)s * interval '1 second'
+    WHERE number = (
+        SELECT due.number FROM lanes CROSS JOIN LATERAL (
+            SELECT m.number, m.next_at FROM approvals_outboxmessage m
+            WHERE m.lane = lanes.lane AND m.ended_at IS NULL AND m.next_at <= clock_timestamp()
+                AND (m.leased_until IS NULL OR m.leased_until <= clock_timestamp())
+                AND NOT EXISTS (SELECT FROM approvals_outboxmessage e
+                    WHERE e.subject = m.subject AND e.ended_at IS NULL AND e.number < m.number)
+            ORDER BY m.next_at LIMIT 1 FOR UPDATE SKIP LOCKED) due
+        WHERE %(most)s > (SELECT count(*) FROM approvals_outboxmessage b
+            WHERE b.lane = lanes.lane AND b.ended_at IS NULL AND b.leased_until > clock_timestamp())
+        ORDER BY due.next_at LIMIT 1)
+    RETURNING number
+"""
+
+_WAKE = """
+    UPDATE approvals_outboxmessage SET next_at = coalesce(%(woken_at)s::timestamptz, clock_timestamp())
+    FROM run WHERE subject = run.id::text AND ended_at IS NULL AND body IS NULL
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """The body of a message, the time of its event, and until when it is sent."""
+
+    body: str
+    occurred_at: datetime
+    gives_up_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer to an attempt: whether the destination took the message, its words, and when it wants the next one."""
+
+    is_taken: bool
+    text: str
+    after: float | None = None  # seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """The messages that wait for a successful attempt, and the age of the oldest event among them."""
+
+    number: int
+    age: float
+
+
+def add(messages: Iterable[OutboxMessage]) -> None:
+    """Add messages in the caller's transaction. One whose id is known is left as it is."""
+    OutboxMessage.objects.bulk_create(messages, ignore_conflicts=True)
+
+
+def wake(*, subject: str) -> None:
+    """Have the messages about a subject composed now, if they have no body yet."""
+    _waiting(subject=subject, body=None).update(next_at=Now())
+
+
+def build_wake(at: datetime | None) -> StatementPart:
+    """Return the part of a run's statement that has its messages composed at this time, None for at once.
+
+    It may wait for the statement with which a sender looks at the same message.
+    """
+    return StatementPart(name="woken", sql=_WAKE, parameters={"woken_at": at})
+
+
+def move(*, destination: str) -> None:
+    """Have the messages to a destination sent soon: its address has changed. The time to give up stays."""
+    _waiting(destination=destination, body__isnull=False).update(next_at=Now())
+
+
+def drop(*, destination: str) -> None:
+    """Stop sending to a destination. Messages without a body are deleted, and may be added again."""
+    rows = _waiting(destination=destination)
+    rows.filter(body=None).delete()
+    rows.update(ended_at=Now(), ending=OutboxMessage.Ending.DROPPED, leased_until=None)
+
+
+def claim() -> OutboxMessage | None:
+    """Lease the due message that has waited longest, in a lane that is not full; None if there is none."""
+    with connection.cursor() as cursor:
+        cursor.execute(_CLAIM, {"lease": LEASE_SECONDS, "most": PER_LANE})
+        row = cursor.fetchone()
+    return None if row is None else OutboxMessage.objects.get(pk=row[0])
+
+
+def begin(message: OutboxMessage, content: Content | None) -> bool:
+    """Record an attempt that begins, with the body if it was composed now. Return False if the lease was lost."""
+    fields: dict[str, Any] = {"attempts": F("attempts") + 1}
+    if content is not None:
+        message.body, message.gives_up_at = content.body, content.gives_up_at
+        fields |= {
+            "body": content.body,
+            "occurred_at": content.occurred_at,
+            "gives_up_at": content.gives_up_at,
+        }
+    message.attempts += 1
+    return _leased(message).update(**fields) == 1
+
+
+def finish(message: OutboxMessage, answer: Answer) -> None:
+    """Record the answer to an attempt: the end, or when to try again."""
+    text = answer.text[:MAX_ANSWER]
+    if answer.is_taken:
+        end(message, OutboxMessage.Ending.DELIVERED, text)
+        return
+    again = clock.now() + max(pause(message.attempts), timedelta(seconds=answer.after or 0))
+    if message.gives_up_at is not None and again >= message.gives_up_at:
+        end(message, OutboxMessage.Ending.GIVEN_UP, text)
+        return
+    _leased(message).update(leased_until=None, next_at=again, answer=text)
+
+
+def end(message: OutboxMessage, ending: OutboxMessage.Ending, answer: str = "") -> None:
+    """End a message."""
+    _leased(message).update(ended_at=Now(), ending=ending, answer=answer, leased_until=None)
+
+
+def look_again(message: OutboxMessage, at: datetime) -> None:
+    """Return a message without anything to tell yet. If it was woken meanwhile, that time counts."""
+    again = Case(When(next_at=message.next_at, then=Value(at)), default=F("next_at"))
+    _leased(message).update(leased_until=None, next_at=again)
+
+
+def prune() -> None:
+    """Delete messages that ended long ago."""
+    OutboxMessage.objects.filter(ended_at__lt=clock.now() - KEPT).delete()
+
+
+def backlog() -> Backlog:
+    """Count the messages that wait for a successful attempt."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT count(*), coalesce(extract(epoch FROM
+                clock_timestamp() - min(coalesce(occurred_at, next_at))), 0)
+            FROM approvals_outboxmessage
+            WHERE ended_at IS NULL AND (body IS NOT NULL OR next_at <= clock_timestamp())
+            """
+        )
+        number, age = cursor.fetchone()
+    return Backlog(number=number, age=float(age))
+
+
+def pause(attempts: int) -> timedelta:
+    """Return the pause after so many attempts, with jitter, so that messages do not come back all at once."""
+    doubled: timedelta = min(FIRST_PAUSE * 2 ** min(attempts - 1, 20), MAX_PAUSE)
+    return doubled * random.uniform(0.75, 1.25)  # noqa: S311 - no secret depends on it
+
+
+def _waiting(**fields: Any) -> QuerySet[OutboxMessage]:
+    return OutboxMessage.objects.filter(ended_at=None, **fields)
+
+
+def _leased(message: OutboxMessage) -> QuerySet[OutboxMessage]:
+    return _waiting(pk=message.pk, leased_until=message.leased_until)

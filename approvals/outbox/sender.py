@@ -1,0 +1,106 @@
+"""Sends the messages of the outbox in a few threads of a sweeper. Any number of sweepers may do so.
+
+A destination that hangs holds its own threads for one attempt at a time, because a lane has fewer than there are.
+"""
+
+import logging
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from threading import BoundedSemaphore, Event, Lock
+from typing import Protocol
+
+from django.db import connections
+
+from approvals import clock
+from approvals.models import OutboxMessage
+from approvals.outbox import messages
+from approvals.outbox.messages import Answer, Content
+from runtime.store import failpoints
+
+log = logging.getLogger(__name__)
+
+THREADS = 8
+AFTER_AN_ERROR = timedelta(minutes=1)
+
+
+class MessageKind(Protocol):
+    """Composes and sends the messages of one kind."""
+
+    def compose(self, message: OutboxMessage) -> Content | datetime | None:
+        """Return the content; or when to look again, before its event; None if the message is to be dropped."""
+
+    def send(self, message: OutboxMessage) -> Answer | None:
+        """Make one attempt of at most ten seconds, outside of a transaction. None if there is no destination."""
+
+
+class Sender:
+    """Sends messages of these kinds."""
+
+    def __init__(self, kinds: Mapping[str, MessageKind]) -> None:
+        self._kinds = kinds
+        self._slots = BoundedSemaphore(THREADS)
+        self._claims = Lock()  # claims at once would all find the same lane free
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="outbox")
+
+    def send_due(self, stop: Event) -> None:
+        """Begin to send due messages, without waiting for answers. Threads go on until none is due."""
+        messages.prune()
+        while not stop.is_set() and self._slots.acquire(blocking=False):
+            message = self._claim()
+            if message is None:
+                self._slots.release()
+                return
+            self._pool.submit(self._send_all, message, stop)
+
+    def _send_all(self, message: OutboxMessage | None, stop: Event) -> None:
+        try:
+            while message is not None:
+                self.send_one(message)
+                message = None if stop.is_set() else self._claim()
+        except Exception:  # a lease ends by itself
+            log.exception("A sender of the outbox ended")
+        finally:
+            connections.close_all()
+            self._slots.release()
+
+    def _claim(self) -> OutboxMessage | None:
+        with self._claims:
+            return messages.claim()
+
+    def send_one(self, message: OutboxMessage) -> None:
+        """Make one attempt at a leased message. An error of ours leaves it to a later one."""
+        kind = self._kinds.get(message.kind)
+        try:
+            if kind is None:  # of a later release
+                messages.look_again(message, clock.now() + AFTER_AN_ERROR)
+            else:
+                _attempt(kind, message)
+        except Exception:  # of any kind: the other messages do not wait for it
+            log.exception("Message %s of the outbox is not sent", message.id)
+            messages.look_again(message, clock.now() + AFTER_AN_ERROR)
+
+
+def _attempt(kind: MessageKind, message: OutboxMessage) -> None:
+    content: Content | None = None
+    if message.body is None:
+        composed = kind.compose(message)
+        if isinstance(composed, datetime):
+            messages.look_again(message, composed)
+            return
+        if composed is None:
+            messages.end(message, OutboxMessage.Ending.DROPPED)
+            return
+        content = composed
+    if not messages.begin(message, content):
+        return
+    failpoints.hit("begun", "message", 0)
+    if message.gives_up_at is not None and clock.now() >= message.gives_up_at:
+        messages.end(message, OutboxMessage.Ending.GIVEN_UP, message.answer)
+        return
+    answer = kind.send(message)
+    failpoints.hit("sent", "message", 0)
+    if answer is None:
+        messages.end(message, OutboxMessage.Ending.DROPPED)
+    else:
+        messages.finish(message, answer)

@@ -1,0 +1,173 @@
+"""Posts signed messages to addresses that outsiders give: Standard Webhooks (https://www.standardwebhooks.com).
+
+Each attempt resolves the name anew, connects to a checked address of the public internet, follows no redirect, takes
+ten seconds at most and reads the beginning of the answer.
+"""
+
+import contextlib
+import http.client
+import re
+import socket
+import ssl
+import time
+from dataclasses import dataclass
+from functools import cache
+from ipaddress import ip_address
+from threading import Timer
+from urllib.parse import SplitResult, urlsplit
+
+from django.conf import settings
+from httpx2 import create_ssl_context
+
+from approvals.outbox.messages import Answer
+from runtime.network import AddressRefused, addresses_of, is_public, retry_after_seconds
+from runtime.triggers import signatures
+
+LIMIT_SECONDS = 10.0
+MAX_BODY = 4096  # bytes of an answer
+MAX_URL = 2000
+BUSY = (429, 503)  # the destination may say when to come again
+_VISIBLE = re.compile(r"[\x21-\x5b\x5d-\x7e]+")  # without a backslash, which some read as a slash
+_PORTS = {"https": 443, "http": 80}
+
+
+class InvalidUrl(Exception):
+    """Messages are not sent to this URL; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The answer to one POST. Without one `status` is 0, and `problem` says why; `refused` if nothing was sent."""
+
+    status: int = 0
+    refused: bool = False
+    body: bytes = b""
+    problem: str = ""
+    after: float | None = None
+
+    @property
+    def answer(self) -> Answer:
+        """The answer as the outbox records it."""
+        return Answer(
+            is_taken=200 <= self.status < 300,
+            text=self.problem or str(self.status),
+            after=self.after,
+        )
+
+
+def check_url(url: str) -> None:
+    """Raise InvalidUrl unless messages may be sent to this URL. Its name is resolved at each connection."""
+    if len(url) > MAX_URL or not _VISIBLE.fullmatch(url):
+        raise InvalidUrl(f"must be at most {MAX_URL} visible ASCII characters")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as exc:
+        raise InvalidUrl("is not a URL") from exc
+    schemes = ("https", "http") if settings.SIGNOFF_LOOPBACK_WEBHOOKS else ("https",)
+    if parts.scheme not in schemes or not parts.hostname or port == 0:
+        raise InvalidUrl("must begin with https:// and a host")
+    if "@" in parts.netloc or "#" in url:
+        raise InvalidUrl("must have no user and no fragment")
+    with contextlib.suppress(ValueError):  # of a name
+        if not _is_allowed(str(ip_address(parts.hostname))):
+            raise InvalidUrl("must be at a public address")
+
+
+def post(url: str, *, secret: str, message_id: str, body: str) -> Reply:
+    """Post a message once, signed now. Every failure is a Reply."""
+    try:
+        check_url(url)
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+        addresses = addresses_of(host, port, _is_allowed)
+    except (InvalidUrl, AddressRefused) as exc:
+        return Reply(refused=True, problem=f"refused: {exc}")
+    except (OSError, UnicodeError) as exc:
+        return Reply(problem=f"no address: {exc}")
+    at = int(time.time())
+    content = body.encode()
+    headers = {
+        "Host": parts.netloc,
+        "Content-Type": "application/json",
+        "User-Agent": "Signoff",
+        "webhook-id": message_id,
+        "webhook-timestamp": str(at),
+        "webhook-signature": signatures.sign(secret, message_id, at, content),
+    }
+    return _exchange(_Connection(parts, host, port, addresses), _path(parts), content, headers)
+
+
+def _exchange(connection: "_Connection", path: str, body: bytes, headers: dict[str, str]) -> Reply:
+    alarm = Timer(LIMIT_SECONDS, connection.abort)
+    alarm.start()
+    try:
+        connection.request("POST", path, body, headers)
+        response = connection.getresponse()
+        retry_after = response.headers.get("Retry-After") if response.status in BUSY else None
+        return Reply(
+            status=response.status,
+            body=response.read(MAX_BODY),
+            after=retry_after_seconds(retry_after),
+        )
+    except (OSError, http.client.HTTPException, ValueError) as exc:
+        if connection.aborted:
+            return Reply(problem="no answer within ten seconds")
+        return Reply(problem=f"{type(exc).__name__}: {exc}")
+    finally:
+        alarm.cancel()
+        connection.close()
+
+
+def _path(parts: SplitResult) -> str:
+    return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+
+
+class _Connection(http.client.HTTPConnection):
+    """Connects to the addresses that were checked; a certificate is for the name. `abort` ends every wait."""
+
+    def __init__(self, parts: SplitResult, host: str, port: int, addresses: list[str]) -> None:
+        super().__init__(host, port, timeout=LIMIT_SECONDS)
+        self._is_secure = parts.scheme == "https"
+        self._addresses = addresses
+        self._until = time.monotonic() + LIMIT_SECONDS
+        self.aborted = False
+
+    def connect(self) -> None:
+        """Connect to the first address that answers. Raise OSError."""
+        for address in self._addresses:
+            remaining = max(self._until - time.monotonic(), 0.001)
+            try:
+                self.sock = socket.create_connection((address, self.port), remaining)
+                break
+            except OSError as exc:
+                problem = exc
+        else:
+            raise problem
+        self.sock.settimeout(LIMIT_SECONDS)
+        if self._is_secure:
+            self.sock = _authorities().wrap_socket(
+                self.sock, server_hostname=self.host, do_handshake_on_connect=False
+            )
+        if self.aborted:
+            raise TimeoutError
+        if isinstance(self.sock, ssl.SSLSocket):
+            self.sock.do_handshake()
+
+    def abort(self) -> None:
+        """Shut the connection down, from another thread."""
+        self.aborted = True
+        if self.sock is not None:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
+
+
+@cache
+def _authorities() -> ssl.SSLContext:
+    return create_ssl_context()
+
+
+def _is_allowed(address: str) -> bool:
+    if settings.SIGNOFF_LOOPBACK_WEBHOOKS and ip_address(address.partition("%")[0]).is_loopback:
+        return True
+    return is_public(address)

@@ -1,0 +1,56 @@
+"""Addresses of the public internet, and waiting times, for requests to servers that an outsider may name.
+
+A name may resolve to another address each time. So the caller connects to the address that was checked.
+"""
+
+import ipaddress
+import socket
+from collections.abc import Callable
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+_NAT64 = 0x64FF9B << 64  # RFC 6052: with an IPv4 address in the last 32 bits
+# RFC 4291: other forms of IPv6 are local, or carry IPv4.
+_GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
+
+
+class AddressRefused(Exception):
+    """A name is at an address to which no request may go."""
+
+
+def addresses_of(host: str, port: int | None, is_allowed: Callable[[str], bool]) -> list[str]:
+    """Resolve a name, now. Raise AddressRefused if one address is not allowed, and OSError without any."""
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [str(entry[4][0]) for entry in entries]
+    for address in addresses:
+        if not is_allowed(address):
+            raise AddressRefused(f"{host} is at {address}, which is not a public address")
+    return addresses
+
+
+def is_public(address: str) -> bool:
+    """Say whether an address is one of the public internet: not private, local, shared, multicast or reserved."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    inside = getattr(ip, "ipv4_mapped", None) or getattr(ip, "sixtofour", None)
+    if inside is not None:
+        return is_public(str(inside))
+    if int(ip) >> 32 == _NAT64:
+        return is_public(str(ipaddress.ip_address(int(ip) & 0xFFFFFFFF)))
+    if ip.version == 6 and ip not in _GLOBAL_UNICAST:
+        return False
+    return ip.is_global and not ip.is_multicast
+
+
+def retry_after_seconds(retry_after: str | None) -> float | None:
+    """Return the seconds of a Retry-After header (RFC 9110, section 10.2.3), or None if it has none."""
+    if not retry_after:
+        return None
+    if retry_after.strip().isdecimal():
+        return float(retry_after)
+    try:
+        moment = parsedate_to_datetime(retry_after)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        return None
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())

@@ -1,0 +1,99 @@
+"""Receivers of webhooks on this machine: that of the package `agentapprovalprotocol`, and ones that answer anything."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from uuid import uuid4
+
+from agentapprovalprotocol.receiver import Receiver, new_secret, verify
+
+from approvals.decisions.request_messages import ResolvedRequests
+from approvals.outbox import messages
+from approvals.outbox.sender import Sender
+from approvals.people.instance_webhooks import RESOLVED
+
+Answerer = Callable[[BaseHTTPRequestHandler, bytes], None]
+
+
+class Hook:
+    """A receiver with its registration. `events` are the resolved requests that it acknowledged, as they came."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.secret, self.registration = new_secret(), str(uuid4())
+        self.receiver = Receiver(resumers={}, secret=self.secret, registration_id=self.registration)
+        self.events: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.statuses: list[int] = []  # instead of the receiver's own, for the next ones
+
+    @property
+    def delivery(self) -> dict[str, str]:
+        return {
+            "type": "webhook",
+            "url": self.url,
+            "registration_id": self.registration,
+            "signing_secret": self.secret,
+        }
+
+    def take(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
+        headers = dict(request.headers.items())
+        status, answer = asyncio.run(self.receiver.handle(headers, body))
+        if status == 204:
+            self.headers.append(headers)
+            self.events.append(verify(self.secret, headers, body))
+            status = self.statuses.pop(0) if self.statuses else status
+        respond(request, status, answer)
+
+
+def respond(
+    request: BaseHTTPRequestHandler, status: int, body: bytes = b"", **headers: str
+) -> None:
+    request.send_response(status)
+    for name, value in headers.items():
+        request.send_header(name.replace("_", "-"), value)
+    if status != 204:
+        request.send_header("Content-Length", str(len(body)))
+    request.end_headers()
+    request.wfile.write(body)
+
+
+@contextmanager
+def serving(answer: Answerer) -> Iterator[str]:
+    """Serve on a port of this machine, and yield the URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            answer(self, body)
+
+        def log_message(self, *_: object) -> None:
+            """Log nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=[0.05])
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/hook?x=1"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextmanager
+def listening() -> Iterator[Hook]:
+    """A receiver of the package that is serving."""
+    hook = Hook()
+    with serving(hook.take) as hook.url:
+        yield hook
+
+
+def send_due() -> None:
+    """Make one attempt at each message that is due, as a sweeper does."""
+    sender = Sender({RESOLVED: ResolvedRequests()})
+    while (message := messages.claim()) is not None:
+        sender.send_one(message)

@@ -1,0 +1,266 @@
+"""Instances are told by webhook that their requests have ended: once each, signed, until they take it."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.test import override_settings
+
+from approvals import clock
+from approvals.decisions.undo import undo
+from approvals.models import Instance, InstanceWebhook, OutboxMessage
+from approvals.outbox import messages
+from runtime.models import Run
+from runtime.ports.access import Actor
+from tests.support.people import until
+from tests.web.aap.conftest import BODY, Desk, Door, code
+from tests.web.aap.receivers import Hook, listening, send_due
+
+
+@pytest.fixture
+def hook(settings: Any) -> Iterator[Hook]:
+    settings.SIGNOFF_LOOPBACK_WEBHOOKS = True
+    with listening() as hook:
+        yield hook
+
+
+@pytest.fixture
+def hooked(hook: Hook, provisioner: Door) -> Door:
+    made = provisioner.send("POST", "/instances", {"delivery": hook.delivery}, str(uuid4()))
+    assert made.status_code == 201, made.content
+    return Door(made.json()["credential"]["token"])
+
+
+def path_of_instance() -> str:
+    return f"/instances/{Instance.objects.get().id}"
+
+
+def pass_time() -> None:
+    """Make every message due that waits for another attempt or its request."""
+    OutboxMessage.objects.filter(ended_at=None).update(next_at=clock.now())
+
+
+def test_a_decision_is_told_once(hooked: Door, hook: Hook, desk: Desk) -> None:
+    made = hooked.ask()
+    send_due()
+    assert hook.events == []
+    desk.decide(made["id"])
+    send_due()
+    pass_time()
+    send_due()
+    [event] = hook.events
+    assert event == {
+        "id": event["id"],
+        "type": "request.resolved",
+        "instance_id": str(Instance.objects.get().id),
+        "request_id": made["id"],
+        "created_at": hooked.read(made["id"])["decision"]["decided_at"],
+    }
+    assert hook.headers[0]["webhook-id"] == event["id"]
+    message = OutboxMessage.objects.get()
+    assert (message.ending, message.answer, message.attempts) == ("delivered", "204", 1)
+
+
+def test_each_way_to_end_is_told(hooked: Door, hook: Hook, desk: Desk) -> None:
+    denied, cancelled, unseen = hooked.ask(), hooked.ask(), hooked.ask()
+    expiring, lost = (hooked.ask({**BODY, "timeout": "1s"}) for _ in range(2))
+    desk.decide(denied["id"], "deny", "No")
+    desk.advance(cancelled["id"])
+    desk.advance(expiring["id"])
+    for request in (cancelled, unseen):
+        hooked.send("DELETE", f"/requests/{request['id']}")
+    until(lambda: hooked.read(lost["id"])["status"] == "expired" or None, "the deadline")
+    send_due()
+    requests = (denied, cancelled, unseen, expiring, lost)
+    assert {event["request_id"] for event in hook.events} == {one["id"] for one in requests}
+    assert len(hook.events) == len(requests)
+    desk.advance(expiring["id"])
+    pass_time()
+    send_due()
+    assert len(hook.events) == len(requests)
+
+
+def test_a_decision_is_told_when_it_can_no_longer_be_undone(
+    hooked: Door, hook: Hook, desk: Desk
+) -> None:
+    made = hooked.ask()
+    with override_settings(SIGNOFF_UNDO_SECONDS=60):
+        desk.decide(made["id"])
+    pass_time()
+    send_due()
+    assert hook.events == []
+    assert OutboxMessage.objects.get().next_at == desk.approval(made["id"]).effective_at
+    undo(approval_id=desk.approval(made["id"]).id, actor=Actor(person="bea"))
+    pass_time()
+    send_due()
+    assert hook.events == []
+    desk.decide(made["id"], "deny", "No")
+    send_due()
+    assert len(hook.events) == 1
+
+
+def test_an_attempt_is_repeated_with_the_same_id_and_body(
+    hooked: Door, hook: Hook, desk: Desk
+) -> None:
+    made = hooked.ask()
+    hook.statuses = [500, 302]
+    desk.decide(made["id"])
+    for attempt in range(3):
+        send_due()
+        assert len(hook.events) == attempt + 1
+        send_due()  # it is not due yet
+        assert len(hook.events) == attempt + 1
+        pass_time()
+    assert hook.events[0] == hook.events[1] == hook.events[2]
+    assert {headers["webhook-id"] for headers in hook.headers} == {hook.events[0]["id"]}
+    assert OutboxMessage.objects.get().ending == "delivered"
+
+
+def test_a_message_is_given_up_a_week_after_the_decision(
+    hooked: Door, hook: Hook, desk: Desk
+) -> None:
+    made = hooked.ask()
+    hook.statuses = [500, 500]
+    desk.decide(made["id"])
+    send_due()
+    message = OutboxMessage.objects.get()
+    assert message.occurred_at is not None
+    assert message.gives_up_at == message.occurred_at + timedelta(hours=168)
+    OutboxMessage.objects.update(next_at=clock.now(), gives_up_at=clock.now())
+    send_due()
+    assert len(hook.events) == 1
+    message.refresh_from_db()
+    assert (message.ending, message.answer) == ("given up", "500")
+
+
+def test_a_sender_that_lost_its_lease_records_nothing(hooked: Door, hook: Hook, desk: Desk) -> None:
+    made = hooked.ask()
+    desk.decide(made["id"])
+    claimed = messages.claim()
+    assert claimed is not None
+    assert messages.claim() is None
+    OutboxMessage.objects.update(leased_until=clock.now())
+    again = messages.claim()
+    assert again is not None
+    messages.end(claimed, OutboxMessage.Ending.DROPPED)
+    assert not messages.begin(claimed, None)
+    assert OutboxMessage.objects.get().ended_at is None
+    assert messages.begin(again, None)
+
+
+def test_a_webhook_is_verified_first(hook: Hook, provisioner: Door) -> None:
+    other = {**hook.delivery, "registration_id": str(uuid4())}
+    refused = provisioner.send("POST", "/instances", {"delivery": other}, "k")
+    assert code(refused) == (422, "webhook_verification_failed")
+    assert not Instance.objects.exists()
+    made = provisioner.send("POST", "/instances", {"delivery": hook.delivery}, "k")
+    assert made.status_code == 201
+    told = made.json()["instance"]["delivery"]
+    assert told == {name: hook.delivery[name] for name in ("type", "url", "registration_id")}
+    again = provisioner.send("POST", "/instances", {"delivery": hook.delivery}, "k")
+    assert (again.status_code, again.json()) == (200, made.json())
+    assert provisioner.send("GET", path_of_instance()).json()["instance"]["delivery"] == told
+    key = hook.secret.removeprefix("whsec_")
+    assert key not in str(InstanceWebhook.objects.values())
+    assert key not in str(Instance.objects.values())
+
+
+@pytest.mark.parametrize(
+    ("change", "refusal"),
+    [
+        ({"type": "email"}, "unsupported_delivery_type"),
+        ({"url": "https://user@example.com/"}, "invalid_webhook_url"),
+        ({"url": "https://example.com/#x"}, "invalid_webhook_url"),
+        ({"url": "http://example.com/"}, "invalid_webhook_url"),
+        ({"url": "https://169.254.169.254/latest"}, "invalid_webhook_url"),
+        ({"url": "https://[::ffff:10.0.0.1]/"}, "invalid_webhook_url"),
+        ({"url": "https://127.0.0.1/"}, "invalid_webhook_url"),
+        ({"url": "https://exa mple.com/"}, "invalid_webhook_url"),
+        ({"url": "https://a\\@b/"}, "invalid_webhook_url"),
+        ({"url": 7}, "invalid_webhook_url"),
+        ({"registration_id": "x"}, "invalid_field"),
+        ({"signing_secret": "whsec_AAAA"}, "invalid_field"),
+        ({"signing_secret": "A" * 43 + "="}, "invalid_field"),
+        ({"extra": 1}, "unknown_field"),
+    ],
+)
+def test_a_wrong_delivery_is_refused(
+    hook: Hook, provisioner: Door, settings: Any, change: dict[str, Any], refusal: str
+) -> None:
+    settings.SIGNOFF_LOOPBACK_WEBHOOKS = False
+    body = {"delivery": {**hook.delivery, "url": "https://example.com/", **change}}
+    assert code(provisioner.send("POST", "/instances", body, "k")) == (400, refusal)
+    assert not Instance.objects.exists()
+
+
+def test_a_change_of_the_webhook_is_made_once(hooked: Door, hook: Hook, provisioner: Door) -> None:
+    path = path_of_instance()
+    with listening() as other:
+        moved = provisioner.send("PATCH", path, {"delivery": other.delivery}, "a")
+        assert moved.json()["instance"]["delivery"]["url"] == other.url
+        removed = provisioner.send("PATCH", path, {"delivery": None}, "b")
+        assert "delivery" not in removed.json()["instance"]
+        again = provisioner.send("PATCH", path, {"delivery": other.delivery}, "a")
+        assert (again.status_code, again.json()) == (200, moved.json())
+        conflict = provisioner.send("PATCH", path, {"delivery": hook.delivery}, "a")
+        assert code(conflict) == (409, "idempotency_conflict")
+    assert "delivery" not in provisioner.send("GET", path).json()["instance"]
+    refused = provisioner.send("PATCH", path, {"delivery": other.delivery}, "c")  # it is closed
+    assert code(refused) == (422, "webhook_verification_failed")
+
+
+def test_another_webhook_gets_what_was_not_delivered(
+    hooked: Door, hook: Hook, provisioner: Door, desk: Desk
+) -> None:
+    told, untold, waiting = hooked.ask(), hooked.ask(), hooked.ask()
+    desk.decide(told["id"])
+    send_due()
+    hook.statuses = [500]
+    desk.decide(untold["id"])
+    send_due()
+    before = OutboxMessage.objects.get(subject=untold["id"])
+    with listening() as other:
+        provisioner.send("PATCH", path_of_instance(), {"delivery": other.delivery}, "a")
+        send_due()
+        assert other.events == [hook.events[-1]]
+        after = OutboxMessage.objects.get(subject=untold["id"])
+        assert after.gives_up_at == before.gives_up_at
+        desk.decide(waiting["id"])
+        send_due()
+        assert other.events[-1]["request_id"] == waiting["id"]
+    assert len(hook.events) == 2
+
+
+def test_a_new_webhook_is_told_of_what_waits(
+    bot: Door, hook: Hook, provisioner: Door, desk: Desk
+) -> None:
+    before, after = bot.ask(), bot.ask()
+    desk.decide(before["id"])
+    path = path_of_instance()
+    for change in ({"delivery": hook.delivery}, {"delivery": None}, {"delivery": hook.delivery}):
+        assert provisioner.send("PATCH", path, change, str(uuid4())).status_code == 200
+    desk.decide(after["id"])
+    send_due()
+    assert [event["request_id"] for event in hook.events] == [after["id"]]
+
+
+@pytest.mark.parametrize("act", ["PATCH", "DELETE"])
+def test_a_removed_webhook_is_told_nothing(
+    hooked: Door, hook: Hook, provisioner: Door, desk: Desk, act: str
+) -> None:
+    waiting, decided = hooked.ask(), hooked.ask()
+    hook.statuses = [500]
+    desk.decide(decided["id"])
+    send_due()
+    body = {"delivery": None} if act == "PATCH" else None
+    assert provisioner.send(act, path_of_instance(), body, "k").status_code in (200, 204)
+    if act == "PATCH":
+        desk.decide(waiting["id"])
+    pass_time()
+    send_due()
+    assert len(hook.events) == 1
+    assert not InstanceWebhook.objects.exists()
+    assert not OutboxMessage.objects.filter(ended_at=None).exists()
+    assert Run.objects.count() == 2
