@@ -82,6 +82,15 @@ def test_a_process_with_a_bad_value_ends_with_that_line_alone(
     assert (done.stdout, done.stderr) == ("", f"signoff: {name} {said}\n")
 
 
+def test_webhooks_on_this_machine_are_for_tests_alone() -> None:
+    variables = {"SIGNOFF_LOOPBACK_WEBHOOKS": "yes"}
+    assert environment.read(variables).loopback_webhooks
+    public = {"PUBLIC_URL": "https://signoff.example", "BEHIND_PROXY": "yes"}
+    assert not environment.read(public).loopback_webhooks
+    with pytest.raises(InvalidSetting, match=r"^SIGNOFF_LOOPBACK_WEBHOOKS is for tests"):
+        environment.read({**variables, **public})
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [

@@ -28,6 +28,8 @@ from runtime.core.values.enums import GateKind
 from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.models import Run
 from runtime.ports.access import Actor
+from runtime.store import pool
+from runtime.upkeep import retention, retention_rules
 from tests.support.pages import shows
 from tests.support.people import until
 from tests.support.seeds import decide
@@ -414,3 +416,17 @@ def test_addresses_and_methods_that_are_not_there(bot: Door) -> None:
     assert code(bot.send("GET", f"/requests/{uuid4()}")) == (404, "not_found")
     assert code(bot.send("GET", f"/requests/{uuid4()}?wait=soon")) == (400, "invalid_field")
     assert code(bot.send("POST", "/requests/", BODY, "k")) == (404, "not_found")
+
+
+@pytest.mark.parametrize(("status", "days"), [("completed", 9), ("failed", 39)])
+def test_a_request_outlasts_its_replays_whatever_retention_says(
+    bot: Door, desk: Desk, settings: Any, status: str, days: int
+) -> None:
+    settings.SIGNOFF_RETENTION = retention_rules.parse("1")
+    made = bot.ask(key="k")
+    desk.decide(made["id"], "deny", "No")
+    for age, removed in ((days - 0.1, 0), (days + 0.1, 1)):
+        ended = clock.now() - timedelta(days=age)
+        Run.objects.update(ended_at=ended, status=status)
+        with pool.open_own() as connection:
+            assert sum(group.runs for group in retention.preview(connection)) == removed
