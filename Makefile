@@ -6,7 +6,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help up agents new-agent manage test test-quick faults mutants bench screenshots reference figures check check-quick format lock clean
+.PHONY: help up agents new-agent manage test test-quick interop faults mutants bench screenshots reference figures check check-quick format lock clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile
@@ -28,6 +28,9 @@ test: developer-environment ## run the tests (TESTS=tests/core to run some)
 
 test-quick: developer-environment ## run the pure and the Postgres tier in two minutes
 	@exec $(RUN) -m tests.run --quick
+
+interop: developer-environment ## run agents of six other frameworks against the application; print what became of each case
+	@INTEROP=1 exec $(RUN) -m pytest tests/interop -q
 
 faults: developer-environment ## kill processes at every point and at random, hours of it; print the figures (FAULTS_LONG= for minutes, FAULTS_SEED=1)
 	@FAULTS_LONG="$(FAULTS_LONG)" FAULTS_EVERY_SCORE=1 exec $(RUN) -m pytest tests/system/fault_injection tests/approvals/decisions/test_pairs.py tests/approvals/test_version_changes.py tests/approvals/decisions/test_mutations.py tests/browser/test_hostile_text.py tests/provider/test_storm_runs.py -s -q
@@ -68,7 +71,7 @@ lock: ## resolve requirements/*.in again, keeping the versions that still fit
 	@sh requirements/lock.sh write "$(RUN)"
 
 clean: ## remove the environment and everything that can be made again
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache staticfiles
+	rm -rf $(VENV) .interop .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache staticfiles
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Creates or updates the environment, with the interpreter of PYTHON= and the packages of AGENTS_REQUIREMENTS= if set.

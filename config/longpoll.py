@@ -1,7 +1,8 @@
 """Long polling: a request that waits for a state of a run is passed to Django again after each change of the run.
 
 Only Django knows the state and who may read it: a header of its answer says for how many more seconds the request
-should wait. In between, the request holds neither a thread nor a connection to Postgres.
+should wait. In between, the request holds neither a thread nor a connection to Postgres. When many runs change at
+once, their requests leave most of Django's threads to others.
 """
 
 from __future__ import annotations
@@ -19,8 +20,6 @@ if TYPE_CHECKING:  # it imports models, and this module is imported before Djang
 PLACE = re.compile(r"/api/(?:v1/runs|aap/v1/requests)/([0-9a-f-]{36})")
 HEADER = b"signoff-wait"  # runtime.web.api.runs's, which cannot be imported before Django is set up
 PERSON_HEADER = b"signoff-person"  # who asks; for this module alone
-ROUND_SECONDS = 5.0  # a live update may be lost
-OFFLINE_ROUND_SECONDS = 1.0  # while the broker is out of reach
 
 _UNMET = re.compile(rb"unmet; (\d+)s")
 
@@ -45,18 +44,21 @@ async def answer(
     leaving = asyncio.ensure_future(disconnected)
     try:
         with live_server.listen(run) as wait:
+            await live_server.read_version(wait)
             messages = await _wait_request(ask)
             ends = asyncio.get_running_loop().time() + _seconds(messages)
             person = _header(messages, PERSON_HEADER).decode("latin-1")
             may_wait = _seconds(messages) > 0 and live_server.may_wait(wait, person)
-            while may_wait and _seconds(messages) and not wait.over and not leaving.done():
+            while may_wait and _seconds(messages):
                 seconds_left = ends - asyncio.get_running_loop().time()
                 if seconds_left <= 0:
                     break
-                pause = ROUND_SECONDS if live_server.connected.is_set() else OFFLINE_ROUND_SECONDS
-                await _first(wait.changed, leaving, min(seconds_left, pause))
+                await _first(wait.changed, leaving, seconds_left)
+                if wait.over or leaving.done():
+                    break
                 wait.changed.clear()
-                messages = await _wait_request(ask)
+                async with live_server.asking:
+                    messages = await _wait_request(ask)
         if not leaving.done():
             for message in messages:
                 await send(_public(message))

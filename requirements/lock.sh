@@ -4,13 +4,14 @@
 # cached index, so a second check needs no network.
 set -eu
 mode=$1
+locks="runtime embedded dev interop interop-more interop-crewai"
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 case $2 in /*) python=$2 ;; *) python=$PWD/$2 ;; esac
 UV_CACHE_DIR=$(dirname "$(dirname "$python")")/uv-cache
 export UV_CACHE_DIR
 
 resolve() { # folder
-    for lock in runtime embedded dev; do # each is bound by the ones before
+    for lock in $locks; do # dev is bound by the ones before
         (cd "$1" && "$python" -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
             "$lock.in" -o "$lock.txt") || return
     done
@@ -19,9 +20,9 @@ resolve() { # folder
 unchanged() {
     cp "$here"/*.in "$here"/*.txt "$copy"
     resolve "$copy" || return
-    for lock in runtime.txt embedded.txt dev.txt; do
-        if ! diff -u "$here/$lock" "$copy/$lock"; then
-            echo "requirements/$lock is not current: run make lock" >&2
+    for lock in $locks; do
+        if ! diff -u "$here/$lock.txt" "$copy/$lock.txt"; then
+            echo "requirements/$lock.txt is not current: run make lock" >&2
             return 1
         fi
     done

@@ -23,7 +23,8 @@ PACKAGES = ("agents", "approvals", "client", "config", "runtime", "tests")
 FAULTS = "tests/system/fault_injection"
 LANES = (
     (
-        *("tests/system", f"--ignore={FAULTS}", "tests/security", "tests/core", "tests/provider"),
+        *("tests/system", f"--ignore={FAULTS}", "tests/interop", "tests/security"),
+        *("tests/core", "tests/provider"),
         *("tests/execution", "tests/triggers", "tests/upkeep", "tests/control", "tests/agents"),
     ),
     (FAULTS, "tests/config", "tests/approvals", "tests/docs", "tests/stored"),

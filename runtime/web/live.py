@@ -9,7 +9,7 @@ broker is unreachable.
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -35,11 +35,17 @@ log = logging.getLogger(__name__)
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+Version = tuple[int, str]  # the position and the status of a run
 
 MAX_STREAMS = 1000
 MAX_STREAMS_OF_PERSON = 50  # a new one ends the oldest
-MAX_WAITING = 200  # requests in one process, each repeated once a round
-MAX_WAITING_OF_PERSON = 50  # a new one answers the oldest
+MAX_WAITING = 1000  # requests in one process
+MAX_WAITING_OF_PERSON = 200  # a new one answers the oldest
+ASKS_AT_ONCE = 4  # of waiting requests whose runs have changed; Django has more threads
+CHECK_SECONDS = (
+    5.0  # between two looks at the runs that are waited for, since an update may be lost
+)
+OFFLINE_CHECK_SECONDS = 1.0  # while the broker is unreachable
 BEAT_SECONDS = 15.0  # between lines of a stream, to notice closed connections
 RIGHTS_SECONDS = 30.0
 PAUSE_SECONDS = 0.5  # a page refreshes at most twice a second
@@ -86,10 +92,14 @@ class Stream:
 
 @dataclass(slots=True, eq=False)
 class WaitingRequest:
-    """A request that waits for a run. `person` may read it; `over` answers it now."""
+    """A request that waits for a run. `person` may read it; `over` answers it now.
+
+    `version` was that of the run before the request was first answered.
+    """
 
     run: UUID
     person: str = ""
+    version: Version | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     over: bool = False
 
@@ -109,21 +119,25 @@ class LiveServer:
         self._streams: dict[Stream, None] = {}  # the oldest first
         self.connected = asyncio.Event()  # set while the subscription works
         self.is_closing = False  # set when the process ends
-        self._subscriber: asyncio.Task[None] | None = None
+        self.asking = asyncio.Semaphore(ASKS_AT_ONCE)
+        self._tasks: list[asyncio.Task[None]] = []
         self._listening: dict[UUID, set[WaitingRequest]] = {}
         self._waiting: dict[WaitingRequest, None] = {}  # those that may wait, the oldest first
         # All streams share one thread and one database connection; requests have their own.
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="live")
 
     def open(self) -> None:
-        """Subscribe to the broker, in the running loop."""
-        self._subscriber = asyncio.get_running_loop().create_task(self._keep_subscribed())
+        """Subscribe to the broker and look at the waited runs, in the running loop."""
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(work) for work in (self._keep_subscribed(), self._keep_checking())
+        ]
 
     def close_streams(self) -> None:
         """End all streams, so that the server can exit."""
         self.is_closing = True
-        if self._subscriber is not None:
-            self._subscriber.cancel()
+        for task in self._tasks:
+            task.cancel()
         self._end_all()
         for wait in list(self._waiting):
             wait.end()
@@ -131,8 +145,7 @@ class LiveServer:
     async def close(self) -> None:
         """Stop, and close the connection to Postgres."""
         self.close_streams()
-        if self._subscriber is not None:
-            await asyncio.wait([self._subscriber])
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.wrap_future(self._reader.submit(connections.close_all))
 
     @contextmanager
@@ -147,6 +160,11 @@ class LiveServer:
             self._listening[run].discard(wait)
             if not self._listening[run]:
                 del self._listening[run]
+
+    async def read_version(self, wait: WaitingRequest) -> None:
+        """Remember the version of the run, so that a later change is noticed without an update."""
+        versions = await self._read(_versions, [wait.run])
+        wait.version = (versions or {}).get(wait.run)
 
     def may_wait(self, wait: WaitingRequest, person: str) -> bool:
         """Count this wait as one of the person, whose oldest is answered if there are too many of them."""
@@ -164,6 +182,21 @@ class LiveServer:
     def _wake(self, run: UUID) -> None:
         for wait in self._listening.get(run, ()):
             wait.changed.set()
+
+    async def _keep_checking(self) -> None:
+        while True:
+            is_connected = self.connected.is_set()
+            await asyncio.sleep(CHECK_SECONDS if is_connected else OFFLINE_CHECK_SECONDS)
+            await self.check_waiting()
+
+    async def check_waiting(self) -> None:
+        """Wake the requests whose runs have changed: one statement for all of them."""
+        runs = {wait.run for wait in self._waiting}
+        versions = (await self._read(_versions, runs) if runs else None) or {}
+        for wait in self._waiting:
+            if versions.get(wait.run, wait.version) != wait.version:
+                wait.version = versions[wait.run]
+                wait.changed.set()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Serve the stream to the person of the session; refuse other methods and requests of other sites."""
@@ -290,6 +323,11 @@ def _with_database(read: Callable[..., Any], *arguments: Any) -> Any:
         return None
     finally:
         close_old_connections()
+
+
+def _versions(runs: Iterable[UUID]) -> dict[UUID, Version]:
+    rows = Run.objects.filter(pk__in=list(runs)).values_list("pk", "position", "status")
+    return {run: (position, status) for run, position, status in rows}
 
 
 def _names(stream: Stream, changes: dict[UUID, bool]) -> list[str] | None:

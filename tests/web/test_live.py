@@ -16,6 +16,7 @@ from django.db import connections
 from django.test import Client
 
 from config import longpoll
+from config.env.environment import ROOT
 from runtime import broker as dispatch
 from runtime.web import live
 from runtime.web.api.runs import PERSON_HEADER, WAIT_HEADER
@@ -69,11 +70,11 @@ class House:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever)
         self._thread.start()
-        self._soon(self._opened())
+        self.soon(self._opened())
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._soon(self.live_server.close())
+        self.soon(self.live_server.close())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(WITHIN)
         self.loop.close()
@@ -100,7 +101,8 @@ class House:
         waiting = self.live_server.count_waiting
         until(lambda: waiting() == count or None, f"{count} requests to wait")
 
-    def _soon(self, work: Coroutine[Any, Any, None]) -> None:
+    def soon(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do this in the loop."""
         asyncio.run_coroutine_threadsafe(work, self.loop).result(WITHIN)
 
     async def _opened(self) -> None:
@@ -114,6 +116,7 @@ class House:
 def house(live_broker: str, office: Office, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
     monkeypatch.setattr(dispatch, "_notifier", None)
     monkeypatch.setattr(live, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(live, "CHECK_SECONDS", 1000.0)
     with House() as house:
         yield house
 
@@ -230,7 +233,6 @@ def served(
 
     application: Any = wsgi.application
     django: Any = WSGIMiddleware(application, workers=1)
-    monkeypatch.setattr(longpoll, "ROUND_SECONDS", 1000.0)
     monkeypatch.setattr(asgi, "_django", django)
     monkeypatch.setattr(asgi, "live_server", house.live_server)
     path = f"/api/v1/runs/{suspended}"
@@ -262,6 +264,18 @@ def test_a_ring_answers_a_request_and_one_that_disconnects_frees_its_place(
     dispatch.notify_run(uuid4(), inbox=False)  # of another run
     dispatch.notify_run(suspended, inbox=False)
     assert _answer(staying) == "met"
+
+
+def test_a_lost_update_is_noticed_by_the_next_check(
+    house: House, served: Callable[..., Tab], office: Office, suspended: UUID
+) -> None:
+    waiting = [served(b"wait=60s") for _ in range(3)]
+    house.waits(3)
+    house.soon(house.live_server.check_waiting())
+    assert not any(request.ended for request in waiting)
+    office.approve(suspended)  # nothing rings: the test advances runs itself
+    house.soon(house.live_server.check_waiting())
+    assert [_answer(request) for request in waiting] == ["met"] * 3
 
 
 def test_a_wait_that_ends_first_gets_the_run_as_it_is(
@@ -310,6 +324,49 @@ def test_a_wait_tells_if_it_was_met(office: Office, ada_api: Caller, suspended: 
         answer = ada_api.get(f"/runs/{suspended}?wait={wait}")
         assert field_of(answer) == (422, "wait")
         assert "from 1s to 60s" in answer.json()["detail"]
+
+
+def test_requests_that_are_woken_together_leave_threads_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 20 waits for one run, at most ASKS_AT_ONCE are passed to Django again at the same time."""
+    monkeypatch.setattr(LiveServer, "read_version", lambda self, wait: asyncio.sleep(0))
+    asking: list[int] = []
+    busy: list[int] = []
+    all_wait = asyncio.Event()
+
+    async def ask(send: live.Send) -> None:
+        headers = [] if all_wait.is_set() else [(longpoll.HEADER, b"unmet; 9s")]
+        asking.append(1)
+        busy.append(len(asking) if all_wait.is_set() else 0)
+        await asyncio.sleep(0)  # so that others may begin
+        asking.pop()
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+    async def send(message: Message) -> None:
+        pass
+
+    async def stay() -> None:
+        await asyncio.Event().wait()
+
+    async def drive() -> None:
+        live_server, run = LiveServer(), uuid4()
+        answers = [longpoll.answer(run, ask, stay(), live_server, send) for _ in range(20)]
+        waits = [asyncio.ensure_future(answer) for answer in answers]
+        while live_server.count_waiting() < len(waits):  # noqa: ASYNC110 - it is not told
+            await asyncio.sleep(0)
+        all_wait.set()
+        live_server._wake(run)
+        await asyncio.gather(*waits)
+
+    asyncio.run(drive())
+    assert (len(busy), max(busy)) == (40, live.ASKS_AT_ONCE)
+
+
+def test_the_limits_are_those_that_operators_read() -> None:
+    page = " ".join((ROOT / "docs/reference/limits.md").read_text().split())
+    of_person = f"{live.MAX_STREAMS_OF_PERSON} and {live.MAX_WAITING_OF_PERSON} (the oldest ends)"
+    assert f"a web process: {of_person}; of all: {live.MAX_STREAMS} and {live.MAX_WAITING}" in page
 
 
 def test_only_reading_a_run_waits() -> None:
