@@ -1,7 +1,8 @@
 """A loop for the programs of this folder, which run agents with a scripted model whose tool needs an approval.
 
 A program runs in an environment without this project. It reads one plan a line and writes one line of results: the
-texts that the model read of its calls. The model asks for a payment of each amount at once, and ends when it has the results.
+texts that the model read of its calls. The model asks for a payment of each amount at once, and ends when it has the
+results.
 """
 
 import json
