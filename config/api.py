@@ -26,6 +26,7 @@ from approvals.web.api.absences import router as absences_router
 from approvals.web.api.allowances import router as allowances_router
 from approvals.web.api.edit_previews import router as edit_previews_router
 from approvals.web.api.inquiries import router as inquiries_router
+from approvals.web.api.instances import router as instances_router
 from approvals.web.api.prompt_trials import router as prompt_trials_router
 from approvals.web.api.prompts import router as prompts_router
 from approvals.web.api.requests import router as approvals_router
@@ -198,6 +199,7 @@ api.add_router("", approvals_router)
 api.add_router("", edit_previews_router)
 api.add_router("", teamwork_router)
 api.add_router("", allowances_router)
+api.add_router("", instances_router)
 api.add_router("", version_changes_router)
 api.add_router("", prompts_router)
 api.add_router("", prompt_trials_router)

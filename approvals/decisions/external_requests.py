@@ -7,6 +7,7 @@ then: the row of its use is written in a transaction that verifies the signed de
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -14,7 +15,8 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import QuerySet
+from django.contrib.auth.models import User
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from approvals import clock
 from approvals.errors import (
@@ -69,6 +71,7 @@ FIELDS = ("tool", "server", "agent_reasoning", "arguments", "context", "timeout"
 # A suspended run has not received the decision yet, or asks people again.
 _MAY_USE = (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING, RunStatus.SUSPENDED)
 _CANCELLED = "The agent outside that asked has cancelled its request."
+_ENDED = "The agent outside that asked was ended."
 
 
 class RequestStatus(StrEnum):
@@ -160,6 +163,7 @@ def ask(
         earlier = _find_earlier(owner, business_key, submitted)
         assert earlier is not None  # runs are never deleted
         return read(instance=instance, request=earlier), False
+    instances.record_request(instance, external_call.framework(run_input))
     return read(instance=instance, request=started.run), True
 
 
@@ -188,28 +192,51 @@ def next_change(run: Run, now: datetime) -> datetime:
 
 def cancel(*, instance: Instance, request: UUID) -> ExternalRequest:
     """Cancel a pending request; a cancelled one stays so. Raise NoSuchRun, AlreadyTerminal."""
+    _cancel(instance, request, instance.owner.get_username(), _CANCELLED)
+    return read(instance=instance, request=request)
+
+
+def end(*, instance: UUID, actor: Actor | None, any_owner: bool = True) -> int:
+    """End an instance, and return how many pending requests of it are cancelled. `actor` None is the command line.
+
+    Raise Forbidden, UnknownInstance.
+    """
+    instances.delete(instance=instance, actor=actor, any_owner=any_owner)
+    row = Instance.objects.select_related("owner").get(pk=instance)
+    owner, count = row.owner.get_username(), 0
+    person = owner if actor is None else actor.person
+    for run in _open_runs(owner, instance).values_list("id", flat=True):
+        with suppress(AlreadyTerminal, NoSuchRun):  # it was decided before
+            count += _cancel(row, run, person, _ENDED)
+    return count
+
+
+def count_pending(instance: UUID) -> int:
+    """Count the requests of an instance that wait for people."""
+    owner = User.objects.get(instances=instance).get_username()
+    now = clock.now()
+    decided = Approval.objects.filter(OF_CALL, run=OuterRef("pk")).filter(
+        Q(status=Approval.Status.PENDING, expires_at__lte=now)
+        | ~Q(status=Approval.Status.PENDING)
+        & Q(Q(effective_at__lte=now) | Q(effective_at=None, decided_at__lte=now))
+    )
+    return _open_runs(owner, instance).exclude(Exists(decided)).count()
+
+
+def _cancel(instance: Instance, request: UUID, person: str, reason: str) -> bool:
+    """Cancel a pending request in the name of a person. Return False if it was cancelled before."""
     with atomic() as connection:
         runs.locked_row(connection, read(instance=instance, request=request).id)
         external = read(instance=instance, request=request)
         if external.state.status is RequestStatus.PENDING:
-            owner = Actor(person=instance.owner.get_username())
             try:
-                interventions.cancel(run=request, reason=_CANCELLED, actor=owner)
+                interventions.cancel(run=request, reason=reason, actor=Actor(person=person))
             except RunEnded as exc:  # it failed
                 raise AlreadyTerminal from exc
-        elif external.state.status is not RequestStatus.CANCELLED:
+            return True
+        if external.state.status is not RequestStatus.CANCELLED:
             raise AlreadyTerminal
-    return read(instance=instance, request=request)
-
-
-def cancel_all(instance: UUID) -> None:
-    """Cancel the pending requests of an instance that has ended, one by one."""
-    row = Instance.objects.select_related("owner").get(pk=instance)
-    for run in _open_runs(row.owner.get_username(), instance).values_list("id", flat=True):
-        try:
-            cancel(instance=row, request=run)
-        except (AlreadyTerminal, NoSuchRun):
-            continue  # it was decided before
+    return False
 
 
 def use(*, instance: Instance, request: UUID, key: str) -> ExternalRequest:

@@ -31,6 +31,8 @@ class Instance(SignedRow):
     sealed = models.JSONField(null=True)  # the credential
     updates = models.JSONField(db_default={})  # of the last days, by the hash of their keys
     deleted_at = models.DateTimeField(null=True)
+    last_request_at = models.DateTimeField(null=True)
+    framework = models.TextField(db_default="")  # that of its last request, as it says
 
     class Meta:
         constraints = (

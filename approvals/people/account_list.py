@@ -200,6 +200,19 @@ def person(username: str) -> Person | None:
     return next(iter(_read(User.objects.filter(username=username))), None)
 
 
+def token_view(token: Token) -> TokenView:
+    """Return a token as pages show it."""
+    return TokenView(
+        public_id=token.public_id,
+        name=token.name,
+        scopes=tuple(token.scopes),
+        created_at=token.created_at,
+        expires_at=token.expires_at,
+        last_used_at=token.last_used_at,
+        revoked_at=token.revoked_at,
+    )
+
+
 def _read(users: QuerySet[User], reader: str | None = None) -> list[Person]:
     decisions = Approval.objects.filter(decided_by=OuterRef("username"), decided_at__isnull=False)
     latest = decisions.order_by("-decided_at").values("decided_at")[:1]
@@ -285,19 +298,7 @@ def _unrecorded(name: str) -> Right:
 
 def _token_views(tokens: list[Token]) -> tuple[TokenView, ...]:
     tokens.sort(key=lambda token: token.created_at, reverse=True)
-    views = [
-        TokenView(
-            public_id=token.public_id,
-            name=token.name,
-            scopes=tuple(token.scopes),
-            created_at=token.created_at,
-            expires_at=token.expires_at,
-            last_used_at=token.last_used_at,
-            revoked_at=token.revoked_at,
-        )
-        for token in tokens
-    ]
-    return tuple(sorted(views, key=lambda view: not view.is_valid))
+    return tuple(sorted(map(token_view, tokens), key=lambda view: not view.is_valid))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,7 @@ from runtime.ports.access import Actor
 _FORMAT = re.compile(r"sgi_([0-9a-f]{32})_([0-9a-f]{64})")
 _NO_HASH = "0" * 64
 _KEPT = timedelta(days=7)  # a credential, for a repeated provisioning
+_REQUEST_GRAIN = timedelta(minutes=1)  # a busy instance would otherwise write its row each time
 MAX_NAME = 100
 
 
@@ -123,18 +124,31 @@ def change(
     return view
 
 
-def delete(*, instance: UUID, actor: Actor) -> bool:
-    """End an instance and its credential. Return False if it had ended before. Raise Forbidden, UnknownInstance."""
-    require_provisioner(actor)
+def delete(*, instance: UUID, actor: Actor | None, any_owner: bool = False) -> bool:
+    """End an instance and its credential. Return False if it had ended before. `actor` None is the command line.
+
+    Raise Forbidden; UnknownInstance, also for that of another person unless `any_owner`.
+    """
+    if actor is not None:
+        require_provisioner(actor)
     with transaction.atomic():
-        row = _read(instance, actor, locks=True, deleted=True)
+        row = _read(instance, None if any_owner else actor, locks=True, deleted=True)
         if row.deleted_at is not None:
             return False
         row.deleted_at, row.sealed = clock.now(), None
         row.save(update_fields=["deleted_at", "sealed"])
         instance_webhooks.put(row, None)
-        log_change(actor.person, f"ended the instance {row.id}")
+        log_change(None if actor is None else actor.person, f"ended the instance {row.id}")
     return True
+
+
+def record_request(instance: Instance, framework: str) -> None:
+    """Record that an instance asked just now, and in which framework as it says."""
+    at, framework = clock.now(), escape_text(framework[:MAX_NAME])
+    last = instance.last_request_at
+    if last is not None and last > at - _REQUEST_GRAIN and instance.framework == framework:
+        return
+    Instance.objects.filter(pk=instance.pk).update(last_request_at=at, framework=framework)
 
 
 def authenticate(plain: str) -> Instance | None:
@@ -205,11 +219,15 @@ def _created(
     return _view(instance, credential=credential, created=True)
 
 
-def _read(instance: UUID, actor: Actor, *, locks: bool = False, deleted: bool = False) -> Instance:
+def _read(
+    instance: UUID, owner: Actor | None, *, locks: bool = False, deleted: bool = False
+) -> Instance:
     rows = Instance.objects.select_related("owner")
     if locks:
         rows = rows.select_for_update(no_key=True, of=("self",))
-    row = rows.filter(pk=instance, owner__username=actor.person).first()
+    if owner is not None:
+        rows = rows.filter(owner__username=owner.person)
+    row = rows.filter(pk=instance).first()
     if row is None or (row.deleted_at is not None and not deleted):
         raise UnknownInstance
     return row

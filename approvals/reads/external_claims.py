@@ -42,14 +42,12 @@ def claim_of(approval: ApprovalView) -> ExternalClaim | None:
     if text is None:
         return None
     run_input = json.loads(text)
-    context = _context(run_input)
-    framework = context.get("framework") if isinstance(context, dict) else None
     use = ApprovalUse.objects.filter(pk=approval.run).first()
     return ExternalClaim(
         instance=run_input["instance"],
         instance_name=run_input["instance_name"],
-        framework=framework if isinstance(framework, str) else "",
-        context=context,
+        framework=external_call.framework(run_input),
+        context=_context(run_input),
         valid_until=_valid_until(approval, run_input),
         **{name: getattr(use, name, None) for name in _OF_USE},
     )

@@ -1,8 +1,8 @@
 """Turns the search text of the inbox into a condition on requests.
 
 Every word must occur in the sentence, the path or the requester. `risk:high`, `kind:question`, `agent:…`, `tool:…` and
-`by:…` search one field, `next:…` the step that follows if no person decides, `due:1h` the deadline, `older:1d`
-and `newer:1d` the age. `claimed:me`,
+`by:…` search one field, `instance:…` has the id of the agent outside that asks, `next:…` the step that follows if no
+person decides, `due:1h` the deadline, `older:1d` and `newer:1d` the age. `claimed:me`,
 `claimed:yes`, `claimed:no` and `handed:me` ask who looks at a request. Quotes keep words together.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, tzinfo
 from typing import Any
+from uuid import UUID
 
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import BooleanField, Exists, F, Func, OuterRef, Q, QuerySet, TextField
@@ -19,6 +20,7 @@ from django.utils import timezone
 
 from approvals.models import Approval, ApprovalClaim, Handover
 from approvals.rules.policy import ESCALATE, OnExpiry
+from runtime.core.documents import external_call
 from runtime.core.values.enums import GateKind, Risk
 from runtime.core.values.verdicts import IN_HISTORY
 from runtime.errors import InvalidInput
@@ -65,6 +67,15 @@ class Agents(Func):
 def _anywhere(word: str) -> Q:
     path: Any = Cast(F("path"), TextField())
     return Q(sentence__icontains=word) | Q(requester__icontains=word) | Q(IContains(path, word))
+
+
+def of_instance(word: str, field: str = "q") -> Q:
+    """Return the condition for requests of an instance. Raise InvalidInput naming the field."""
+    try:
+        token = str(UUID(word))
+    except ValueError:
+        raise InvalidInput(field, "must name an instance by its id") from None
+    return Q(run__agent=external_call.AGENT, run__token=token)
 
 
 def _risk(word: str) -> Q:
@@ -132,6 +143,7 @@ _FIELDS: Mapping[str, Callable[[str], Q]] = {
     "agent": lambda word: Q(IContains(Agents(F("path")), word)),
     "tool": lambda word: Q(tool__icontains=word),
     "by": lambda word: Q(requester__icontains=word),
+    "instance": of_instance,
     "next": _next,
     "due": _due,
     "older": lambda word: Q(created_at__lte=timezone.now() - duration(word, "older")),
@@ -150,7 +162,7 @@ CHOICES = {
     "outcome": tuple(map(str, CallOutcome)),
 }
 NAMES = ("person", "by", "agent", "tool")
-KEYS = (*NAMES, *CHOICES, "since", "until")
+KEYS = (*NAMES, "instance", *CHOICES, "since", "until")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,14 +170,15 @@ class DecisionFilter:
     """The decisions to list; an empty filter lists all.
 
     `person` decided or voted, or a deputy did so in their place; `by` started the run. `agent` proposed the call or is
-    the agent of the run. `since` is inclusive, `until` exclusive. `texts` holds the filters as they were written,
-    without the words.
+    the agent of the run, `instance` is the id of the agent outside that asked. `since` is inclusive, `until` exclusive.
+    `texts` holds the filters as they were written, without the words.
     """
 
     person: str = ""
     by: str = ""
     agent: str = ""
     tool: str = ""
+    instance: str = ""
     risk: str = ""
     verdict: str = ""
     outcome: str = ""
@@ -240,8 +253,14 @@ def midnight(day: date, zone: tzinfo) -> datetime:
     return datetime.combine(day, time.min, tzinfo=zone)
 
 
+def _read_instance(key: str, text: str, _: tzinfo) -> str:
+    of_instance(text, key)
+    return text
+
+
 _READERS: Mapping[str, Callable[[str, str, tzinfo], str | datetime]] = {
     **dict.fromkeys(CHOICES, _read_choice),
+    "instance": _read_instance,
     "since": _read_time,
     "until": _read_time,
 }

@@ -28,6 +28,7 @@ from approvals.rights.scopes import Scope
 from approvals.rules import roles
 from approvals.signed import statements, votes
 from approvals.signed.votes import Cast
+from runtime.core.documents import external_call
 from runtime.core.values.verdicts import IN_HISTORY, VERDICTS
 from runtime.errors import InvalidInput, KeyMissing
 from runtime.keyring import sealing
@@ -232,8 +233,8 @@ def _walks(principal: Principal | None, criteria: DecisionFilter) -> tuple[_Walk
         )
     if criteria.by:
         return (_Walk(condition=Q(requester=criteria.by)),)
-    if criteria.tool:
-        return (_Walk(condition=Q(tool=criteria.tool)),)
+    if criteria.tool or criteria.instance:
+        return (_Walk(condition=Q(tool=criteria.tool or external_call.TOOL)),)
     if criteria.agent:
         root, asking = _is_agent(ROOT_AGENT, criteria), _is_agent(ASKING_AGENT, criteria)
         return (_Walk(condition=root), _Walk(condition=asking & ~root))
@@ -253,6 +254,8 @@ def _condition(criteria: DecisionFilter) -> Q:
         "outcome__outcome": criteria.outcome,
     }
     condition &= Q(**{name: value for name, value in exact.items() if value})
+    if criteria.instance:
+        condition &= filters.of_instance(criteria.instance)
     if criteria.verdict:
         condition &= is_verdict(criteria.verdict)
     if criteria.agent:

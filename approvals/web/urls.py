@@ -24,6 +24,13 @@ from approvals.web.pages.evidence import download as evidence
 from approvals.web.pages.history import download
 from approvals.web.pages.history import show as history
 from approvals.web.pages.inbox import delete_view, inbox, save_view
+from approvals.web.pages.instances import (
+    add_instance,
+    add_provisioner_token,
+    end_instance,
+    instances,
+    revoke_provisioner_token,
+)
 from approvals.web.pages.mine import mine
 from approvals.web.pages.overview import overview, picture_csv
 from approvals.web.pages.password_link import choose_password
@@ -99,6 +106,15 @@ urlpatterns = [
     path("people/<str:person>/activity/", activity, name="activity"),
     path("people/<str:person>/rights/<str:right>/confirm/", confirm, name="confirm_right"),
     path("people/<str:person>/tokens/<str:token>/revoke/", revoke_token, name="revoke_token"),
+    path("instances/", instances, name="instances"),
+    path("instances/add/", add_instance, name="add_instance"),
+    path("instances/<uuid:instance>/end/", end_instance, name="end_instance"),
+    path("instances/tokens/add/", add_provisioner_token, name="add_provisioner_token"),
+    path(
+        "instances/tokens/<str:token>/revoke/",
+        revoke_provisioner_token,
+        name="revoke_provisioner_token",
+    ),
     path("policies/", policies, name="policies"),
     path("policies/deciders/", policy_deciders, name="policy_deciders"),
     path("policies/draft/", change_draft, name="change_policy_draft"),

@@ -102,6 +102,7 @@ _MANUAL = {
     "allowances": "how-to/allow-calls",
     "people": "how-to/manage-people",
     "account": "how-to/manage-people",
+    "instances": "how-to/use-from-scripts",
     "kill_switches": "how-to/control-runs",
     "overview": "how-to/monitor",
 }

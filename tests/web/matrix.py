@@ -22,7 +22,7 @@ from approvals.governance import allowance_changes, policy_changes, prompt_chang
 from approvals.governance import prompt_trials as trials
 from approvals.models import Approval
 from approvals.people import accounts, instances, password_links, preferences, tokens
-from approvals.rights.scopes import ALL_SCOPES
+from approvals.rights.scopes import ALL_SCOPES, Scope
 from approvals.rules.roles import Group
 from runtime.control import jobs
 from runtime.control.external_events import deliver
@@ -170,6 +170,7 @@ def places(
         "instance": instances.provision(
             name="Bot", key="k", fingerprint="", actor=Actor(person="admin")
         ).id,
+        "provisioner": tokens.create(cast.admin, [Scope.INSTANCES_MANAGE])[0].public_id,
         "preview": _preview(approval),
     }
 
@@ -300,6 +301,8 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "allowance": {"limits": ALLOWED, "count": 5, "days": 3},
         "revoke": why,
         "groups/add": {"group": "finance"},
+        "instances/add": {"name": "Bot"},
+        "instances": {"name": "Bot"},
         "people/add": {"username": "newhire", "group": ["reviewers"]},
         "groups": {"group": ["reviewers"]},
         "confirm": {"seq": "1"},

@@ -6,7 +6,6 @@ from uuid import UUID, uuid4
 from django.core.management.base import CommandError, CommandParser
 
 from approvals.decisions import external_requests
-from approvals.errors import UnknownInstance
 from approvals.management import command
 from approvals.models import Instance
 from approvals.people import instances
@@ -51,9 +50,5 @@ class Command(command.Command):
         self.stdout.write(created.credential)
 
     def _delete(self, instance: UUID) -> None:
-        row = Instance.objects.select_related("owner").filter(pk=instance).first()
-        if row is None:
-            raise UnknownInstance
-        instances.delete(instance=instance, actor=Actor(person=row.owner.get_username()))
-        external_requests.cancel_all(instance)
-        self.stdout.write(f"The instance {instance} has ended.")
+        count = external_requests.end(instance=instance, actor=None)
+        self.stdout.write(f"The instance {instance} has ended; cancelled: {count}.")

@@ -284,8 +284,7 @@ def _change(call: WireCall, id: UUID) -> HttpResponse:
 
 @_for_provisioners
 def _delete(call: WireCall, id: UUID) -> HttpResponse:
-    instances.delete(instance=id, actor=call.actor)
-    external_requests.cancel_all(id)
+    external_requests.end(instance=id, actor=call.actor, any_owner=False)
     return HttpResponse(status=204)
 
 

@@ -291,6 +291,7 @@ def list_decisions(
     by: str = "",
     agent: str = "",
     tool: str = "",
+    instance: str = "",
     risk: str = "",
     verdict: Verdicts | None = None,
     outcome: Outcomes | None = None,
@@ -304,7 +305,7 @@ def list_decisions(
     """List the decisions on requests you may read, the latest first.
 
     `person` decided or voted, or a deputy did so in their place; `by` started the run; `agent` proposed the call or is
-    the agent of the run. Names match exactly.
+    the agent of the run; `instance` is the id of the agent outside that asked. Names match exactly.
     `since` and `until` are days of `zone`, both inclusive, or times. `q` takes the same filters as `key:value`.
     """
     AccessService().require(request.auth, Scope.APPROVALS_READ)
@@ -313,6 +314,7 @@ def list_decisions(
         "by": by,
         "agent": agent,
         "tool": tool,
+        "instance": instance,
         "risk": risk,
         "verdict": verdict or "",
         "outcome": outcome or "",

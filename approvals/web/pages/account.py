@@ -19,8 +19,6 @@ from approvals.rights import principals, scopes
 from approvals.rules import roles
 from approvals.web import time_zone
 from approvals.web.pages.account_forms import (
-    DEFAULT_EXPIRY,
-    EXPIRIES,
     AbsenceForm,
     ChangePasswordForm,
     MailForm,
@@ -72,15 +70,14 @@ def add_own_token(request: HttpRequest) -> HttpResponse:
     form = TokenForm(request.POST, ids="token-")
     if not form.is_valid():
         return _page(request, form)
-    days = EXPIRIES.get(form.cleaned_data["expires"] or DEFAULT_EXPIRY, 0)
     name, scopes = form.cleaned_data["name"], form.cleaned_data["scope"]
     try:
         token, plain = tokens.create(
-            owner, scopes, actor=owner.get_username(), name=name, days=days
+            owner, scopes, actor=owner.get_username(), name=name, days=form.days
         )
     except InvalidInput as refusal:
         return _page(request, form.refuse(refusal))
-    context = {"section": "account", "token": token, "plain": plain}
+    context = {"section": "account", "token": token, "plain": plain, "back": "account"}
     return render(request, "accounts/token.html", context)
 
 

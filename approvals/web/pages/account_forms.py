@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from approvals.people import accounts, preferences, tokens
+from approvals.people import accounts, instances, preferences, tokens
 from runtime.web.forms import PageForm, TypedField
 
 # The choices of a token's end, and the days until then.
@@ -86,8 +86,8 @@ class ChangePasswordForm(NewPasswordForm):
     )
 
 
-class TokenForm(PageForm):
-    """A new token."""
+class ProvisionerTokenForm(PageForm):
+    """A new token with which programs provision instances."""
 
     name = TypedField(
         "Name",
@@ -102,18 +102,42 @@ class TokenForm(PageForm):
         ],
         initial=DEFAULT_EXPIRY,
     )
-    scope = TypedField("Scopes within your rights", "checks")
+
+    @property
+    def days(self) -> int | None:
+        """The days until its end, None without one, and 0 for a choice that is none, which is refused."""
+        return EXPIRIES.get(self.cleaned_data["expires"] or DEFAULT_EXPIRY, 0)
 
     def clean(self) -> None:
-        """Require a name and a scope. A program that uses the API may leave them out."""
+        """Require a name. A program that uses the API may leave it out."""
         if not self.cleaned_data["name"]:
             self.add_error("name", "is missing: say what the token is for")
-        if not self.cleaned_data["scope"]:
-            self.add_error("scope", "are missing: choose at least one")
 
     def mark_field(self, path: str, detail: str) -> None:
         """Show a problem of the days at the choice of them."""
         super().mark_field({"days": "expires", "scopes": "scope"}.get(path, path), detail)
+
+
+class TokenForm(ProvisionerTokenForm):
+    """A new token of the API."""
+
+    scope = TypedField("Scopes within your rights", "checks")
+
+    def clean(self) -> None:
+        """Require a scope too."""
+        super().clean()
+        if not self.cleaned_data["scope"]:
+            self.add_error("scope", "are missing: choose at least one")
+
+
+class InstanceForm(PageForm):
+    """A new instance of an agent outside."""
+
+    name = TypedField("Name", help="Reviewers read it.", maximum=instances.MAX_NAME, required=True)
+
+    def mark_field(self, path: str, detail: str) -> None:
+        """Show a problem of the name as the protocol calls it."""
+        super().mark_field({"instance_name": "name"}.get(path, path), detail)
 
 
 class AbsenceForm(PageForm):

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from runtime.core.values import exact_json
+from runtime.core.values.errors import NotJson
 
 AGENT = "external_agent"
 TOOL = "external_call"
@@ -68,6 +69,16 @@ def field_of(run_input: Any, name: str) -> Any:
     """Return a submitted field as people read it, None if it was not sent. Raise NotJson."""
     text = run_input["submitted"].get(name)
     return None if text is None else exact_json.readable(exact_json.read(text), name)
+
+
+def framework(run_input: Any) -> str:
+    """Return the framework that the instance names in its context, empty if it names none."""
+    try:
+        context = field_of(run_input, "context")
+    except NotJson:
+        return ""
+    value = context.get("framework") if isinstance(context, dict) else None
+    return value if isinstance(value, str) else ""
 
 
 def deadline(run_input: Any) -> datetime:

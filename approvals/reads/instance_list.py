@@ -1,0 +1,114 @@
+"""Lists the instances of agents outside, and the tokens with which programs provision them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count, F, Q
+
+from approvals import clock
+from approvals.models import Instance, Token
+from approvals.rights.scopes import Scope
+from approvals.signed import rows as signed_rows
+from runtime.core.documents import external_call
+from runtime.models import Run
+from runtime.reads.filters import terms
+
+MAX_INSTANCES = 100  # instances on one page; a search finds the others
+MAX_TOKENS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceRow:
+    """An instance. `framework` is what it said with its last request; `open_requests` are those that have not ended.
+
+    `state` is `active`, `ended`, `owner disabled`, or `not signed` for a row that another program wrote.
+    """
+
+    id: UUID
+    name: str
+    owner: str
+    created_at: datetime
+    last_request_at: datetime | None
+    framework: str
+    open_requests: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstancePage:
+    """Instances, those that ended last; `more` is the number of further matches."""
+
+    items: tuple[InstanceRow, ...]
+    more: int
+
+
+def page(search: str = "") -> InstancePage:
+    """List instances, the newest first. Every word of `search` must occur in the name or the owner, or be the id.
+
+    Raise InvalidInput naming `q`.
+    """
+    condition = Q()
+    for _, word in terms(search, ("",)):
+        condition &= Q(name__icontains=word) | Q(owner__username__icontains=word) | _is_id(word)
+    matches = Instance.objects.filter(condition)
+    ordered = matches.order_by(F("deleted_at").desc(nulls_first=True), "-created_at", "id")
+    rows = list(ordered.select_related("owner")[:MAX_INSTANCES])
+    counts = _open_requests(rows)
+    more = matches.count() - len(rows) if len(rows) == MAX_INSTANCES else 0
+    return InstancePage(items=tuple(_row(row, counts) for row in rows), more=more)
+
+
+def read(instance: UUID) -> InstanceRow | None:
+    """Return one instance, None if there is none."""
+    rows = list(Instance.objects.filter(pk=instance).select_related("owner"))
+    counts = _open_requests(rows)
+    return next((_row(row, counts) for row in rows), None)
+
+
+def provisioner_tokens() -> list[Token]:
+    """Return the newest valid tokens that manage instances, with their owners."""
+    rows = Token.objects.filter(
+        Q(expires_at=None) | Q(expires_at__gt=clock.now()),
+        scopes__contains=[Scope.INSTANCES_MANAGE],
+        revoked_at=None,
+    )
+    return list(rows.select_related("owner").order_by("-created_at")[:MAX_TOKENS])
+
+
+def _is_id(word: str) -> Q:
+    try:
+        return Q(pk=UUID(word))
+    except ValueError:
+        return Q()
+
+
+def _open_requests(rows: Iterable[Instance]) -> dict[str, int]:
+    ids = [str(row.id) for row in rows]
+    open_runs: Any = Run.objects.filter(
+        agent=external_call.AGENT, token__in=ids, ended_at=None
+    ).order_by()
+    return dict(open_runs.values_list("token").annotate(count=Count("id")))
+
+
+def _row(row: Instance, counts: dict[str, int]) -> InstanceRow:
+    return InstanceRow(
+        id=row.id,
+        name=row.name,
+        owner=row.owner.get_username(),
+        created_at=row.created_at,
+        last_request_at=row.last_request_at,
+        framework=row.framework,
+        open_requests=counts.get(str(row.id), 0),
+        state=_state(row),
+    )
+
+
+def _state(row: Instance) -> str:
+    if row.deleted_at is not None:
+        return "ended"
+    if not signed_rows.is_valid(row):
+        return "not signed"
+    return "active" if row.owner.is_active else "owner disabled"

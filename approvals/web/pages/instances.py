@@ -1,0 +1,117 @@
+"""The page of agents outside, for those who may provision them: their instances, and the tokens of provisioners."""
+
+from uuid import UUID, uuid4
+
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from approvals.decisions import external_requests
+from approvals.people import account_list, tokens
+from approvals.people import instances as registry
+from approvals.reads import instance_list
+from approvals.rights.scopes import Scope
+from approvals.web.pages.account_forms import InstanceForm, ProvisionerTokenForm
+from runtime.errors import InvalidInput
+from runtime.web.forms import PageForm
+from runtime.web.requests import actor_of, visible_to
+
+_provisioners_only = visible_to(registry.require_provisioner)
+
+
+@require_safe
+@_provisioners_only
+def instances(request: HttpRequest) -> HttpResponse:
+    """List the instances, or those that match `q`, and the tokens that manage them."""
+    return _page(request)
+
+
+@require_POST
+@never_cache
+@_provisioners_only
+def add_instance(request: HttpRequest) -> HttpResponse:
+    """Create an instance. This answer is the only page that ever shows its credential."""
+    form = InstanceForm(request.POST, ids="new-")
+    try:
+        created = registry.provision(
+            name=form.read()["name"], key=uuid4().hex, fingerprint="", actor=actor_of(request)
+        )
+    except InvalidInput as refusal:
+        return _page(request, form.refuse(refusal))
+    context = {"section": "instances", "instance": created}
+    return render(request, "accounts/credential.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@_provisioners_only
+def end_instance(request: HttpRequest, instance: UUID) -> HttpResponse:
+    """Say what ending an instance cancels, and end it by the second step."""
+    row = instance_list.read(instance)
+    if row is None:
+        raise Http404
+    if request.method == "POST":
+        count = external_requests.end(instance=instance, actor=actor_of(request))
+        messages.success(request, f"The instance has ended. Requests cancelled: {count}.")
+        return redirect("instances")
+    pending = external_requests.count_pending(instance)
+    context = {"section": "instances", "row": row, "pending": pending}
+    return render(request, "accounts/end_instance.html", context)
+
+
+@require_POST
+@never_cache
+@_provisioners_only
+def add_provisioner_token(request: HttpRequest) -> HttpResponse:
+    """Create a token of the reader that manages instances alone. Only this answer ever shows it."""
+    form = ProvisionerTokenForm(request.POST, ids="token-")
+    me = request.user.get_username()
+    try:
+        name = form.read()["name"]
+        token, plain = tokens.create(
+            User.objects.get(username=me),
+            [Scope.INSTANCES_MANAGE],
+            actor=me,
+            name=name,
+            days=form.days,
+        )
+    except InvalidInput as refusal:
+        return _page(request, form.refuse(refusal))
+    context = {"section": "instances", "token": token, "plain": plain, "back": "instances"}
+    return render(request, "accounts/token.html", context)
+
+
+@require_POST
+@_provisioners_only
+def revoke_provisioner_token(request: HttpRequest, token: str) -> HttpResponse:
+    """Revoke a token of any provisioner."""
+    if token not in {row.public_id for row in instance_list.provisioner_tokens()}:
+        raise Http404
+    tokens.revoke(token, actor=request.user.get_username())
+    messages.success(request, f"Token {token} is revoked.")
+    return redirect("instances")
+
+
+def _page(request: HttpRequest, refused: PageForm | None = None) -> HttpResponse:
+    search = request.GET.get("q", "").strip().replace("\x00", "")
+    page, wrong_search = instance_list.InstancePage(items=(), more=0), None
+    try:
+        page = instance_list.page(search)
+    except InvalidInput as refusal:
+        wrong_search = refusal
+    rows = instance_list.provisioner_tokens()
+    context = {
+        "section": "instances",
+        "page": page,
+        "living": [row for row in page.items if row.state != "ended"],
+        "ended": [row for row in page.items if row.state == "ended"],
+        "search": search,
+        "wrong_search": wrong_search,
+        "tokens": [(row.owner.get_username(), account_list.token_view(row)) for row in rows],
+        "form": InstanceForm(ids="new-").replaced_by(refused),
+        "token_form": ProvisionerTokenForm(ids="token-").replaced_by(refused),
+    }
+    status = 422 if refused or wrong_search else 200
+    return render(request, "accounts/instances.html", context, status=status)
