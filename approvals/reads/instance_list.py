@@ -11,6 +11,7 @@ from django.db.models import Count, F, Q
 from approvals import clock
 from approvals.models import Instance, Token
 from approvals.rights.scopes import Scope
+from approvals.rules.roles import Group
 from approvals.signed import rows as signed_rows
 from runtime.core.documents import external_call
 from runtime.models import Run
@@ -22,7 +23,7 @@ MAX_TOKENS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceRow:
-    """An instance. `framework` is what it said with its last request; `open_requests` are those that have not ended.
+    """An instance. `framework` is that of its last request, as it says; `open_requests` are those that have not ended.
 
     `state` is `active`, `ended`, `owner disabled`, or `not signed` for a row that another program wrote.
     """
@@ -69,11 +70,13 @@ def read(instance: UUID) -> InstanceRow | None:
 
 
 def provisioner_tokens() -> list[Token]:
-    """Return the newest valid tokens that manage instances, with their owners."""
+    """Return the newest valid tokens that manage instances, of people who may."""
     rows = Token.objects.filter(
         Q(expires_at=None) | Q(expires_at__gt=clock.now()),
         scopes__contains=[Scope.INSTANCES_MANAGE],
         revoked_at=None,
+        owner__is_active=True,
+        owner__groups__name=Group.ADMINS,
     )
     return list(rows.select_related("owner").order_by("-created_at")[:MAX_TOKENS])
 

@@ -2,6 +2,7 @@
 
 from uuid import UUID, uuid4
 
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
@@ -41,7 +42,11 @@ def add_instance(request: HttpRequest) -> HttpResponse:
         )
     except InvalidInput as refusal:
         return _page(request, form.refuse(refusal))
-    context = {"section": "instances", "instance": created}
+    context = {
+        "section": "instances",
+        "instance": created,
+        "address": f"{settings.PUBLIC_URL}/api/aap",
+    }
     return render(request, "accounts/credential.html", context)
 
 

@@ -20,7 +20,7 @@ from agents.sdk.scripts import say as says
 from approvals import clock
 from approvals.governance import allowance_changes
 from approvals.models import Approval, VersionDecision
-from approvals.people import password_links, tokens
+from approvals.people import instances, password_links, tokens
 from approvals.port.adapter import ApprovalService
 from approvals.rules.policy import Demands
 from approvals.rules.roles import Group
@@ -130,6 +130,8 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     published(input_schema=SCHEMA)
     tokens.create(cast.bea, ["runs:read"], name="reports", days=7)
     link = password_links.create("cyril", actor=None)
+    admin = Actor(person="admin")
+    instance = instances.provision(name="Deploy bot", key="k", fingerprint="", actor=admin).id
     said = {"name": "Hourly", "agent": "hr_onboarding", "cron": "0 * * * *", "input": ARGS}
     scheduled = trigger_changes.create(TriggerKind.SCHEDULE, sent=said, actor=Actor(person="ada"))
     changes.run_now(id=scheduled, actor=Actor(person="ada"))
@@ -181,6 +183,8 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
                 "/people/?q=stranger",
                 "/people/?q=garbage:xyz",
                 "/people/bea/activity/",
+                "/instances/",
+                f"/instances/{instance}/end/",
                 "/manual/how-to/install/",
                 "/stops/",
                 "/policies/",
@@ -208,6 +212,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
         "admin": {
             "/people/?open=bea": _send_a_short_name,
             "/people/?open=cyril": _make_a_link,
+            "/instances/": _make_an_instance,
             "/policies/": _add_a_rule,
             **dict.fromkeys((f"/runs/{parked}/readmit/", "/stops/"), _send),
         },
@@ -397,6 +402,13 @@ def _add_a_rule(page: Page) -> None:
 
 def _make_a_link(page: Page) -> None:
     page.get_by_role("button", name="Make a password link for cyril").click()
+    expect(page.get_by_role("heading", name="shown this once")).to_be_visible()
+
+
+def _make_an_instance(page: Page) -> None:
+    unfold(page)
+    page.locator("#new-name").fill("Bot")
+    page.get_by_role("button", name="Create instance").click()
     expect(page.get_by_role("heading", name="shown this once")).to_be_visible()
 
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from django.conf import settings
 from django.test import Client
 
 from approvals.models import AuditEntry, Instance, Token
@@ -31,7 +32,7 @@ def test_an_instance_is_made_on_the_page_and_asks(
 ) -> None:
     shows(admin, "/instances/", "None yet.")
     page = text_of(admin.post("/instances/add/", {"name": HOSTILE}))
-    has(page, "shown this once", "http://testserver/api/aap", hides=[HOSTILE])
+    has(page, "shown this once", f"{settings.PUBLIC_URL}/api/aap", hides=[HOSTILE])
     credential = re.findall("sgi_[0-9a-f]+_[0-9a-f]+", page)[0]
     assert f"admin provisioned the instance {instance_named(HOSTILE).id}" in caplog.text
     shows(admin, "/instances/", "never asked", "0 open requests", hides=[credential, HOSTILE])
@@ -137,10 +138,17 @@ def test_a_token_of_a_provisioner_manages_instances_alone(
     assert Door(plain).send("POST", "/instances", {}, "k").status_code == 201
     assert Token.objects.get(name="terraform").scopes == [Scope.INSTANCES_MANAGE]
     _, every = tokens.create(cast.admin, ALL_SCOPES, name="every scope")
-    _, other = tokens.create(cast.ada, ALL_SCOPES - {Scope.INSTANCES_MANAGE}, name="other")
+    _, other = tokens.create(cast.admin, ALL_SCOPES - {Scope.INSTANCES_MANAGE}, name="other")
+    tokens.create(cast.ada, ALL_SCOPES, name="no effect")
     past, _ = tokens.create(cast.admin, [Scope.INSTANCES_MANAGE], name="past", days=1)
     Token.objects.filter(pk=past.pk).update(revoked_at=past.created_at)
-    shows(admin, "/instances/", "terraform", "every scope", hides=[plain, ">other<", ">past<"])
+    shows(
+        admin,
+        "/instances/",
+        "terraform",
+        "every scope",
+        hides=[plain, ">other<", ">past<", "no effect"],
+    )
     for name, words in (("", "say what the token is for"), ("x" * 61, "at most 60")):
         refused = admin.post("/instances/tokens/add/", {"name": name, "expires": "30"})
         assert words in text_of(refused, 422)
