@@ -14,6 +14,7 @@ from django.db import connections
 from hypothesis import HealthCheck
 from kombu import pools
 
+from agents.catalogue import published
 from approvals.governance import allowance_uses, policies
 from config import celery
 from config.broker import transport
@@ -111,9 +112,10 @@ def live_broker(broker_url: str) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def _no_policy_of_another_test() -> None:
-    """A process asks once a second which policy is in force, and which tools have an allowance."""
+    """A process remembers for a moment the policy in force, the tools with an allowance and the titles of agents."""
     policies.forget()
     allowance_uses.forget()
+    published.forget_titles()
 
 
 @pytest.fixture

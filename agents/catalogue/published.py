@@ -1,7 +1,9 @@
 """Publishes a worker's agents as rows and answers for them in processes that have no author code."""
 
 import json
+import time
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Q
@@ -29,6 +31,8 @@ from runtime.ports.agents import (
 )
 from runtime.store import pool
 
+TITLES_SECONDS = 30.0  # a process reads the titles at most once in this time
+
 PUBLISHED = (
     "title",
     "description",
@@ -53,6 +57,21 @@ _FAMILY = """
 """
 
 _SCHEMA = "(SELECT input_schema::text FROM agents_publishedagent WHERE name = %(agent)s)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Titles:
+    read_at: float  # monotonic
+    by_name: Mapping[str, str]
+
+
+_titles: _Titles | None = None
+
+
+def forget_titles() -> None:
+    """Read the titles again at the next use."""
+    global _titles
+    _titles = None
 
 
 class Catalogue:
@@ -137,8 +156,13 @@ class Catalogue:
         return sorted(children & subagents.keys())
 
     def titles(self) -> Mapping[str, str]:
-        """Return the titles of the agents that have one, by name."""
-        return dict(PublishedAgent.objects.exclude(title="").values_list("name", "title"))
+        """Return the titles of the agents that have one, by name. They may be TITLES_SECONDS old."""
+        global _titles
+        now = time.monotonic()
+        if _titles is None or now - _titles.read_at >= TITLES_SECONDS:
+            rows = PublishedAgent.objects.exclude(title="")
+            _titles = _Titles(read_at=now, by_name=dict(rows.values_list("name", "title")))
+        return _titles.by_name
 
     def family(self, agent: str) -> Mapping[str, AgentParts]:
         """Return the parts of an agent and of all agents below it, by name."""

@@ -24,6 +24,7 @@ from approvals.reads.orders import Order
 from approvals.reads.usual import UnusualByApproval
 from approvals.rights import approvals
 from approvals.rights.principals import Principal
+from approvals.rules.argument_values import PastValues
 from approvals.rules.unusual_values import UnusualKind, UnusualValue
 from runtime.core.values.enums import Risk
 from runtime.errors import InvalidInput
@@ -318,21 +319,32 @@ def read_important_and_doubts(
     )
 
 
-def neighbours_in_whole_list(
-    principal: Principal | None, approval: ApprovalView
-) -> tuple[UUID | None, UUID | None]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbours:
+    """The requests before and after a request in its list. `past` are its tool's past calls if they were read too."""
+
+    before: UUID | None = None
+    after: UUID | None = None
+    past: PastValues | None = None
+
+
+def neighbours_in_whole_list(principal: Principal | None, approval: ApprovalView) -> Neighbours:
     """Return the requests before and after a request in the whole list, with the calls that it lists first."""
     risky, _ = read_important_and_doubts(principal, doubts=False)
-    first = [view.id for view in pick_important(risky, usual.of_requests(risky, principal))]
+    odd = usual.of_requests(risky, principal, beside=approval)
+    first = [view.id for view in pick_important(risky, odd)]
     if approval.id not in first:
         before, after = previous_and_next(principal, approval, without=first)
-        return before or next(reversed(first), None), after
+        before = before or next(reversed(first), None)
+        return Neighbours(before=before, after=after, past=odd.past)
     index = first.index(approval.id)
     before = first[index - 1] if index else None
     if index + 1 < len(first):
-        return before, first[index + 1]
-    listed = page(principal, view=View.MINE).items
-    return before, next((view.id for view in listed if view.id not in first), None)
+        after = first[index + 1]
+    else:
+        listed = page(principal, view=View.MINE).items
+        after = next((view.id for view in listed if view.id not in first), None)
+    return Neighbours(before=before, after=after, past=odd.past)
 
 
 def following(approval: ApprovalView) -> UUID | None:

@@ -33,7 +33,7 @@ ROW_CHARACTERS = 4_000  # of a row that are searched for invisible characters
 # Calls that an allowance passed are left out: no person saw them, and they would move the range that guards it.
 # First the newest of a tool, then those among them that the person may read: so no number of others costs more.
 PAST = f"""
-    SELECT past.* FROM unnest(%(tools)s::text[]) AS asked(tool), LATERAL (
+    SELECT past.* FROM unnest(%(tools)s::text[], %(limits)s::int[]) AS asked(tool, most), LATERAL (
         SELECT id, tool, requester, risk, readers, decided_by, voted, removed_at,
             CASE WHEN octet_length(coalesce(edited, args)) <= {MAX_BYTES}
                 THEN coalesce(edited, args) ELSE '' END AS args
@@ -41,17 +41,21 @@ PAST = f"""
         WHERE approvals_approval.tool = asked.tool AND status = 'approved' AND kind = 'approval'
             AND allowance IS NULL
             AND decided_at >= %(since)s AND decided_at < %(before)s
-        ORDER BY decided_at DESC LIMIT %(each)s
+        ORDER BY decided_at DESC LIMIT asked.most
     ) past
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnusualByApproval:
-    """The oddities of each request. `left_out` says that the page took too long to look at all of them."""
+    """The oddities of each request. `left_out` says that the page took too long to look at all of them.
+
+    `past` are the past calls that were asked for besides.
+    """
 
     by_request: dict[UUID, tuple[UnusualValue, ...]]
     left_out: bool = False
+    past: PastValues | None = None
 
     @property
     def flags(self) -> dict[UUID, list[UnusualValue]]:
@@ -63,20 +67,28 @@ class UnusualByApproval:
 
 
 def histories(
-    tools: Collection[str], principal: Principal | None, *, before: datetime | None = None
+    tools: Collection[str],
+    principal: Principal | None,
+    *,
+    before: datetime | None = None,
+    whole: str = "",
 ) -> dict[str, PastValues]:
-    """Return the past calls of each tool among those that this person may read, until `before` or now."""
-    names = sorted(set(tools))
+    """Return the past calls of each tool among those that this person may read, until `before` or now.
+
+    Many tools have fewer calls each, except the `whole` one.
+    """
+    names = sorted({*tools, *([whole] if whole else [])})
     if not names or principal is None:
         return dict.fromkeys(names, learn(()))
     end = before or timezone.now()
+    most = min(MAX_PAST, max(MIN_PAST, MAX_READ // len(names)))
     rows = Approval.objects.raw(
         PAST,
         {
             "tools": names,
             "since": end - timedelta(days=DAYS),
             "before": end,
-            "each": min(MAX_PAST, max(MIN_PAST, MAX_READ // len(names))),
+            "limits": [MAX_PAST if name == whole else most for name in names],
         },
     )
     calls: dict[str, list[Any]] = {name: [] for name in names}
@@ -92,7 +104,7 @@ def history_for_worker(connection: Connection, tool: str) -> PastValues:
     end = timezone.now()
     rows = connection.execute(
         PAST,
-        {"tools": [tool], "since": end - timedelta(days=DAYS), "before": end, "each": MAX_PAST},
+        {"tools": [tool], "since": end - timedelta(days=DAYS), "before": end, "limits": [MAX_PAST]},
     )
     calls = list[Any]()
     for *_, removed_at, args in rows.fetchall():
@@ -106,20 +118,25 @@ def of_requests(
     principal: Principal | None,
     *,
     limit: int | None = ROW_CHARACTERS,
+    beside: ApprovalView | None = None,
 ) -> UnusualByApproval:
-    """Find the odd values of the pending calls of a list, in one query. `limit` is as in `of_request`."""
+    """Find the odd values of the pending calls of a list, in one query. `limit` is as in `of_request`.
+
+    The query also reads the past calls for `beside`, the pending call of the page.
+    """
     calls = [approval for approval in items if approval.is_of_call and approval.status == "pending"]
     if not calls:
         return UnusualByApproval(by_request={})
     if time_limits.is_used_up():
         return UnusualByApproval(by_request={}, left_out=True)
-    past = histories([approval.tool for approval in calls], principal)
+    whole = beside.tool if beside and beside.is_of_call and beside.status == "pending" else ""
+    past = histories([approval.tool for approval in calls], principal, whole=whole)
     by_request = dict[UUID, tuple[UnusualValue, ...]]()
     for approval in calls:
         if time_limits.is_used_up():
-            return UnusualByApproval(by_request=by_request, left_out=True)
+            return UnusualByApproval(by_request=by_request, left_out=True, past=past.get(whole))
         by_request[approval.id] = of_request(approval, past[approval.tool], limit=limit)
-    return UnusualByApproval(by_request=by_request)
+    return UnusualByApproval(by_request=by_request, past=past.get(whole))
 
 
 def of_request(

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from approvals.people import preferences
 from approvals.reads import filters, inbox
 from approvals.reads.approval_views import ApprovalView
-from approvals.reads.inbox import DEFAULT, View
+from approvals.reads.inbox import DEFAULT, Neighbours, View
 from approvals.reads.orders import Grouping, Order, Sort
 from approvals.rights.principals import Principal
 from runtime.errors import InvalidInput
@@ -42,13 +42,14 @@ class ListPosition:
         return f"?{text}" if text else ""
 
 
-def previous_and_next(
+def neighbours(
     position: ListPosition, principal: Principal | None, approval: ApprovalView
-) -> tuple[UUID | None, UUID | None]:
+) -> Neighbours:
     """Return the requests before and after this one, in the order in which its place shows them."""
     if position == ListPosition():
         return inbox.neighbours_in_whole_list(principal, approval)
-    return inbox.previous_and_next(principal, approval, position.q, position.order)
+    before, after = inbox.previous_and_next(principal, approval, position.q, position.order)
+    return Neighbours(before=before, after=after)
 
 
 def read_position(request: HttpRequest) -> ListPosition:

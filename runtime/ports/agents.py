@@ -223,7 +223,7 @@ class AgentCatalogue(Protocol):
         """List the names of the published agents that other agents call, sorted."""
 
     def titles(self) -> Mapping[str, str]:
-        """Return the titles of the agents that have one, by name."""
+        """Return the titles of the agents that have one, by name. They may be half a minute old."""
 
     def family(self, agent: str) -> Mapping[str, AgentParts]:
         """Return the parts of an agent and of the published agents below it, by name."""

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from django import template
-from django.template import Context
 from django.templatetags.static import static
 from django.urls import reverse
 from django.utils import timezone
@@ -291,13 +290,11 @@ def manual_of(section: str = "") -> str:
     return reverse("manual_page", args=[page]) if page else reverse("manual")
 
 
-@register.simple_tag(takes_context=True)
-def agent_title(context: Context, name: str) -> SafeString:
+@register.filter
+def agent_title(name: str) -> SafeString:
     """Return the title of an agent. One without a title is named in words."""
-    request = context["request"]
-    if not hasattr(request, "agent_titles"):
-        request.agent_titles = wiring.catalogue().titles()
-    return escape_visible(request.agent_titles.get(name, name.replace("_", " ").capitalize()))
+    title = wiring.catalogue().titles().get(name)
+    return escape_visible(name.replace("_", " ").capitalize() if title is None else title)
 
 
 @register.simple_tag

@@ -14,7 +14,7 @@ from approvals.reads.approval_views import ApprovalView
 from approvals.reads.similar import compare, similar
 from approvals.requests.argument_changes import changes
 from approvals.rights import principals
-from approvals.rules.argument_values import MIN_HISTORY
+from approvals.rules.argument_values import MIN_HISTORY, PastValues
 from approvals.web.components import denial, preview, result_field, second_step
 from approvals.web.request import edit, frame_gate, in_doubt, messages, question
 from approvals.web.request.request_page import answer, page_context
@@ -69,7 +69,7 @@ def _page(
     ends_run = denial.ends_run(approval, denied, shared)
     context = {
         **shared,
-        **_similar(approval),
+        **_similar(approval, shared["past"]),
         **denial.context(approval, ends_run=ends_run),
         "denials": len(denied),
         "ends_run": ends_run,
@@ -96,11 +96,11 @@ def _page(
     return answer(request, "approvals/approval.html", context)
 
 
-def _similar(approval: approval_views.ApprovalView) -> dict[str, Any]:
+def _similar(approval: ApprovalView, past: PastValues | None) -> dict[str, Any]:
     """Find the odd values of the call, and compare it with earlier ones, unless the page has taken too long."""
     if time_limits.is_used_up():
         return {"similar": None, "similar_left_out": True, "odd": ()}
-    past = usual.history_before(approval)
+    past = past or usual.history_before(approval)
     oddities = usual.of_request(approval, past)
     last = similar(approval, until=time_limits.soft_end())
     return {

@@ -128,8 +128,8 @@ def _following(request: HttpRequest, approval: approval_views.ApprovalView) -> U
     position = places.read_position(request)
     if position == places.ListPosition():
         return inbox.following(approval)
-    before, after = places.previous_and_next(position, approval.reader, approval)
-    return after or before
+    neighbours = places.neighbours(position, approval.reader, approval)
+    return neighbours.after or neighbours.before
 
 
 def _describe(approval: approval_views.ApprovalView) -> str:

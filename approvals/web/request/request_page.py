@@ -16,6 +16,7 @@ from approvals.decisions import checks
 from approvals.errors import AlreadyCancelled, AlreadyDecided, Expired
 from approvals.people import absences
 from approvals.reads import approval_views, external_claims, votes
+from approvals.reads.inbox import Neighbours
 from approvals.rights.scopes import Scope
 from approvals.web import list_position as places
 from approvals.web.components import agent_update, teamwork
@@ -58,18 +59,19 @@ def page_context(
     is_admin = reader is not None and reader.has(Scope.ADMIN)
     transcript = reachable_transcript(approval.run, provider_errors=is_admin)
     position = places.read_position(request)
-    before, next_ = (
-        (None, None)  # no part of an open page
+    neighbours = (
+        Neighbours()  # no part of an open page
         if _is_open(request)
-        else places.previous_and_next(position, reader, approval)
+        else places.neighbours(position, reader, approval)
     )
     status = _status(approval)
     call = transcript.call(approval.frame, approval.call)
     sent = unreceived(approval.run)
     around = context_of(transcript, frame=approval.frame, call=approval.call)
     return {
-        "before": before,
-        "next": next_,
+        "before": neighbours.before,
+        "next": neighbours.after,
+        "past": neighbours.past,
         "list_query": position.query,
         "agent_texts": _agent_texts(transcript, approval),
         "section": "inbox",

@@ -12,7 +12,7 @@ from tests.support.seeds import TOOL, published
 
 
 def test_the_page_has_the_words_that_the_agent_receives(bea: Client, asked: Approval) -> None:
-    with queries_at_most(16):
+    with queries_at_most(15):
         page = text(bea, asked)
     assert f"{DENIED}<span data-told>…</span>" in page
     for reason in REASONS:

@@ -57,7 +57,7 @@ def test_calls_of_one_turn_are_shown_together(bea: Client, office: Office) -> No
     office.approve(office.start())
     office.ask_twice()
     first, second = Approval.objects.filter(run=office.start()).order_by("call")
-    with queries_at_most(16):
+    with queries_at_most(15):
         page = shows(bea, first, "Compared with")
     other = "Set the privileges of another to 2"
     together = page[page.index("Requested together") : page.index("People and policy")]

@@ -18,7 +18,7 @@ from tests.support.office import SCHEMA, Office
 from tests.support.pages import log_in, queries_at_most, send, shows
 from tests.support.released import account_agent, released
 
-INBOX, ONE, MANY = 8, 17, 20
+INBOX, ONE, MANY = 8, 16, 20
 DECIDED, NEXT = (
     13,
     13,

@@ -76,7 +76,7 @@ def test_an_odd_value_is_told_in_the_row_above_the_call_and_in_the_api(
     has(rows[str(odd.id)], "username: invisible characters", short, "note: usually not given")
     has(rows[str(plain.id)], hides=["odd", "usual"])
     words = "5 is in none of the last 30 approvals. Usually 1 or 2."
-    with queries_at_most(16):
+    with queries_at_most(15):
         block = text(bea, odd).partition('id="odd"')[2].partition("</section>")[0]
     in_order(block, "Contains invisible characters: ⟦U+200B⟧ zero width space", words)
     has(block, "Not given in 30 of the last 30 approvals", hides=["<b>"])

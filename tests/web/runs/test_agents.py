@@ -13,7 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from agents.catalogue import queries
-from agents.catalogue.published import publish
+from agents.catalogue.published import forget_titles, publish
 from agents.models import AgentVersion, FormSubmission, PublishedAgent
 from agents.registry import Registry
 from agents.web.start_form import StartForm, start_once
@@ -102,7 +102,7 @@ def test_sub_agents_are_folded_and_agents_and_tools_are_found(
 def test_only_runs_that_one_may_read_are_listed(ada: Client, bea: Client, office: Office) -> None:
     for number in range(11):
         office.start(key=f"key-{number}", advanced=False)
-    with queries_at_most(14):
+    with queries_at_most(13):
         page = shows(ada, "/agents/hr_onboarding/", "key-10", hides=["key-0<"])
     assert page.count('class="row"') == 10
     shows(bea, "/agents/hr_onboarding/", "None that you may read.")
@@ -343,7 +343,7 @@ def test_the_agent_page_says_how_its_last_runs_went(
     assert (found.median, found.p95) == (timedelta(minutes=2), timedelta(minutes=30))
     assert (found.approved, found.denied, found.approval) == (2, 2, 50)
     shown = ("Be &lt;kind&gt;.", "<dd>75 %</dd>", "<dd>30 min 00 s</dd>", "<dd>50 %</dd>")
-    with queries_at_most(14):
+    with queries_at_most(13):
         shows(bea, "/agents/hr_onboarding/", *shown)
     monkeypatch.setattr(run_figures, "LAST", 1)
     assert run_figures.agent_figures(Q(), "hr_onboarding").success == 0
@@ -358,9 +358,26 @@ def test_titles_stand_beside_names(ada: Client, suspended: UUID) -> None:
     _publish("hr_onboarding")
     shows(ada, "/agents/hr_onboarding/", "<h1><bdi>Hr onboarding</bdi>", ">hr_onboarding</bdi>")
     PublishedAgent.objects.update(title="New <colleague>")
+    shows(ada, "/agents/hr_onboarding/", "<h1><bdi>Hr onboarding</bdi>")  # for half a minute
+    forget_titles()
     for path in ("/agents/", "/agents/hr_onboarding/", "/agents/hr_onboarding/start/", suspended):
         shows(ada, path, "New &lt;colleague&gt;</bdi>", ">hr_onboarding</bdi>")
     shows(ada, "/agents/?q=new+colleague", "New &lt;colleague&gt;</bdi>")
+
+
+def test_requests_name_agents_by_their_titles(bea: Client, office: Office) -> None:
+    _publish("hr_onboarding", title="New <colleague>")
+    run = office.start()
+    path = (
+        '<bdi title="hr_onboarding">New &lt;colleague&gt;</bdi>',
+        '<bdi title="account_agent">Account agent</bdi>',
+        "<bdi>set_privileges</bdi>",
+    )
+    in_order(shows(bea, "/inbox/"), *path)
+    in_order(shows(bea, office.request(run)), *path)
+    in_order(shows(bea, office.held()), path[0])
+    office.approve(run)
+    in_order(shows(bea, "/decisions/"), *path)
 
 
 def test_agents_that_others_call_are_marked_and_folded(ada: Client, joiner: PublishedAgent) -> None:
