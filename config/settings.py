@@ -65,6 +65,7 @@ TEMPLATES = [
                 "runtime.web.requests.add_kill_switches",
             ],
             "libraries": {
+                "change_rows": "approvals.web.components.change_rows",
                 "display": "runtime.web.display",
                 "files": "runtime.web.files",
                 "numbers": "runtime.web.numbers",

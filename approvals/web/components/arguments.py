@@ -104,7 +104,7 @@ def arguments(args: Any, schema: Any, *, is_copy: bool = False) -> list[Argument
 
     Those of a mail come as in a mail, its text after the subject. A value that is no object is one argument.
     """
-    rules = _properties(schema)
+    rules = properties_of(schema)
     if not isinstance(args, dict):
         return [
             Argument(
@@ -113,13 +113,13 @@ def arguments(args: Any, schema: Any, *, is_copy: bool = False) -> list[Argument
         ]
     mail = _mail(rules, args)
     names = [name for name in rules if name in args] + [name for name in args if name not in rules]
-    labels = {name: _label(name, rules.get(name)) for name in (*names, *rules)}
+    labels = {name: label_of(name, rules.get(name)) for name in (*names, *rules)}
     counts = Counter(labels.values())
     present = [
         Argument(
             name=name,
             label=labels[name],
-            is_renamed=_is_renamed(name, labels[name]) or counts[labels[name]] > 1,
+            is_renamed=is_renamed(name, labels[name]) or counts[labels[name]] > 1,
             is_unknown=bool(rules) and name not in rules,
             value=args[name],
             is_given=True,
@@ -135,7 +135,7 @@ def arguments(args: Any, schema: Any, *, is_copy: bool = False) -> list[Argument
         Argument(
             name=name,
             label=labels[name],
-            is_renamed=_is_renamed(name, labels[name]) or counts[labels[name]] > 1,
+            is_renamed=is_renamed(name, labels[name]) or counts[labels[name]] > 1,
             value=_default(rules[name]),
             is_given=False,
         )
@@ -177,7 +177,8 @@ def fields(value: Any) -> list[Argument]:
     return sorted(rows, key=lambda field: field.is_id)
 
 
-def _properties(schema: Any) -> Mapping[str, Any]:
+def properties_of(schema: Any) -> Mapping[str, Any]:
+    """Return the schemas of the arguments by name; none if the schema is of no object."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     return properties if isinstance(properties, dict) else {}
 
@@ -186,15 +187,15 @@ def _default(rule: Any) -> Any:
     return rule.get("default") if isinstance(rule, dict) else None
 
 
-def _label(name: str, rule: Any) -> str:
+def label_of(name: str, rule: Any) -> str:
     """Return the title of an argument, in small letters after the first if it only repeats the name."""
     title = rule.get("title") if isinstance(rule, dict) else None
     if not isinstance(title, str) or not 0 < len(title.strip()) <= MAX_LABEL:
         return name
-    return title if _is_renamed(name, title) else title.capitalize()
+    return title if is_renamed(name, title) else title.capitalize()
 
 
-def _is_renamed(name: str, label: str) -> bool:
+def is_renamed(name: str, label: str) -> bool:
     """Tell whether a label is more than the name with other letters' case and spaces."""
     return name.replace("_", " ").casefold() != label.replace("_", " ").casefold()
 

@@ -34,7 +34,7 @@ def test_an_agent_above_the_one_that_asked_is_shown_too(bea: Client, office: Off
     office.effects.released["hr_onboarding"] = released(above)
     run = office.start()
     released(replace(above, instructions="Be brief."))
-    shows(bea, Approval.objects.get(run=run), SAYS, "<bdi>hr_onboarding</bdi></b> was published")
+    shows(bea, Approval.objects.get(run=run), SAYS, "<bdi>Hr onboarding</bdi></b> was published")
 
 
 def test_an_older_or_unknown_version_is_no_update(bea: Client, office: Office) -> None:

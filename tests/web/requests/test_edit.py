@@ -3,13 +3,16 @@
 import html
 import json
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.template.loader import render_to_string
 from django.test import Client
+from django.utils.html import strip_tags
 
 from approvals.models import Approval
+from approvals.requests.argument_changes import changes
 from runtime.keyring import sealing
 from runtime.models import Signal
 from runtime.web import schema_form
@@ -204,3 +207,37 @@ def test_an_unreadable_value_is_named(field: str, text: str) -> None:
     shown, other = schema_form.fill_in(fields, typed, wrong | {"gone": "is not expected"})
     assert other == ["gone is not expected"]
     assert text in repr(shown)
+
+
+def test_changes_stand_in_one_row_with_titles_and_units() -> None:
+    letter = "".join(f"Line {n} says something about the refund.\n" for n in range(1, 9))
+    schema = {
+        "properties": {
+            "sum": {"title": "Sum to <b>pay</b>", "type": "number", "unit": "euros"},
+            "to": {"title": "To", "properties": {"city": {"title": "Town"}}},
+            "body": {"title": "Body", "type": "string"},
+        }
+    }
+    before = {"sum": 0, "to": {"city": "A"}, "body": letter, "tags": ["a", "b"], "old": "x\u202e"}
+    after = {
+        "sum": 12500.5,
+        "to": {"city": "B"},
+        "body": letter.replace("Line 4", "Row 4"),
+        "tags": ["b"],
+    }
+    context = {
+        "changes": changes(before, after),
+        "of": SimpleNamespace(args=before, schema=schema),
+    }
+    page = render_to_string("approvals/_edit_changes.html", context)
+    spoken = re.sub(r'<span class="vh">.*?</span>', "", page)
+    words = re.sub(r"\s+", " ", html.unescape(strip_tags(spoken)))
+    has(
+        words,
+        "Sum to <b>pay</b> sum 0 → 12500.50 euros",
+        "To › Town to.city A → B",
+        "Body 1 line removed, 1 line added",
+        "−Line 4 says something about the refund.+Row 4 says something about the refund.",
+        "tags removed a",
+        "old x⟦U+202E⟧ → not given",
+    )

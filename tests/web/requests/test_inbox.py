@@ -53,7 +53,7 @@ def test_a_pending_row_is_for_those_who_may_decide(
 ) -> None:
     sentence = "Set the privileges of newhire to 3"
     mine = 'For me to decide <span class="num" data-count="mine">1</span>'
-    row = (sentence, "Medium risk", "<bdi>hr_onboarding</bdi>", "run started by <bdi>ada</bdi>")
+    row = (sentence, "Medium risk", ">Hr onboarding</bdi>", "run started by <bdi>ada</bdi>")
     shows(bea, "/inbox/", mine, *row, f"/a/{asked.id}/")
     others = "1 action waits for other people"
     shows(ada, "/inbox/", CAUGHT_UP, others, hides=[sentence])
