@@ -331,7 +331,7 @@ class Neighbours:
 def neighbours_in_whole_list(principal: Principal | None, approval: ApprovalView) -> Neighbours:
     """Return the requests before and after a request in the whole list, with the calls that it lists first."""
     risky, _ = read_important_and_doubts(principal, doubts=False)
-    odd = usual.of_requests(risky, principal, beside=approval)
+    odd = usual.of_requests(risky, principal, page_request=approval)
     first = [view.id for view in pick_important(risky, odd)]
     if approval.id not in first:
         before, after = previous_and_next(principal, approval, without=first)

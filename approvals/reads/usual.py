@@ -71,24 +71,24 @@ def histories(
     principal: Principal | None,
     *,
     before: datetime | None = None,
-    whole: str = "",
+    main_tool: str = "",
 ) -> dict[str, PastValues]:
     """Return the past calls of each tool among those that this person may read, until `before` or now.
 
-    Many tools have fewer calls each, except the `whole` one.
+    Many tools have fewer calls each, except the main one.
     """
-    names = sorted({*tools, *([whole] if whole else [])})
+    names = sorted({*tools, *([main_tool] if main_tool else [])})
     if not names or principal is None:
         return dict.fromkeys(names, learn(()))
     end = before or timezone.now()
-    most = min(MAX_PAST, max(MIN_PAST, MAX_READ // len(names)))
+    limit = min(MAX_PAST, max(MIN_PAST, MAX_READ // len(names)))
     rows = Approval.objects.raw(
         PAST,
         {
             "tools": names,
             "since": end - timedelta(days=DAYS),
             "before": end,
-            "limits": [MAX_PAST if name == whole else most for name in names],
+            "limits": [MAX_PAST if name == main_tool else limit for name in names],
         },
     )
     calls: dict[str, list[Any]] = {name: [] for name in names}
@@ -118,25 +118,29 @@ def of_requests(
     principal: Principal | None,
     *,
     limit: int | None = ROW_CHARACTERS,
-    beside: ApprovalView | None = None,
+    page_request: ApprovalView | None = None,
 ) -> UnusualByApproval:
     """Find the odd values of the pending calls of a list, in one query. `limit` is as in `of_request`.
 
-    The query also reads the past calls for `beside`, the pending call of the page.
+    The query also reads the past calls for the request of the page, if it is pending.
     """
     calls = [approval for approval in items if approval.is_of_call and approval.status == "pending"]
     if not calls:
         return UnusualByApproval(by_request={})
     if time_limits.is_used_up():
         return UnusualByApproval(by_request={}, left_out=True)
-    whole = beside.tool if beside and beside.is_of_call and beside.status == "pending" else ""
-    past = histories([approval.tool for approval in calls], principal, whole=whole)
+    main_tool = (
+        page_request.tool
+        if page_request and page_request.is_of_call and page_request.status == "pending"
+        else ""
+    )
+    past = histories([approval.tool for approval in calls], principal, main_tool=main_tool)
     by_request = dict[UUID, tuple[UnusualValue, ...]]()
     for approval in calls:
         if time_limits.is_used_up():
-            return UnusualByApproval(by_request=by_request, left_out=True, past=past.get(whole))
+            return UnusualByApproval(by_request=by_request, left_out=True, past=past.get(main_tool))
         by_request[approval.id] = of_request(approval, past[approval.tool], limit=limit)
-    return UnusualByApproval(by_request=by_request, past=past.get(whole))
+    return UnusualByApproval(by_request=by_request, past=past.get(main_tool))
 
 
 def of_request(
