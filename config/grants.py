@@ -41,6 +41,7 @@ TABLES = {
     "runtime_runreplay": (ADD, "SELECT, UPDATE, DELETE"),  # people ask; workers replay
     "runtime_editpreview": (KEEP, "SELECT, UPDATE, DELETE"),  # people ask; workers preview
     "runtime_runusage": (READ, KEEP),  # the sweeper counts
+    "runtime_uncountedrun": (NOTHING, ALL),
     "runtime_dailyusage": (READ, KEEP),
     "runtime_dailyruns": (READ, KEEP),
     "approvals_dailydecisions": (READ, KEEP),

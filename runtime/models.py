@@ -42,6 +42,7 @@ class Run(models.Model):
     due_at = models.DateTimeField(null=True)
     epoch = models.BigIntegerField(db_default=0)
     owner = models.UUIDField(null=True)
+    idle_since = models.DateTimeField(db_default=Now())  # its start, or when it last lost its owner
     mailbox = models.BigIntegerField(db_default=0)
     unheard = models.IntegerField(db_default=0)  # received messages that no model has seen
     removed_at = models.DateTimeField(null=True)  # when retention erased its payloads
@@ -74,7 +75,7 @@ class Run(models.Model):
                 condition=models.Q(ended_at__isnull=False, removed_at__isnull=True),
             ),
             models.Index(
-                fields=["id"], name="run_active", condition=models.Q(ended_at__isnull=True)
+                fields=["idle_since"], name="run_idle", condition=models.Q(ended_at__isnull=True)
             ),
             models.Index(
                 fields=["thread", "-id"],
@@ -319,6 +320,12 @@ class RunUsage(models.Model):
     micros = models.BigIntegerField()
 
 
+class UncountedRun(models.Model):
+    """A run that has entries which RunUsage does not count yet."""
+
+    run_id = models.UUIDField(primary_key=True)
+
+
 class DailyUsage(models.Model):
     """What the runs of an agent for one requester used of a model on a day (UTC). Columns as in RunUsage."""
 
@@ -405,6 +412,7 @@ class WorkerProcess(models.Model):
     isolated = models.BooleanField(db_default=False)  # tries suspected runs
     hung = models.BooleanField(db_default=False)  # its tools hang; it ends and must be replaced
     measures = models.JSONField(db_default={})  # its counts since it started
+    runs = ArrayField(models.UUIDField(), db_default=[])  # that it had at its last heartbeat
 
 
 class ReceivedEvent(models.Model):

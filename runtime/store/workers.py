@@ -33,12 +33,12 @@ from runtime.store.pool import Connection
 
 # The part of the heartbeat statement that records that this process is alive and renews its lease.
 BEAT = """
-    INSERT INTO runtime_workerprocess (id, host, process, agents, isolated, hung, measures, lease_until)
+    INSERT INTO runtime_workerprocess (id, host, process, agents, isolated, hung, measures, runs, lease_until)
     VALUES (%(worker)s, %(host)s, %(process)s, %(agents)s::jsonb, %(isolated)s, %(hung)s,
-        %(measures)s::jsonb, clock_timestamp() + %(lease)s * interval '1 second')
+        %(measures)s::jsonb, %(runs)s::uuid[], clock_timestamp() + %(lease)s * interval '1 second')
     ON CONFLICT (id) DO UPDATE
         SET beat_at = clock_timestamp(), hung = EXCLUDED.hung, measures = EXCLUDED.measures,
-            lease_until = EXCLUDED.lease_until
+            runs = EXCLUDED.runs, lease_until = EXCLUDED.lease_until
     RETURNING beat_at
 """
 

@@ -1,8 +1,10 @@
 """Counts by day what runs used and how they ended, so that the overview costs the same however many runs there are.
 
-A day is one in UTC. The journals of changed runs are read from where the last round stopped, and each run's position
-and counts change in one transaction. So a killed sweeper counts nothing twice. Nothing is verified and nothing
-decides by these counts. Entries that were removed before a round could read them are not counted.
+A day is one in UTC. A round lists the runs that a worker has, or that were released or ended since the last round;
+no other run has new entries, and none is read. A run stays in the list until it is counted. Its journal is read from
+where the round before stopped, and its position and counts change in one transaction. So a killed sweeper counts
+nothing twice and forgets nothing. Nothing is verified and nothing decides by these counts. Entries that were removed
+before a round could read them are not counted.
 """
 
 import logging
@@ -10,7 +12,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, get_args
 from uuid import UUID
 
@@ -21,7 +23,7 @@ from runtime.core.run import events as e
 from runtime.core.run.reducer import Entry
 from runtime.core.values.errors import NewerSchema, Unreadable
 from runtime.reads.journal import COLUMNS
-from runtime.reads.usage import RECOUNTED, recount_from
+from runtime.reads.usage import recount_from
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables.journal import unpacked
@@ -30,6 +32,9 @@ log = logging.getLogger(__name__)
 
 RUNS = 200  # of one query
 ENTRIES = 200  # of one run that one transaction counts
+OVERLAP = timedelta(
+    minutes=5
+)  # of two rounds: a transaction may commit after the time that it writes
 
 # The events with the usage of a reply.
 UsageEvent = (
@@ -42,15 +47,39 @@ UsageEvent = (
 )
 _PATTERN = f'"(z|{"|".join(kind.__name__ for kind in get_args(UsageEvent))})"'
 
-_CHANGED = """
-    SELECT r.id AS run, r.agent, r.requester, r.position, coalesce(u.position, 0) AS counted, r.ended_at
-    FROM runtime_run r LEFT JOIN runtime_runusage u ON u.run_id = r.id
-    WHERE r.position > coalesce(u.position, 0) AND r.created_at <= %(began)s AND
+# When the last round of any sweeper began, which may be in the future if the clock was wrong, and the runs that workers
+# have.
+_BEGAN = """
+    SELECT (SELECT least(done_at - coalesce(took, 0) * interval '1 second', clock_timestamp())
+            FROM runtime_sweeperloop WHERE name = 'rollups'),
+        ARRAY(SELECT unnest(runs) FROM runtime_workerprocess)
 """
-# Each in the order of an index, after the last row of the query before.
-_LIVE = f"{_CHANGED} r.ended_at IS NULL AND r.id > %(after)s ORDER BY r.id LIMIT %(limit)s"
-_ENDED = f"""{_CHANGED} r.ended_at >= %(since)s AND (r.ended_at, r.id) > (%(since)s, %(after)s)
-    AND r.removed_at IS NULL ORDER BY r.ended_at, r.id LIMIT %(limit)s
+_NO_LIMIT = "SET LOCAL statement_timeout = 0"  # after a long outage there may be many runs
+# Each part reads an index. From its parameters Postgres knows how few rows these are.
+_LIST = """
+    WITH changed AS (
+        SELECT id, position FROM runtime_run WHERE idle_since >= %(since)s AND ended_at IS NULL
+        UNION ALL
+        SELECT id, position FROM runtime_run WHERE ended_at >= %(since)s AND removed_at IS NULL
+        UNION ALL
+        SELECT id, position FROM runtime_run WHERE id = ANY(%(claimed)s)
+    )
+    INSERT INTO runtime_uncountedrun (run_id)
+    SELECT id FROM changed LEFT JOIN runtime_runusage u ON u.run_id = id
+    WHERE changed.position > coalesce(u.position, 0)
+    ON CONFLICT DO NOTHING
+"""
+_LISTED = """
+    SELECT r.id AS run, r.agent, r.requester, r.position, coalesce(u.position, 0) AS counted
+    FROM runtime_uncountedrun JOIN runtime_run r ON r.id = runtime_uncountedrun.run_id
+    LEFT JOIN runtime_runusage u ON u.run_id = r.id
+    WHERE runtime_uncountedrun.run_id > %(after)s ORDER BY runtime_uncountedrun.run_id LIMIT %(limit)s
+"""
+# A run that has gone on meanwhile stays.
+_UNLIST = """
+    DELETE FROM runtime_uncountedrun WHERE run_id = %(run)s AND EXISTS (
+        SELECT FROM runtime_run r JOIN runtime_runusage u ON u.run_id = r.id
+        WHERE r.id = %(run)s AND u.position >= r.position)
 """
 
 _READ = f"""
@@ -98,14 +127,13 @@ _COUNT_ENDED = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ChangedRun:
-    """A run whose entries after `counted` and up to `position` are not counted yet."""
+    """A listed run: its entries after `counted` and up to `position` are not counted yet."""
 
     run: UUID
     agent: str
     requester: str
     position: int
     counted: int
-    ended_at: datetime | None
 
 
 @dataclass(slots=True)
@@ -141,20 +169,26 @@ def roll_up(connection: Connection, stop: threading.Event) -> None:
 
 def count_usage(connection: Connection, stop: threading.Event) -> int:
     """Count the usage of the runs that have new entries, each once, until `stop`. Return the number of counted runs."""
-    row = connection.execute(
-        "SELECT done_at FROM runtime_sweeperloop WHERE name = 'rollups'"
-    ).fetchone()
-    since, began, number = (
-        row[0] - RECOUNTED if row else recount_from(None),
-        pool.now(connection),
-        0,
-    )
-    for statement in (_LIVE, _ENDED):
-        for changed in _changed_runs(connection, statement, since, began):
-            if stop.is_set():
-                return number
-            number += _count_run(connection, changed, stop)
+    list_changed_runs(connection)
+    number = 0
+    for changed in _changed_runs(connection):
+        if stop.is_set():
+            return number
+        if _count_run(connection, changed, stop):
+            connection.execute(_UNLIST, {"run": changed.run})
+            number += 1
     return number
+
+
+def list_changed_runs(connection: Connection) -> None:
+    """List the runs that may have new entries since the last round began."""
+    row = connection.execute(_BEGAN).fetchone()
+    assert row is not None  # a SELECT without FROM has one row
+    began, claimed = row
+    since = began - OVERLAP if began else recount_from(None)
+    with connection.transaction():
+        connection.execute(_NO_LIMIT)
+        connection.execute(_LIST, {"since": since, "claimed": claimed}, prepare=False)
 
 
 def count_ended(connection: Connection) -> None:
@@ -167,19 +201,16 @@ def count_ended(connection: Connection) -> None:
     connection.execute(_COUNT_ENDED, {"since": since, "day": since.date()})
 
 
-def _changed_runs(
-    connection: Connection, statement: str, since: datetime, began: datetime
-) -> Iterator[_ChangedRun]:
-    """Yield the runs of _LIVE or _ENDED that began before the round. So a round ends while runs go on."""
+def _changed_runs(connection: Connection) -> Iterator[_ChangedRun]:
+    """Yield each listed run once, also one that goes on and stays in the list."""
     after = UUID(int=0)
     while True:
-        span = {"since": since, "after": after, "began": began, "limit": RUNS}
-        rows = connection.execute(statement, span).fetchall()
+        rows = connection.execute(_LISTED, {"after": after, "limit": RUNS}).fetchall()
         changed = [pool.in_fields(_ChangedRun, row) for row in rows]
         yield from changed
         if len(changed) < RUNS:
             return
-        after, since = changed[-1].run, changed[-1].ended_at or since
+        after = changed[-1].run
 
 
 def _count_run(connection: Connection, changed: _ChangedRun, stop: threading.Event) -> bool:
