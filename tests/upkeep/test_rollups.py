@@ -12,6 +12,7 @@ from uuid import UUID
 
 import pytest
 
+from approvals.models import Approval
 from runtime import broker
 from runtime.control.interventions import retry
 from runtime.models import DailyUsage, Run, RunUsage, SweeperLoop, UncountedRun
@@ -22,8 +23,9 @@ from runtime.store.pool import Connection
 from runtime.upkeep import rollups
 from runtime.upkeep.alarm import Alarm
 from tests.support.engine import Death, at_failpoint, die, lose
-from tests.support.fake_ports import FakeTool, Script, ask, turns
-from tests.support.office import NEWCOMER, Office
+from tests.support.fake_ports import FakeTool, Script, ask, say, turns
+from tests.support.office import BEA, NEWCOMER, Office
+from tests.support.seeds import decide
 
 Act = Callable[[Office, random.Random], None]
 Counts = tuple[list[Any], list[Any]]
@@ -36,7 +38,8 @@ class Killed(BaseException):
 @pytest.fixture
 def priced(office: Office, monkeypatch: pytest.MonkeyPatch) -> Office:
     """An agent whose replies cost 7 millionths of a dollar each, and rounds that do not overlap."""
-    _price(office, office.effects.agents["hr_onboarding"])
+    account, mail = ("account_agent", NEWCOMER), ("send_welcome_mail", {"username": "newhire"})
+    _price(office, turns(*[ask(account), ask(mail)] * 3, say("Three are on board.")))
     monkeypatch.setattr(rollups, "OVERLAP", timedelta(0))
     monkeypatch.setattr(rollups, "RUNS", 2)
     monkeypatch.setattr(broker, "send_all", lambda hints: None)
@@ -54,13 +57,13 @@ def test_rounds_count_what_one_round_from_nothing_counts(
     priced: Office, connection: Connection, seed: int
 ) -> None:
     chance = random.Random(seed)
-    acts: list[Act] = [_start, _die, _approve, _deny, _retry]
+    acts: list[Act] = [_start, _approve, _approve, _die, _release, _advance, _retry]
     rounds: list[Callable[[Connection, random.Random], None]] = [
         _finish_round,
         _stop_round,
         _kill_round,
     ]
-    for _ in range(12):
+    for _ in range(15):
         chance.choice(acts)(priced, chance)
         chance.choice(rounds)(connection, chance)
     _finish_round(connection, chance)
@@ -130,35 +133,39 @@ def _start(office: Office, chance: random.Random) -> None:
     office.start(advanced=chance.random() < 0.8)
 
 
-def _die(office: Office, chance: random.Random) -> None:
-    """The worker of a new run dies after a reply, and another one goes on, perhaps after a round."""
-    run = office.start(advanced=False)
-    with at_failpoint("committed:ToolStarted", die), suppress(Death):
-        office.advance(run)
-    lose(run)
-    if chance.random() < 0.5:
-        office.advance(run)
-
-
 def _approve(office: Office, chance: random.Random) -> None:
-    if run := _some_run("suspended", chance):
-        office.approve(run)
+    if run := _waiting_run(chance):
+        _decide(run)
+        office.advance(run)
 
 
-def _deny(office: Office, chance: random.Random) -> None:
-    if run := _some_run("suspended", chance):
-        office.deny(run, "no")
+def _die(office: Office, chance: random.Random) -> None:
+    """The worker of a run dies, some replies after the last round."""
+    if run := _waiting_run(chance):
+        _decide(run)
+        with at_failpoint("committed:ToolReturned", die), suppress(Death):
+            office.advance(run)
+
+
+def _release(office: Office, chance: random.Random) -> None:
+    """The sweeper notices that workers have died."""
+    lose(*Run.objects.filter(owner__isnull=False).values_list("id", flat=True))
+
+
+def _advance(office: Office, chance: random.Random) -> None:
+    for run in Run.objects.filter(owner=None, due_at__isnull=False).order_by("id"):
+        office.advance(run.id)
 
 
 def _retry(office: Office, chance: random.Random) -> None:
-    """A run fails after a reply, and is started again."""
+    """A run fails after some replies, and is started again."""
     script = office.effects.agents["hr_onboarding"]
     _price(office, turns(ask(("account_agent", NEWCOMER)), ModelFailure(error="no")))
     run = office.start()
-    office.approve(run)
+    _decide(run)
+    office.advance(run)
     office.effects.agents["hr_onboarding"] = script
     retry(run=run, reason="Again.", actor=Actor(person="ada"))
-    office.advance(run)
 
 
 def _finish_round(connection: Connection, *_: object) -> None:
@@ -199,9 +206,13 @@ def _interrupt(patch: pytest.MonkeyPatch, chance: random.Random, act: Any) -> No
     patch.setattr(rollups, "_count_run", interrupted)
 
 
-def _some_run(status: str, chance: random.Random) -> UUID | None:
-    runs = list(Run.objects.filter(status=status).order_by("id").values_list("id", flat=True))
+def _waiting_run(chance: random.Random) -> UUID | None:
+    runs = list(Run.objects.filter(status="suspended").order_by("id").values_list("id", flat=True))
     return chance.choice(runs) if runs else None
+
+
+def _decide(run: UUID) -> None:
+    decide(Approval.objects.get(run=run, status="pending"), BEA)
 
 
 def _counts() -> Counts:
