@@ -241,7 +241,7 @@ def reopen(connection: Connection, run: UUID, *, status: str, head: str, base: i
         f"""
         UPDATE runtime_run SET status = %s, head = %s, position = position + 1, base = %s,
             epoch = epoch + 1, mailbox = mailbox + 1, ended_at = NULL, reason = NULL, losses = 0,
-            idle_since = clock_timestamp(), due_at = {DUE_SHORTLY}
+            due_at = {DUE_SHORTLY}
         WHERE id = %s
         """,
         (status, head, base, run),
