@@ -17,10 +17,6 @@ class Migration(migrations.Migration):
                 ("run_id", models.UUIDField(primary_key=True, serialize=False)),
             ],
         ),
-        migrations.RemoveIndex(
-            model_name="run",
-            name="run_active",
-        ),
         migrations.AddField(
             model_name="run",
             name="idle_since",
@@ -31,14 +27,6 @@ class Migration(migrations.Migration):
             name="runs",
             field=django.contrib.postgres.fields.ArrayField(
                 base_field=models.UUIDField(), db_default=[], size=None
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="run",
-            index=models.Index(
-                condition=models.Q(("ended_at__isnull", True)),
-                fields=["idle_since"],
-                name="run_idle",
             ),
         ),
     ]

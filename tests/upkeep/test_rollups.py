@@ -1,4 +1,4 @@
-"""The counting rounds of the sweeper: each reads what has changed, and together they count all."""
+"""The counting rounds of the sweeper: each reads the changed runs alone, and together they count all."""
 
 import json
 import random
