@@ -58,19 +58,21 @@ async def _answer(scope: Message, receive: Receive, send: Send) -> None:
         await _refuse(send, 400, b"The address contains characters that are not encoded.")
         return
 
-    async def ask(send: Send) -> None:
+    async def ask(send: Send, extra: longpoll.Headers) -> None:
         messages = iter([{"type": "http.request", "body": body, "more_body": False}])
 
         async def replay() -> Message:
             return next(messages, {"type": "http.disconnect"})
 
-        await _django({**scope, "headers": headers}, replay, send)
+        await _django({**scope, "headers": [*headers, *extra]}, replay, send)
 
     run = longpoll.run_of(scope)
-    if run is None:
-        await ask(send)
-    else:
+    if run is not None:
         await longpoll.answer(run, ask, _wait_for_disconnect(receive), live_server, send)
+    elif longpoll.is_gateway_call(scope):
+        await longpoll.answer_call(ask, _wait_for_disconnect(receive), live_server, send)
+    else:
+        await ask(send, [])
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:
@@ -94,7 +96,7 @@ async def _body(receive: Receive) -> bytes | None:
 
 def _headers(headers: list[tuple[bytes, bytes]], length: int) -> list[tuple[bytes, bytes]]:
     """Return the headers for WSGI, which cannot tell `-` from `_`, with the length of the body."""
-    dropped = (b"content-length", b"transfer-encoding")
+    dropped = {b"content-length", b"transfer-encoding", *longpoll.OURS}
     forwarded = [
         (name, value) for name, value in headers if b"_" not in name and name not in dropped
     ]

@@ -3,6 +3,9 @@
 Only Django knows the state and who may read it: a header of its answer says for how many more seconds the request
 should wait. In between, the request holds neither a thread nor a connection to Postgres. When many runs change at
 once, their requests leave most of Django's threads to others.
+
+A call through an MCP gateway names no run: the first answer does, and the next ones are asked for that run, so that the
+call is not taken for a new one. After its result was sent, Django is told that the client has it.
 """
 
 from __future__ import annotations
@@ -18,12 +21,17 @@ if TYPE_CHECKING:  # it imports models, and this module is imported before Djang
 
 # A request of an agent outside has the id of its run.
 PLACE = re.compile(r"/api/(?:v1/runs|aap/v1/requests)/([0-9a-f-]{36})")
+GATEWAYS = re.compile(r"/api/mcp/[^/]+/")
 HEADER = b"signoff-wait"  # runtime.web.api.runs's, which cannot be imported before Django is set up
 PERSON_HEADER = b"signoff-person"  # who asks; for this module alone
+RUN_HEADER = b"signoff-run"  # the run of a call, in Django's answer and in the next request for it
+COLLECTED_HEADER = b"signoff-collected"  # in a request: the run whose result the client has
+OURS = frozenset({PERSON_HEADER, RUN_HEADER, COLLECTED_HEADER})  # no client sends or gets them
 
 _UNMET = re.compile(rb"unmet; (\d+)s")
 
-WaitRequest: TypeAlias = "Callable[[Send], Awaitable[None]]"
+WaitRequest: TypeAlias = "Callable[[Send, Headers], Awaitable[None]]"
+Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 
 def run_of(scope: Message) -> UUID | None:
@@ -37,6 +45,30 @@ def run_of(scope: Message) -> UUID | None:
         return None
 
 
+def is_gateway_call(scope: Message) -> bool:
+    """Tell whether this request may be a call through an MCP gateway."""
+    return scope["method"] == "POST" and GATEWAYS.fullmatch(scope["path"]) is not None
+
+
+async def answer_call(
+    ask: WaitRequest, disconnected: Awaitable[None], live_server: LiveServer, send: Send
+) -> None:
+    """Send the result of a call through a gateway, or its last answer within the time."""
+    leaving = asyncio.ensure_future(disconnected)
+    messages = await _wait_request(ask, [])
+    run = _header(messages, RUN_HEADER)
+    if not run:
+        leaving.cancel()
+        for message in messages:
+            await send(message)
+        return
+
+    async def ask_again(send: Send, headers: Headers) -> None:
+        await ask(send, headers or [(RUN_HEADER, run)])
+
+    await answer(UUID(run.decode()), ask_again, leaving, live_server, send)
+
+
 async def answer(
     run: UUID, ask: WaitRequest, disconnected: Awaitable[None], live_server: LiveServer, send: Send
 ) -> None:
@@ -45,7 +77,7 @@ async def answer(
     try:
         with live_server.listen(run) as wait:
             await live_server.read_version(wait)
-            messages = await _wait_request(ask)
+            messages = await _wait_request(ask, [])
             ends = asyncio.get_running_loop().time() + _seconds(messages)
             person = _header(messages, PERSON_HEADER).decode("latin-1")
             may_wait = _seconds(messages) > 0 and live_server.may_wait(wait, person)
@@ -58,10 +90,12 @@ async def answer(
                     break
                 wait.changed.clear()
                 async with live_server.asking:
-                    messages = await _wait_request(ask)
+                    messages = await _wait_request(ask, [])
         if not leaving.done():
             for message in messages:
                 await send(_public(message))
+            if (called := _header(messages, RUN_HEADER)) and _header(messages, HEADER) == b"met":
+                await _wait_request(ask, [(COLLECTED_HEADER, called)])
     finally:
         leaving.cancel()
 
@@ -75,13 +109,13 @@ async def _first(changed: asyncio.Event, leaving: asyncio.Future[None], seconds:
         ring.cancel()
 
 
-async def _wait_request(ask: WaitRequest) -> list[Message]:
+async def _wait_request(ask: WaitRequest, headers: Headers) -> list[Message]:
     messages: list[Message] = []
 
     async def keep(message: Message) -> None:
         messages.append(message)
 
-    await ask(keep)
+    await ask(keep, headers)
     return messages
 
 
@@ -97,8 +131,8 @@ def _header(messages: list[Message], name: bytes) -> bytes:
 
 
 def _public(message: Message) -> Message:
-    """Return the message without the header that is for this module alone."""
+    """Return the message without the headers that are for this module alone."""
     if "headers" not in message:
         return message
-    headers = [pair for pair in message["headers"] if pair[0].lower() != PERSON_HEADER]
+    headers = [pair for pair in message["headers"] if pair[0].lower() not in OURS]
     return {**message, "headers": headers}

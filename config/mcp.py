@@ -1,24 +1,27 @@
 """Serves Signoff as an MCP server at /api/mcp/: assistants of people list and read requests and runs, and start runs.
 
 Each tool is one operation of the API, called with the caller's own token: it decides who may do what, and no tool
-decides a request. The protocol is answered here, without sessions and streams, since its library would slow the start.
+decides a request. The protocol is answered here, also for `config.mcp_gateway`, without sessions and streams, since its
+library would slow the start.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlencode, urlsplit
 from uuid import UUID
 
 from django.core.handlers.wsgi import WSGIRequest
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.urls import resolve
 from django.views.decorators.csrf import csrf_exempt
 from ninja.errors import AuthenticationError
 
 from config import api
+from runtime.errors import Forbidden
+from runtime.ports.access import Actor
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26")  # of the protocol, the newest first
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = (
@@ -94,7 +97,29 @@ TOOLS = {
 }
 
 
-class _MessageRefused(Exception):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpResult:
+    """The result of a message, and headers of the response for `config.longpoll`."""
+
+    result: dict[str, Any]
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class ToolServer(Protocol):
+    """The tools that one address serves to the caller of a request."""
+
+    @property
+    def instructions(self) -> str:
+        """What the caller's model is told about this server."""
+
+    def tools(self, request: HttpRequest) -> list[dict[str, Any]]:
+        """Describe the tools."""
+
+    def call(self, request: HttpRequest, name: str, arguments: dict[str, Any]) -> McpResult:
+        """Call a tool. Raise MessageRefused."""
+
+
+class MessageRefused(Exception):
     """A message of the protocol that cannot be answered."""
 
     def __init__(self, code: int, text: str) -> None:
@@ -104,15 +129,22 @@ class _MessageRefused(Exception):
 
 @csrf_exempt  # a session is no authentication here, only a token
 def serve(request: HttpRequest) -> HttpResponse:
-    """Answer one message of streamable HTTP. A notification or a response gets 202."""
+    """Answer one message to Signoff itself."""
+    return respond(request, lambda actor: Signoff())
+
+
+def respond(request: HttpRequest, connect: Callable[[Actor], ToolServer]) -> HttpResponse:
+    """Answer one message of streamable HTTP with the server for its caller. A notification or a response gets 202."""
     if request.method != "POST":
         refused = api.error(405, "method_not_allowed", f"{request.method} is not possible here.")
         refused["Allow"] = "POST"
         return refused
     try:
-        if api.Bearer()(request) is None:
+        actor = api.Bearer()(request)
+        if actor is None:
             raise AuthenticationError
-    except AuthenticationError as exc:
+        server = connect(actor)
+    except (AuthenticationError, Forbidden, Http404) as exc:
         return api.api.on_exception(request, exc)
     origin = request.headers.get("Origin")
     if origin is not None and urlsplit(origin).netloc != request.get_host():
@@ -123,43 +155,82 @@ def serve(request: HttpRequest) -> HttpResponse:
         message_id = message.get("id")
         if "method" not in message or message_id is None:
             return HttpResponse(status=202)
-        result = _answer(request, message["method"], message.get("params"))
-    except _MessageRefused as exc:
+        answer = _answer(request, server, message["method"], message.get("params"))
+    except MessageRefused as exc:
         problem = {"code": exc.code, "message": str(exc)}
         status = 200 if message_id is not None else 400
         return JsonResponse({"jsonrpc": "2.0", "id": message_id, "error": problem}, status=status)
-    return JsonResponse({"jsonrpc": "2.0", "id": message_id, "result": result})
+    document = {"jsonrpc": "2.0", "id": message_id, "result": answer.result}
+    return JsonResponse(document, headers=dict(answer.headers))
 
 
 def _read(request: HttpRequest) -> dict[str, Any]:
     try:
         message = json.loads(request.body)
     except (ValueError, RecursionError) as exc:
-        raise _MessageRefused(PARSE_ERROR, "the body is not JSON") from exc
+        raise MessageRefused(PARSE_ERROR, "the body is not JSON") from exc
     if not isinstance(message, dict) or not isinstance(message.get("id"), str | int | None):
-        raise _MessageRefused(INVALID_REQUEST, "the body is not one message of JSON-RPC")
+        raise MessageRefused(INVALID_REQUEST, "the body is not one message of JSON-RPC")
     return message
 
 
-def _answer(request: HttpRequest, method: Any, params: Any) -> dict[str, Any]:
+def _answer(request: HttpRequest, server: ToolServer, method: Any, params: Any) -> McpResult:
     values = params if isinstance(params, dict) else {}
     match method:
         case "initialize":
             version = values.get("protocolVersion")
-            return {
-                "protocolVersion": version if version in VERSIONS else VERSIONS[0],
-                "capabilities": {"tools": {}},
-                "serverInfo": {"name": "signoff", "version": "1"},
-                "instructions": _INSTRUCTIONS,
-            }
+            return McpResult(
+                result={
+                    "protocolVersion": version if version in VERSIONS else VERSIONS[0],
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "signoff", "version": "1"},
+                    "instructions": server.instructions,
+                }
+            )
         case "ping":
-            return {}
+            return McpResult(result={})
         case "tools/list":
-            return {"tools": [_describe(name, tool) for name, tool in TOOLS.items()]}
+            return McpResult(result={"tools": server.tools(request)})
         case "tools/call":
-            return _call(request, values.get("name"), values.get("arguments"))
+            name, arguments = values.get("name"), values.get("arguments")
+            arguments = {} if arguments is None else arguments
+            if not isinstance(name, str) or not isinstance(arguments, dict):
+                raise MessageRefused(
+                    INVALID_PARAMS, "a call has the name of a tool, and an object of arguments"
+                )
+            return server.call(request, name, arguments)
         case _:
-            raise _MessageRefused(METHOD_NOT_FOUND, "there is no such method")
+            raise MessageRefused(METHOD_NOT_FOUND, "there is no such method")
+
+
+class Signoff:
+    """The tools of Signoff itself."""
+
+    instructions = _INSTRUCTIONS
+
+    def tools(self, request: HttpRequest) -> list[dict[str, Any]]:
+        """Describe the tools."""
+        return [_describe(name, tool) for name, tool in TOOLS.items()]
+
+    def call(self, request: HttpRequest, name: str, arguments: dict[str, Any]) -> McpResult:
+        """Call an operation of the API."""
+        tool = TOOLS.get(name)
+        if tool is None:
+            raise MessageRefused(INVALID_PARAMS, "there is no such tool")
+        if unknown := arguments.keys() - tool.properties.keys():
+            raise MessageRefused(INVALID_PARAMS, f"there is no argument {min(unknown)}")
+        if missing := set(tool.required) - arguments.keys():
+            raise MessageRefused(INVALID_PARAMS, f"the argument {min(missing)} is missing")
+        response = _send(request, tool, arguments)
+        text = response.content.decode()
+        if response.status_code >= 400:
+            return McpResult(result=text_result(text, is_error=True))
+        return McpResult(result={**text_result(text), "structuredContent": json.loads(text)})
+
+
+def text_result(*texts: str, is_error: bool = False) -> dict[str, Any]:
+    """Build the result of a call that has only texts."""
+    return {"content": [{"type": "text", "text": text} for text in texts], "isError": is_error}
 
 
 def _describe(name: str, tool: Operation) -> dict[str, Any]:
@@ -178,23 +249,6 @@ def _describe(name: str, tool: Operation) -> dict[str, Any]:
     }
 
 
-def _call(request: HttpRequest, name: Any, arguments: Any) -> dict[str, Any]:
-    tool = TOOLS.get(name) if isinstance(name, str) else None
-    values = {} if arguments is None else arguments
-    if tool is None or not isinstance(values, dict):
-        raise _MessageRefused(
-            INVALID_PARAMS, "there is no such tool, or its arguments are not an object"
-        )
-    if unknown := values.keys() - tool.properties.keys():
-        raise _MessageRefused(INVALID_PARAMS, f"there is no argument {min(unknown)}")
-    if missing := set(tool.required) - values.keys():
-        raise _MessageRefused(INVALID_PARAMS, f"the argument {min(missing)} is missing")
-    response = _send(request, tool, values)
-    text = response.content.decode()
-    result = {"content": [{"type": "text", "text": text}], "isError": response.status_code >= 400}
-    return result if result["isError"] else {**result, "structuredContent": json.loads(text)}
-
-
 def _send(request: HttpRequest, tool: Operation, values: Mapping[str, Any]) -> HttpResponse:
     """Call the operation with the token of the request, and nothing else of it."""
     sent = dict(values)
@@ -203,7 +257,7 @@ def _send(request: HttpRequest, tool: Operation, values: Mapping[str, Any]) -> H
         try:
             path = path.format(id=UUID(str(sent.pop("id"))))
         except ValueError as exc:
-            raise _MessageRefused(INVALID_PARAMS, "the argument id is not a UUID") from exc
+            raise MessageRefused(INVALID_PARAMS, "the argument id is not a UUID") from exc
     body = b"" if tool.method == "GET" else json.dumps(sent).encode()
     inner = WSGIRequest(
         {

@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.urls import include, path, re_path
 
-from config import api, mcp
+from config import api, mcp, mcp_gateway
 from config.metrics import metrics
 from runtime.errors import ObjectStoreDown
 from runtime.reads.time_limits import TooLong
@@ -18,6 +18,7 @@ from runtime.web.requests import layout_of
 urlpatterns = [
     path("api/v1/", api.api.urls),
     path("api/mcp/", mcp.serve),
+    path("api/mcp/<str:gateway>/", mcp_gateway.serve),
     path("api/aap/", include("approvals.web.api.aap")),
     re_path("^api/", api.missing),
     path("metrics", metrics, name="metrics"),

@@ -30,6 +30,8 @@ DEPENDS = "depends on its arguments"
 PIN = "$comment"  # of a schema: the definition of another system that the author accepted
 FINAL_ANSWER = "final_answer"  # the tool with which a model gives a typed result
 EACH = "scripted:agents.tools.each.for_each"  # the model of an agent that `for_each` makes
+GATEWAY = "scripted:agents.tools.mcp_gateway.mcp_gateway"  # that of one that `mcp_gateway` makes
+APPROVAL_RESULT = "approval_result"  # the tool of every gateway that reads a result later
 
 
 class ApprovalMode(StrEnum):

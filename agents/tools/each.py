@@ -111,15 +111,15 @@ def _outcomes(results: Sequence[Result]) -> Outcomes:
 
 def _outcome(number: int, result: Result, share: int) -> Outcome:
     if not result.ok:
-        return Outcome(item=number, error=_cut(plain(result.why), share))
+        return Outcome(item=number, error=cut_text(plain(result.why), share))
     if size_of(result.content) <= share:
         return Outcome(item=number, result=result.content)
     content = result.content
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-    return Outcome(item=number, result=_cut(text, share), cut=True)
+    return Outcome(item=number, result=cut_text(text, share), cut=True)
 
 
-def _cut(text: str, share: int) -> str:
+def cut_text(text: str, share: int) -> str:
     """Return the beginning of a text that has at most `share` bytes as JSON."""
     while (size := size_of(text)) > share:
         text = text[: len(text) * share // size]

@@ -65,6 +65,7 @@ class Exchange:
 class _McpAnswer:
     value: types.CallToolResult | None = None
     problem: Exception | None = None
+    breach: str = ""  # how the result breaks the schema that the server declares for it
 
 
 async def list_definitions(
@@ -113,7 +114,7 @@ async def call_tool(
     except Exception as exc:
         answer.problem = answer.problem or exc
     if answer.value is not None:  # also if the connection was not closed well
-        return _read(answer.value)
+        return _read(answer.value, answer.breach)
     assert answer.problem is not None
     raise _problem_of(server, exchange, answer.problem) from answer.problem
 
@@ -136,12 +137,27 @@ async def _call(
             answer.problem = DefinitionChanged(_changed(definition, exists=tool is not None))
             return
         exchange.calling, exchange.sent = True, is_command
-        # Not Client.call_tool, which sends a call again that the server refused for its headers.
-        answer.value = await client.session.call_tool(
-            definition.name, dict(arguments), meta={KEY: context.key}
+        # Not Client.call_tool, which sends a call again that the server refused for its headers, nor that of the
+        # session, which loses a result that breaks its schema.
+        params = types.CallToolRequestParams(
+            name=definition.name, arguments=dict(arguments), _meta={KEY: context.key}
         )
+        answer.value = await client.session.send_request(
+            types.CallToolRequest(params=params), types.CallToolResult
+        )
+        if not answer.value.is_error:
+            answer.breach = await _breach(client, definition.name, answer.value)
     except Exception as exc:
         answer.problem = exc
+
+
+async def _breach(client: Client, name: str, result: types.CallToolResult) -> str:
+    """Say how a result breaks the schema that the server declares for it. The call happened all the same."""
+    try:
+        await client.session.validate_tool_result(name, result)
+    except Exception as exc:  # the schema is the server's, and may itself be wrong
+        return str(exc)[:QUOTED] or type(exc).__name__
+    return ""
 
 
 async def _list(client: Client) -> list[types.Tool]:
@@ -251,11 +267,16 @@ def _changed(definition: Definition, *, exists: bool) -> str:
     )
 
 
-def _read(result: types.CallToolResult) -> Any:
-    """Return the result as JSON. Raise ToolError if the tool says that it failed."""
+def _read(result: types.CallToolResult, breach: str) -> Any:
+    """Return the result as JSON, as text if it breaks its schema. Raise ToolError if the tool says that it failed."""
     text = "\n".join(_text(block) for block in result.content)
     if result.is_error:
         raise ToolError(text[:QUOTED] or "the tool failed and gave no reason")
+    if breach:
+        data = json.dumps(result.structured_content)
+        return escape_text(
+            f"The call happened, but its result is not as declared. {breach}\n{text}\n{data}"
+        )
     if result.structured_content is None:
         return escape_text(text)
     try:

@@ -38,12 +38,15 @@ class Tickets:
     headers: list[dict[str, str]] = field(default_factory=list)
     calls: list[tuple[str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
 
-    def describe(self, name: str, description: str, schema: Any = None, **hints: bool) -> None:
+    def describe(
+        self, name: str, description: str, schema: Any = None, output: Any = None, **hints: bool
+    ) -> None:
         """Offer a tool, or change it."""
         self.tools[name] = types.Tool(
             name=name,
             description=description,
             input_schema=schema or SCHEMA,
+            output_schema=output,
             annotations=types.ToolAnnotations(**hints),
         )
 

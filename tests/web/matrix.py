@@ -18,6 +18,8 @@ from django.test import Client, override_settings
 from pytest_django import Settings
 
 from agents.sdk import prompt
+from agents.tools.mcp_definitions import Definition, write_definitions
+from agents.tools.mcp_gateway import mcp_gateway
 from approvals.governance import allowance_changes, policy_changes, prompt_changes
 from approvals.governance import prompt_trials as trials
 from approvals.models import Approval
@@ -67,6 +69,7 @@ TRIGGER = {
     "mapping": NEWCOMER,
 }
 EDITED = {"username": "new.hire", "security_level": 1}
+LIST_TOOLS = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
 DAYS = {"starts": TODAY, "ends": TODAY}
 PROMPT = "hr/welcome"
@@ -167,12 +170,21 @@ def places(
         "content": BlobReference.objects.get(run=run).blob_id,
         **_prompt(),
         "replay": _replay(run),
+        "gateway": _gateway(tmp_path / "tickets.json"),
         "instance": instances.provision(
             name="Bot", key="k", fingerprint="", actor=Actor(person="admin")
         ).id,
         "provisioner": tokens.create(cast.admin, [Scope.INSTANCES_MANAGE])[0].public_id,
         "preview": _preview(approval),
     }
+
+
+def _gateway(file: Path) -> str:
+    """A gateway to an MCP server, which no request here reaches."""
+    write_definitions(file, [Definition(name="search", description="", schema={"type": "object"})])
+    reads = {"effect": "read", "approval": False, "risk": "low"}
+    released(mcp_gateway("wiki", "https://wiki.example/mcp", file, tools={"search": reads}))
+    return "wiki"
 
 
 def _prompt() -> Places:
@@ -284,7 +296,7 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
     another = {"password": "an0ther long passphrase", "again": "an0ther long passphrase"}
     name = identity if identity in {"cyril", "ada", "bea", "admin"} else "stranger"
     bodies: dict[str, dict[str, Any]] = {
-        "mcp": {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
+        **dict.fromkeys(("mcp", "mcp/{gateway}"), LIST_TOOLS),
         "login": {"username": name, "password": PASSWORD},
         "batch": {"item": f"{places['approval']}:{places['digest']}", "verdict": "approve"},
         "batch/undo": {"item": places["approval"]},

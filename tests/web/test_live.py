@@ -340,7 +340,7 @@ def test_requests_that_are_woken_together_leave_threads_to_others(
     busy: list[int] = []
     all_wait = asyncio.Event()
 
-    async def ask(send: live.Send) -> None:
+    async def ask(send: live.Send, _: longpoll.Headers) -> None:
         headers = [] if all_wait.is_set() else [(longpoll.HEADER, b"unmet; 9s")]
         asking.append(1)
         busy.append(len(asking) if all_wait.is_set() else 0)

@@ -1,0 +1,121 @@
+"""Calls through MCP gateways. Each is a run, which the same call finds until its result was collected.
+
+Two calls are the same if the same token sends the same tool and arguments to the same gateway. A result is collected
+when it was sent to a client that was still connected; the audit records it. So a client that disconnects, or whose web
+process dies, gets the result of its call by the same call again. After that, the same call is a new one. A result can
+be read any number of times by the handle, which is the id of the run.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from approvals.models import AuditEntry
+from runtime.control.start import start
+from runtime.control.transaction import atomic
+from runtime.core.run.continuation import RunStatus
+from runtime.core.values.json_values import require_json, sha256_of
+from runtime.errors import NoSuchRun
+from runtime.models import Run
+from runtime.ports import wiring
+from runtime.ports.access import Actor
+from runtime.store import failpoints, runs
+
+FAILPOINT = "gateway"
+COLLECTED = "collected"  # the audited act of giving the result to the client
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayCall:
+    """A call and its run. `answer` is the result of the run, None before its end and of one that did not complete."""
+
+    run: UUID
+    status: RunStatus
+    ended: bool
+    answer: dict[str, Any] | None = None
+    reason: str = ""
+
+
+def ask(*, gateway: str, tool: str, arguments: Any, actor: Actor) -> UUID:
+    """Start the run of a call, or find that of the same call whose result was not collected.
+
+    Raise Forbidden; NotJson; UnknownAgent; InvalidInput.
+    """
+    require_json(arguments, "arguments")
+    wiring.access().require(actor, "runs:start")
+    digest = sha256_of({"token": actor.token, "tool": tool, "arguments": arguments})
+    last = _last(gateway, digest, actor)
+    if last is not None and not _is_over(last):
+        return UUID(str(last.id))
+    number = 0 if last is None else _number_of(last) + 1
+    # Of two at once, one creates the run and the other finds it by the key.
+    with atomic():
+        started = start(
+            agent=gateway,
+            input={"tool": tool, "arguments": arguments},
+            business_key=business_key(digest, number),
+            actor=actor,
+        )
+        failpoints.hit("written", FAILPOINT, 0)
+    failpoints.hit("committed", FAILPOINT, 0)
+    return started.run
+
+
+def read(*, gateway: str, run: UUID, actor: Actor) -> GatewayCall:
+    """Return a call of this person through this gateway. Raise NoSuchRun for any other run."""
+    row = _calls(gateway, actor).filter(pk=run).first()
+    if row is None:
+        raise NoSuchRun
+    call = GatewayCall(
+        run=row.id,
+        status=RunStatus(row.status),
+        ended=row.ended_at is not None,
+        reason=row.reason or "",
+    )
+    if row.removed_at is not None or row.archived_at is not None or row.output is None:
+        return call
+    return GatewayCall(run=row.id, status=call.status, ended=True, answer=json.loads(row.output))
+
+
+def collect(*, gateway: str, run: UUID, actor: Actor) -> None:
+    """Record that the client has the result of an ended call; later ones change nothing. Raise NoSuchRun."""
+    with atomic() as connection:
+        runs.locked_row(connection, run)
+        row = _calls(gateway, actor).filter(pk=run, ended_at__isnull=False).first()
+        if row is None:
+            raise NoSuchRun
+        if not _is_over(row):
+            wiring.approvals().record_audit(run=run, actor=actor, act=COLLECTED, detail={})
+
+
+def business_key(digest: str, number: int) -> str:
+    """Return the key of a run after so many collected ones. Keys of one call sort by it in every collation."""
+    return f"mcp:{digest}:{number:09}"
+
+
+def _number_of(run: Run) -> int:
+    assert run.business_key is not None
+    return int(run.business_key.rpartition(":")[2])
+
+
+def _calls(gateway: str, actor: Actor) -> QuerySet[Run]:
+    return Run.objects.filter(
+        agent=gateway, requester=actor.person, business_key__startswith="mcp:"
+    )
+
+
+def _last(gateway: str, digest: str, actor: Actor) -> Run | None:
+    """Return the newest run of this call. Its keys are a range of the index of business keys."""
+    ends = [business_key(digest, number) for number in (0, 10**9 - 1)]
+    rows = Run.objects.filter(agent=gateway, requester=actor.person, business_key__range=ends)
+    return rows.order_by("-business_key").first()
+
+
+def _is_over(run: Run) -> bool:
+    """Tell whether the same call is a new one: the result was collected, or is no longer here."""
+    if run.removed_at is not None or run.archived_at is not None:
+        return True
+    return AuditEntry.objects.filter(run=run.id, act=COLLECTED).exists()

@@ -1,0 +1,155 @@
+"""The whole way: a client of the protocol, the web on loopback, a worker that the test advances, an upstream server."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx2
+import pytest
+from a2wsgi import WSGIMiddleware
+from django.core.wsgi import get_wsgi_application
+from django.db import connections
+from mcp import Client as McpClient
+from mcp.client.streamable_http import streamable_http_client
+
+from agents.effect_handler import AgentEffects
+from agents.tools.mcp_gateway import mcp_gateway
+from approvals.models import Approval
+from approvals.people import tokens
+from approvals.port.adapter import ApprovalService
+from approvals.rights.scopes import ALL_SCOPES
+from runtime.models import Run
+from runtime.ports.access import Actor
+from tests.agents.tools.test_mcp import READS, WRITES, accept
+from tests.support.engine import HandDriven
+from tests.support.mcp_server import Tickets, served, tickets
+from tests.support.people import until
+from tests.support.released import released
+from tests.support.seeds import Cast, decide
+from tests.support.specs import registry_of
+
+SECONDS = 60.0
+TEA = {"title": "Tea"}
+
+
+class Desk(HandDriven):
+    """A worker with the gateway `tickets` to an upstream server; Bea decides."""
+
+    def __init__(self, system: Tickets, path: Path) -> None:
+        settings = {"Create-Ticket": WRITES, "search": READS}
+        spec = mcp_gateway(
+            "tickets", system.url, accept(system, path), tools=settings, private=True
+        )
+        released(spec)
+        super().__init__(AgentEffects(registry_of(spec)), ApprovalService())
+
+    def advance(self, run: UUID) -> str:
+        return str(self.advance_once(run).status)
+
+    def run(self, number: int = 1) -> UUID:
+        """The last run, once there are so many."""
+        runs = Run.objects.filter(agent="tickets").order_by("-created_at")
+        last = until(lambda: runs.first() if runs.count() == number else None, f"{number} runs")
+        return UUID(str(last.id))
+
+    def ask_people(self, number: int = 1) -> Approval:
+        """The request of the last run."""
+        run = self.run(number)
+        assert self.advance(run) == "suspended"
+        return Approval.objects.filter(run=run).latest("created_at")
+
+    def decide(
+        self, asked: Approval, verdict: str = "approve", reason: str = "", **more: Any
+    ) -> str:
+        decide(asked, Actor(person="bea"), verdict, reason, **more)
+        return self.advance(asked.run_id)
+
+
+class Assistants:
+    """Clients of people, each with a token of its own, in threads."""
+
+    def __init__(self, url: str, pool: ThreadPoolExecutor) -> None:
+        self.url, self.pool = url, pool
+
+    def connect(self, person: Any, **headers: str) -> "Assistant":
+        _, secret = tokens.create(person, ALL_SCOPES)
+        return Assistant(self, {"Authorization": f"Bearer {secret}", **headers})
+
+
+class Assistant:
+    """One client, with one token."""
+
+    def __init__(self, assistants: Assistants, headers: dict[str, str]) -> None:
+        self.assistants, self.headers = assistants, headers
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    def use(self, act: Callable[[McpClient], Coroutine[Any, Any, Any]]) -> Future[Any]:
+        """Do this with a new connection."""
+
+        async def connected() -> Any:
+            async with (
+                httpx2.AsyncClient(headers=self.headers, trust_env=False, timeout=SECONDS) as http,
+                McpClient(streamable_http_client(self.assistants.url, http_client=http)) as client,
+            ):
+                return await act(client)
+
+        return self.assistants.pool.submit(asyncio.run, connected())
+
+    def call(self, name: str = "Create-Ticket", arguments: Any = None) -> Future[Any]:
+        """Call a tool, by default the one that writes."""
+        return self.use(
+            lambda client: client.call_tool(name, TEA if arguments is None else arguments)
+        )
+
+    def tools(self) -> dict[str, Any]:
+        listed = self.use(lambda client: client.list_tools()).result(SECONDS)
+        return {tool.name: tool for tool in listed.tools}
+
+
+@pytest.fixture
+def upstream() -> Iterator[Tickets]:
+    with served(tickets()) as system:
+        yield system
+
+
+@pytest.fixture
+def desk(by_hand: None, cast: Cast, upstream: Tickets, tmp_path: Path) -> Iterator[Desk]:
+    worker = Desk(upstream, tmp_path / "tickets.json")
+    yield worker
+    worker.close()
+
+
+@pytest.fixture
+def web(live_broker: str, transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of the web's own application. It has one thread, which no waiting call holds."""
+    from config import asgi, web
+    from runtime import broker
+    from runtime.web.live import LiveServer
+
+    application: Any = get_wsgi_application()
+    django: Any = WSGIMiddleware(application, workers=1)
+    monkeypatch.setattr(asgi, "_django", django)
+    monkeypatch.setattr(asgi, "live_server", LiveServer())
+    monkeypatch.setattr(web, "live_server", asgi.live_server)
+    monkeypatch.setattr(broker, "_notifier", None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = web.server(fd=listener.fileno())
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        until(lambda: server.started or None, "the server to start")
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.should_exit = True
+        thread.join(SECONDS)
+    django.executor.submit(connections.close_all).result(SECONDS)
+    django.executor.shutdown()
+
+
+@pytest.fixture
+def assistants(web: str, desk: Desk) -> Iterator[Assistants]:
+    with ThreadPoolExecutor() as pool:
+        yield Assistants(f"{web}/api/mcp/tickets/", pool)
