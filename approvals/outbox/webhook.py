@@ -111,7 +111,7 @@ def _exchange(connection: "_Connection", path: str, body: bytes, headers: dict[s
             after=retry_after_seconds(retry_after),
         )
     except (OSError, http.client.HTTPException, ValueError) as exc:
-        if connection.aborted:
+        if connection.aborted or isinstance(exc, TimeoutError):
             return Reply(problem="no answer within ten seconds")
         return Reply(problem=f"{type(exc).__name__}: {exc}")
     finally:

@@ -18,6 +18,7 @@ from approvals.rights.scopes import Scope
 from runtime.ports.access import Actor
 from tests.support.engine import HandDriven
 from tests.support.seeds import Cast, decide
+from tests.web.aap.receivers import Hook, listening
 
 BODY = {
     "tool": "deploy",
@@ -110,3 +111,17 @@ def provision(provisioner: Door) -> Callable[[str], Door]:
 @pytest.fixture
 def bot(provision: Callable[[str], Door]) -> Door:
     return provision("Deploy bot")
+
+
+@pytest.fixture
+def hook(settings: Any) -> Iterator[Hook]:
+    settings.SIGNOFF_LOOPBACK_WEBHOOKS = True
+    with listening() as hook:
+        yield hook
+
+
+@pytest.fixture
+def hooked(hook: Hook, provisioner: Door) -> Door:
+    made = provisioner.send("POST", "/instances", {"delivery": hook.delivery}, str(uuid4()))
+    assert made.status_code == 201, made.content
+    return Door(made.json()["credential"]["token"])

@@ -5,12 +5,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ssl import SSLContext
 from typing import Any
 from uuid import uuid4
 
 from agentapprovalprotocol.receiver import Receiver, new_secret, verify
 
+from approvals import clock
 from approvals.decisions.request_messages import ResolvedRequests
+from approvals.models import OutboxMessage
 from approvals.outbox import messages
 from approvals.outbox.sender import Sender
 from approvals.people.instance_webhooks import RESOLVED
@@ -27,6 +30,7 @@ class Hook:
         self.receiver = Receiver(resumers={}, secret=self.secret, registration_id=self.registration)
         self.events: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.verifications = 0
         self.statuses: list[int] = []  # instead of the receiver's own, for the next ones
 
     @property
@@ -41,6 +45,7 @@ class Hook:
     def take(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
         headers = dict(request.headers.items())
         status, answer = asyncio.run(self.receiver.handle(headers, body))
+        self.verifications += status == 200
         if status == 204:
             self.headers.append(headers)
             self.events.append(verify(self.secret, headers, body))
@@ -61,8 +66,8 @@ def respond(
 
 
 @contextmanager
-def serving(answer: Answerer) -> Iterator[str]:
-    """Serve on a port of this machine, and yield the URL."""
+def serving(answer: Answerer, *, tls: SSLContext | None = None) -> Iterator[str]:
+    """Serve on a port of this machine, and yield the URL, which is for plain HTTP."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -74,6 +79,8 @@ def serving(answer: Answerer) -> Iterator[str]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=[0.05])
     thread.start()
     try:
@@ -97,3 +104,9 @@ def send_due() -> None:
     sender = Sender({RESOLVED: ResolvedRequests()})
     while (message := messages.claim()) is not None:
         sender.send_one(message)
+
+
+def pass_time() -> None:
+    """Make every message due that waits for another attempt or its request, or that a sender left."""
+    at = clock.now()
+    OutboxMessage.objects.filter(ended_at=None).update(next_at=at, leased_until=None)

@@ -1,6 +1,5 @@
 """Instances are told by webhook that their requests have ended: once each, signed, until they take it."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -15,31 +14,13 @@ from approvals.outbox import messages
 from runtime.models import Run
 from runtime.ports.access import Actor
 from tests.support.people import until
+from tests.support.threads import together
 from tests.web.aap.conftest import BODY, Desk, Door, code
-from tests.web.aap.receivers import Hook, listening, send_due
-
-
-@pytest.fixture
-def hook(settings: Any) -> Iterator[Hook]:
-    settings.SIGNOFF_LOOPBACK_WEBHOOKS = True
-    with listening() as hook:
-        yield hook
-
-
-@pytest.fixture
-def hooked(hook: Hook, provisioner: Door) -> Door:
-    made = provisioner.send("POST", "/instances", {"delivery": hook.delivery}, str(uuid4()))
-    assert made.status_code == 201, made.content
-    return Door(made.json()["credential"]["token"])
+from tests.web.aap.receivers import Hook, listening, pass_time, send_due
 
 
 def path_of_instance() -> str:
     return f"/instances/{Instance.objects.get().id}"
-
-
-def pass_time() -> None:
-    """Make every message due that waits for another attempt or its request."""
-    OutboxMessage.objects.filter(ended_at=None).update(next_at=clock.now())
 
 
 def test_a_decision_is_told_once(hooked: Door, hook: Hook, desk: Desk) -> None:
@@ -48,6 +29,7 @@ def test_a_decision_is_told_once(hooked: Door, hook: Hook, desk: Desk) -> None:
     assert hook.events == []
     desk.decide(made["id"])
     send_due()
+    assert len(hook.events) == 1
     pass_time()
     send_due()
     [event] = hook.events
@@ -165,6 +147,14 @@ def test_a_webhook_is_verified_first(hook: Hook, provisioner: Door) -> None:
     key = hook.secret.removeprefix("whsec_")
     assert key not in str(InstanceWebhook.objects.values())
     assert key not in str(Instance.objects.values())
+
+
+def test_two_provisionings_with_one_key_verify_once(hook: Hook, provisioner: Door) -> None:
+    answers: list[Any] = []
+    body = {"delivery": hook.delivery}
+    together([lambda: answers.append(provisioner.send("POST", "/instances", body, "k"))] * 3)
+    assert sorted(answer.status_code for answer in answers) == [200, 200, 201]
+    assert hook.verifications == 1
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ SOURCES = {
     f"{moment}:{source.failpoint}:0"
     for moment, source in product(COMMIT, SOURCES_OF_TRIGGERS.values())
 }
+# Of a sweeper that sends a message: see test_webhooks.py.
+MESSAGES = {"begun:message:0", "sent:message:0"}
 # Of a sweeper that archives a run: see test_archive.py.
 ARCHIVE = {f"{moment}:archive:0" for moment in ("reserved", "written", "deleted", "archived")}
 
