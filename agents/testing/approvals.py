@@ -6,7 +6,9 @@ from threading import Event
 from typing import Any
 from uuid import UUID
 
-from runtime.core.run.events import AllowanceUse
+from pydantic import TypeAdapter
+
+from runtime.core.run.events import AllowanceUse, GateExtended
 from runtime.core.values.enums import RISKS, Decision, Risk
 from runtime.core.values.verdicts import STARTS_CALL
 from runtime.ports.access import Actor, Expression
@@ -69,11 +71,17 @@ class ApprovalStub:
         """Return None: there are no allowances."""
         return None
 
-    def verify_decision(self, *, gate: UUID, decision: Decision) -> bool:
+    def verify_decision(
+        self, *, gate: UUID, decision: Decision, deadline: datetime | None = None
+    ) -> bool:
         """Raise NotConfirmed unless the test made this decision. No expiry in a test fails the run."""
         if self.decisions.get(gate) != decision:
             raise NotConfirmed("no person made this decision")
         return False
+
+    def read_extension(self, document: str) -> GateExtended:
+        """Return the extension: a test signs none."""
+        return TypeAdapter(GateExtended).validate_json(document)
 
     def verify_approval(
         self,

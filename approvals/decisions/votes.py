@@ -145,7 +145,7 @@ def note_open(approval: Approval, at: datetime) -> None:
 
 def _stages(approval: Approval, demands: Demands, at: datetime) -> tuple[Stage, ...]:
     """Return the stages with the people who may vote at this time."""
-    return policy.stages(demands, approval.expires_at, at)
+    return policy.stages(demands, approval.opened_until, at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

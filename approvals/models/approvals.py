@@ -1,5 +1,6 @@
 """Defines the tables of approvals, of their votes and of the outcomes of their calls."""
 
+from datetime import datetime
 from typing import ClassVar
 
 from django.db import models
@@ -51,6 +52,7 @@ class Approval(models.Model):
         "readers",
         "next_step",
         "escalated",
+        "extensions",
     )
 
     class Status(models.TextChoices):
@@ -90,6 +92,8 @@ class Approval(models.Model):
     status = models.TextField(choices=Status.choices, default=Status.PENDING)
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True)  # the deadline
+    first_expires_at = models.DateTimeField(null=True)  # before the first extension; in the digest
+    extensions = models.TextField(null=True)  # as JSON, each signed: see `signed.extensions`
     not_before = models.DateTimeField(null=True)  # when a call in doubt may run again
     decided_by = models.TextField(null=True)
     decided_at = models.DateTimeField(null=True)
@@ -245,6 +249,11 @@ class Approval(models.Model):
                 condition=models.Q(status="pending", undecidable_at__isnull=False),
             ),
         ]
+
+    @property
+    def opened_until(self) -> datetime | None:
+        """The deadline with which it opened. Its digest and its escalation keep this one."""
+        return self.first_expires_at or self.expires_at
 
     @property
     def is_in_doubt(self) -> bool:

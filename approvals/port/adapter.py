@@ -27,8 +27,8 @@ from approvals.reads import daily_decisions
 from approvals.reads.approval_views import to_view
 from approvals.rights import approvals
 from approvals.rules.judge import Facts
-from approvals.signed import audit
-from runtime.core.run.events import AllowanceUse
+from approvals.signed import audit, extensions
+from runtime.core.run.events import AllowanceUse, GateExtended
 from runtime.core.values.enums import Decision, Risk
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.ports.access import Actor, Expression
@@ -103,9 +103,15 @@ class ApprovalService:
         """Build the rows of calls that end, as a part of their step."""
         return (open_requests.record_outcomes(ended, position=position),)
 
-    def verify_decision(self, *, gate: UUID, decision: Decision) -> bool:
+    def verify_decision(
+        self, *, gate: UUID, decision: Decision, deadline: datetime | None = None
+    ) -> bool:
         """Verify a received decision. Return whether it is an expiry with which the run fails."""
-        return verifier.decision(gate=gate, decision=decision)
+        return verifier.decision(gate=gate, decision=decision, deadline=deadline)
+
+    def read_extension(self, document: str) -> GateExtended:
+        """Verify a received extension of a deadline."""
+        return extensions.read(document)
 
     def verify_approval(
         self,

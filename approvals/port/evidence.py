@@ -19,7 +19,7 @@ from django.db.models.functions import Concat
 from approvals.models import Approval, ApprovalUse, Comment, Handover, approval_rows
 from approvals.reads import review_times
 from approvals.requests import snapshot, verification
-from approvals.signed import audit, statements, votes
+from approvals.signed import audit, extensions, statements, votes
 from approvals.signed.audit import UNDONE
 from approvals.signed.statements import Statement
 from runtime.core.run.events import GateDecided
@@ -160,6 +160,8 @@ class _Reader:
     def _read(self, approval: Approval) -> None:
         if not verification.is_erased(approval):
             snapshot.check_digests(approval)
+        if approval.first_expires_at is not None and purposes.DECISIONS in self._keys.keys:
+            extensions.check(approval, self._keys.verify)
         if approval.allowance is not None:
             self._read_allowed(approval)
         elif approval.status not in verification.SIGNED:

@@ -42,6 +42,7 @@ _COLUMNS = (
     "voted_for",
     "created_at",
     "expires_at",
+    "first_expires_at",
     "undecidable_at",
     "approval_digest",
 )
@@ -91,7 +92,7 @@ def _record(approval_id: UUID, run: UUID) -> bool:
         if demands is None:
             log.error("Request %s does not escalate: the default policy has no steps", approval.id)
             return False
-        begun = policy.begun(demands, approval.expires_at, at)
+        begun = policy.begun(demands, approval.opened_until, at)
         if begun <= approval.escalated:
             return False
         for number, step in enumerate(
@@ -109,7 +110,7 @@ def _record(approval_id: UUID, run: UUID) -> bool:
                 },
                 at=at,
             )
-        follows = policy.next_step(demands, approval.expires_at, at)
+        follows = policy.next_step(demands, approval.opened_until, at, approval.expires_at)
         assert follows is not None  # it has a deadline
         Approval.objects.filter(pk=approval.pk).update(
             escalated=begun, next_step=follows.step, next_at=follows.at

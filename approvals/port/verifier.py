@@ -43,13 +43,18 @@ _REQUEST_WITH_RIGHTS = _QUERY.format(
 )
 
 
-def decision(*, gate: UUID, decision: Decision) -> bool:
+def decision(*, gate: UUID, decision: Decision, deadline: datetime | None = None) -> bool:
     """Raise NotConfirmed unless this is the signed decision at the gate. Raises KeyMissing.
 
-    Return whether it is an expiry with which the run fails.
+    Return whether it is an expiry with which the run fails. `deadline` is that of the gate by the journal: a writer of
+    the row could remove an extension.
     """
     stored = _read(_REQUEST, gate)
-    return _verified(stored, decision) is None and expiry.fails_run(stored.approval)
+    if _verified(stored, decision) is not None:
+        return False
+    if deadline is not None and stored.approval.expires_at != deadline:
+        raise NotConfirmed("the journal has another deadline")
+    return expiry.fails_run(stored.approval)
 
 
 def approval(
@@ -231,7 +236,7 @@ def _edited_stage(demands: Demands, approval: Approval, at: datetime) -> Stage:
     """
     if demands != votes.demands(approval):
         return demands.stages[0]
-    return policy.stages(demands, approval.expires_at, at)[0]
+    return policy.stages(demands, approval.opened_until, at)[0]
 
 
 def _check_expired(stored: _StoredApproval, decision: Decision) -> None:

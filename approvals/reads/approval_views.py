@@ -19,10 +19,13 @@ from approvals.requests import confirmation, schemas, verification
 from approvals.rights import approvals as request_rules
 from approvals.rights import principals
 from approvals.rights.principals import Principal
+from approvals.rights.scopes import Scope
 from approvals.rules import policy
 from approvals.rules.policy import Demands, NextStep, OnExpiry, demands_of
-from approvals.signed import statements
+from approvals.signed import extensions, statements
+from runtime.core.documents import external_call
 from runtime.core.run.continuation import merge_people
+from runtime.core.run.events import GateExtended
 from runtime.core.values.enums import GateKind
 from runtime.core.values.ids import turn_of
 from runtime.core.values.verdicts import BEFORE_CALL, VERDICTS, VERDICTS_AT, VerdictRule, words_at
@@ -139,6 +142,19 @@ class ApprovalView:
             return Forbidden("tampered", TamperedWith(self.tampered).detail)
         return request_rules.denial(self.reader, self.stored)
 
+    @property
+    def may_extend(self) -> bool:
+        """Whether this reader may extend its deadline, see `decisions.extend`."""
+        if not self.is_pending or self.stored.expires_at is None or self.tampered:
+            return False
+        is_admin = self.reader is not None and self.reader.has(Scope.ADMIN)
+        return (is_admin or self.denial is None) and not external_call.is_path(self.stored.path)
+
+    @cached_property
+    def extensions(self) -> tuple[GateExtended, ...]:
+        """The extensions of its deadline, the first one first."""
+        return () if self.tampered else extensions.of_request(self.stored)
+
     @cached_property
     def acts_for(self) -> str | None:
         """The absent person in whose place this reader decides; None for themselves."""
@@ -211,7 +227,9 @@ class ApprovalView:
         """The step that follows if no person decides; None without a deadline, and for a closed request."""
         if not self.is_pending:
             return None
-        return policy.next_step(self.demands, self.stored.expires_at, timezone.now())
+        return policy.next_step(
+            self.demands, self.stored.opened_until, timezone.now(), self.stored.expires_at
+        )
 
     @property
     def on_expiry(self) -> OnExpiry | None:

@@ -171,7 +171,7 @@ def outlook(
     )
     if demands is None:
         return Outlook(people=tuple(able), suffice=bool(later), able=tuple(able), away=away)
-    stages = policy.stages(demands, approval.expires_at, at)
+    stages = policy.stages(demands, approval.opened_until, at)
     stage = tally.current(stages, votes)
     now = [
         name
@@ -186,7 +186,7 @@ def outlook(
     }
     if approval.is_of_call:
         suffice = tally.can_complete(
-            policy.stages(demands, approval.expires_at, end),
+            policy.stages(demands, approval.opened_until, end),
             votes,
             {name: principal.groups for name, principal in later.items()},
             {

@@ -85,7 +85,7 @@ def panel(approval: ApprovalView) -> VotePanel | None:
     votes = list(rows.order_by("at", "person"))
     counted = {vote.person: vote.stage for vote in votes}
     pending = approval.is_pending
-    stages = policy.stages(demands, approval.expires_at, timezone.now())
+    stages = policy.stages(demands, approval.opened_until, timezone.now())
     current = tally.current(stages, counted) if pending else None
     outlook = deciders.Outlook(people=(), suffice=True)
     if pending:

@@ -12,6 +12,7 @@ from approvals.models import Approval
 from approvals.requests import schemas
 from approvals.rules import policy, roles
 from approvals.rules.policy import Demands
+from approvals.signed import extensions
 from runtime.core.values.enums import EffectClass
 from runtime.core.values.errors import NotJson
 from runtime.core.values.ids import RANDOM_BITS, by_time
@@ -103,7 +104,7 @@ def check_digests(approval: Approval) -> None:
 
 
 def check_seal(approval: Approval) -> None:
-    """Raise NotConfirmed unless the engine opened exactly this request; KeyMissing.
+    """Raise NotConfirmed unless the engine opened exactly this request, and a person made any extension; KeyMissing.
 
     An attacker with write access can change a request and recompute its digests before a reviewer sees it. Only the
     MAC detects a changed sentence, risk, requester, deadline or time.
@@ -114,6 +115,8 @@ def check_seal(approval: Approval) -> None:
     _, _, asked_at = approval.nonce.partition(_AT)
     if asked_at != _moment(approval.created_at):
         raise NotConfirmed("the stored time of the request differs from the sealed one")
+    if approval.first_expires_at is not None:
+        extensions.check(approval)
 
 
 def action_digest(approval: Approval) -> str | None:
@@ -155,7 +158,7 @@ def approval_digest(approval: Approval) -> str:
             **({"rule": approval.rule} if approval.rule is not None else {}),
             "requester": approval.requester,
             "origin": approval.origin,
-            "deadline": _moment(approval.expires_at),
+            "deadline": _moment(approval.first_expires_at or approval.expires_at),
             "not_before": _moment(approval.not_before),
             "result_schema": approval.result_schema,
             **({} if approval.preview is None else {"preview": approval.preview}),

@@ -274,7 +274,7 @@ def _not_named(principal: Principal, approval: Approval, at: datetime) -> Forbid
         return None  # the row was tampered with, so no decision on it is signed
     if demands is None or any(
         stage.admits(principal.person, principal.groups)
-        for stage in policy.stages(demands, approval.expires_at, at)
+        for stage in policy.stages(demands, approval.opened_until, at)
     ):
         return None
     return Forbidden(

@@ -1,6 +1,7 @@
 """The data of a policy: an ordered list of rules, and what a rule demands of an approval, also later. Pure.
 
-All times of an escalation follow from the demands and the last deadline of the approval, and its digest covers both.
+All times of an escalation follow from the demands and the deadline with which the approval opened, and its digest
+covers both.
 So no process has to escalate for people to be able to decide, and a worker that verifies a vote finds the same people
 as the web did.
 """
@@ -222,19 +223,26 @@ def stages(demands: Demands, expires_at: datetime | None, at: datetime) -> tuple
 
 
 def next_step(
-    demands: Demands | None, expires_at: datetime | None, at: datetime
+    demands: Demands | None,
+    opened_until: datetime | None,
+    at: datetime,
+    extended_to: datetime | None = None,
 ) -> NextStep | None:
-    """Return the step that follows if no person decides; None without a deadline."""
-    if expires_at is None:
+    """Return the step that follows if no person decides; None without a deadline.
+
+    An extension of the deadline moves no step of the escalation: it adds time to the last one.
+    """
+    if opened_until is None:
         return None
+    expires_at = extended_to or opened_until
     if demands is None:
         return NextStep(at=expires_at, step=OnExpiry.DENY)
-    number = begun(demands, expires_at, at)
+    number = begun(demands, opened_until, at)
     if number == len(demands.escalate):
         return NextStep(at=expires_at, step=demands.on_expiry)
     then = demands.escalate[number]
     return NextStep(
-        at=begins(demands, expires_at)[number],
+        at=begins(demands, opened_until)[number],
         step=ESCALATE,
         groups=then.groups,
         people=then.people,

@@ -71,7 +71,7 @@ from approvals.web.request.approval import approval
 from approvals.web.request.decision import decide, undo
 from approvals.web.request.edit import edit, previewed_edit
 from approvals.web.request.messages import ask, write
-from approvals.web.request.teamwork import claim, comment, hand_over, here, release
+from approvals.web.request.teamwork import claim, comment, extend, hand_over, here, release
 from runtime.core.values.verdicts import VERDICTS
 
 register_converter(PromptName, "prompt")
@@ -158,6 +158,7 @@ urlpatterns = [
     path("a/<uuid:approval_id>/evidence/", evidence, name="evidence"),
     path("a/<uuid:approval_id>/ask/", ask, name="ask"),
     path("a/<uuid:approval_id>/write/", write, name="write"),
+    path("a/<uuid:approval_id>/extend/", extend, name="extend"),
     path("a/<uuid:approval_id>/edit/", edit, name="edit"),
     path("a/<uuid:approval_id>/edit/<uuid:preview>/", previewed_edit, name="previewed_edit"),
     path("a/<uuid:approval_id>/allow/", allow, name="allow"),

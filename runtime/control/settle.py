@@ -1,4 +1,4 @@
-"""Settles a gate with a decision, and undoes that. Approvals call it after their own checks."""
+"""Settles a gate with a decision, undoes that, and extends its deadline. Approvals call it after their own checks."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from runtime.control.transaction import notify
+from runtime.control.transaction import atomic, lock_open, notify
 from runtime.core.values.enums import Decision
 from runtime.errors import GateNotOpen
 from runtime.ports.approvals import StatementPart
@@ -36,6 +36,15 @@ def settle(
             extra_statements=extra_statements,
         )
     notify(run, inbox=True, hint=effective_at is None)
+
+
+def extend(*, run: UUID, document: str) -> None:
+    """Send the signed extension of a gate's deadline, in the caller's transaction. Raise RunEnded."""
+    with atomic() as connection:
+        lock_open(connection, run)
+        runs.notify_signal(connection, run)
+        signals.send_extension(connection, run=run, document=document)
+        notify(run, inbox=True)
 
 
 def undo(*, gate: UUID) -> None:

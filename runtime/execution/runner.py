@@ -80,7 +80,7 @@ class Runner:
         self._kept_slots = KeptSlots()
         self._replies = RunReplies(claimed.claim, context.effect_pool.replies, self._writer.clock)
         self._ended = threading.Event()
-        self._expired: set[UUID] = set()
+        self._expired: set[tuple[UUID, datetime]] = set()
         self._grace_ends: datetime | None = None
         self._admission = Admission(
             handler=context.handler, approvals=context.approvals, clock=self._writer.clock
@@ -295,7 +295,7 @@ class Runner:
         """Return the seconds until a wait ends, a gate expires or a cancelled run's grace ends; None if none will."""
         moments = self._wake_times()
         for pending in self._step.now.pending:
-            if pending.expires_at is not None and pending.gate not in self._expired:
+            if pending.expires_at and (pending.gate, pending.expires_at) not in self._expired:
                 moments.append(pending.expires_at)
         if self._grace_ends is not None:
             moments.append(self._grace_ends)
@@ -318,9 +318,10 @@ class Runner:
     def _expire(self) -> None:
         """Expire the gates that are due. Each expiry then arrives as a signal."""
         for pending in self._step.now.pending:
-            expired = pending.expires_at is not None and pending.expires_at <= self._writer.clock()
-            if expired and pending.gate not in self._expired:
-                self._expired.add(pending.gate)
+            due = pending.expires_at
+            is_due = due is not None and due <= self._writer.clock()
+            if due is not None and is_due and (pending.gate, due) not in self._expired:
+                self._expired.add((pending.gate, due))
                 self._expire_gate(pending.gate)
                 self._writer.reread_signals()
 

@@ -1,6 +1,7 @@
 """Builds the next step from received messages, with everything that follows without I/O except through ports."""
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import assert_never
 from uuid import UUID
@@ -36,6 +37,7 @@ from runtime.core.run.planning import (
 )
 from runtime.core.run.reducer import evolve
 from runtime.core.values.enums import Decision
+from runtime.core.values.errors import IllegalTransition
 from runtime.core.values.limits import plain
 from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import InvalidInput
@@ -80,6 +82,7 @@ from runtime.store.tables.late_outcomes import LateOutcomeRow
 from runtime.store.tables.signals import (
     CancelSignal,
     EventSignal,
+    ExtensionSignal,
     GateDecidedSignal,
     InquirySignal,
     MessageSignal,
@@ -165,6 +168,10 @@ class StepBuilder:
                     self.add(receive_message(signal))
             case InquirySignal():
                 self._add_if(step_events.receive_inquiry(self.now, signal))
+            case ExtensionSignal():
+                extension = self._admission.read_extension(signal)
+                with suppress(IllegalTransition):  # the gate is closed, or this was received
+                    self.add(extension)
             case EventSignal():
                 self._add_if(receive_event(self.now, signal))
             case _ as never:
@@ -404,7 +411,7 @@ class StepBuilder:
     def _consume_decision(self, signal: GateDecidedSignal) -> None:
         for pending in self.now.pending:
             if pending.gate == signal.gate:
-                fails = self._checks.receive(signal)
+                fails = self._checks.receive(signal, pending.expires_at)
                 rule = VERDICTS[signal.decision.verdict]
                 goes_on = rule.carries == "grant"
                 change = approve_change(self.now, pending, self._handler) if goes_on else None

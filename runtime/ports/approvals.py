@@ -10,7 +10,7 @@ from uuid import UUID
 
 import psycopg
 
-from runtime.core.run.events import AllowanceUse
+from runtime.core.run.events import AllowanceUse, GateExtended
 from runtime.core.values.enums import Decision, EffectClass, GateKind, Risk
 from runtime.ports.access import Actor, Expression
 from runtime.ports.agents import CallInfo
@@ -191,12 +191,17 @@ class ApprovalPort(Protocol):
     def outcomes(self, ended: Sequence[EndedCall], *, position: int) -> tuple[StatementPart, ...]:
         """Return the rows for a step at which these calls end. `position` is that of its entry, for their results."""
 
-    def verify_decision(self, *, gate: UUID, decision: Decision) -> bool:
+    def verify_decision(
+        self, *, gate: UUID, decision: Decision, deadline: datetime | None = None
+    ) -> bool:
         """Verify a received decision: raise NotConfirmed unless the web process signed exactly this one.
 
-        A decision of the clock has no signature: it is the one that the request named for its expiry. Return whether
-        the run fails with it. Raises KeyMissing.
+        A decision of the clock has no signature: it is the one that the request named for its expiry, and that is at
+        the `deadline` of the journal if it is given. Return whether the run fails with it. Raises KeyMissing.
         """
+
+    def read_extension(self, document: str) -> GateExtended:
+        """Return a received extension of a deadline. Raises NotConfirmed unless a person signed it; KeyMissing."""
 
     def verify_approval(
         self,

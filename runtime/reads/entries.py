@@ -34,6 +34,7 @@ EVENTS: Mapping[str, str] = {
     "GateOpened": "waits for a person",
     "GateDecided": "a person decided",
     "GateClosed": "closed without a decision",
+    "GateExtended": "deadline extended",
     "ToolStarted": "call started",
     "ToolReturned": "call returned",
     "ToolFailed": "call failed",
@@ -205,7 +206,7 @@ def _words(event: e.Event) -> str:
             return f"reply given by {redact(event.given_by)} in the place of the model"
         case e.FrameClosed():
             return f"agent {event.outcome}"
-        case e.Paused() | e.Resumed() | e.MessageReceived() | e.Retried():
+        case e.Paused() | e.Resumed() | e.MessageReceived() | e.Retried() | e.GateExtended():
             return f"{EVENTS[event.type]} by {redact(event.by)}".replace("received by", "from")
         case _:
             return EVENTS[event.type]

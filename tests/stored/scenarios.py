@@ -24,6 +24,7 @@ from runtime.core.run.events import (
     AllowanceUse,
     ForkChange,
     Forked,
+    GateExtended,
     Proposal,
     Remembered,
     RunStarted,
@@ -33,9 +34,10 @@ from runtime.core.run.reducer import initial
 from runtime.core.run.retries import on_no_reply
 from runtime.core.values.enums import CallState, Decision, FailureCause, Verdict
 from runtime.ports.approvals import Allowed, ReviewSnapshot
-from runtime.store.tables.signals import MessageSignal, PauseSignal
+from runtime.store.tables.signals import ExtensionSignal, MessageSignal, PauseSignal
 
 PICTURE = TypeAdapter(ReviewSnapshot)
+EXTENSION = TypeAdapter(GateExtended)
 INPUT = {"number": "A-1"}
 
 
@@ -198,6 +200,22 @@ def _edited(args: dict[str, Any]) -> Callable[[MemoryWorker], None]:
     return decide
 
 
+def _extended(worker: MemoryWorker) -> None:
+    [pending] = worker.now.pending
+    assert pending.expires_at is not None
+    extension = GateExtended(
+        gate=pending.gate,
+        frame=pending.frame,
+        call=pending.call,
+        by="bea",
+        reason="the supplier answers tomorrow",
+        before=pending.expires_at,
+        until=pending.expires_at + timedelta(days=1),
+    )
+    document = EXTENSION.dump_json(extension).decode()
+    worker.advance(ExtensionSignal(id=1002, document=document))
+
+
 def _allowed(worker: MemoryWorker) -> None:
     use = AllowanceUse(id=UUID(int=1), number=1, of=2, by=("bea", "cora"))
     allowed = Allowed(use=use, proof=("{}", "00", "k1"))
@@ -280,6 +298,7 @@ SCENES = {
         spec=lambda: desk(PAY),
         then=lambda worker: worker.ask(gate=worker.now.pending[0].gate, by="bea", text="Why?"),
     ),
+    "extended": Scene(spec=lambda: desk(PAY), then=_extended),
     "question": Scene(
         spec=lambda: desk(call("ask_person", question="Which one?"), more=[ask_person()])
     ),

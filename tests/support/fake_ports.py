@@ -11,10 +11,11 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q
+from pydantic import TypeAdapter
 
 from runtime.control.settle import settle
 from runtime.core.run.continuation import GivenReply
-from runtime.core.run.events import AllowanceUse, Proposal
+from runtime.core.run.events import AllowanceUse, GateExtended, Proposal
 from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.call_options import RetryPolicy
 from runtime.core.values.enums import CallPreview, Decision, EffectClass, Risk, Verdict
@@ -297,7 +298,14 @@ class FakeApprovals:
             raise ApprovalVoid("the decider lost the right")
         return VerifiedApproval(by=("bea",), comment="as agreed")
 
-    def verify_decision(self, *, gate: UUID, decision: Decision) -> bool:
+    def read_extension(self, document: str) -> GateExtended:
+        if self.forged:
+            raise NotConfirmed("no person signed it")
+        return TypeAdapter(GateExtended).validate_json(document)
+
+    def verify_decision(
+        self, *, gate: UUID, decision: Decision, deadline: datetime | None = None
+    ) -> bool:
         if self.forged:
             raise NotConfirmed("no person signed it")
         if decision.edit is not None:

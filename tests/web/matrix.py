@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,7 @@ TRIGGER = {
 EDITED = {"username": "new.hire", "security_level": 1}
 LIST_TOOLS = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
+LATER = f"{datetime.now(UTC) + timedelta(days=20):%Y-%m-%d}"
 DAYS = {"starts": TODAY, "ends": TODAY}
 PROMPT = "hr/welcome"
 IDENTITIES = ("anon", "cyril", "ada", "bea", "admin", "disabled", "narrow")
@@ -330,6 +331,7 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "settle": {"outcome": "give_up", **why},
         "run-again": {"confirm": "newhire", **given},
         "happened": {"result": '{"message_id": "1"}', **given},
+        **{way: {"until": f"{LATER}T00:00Z", **why} for way in ("extend", "extension")},
         "ask": {"question": "Why?"},
         "questions": {"question": "Why?"},
         "changes": {"reason": "Less.", **given},

@@ -10,6 +10,7 @@ from pydantic import WithJsonSchema
 
 from approvals.decisions.decide import decide as record_decision
 from approvals.decisions.decide import resolve
+from approvals.decisions.extend import extend as extend_deadline
 from approvals.decisions.undo import undo as undo_decision
 from approvals.reads import approval_views, external_claims, filters, history, usual
 from approvals.reads.external_claims import ExternalClaim
@@ -71,8 +72,9 @@ class ApprovalOut(Schema):
     `acts_for` or decided as `decided_for`, the name of the absent person; null for themselves. `changes_requested` says
     that it was denied with a request for changes. `revises` is the gate of the request to which this one is revision
     `revision`, null for a first proposal. `allowance` passed the call without a person, as its use number
-    `allowance_use`. `next_step` says what follows if no person decides, null without a deadline; `undecidable_at` since
-    when too few people are left who could.
+    `allowance_use`. `first_expires_at` is the deadline before people extended it, null if they did not.
+    `next_step` says what follows if no person decides, null without a deadline; `undecidable_at` since when too few
+    people are left who could.
     """
 
     __annotations__ = {
@@ -258,6 +260,15 @@ class SettlementIn(Body):
     confirm: Annotated[Any, WithJsonSchema({"type": ["string", "null"]})] = None
 
 
+class ExtensionIn(Body):
+    """The new deadline, as RFC 3339 writes a time, and why it moves."""
+
+    model_config = with_example(until="2030-01-31T09:00:00Z", reason="Her lead is away.")
+
+    until: Annotated[Any, WithJsonSchema({"type": "string", "format": "date-time"})] = None
+    reason: Reason = None
+
+
 @router.get("/approvals", response=ApprovalPage)
 def list_approvals(
     request: Authenticated,
@@ -371,6 +382,17 @@ def decide(request: Authenticated, approval: str, body: DecisionIn) -> approval_
 def undo(request: Authenticated, approval: str) -> approval_views.ApprovalView:
     """Undo your decision before `effective_at`, or withdraw your vote while others must vote."""
     return undo_decision(approval_id=id_of(approval), actor=request.auth)
+
+
+@router.post("/approvals/{approval}/extension", response=ApprovalOut)
+def extend(request: Authenticated, approval: str, body: ExtensionIn) -> approval_views.ApprovalView:
+    """Extend the deadline of a pending request that you may decide, or any as an admin: to at most 30 days from now.
+
+    It is never shortened. Votes and the digest stay valid. An agent outside keeps its deadline.
+    """
+    return extend_deadline(
+        approval_id=id_of(approval), until=body.until, reason=body.reason, actor=request.auth
+    )
 
 
 @router.post("/runs/{run}/gates/{gate}/settle", response=ApprovalOut)

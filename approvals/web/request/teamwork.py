@@ -7,16 +7,24 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
 from approvals.decisions import teamwork
-from approvals.errors import AlreadyCancelled, AlreadyClaimed, AlreadyDecided, Expired
+from approvals.decisions.extend import extend as extend_deadline
+from approvals.errors import (
+    AlreadyCancelled,
+    AlreadyClaimed,
+    AlreadyDecided,
+    Expired,
+    TamperedWith,
+)
 from approvals.reads import approval_views
 from approvals.rights import principals
 from approvals.web import list_position as places
-from approvals.web.components.teamwork import context
+from approvals.web.components.teamwork import ExtensionForm, context
 from approvals.web.request.request_page import to_page
-from runtime.errors import InvalidInput
+from runtime.errors import InvalidInput, RunEnded
 from runtime.ports.access import Actor
 from runtime.web.requests import form_text
 
@@ -90,6 +98,24 @@ def hand_over(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     }
     status = 200 if problem is None else problem.status
     return render(request, "approvals/hand_over.html", context, status=status)
+
+
+@require_POST
+@login_required
+def extend(request: HttpRequest, approval_id: UUID) -> HttpResponse:
+    """Extend the deadline, or show the form again with its texts and the error."""
+    actor, zone = _actor(request), timezone.get_current_timezone()
+    approval = approval_views.approval(approval_id, actor=actor)
+    form = ExtensionForm(approval, request.POST)
+    try:
+        extend_deadline(approval_id=approval_id, **form.read(), actor=actor, zone=zone)
+        messages.success(request, "Extended.")
+    except (AlreadyDecided, AlreadyCancelled, Expired, RunEnded, TamperedWith) as exc:
+        messages.error(request, f"Not extended. {exc.detail}")
+    except InvalidInput as exc:
+        context = {"approval": approval, "extension": form.refuse(exc), **_frame(request, approval)}
+        return render(request, "approvals/extend.html", context, status=exc.status)
+    return to_page(request, approval_id)
 
 
 @require_POST

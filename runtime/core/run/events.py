@@ -301,6 +301,20 @@ class GateClosed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GateExtended:
+    """A person gave the people at an open gate more time: it expires at `until` instead of `before`."""
+
+    gate: UUID
+    frame: str
+    call: str
+    by: str
+    reason: str
+    before: datetime
+    until: datetime
+    type: Literal["GateExtended"] = "GateExtended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolStarted:
     """The intent to make the call, committed before the call starts."""
 
@@ -723,6 +737,7 @@ RunEvent = (
     | Cancelled
     | PaceEvent
     | MessageReceived
+    | GateExtended
     | TravelEvent
 )
 BudgetEvent = BudgetExceeded | BudgetGranted

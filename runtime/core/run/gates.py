@@ -4,6 +4,7 @@ While a gate of a frame is open, no new effect starts in the frame: a hold and a
 gate blocks the whole run, because budgets are the run's. Running effects finish, and their outcomes are recorded.
 """
 
+import dataclasses
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from runtime.core.run.events import (
     AnswerDropped,
     GateClosed,
     GateDecided,
+    GateExtended,
     GateOpened,
     InquiryEvent,
     OutcomeArrived,
@@ -67,6 +69,16 @@ def settle_gate(now: Continuation, event: OutcomeArrived) -> Continuation:
     if event.gate != (None if gate is None else gate.gate):
         raise UnknownSubject("open gate", str(event.gate))
     return now if gate is None else _without_gate(now, event.gate)
+
+
+def extend_gate(now: Continuation, event: GateExtended) -> Continuation:
+    """Move the deadline of a gate. Raises IllegalTransition unless it is the present one, and becomes later."""
+    gates = {gate.gate: gate for gate in now.pending}
+    present = gates[event.gate].expires_at if event.gate in gates else None
+    if now.phase is not Phase.STARTED or not present == event.before < event.until:
+        raise IllegalTransition("Gate", f"open until {present}", event.type, str(event.gate))
+    gates[event.gate] = dataclasses.replace(gates[event.gate], expires_at=event.until)
+    return replace(now, pending=tuple(gates.values()))
 
 
 def _without_gate(now: Continuation, gate: UUID | None) -> Continuation:

@@ -44,6 +44,7 @@ from runtime.core.run.events import (
     FrameOpened,
     GateClosed,
     GateDecided,
+    GateExtended,
     GateOpened,
     Imported,
     MemorySummarised,
@@ -77,7 +78,7 @@ from runtime.core.run.frames import (
     schedule_model,
     undelivered_to,
 )
-from runtime.core.run.gates import evolve_frame_gate, evolve_inquiry, is_frame_gate
+from runtime.core.run.gates import evolve_frame_gate, evolve_inquiry, extend_gate, is_frame_gate
 from runtime.core.run.transitions import FRAMES, PACES, RUNS, next_state
 from runtime.core.values.budgets import added
 from runtime.core.values.errors import IllegalTransition, UnknownSubject
@@ -155,6 +156,8 @@ def _evolve(now: Continuation, event: Event) -> Continuation:
             return replace(now, paused=None)
         case MessageReceived():
             return receive_message(now, event)
+        case GateExtended():
+            return extend_gate(now, event)
         case RetryScheduled(call=None):
             return schedule_model(now, event)
         case WaitEnded(call=None):

@@ -18,7 +18,7 @@ from django.db import DatabaseError
 from runtime.core.documents import external_call
 from runtime.core.run.calls import revision_of
 from runtime.core.run.continuation import MAX_DEPTH, Call, Continuation, steered_by
-from runtime.core.run.events import CallAdmitted, CallRefused, GateOpened
+from runtime.core.run.events import CallAdmitted, CallRefused, GateExtended, GateOpened
 from runtime.core.run.frames import is_stuck, undelivered_to
 from runtime.core.values.call_options import CallOptions
 from runtime.core.values.enums import (
@@ -50,7 +50,7 @@ from runtime.ports.approvals import ApprovalPort, NotConfirmed, VerifiedApproval
 from runtime.ports.effects import EffectHandler
 from runtime.store import leases
 from runtime.store.step_records import PreviewCall
-from runtime.store.tables.signals import GateDecidedSignal
+from runtime.store.tables.signals import ExtensionSignal, GateDecidedSignal
 
 log = logging.getLogger(__name__)
 
@@ -263,15 +263,24 @@ class Admission:
             )
         return self._ask(now, frame, approved, info, terms)
 
-    def verify_decision(self, signal: GateDecidedSignal) -> bool:
+    def verify_decision(self, signal: GateDecidedSignal, deadline: datetime | None = None) -> bool:
         """Raise Tampered unless a person with the right to decide signed this decision.
 
-        Return whether it is an expiry with which the run fails.
+        Return whether it is an expiry, at this deadline of its gate, with which the run fails.
         """
         try:
-            return self.approvals.verify_decision(gate=signal.gate, decision=signal.decision)
+            return self.approvals.verify_decision(
+                gate=signal.gate, decision=signal.decision, deadline=deadline
+            )
         except NotConfirmed as exc:
             raise Tampered(f"the decision of gate {signal.gate}: {exc}") from exc
+
+    def read_extension(self, signal: ExtensionSignal) -> GateExtended:
+        """Return the event of a received extension. Raise Tampered unless a person signed it."""
+        try:
+            return self.approvals.read_extension(signal.document)
+        except NotConfirmed as exc:
+            raise Tampered(f"the extension of a deadline: {exc}") from exc
 
     def open_in_doubt(self, now: Continuation, frame: str, call: str) -> AdmissionResult:
         """Return the gate at which people resolve a call whose outcome is unknown.

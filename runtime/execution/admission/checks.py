@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from uuid import UUID
 
 from runtime.core.run.continuation import Continuation
@@ -27,15 +28,15 @@ class CallChecks:
         """Check none of these calls before its running preview ends."""
         self._previewing |= {*previewing}
 
-    def receive(self, signal: GateDecidedSignal) -> bool:
-        """Verify a decision now, but an approval with its call. Raises Tampered.
+    def receive(self, signal: GateDecidedSignal, deadline: datetime | None) -> bool:
+        """Verify a decision at a gate with this deadline now, but an approval with its call. Raises Tampered.
 
         Return whether it is an expiry with which the run fails.
         """
         if signal.decision.verdict in STARTS_CALL_UNCHANGED:
             self._unverified[signal.gate] = signal
             return False
-        return self._admission.verify_decision(signal)
+        return self._admission.verify_decision(signal, deadline)
 
     def verify_rest(self) -> None:
         """Verify the approvals whose calls do not start in this step. Raises Tampered."""

@@ -224,6 +224,10 @@ class Trace:
                 self._decide_on_run(event.by, f"Resumed the run{_because(event.reason)}")
             case e.MessageReceived():
                 self._receive(event)
+            case e.GateExtended():
+                until = event.until.astimezone(UTC)
+                extended = f"Extended a deadline to {until:%Y-%m-%d %H:%M} UTC: {event.reason}"
+                self._decide_on_run(event.by, extended)
             case e.Completed():
                 self._end_run(SpanState.ANSWERED)
             case e.Failed():

@@ -23,6 +23,7 @@ RESUME = "resume"
 MESSAGE = "message"
 INQUIRY = "question"
 EVENT = "event"
+EXTENSION = "extension"
 
 # The part of the step statement that consumes signals.
 CONSUME = """
@@ -111,6 +112,14 @@ class InquirySignal:
     text: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtensionSignal:
+    """A person extended the deadline of a gate. `document` is what they signed, as approvals keep it."""
+
+    id: int
+    document: str
+
+
 Signal = (
     GateDecidedSignal
     | CancelSignal
@@ -118,6 +127,7 @@ Signal = (
     | ResumeSignal
     | MessageSignal
     | InquirySignal
+    | ExtensionSignal
     | EventSignal
 )
 
@@ -200,6 +210,11 @@ def send_inquiry(
     """Write the signal; the caller has increased the signal count in the same transaction."""
     body: dict[str, object] = {"gate": str(gate), "question": str(inquiry), "by": by, "text": text}
     _send(connection, run, INQUIRY, body)
+
+
+def send_extension(connection: Connection, *, run: UUID, document: str) -> None:
+    """Write the signal; the caller has increased the signal count in the same transaction."""
+    _send(connection, run, EXTENSION, {"document": document})
 
 
 def send_event(
@@ -339,6 +354,8 @@ def _decode(number: int, kind: str, body: str) -> Signal:
             gate, inquiry = UUID(document["gate"]), UUID(document["question"])
             by, text = document["by"], document["text"]
             return InquirySignal(id=number, gate=gate, inquiry=inquiry, by=by, text=text)
+        if kind == EXTENSION:
+            return ExtensionSignal(id=number, document=str(document["document"]))
         if kind == EVENT:
             frame, call, result = document["frame"], document["call"], document["result"]
             used_at = document.get("used_at")

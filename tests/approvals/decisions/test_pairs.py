@@ -1,4 +1,4 @@
-"""Any two of approve, deny, cancel, expire, undo and settle at once end as if one had followed the other.
+"""Any two of approve, deny, cancel, expire, extend, undo and settle at once end as if one had followed the other.
 
 For each pair and each kind of request, the test first plays both orders, with time passing before, between or after
 them. A round on real connections must end like one of those, with the same answers to both callers.
@@ -21,6 +21,7 @@ from pytest_django import Settings
 
 from approvals import clock
 from approvals.decisions import undo
+from approvals.decisions.extend import extend
 from approvals.errors import ApprovalError, Expired
 from approvals.models import Approval, AuditEntry
 from approvals.port.adapter import ApprovalService
@@ -39,7 +40,7 @@ from tests.system.fault_injection.harness.figures import say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-ROUNDS = count("R5", short=126, long=10_000)
+ROUNDS = count("R5", short=168, long=10_000)
 WINDOW = 3600.0
 SOON = timedelta(minutes=10)
 # Milliseconds until a request is due; one that is decided before needs time for that.
@@ -63,11 +64,17 @@ def _cancel(approval: Approval) -> None:
     cancel_run(run=approval.run_id, actor=Actor(person="cyril"), reason="Not needed.")
 
 
+def _extend(approval: Approval) -> None:
+    until = (clock.now() + timedelta(days=1)).isoformat()
+    extend(approval_id=approval.id, until=until, reason="Later.", actor=BEA)
+
+
 ACTS: dict[str, Act] = {
     "approve": partial(_decide, verdict="approve"),
     "deny": partial(_decide, verdict="deny"),
     "cancel": _cancel,
     "expire": lambda approval: ApprovalService().expire(approval.gate),
+    "extend": _extend,
     "undo": lambda approval: undo.undo(approval_id=approval.id, actor=BEA),
     "settle": _settle,
 }
@@ -151,6 +158,7 @@ def _ending(approval: Approval, heard: tuple[str, str]) -> Ending:
         approval.status,
         approval.decided_by,
         Gate.objects.get(pk=approval.gate).state,
+        approval.first_expires_at is not None,
         tuple(one.kind for one in signals),
         tuple((one["verdict"], one["by"]) for one in decisions),
         tuple((one.act, one.actor) for one in acts),

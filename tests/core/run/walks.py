@@ -58,6 +58,8 @@ class Walk:
         self.previews = random.Random(f"previews of {seed}")
         self.questions = random.Random(f"questions of {seed}")
         self.asking = random.Random(f"asking of {seed}")
+        self.extensions = random.Random(f"extensions of {seed}")
+        self.extends = seed % 10 == 5
         self.late = random.Random(f"late outcomes of {seed}")
         self.limits = random.Random(f"limits of {seed}")
         if seed % 10 == 3:
@@ -134,7 +136,8 @@ class Walk:
             choices = self._of_a_live_run(choices)
         elif self.now.phase is Phase.CANCELLING:
             choices += self._closures()
-        return self._pace() or self._letter() or self._question() or choices
+        extended = self._extension()
+        return self._pace() or self._letter() or self._question() or extended or choices
 
     def _edited(self, event: events.GateDecided) -> events.GateDecided:
         """Sometimes approve with changes instead."""
@@ -242,6 +245,24 @@ class Walk:
             )
             for one in self.now.pending
             if one.kind is GateKind.APPROVAL
+        ]
+
+    def _extension(self) -> list[Event]:
+        """Now and then a person extends the deadline of a gate."""
+        started = self.extends and self.now.phase is Phase.STARTED
+        if not started or self.extensions.random() > 0.1:
+            return []
+        return [
+            events.GateExtended(
+                gate=one.gate,
+                by="bea",
+                reason="later",
+                before=one.expires_at,
+                until=one.expires_at + timedelta(days=1),
+                **_place(one),
+            )
+            for one in self.now.pending
+            if one.expires_at is not None
         ]
 
     def _answers(self, effect: Command) -> list[Event]:
@@ -421,7 +442,8 @@ class Walk:
 
     def _gate(self, kind: GateKind, frame: str, call: str, terms: CallOptions | None) -> GateOpened:
         gate = UUID(int=self.random.getrandbits(128))
-        return GateOpened(gate=gate, kind=kind, frame=frame, call=call, terms=terms)
+        due = AT if kind in BEFORE_CALL else None
+        return GateOpened(gate=gate, kind=kind, frame=frame, call=call, terms=terms, expires_at=due)
 
 
 def _place(one: Any) -> dict[str, Any]:

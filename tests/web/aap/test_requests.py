@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
@@ -30,7 +30,7 @@ from runtime.models import Run
 from runtime.ports.access import Actor
 from runtime.store import pool
 from runtime.upkeep import retention, retention_rules
-from tests.support.pages import shows
+from tests.support.pages import has, shows, text_of
 from tests.support.people import until
 from tests.support.seeds import decide
 from tests.support.threads import together
@@ -430,3 +430,14 @@ def test_a_request_outlasts_its_replays_whatever_retention_says(
         Run.objects.update(ended_at=ended, status=status)
         with pool.open_own() as connection:
             assert sum(group.runs for group in retention.preview(connection)) == removed
+
+
+def test_its_deadline_is_never_extended(bot: Door, desk: Desk, bea: Client) -> None:
+    made = bot.ask()
+    desk.advance(made["id"])
+    approval = desk.approval(made["id"])
+    shows(bea, approval, "which never changes", hides=["extend-until"])
+    until = f"{datetime.now(UTC) + timedelta(days=10):%Y-%m-%dT%H:%M}"
+    answer = bea.post(f"/a/{approval.id}/extend/", {"until": until, "reason": "x"})
+    has(text_of(answer, 422), "the agent outside that asks set this deadline")
+    assert bot.read(made["id"])["deadline_at"] == made["deadline_at"]
