@@ -114,7 +114,7 @@ class InquirySignal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtensionSignal:
-    """A person extended the deadline of a gate. `document` is what they signed, as approvals keep it."""
+    """A person extended the deadline of a gate. `document` is signed, as approvals keep it."""
 
     id: int
     document: str

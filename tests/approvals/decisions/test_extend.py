@@ -1,4 +1,4 @@
-"""More time for a waiting request: who may give it, how much, and what it leaves as it was."""
+"""More time for a waiting request: who may give it, and how much. All else stays."""
 
 import json
 from datetime import UTC, datetime, timedelta
