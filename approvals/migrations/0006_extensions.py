@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("approvals", "0004_outbox")]
+    dependencies = [("approvals", "0005_instance_last_request")]
 
     operations = [
         migrations.AddField("approval", "first_expires_at", models.DateTimeField(null=True)),
