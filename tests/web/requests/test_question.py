@@ -11,7 +11,7 @@ from approvals.port.adapter import ApprovalService
 from runtime.models import Signal
 from tests.support import seeds
 from tests.support.api_client import Caller, code_of, field_of
-from tests.support.office import Office, reseal
+from tests.support.office import Office
 from tests.support.pages import has, send, shows, text, text_of
 
 TEXT = "Which cost centre pays for <b>New Hire</b>?\nThe team has two."
@@ -119,9 +119,12 @@ def test_a_question_can_be_declined(bea: Client, office: Office, question: Appro
     shows(bea, question, "Declined by <bdi>bea</bdi>", hides=["never starts"])
 
 
-def test_it_expires_as_others_do(office: Office, bea: Client, question: Approval) -> None:
+def test_it_expires_as_others_do(
+    office: Office, bea: Client, question: Approval, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shows(bea, question, "then the question ends without an answer", hides=["the call is denied"])
-    reseal([question], expires_at=seeds.moment(-1))
+    assert question.expires_at is not None
+    seeds.set_clock(monkeypatch, question.expires_at)
     ApprovalService().expire(question.gate)
     assert office.advance(question.run_id).status == "completed"
     shows(bea, question, "no person decided in time", "not answered", hides=["The call never"])
