@@ -21,9 +21,9 @@ from runtime.reads.journal import Remaining, latest, read, remaining
 from runtime.reads.runs import RunDetail
 from runtime.reads.shelf import Shelf
 from runtime.reads.step_map import StepMap, map_of
-from runtime.reads.timeline import Timeline, timeline_of
+from runtime.reads.timeline import Timeline, rows_of_step, timeline_of
 from runtime.reads.trace.calls import CallRecord
-from runtime.reads.trace.fold import fold
+from runtime.reads.trace.fold import Trace, fold
 from runtime.reads.trace.frames import FrameMessage, FrameRecord
 from runtime.reads.trace.span import GateFacts, Span
 from runtime.reads.transcript import Transcript, transcript_of
@@ -70,12 +70,30 @@ def usage_of(now: Continuation) -> tuple[BudgetUsage, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class RunHistory:
-    """A run's journal, read and folded once."""
+    """A run's journal, read and folded once. `until` is its end, or now. A page makes only the views that it needs."""
 
-    transcript: Transcript
-    timeline: Timeline
-    usage: tuple[BudgetUsage, ...]
-    memory: tuple[Remembered, ...] = ()
+    trace: Trace
+    until: datetime
+
+    @cached_property
+    def transcript(self) -> Transcript:
+        """The frames with their calls and messages."""
+        return transcript_of(self.trace)
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """The spans on an axis."""
+        return timeline_of(self.trace, until=self.until)
+
+    @cached_property
+    def usage(self) -> tuple[BudgetUsage, ...]:
+        """The usage of the run's limits."""
+        return usage_of(self.trace.now)
+
+    @property
+    def memory(self) -> tuple[Remembered, ...]:
+        """The texts of earlier runs that it was given."""
+        return self.trace.memory
 
     @cached_property
     def steps(self) -> StepMap:
@@ -85,12 +103,15 @@ class RunHistory:
     def step(self, step: str) -> "StepView | None":
         """Return a step by name: a frame, a call of a frame, or a model call; None if there is none."""
         frame_id, _, part_id = step.partition("/")
-        frame, rows = self.transcript.frame(frame_id), self.timeline.of_step(step)
+        frame, rows = (
+            self.trace.frames.get(frame_id),
+            rows_of_step(self.trace, step, until=self.until),
+        )
         if frame is None or not rows:
             return None
         if not part_id:
             return _frame_step(step, frame, rows)
-        call = self.transcript.call(frame_id, part_id)
+        call = frame.by_id.get(part_id)
         if call is not None:
             return StepView(step=step, title=call.tool, agent=call.agent, rows=rows, call=call)
         return _model_step(step, frame, rows, int(part_id[1:]))
@@ -186,12 +207,7 @@ class _Reading:
         now, state = timezone.now(), (run.status, run.ended_at)
         is_fresh = run.ended_at is not None or now - self._at < FRESH
         if self._history is None or state != self._state or not is_fresh:
-            self._history = RunHistory(
-                transcript=transcript_of(self._trace),
-                timeline=timeline_of(self._trace, until=self._until(run, now)),
-                usage=usage_of(self._trace.now),
-                memory=self._trace.memory,
-            )
+            self._history = RunHistory(trace=self._trace, until=self._until(run, now))
             self._state, self._at = state, now
         return self._history
 

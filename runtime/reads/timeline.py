@@ -248,10 +248,6 @@ class Timeline:
         """The rows of gates."""
         return tuple(row for row in self.rows if row.for_people)
 
-    def of_step(self, step: str) -> tuple[Span, ...]:
-        """Return the rows of a step."""
-        return tuple(row for row in self.rows if row.step == step)
-
 
 def timeline_of(trace: Trace, *, until: datetime) -> Timeline:
     """Place the spans of a run on an axis from its start."""
@@ -267,13 +263,27 @@ def timeline_of(trace: Trace, *, until: datetime) -> Timeline:
     )
     facts = facts_of(call for frame in trace.frames.values() for call in frame.calls)
     for index, row in enumerate(rows):
-        row.id, row.fact = f"r{index}", facts.get(row.step, "")
+        _name(row, index, until)
+        row.fact = facts.get(row.step, "")
         if row.start is not None:
-            end = row.end or until
             row.offset = max(row.start - start, timedelta())
-            row.lasted = max(end - row.start, timedelta())
-            row.bar = _bar(drawn, row.start, end)
+            row.bar = _bar(drawn, row.start, row.end or until)
     return Timeline(rows=tuple(rows), axis=drawn, start=start, until=until)
+
+
+def rows_of_step(trace: Trace, step: str, *, until: datetime) -> tuple[Span, ...]:
+    """Return the rows of one step with their ids and durations, without those of the others."""
+    rows = [(index, row) for index, row in enumerate(trace.spans()) if row.step == step]
+    for index, row in rows:
+        _name(row, index, max(until, trace.start))
+    return tuple(row for _, row in rows)
+
+
+def _name(row: Span, index: int, until: datetime) -> None:
+    """Set the id of a row, and how long it lasted."""
+    row.id = f"r{index}"
+    if row.start is not None:
+        row.lasted = max((row.end or until) - row.start, timedelta())
 
 
 def _parts(

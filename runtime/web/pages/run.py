@@ -57,8 +57,12 @@ def run(request: HttpRequest, run: UUID) -> HttpResponse:
         return _varied(render(request, "runs/long.html", context))
     is_admin = access.reads_continuations(actor)
     with run_page.open_history(detail, provider_errors=is_admin) as history:
+        if _is_pane(request):
+            context = {"run": detail, **_read_pane(request, history)}
+            return _varied(render(request, "runs/run.html#pane", context))
         context = _context(request, detail, problem, history, is_admin=is_admin)
-        return _varied(render(request, _template(request), context))
+        template = "runs/run.html#live" if _is_partial(request) else "runs/run.html"
+        return _varied(render(request, template, context))
 
 
 @require_safe
@@ -126,10 +130,13 @@ def _context(
     }
 
 
-def _template(request: HttpRequest) -> str:
-    if not query_params.is_htmx(request) or WHOLE in request.GET:
-        return "runs/run.html"
-    return f"runs/run.html#{'pane' if request.headers.get('HX-Target') == PANE else 'live'}"
+def _is_partial(request: HttpRequest) -> bool:
+    return query_params.is_htmx(request) and WHOLE not in request.GET
+
+
+def _is_pane(request: HttpRequest) -> bool:
+    """Tell whether a step opens or closes beside the map, which stays as it is."""
+    return _is_partial(request) and request.headers.get("HX-Target") == PANE
 
 
 def _is_put_off(request: HttpRequest, detail: RunDetail) -> bool:
@@ -182,17 +189,12 @@ def _read_tab(request: HttpRequest, tab: str, history: RunHistory) -> dict[str, 
 
 def _read_map(request: HttpRequest, history: RunHistory) -> dict[str, Any]:
     """Return the rows of the map that this address chooses, and the opened step."""
-    step = request.GET.get("step", "")
-    step_view = history.step(step) if step else None
-    if step and step_view is None:
-        raise Http404
-    choice = query_params.choice(request, "only", tuple(RowFilter))
-    text = request.GET.get("q", "").strip()[:MAX_SEARCH]
+    opened = _read_step(request, history)
+    choice, text = _row_choice(request)
     steps = history.steps
     indexes = steps.matches(RowFilter(choice) if choice else None, text)
-    keep = {name: value for name, value in (("only", choice), ("q", text)) if value}
-    at = _page_of_step(steps, indexes, step)
-    piece = _piece(request, indexes, keep, size=step_map.ROWS, at=at)
+    at = _page_of_step(steps, indexes, request.GET.get("step", ""))
+    piece = _piece(request, indexes, _kept(choice, text), size=step_map.ROWS, at=at)
     return {
         **piece,
         "rows": steps.rows(piece["items"]),
@@ -200,9 +202,38 @@ def _read_map(request: HttpRequest, history: RunHistory) -> dict[str, Any]:
         "q": text,
         "most": MAX_SEARCH,
         "filters": [(name.value, steps.count(name)) for name in RowFilter],
-        "opened": step_view,
-        "open_row": step_view.rows[-1].id if step_view else "",
+        **opened,
     }
+
+
+def _read_pane(request: HttpRequest, history: RunHistory) -> dict[str, Any]:
+    """Return the opened step alone, with the page of the map that it was opened from."""
+    return {
+        **_read_step(request, history),
+        "keep": _encoded(_kept(*_row_choice(request))),
+        "number": query_params.page_number(request),
+    }
+
+
+def _read_step(request: HttpRequest, history: RunHistory) -> dict[str, Any]:
+    step = request.GET.get("step", "")
+    step_view = history.step(step) if step else None
+    if step and step_view is None:
+        raise Http404
+    return {"opened": step_view, "open_row": step_view.rows[-1].id if step_view else ""}
+
+
+def _row_choice(request: HttpRequest) -> tuple[str, str]:
+    choice = query_params.choice(request, "only", tuple(RowFilter))
+    return choice, request.GET.get("q", "").strip()[:MAX_SEARCH]
+
+
+def _kept(choice: str, text: str) -> dict[str, str]:
+    return {name: value for name, value in (("only", choice), ("q", text)) if value}
+
+
+def _encoded(keep: dict[str, str]) -> str:
+    return f"{urlencode(keep)}&" if keep else ""
 
 
 def _page_of_step(steps: StepMap, indexes: Sequence[int], step: str) -> int | None:
@@ -233,7 +264,7 @@ def _piece(
         "number": number,
         "before": number - 1,
         "after": number + 1 if number < last else 0,
-        "keep": f"{urlencode(keep)}&" if keep else "",
+        "keep": _encoded(keep),
     }
 
 
