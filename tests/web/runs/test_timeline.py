@@ -331,6 +331,19 @@ def test_a_step_opens_beside_the_map(ada: Client, suspended: UUID) -> None:
     has(text_of(answer), "security_level", hides=['class="map"'])
 
 
+def test_a_step_opens_without_the_rows_of_the_others(
+    ada: Client, suspended: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_pane = {"HX-Request": "true", "HX-Target": "step"}
+    for name in ("timeline_of", "transcript_of", "map_of", "usage_of"):
+        monkeypatch.setattr(run_page, name, None)  # none is called
+    page = text_of(ada.get(f"/runs/{suspended}/?page=1&step=0.c1.0/c2.0", headers=in_pane))
+    has(page, 'href="?page=1#r', "set_privileges")
+    closed = text_of(ada.get(f"/runs/{suspended}/?page=1", headers=in_pane))
+    assert "hidden" in closed
+    assert ada.get(f"/runs/{suspended}/?step=0/c9.9", headers=in_pane).status_code == 404
+
+
 def test_steps_are_told_apart_filtered_and_searched(ada: Client, office: Office) -> None:
     office.effects.tools["read"] = FakeTool()
     pages = [("read", {"site": "wiki", "page": page}) for page in (6, 7)]
