@@ -2,7 +2,10 @@
 
 from approvals.models.accounts import (
     Absence,
+    ApprovalUse,
     Assignment,
+    Instance,
+    InstanceWebhook,
     LoginFailures,
     MailPreference,
     PasswordLink,
@@ -31,7 +34,6 @@ from approvals.models.governance import (
     VersionDecision,
     VersionWithdrawal,
 )
-from approvals.models.instances import ApprovalUse, Instance, InstanceWebhook
 from approvals.models.outbox import OutboxMessage
 from approvals.models.teamwork import ApprovalClaim, ApprovalViewer, Comment, Handover
 

@@ -1,10 +1,14 @@
 """Reads a run for its page: its transcript, its timeline, and the input and output of each step."""
 
-from collections.abc import Iterator, Mapping
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from time import monotonic
+from typing import Generic, TypeVar
 from uuid import UUID
 
 from django.utils import timezone
@@ -19,7 +23,6 @@ from runtime.models import Gate
 from runtime.ports import wiring
 from runtime.reads.journal import Remaining, latest, read, remaining
 from runtime.reads.runs import RunDetail
-from runtime.reads.shelf import Shelf
 from runtime.reads.step_map import StepMap, map_of
 from runtime.reads.timeline import Timeline, rows_of_step, timeline_of
 from runtime.reads.trace.calls import CallRecord
@@ -33,6 +36,9 @@ MAX_BYTES = (
     16 * 2**20
 )  # of the entries of all kept runs, as text; folded they take a few times as much
 FRESH = timedelta(seconds=5)
+MAX_SECONDS = 600.0  # that a run is kept without a page
+
+T = TypeVar("T")
 
 _ALWAYS = (Limit.TURNS, Limit.CALLS, Limit.TOKENS, Limit.MICROS)
 _INPUT_KINDS = frozenset({"input", "result", "fault", "late", "decision", "message"})
@@ -300,6 +306,46 @@ def _model_step(step: str, frame: FrameRecord, rows: tuple[Span, ...], turn: int
         input_messages=before,
         output_messages=reply,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ShelfEntry(Generic[T]):
+    value: T
+    size: int
+    at: float
+
+
+class Shelf(Generic[T]):
+    """Values by key, together of at most `limit` in size. Those that no page took for long go first."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._entries: OrderedDict[Hashable, _ShelfEntry[T]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def take(self, key: Hashable) -> T | None:
+        """Take a value off the shelf; None if it is not there, or another page has it."""
+        with self._lock:
+            entry = self._entries.pop(key, None)
+        return entry.value if entry and entry.at + MAX_SECONDS > monotonic() else None
+
+    def put(self, key: Hashable, value: T, size: int) -> None:
+        """Put a value on the shelf, and remove others that are too many or too old."""
+        with self._lock:
+            self._entries.pop(key, None)
+            self._entries[key] = _ShelfEntry(value=value, size=size, at=monotonic())
+            total = sum(entry.size for entry in self._entries.values())
+            while self._entries:
+                oldest = next(iter(self._entries.values()))
+                if total <= self.limit and oldest.at + MAX_SECONDS > monotonic():
+                    return
+                total -= oldest.size
+                self._entries.popitem(last=False)
+
+    def clear(self) -> None:
+        """Remove all values."""
+        with self._lock:
+            self._entries.clear()
 
 
 _SHELF: Shelf[_Reading] = Shelf(MAX_BYTES)

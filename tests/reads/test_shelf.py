@@ -2,8 +2,8 @@
 
 import pytest
 
-from runtime.reads import shelf
-from runtime.reads.shelf import MAX_SECONDS, Shelf
+from runtime.reads import run_page
+from runtime.reads.run_page import MAX_SECONDS, Shelf
 
 
 def test_a_value_is_lent_to_one_page_at_a_time() -> None:
@@ -24,7 +24,7 @@ def test_values_that_no_page_took_for_long_make_room() -> None:
 
 def test_values_are_not_kept_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     values, clock = Shelf[str](10), 0.0
-    monkeypatch.setattr(shelf, "monotonic", lambda: clock)
+    monkeypatch.setattr(run_page, "monotonic", lambda: clock)
     values.put("a", "a", 4)
     values.put("b", "b", 4)
     clock = MAX_SECONDS

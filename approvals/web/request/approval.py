@@ -1,4 +1,4 @@
-"""The page of one approval: the call, its context, and the two decisions."""
+"""The page of one approval: the call, its context, and the decisions; the pages of a frame gate and a call in doubt."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,6 +8,8 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
+from approvals import clock
+from approvals.decisions import budget_grants
 from approvals.errors import DigestMismatch
 from approvals.reads import approval_views, usual
 from approvals.reads.approval_views import ApprovalView
@@ -16,14 +18,16 @@ from approvals.requests.argument_changes import changes
 from approvals.rights import principals
 from approvals.rules.argument_values import MIN_HISTORY, PastValues
 from approvals.web.components import denial, preview, result_field, second_step
-from approvals.web.request import edit, frame_gate, in_doubt, messages, question
+from approvals.web.request import edit, messages, question
 from approvals.web.request.request_page import answer, page_context
 from runtime.core.run.continuation import MAX_DENIALS, MAX_REVISIONS
+from runtime.core.run.events import AgentChange
 from runtime.core.values.enums import GateKind, Verdict
 from runtime.core.values.verdicts import FRAME_GATES
-from runtime.errors import RequestError
+from runtime.errors import InvalidInput, RequestError
 from runtime.keyring import sealing
-from runtime.reads import time_limits
+from runtime.reads import outcomes, time_limits
+from runtime.reads.version_diff import VersionDifference, differences
 from runtime.web.requests import form_text
 
 
@@ -111,10 +115,64 @@ def _similar(approval: ApprovalView, past: PastValues | None) -> dict[str, Any]:
     }
 
 
+def _frame_gate_page(
+    request: HttpRequest,
+    approval: approval_views.ApprovalView,
+    problem: RequestError | None,
+    _: Verdict | None,
+) -> HttpResponse:
+    """Show why an agent stopped, with the buttons to continue or stop; `problem` is the error of the form just sent."""
+    context = {
+        **page_context(request, approval, problem),
+        "stale": isinstance(problem, DigestMismatch),
+        "reason": form_text(request.POST, "reason"),
+        "differences": _differences(approval),
+        "reached": budget_grants.reached(approval),
+        "grants": budget_grants.fields(approval, request.POST),
+        "grant_problem": budget_grants.problem(problem)
+        if isinstance(problem, InvalidInput)
+        else "",
+    }
+    return answer(request, "approvals/frame_gate.html", context)
+
+
+def _differences(approval: approval_views.ApprovalView) -> tuple[VersionDifference, ...]:
+    """Return the agent's changes at a version gate; none if the stored changes cannot be read."""
+    if approval.kind != GateKind.VERSION:
+        return ()
+    try:
+        return differences(AgentChange(**change) for change in approval.args["changes"])
+    except (KeyError, TypeError):
+        return ()
+
+
+def _in_doubt_page(
+    request: HttpRequest,
+    approval: approval_views.ApprovalView,
+    problem: RequestError | None,
+    verdict: Verdict | None,
+) -> HttpResponse:
+    """Show the page of a call in doubt; `verdict` is that of the form just sent, `problem` its error."""
+    is_first_step = second_step.is_opened_by(request, problem)
+    shared = page_context(request, approval, None if is_first_step else problem)
+    context = {
+        **shared,
+        "late": outcomes.late_outcomes_of_call(
+            approval.run, shared["transcript"], frame=approval.frame, call=approval.call
+        ),
+        "ready": approval.not_before is None or approval.not_before <= clock.now(),
+        **result_field.context(request, approval, problem),
+        **second_step.context(request, approval, problem),
+        "outcome": verdict,
+        "reason": form_text(request.POST, "reason"),
+    }
+    return answer(request, "approvals/in_doubt.html", context)
+
+
 _PAGES: Mapping[str, Callable[..., HttpResponse]] = {
-    **dict.fromkeys(FRAME_GATES, frame_gate.page),
+    **dict.fromkeys(FRAME_GATES, _frame_gate_page),
     GateKind.QUESTION: question.page,
-    GateKind.IN_DOUBT: in_doubt.page,
+    GateKind.IN_DOUBT: _in_doubt_page,
 }
 
 

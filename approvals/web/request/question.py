@@ -1,18 +1,25 @@
-"""The page of a question that an agent asks: the question, and the form of its answer."""
+"""The page of a question that an agent asks: the question, and the form of its answer.
 
-from typing import Any
+The form has its fields from the schema of the answer: those of its properties, or one for any other value.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponse
 
 from approvals.decisions import decide
 from approvals.errors import DigestMismatch
 from approvals.reads import approval_views
-from approvals.web.components import answer_form, denial
+from approvals.web.components import denial
 from approvals.web.request.request_page import answer, page_context
+from runtime.core.values import json_schema
 from runtime.core.values.enums import Verdict
 from runtime.errors import InvalidInput, RequestError
 from runtime.ports.access import Actor
+from runtime.web import schema_form
 from runtime.web.requests import form_text
+from runtime.web.schema_form import Field
 
 
 def page(
@@ -26,7 +33,7 @@ def page(
     denied = denial.turns(approval, approval_views.read_others(approval), shared["transcript"])
     ends_run = denial.ends_run(approval, denied, shared)
     wrong = _wrong_fields(request, approval, problem)
-    fields, other = answer_form.fill_in(approval.result_schema, request.POST, wrong or {})
+    fields, other = _fill_in(approval.result_schema, request.POST, wrong or {})
     context = {
         **shared,
         **denial.context(approval, ends_run=ends_run),
@@ -44,7 +51,7 @@ def page(
 
 def read_answer(request: HttpRequest, approval: approval_views.ApprovalView, actor: Actor) -> Any:
     """Read the answer of the form. Only a person who may decide learns about wrong fields."""
-    value, wrong = answer_form.read(approval.result_schema, request.POST)
+    value, wrong = _read_value(approval.result_schema, request.POST)
     if wrong:
         digest = request.POST.get("digest")
         decide.require_open(approval_id=approval.id, digest=digest, actor=actor)
@@ -58,11 +65,75 @@ def _wrong_fields(
     """Return the problem of each field; None if the answer is not the problem."""
     if not isinstance(problem, InvalidInput) or not problem.field.startswith("result"):
         return None
-    _, wrong = answer_form.read(approval.result_schema, request.POST)
-    return wrong or answer_form.problem(approval.result_schema, problem)
+    _, wrong = _read_value(approval.result_schema, request.POST)
+    return wrong or _field_problem(approval.result_schema, problem)
 
 
 def _question(approval: approval_views.ApprovalView) -> Any:
     """Return the text of the agent; all arguments of a call that has no such text."""
     args = approval.args
     return args["question"] if isinstance(args, dict) and set(args) == {"question"} else args
+
+
+_ANSWER: Final = "answer"  # the one field
+_RESULT = "result"  # as `decide` names the value
+
+
+def _fill_in(
+    schema: Any, form_values: Mapping[str, str], wrong: dict[str, str]
+) -> tuple[tuple[Field, ...], list[str]]:
+    """Return the fields with the submitted texts and their problems, and the problems of no field."""
+    return schema_form.fill_in(_fields(schema, with_defaults=not form_values), form_values, wrong)
+
+
+def _read_value(schema: Any, form_values: Mapping[str, str]) -> tuple[Any, dict[str, str]]:
+    """Return the value that the form makes, and the problems of its fields, by path."""
+    values, wrong = schema_form.read(_fields(schema), form_values)
+    form_schema = _form_schema(schema)
+    for path, detail in schema_form.problems(form_schema, values).items():
+        wrong.setdefault(path, detail)
+    if form_schema is schema:
+        return values, wrong
+    return values.get(_ANSWER), wrong
+
+
+def _field_problem(schema: Any, refusal: InvalidInput) -> dict[str, str]:
+    """Return a problem of the value that `decide` names, by the path of its field."""
+    path = refusal.field.removeprefix(_RESULT).removeprefix(".")
+    if _form_schema(schema) is not schema:
+        path = f"{_ANSWER}.{path}" if path else _ANSWER
+    return {path: refusal.detail}
+
+
+def _fields(schema: Any, *, with_defaults: bool = False) -> tuple[Field, ...]:
+    form_schema = _form_schema(schema)
+    values = _nulls(schema_form.fields(form_schema, {}))
+    if with_defaults:
+        properties = json_schema.parts(form_schema)
+        values |= {prop.name: prop.default for prop in properties if prop.default is not None}
+    return schema_form.fields(form_schema, values)
+
+
+def _form_schema(schema: Any) -> dict[str, Any]:
+    """Return the schema itself if it is that of an object with properties, else that of an object with one field."""
+    if isinstance(schema, dict) and json_schema.parts(schema):
+        return schema
+    rule = {name: value for name, value in (schema or {}).items() if name != "$defs"}
+    return {
+        "type": "object",
+        "properties": {_ANSWER: {**rule, "title": "Answer"}},
+        "required": [_ANSWER],
+        "$defs": (schema or {}).get("$defs", {}),
+    }
+
+
+def _nulls(fields: tuple[Field, ...]) -> dict[str, Any]:
+    """Return null for each required property that may be null: left empty, it is null and not missing."""
+    nulls = dict[str, Any]()
+    for field in fields:
+        name = field.path.rpartition(".")[2]
+        if field.required and field.nullable:
+            nulls[name] = None
+        elif field.required and field.kind == "object" and (inside := _nulls(field.inside)):
+            nulls[name] = inside
+    return nulls

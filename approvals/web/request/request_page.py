@@ -1,8 +1,10 @@
 """Shared by the pages of requests: reads a request and its context, and answers late decisions."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from itertools import groupby
+from typing import Any, Final, Literal
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
@@ -16,24 +18,32 @@ from approvals.decisions import checks
 from approvals.errors import AlreadyCancelled, AlreadyDecided, Expired
 from approvals.people import absences
 from approvals.reads import approval_views, external_claims, votes
+from approvals.reads.approval_views import ApprovalView
 from approvals.reads.inbox import Neighbours
 from approvals.rights.scopes import Scope
 from approvals.web import list_position as places
-from approvals.web.components import agent_update, teamwork
+from approvals.web.components import teamwork
 from approvals.web.components.arguments import Argument, arguments, fields
 from approvals.web.components.call_status import aftermath
 from approvals.web.components.reading import panel as reading_panel
-from approvals.web.components.strip import strip
 from runtime.core.values.enums import CallState, Verdict
 from runtime.core.values.ids import turn_of
 from runtime.core.values.limits import MAX_MESSAGE, MAX_REASON
 from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import RequestError
 from runtime.keyring.sealing import REDACTED
+from runtime.ports import wiring
 from runtime.reads.inquiries import unreceived
 from runtime.reads.labels import effect_texts
 from runtime.reads.trace.calls import CallRecord
-from runtime.reads.transcript import CallInContext, Transcript, context_of, reachable_transcript
+from runtime.reads.transcript import (
+    CallContext,
+    CallInContext,
+    Transcript,
+    context_of,
+    reachable_transcript,
+)
+from runtime.reads.version_diff import VersionDifference, differences
 from runtime.web.requests import form_text
 
 # Errors of a decision that came after another decision, a cancellation or the deadline.
@@ -94,7 +104,7 @@ def page_context(
         "call": call,
         "after": aftermath(approval, status, call, reader),
         "transcript": transcript,
-        "updates": agent_update.updates(approval, transcript),
+        "updates": updates(approval, transcript),
         "unshown": checks.unshown(transcript.unreadable),
         "stopped": sent.quarantined,
         "sent": sent,
@@ -206,3 +216,99 @@ def _status(approval: approval_views.ApprovalView) -> str:
     """Return the status; `expired` from the deadline on, even if the expiry is not stored yet."""
     is_late = approval.expires_at is not None and approval.expires_at <= clock.now()
     return "expired" if approval.is_pending and is_late else approval.stored.status
+
+
+State = Literal["done", "failed", "now", "later"]
+
+MAX_BEFORE: Final = 5  # steps that are shown on either side of this one
+MAX_AFTER: Final = 4
+_OF_PLAN: Final[dict[str, State]] = {"done": "done", "doing": "now"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StripStep:
+    """One step. `text` is the item of the plan, or the tool with the number of its calls in a row."""
+
+    state: State
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strip:
+    """The steps beside this one. `earlier` and `later` count those that are left out."""
+
+    steps: tuple[StripStep, ...]
+    earlier: int
+    later: int
+
+
+def strip(around: CallContext, call: CallRecord | None, agent: str) -> Strip:
+    """Return the steps of the innermost plan that an agent keeps; those of the calls if none keeps one.
+
+    Without a call the agent itself is this step.
+    """
+    plan = next((other.frame.todo for other in reversed(around.plans) if other.frame.todo), ())
+    if plan:
+        steps = [
+            StripStep(state=_OF_PLAN.get(item.state, "later"), text=item.text) for item in plan
+        ]
+    else:
+        settled = (step.call for step in around.settled if not step.call.keeps_plan)
+        steps = list(_in_rows((_state(other), other.tool) for other in settled))
+        steps.append(StripStep(state="now", text=call.tool if call else agent))
+        steps += _in_rows(("later", step.call.tool) for step in around.open)
+    return _around_this(steps)
+
+
+def _in_rows(steps: Iterable[tuple[State, str]]) -> Iterable[StripStep]:
+    """Make one step of alike ones in a row."""
+    for (state, tool), row in groupby(steps):
+        number = len(list(row))
+        yield StripStep(state=state, text=tool if number == 1 else f"{tool} ×{number}")
+
+
+def _state(call: CallRecord) -> State:
+    return "done" if call.state is CallState.RETURNED else "failed"
+
+
+def _around_this(steps: list[StripStep]) -> Strip:
+    before = [step.state in ("done", "failed") for step in steps]
+    now = before.index(False) if False in before else len(steps)
+    first, end = max(0, now - MAX_BEFORE), now + 1 + MAX_AFTER
+    return Strip(steps=tuple(steps[first:end]), earlier=first, later=len(steps[end:]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """A newer version of an agent. `asks` says that its run stops at a version gate before it continues."""
+
+    agent: str
+    published_at: datetime
+    differences: tuple[VersionDifference, ...]
+
+    @property
+    def asks(self) -> bool:
+        """Whether a change needs a person."""
+        return any(difference.asks for difference in self.differences)
+
+
+def updates(approval: ApprovalView, transcript: Transcript) -> tuple[Update, ...]:
+    """Return the newer versions of the agent that asked and of those above it, by the published definitions.
+
+    Only a pending request of a call has any: a version gate shows its changes itself.
+    """
+    if approval.status != "pending" or not approval.call:
+        return ()
+    frames = {frame.id: frame for frame in transcript.frames()}
+    used, at = dict[str, str](), frames.get(approval.frame)
+    while at is not None:
+        used.setdefault(at.agent, at.fingerprint)
+        at = frames.get(at.parent or "")
+    return tuple(
+        Update(
+            agent=change.agent,
+            published_at=change.published_at,
+            differences=differences(change.changes),
+        )
+        for change in wiring.catalogue().updates(used)
+    )

@@ -189,12 +189,12 @@ def _read_tab(request: HttpRequest, tab: str, history: RunHistory) -> dict[str, 
 
 def _read_map(request: HttpRequest, history: RunHistory) -> dict[str, Any]:
     """Return the rows of the map that this address chooses, and the opened step."""
-    opened = _read_step(request, history)
+    step_view = _read_step(request, history)
     choice, text = _row_choice(request)
     steps = history.steps
     indexes = steps.matches(RowFilter(choice) if choice else None, text)
     at = _page_of_step(steps, indexes, request.GET.get("step", ""))
-    piece = _piece(request, indexes, _kept(choice, text), size=step_map.ROWS, at=at)
+    piece = _piece(request, indexes, _choice_parameters(choice, text), size=step_map.ROWS, at=at)
     return {
         **piece,
         "rows": steps.rows(piece["items"]),
@@ -202,7 +202,7 @@ def _read_map(request: HttpRequest, history: RunHistory) -> dict[str, Any]:
         "q": text,
         "most": MAX_SEARCH,
         "filters": [(name.value, steps.count(name)) for name in RowFilter],
-        **opened,
+        **step_view,
     }
 
 
@@ -210,7 +210,7 @@ def _read_pane(request: HttpRequest, history: RunHistory) -> dict[str, Any]:
     """Return the opened step alone, with the page of the map that it was opened from."""
     return {
         **_read_step(request, history),
-        "keep": _encoded(_kept(*_row_choice(request))),
+        "keep": _encoded(_choice_parameters(*_row_choice(request))),
         "number": query_params.page_number(request),
     }
 
@@ -228,7 +228,7 @@ def _row_choice(request: HttpRequest) -> tuple[str, str]:
     return choice, request.GET.get("q", "").strip()[:MAX_SEARCH]
 
 
-def _kept(choice: str, text: str) -> dict[str, str]:
+def _choice_parameters(choice: str, text: str) -> dict[str, str]:
     return {name: value for name, value in (("only", choice), ("q", text)) if value}
 
 

@@ -16,9 +16,9 @@ from config.local import data_dir, orphans
 from config.local.data_dir import DataDir
 from config.local.errors import Refused
 from config.local.processes import sockets, spawn, users
-from config.local.processes.reload import Reload
 from config.local.processes.spawn import MARK
 from config.local.processes.supervisor import STOP_SIGNALS, Service, SignalPipe, Stop, Supervisor
+from config.local.up import Reload
 
 
 class Office:
