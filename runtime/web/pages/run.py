@@ -189,7 +189,7 @@ def _read_tab(request: HttpRequest, tab: str, history: RunHistory) -> dict[str, 
 
 def _read_map(request: HttpRequest, history: RunHistory) -> dict[str, Any]:
     """Return the rows of the map that this address chooses, and the opened step."""
-    step_view = _read_step(request, history)
+    step_context = _read_step(request, history)
     choice, text = _row_choice(request)
     steps = history.steps
     indexes = steps.matches(RowFilter(choice) if choice else None, text)
@@ -202,7 +202,7 @@ def _read_map(request: HttpRequest, history: RunHistory) -> dict[str, Any]:
         "q": text,
         "most": MAX_SEARCH,
         "filters": [(name.value, steps.count(name)) for name in RowFilter],
-        **step_view,
+        **step_context,
     }
 
 
