@@ -22,7 +22,10 @@ PAGES = (
     DOCS / "how-to/test-agents.md",
     Path(__file__).with_name("examples.md"),
 )
-RUN_ELSEWHERE = {DOCS / "how-to/use-from-scripts.md"}  # tests/client/test_how_to.py
+RUN_ELSEWHERE = {
+    DOCS / "how-to/use-from-scripts.md",  # tests/client/test_how_to.py
+    DOCS / "how-to/approve-existing-agents.md",  # tests/interop/test_how_to.py
+}
 BLOCKS = [block for page in PAGES for block in blocks(page, "python")]
 
 

@@ -39,11 +39,11 @@ class Desk:
         _, page = self.office.stack.ask("bea", "GET", path)
         return [item for item in page["items"] if item["sentence"].startswith(f"Let {name} call")]
 
-    def wait(self, name: str, count: int = 1) -> list[dict[str, Any]]:
-        """Wait until so many of its requests wait, in the order of their arguments."""
+    def wait(self, name: str, count: int = 1, status: str = "pending") -> list[dict[str, Any]]:
+        """Wait until so many of its requests have this status, in the order of their arguments."""
 
         def read() -> list[dict[str, Any]] | None:
-            waiting = self.asked(name, "pending")
+            waiting = self.asked(name, status)
             return waiting if len(waiting) == count else None
 
         return sorted(until(read, f"{count} requests of {name}"), key=lambda item: item["sentence"])
@@ -61,7 +61,7 @@ class ForeignAgent:
         self.name = f"{programs.framework.name} {uuid4().hex[:8]}"
         self.token = desk.provision(self.name)
 
-    def begin(self, *amounts: int, timeout: str = "5m", url: str = "") -> Plan:
+    def begin(self, *amounts: int, timeout: str = "5m", url: str = "", block: str = "") -> Plan:
         """Begin an agent that wants to pay these amounts."""
         plan = Plan(
             url=url or self.desk.url,
@@ -70,6 +70,7 @@ class ForeignAgent:
             timeout=timeout,
             amounts=amounts,
             folder=str(self.folder),
+            block=block,
         )
         self.programs.current.begin(plan)
         return plan

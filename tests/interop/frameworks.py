@@ -42,6 +42,7 @@ class Plan:
     timeout: str
     amounts: tuple[int, ...]
     folder: str
+    block: str = ""
 
     @property
     def payments(self) -> list[int]:

@@ -11,6 +11,8 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.sqlite import SqliteSaver
 from scripted import REASONING, Plan, serve
 
+START: Any = {"messages": [("user", "Pay the invoices.")]}
+
 
 class ScriptedModel(BaseChatModel):
     plan: Plan
@@ -35,16 +37,21 @@ class ScriptedModel(BaseChatModel):
 
 
 def run(plan: Plan) -> list[str]:
+    model = ScriptedModel(plan=plan)
     pay = tool(plan.pay, description="Pay an amount.")
+    if plan.block:
+        return _results(plan.execute(model=model, tools=[pay]).invoke(START))
     approvals = ApprovalMiddleware(plan.url, plan.token, timeout=plan.timeout)
     config: Any = {"configurable": {"thread_id": plan.thread}}
     with SqliteSaver.from_conn_string(plan.state("langgraph.db")) as saver:
-        agent = create_agent(
-            ScriptedModel(plan=plan), tools=[pay], middleware=[approvals], checkpointer=saver
-        )
+        agent = create_agent(model, tools=[pay], middleware=[approvals], checkpointer=saver)
         begun = agent.get_state(config).values
-        start = None if begun else {"messages": [("user", "Pay the invoices.")]}
+        start: Any = None if begun else START
         state = agent.invoke(start, config, durability="sync")
+    return _results(state)
+
+
+def _results(state: Any) -> list[str]:
     return [str(message.content) for message in state["messages"] if message.type == "tool"]
 
 

@@ -12,7 +12,7 @@ from openai.types.responses import (
 )
 from scripted import REASONING, Plan, serve
 
-from agents import Agent, Model, ModelResponse, Usage, function_tool, set_tracing_disabled
+from agents import Agent, Model, ModelResponse, Runner, Usage, function_tool, set_tracing_disabled
 
 
 class ScriptedModel(Model):
@@ -51,10 +51,14 @@ def run(plan: Plan) -> list[str]:
         return plan.pay(amount)
 
     async def drive() -> list[str]:
-        approvals = Approvals(plan.url, plan.token, timeout=plan.timeout)
-        agent = Agent(name="Payer", model=ScriptedModel(plan), tools=[function_tool(pay)])
-        approvals.protect(agent)
-        result = await approvals.run(agent, "Pay the invoices.", run_id=plan.thread)
+        model, tools = ScriptedModel(plan), [function_tool(pay)]
+        if plan.block:
+            agent = plan.execute(model=model, tools=tools)
+            result = await Runner.run(agent, "Pay the invoices.")
+        else:
+            approvals = Approvals(plan.url, plan.token, timeout=plan.timeout)
+            agent = approvals.protect(Agent(name="Payer", model=model, tools=tools))
+            result = await approvals.run(agent, "Pay the invoices.", run_id=plan.thread)
         items = result.to_input_list()
         return [str(item["output"]) for item in items if item.get("type") == "function_call_output"]
 

@@ -18,8 +18,12 @@ def run(plan: Plan) -> list[str]:
         calls = [ToolCallPart("pay", arguments, name) for name, arguments in plan.calls()]
         return ModelResponse([TextPart(REASONING), *calls])
 
-    approvals = ApprovalCapability(plan.url, plan.token, timeout=plan.timeout)
-    agent = Agent(FunctionModel(reply), tools=[plan.pay], capabilities=[approvals])
+    model, tools = FunctionModel(reply), [plan.pay]
+    if plan.block:
+        agent = plan.execute(model=model, tools=tools)
+    else:
+        approvals = ApprovalCapability(plan.url, plan.token, timeout=plan.timeout)
+        agent = Agent(model, tools=tools, capabilities=[approvals])
     result = agent.run_sync("Pay the invoices.", conversation_id=plan.thread)
     return [str(part.content) for part in results(result.all_messages())]
 

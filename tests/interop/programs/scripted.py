@@ -11,13 +11,17 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 REASONING = "The invoice is due."
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One agent. `thread` is the same when it is resumed; `folder` keeps its state and its payments."""
+    """One agent. `thread` is the same when it is resumed; `folder` keeps its state and its payments.
+
+    `block` is a block of the docs that makes the agent instead.
+    """
 
     url: str
     token: str
@@ -25,6 +29,7 @@ class Plan:
     timeout: str
     amounts: tuple[int, ...]
     folder: str
+    block: str
 
     def pay(self, amount: int) -> str:
         """Pay. Each payment adds a line, so a second one of the same amount is seen."""
@@ -38,6 +43,13 @@ class Plan:
 
     def state(self, name: str) -> str:
         return str(Path(self.folder) / name)
+
+    def execute(self, **names: Any) -> Any:
+        """Run the block with these names, and return its agent."""
+        os.environ["SIGNOFF_URL"] = self.url.removesuffix("/api/aap")
+        os.environ["SIGNOFF_INSTANCE_TOKEN"] = self.token
+        exec(self.block, names)  # noqa: S102 - a page of this project
+        return names["agent"]
 
 
 def serve(run: Callable[[Plan], list[str]]) -> None:
