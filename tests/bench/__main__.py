@@ -23,6 +23,7 @@ MEASURES = {
     "flows": "the same with a directory and mail: hr_onboarding_single",
     "steps": "steps a second against bare transactions",
     "waiting": "many runs that wait for slow models, on one worker process (with --quick: if named)",
+    "aap": "requests of agents outside against Django views written by hand; 1,000 that wait at once",
     "run_page": "the page of a run of 5,000 steps against that of one of 100",
     "desk": "a hundred mixed requests, cleared by keyboard in a browser",
     "phone": "the important one of a hundred requests, decided on a phone",
