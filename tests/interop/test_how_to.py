@@ -59,4 +59,4 @@ def test_a_command_of_the_page_waits_for_its_approval(desk: Desk, tmp_path: Path
         assert process.returncode == 0
     finally:
         process.kill()
-        process.communicate()
+        process.wait()
