@@ -56,7 +56,7 @@ from runtime.models import Run
 from runtime.ports import wiring
 from runtime.ports.access import Actor
 from runtime.ports.approvals import ApprovalVoid, NotConfirmed
-from runtime.store import pool, runs
+from runtime.store import failpoints, pool, runs
 from runtime.store.pool import Connection
 from runtime.store.tables import kill_switches, late_outcomes, signals, used_approvals, waits
 from runtime.store.tables.late_outcomes import LateOutcomeRow
@@ -66,6 +66,7 @@ LONGEST = timedelta(days=30)  # in which people may decide
 MAX_OPEN = (
     1000  # requests of an instance whose runs have not ended; a few more if they come at once
 )
+CREATE, CONSUME, OUTCOME = "aap_create", "aap_consume", "aap_outcome"  # failpoints
 FIELDS = ("tool", "server", "agent_reasoning", "arguments", "context", "timeout")
 
 # A suspended run has not received the decision yet, or asks people again.
@@ -131,10 +132,7 @@ def ask(
     earlier = _find_earlier(owner, business_key, submitted)
     if earlier is not None:
         return read(instance=instance, request=earlier), False
-    principal = principals.principal_of(Actor(person=owner))
-    if principal is None:
-        raise Forbidden("not_eligible", "The owner of this instance may not act.")
-    require(principal, Scope.RUNS_START)
+    _require_asking(owner)
     try:
         with atomic() as connection:
             instances.lock(instance.id)
@@ -159,10 +157,12 @@ def ask(
             )
             deadline = external_call.deadline(run_input)
             instance_webhooks.announce(instance, [started.run], deadline)
+            failpoints.hit("written", CREATE, 0)
     except BusinessKeyConflict:  # the same request was sent twice at once
         earlier = _find_earlier(owner, business_key, submitted)
         assert earlier is not None  # runs are never deleted
         return read(instance=instance, request=earlier), False
+    failpoints.hit("committed", CREATE, 0)
     instances.record_request(instance, external_call.framework(run_input))
     return read(instance=instance, request=started.run), True
 
@@ -249,20 +249,25 @@ def use(*, instance: Instance, request: UUID, key: str) -> ExternalRequest:
         with atomic() as connection:
             status = runs.locked_row(connection, run_id).status
             external = read(instance=instance, request=request)
-            if external.use is not None:
-                if external.use.idempotency_key != instances.digest(key):
-                    raise AlreadyUsed
-                return external
-            gate = _check_usable(external, status)
-            wait = _wait_of(connection, run_id)
-            if wait is None:
-                raise NotReady
-            used_approvals.require_unspent(run_id, [(gate, 0)])
-            _write_use(connection, external, instance, key, gate, wait)
+            approval = _last_approval(run_id)
+            if external.use is None:
+                _check_usable(instance, external, status, approval)
+                wait = _wait_of(connection, run_id)
+                if wait is None:
+                    raise NotReady
+                used_approvals.require_unspent(run_id, [(approval.gate, 0)])
+                _write_use(connection, external, instance, key, approval.gate, wait)
+                failpoints.hit("written", CONSUME, 0)
+            elif external.use.idempotency_key != instances.digest(key):
+                raise AlreadyUsed
     except _Void as exc:
         _audit(instance, run_id, "use refused", str(exc))
         raise NotApproved from exc
-    used_approvals.record(used_approvals.spent_line(run_id, (gate, 0)))
+    failpoints.hit("committed", CONSUME, 0)
+    line = used_approvals.spent_line(run_id, (approval.gate, 0))
+    # Also if the use is older: the process that wrote it may have died before this.
+    if external.use is None or not used_approvals.contains(line):
+        used_approvals.record(line)
     return read(instance=instance, request=request)
 
 
@@ -287,6 +292,8 @@ def report(
         )
         _deliver(connection, external.use, outcome, escape_text(note or ""), at)
         _audit(instance, run_id, "reported", outcome)
+        failpoints.hit("written", OUTCOME, 0)
+    failpoints.hit("committed", OUTCOME, 0)
     return read(instance=instance, request=request)
 
 
@@ -375,8 +382,27 @@ def _cancelled_at(run: Run) -> datetime | None:
     return acts.order_by("seq").values_list("at", flat=True).first()
 
 
-def _check_usable(external: ExternalRequest, status: str) -> UUID:
-    """Return the gate whose approval lets the call start now. Raise NotApproved, ApprovalExpired, _Void."""
+def _require_asking(owner: str) -> None:
+    """Raise Forbidden unless the owner of an instance may start runs."""
+    principal = principals.principal_of(Actor(person=owner))
+    if principal is None:
+        raise Forbidden("not_eligible", "The owner of this instance may not act.")
+    require(principal, Scope.RUNS_START)
+
+
+def _last_approval(run: UUID) -> Approval:
+    """Return the approval that people were asked for last. Raise NotApproved before they were asked."""
+    rows = Approval.objects.filter(OF_CALL, run=run).order_by("-created_at", "-id")
+    approval = rows.first()
+    if approval is None:
+        raise NotApproved
+    return approval
+
+
+def _check_usable(
+    instance: Instance, external: ExternalRequest, status: str, approval: Approval
+) -> None:
+    """Check that this approval lets the call start now. Raise NotApproved, ApprovalExpired, _Void."""
     if external.state.status is not RequestStatus.APPROVED:
         raise NotApproved
     if clock.now() >= external.usable_until:
@@ -384,18 +410,17 @@ def _check_usable(external: ExternalRequest, status: str) -> UUID:
     stopped = kill_switches.stopped_agents(pool.djangos())
     if status not in _MAY_USE or stopped & {kill_switches.EVERY_AGENT, external_call.AGENT}:
         raise NotApproved
-    approval = Approval.objects.filter(OF_CALL, run=external.id).order_by("-created_at", "-id")[0]
     if not is_equal(json.loads(approval.args), external_call.arguments(external.input)):
         raise _Void("the approved arguments differ from those of the request")
     try:
+        _require_asking(instance.owner.get_username())
         wiring.approvals().verify_approval(
             gate=approval.gate,
             action_digest=approval.action_digest,
             origin=runs.origin(pool.djangos(), external.id),
         )
-    except (ApprovalVoid, NotConfirmed) as exc:
+    except (ApprovalVoid, NotConfirmed, Forbidden) as exc:
         raise _Void(str(exc)) from exc
-    return UUID(str(approval.gate))
 
 
 def _write_use(

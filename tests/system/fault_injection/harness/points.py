@@ -5,6 +5,7 @@ A kind of commit or of effect that is in neither list, or a point that no run pa
 
 from itertools import product
 
+from approvals.decisions import external_requests
 from runtime.core.run.events import EVENT_TYPES
 from runtime.core.values.enums import EffectClass
 from runtime.triggers import events, times, webhooks
@@ -29,6 +30,21 @@ SOURCES = {
 MESSAGES = {"begun:message:0", "sent:message:0"}
 # Of a sweeper that archives a run: see test_archive.py.
 ARCHIVE = {f"{moment}:archive:0" for moment in ("reserved", "written", "deleted", "archived")}
+
+# Of a web process that serves an agent outside: see test_external_requests.py.
+INSTANCES = {
+    f"{moment}:{kind}:0"
+    for moment, kind in product(
+        ("written", "committed"),
+        (external_requests.CREATE, external_requests.CONSUME, external_requests.OUTCOME),
+    )
+}
+
+
+def of_instances(kind: str) -> list[str]:
+    """The points of one act of an agent outside."""
+    return sorted(point for point in INSTANCES if kind in point)
+
 
 _SAME_ENTRY = (
     "what follows from it is in the same entry, unless a cancelled run waits or no slot is free"

@@ -1,0 +1,198 @@
+"""Requests of agents outside end once, and their approvals are used once, whoever acts at the same time."""
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.test import override_settings
+
+from approvals import clock
+from approvals.decisions import external_requests
+from approvals.models import Approval, ApprovalUse, AuditEntry, Instance
+from approvals.people.accounts import set_groups
+from approvals.port.adapter import ApprovalService
+from approvals.rules.roles import Group
+from runtime.control import interventions
+from runtime.errors import RequestError
+from runtime.models import Run
+from runtime.ports.access import Actor
+from tests.support.people import until
+from tests.support.seeds import decide
+from tests.support.threads import together
+from tests.web.aap.conftest import BODY, Desk, Door, code
+
+ADMIN, BEA = Actor(person="admin"), Actor(person="bea")
+MANY = 6
+
+
+def approved(bot: Door, desk: Desk, **changed: Any) -> str:
+    """A request that Bea approved, and that its run knows of."""
+    made = str(bot.ask({**BODY, **changed})["id"])
+    desk.decide(made)
+    return made
+
+
+def at(moment: str, act: Callable[[], Any]) -> Callable[[], Any]:
+    """Act at this moment of the database's clock, or just after."""
+
+    def wait() -> Any:
+        until(lambda: (clock.now() >= datetime.fromisoformat(moment)) or None, moment)
+        return act()
+
+    return wait
+
+
+def try_to_decide(approval: Approval) -> None:
+    with suppress(RequestError):
+        decide(approval, BEA)
+
+
+def statuses(bot: Door, requests: Sequence[str]) -> list[str]:
+    return [bot.read(request)["status"] for request in requests]
+
+
+def test_decide_and_expire_at_once_end_once(bot: Door, desk: Desk) -> None:
+    made = [bot.ask({**BODY, "timeout": "2s"}) for _ in range(MANY)]
+    for request in made:
+        desk.advance(request["id"])
+    acts: list[Callable[[], Any]] = []
+    for number, request in enumerate(made):
+        approval = desk.approval(request["id"])
+        deadline = datetime.fromisoformat(request["deadline_at"])
+        just_before = (deadline - timedelta(milliseconds=20 * number)).isoformat()
+        acts += [
+            at(just_before, partial(try_to_decide, approval)),
+            at(request["deadline_at"], partial(ApprovalService().expire, approval.gate)),
+        ]
+    together(acts)
+    requests = [request["id"] for request in made]
+    until(lambda: (clock.now() >= deadline) or None, "the last deadline")
+    ended = statuses(bot, requests)
+    assert set(ended) <= {"approved", "expired"}
+    for request, status in zip(requests, ended, strict=True):
+        desk.advance(request)
+        decision = bot.read(request)["decision"]
+        assert decision["status"] == status
+        assert decision["decided_at"] <= bot.read(request)["deadline_at"]
+        assert (bot.use(request).status_code == 200) is (status == "approved")
+    assert statuses(bot, requests) == ended
+
+
+def test_an_approval_is_used_before_it_expires_or_not_at_all(bot: Door, desk: Desk) -> None:
+    with override_settings(SIGNOFF_USE_SECONDS=2):
+        requests = [approved(bot, desk) for _ in range(MANY)]
+    answers: dict[str, list[Any]] = {request: [] for request in requests}
+    acts: list[Callable[[], Any]] = []
+
+    def use(request: str, key: str) -> None:
+        answers[request].append(bot.use(request, key))
+
+    for request in requests:
+        ends = bot.read(request)["decision"]["expires_at"]
+        acts += [at(ends, partial(use, request, key)) for key in "ab"]
+    early = requests[0]
+    assert bot.use(early, "a").status_code == 200
+    together(acts)
+    for request in requests:
+        read = bot.read(request)
+        good = [answer for answer in answers[request] if answer.status_code == 200]
+        assert ("consumption" in read) is (request == early) is bool(good)
+    assert read["decision"]["expires_at"] == bot.read(request)["decision"]["expires_at"]
+    codes = {code(answer) for answer in answers[requests[1]]}
+    assert codes == {(409, "approval_expired")}
+
+
+def test_cancelling_does_not_take_back_an_approval_that_is_used(bot: Door, desk: Desk) -> None:
+    """Neither the instance's own cancellation, nor a person's of the run."""
+    for turn in range(MANY):
+        request, answers = approved(bot, desk), dict[str, Any]()
+        by_person = turn % 2 == 0
+
+        def cancel(request: str = request, by_person: bool = by_person) -> Any:
+            if not by_person:
+                return bot.send("DELETE", f"/requests/{request}")
+            return interventions.cancel(run=UUID(request), reason="A mistake.", actor=ADMIN)
+
+        def use(request: str = request, answers: dict[str, Any] = answers) -> None:
+            answers["use"] = bot.use(request)
+
+        together([cancel, use])
+        assert answers["use"].status_code == 200 or by_person
+        if answers["use"].status_code != 200:
+            assert code(answers["use"]) == (409, "not_approved")
+        is_used = ApprovalUse.objects.filter(run=request).exists()
+        assert is_used is (answers["use"].status_code == 200)
+        assert bot.read(request)["status"] == "approved"
+        desk.advance(request)
+        again = bot.use(request)
+        assert (again.status_code == 200) is is_used  # the same key, so the same answer
+        if is_used:
+            assert bot.report(request).status_code == 200
+        until(
+            lambda request=request: desk.advance(request) in ("cancelled", "completed") or None,
+            "the run to end",
+        )
+
+
+def test_ending_an_instance_beside_a_decision_ends_each_request_once(
+    bot: Door, desk: Desk, provisioner: Door
+) -> None:
+    requests = [bot.ask()["id"] for _ in range(MANY)]
+    for request in requests:
+        desk.advance(request)
+    instance = Instance.objects.get()
+    end = partial(provisioner.send, "DELETE", f"/instances/{instance.id}")
+    together([end, *(partial(try_to_decide, desk.approval(request)) for request in requests)])
+    ended = [
+        str(external_requests.read(instance=instance, request=UUID(request)).state.status)
+        for request in requests
+    ]
+    assert set(ended) <= {"approved", "cancelled"}
+    for request, status in zip(requests, ended, strict=True):
+        desk.advance(request)
+        state = external_requests.read(instance=instance, request=UUID(request)).state
+        assert state.status == status
+        assert code(bot.use(request)) == (401, "invalid_credential")
+
+
+def test_a_decision_after_the_deadline_does_not_count(bot: Door, desk: Desk) -> None:
+    """A row says so that no path of ours writes: the state that agents read goes by the deadline alone."""
+    made = bot.ask({**BODY, "timeout": "1s"})
+    desk.decide(made["id"])
+    deadline = datetime.fromisoformat(made["deadline_at"])
+    late = deadline + timedelta(milliseconds=1)
+    Approval.objects.filter(run=made["id"]).update(effective_at=late)
+    until(lambda: (clock.now() > late) or None, "the deadline")
+    read = bot.read(made["id"])
+    assert read["decision"] == {"status": "expired", "decided_at": made["deadline_at"]}
+    assert code(bot.use(made["id"])) == (409, "not_approved")
+
+
+def test_an_approval_with_changes_is_a_denial_to_its_instance(bot: Door, desk: Desk) -> None:
+    """No path of ours writes one: the protocol cannot tell the changes, so its instance must not start."""
+    request = approved(bot, desk)
+    changed = {**json.loads(desk.approval(request).args), "tool": "drop"}
+    Approval.objects.filter(run=request).update(edited=json.dumps(changed))
+    assert bot.read(request)["status"] == "denied"
+    assert code(bot.use(request)) == (409, "not_approved")
+
+
+@pytest.mark.parametrize("person", ["bea", "admin"])
+def test_rights_that_end_after_the_approval_keep_it_from_use(
+    bot: Door, desk: Desk, person: str
+) -> None:
+    """Those of who decided, and those of who provisioned the instance."""
+    request = approved(bot, desk)
+    set_groups("cyril", [Group.ADMINS], actor=None)
+    set_groups(person, [], actor=None)
+    assert code(bot.use(request)) == (409, "not_approved")
+    assert bot.read(request)["status"] == "approved"
+    (entry,) = AuditEntry.objects.filter(run=request, act="use refused")
+    assert (entry.actor, entry.token) == ("admin", str(Instance.objects.get().id))
+    assert not ApprovalUse.objects.exists()
+    assert Run.objects.get(id=request).ended_at is None
