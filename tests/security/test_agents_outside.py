@@ -92,11 +92,14 @@ def test_a_credential_opens_nothing_of_the_api(bot: Door, desk: Desk) -> None:
     rows = [row for row in ROWS if row.path.startswith("/api/v1/") and row.cells["anon"] == "in"]
     rows = [row for row in rows if row.is_api and "{hook}" not in row.path]
     assert len(rows) > 50
-    places: dict[str, Any] = defaultdict(uuid4)
-    for row in rows:
-        address = row.path.format_map(places)
-        answer = client.generic(row.method, address, "{}", content_type="application/json")
-        assert answer.status_code == 401, row.path
+    ids: dict[str, Any] = defaultdict(uuid4, event=1, position=1)
+    numbers: dict[str, Any] = defaultdict(lambda: 1)
+    for row in rows:  # an address that takes numbers is not one with an id
+        found = {
+            client.generic(row.method, row.path.format_map(places), "{}", "application/json")
+            for places in (ids, numbers)
+        }
+        assert {answer.status_code for answer in found} in ({401}, {401, 404}), row.path
 
 
 def test_hostile_texts_of_agents_outside_stay_text(bot: Door, desk: Desk, cast: Cast) -> None:
