@@ -1,4 +1,4 @@
-"""Requests of agents outside end once, and their approvals are used once, whoever acts at the same time."""
+"""Requests of agents outside end once, and their approvals are used once, also if several act at the same time."""
 
 import json
 from collections.abc import Callable, Sequence
