@@ -48,6 +48,11 @@ class OutboxMessage(models.Model):
                 name="outbox_subject",
                 condition=models.Q(ended_at__isnull=True),
             ),
+            models.Index(
+                fields=["lane", "leased_until"],
+                name="outbox_leased",
+                condition=models.Q(ended_at__isnull=True, leased_until__isnull=False),
+            ),
             models.Index(fields=["destination", "-number"], name="outbox_destination"),
             models.Index(
                 fields=["ended_at"],

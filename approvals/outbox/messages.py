@@ -45,7 +45,7 @@ _CLAIM = """
         WHERE %(most)s > (SELECT count(*) FROM approvals_outboxmessage b
             WHERE b.lane = lanes.lane AND b.ended_at IS NULL AND b.leased_until > clock_timestamp())
         ORDER BY due.next_at LIMIT 1)
-    RETURNING number
+    RETURNING *
 """
 
 _WAKE = """
@@ -112,10 +112,8 @@ def drop(*, destination: str) -> None:
 
 def claim() -> OutboxMessage | None:
     """Lease the due message that has waited longest, in a lane that is not full; None if there is none."""
-    with connection.cursor() as cursor:
-        cursor.execute(_CLAIM, {"lease": LEASE_SECONDS, "most": PER_LANE})
-        row = cursor.fetchone()
-    return None if row is None else OutboxMessage.objects.get(pk=row[0])
+    claimed = OutboxMessage.objects.raw(_CLAIM, {"lease": LEASE_SECONDS, "most": PER_LANE})
+    return next(iter(claimed), None)
 
 
 def begin(message: OutboxMessage, content: Content | None) -> bool:

@@ -47,9 +47,13 @@ class Sender:
         """Begin to send due messages, without waiting for answers. Threads go on until none is due."""
         messages.prune()
         while not stop.is_set() and self._slots.acquire(blocking=False):
-            message = self._claim()
+            message = None
+            try:
+                message = self._claim()
+            finally:
+                if message is None:
+                    self._slots.release()
             if message is None:
-                self._slots.release()
                 return
             self._pool.submit(self._send_all, message, stop)
 

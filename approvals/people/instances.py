@@ -113,7 +113,7 @@ def change(
         if earlier is not None:
             return _repeated(instance, earlier, fingerprint)
         if isinstance(webhook, Webhook):
-            instance_webhooks.verify(webhook, instance)
+            _verify(webhook, instance, actor)
         row = _read(instance, actor, locks=True)
         if not isinstance(webhook, Unchanged):
             instance_webhooks.put(row, webhook)
@@ -199,7 +199,7 @@ def _created(
 ) -> InstanceView:
     at, secret, instance_id = clock.now(), secrets.token_hex(32), uuid4()
     if webhook is not None:
-        instance_webhooks.verify(webhook, instance_id)
+        _verify(webhook, instance_id, actor)
     Instance.objects.filter(sealed__isnull=False, created_at__lt=at - _KEPT).update(sealed=None)
     instance = Instance(
         id=instance_id,
@@ -256,6 +256,12 @@ def _repeated(instance: UUID, earlier: dict[str, Any], fingerprint: str) -> Inst
     sent = earlier.get("webhook")
     webhook = Webhook(url=sent[0], registration_id=sent[1]) if sent else None
     return InstanceView(id=instance, name=earlier["name"], webhook=webhook)
+
+
+def _verify(webhook: Webhook, instance: UUID, actor: Actor) -> None:
+    """Verify one webhook of a person at a time: each may take ten seconds of a thread of the web."""
+    _lock_key(f"webhooks of {actor.person}")
+    instance_webhooks.verify(webhook, instance)
 
 
 def _lock_key(text: str) -> None:

@@ -9,10 +9,12 @@ from django.test import override_settings
 
 from approvals import clock
 from approvals.decisions.undo import undo
+from approvals.governance.allowance_changes import arguments
 from approvals.models import Instance, InstanceWebhook, OutboxMessage
 from approvals.outbox import messages
 from runtime.models import Run
 from runtime.ports.access import Actor
+from tests.approvals.allowances.office import ANY, in_force, reviewers
 from tests.support.people import until
 from tests.support.threads import together
 from tests.web.aap.conftest import BODY, Desk, Door, code
@@ -62,6 +64,21 @@ def test_each_way_to_end_is_told(hooked: Door, hook: Hook, desk: Desk) -> None:
     pass_time()
     send_due()
     assert len(hook.events) == len(requests)
+
+
+def test_an_allowance_that_passes_the_call_is_told_at_once(
+    hooked: Door, hook: Hook, desk: Desk
+) -> None:
+    first = hooked.ask()
+    desk.advance(first["id"])
+    reviewers("cora")
+    approval = desk.approval(first["id"])
+    in_force(approval, limits={argument.name: ANY for argument in arguments(approval)})
+    passed = hooked.ask()
+    desk.advance(passed["id"])
+    assert desk.approval(passed["id"]).allowance is not None
+    send_due()
+    assert [event["request_id"] for event in hook.events] == [passed["id"]]
 
 
 def test_a_decision_is_told_when_it_can_no_longer_be_undone(
