@@ -131,9 +131,15 @@ def continued(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(continuations, "needs_rewrite", lambda covered, tail: True)
 
 
+def pytest_collection() -> None:
+    """Collect no garbage while tests are imported: almost everything stays."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Exempt what imports made from garbage collection, which took a tenth of the time."""
     gc.freeze()
+    gc.enable()
     gc.set_threshold(10_000, 20, 20)
 
 

@@ -1,8 +1,8 @@
-"""`python -m tests.run`: the whole suite in three processes at once, each with servers of its own.
+"""`python -m tests.run`: the whole suite in four processes at once, each with servers of its own.
 
-Two of them begin with the tests that start whole installations, which wait for one half of their time, so that two
-cores always have something to do; the third takes the tests of pages and of the browser, among others. `--quick` runs
-the pure and the Postgres tier.
+Each takes about as long as the others. Two begin with the tests that start whole installations, which wait for one half
+of their time, so that two cores always have something to do; a third takes the browser. `--quick` runs the pure and the
+Postgres tier.
 
 The output of the last process is shown as it comes, that of the others at the end. Fails if one of them does.
 """
@@ -22,12 +22,9 @@ PYTEST = (sys.executable, "-m", "pytest")
 PACKAGES = ("agents", "approvals", "client", "config", "runtime", "tests")
 FAULTS = "tests/system/fault_injection"
 LANES = (
-    (
-        *("tests/system", f"--ignore={FAULTS}", "tests/interop", "tests/security"),
-        *("tests/core", "tests/provider"),
-        *("tests/execution", "tests/triggers", "tests/upkeep", "tests/control", "tests/agents"),
-    ),
-    (FAULTS, "tests/config", "tests/approvals", "tests/docs", "tests/stored"),
+    ("tests/system", f"--ignore={FAULTS}", "tests/interop", "tests/config", "tests/docs"),
+    (FAULTS, "tests/approvals", "tests/stored", "tests/agents"),
+    ("tests/browser",),
 )
 REST = (
     "tests",

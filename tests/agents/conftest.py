@@ -8,6 +8,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import pytest
 from pytest_django import Settings
+from scim2_models import ScimProvider
 from scim2_server.memory import InMemoryStorage
 from scim2_server.testserver.application import BearerTokenApplication
 from scim2_server.utils import load_default_provider
@@ -33,8 +34,14 @@ class Directory:
         return list(self.storage.resources)
 
 
+@pytest.fixture(scope="session")
+def schemas() -> ScimProvider:
+    """What the directory serves. Reading it takes most of a second."""
+    return load_default_provider()
+
+
 @pytest.fixture
-def directory(settings: Settings) -> Iterator[Directory]:
+def directory(settings: Settings, schemas: ScimProvider) -> Iterator[Directory]:
     requests: list[str] = []
 
     class Handler(WSGIRequestHandler):
@@ -42,7 +49,7 @@ def directory(settings: Settings) -> Iterator[Directory]:
             requests.append(str(args[0]))
 
     storage = InMemoryStorage()
-    app = BearerTokenApplication(storage, load_default_provider(), bearer_tokens=[TOKEN])
+    app = BearerTokenApplication(storage, schemas, bearer_tokens=[TOKEN])
     server = make_server("127.0.0.1", 0, app, server_class=WSGIServer, handler_class=Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
