@@ -26,14 +26,15 @@ from runtime.execution.contents import RunContents
 from runtime.execution.effects.kept_replies import RunReplies
 from runtime.execution.effects.outcomes import dropped, event_of, not_started
 from runtime.execution.effects.perform import request_for
-from runtime.execution.effects.run_work import (
+from runtime.execution.effects.running import (
+    EffectFinished,
     EffectRequest,
     KeptSlots,
+    RunningEffect,
     RunWork,
     is_too_late,
     reason_not_to_start,
 )
-from runtime.execution.effects.running import EffectFinished, RunningEffect
 from runtime.execution.effects.transactional import TransactionalResult
 from runtime.execution.heartbeat import ClaimedRun
 from runtime.execution.step import StepBuilder

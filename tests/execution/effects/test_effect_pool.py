@@ -18,8 +18,7 @@ from runtime.execution.commit import StepWriter
 from runtime.execution.effects import perform
 from runtime.execution.effects import pool as effect_pool
 from runtime.execution.effects.pool import DeadlineTimer, EffectPool
-from runtime.execution.effects.run_work import KeptSlots
-from runtime.execution.effects.running import EffectFinished, KeptSlot, RunningEffect
+from runtime.execution.effects.running import EffectFinished, KeptSlot, KeptSlots, RunningEffect
 from runtime.execution.heartbeat import ClaimedRun
 from runtime.management.commands.healthcheck import _WITHIN
 from runtime.models import Run, WorkerProcess
