@@ -40,7 +40,7 @@ def write(
     before, _, notes = PAGE.read_text().partition(NOTES)
     if others_stay:
         run = _run(load_before, seconds, quick)
-        own = {one.title: f"{markdown(one)}\nMeasured in another run: {run}.\n" for one in findings}
+        own = {one.title: f"{markdown(one)}\nMeasured apart: {run}.\n" for one in findings}
         parts = [*(_sections(before) | own).values()]
     else:
         parts = [HEAD, _machine(load_before, seconds, quick), *map(markdown, findings)]
@@ -57,7 +57,7 @@ def _run(load_before: Loads, seconds: float, quick: bool) -> str:
     loads = ", ".join(f"{one:.1f}" for one in load_before)
     how = "small numbers (`--quick`)" if quick else "full numbers"
     when = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
-    return f"{when}, {how}, {seconds:.0f} s, load averages before it {loads}"
+    return f"{when}, {how}, {seconds:.0f} s, load {loads}"
 
 
 def _machine(load_before: Loads, seconds: float, quick: bool) -> str:

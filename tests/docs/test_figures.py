@@ -11,7 +11,7 @@ from tests.docs import figures
 
 MEASURED = "2026-11-25 20:17 UTC"
 WHOLE = f"# Performance\n\n## The machine\n\n- {MEASURED}, full numbers\n\n## The engine: tools\n\n| figure |\n"
-ALONE = WHOLE + "\nMeasured in another run: 2026-12-09 08:00 UTC, full numbers.\n\n## More\n"
+ALONE = WHOLE + "\nMeasured apart: 2026-12-09 08:00 UTC, full numbers.\n\n## More\n"
 
 
 @pytest.mark.parametrize(
