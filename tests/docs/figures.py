@@ -26,9 +26,7 @@ ENGINE = (
 )
 MOST = timedelta(days=7)
 # The date of all figures, or that of the engine's own if they were measured alone.
-_DATE = re.compile(
-    r"^(?:- |Measured apart: )(\d{4}-\d\d-\d\d \d\d:\d\d) UTC", re.MULTILINE
-)
+_DATE = re.compile(r"^(?:- |Measured apart: )(\d{4}-\d\d-\d\d \d\d:\d\d) UTC", re.MULTILINE)
 
 
 def main() -> int:
