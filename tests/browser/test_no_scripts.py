@@ -193,6 +193,16 @@ ACTS: tuple[tuple[str, list[tuple[str, str]], str], ...] = (
         [("People and policy", OPEN), ("Comment for people", "Seen."), ("Add comment", PRESS)],
         "Seen.",
     ),
+    (
+        "/a/{asked}/",
+        [
+            ("More ways to act", PRESS),
+            ("Extend the deadline", OPEN),
+            ("#extend-reason", "Her lead is away."),
+            ("Extend", PRESS),
+        ],
+        "Extended.",
+    ),
     ("/a/{asked}/", [("More ways to act", PRESS), ("Claim", PRESS)], "Claimed by you"),
     ("/a/{asked}/", [("More ways to act", PRESS), ("Release", PRESS)], "Released."),
     (
