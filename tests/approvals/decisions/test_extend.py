@@ -210,12 +210,12 @@ def test_a_step_that_comes_still_begins_when_it_would_have(admin: Actor) -> None
 
 
 def test_a_deadline_that_no_person_extended_is_found(bea: Actor) -> None:
-    approval, other = waiting(), extended(waiting(), bea)
-    later = seeds.moment(9000)
+    approval = waiting()
+    other = extended(waiting(expires_at=approval.expires_at), bea)
     forged = json.dumps([{"text": "{}", "signature": "00", "key_id": "x"}])
     for extensions in (None, "[]", "7", forged, other.extensions):
         Approval.objects.filter(pk=approval.pk).update(
-            first_expires_at=approval.expires_at, expires_at=later, extensions=extensions
+            first_expires_at=approval.expires_at, expires_at=other.expires_at, extensions=extensions
         )
         changed = Approval.objects.get(pk=approval.pk)
         assert verification.fault(changed), extensions
