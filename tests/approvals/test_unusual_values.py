@@ -334,7 +334,7 @@ def test_the_history_costs_at_most_a_block_for_each_call_among_many() -> None:
         "tools": ["pay"],
         "since": NOW - timedelta(days=90),
         "before": NOW,
-        "each": 200,
+        "limits": [200],
     }
     with connection.cursor() as cursor:
         cursor.execute(PAST, ["ada", 20_000])
