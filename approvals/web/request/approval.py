@@ -163,10 +163,19 @@ def _in_doubt_page(
         "ready": approval.not_before is None or approval.not_before <= clock.now(),
         **result_field.context(request, approval, problem),
         **second_step.context(request, approval, problem),
+        **_unusual(approval),
         "outcome": verdict,
         "reason": form_text(request.POST, "reason"),
     }
     return answer(request, "approvals/in_doubt.html", context)
+
+
+def _unusual(approval: ApprovalView) -> dict[str, Any]:
+    """Find the odd values of a call in doubt. Few approvals of its tool say nothing: it may have needed none."""
+    if time_limits.is_used_up():
+        return {"similar_left_out": True}
+    past = usual.history_before(approval)
+    return {"odd": usual.of_request(approval, past), "past": past if past.is_enough else None}
 
 
 _PAGES: Mapping[str, Callable[..., HttpResponse]] = {

@@ -91,6 +91,15 @@ def test_an_odd_value_is_told_in_the_row_above_the_call_and_in_the_api(
     assert bea_api.get(f"/approvals/{odd.id}").json()["oddities"] == found  # as it was decided
 
 
+def test_a_call_in_doubt_is_compared_once_there_are_enough_approvals(
+    bea: Client, cast: Cast
+) -> None:
+    doubt = seeds.in_doubt(args={"username": "newhire", "security_level": 3})
+    shows(bea, doubt, "Started call", hides=['id="odd"'])
+    _approved(*({"username": f"user{n}", "security_level": 1 + n % 2} for n in range(30)))
+    shows(bea, doubt, 'id="odd"', "3 is in none of the last 30 approvals. Usually 1 or 2.")
+
+
 def test_the_comparison_has_odd_values_first_and_changing_ones_last(
     bea: Client, office: Office
 ) -> None:
