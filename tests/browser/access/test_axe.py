@@ -22,6 +22,7 @@ from approvals.governance import allowance_changes
 from approvals.models import Approval, VersionDecision
 from approvals.people import instances, password_links, tokens
 from approvals.port.adapter import ApprovalService
+from approvals.rights.scopes import Scope
 from approvals.rules.policy import Demands
 from approvals.rules.roles import Group
 from approvals.signed.rows import add
@@ -46,6 +47,8 @@ from tests.support.long_runs import long_office_run
 from tests.support.office import BEA, SCHEMA, Office, reseal
 from tests.support.seeds import ARGS, Cast, decide, person, published
 from tests.support.specs import Question, registry_of
+from tests.web.aap.conftest import Desk as OutsideWorker
+from tests.web.aap.conftest import Door
 
 pytestmark = pytest.mark.browser
 
@@ -299,6 +302,31 @@ def test_a_plan_a_memory_and_a_held_answer_have_no_violations(
             unfold(desk.page)
             found[f"{name} {path}"] = axe.violations()
     assert {where: what for where, what in found.items() if what} == {}
+
+
+def test_a_request_of_an_agent_outside_has_no_violations(
+    desk: Desk, axe: Axe, by_hand: None, cast: Cast
+) -> None:
+    worker = OutsideWorker()
+    _, token = tokens.create(cast.admin, [Scope.INSTANCES_MANAGE])
+    instance = Door(token).send("POST", "/instances", {"instance_name": "Bot"}, str(uuid4())).json()
+    bot = Door(instance["credential"]["token"])
+    try:
+        waiting, used = bot.ask()["id"], bot.ask()["id"]
+        worker.advance(waiting)
+        worker.decide(used)
+        bot.use(used)
+        bot.report(used, note="Deployed.")
+        requests = [worker.approval(request).id for request in (waiting, used)]
+    finally:
+        worker.close()
+    desk.log_in("bea")
+    for request in requests:
+        desk.look(*FIRST)
+        desk.open(f"/a/{request}/")
+        expect(desk.page.get_by_text("Asked by an agent outside")).to_be_visible()
+        unfold(desk.page)
+        assert axe.violations() == []
 
 
 def test_the_inbox_has_no_violations(desk: Desk, axe: Axe, office: Office) -> None:
