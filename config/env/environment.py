@@ -61,6 +61,7 @@ class EnvironmentVariables:
     undo_seconds: float
     use_seconds: float
     gateway_seconds: float
+    mcp_decisions: bool
     cooling_off_seconds: float
     drain_seconds: float
     unsafe_postgres: bool
@@ -151,6 +152,7 @@ def read(variables: Mapping[str, str]) -> EnvironmentVariables:
         undo_seconds=_seconds(variables, "SIGNOFF_UNDO_SECONDS", 10.0, 0, 300),
         use_seconds=_seconds(variables, "SIGNOFF_USE_SECONDS", 300.0, 10, DAY),
         gateway_seconds=_seconds(variables, "SIGNOFF_GATEWAY_SECONDS", 50.0, 1, 600),
+        mcp_decisions=values.yes(variables, "SIGNOFF_MCP_DECISIONS"),
         cooling_off_seconds=_seconds(variables, "SIGNOFF_COOLING_OFF_SECONDS", DAY, 0, 365 * DAY),
         budget=values.read_budget(variables),
         keys_dir=Path(variables.get("KEYS_DIR") or ROOT / "var" / "keys"),

@@ -81,7 +81,8 @@ def http_api() -> str:
         'An error is `{"code", "detail"}`, with `field` if one field is wrong, and with facts of its own such as'
         " `decided_by`. Send a request again after 503 and `Retry-After`.\n\n"
         "`/api/mcp/` is an MCP server (streamable HTTP, same tokens): assistants read requests and runs and start runs."
-        " None decides. `/api/mcp/NAME/` is a gateway to another server. Both speak versions 2025-03-26 to 2025-11-25.",
+        " Decisions are off (`SIGNOFF_MCP_DECISIONS`). `/api/mcp/NAME/` is a gateway. Versions:"
+        " 2025-03-26 to 2025-11-25.",
         "## Operations\n",
         "\n".join(_operations()) + "\n",
         _section("Scopes of a token", _members(Scope), "scope"),

@@ -3,18 +3,20 @@
 import asyncio
 import json
 from typing import Any
+from uuid import uuid4
 
 import httpx2
 import pytest
-from django.test import Client
+from django.test import Client, override_settings
 from mcp import Client as McpClient
 from mcp.client.streamable_http import streamable_http_client
 
+from approvals.models import Approval
 from approvals.people import tokens
 from approvals.rights.scopes import ALL_SCOPES, Scope
-from config.mcp import TOOLS
+from config.mcp import DECIDE, TOOLS
 from runtime.models import Run
-from tests.support.office import NEWCOMER, Office
+from tests.support.office import NEWCOMER, Office, reseal
 from tests.support.seeds import Cast
 
 MCP = "/api/mcp/"
@@ -59,7 +61,7 @@ def test_a_client_of_the_protocol_reads_requests_and_starts_a_run(
         ("read_request", {"id": str(request.id)}),
         ("start_run", {"agent": "hr_onboarding", "input": NEWCOMER}),
     )
-    assert names == set(TOOLS)
+    assert names == set(TOOLS) - {DECIDE}
     assert [item["id"] for item in waiting.structured_content["items"]] == [str(request.id)]
     assert read.structured_content["digest"] == request.approval_digest
     assert refused.is_error
@@ -84,9 +86,41 @@ def test_each_tool_answers_as_the_api_does(office: Office, cast: Cast, published
     assert not _ask(_client(cast.ada), "tools/call", name="list_agents").json()["result"]["isError"]
 
 
-def test_no_tool_decides() -> None:
+@pytest.mark.django_db
+def test_no_tool_decides_unless_the_setting_allows_it(cast: Cast) -> None:
     writes = {name: tool.path for name, tool in TOOLS.items() if tool.method != "GET"}
-    assert writes == {"start_run": "/api/v1/runs"}
+    assert writes == {"start_run": "/api/v1/runs", DECIDE: "/api/v1/approvals/{id}/decision"}
+    listed = _ask(_client(cast.bea), "tools/list").json()["result"]["tools"]
+    assert DECIDE not in {tool["name"] for tool in listed}
+    arguments = {"id": "x", "digest": "x", "verdict": "approve"}
+    answer = _ask(_client(cast.bea), "tools/call", name=DECIDE, arguments=arguments)
+    assert answer.json()["error"]["message"] == "there is no such tool"
+
+
+@override_settings(SIGNOFF_MCP_DECISIONS=True)
+def test_a_reviewer_decides_what_they_read_at_low_risk_and_no_one_else(
+    office: Office, cast: Cast
+) -> None:
+    request = office.request(office.start())
+    seen = {"id": str(request.id), "digest": request.approval_digest, "verdict": "approve"}
+
+    def decide(client: Client, **changed: Any) -> str:
+        answer = _ask(client, "tools/call", name=DECIDE, arguments={**seen, **changed}).json()
+        text = (answer.get("error") or {}).get("message") or answer["result"]["content"][0]["text"]
+        return str(text)
+
+    bea = _client(cast.bea)
+    assert decide(bea) == "only calls at low risk are decided here"
+    reseal([request], risk="low")
+    seen["digest"] = request.approval_digest
+    assert "the digest" in decide(bea, digest="sha256:0")
+    assert "approve or deny" in decide(bea, verdict="edit")
+    assert decide(bea, id=str(uuid4())) != ""
+    assert '"code": "requester"' in decide(_client(cast.ada))
+    assert '"code": "scope"' in decide(_client(cast.bea, without=Scope.APPROVALS_DECIDE))
+    assert Approval.objects.get(id=request.id).status == "pending"
+    assert '"status": "approved"' in decide(bea)
+    assert Approval.objects.get(id=request.id).decided_by == "bea"
 
 
 @pytest.mark.django_db

@@ -7,7 +7,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import httpx2
 import pytest
@@ -17,57 +16,15 @@ from django.db import connections
 from mcp import Client as McpClient
 from mcp.client.streamable_http import streamable_http_client
 
-from agents.effect_handler import AgentEffects
-from agents.tools.mcp_gateway import mcp_gateway
-from approvals.models import Approval
 from approvals.people import tokens
-from approvals.port.adapter import ApprovalService
 from approvals.rights.scopes import ALL_SCOPES
-from runtime.models import Run
-from runtime.ports.access import Actor
-from tests.agents.tools.test_mcp import READS, WRITES, accept
-from tests.support.engine import HandDriven
+from tests.agents.tools.test_mcp import accept
+from tests.support.gateway_desk import TEA, Desk
 from tests.support.mcp_server import Tickets, served, tickets
 from tests.support.people import until
-from tests.support.released import released
-from tests.support.seeds import Cast, decide
-from tests.support.specs import registry_of
+from tests.support.seeds import Cast
 
 SECONDS = 60.0
-TEA = {"title": "Tea"}
-
-
-class Desk(HandDriven):
-    """A worker with the gateway `tickets` to an upstream server; Bea decides."""
-
-    def __init__(self, system: Tickets, path: Path) -> None:
-        settings = {"Create-Ticket": WRITES, "search": READS}
-        spec = mcp_gateway(
-            "tickets", system.url, accept(system, path), tools=settings, private=True
-        )
-        released(spec)
-        super().__init__(AgentEffects(registry_of(spec)), ApprovalService())
-
-    def advance(self, run: UUID) -> str:
-        return str(self.advance_once(run).status)
-
-    def run(self, number: int = 1) -> UUID:
-        """The last run, once there are so many."""
-        runs = Run.objects.filter(agent="tickets").order_by("-created_at")
-        last = until(lambda: runs.first() if runs.count() == number else None, f"{number} runs")
-        return UUID(str(last.id))
-
-    def ask_people(self, number: int = 1) -> Approval:
-        """The request of the last run."""
-        run = self.run(number)
-        assert self.advance(run) == "suspended"
-        return Approval.objects.filter(run=run).latest("created_at")
-
-    def decide(
-        self, asked: Approval, verdict: str = "approve", reason: str = "", **more: Any
-    ) -> str:
-        decide(asked, Actor(person="bea"), verdict, reason, **more)
-        return self.advance(asked.run_id)
 
 
 class Assistants:
@@ -119,7 +76,7 @@ def upstream() -> Iterator[Tickets]:
 
 @pytest.fixture
 def desk(by_hand: None, cast: Cast, upstream: Tickets, tmp_path: Path) -> Iterator[Desk]:
-    worker = Desk(upstream, tmp_path / "tickets.json")
+    worker = Desk(upstream.url, accept(upstream, tmp_path / "tickets.json"))
     yield worker
     worker.close()
 

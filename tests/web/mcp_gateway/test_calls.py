@@ -8,10 +8,11 @@ from django.test import override_settings
 
 from approvals.models import AuditEntry
 from runtime.models import Run
+from tests.support.gateway_desk import TEA, Desk
 from tests.support.mcp_server import SCHEMA, Tickets
 from tests.support.people import until
 from tests.support.seeds import Cast
-from tests.web.mcp_gateway.conftest import SECONDS, TEA, Assistants, Desk
+from tests.web.mcp_gateway.conftest import SECONDS, Assistants
 
 
 def _text(result: Any) -> str:

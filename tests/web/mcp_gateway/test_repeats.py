@@ -21,11 +21,12 @@ from runtime.errors import NoSuchRun
 from runtime.models import Run
 from runtime.ports.access import Actor
 from runtime.store import pool
+from tests.support.gateway_desk import TEA, Desk
 from tests.support.mcp_server import Tickets
 from tests.support.people import until
 from tests.support.seeds import Cast
 from tests.support.threads import together
-from tests.web.mcp_gateway.conftest import SECONDS, TEA, Assistants, Desk
+from tests.web.mcp_gateway.conftest import SECONDS, Assistants
 
 AT_ONCE = 6
 

@@ -5,7 +5,7 @@ A kind of commit or of effect that is in neither list, or a point that no run pa
 
 from itertools import product
 
-from approvals.decisions import external_requests
+from approvals.decisions import external_requests, gateway_calls
 from runtime.core.run.events import EVENT_TYPES
 from runtime.core.values.enums import EffectClass
 from runtime.triggers import events, times, webhooks
@@ -21,6 +21,8 @@ SCHEDULES = {f"{moment}:{times.FAILPOINT}:0" for moment in COMMIT}
 TRIGGERS = {f"{moment}:{events.FAILPOINT}:0" for moment in COMMIT}
 # Of a web process that receives a delivery: see test_triggers.py.
 DELIVERIES = {f"{moment}:{webhooks.FAILPOINT}:0" for moment in ("written", "committed")}
+# Of a web process that starts the run of a call through an MCP gateway: see test_gateway_calls.py.
+GATEWAYS = {f"{moment}:{gateway_calls.FAILPOINT}:0" for moment in ("written", "committed")}
 # Of a sweeper that reads the source of a trigger: see test_sources.py.
 SOURCES = {
     f"{moment}:{source.failpoint}:0"
