@@ -7,8 +7,9 @@ from approvals.people import tokens
 from approvals.rights.scopes import Scope
 from config.env.environment import ROOT
 from tests.docs.pages import blocks
+from tests.support.gateway_desk import Desk
 from tests.support.seeds import Cast
-from tests.web.mcp_gateway.conftest import SECONDS, Assistant, Assistants, Desk
+from tests.web.mcp_gateway.conftest import SECONDS, Assistant, Assistants
 
 PAGE = ROOT / "docs/how-to/approve-existing-agents.md"
 
