@@ -368,6 +368,35 @@ def test_requests_that_are_woken_together_leave_threads_to_others(
     assert (len(busy), max(busy)) == (40, live.ASKS_AT_ONCE)
 
 
+def test_a_call_through_a_gateway_waits_for_its_own_run_and_is_collected_once_it_was_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Sent again without its run, it would be a new call when another client has collected the result."""
+    monkeypatch.setattr(LiveServer, "read_version", lambda self, wait: asyncio.sleep(0))
+    run = str(uuid4()).encode()
+    asked: list[longpoll.Headers] = []
+    sent: list[Message] = []
+
+    async def ask(send: live.Send, extra: longpoll.Headers) -> None:
+        asked.append(extra)
+        state = b"met" if len(asked) > 1 else b"unmet; 9s"
+        headers = [(longpoll.HEADER, state), (longpoll.RUN_HEADER, run)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def stay() -> None:
+        await asyncio.Event().wait()
+
+    async def drive() -> None:
+        await longpoll.answer_call(ask, stay(), LiveServer(), send)
+
+    asyncio.run(drive())
+    assert asked == [[], [(longpoll.RUN_HEADER, run)], [(longpoll.COLLECTED_HEADER, run)]]
+    assert sent[0]["headers"] == [(longpoll.HEADER, b"met")]
+
+
 def test_the_limits_are_those_that_operators_read() -> None:
     page = " ".join((ROOT / "docs/reference/limits.md").read_text().split())
     of_person = f"{live.MAX_STREAMS_OF_PERSON} and {live.MAX_WAITING_OF_PERSON} (the oldest ends)"
