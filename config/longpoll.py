@@ -47,7 +47,7 @@ def run_of(scope: Message) -> UUID | None:
 
 def is_gateway_call(scope: Message) -> bool:
     """Tell whether this request may be a call through an MCP gateway."""
-    return scope["method"] == "POST" and GATEWAYS.fullmatch(scope["path"]) is not None
+    return GATEWAYS.fullmatch(scope["path"]) is not None and scope["method"] == "POST"
 
 
 async def answer_call(
