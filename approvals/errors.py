@@ -265,6 +265,12 @@ class UnknownInstance(ApprovalError):
     status, code = 404, "not_found"
 
 
+class UnknownSubscription(ApprovalError):
+    """There is no such subscription, or it has no such message."""
+
+    status, code = 404, "not_found"
+
+
 class ProtocolRefusal(Exception):
     """The base of refusals that only agents outside receive; never raised itself. The docstring is the message."""
 

@@ -30,6 +30,7 @@ from approvals.web.api.instances import router as instances_router
 from approvals.web.api.prompt_trials import router as prompt_trials_router
 from approvals.web.api.prompts import router as prompts_router
 from approvals.web.api.requests import router as approvals_router
+from approvals.web.api.subscriptions import router as subscriptions_router
 from approvals.web.api.teamwork import router as teamwork_router
 from approvals.web.api.version_changes import router as version_changes_router
 from runtime.core.values.errors import NewerSchema, NotJson
@@ -200,6 +201,7 @@ api.add_router("", edit_previews_router)
 api.add_router("", teamwork_router)
 api.add_router("", allowances_router)
 api.add_router("", instances_router)
+api.add_router("", subscriptions_router)
 api.add_router("", version_changes_router)
 api.add_router("", prompts_router)
 api.add_router("", prompt_trials_router)

@@ -34,7 +34,7 @@ from approvals.models.governance import (
     VersionDecision,
     VersionWithdrawal,
 )
-from approvals.models.outbox import OutboxMessage
+from approvals.models.outbox import OutboxMessage, Subscription
 from approvals.models.teamwork import ApprovalClaim, ApprovalViewer, Comment, Handover
 
 __all__ = [
@@ -66,6 +66,7 @@ __all__ = [
     "ReviewTime",
     "SavedView",
     "SentMail",
+    "Subscription",
     "TimePreference",
     "Token",
     "ToolSchema",

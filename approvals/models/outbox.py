@@ -1,7 +1,8 @@
-"""Defines the table of messages to other programs."""
+"""Defines the tables of messages to other programs, and of programs that are told of events."""
 
 from uuid import uuid4
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 
@@ -60,3 +61,24 @@ class OutboxMessage(models.Model):
                 condition=models.Q(ended_at__isnull=False),
             ),
         ]
+
+
+class Subscription(models.Model):
+    """A program of the company that is told of events. A trigger adds a message with each event that it wants.
+
+    An empty `agent` or `tool` is any. `risk` is the least one. With a tool or a risk it gets no events of runs.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid4)
+    name = models.TextField()
+    url = models.TextField()
+    events = ArrayField(models.TextField())
+    agent = models.TextField(db_default="", default="")  # the one at the root of the run
+    tool = models.TextField(db_default="", default="")
+    risk = models.TextField(db_default="", default="")
+    secret = models.JSONField()  # sealed
+    former_secret = models.JSONField(null=True)
+    former_until = models.DateTimeField(null=True)  # both sign until then
+    created_by = models.TextField()
+    created_at = models.DateTimeField()
+    paused_at = models.DateTimeField(null=True)

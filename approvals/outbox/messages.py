@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.db import connection
 from django.db.models import Case, F, QuerySet, Value, When
@@ -108,6 +109,15 @@ def drop(*, destination: str) -> None:
     rows = _waiting(destination=destination)
     rows.filter(body=None).delete()
     rows.update(ended_at=Now(), ending=OutboxMessage.Ending.DROPPED, leased_until=None)
+
+
+def revive(message: UUID, *, destination: str, window: timedelta) -> bool:
+    """Send a message again that was given up, until `window` is over. Return False if there is none."""
+    rows = OutboxMessage.objects.filter(
+        id=message, destination=destination, ending=OutboxMessage.Ending.GIVEN_UP
+    )
+    fields = {"ended_at": None, "ending": None, "next_at": Now()}
+    return rows.update(gives_up_at=clock.now() + window, **fields) == 1
 
 
 def claim() -> OutboxMessage | None:

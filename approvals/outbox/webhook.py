@@ -10,6 +10,7 @@ import re
 import socket
 import ssl
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from ipaddress import ip_address
@@ -74,8 +75,8 @@ def check_url(url: str) -> None:
             raise InvalidUrl("must be at a public address")
 
 
-def post(url: str, *, secret: str, message_id: str, body: str) -> Reply:
-    """Post a message once, signed now. Every failure is a Reply."""
+def post(url: str, *, secret: str | Sequence[str], message_id: str, body: str) -> Reply:
+    """Post a message once, signed now with the secret or with each of several. Every failure is a Reply."""
     try:
         check_url(url)
         parts = urlsplit(url)
@@ -86,14 +87,16 @@ def post(url: str, *, secret: str, message_id: str, body: str) -> Reply:
     except (OSError, UnicodeError) as exc:
         return Reply(problem=f"no address: {exc}")
     at = int(time.time())
-    content = body.encode()
+    content, keys = body.encode(), [secret] if isinstance(secret, str) else secret
     headers = {
         "Host": parts.netloc,
         "Content-Type": "application/json",
         "User-Agent": "Signoff",
         "webhook-id": message_id,
         "webhook-timestamp": str(at),
-        "webhook-signature": signatures.sign(secret, message_id, at, content),
+        "webhook-signature": " ".join(
+            signatures.sign(key, message_id, at, content) for key in keys
+        ),
     }
     return _exchange(_Connection(parts, host, port, addresses), _path(parts), content, headers)
 

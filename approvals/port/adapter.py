@@ -16,7 +16,13 @@ from approvals import clock
 from approvals.decisions import commit, open_requests
 from approvals.decisions.request_messages import ResolvedRequests
 from approvals.errors import BrokenChain
-from approvals.governance import allowance_uses, policies, prompts, version_changes
+from approvals.governance import (
+    allowance_uses,
+    policies,
+    prompts,
+    subscriptions,
+    version_changes,
+)
 from approvals.models import OF_CALL, Approval
 from approvals.outbox import messages
 from approvals.outbox.sender import Sender
@@ -54,7 +60,9 @@ class ApprovalService:
 
     def __init__(self) -> None:
         self._outlooks = Outlooks()
-        self._sender = Sender({instance_webhooks.RESOLVED: ResolvedRequests()})
+        self._sender = Sender(
+            {instance_webhooks.RESOLVED: ResolvedRequests(), **subscriptions.KINDS}
+        )
 
     def judge(self, info: CallInfo, facts: PolicyFacts) -> Ruling:
         """Evaluate the call by the policy in force. Raises PolicyBroken: then the engine opens a hold."""

@@ -17,7 +17,7 @@ class Scope(StrEnum):
     APPROVALS_READ = "approvals:read"  # read approvals
     APPROVALS_DECIDE = "approvals:decide"  # approve and deny
     INSTANCES_MANAGE = "instances:manage"  # provision agents outside that ask for approvals
-    ADMIN = "admin"  # read everything, including continuations
+    ADMIN = "admin"  # read everything, including continuations, and manage webhooks
 
 
 ALL_SCOPES = frozenset(str(scope) for scope in Scope)

@@ -65,6 +65,14 @@ from approvals.web.pages.prompts import propose as propose_prompt
 from approvals.web.pages.prompts import withdraw as withdraw_prompt
 from approvals.web.pages.search import search
 from approvals.web.pages.session import home, login, logout
+from approvals.web.pages.subscriptions import (
+    add_subscription,
+    change_subscription,
+    retry_message,
+    rotate_secret,
+    subscription,
+    subscriptions,
+)
 from approvals.web.pages.version_changes import continue_runs, version_changes, withdraw_change
 from approvals.web.request.allow import allow
 from approvals.web.request.approval import approval
@@ -114,6 +122,24 @@ urlpatterns = [
         "instances/tokens/<str:token>/revoke/",
         revoke_provisioner_token,
         name="revoke_provisioner_token",
+    ),
+    path("subscriptions/", subscriptions, name="subscriptions"),
+    path("subscriptions/add/", add_subscription, name="add_subscription"),
+    path("subscriptions/<uuid:subscription_id>/", subscription, name="subscription"),
+    path("subscriptions/<uuid:subscription_id>/rotate/", rotate_secret, name="rotate_secret"),
+    *(
+        path(
+            f"subscriptions/<uuid:subscription_id>/{act}/",
+            change_subscription,
+            {"act": act},
+            name=f"{act}_subscription",
+        )
+        for act in ("pause", "resume", "test", "delete")
+    ),
+    path(
+        "subscriptions/<uuid:subscription_id>/retry/<uuid:message>/",
+        retry_message,
+        name="retry_message",
     ),
     path("policies/", policies, name="policies"),
     path("policies/deciders/", policy_deciders, name="policy_deciders"),

@@ -20,9 +20,16 @@ from pytest_django import Settings
 from agents.sdk import prompt
 from agents.tools.mcp_definitions import Definition, write_definitions
 from agents.tools.mcp_gateway import mcp_gateway
-from approvals.governance import allowance_changes, policy_changes, prompt_changes
+from approvals import clock
+from approvals.governance import (
+    allowance_changes,
+    policy_changes,
+    prompt_changes,
+    subscriptions,
+)
 from approvals.governance import prompt_trials as trials
-from approvals.models import Approval
+from approvals.governance.subscriptions import SubscriptionTerms
+from approvals.models import Approval, OutboxMessage
 from approvals.people import accounts, instances, password_links, preferences, tokens
 from approvals.rights.scopes import ALL_SCOPES, Scope
 from approvals.rules.roles import Group
@@ -52,6 +59,11 @@ from tests.support.specs import spec_of
 
 Places = dict[str, Any]
 ALLOWED = {name: {"rule": "any"} for name in ("username", "security_level")}
+SUBSCRIPTION: dict[str, Any] = {
+    "name": "Bot",
+    "url": "https://example.com/",
+    "events": ["run.started"],
+}
 SCHEDULE = {
     "name": "Hourly",
     "agent": "hr_onboarding",
@@ -175,9 +187,19 @@ def places(
         "instance": instances.provision(
             name="Bot", key="k", fingerprint="", actor=Actor(person="admin")
         ).id,
+        **_subscription(),
         "provisioner": tokens.create(cast.admin, [Scope.INSTANCES_MANAGE])[0].public_id,
         "preview": _preview(approval),
     }
+
+
+def _subscription() -> Places:
+    """A subscription to events, with a message that was given up."""
+    terms = SubscriptionTerms(**SUBSCRIPTION)
+    view = subscriptions.subscribe(terms, actor=Actor(person="admin"))
+    subscriptions.send_test(view.id, actor=Actor(person="admin"))
+    OutboxMessage.objects.update(ended_at=clock.now(), ending="given up")
+    return {"subscription": view.id, "message": OutboxMessage.objects.get().id}
 
 
 def _gateway(file: Path) -> str:
@@ -314,6 +336,7 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "allowance": {"limits": ALLOWED, "count": 5, "days": 3},
         "revoke": why,
         "groups/add": {"group": "finance"},
+        **dict.fromkeys(("subscriptions/add", "subscriptions"), SUBSCRIPTION),
         "instances/add": {"name": "Bot"},
         "instances": {"name": "Bot"},
         "people/add": {"username": "newhire", "group": ["reviewers"]},

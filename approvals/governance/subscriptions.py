@@ -1,0 +1,302 @@
+"""Subscriptions: admins have programs of the company told of events by signed webhooks (Standard Webhooks).
+
+Triggers of the database write each message with its event. A program gets it at least once, and those about one run in
+their order. The secret is shown when it is made; for a day after a rotation the one before signs too.
+"""
+
+import base64
+import dataclasses
+import json
+import secrets
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.db import transaction
+
+from approvals import clock
+from approvals.errors import UnknownSubscription
+from approvals.models import OutboxMessage, Subscription
+from approvals.outbox import messages, webhook
+from approvals.outbox.messages import Answer, Content
+from approvals.outbox.webhook import InvalidUrl
+from approvals.rights.access import AccessService
+from approvals.rights.scopes import Scope
+from approvals.signed.audit import log_change
+from runtime.core.values.enums import RISKS
+from runtime.errors import InvalidInput
+from runtime.keyring import sealing
+from runtime.ports.access import Actor
+from runtime.triggers.signatures import PREFIX
+
+MAX_SUBSCRIPTIONS = 50  # each event looks at all of them
+MAX_NAME = 100
+MAX_FILTER = 200  # characters of an agent or a tool
+MAX_LISTED = 50  # newest messages of one subscription
+KEY_BYTES = 32
+OVERLAP = timedelta(hours=24)
+WINDOW = timedelta(days=3)  # of attempts; also in the trigger
+TEST = "subscription.test"
+
+
+class EventType(StrEnum):
+    """The events that a program can be told of."""
+
+    RUN_STARTED = "run.started"
+    RUN_WAITING = "run.waiting"
+    RUN_COMPLETED = "run.completed"
+    RUN_FAILED = "run.failed"
+    RUN_CANCELLED = "run.cancelled"
+    APPROVAL_REQUESTED = "approval.requested"
+    APPROVAL_DECIDED = "approval.decided"  # once it cannot be undone
+    APPROVAL_EXPIRED = "approval.expired"
+    APPROVAL_CANCELLED = "approval.cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionTerms:
+    """Where messages go, and about what: any agent, tool or risk if these are empty; `risk` is the least one."""
+
+    name: str
+    url: str
+    events: Collection[str]
+    agent: str = ""
+    tool: str = ""
+    risk: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionView:
+    """A subscription. It has its `secret` in the answer that made it."""
+
+    id: UUID
+    name: str
+    url: str
+    events: list[str]
+    agent: str
+    tool: str
+    risk: str
+    created_by: str
+    created_at: datetime
+    paused_at: datetime | None
+    secret: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentMessage:
+    """A message, with the answer to the last attempt. `ending` is an Ending, None while it waits."""
+
+    id: UUID
+    kind: str
+    body: str
+    occurred_at: datetime | None
+    next_at: datetime
+    attempts: int
+    answer: str
+    ended_at: datetime | None
+    ending: str | None
+
+
+def require_admin(actor: Actor) -> None:
+    """Raise Forbidden unless the actor may manage subscriptions."""
+    AccessService().require(actor, Scope.ADMIN)
+
+
+def subscribe(terms: SubscriptionTerms, *, actor: Actor) -> SubscriptionView:
+    """Create a subscription with a new secret. Raise Forbidden, or InvalidInput naming a field."""
+    require_admin(actor)
+    _check(terms)
+    if Subscription.objects.count() >= MAX_SUBSCRIPTIONS:
+        raise InvalidInput("name", f"cannot be added: there are {MAX_SUBSCRIPTIONS} subscriptions")
+    subscription, secret = uuid4(), _new_secret()
+    with transaction.atomic():
+        row = Subscription.objects.create(
+            id=subscription,
+            **dataclasses.asdict(terms),
+            secret=sealing.seal(secret, _location(subscription)),
+            created_by=actor.person,
+            created_at=clock.now(),
+        )
+        log_change(actor.person, f"subscribed {subscription} to events")
+    return _view(row, secret)
+
+
+def find_all(*, actor: Actor) -> list[SubscriptionView]:
+    """List all subscriptions by name. Raise Forbidden."""
+    require_admin(actor)
+    return [_view(row) for row in Subscription.objects.order_by("name", "id")]
+
+
+def find(subscription: UUID, *, actor: Actor) -> SubscriptionView:
+    """Return a subscription. Raise Forbidden, UnknownSubscription."""
+    require_admin(actor)
+    return _view(_row(subscription))
+
+
+def sent_messages(subscription: UUID, *, actor: Actor) -> list[SentMessage]:
+    """List the newest messages to a subscription. Raise Forbidden, UnknownSubscription."""
+    require_admin(actor)
+    rows = OutboxMessage.objects.filter(destination=str(_row(subscription).pk))
+    return [
+        SentMessage(**_values(SentMessage, row)) for row in rows.order_by("-number")[:MAX_LISTED]
+    ]
+
+
+def pause(subscription: UUID, *, actor: Actor) -> SubscriptionView:
+    """Stop telling a program, which misses the events until it is resumed. Raise Forbidden, UnknownSubscription."""
+    return _change(subscription, actor, "paused", _pause)
+
+
+def resume(subscription: UUID, *, actor: Actor) -> SubscriptionView:
+    """Tell a program of events from now on. Raise Forbidden, UnknownSubscription."""
+    return _change(subscription, actor, "resumed", _resume)
+
+
+def rotate(subscription: UUID, *, actor: Actor) -> SubscriptionView:
+    """Make a new secret. For a day both sign. Raise Forbidden, UnknownSubscription."""
+    secret = _new_secret()
+
+    def change(row: Subscription) -> None:
+        row.former_secret, row.former_until = row.secret, clock.now() + OVERLAP
+        row.secret = sealing.seal(secret, _location(row.pk))
+
+    view = _change(subscription, actor, "rotated the secret of", change)
+    return dataclasses.replace(view, secret=secret)
+
+
+def send_test(subscription: UUID, *, actor: Actor) -> None:
+    """Send a message of the type `subscription.test`. Raise Forbidden, UnknownSubscription."""
+
+    def send(row: Subscription) -> None:
+        at = clock.now()
+        body = {"type": TEST, "timestamp": clock.to_wire(at), "data": {"subscription": str(row.pk)}}
+        message = OutboxMessage(
+            kind=TEST,
+            destination=str(row.pk),
+            lane=f"subscription {row.pk}",
+            subject=f"{row.pk} {uuid4()}",
+            body=json.dumps(body),
+            occurred_at=at,
+            next_at=at,
+            gives_up_at=at + WINDOW,
+        )
+        messages.add([message])
+
+    _change(subscription, actor, "tested", send)
+
+
+def retry(subscription: UUID, message: UUID, *, actor: Actor) -> None:
+    """Send a message again that was given up, for three more days. Raise Forbidden, UnknownSubscription."""
+
+    def send(row: Subscription) -> None:
+        if not messages.revive(message, destination=str(row.pk), window=WINDOW):
+            raise UnknownSubscription
+
+    _change(subscription, actor, "sent a message again to", send)
+
+
+def delete(subscription: UUID, *, actor: Actor) -> SubscriptionView:
+    """Delete a subscription. What waits is not sent. Raise Forbidden, UnknownSubscription."""
+    require_admin(actor)
+    with transaction.atomic():
+        row = _row(subscription, locks=True)
+        view = _view(row)
+        messages.drop(destination=str(row.pk))
+        row.delete()
+        log_change(actor.person, f"deleted the subscription {subscription}")
+    return view
+
+
+class SubscribedEvents:
+    """Sends the messages to subscriptions. Their triggers compose them."""
+
+    def compose(self, message: OutboxMessage) -> Content | datetime | None:
+        """Return None: a message without a body is not of a trigger."""
+        return None
+
+    def send(self, message: OutboxMessage) -> Answer | None:
+        """Post the message to the present address, signed with each secret that counts now."""
+        row = Subscription.objects.filter(pk=message.destination, paused_at=None).first()
+        if row is None or message.body is None:
+            return None
+        sealed = [row.secret]
+        if row.former_until is not None and row.former_until > clock.now():
+            sealed.append(row.former_secret)
+        keys = [str(sealing.unseal(secret, _location(row.pk))) for secret in sealed]
+        return webhook.post(
+            row.url, secret=keys, message_id=str(message.id), body=message.body
+        ).answer
+
+
+KINDS = dict.fromkeys([*EventType, TEST], SubscribedEvents())
+
+
+def _pause(row: Subscription) -> None:
+    row.paused_at = row.paused_at or clock.now()
+    messages.drop(destination=str(row.pk))
+
+
+def _resume(row: Subscription) -> None:
+    row.paused_at = None
+
+
+def _change(
+    subscription: UUID, actor: Actor, act: str, change: Callable[[Subscription], None]
+) -> SubscriptionView:
+    require_admin(actor)
+    with transaction.atomic():
+        row = _row(subscription, locks=True)
+        change(row)
+        row.save()
+        log_change(actor.person, f"{act} the subscription {subscription}")
+    return _view(row)
+
+
+def _row(subscription: UUID, *, locks: bool = False) -> Subscription:
+    rows = Subscription.objects.filter(pk=subscription)
+    row = (rows.select_for_update() if locks else rows).first()
+    if row is None:
+        raise UnknownSubscription
+    return row
+
+
+def _check(terms: SubscriptionTerms) -> None:
+    """Raise InvalidInput for the first field that is wrong."""
+    for field, most in (("name", MAX_NAME), ("agent", MAX_FILTER), ("tool", MAX_FILTER)):
+        text = getattr(terms, field)
+        if not isinstance(text, str) or len(text) > most or not text.isprintable():
+            raise InvalidInput(field, f"must have at most {most} printable characters")
+    if not terms.name:
+        raise InvalidInput("name", "is missing")
+    if not isinstance(terms.url, str):
+        raise InvalidInput("url", "must be text")
+    try:
+        webhook.check_url(terms.url)
+    except InvalidUrl as exc:
+        raise InvalidInput("url", str(exc)) from exc
+    known = set(EventType)
+    if not terms.events or not isinstance(terms.events, list) or set(terms.events) - known:
+        raise InvalidInput("events", "must be some of " + ", ".join(EventType))
+    if terms.risk not in ("", *RISKS):
+        raise InvalidInput("risk", "must be empty or one of " + ", ".join(RISKS))
+
+
+def _new_secret() -> str:
+    return PREFIX + base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
+
+
+def _location(subscription: UUID) -> bytes:
+    return sealing.encode_location("subscription", str(subscription))
+
+
+def _view(row: Subscription, secret: str = "") -> SubscriptionView:
+    return SubscriptionView(**{**_values(SubscriptionView, row), "secret": secret})
+
+
+def _values(kind: type, row: Subscription | OutboxMessage) -> dict[str, Any]:
+    """Return the values of a row's columns that a dataclass has too."""
+    names = [field.name for field in dataclasses.fields(kind)]
+    return {name: getattr(row, name) for name in names if hasattr(row, name)}

@@ -1,0 +1,101 @@
+"""Serves subscriptions to events in the API, to admins."""
+
+from ninja import Router, Schema
+
+from approvals.governance import subscriptions
+from approvals.governance.subscriptions import (
+    EventType,
+    SentMessage,
+    SubscriptionTerms,
+    SubscriptionView,
+)
+from approvals.web.api.ids import id_of
+from runtime.web.requests import Authenticated, Body
+from runtime.web.schemas import fields_of
+
+router = Router(tags=["subscriptions"])
+
+
+class SubscriptionIn(Body):
+    """Where signed webhooks go, and about which events. An empty agent, tool or risk is any; `risk` is the least one.
+
+    With a tool or a risk there are no events of runs.
+    """
+
+    name: str
+    url: str
+    events: list[EventType]
+    agent: str = ""
+    tool: str = ""
+    risk: str = ""
+
+
+@fields_of(SubscriptionView)
+class SubscriptionOut(Schema):
+    """A subscription. Its `secret` is empty but in the answer that made it."""
+
+
+@fields_of(SentMessage)
+class SentMessageOut(Schema):
+    """A message, with the answer to the last attempt.
+
+    `ending` is `delivered`, `given up`, `dropped`, or null while it waits.
+    """
+
+
+@router.get("/subscriptions", response=list[SubscriptionOut])
+def list_subscriptions(request: Authenticated) -> list[SubscriptionView]:
+    """List the subscriptions by name. For admins."""
+    return subscriptions.find_all(actor=request.auth)
+
+
+@router.post("/subscriptions", response=SubscriptionOut)
+def subscribe(request: Authenticated, body: SubscriptionIn) -> SubscriptionView:
+    """Have a program told of events. Only this answer and that of `rotate` have a secret. For admins."""
+    return subscriptions.subscribe(SubscriptionTerms(**body.dict()), actor=request.auth)
+
+
+@router.get("/subscriptions/{subscription}/messages", response=list[SentMessageOut])
+def messages(request: Authenticated, subscription: str) -> list[SentMessage]:
+    """List the newest messages, with their answers. For admins."""
+    return subscriptions.sent_messages(id_of(subscription), actor=request.auth)
+
+
+@router.post(
+    "/subscriptions/{subscription}/messages/{message}/retry", response=list[SentMessageOut]
+)
+def retry(request: Authenticated, subscription: str, message: str) -> list[SentMessage]:
+    """Send a message again that was given up, for three more days. For admins."""
+    subscriptions.retry(id_of(subscription), id_of(message), actor=request.auth)
+    return subscriptions.sent_messages(id_of(subscription), actor=request.auth)
+
+
+@router.post("/subscriptions/{subscription}/test", response=list[SentMessageOut])
+def test(request: Authenticated, subscription: str) -> list[SentMessage]:
+    """Send a message of the type `subscription.test`. For admins."""
+    subscriptions.send_test(id_of(subscription), actor=request.auth)
+    return subscriptions.sent_messages(id_of(subscription), actor=request.auth)
+
+
+@router.post("/subscriptions/{subscription}/pause", response=SubscriptionOut)
+def pause(request: Authenticated, subscription: str) -> SubscriptionView:
+    """Tell the program nothing until it is resumed; it misses these events. For admins."""
+    return subscriptions.pause(id_of(subscription), actor=request.auth)
+
+
+@router.post("/subscriptions/{subscription}/resume", response=SubscriptionOut)
+def resume(request: Authenticated, subscription: str) -> SubscriptionView:
+    """Tell the program of events from now on. For admins."""
+    return subscriptions.resume(id_of(subscription), actor=request.auth)
+
+
+@router.post("/subscriptions/{subscription}/rotate", response=SubscriptionOut)
+def rotate(request: Authenticated, subscription: str) -> SubscriptionView:
+    """Make a new secret. For a day the one before signs too. For admins."""
+    return subscriptions.rotate(id_of(subscription), actor=request.auth)
+
+
+@router.post("/subscriptions/{subscription}/delete", response=SubscriptionOut)
+def delete(request: Authenticated, subscription: str) -> SubscriptionView:
+    """Delete a subscription; what waits is not sent. For admins."""
+    return subscriptions.delete(id_of(subscription), actor=request.auth)
