@@ -8,7 +8,7 @@ import base64
 import dataclasses
 import json
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -54,6 +54,16 @@ class EventType(StrEnum):
     APPROVAL_DECIDED = "approval.decided"  # once it cannot be undone
     APPROVAL_EXPIRED = "approval.expired"
     APPROVAL_CANCELLED = "approval.cancelled"
+
+
+class Act(StrEnum):
+    """The acts on a subscription."""
+
+    PAUSE = "pause"  # it misses the events until it is resumed
+    RESUME = "resume"
+    ROTATE = "rotate"  # a new secret; for a day the one before signs too
+    TEST = "test"  # send a message of the type `subscription.test`
+    DELETE = "delete"  # what waits is not sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,69 +155,42 @@ def sent_messages(subscription: UUID, *, actor: Actor) -> list[SentMessage]:
     ]
 
 
-def pause(subscription: UUID, *, actor: Actor) -> SubscriptionView:
-    """Stop telling a program, which misses the events until it is resumed. Raise Forbidden, UnknownSubscription."""
-    return _change(subscription, actor, "paused", _pause)
-
-
-def resume(subscription: UUID, *, actor: Actor) -> SubscriptionView:
-    """Tell a program of events from now on. Raise Forbidden, UnknownSubscription."""
-    return _change(subscription, actor, "resumed", _resume)
-
-
-def rotate(subscription: UUID, *, actor: Actor) -> SubscriptionView:
-    """Make a new secret. For a day both sign. Raise Forbidden, UnknownSubscription."""
-    secret = _new_secret()
-
-    def change(row: Subscription) -> None:
-        row.former_secret, row.former_until = row.secret, clock.now() + OVERLAP
-        row.secret = sealing.seal(secret, _location(row.pk))
-
-    view = _change(subscription, actor, "rotated the secret of", change)
-    return dataclasses.replace(view, secret=secret)
-
-
-def send_test(subscription: UUID, *, actor: Actor) -> None:
-    """Send a message of the type `subscription.test`. Raise Forbidden, UnknownSubscription."""
-
-    def send(row: Subscription) -> None:
-        at = clock.now()
-        body = {"type": TEST, "timestamp": clock.to_wire(at), "data": {"subscription": str(row.pk)}}
-        message = OutboxMessage(
-            kind=TEST,
-            destination=str(row.pk),
-            lane=f"subscription {row.pk}",
-            subject=f"{row.pk} {uuid4()}",
-            body=json.dumps(body),
-            occurred_at=at,
-            next_at=at,
-            gives_up_at=at + WINDOW,
-        )
-        messages.add([message])
-
-    _change(subscription, actor, "tested", send)
+def change(subscription: UUID, act: Act, *, actor: Actor) -> SubscriptionView:
+    """Do an act. The answer to ROTATE has the new secret. Raise Forbidden, UnknownSubscription."""
+    require_admin(actor)
+    secret = ""
+    with transaction.atomic():
+        row = _row(subscription, locks=True)
+        match act:
+            case Act.PAUSE:
+                row.paused_at = row.paused_at or clock.now()
+            case Act.RESUME:
+                row.paused_at = None
+            case Act.ROTATE:
+                secret = _new_secret()
+                row.former_secret, row.former_until = row.secret, clock.now() + OVERLAP
+                row.secret = sealing.seal(secret, _location(row.pk))
+            case Act.TEST:
+                _add_test(row)
+            case Act.DELETE:
+                pass
+        if act in (Act.PAUSE, Act.DELETE):
+            messages.drop(destination=str(row.pk))
+        view = _view(row, secret)
+        if act is Act.DELETE:
+            row.delete()
+        else:
+            row.save()
+        log_change(actor.person, f"changed the subscription {subscription}: {act}")
+    return view
 
 
 def retry(subscription: UUID, message: UUID, *, actor: Actor) -> None:
     """Send a message again that was given up, for three more days. Raise Forbidden, UnknownSubscription."""
-
-    def send(row: Subscription) -> None:
-        if not messages.revive(message, destination=str(row.pk), window=WINDOW):
-            raise UnknownSubscription
-
-    _change(subscription, actor, "sent a message again to", send)
-
-
-def delete(subscription: UUID, *, actor: Actor) -> SubscriptionView:
-    """Delete a subscription. What waits is not sent. Raise Forbidden, UnknownSubscription."""
     require_admin(actor)
-    with transaction.atomic():
-        row = _row(subscription, locks=True)
-        view = _view(row)
-        messages.drop(destination=str(row.pk))
-        row.delete()
-        log_change(actor.person, f"deleted the subscription {subscription}")
-    return view
+    if not messages.revive(message, destination=str(subscription), window=WINDOW):
+        raise UnknownSubscription
+    log_change(actor.person, f"sent a message of the subscription {subscription} again")
 
 
 class SubscribedEvents:
@@ -234,25 +217,20 @@ class SubscribedEvents:
 KINDS = dict.fromkeys([*EventType, TEST], SubscribedEvents())
 
 
-def _pause(row: Subscription) -> None:
-    row.paused_at = row.paused_at or clock.now()
-    messages.drop(destination=str(row.pk))
-
-
-def _resume(row: Subscription) -> None:
-    row.paused_at = None
-
-
-def _change(
-    subscription: UUID, actor: Actor, act: str, change: Callable[[Subscription], None]
-) -> SubscriptionView:
-    require_admin(actor)
-    with transaction.atomic():
-        row = _row(subscription, locks=True)
-        change(row)
-        row.save()
-        log_change(actor.person, f"{act} the subscription {subscription}")
-    return _view(row)
+def _add_test(row: Subscription) -> None:
+    at = clock.now()
+    body = {"type": TEST, "timestamp": clock.to_wire(at), "data": {"subscription": str(row.pk)}}
+    message = OutboxMessage(
+        kind=TEST,
+        destination=str(row.pk),
+        lane=f"subscription {row.pk}",
+        subject=f"{row.pk} {uuid4()}",
+        body=json.dumps(body),
+        occurred_at=at,
+        next_at=at,
+        gives_up_at=at + WINDOW,
+    )
+    messages.add([message])
 
 
 def _row(subscription: UUID, *, locks: bool = False) -> Subscription:

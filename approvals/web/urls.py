@@ -2,6 +2,7 @@
 
 from django.urls import path, register_converter
 
+from approvals.governance.subscriptions import Act
 from approvals.web.pages.account import (
     account,
     add_own_token,
@@ -69,7 +70,6 @@ from approvals.web.pages.subscriptions import (
     add_subscription,
     change_subscription,
     retry_message,
-    rotate_secret,
     subscription,
     subscriptions,
 )
@@ -126,7 +126,6 @@ urlpatterns = [
     path("subscriptions/", subscriptions, name="subscriptions"),
     path("subscriptions/add/", add_subscription, name="add_subscription"),
     path("subscriptions/<uuid:subscription_id>/", subscription, name="subscription"),
-    path("subscriptions/<uuid:subscription_id>/rotate/", rotate_secret, name="rotate_secret"),
     *(
         path(
             f"subscriptions/<uuid:subscription_id>/{act}/",
@@ -134,7 +133,7 @@ urlpatterns = [
             {"act": act},
             name=f"{act}_subscription",
         )
-        for act in ("pause", "resume", "test", "delete")
+        for act in Act
     ),
     path(
         "subscriptions/<uuid:subscription_id>/retry/<uuid:message>/",

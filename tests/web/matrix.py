@@ -28,7 +28,7 @@ from approvals.governance import (
     subscriptions,
 )
 from approvals.governance import prompt_trials as trials
-from approvals.governance.subscriptions import SubscriptionTerms
+from approvals.governance.subscriptions import Act, SubscriptionTerms
 from approvals.models import Approval, OutboxMessage
 from approvals.people import accounts, instances, password_links, preferences, tokens
 from approvals.rights.scopes import ALL_SCOPES, Scope
@@ -197,9 +197,10 @@ def _subscription() -> Places:
     """A subscription to events, with a message that was given up."""
     terms = SubscriptionTerms(**SUBSCRIPTION)
     view = subscriptions.subscribe(terms, actor=Actor(person="admin"))
-    subscriptions.send_test(view.id, actor=Actor(person="admin"))
+    subscriptions.change(view.id, Act.TEST, actor=Actor(person="admin"))
     OutboxMessage.objects.update(ended_at=clock.now(), ending="given up")
-    return {"subscription": view.id, "message": OutboxMessage.objects.get().id}
+    message = OutboxMessage.objects.get().id
+    return {"subscription": view.id, "message": message, "act": Act.ROTATE}
 
 
 def _gateway(file: Path) -> str:
@@ -404,6 +405,7 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
                 "release",
                 "resume",
                 "export",
+                "{act}",
                 "lift",
                 "confirm",
                 "replays",
@@ -413,7 +415,7 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
     *_, before, last = row.path.rstrip("/").split("/")
     if "triggers/" in row.path and last in ("new", "change"):
         return TRIGGER if row.is_api else {**TRIGGER, "mapping": json.dumps(NEWCOMER)}
-    starters = ("/api/v1/schedules/", "/api/v1/triggers/")
+    starters = ("/api/v1/schedules/", "/api/v1/triggers/", "/api/v1/subscriptions/")
     if row.path.startswith(starters) and last in ("pause", "run-now", "retry", "remove"):
         return {}
     if last == "start":

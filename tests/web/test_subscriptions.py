@@ -316,8 +316,9 @@ def test_an_admin_does_it_all_on_pages(
     for path in (place, f"{place}retry/{message.id}/"):
         assert admin.post(path).status_code in (404, 405)
     assert admin.get(place).status_code == 404
-    for words in ("subscribed", "tested", "paused", "rotated the secret of", "deleted"):
-        assert f"admin {words} " in caplog.text
+    assert f"admin subscribed {row.id}" in caplog.text
+    for act in ("test", "pause", "resume", "rotate", "delete"):
+        assert f"admin changed the subscription {row.id}: {act}" in caplog.text
 
 
 def test_the_pages_cost_the_same_for_many(program: Program, admin: Client, office: Office) -> None:

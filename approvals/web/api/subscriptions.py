@@ -4,6 +4,7 @@ from ninja import Router, Schema
 
 from approvals.governance import subscriptions
 from approvals.governance.subscriptions import (
+    Act,
     EventType,
     SentMessage,
     SubscriptionTerms,
@@ -70,32 +71,10 @@ def retry(request: Authenticated, subscription: str, message: str) -> list[SentM
     return subscriptions.sent_messages(id_of(subscription), actor=request.auth)
 
 
-@router.post("/subscriptions/{subscription}/test", response=list[SentMessageOut])
-def test(request: Authenticated, subscription: str) -> list[SentMessage]:
-    """Send a message of the type `subscription.test`. For admins."""
-    subscriptions.send_test(id_of(subscription), actor=request.auth)
-    return subscriptions.sent_messages(id_of(subscription), actor=request.auth)
+@router.post("/subscriptions/{subscription}/{act}", response=SubscriptionOut)
+def change(request: Authenticated, subscription: str, act: Act) -> SubscriptionView:
+    """Pause, resume, test or delete it, or rotate its secret. For admins.
 
-
-@router.post("/subscriptions/{subscription}/pause", response=SubscriptionOut)
-def pause(request: Authenticated, subscription: str) -> SubscriptionView:
-    """Tell the program nothing until it is resumed; it misses these events. For admins."""
-    return subscriptions.pause(id_of(subscription), actor=request.auth)
-
-
-@router.post("/subscriptions/{subscription}/resume", response=SubscriptionOut)
-def resume(request: Authenticated, subscription: str) -> SubscriptionView:
-    """Tell the program of events from now on. For admins."""
-    return subscriptions.resume(id_of(subscription), actor=request.auth)
-
-
-@router.post("/subscriptions/{subscription}/rotate", response=SubscriptionOut)
-def rotate(request: Authenticated, subscription: str) -> SubscriptionView:
-    """Make a new secret. For a day the one before signs too. For admins."""
-    return subscriptions.rotate(id_of(subscription), actor=request.auth)
-
-
-@router.post("/subscriptions/{subscription}/delete", response=SubscriptionOut)
-def delete(request: Authenticated, subscription: str) -> SubscriptionView:
-    """Delete a subscription; what waits is not sent. For admins."""
-    return subscriptions.delete(id_of(subscription), actor=request.auth)
+    While it is paused it misses all events. For a day after a rotation the secret before signs too.
+    """
+    return subscriptions.change(id_of(subscription), act, actor=request.auth)

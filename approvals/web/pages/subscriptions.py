@@ -11,17 +11,17 @@ from django.views.decorators.http import require_POST, require_safe
 
 from approvals.errors import UnknownSubscription
 from approvals.governance import subscriptions as registry
-from approvals.governance.subscriptions import EventType, SubscriptionTerms
+from approvals.governance.subscriptions import Act, EventType, SubscriptionTerms
 from runtime.core.values.enums import RISKS
 from runtime.errors import InvalidInput
 from runtime.web.forms import PageForm, TypedField
 from runtime.web.requests import actor_of, admins_only
 
-_ACTS = {
-    "pause": (registry.pause, "It is told nothing until you resume it."),
-    "resume": (registry.resume, "It is told of events from now on."),
-    "test": (registry.send_test, "A test is on its way. Reload this page to see the answer."),
-    "delete": (registry.delete, "The subscription is deleted."),
+_ANSWERS = {
+    Act.PAUSE: "It is told nothing until you resume it.",
+    Act.RESUME: "It is told of events from now on.",
+    Act.TEST: "A test is on its way. Reload this page to see the answer.",
+    Act.DELETE: "The subscription is deleted.",
 }
 
 
@@ -73,26 +73,16 @@ def subscription(request: HttpRequest, subscription_id: UUID) -> HttpResponse:
 @require_POST
 @never_cache
 @admins_only
-def rotate_secret(request: HttpRequest, subscription_id: UUID) -> HttpResponse:
-    """Make a new secret, and show it."""
+def change_subscription(request: HttpRequest, subscription_id: UUID, act: Act) -> HttpResponse:
+    """Do an act on a subscription. A new secret is shown by this answer alone."""
     try:
-        view = registry.rotate(subscription_id, actor=actor_of(request))
+        view = registry.change(subscription_id, act, actor=actor_of(request))
     except UnknownSubscription as exc:
         raise Http404 from exc
-    return _show(request, subscription_id, secret=view.secret)
-
-
-@require_POST
-@admins_only
-def change_subscription(request: HttpRequest, subscription_id: UUID, act: str) -> HttpResponse:
-    """Pause, resume, test or delete a subscription."""
-    change, words = _ACTS[act]
-    try:
-        change(subscription_id, actor=actor_of(request))
-    except UnknownSubscription as exc:
-        raise Http404 from exc
-    messages.success(request, words)
-    if act == "delete":
+    if view.secret:
+        return _show(request, subscription_id, secret=view.secret)
+    messages.success(request, _ANSWERS[act])
+    if act is Act.DELETE:
         return redirect("subscriptions")
     return redirect("subscription", subscription_id)
 
