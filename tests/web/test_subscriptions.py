@@ -1,4 +1,4 @@
-"""Programs are told of events by signed webhooks: each once, in order, of what they asked for.
+"""Programs are told of events by signed webhooks: each once, in order.
 
 They verify as docs/how-to/send-webhooks.md shows.
 """

@@ -18,7 +18,9 @@ from agents.sdk import Answer, agent, last
 from agents.sdk.scripts import Reply, Turn, call, script
 from agents.sdk.scripts import say as says
 from approvals import clock
-from approvals.governance import allowance_changes
+from approvals.governance import allowance_changes, subscriptions
+from approvals.governance.subscriptions import Act as SubscriptionAct
+from approvals.governance.subscriptions import SubscriptionTerms
 from approvals.models import Approval, VersionDecision
 from approvals.people import instances, password_links, tokens
 from approvals.port.adapter import ApprovalService
@@ -135,6 +137,9 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     link = password_links.create("cyril", actor=None)
     admin = Actor(person="admin")
     instance = instances.provision(name="Deploy bot", key="k", fingerprint="", actor=admin).id
+    terms = SubscriptionTerms(name="ERP", url="https://erp.example/", events=["run.started"])
+    told = subscriptions.subscribe(terms, actor=admin).id
+    subscriptions.change(told, SubscriptionAct.TEST, actor=admin)
     said = {"name": "Hourly", "agent": "hr_onboarding", "cron": "0 * * * *", "input": ARGS}
     scheduled = trigger_changes.create(TriggerKind.SCHEDULE, sent=said, actor=Actor(person="ada"))
     changes.run_now(id=scheduled, actor=Actor(person="ada"))
@@ -188,6 +193,8 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
                 "/people/bea/activity/",
                 "/instances/",
                 f"/instances/{instance}/end/",
+                "/subscriptions/",
+                f"/subscriptions/{told}/",
                 "/manual/how-to/install/",
                 "/stops/",
                 "/policies/",
@@ -216,6 +223,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
             "/people/?open=bea": _send_a_short_name,
             "/people/?open=cyril": _make_a_link,
             "/instances/": _make_an_instance,
+            "/subscriptions/": _make_a_webhook,
             "/policies/": _add_a_rule,
             **dict.fromkeys((f"/runs/{parked}/readmit/", "/stops/"), _send),
         },
@@ -437,6 +445,15 @@ def _make_an_instance(page: Page) -> None:
     unfold(page)
     page.locator("#new-name").fill("Bot")
     page.get_by_role("button", name="Create instance").click()
+    expect(page.get_by_role("heading", name="shown this once")).to_be_visible()
+
+
+def _make_a_webhook(page: Page) -> None:
+    unfold(page)
+    page.locator("#new-name").fill("Bot")
+    page.locator("#new-url").fill("https://bot.example/")
+    page.get_by_label("run.failed").check()
+    page.get_by_role("button", name="Create webhook").click()
     expect(page.get_by_role("heading", name="shown this once")).to_be_visible()
 
 
