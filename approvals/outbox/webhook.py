@@ -171,6 +171,9 @@ def _authorities() -> ssl.SSLContext:
 
 
 def _is_allowed(address: str) -> bool:
-    if settings.SIGNOFF_LOOPBACK_WEBHOOKS and ip_address(address.partition("%")[0]).is_loopback:
+    ip = ip_address(address.partition("%")[0])
+    if settings.SIGNOFF_LOOPBACK_WEBHOOKS and ip.is_loopback:
+        return True
+    if any(ip in network for network in settings.SIGNOFF_INTERNAL_WEBHOOKS):
         return True
     return is_public(address)

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -81,6 +82,7 @@ class EnvironmentVariables:
     secret_key: str = field(repr=False)
     public_url: str
     loopback_webhooks: bool
+    internal_webhooks: tuple[IPv4Network | IPv6Network, ...]
     behind_proxy: bool
     allowed_hosts: tuple[str, ...]
     static_root: Path
@@ -164,6 +166,7 @@ def read(variables: Mapping[str, str]) -> EnvironmentVariables:
         secret_key=_secret_key(variables),
         public_url=public_url,
         loopback_webhooks=_loopback_webhooks(variables, public_url),
+        internal_webhooks=_networks(variables, "SIGNOFF_INTERNAL_WEBHOOKS"),
         behind_proxy=_behind_proxy(variables, public_url),
         allowed_hosts=_allowed_hosts(variables, public_url),
         static_root=Path(variables.get("STATIC_ROOT") or ROOT / "staticfiles"),
@@ -427,6 +430,15 @@ def _loopback_webhooks(variables: Mapping[str, str], public_url: str) -> bool:
     if is_allowed and public_url.startswith("https://"):
         raise InvalidSetting(name, "is for tests, so PUBLIC_URL must not be https")
     return is_allowed
+
+
+def _networks(variables: Mapping[str, str], name: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Read networks, separated by commas."""
+    texts = [text.strip() for text in variables.get(name, "").split(",")]
+    try:
+        return tuple(ip_network(text) for text in texts if text)
+    except ValueError as exc:
+        raise InvalidSetting(name, "must have networks such as 10.1.0.0/16") from exc
 
 
 def _allowed_hosts(variables: Mapping[str, str], public_url: str) -> tuple[str, ...]:

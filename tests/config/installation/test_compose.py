@@ -38,6 +38,7 @@ ONLY = {
     "SIGNOFF_IMPORT_KEYS": {"web", "prepare"},
     **{name: {"web", "sweeper"} for name in ("SIGNOFF_WATCHED_FOLDERS", "SIGNOFF_STREAMS")},
     "SIGNOFF_WATCHED_BUCKETS": {"web", "sweeper"},
+    "SIGNOFF_INTERNAL_WEBHOOKS": {"web", "sweeper"},
     "SIGNOFF_STREAMS_URL": {"sweeper"},
     "SIGNOFF_LEDGER": set(TABLE),
     **{name: {"prepare"} for name in ("WORKER_KEYS_DIR", "SIGNOFF_WEB_ROLE")},

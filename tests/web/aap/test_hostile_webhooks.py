@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -232,6 +233,23 @@ def test_one_inner_address_among_others_refuses_the_name(
     found = [(2, 1, 6, "", (address, 443)) for address in ("93.184.216.34", "10.0.0.1")]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
     assert told("https://mixed.example/").refused
+
+
+@pytest.mark.parametrize(
+    ("host", "refused"),
+    [("10.1.2.3", False), ("10.2.0.1", True), ("[::ffff:10.1.2.3]", True), ("[fd00::1]", True)],
+)
+def test_an_admin_may_name_networks_inside(
+    host: str, refused: bool, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.SIGNOFF_LOOPBACK_WEBHOOKS = False
+    settings.SIGNOFF_INTERNAL_WEBHOOKS = (ip_network("10.1.0.0/16"),)
+
+    def connect(*_: Any) -> None:
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    assert told(f"https://{host}/").refused == refused
 
 
 # TLS
