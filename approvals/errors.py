@@ -355,3 +355,9 @@ class BrokenChain(Exception):
         self.run = run
         self.seq = seq
         self.problem = problem
+
+
+class NotSignedIn(ApprovalError):
+    """An OpenID provider did not sign this person in, or not into an account here."""
+
+    status, code = 403, "not_signed_in"

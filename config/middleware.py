@@ -162,6 +162,8 @@ def _shows_a_page(path: str, request: HttpRequest) -> bool:
         match = resolve(path)
     except Resolver404:
         return False
+    if match.route.startswith("login/oidc/"):  # it begins something at a GET, and shows no page
+        return False
     stranger = HttpRequest()
     stranger.method, stranger.path, stranger.user = "GET", path, AnonymousUser()
     stranger.META = request.META  # has the host, which the redirect names

@@ -173,6 +173,21 @@ AUTH_PASSWORD_VALIDATORS = [
     )
 ]
 
+# Sign-in at OpenID providers. Only a process with a provider loads allauth, and none uses its tables.
+
+SIGNOFF_OIDC = ENV.oidc
+SOCIALACCOUNT_ADAPTER = "approvals.people.oidc.NoRedirects"
+MIGRATION_MODULES = {"account": None, "socialaccount": None}
+OIDC_APPS = [
+    "allauth.account",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
+]
+OIDC_MIDDLEWARE = ["allauth.account.middleware.AccountMiddleware"]
+if SIGNOFF_OIDC:
+    INSTALLED_APPS += OIDC_APPS
+    MIDDLEWARE += OIDC_MIDDLEWARE
+
 # Failed logins, counted by approvals.people.login
 
 AUTHENTICATION_BACKENDS = [

@@ -55,7 +55,7 @@ def create_person(
     Without a password the person cannot log in before they chose one with a link. The username must be new
     regardless of case, because people read it and the requester rule compares it.
     """
-    _check_username(username)
+    check_username(username)
     if password is not None:
         check_password(password, username)
     names = {"first_name": checked_name(full_name), "email": checked_mail(email)}
@@ -86,7 +86,7 @@ def create_group(name: str, *, actor: str | None) -> None:
 
 
 def disable(username: str, *, actor: str | None) -> None:
-    """End a person's rights, sessions, tokens and password links at once. Has no effect on a disabled person.
+    """End a person's rights, sessions, tokens, password links and sign-ins at once. Has no effect on a disabled person.
 
     Raises LastAdmin for oneself and for the last active admin.
     """
@@ -100,6 +100,7 @@ def disable(username: str, *, actor: str | None) -> None:
         User.objects.filter(pk=person.pk).update(is_active=False)
         for group in _all_groups():
             assignments.end(person, group, actor=actor)
+        assignments.end_sign_ins(person, actor=actor)
         end_sessions(person)
         tokens.revoke_all(person)
         _end_links(person)
@@ -142,6 +143,7 @@ def confirm(username: str, right: str, *, seq: int, actor: str | None) -> None:
             )
         if right == assignments.CREDENTIAL:
             _check_chosen(row)
+            assignments.end_sign_ins(person, actor=actor, since=row.given_at)
             end_sessions(person)
             tokens.revoke_all(person, since=row.given_at)
         assignments.confirm(row, actor=actor)
@@ -176,7 +178,7 @@ def set_password(
 
 
 def remove_password(username: str, *, actor: str | None) -> None:
-    """Remove a person's password, and end their sessions and password links.
+    """Remove a person's password, and end their sessions, password links and sign-ins.
 
     They can log in once an admin sets a new password, or makes a new link.
     """
@@ -185,6 +187,7 @@ def remove_password(username: str, *, actor: str | None) -> None:
         person.set_unusable_password()
         person.save(update_fields=["password"])
         assignments.grant(person, assignments.CREDENTIAL, actor=actor)
+        assignments.end_sign_ins(person, actor=actor)
         end_sessions(person)
         _end_links(person)
         log_change(actor, f"took the password of {username} away")
@@ -272,7 +275,8 @@ def _require_other_admin(person: User, act: str) -> None:
         raise LastAdmin(f"{person.username} is the last active admin and cannot {act}.")
 
 
-def _check_username(username: str) -> None:
+def check_username(username: str) -> None:
+    """Raise InvalidInput naming `username` if no person may have this one."""
     if not 1 <= len(username) <= MAX_USERNAME:
         raise InvalidInput("username", f"must have 1 to {MAX_USERNAME} characters")
     try:

@@ -29,6 +29,7 @@ Act = Assignment.AssignmentChange
 _ACTS = SignedActs(Assignment, "person", "what")
 
 CREDENTIAL = "password"  # an admin can give a password besides groups
+SIGN_IN = "oidc "  # then issuer and subject: who signs in there is the person
 
 _ACTING = frozenset({Group.ADMINS, CREDENTIAL})  # their giver can act through the person
 
@@ -70,7 +71,7 @@ def is_of(row: Assignment | None, person: User) -> bool:
 
 def is_confirmable(right: str) -> bool:
     """Tell whether a second admin can confirm this right: all but the right to start runs."""
-    return right in _ACTING | DECIDING or is_named(right)
+    return right in _ACTING | DECIDING or (is_named(right) and not right.startswith(SIGN_IN))
 
 
 def is_pending(row: Assignment) -> bool:
@@ -96,6 +97,12 @@ def latest(people: Iterable[User]) -> dict[tuple[int, str], Assignment]:
     """Return the latest row of each right these people ever had, by person's key and right."""
     rows = Assignment.objects.filter(person__in=people).order_by("person", "what", "-seq")
     return {(row.person_id, row.what): row for row in rows.distinct("person", "what")}
+
+
+def sign_ins(person: User) -> list[Assignment]:
+    """Return the sign-ins at providers that are this person's."""
+    rows = latest([person]).values()
+    return [row for row in rows if row.what.startswith(SIGN_IN) and is_of(row, person)]
 
 
 def debts(person: str) -> frozenset[str]:
@@ -160,6 +167,13 @@ def password_of(person: User) -> Assignment | None:
     """Return the row of a person's present password; None if the password was not set through this module."""
     row = latest([person]).get((person.pk, CREDENTIAL))
     return row if is_of(row, person) else None
+
+
+def end_sign_ins(person: User, *, actor: str | None, since: datetime | None = None) -> None:
+    """End a person's sign-ins at providers, only those given since a time if one is named."""
+    for row in sign_ins(person):
+        if since is None or row.given_at >= since:
+            end(person, row.what, actor=actor)
 
 
 def end(person: User, right: str, *, actor: str | None) -> None:

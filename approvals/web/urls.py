@@ -33,6 +33,7 @@ from approvals.web.pages.instances import (
     revoke_provisioner_token,
 )
 from approvals.web.pages.mine import mine
+from approvals.web.pages.oidc import callback, connect, disconnect, logout, start
 from approvals.web.pages.overview import overview, picture_csv
 from approvals.web.pages.password_link import choose_password
 from approvals.web.pages.people import (
@@ -65,7 +66,7 @@ from approvals.web.pages.prompts import label as label_prompt
 from approvals.web.pages.prompts import propose as propose_prompt
 from approvals.web.pages.prompts import withdraw as withdraw_prompt
 from approvals.web.pages.search import search
-from approvals.web.pages.session import home, login, logout
+from approvals.web.pages.session import home, login
 from approvals.web.pages.subscriptions import (
     add_subscription,
     change_subscription,
@@ -91,10 +92,14 @@ urlpatterns = [
     path("costs/", costs, name="costs"),
     path("search/", search, name="search"),
     path("login/", login, name="login"),
+    path("login/oidc/<slug:provider>/", start, name="oidc_start"),
+    path("login/oidc/<slug:provider>/callback/", callback, name="oidc_callback"),
     path("logout/", logout, name="logout"),
     path("password/<str:plain>/", choose_password, name="choose_password"),
     path("account/", account, name="account"),
     path("account/password/", change_password, name="change_password"),
+    path("account/sign-in/", connect, name="connect_sign_in"),
+    path("account/sign-in/disconnect/", disconnect, name="disconnect_sign_ins"),
     path("account/profile/", save_own_profile, name="save_own_profile"),
     path("account/time/", choose_time, name="choose_time"),
     path("account/mail/", choose_mail, name="choose_mail"),

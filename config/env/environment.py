@@ -13,7 +13,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 from agents import endpoints
 from agents.endpoints import Endpoint
-from config.env import providers, values
+from approvals.rules.identity_providers import IdentityProvider
+from config.env import oidc, providers, values
 from config.env.values import InvalidSetting
 from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.limits import KEPT_INLINE, MAX_RESULT
@@ -56,6 +57,7 @@ class EnvironmentVariables:
     anthropic_base_url: str
     anthropic_api_key: str = field(repr=False)
     providers: Mapping[str, Endpoint]
+    oidc: Mapping[str, IdentityProvider]
     lease_seconds: float
     approval_seconds: float
     outage_seconds: float
@@ -138,6 +140,7 @@ def read(variables: Mapping[str, str]) -> EnvironmentVariables:
         anthropic_base_url=anthropic_url,
         anthropic_api_key=anthropic_key,
         providers=custom_providers,
+        oidc=oidc.read(variables),
         lease_seconds=_seconds(variables, "SIGNOFF_LEASE_SECONDS", 10.0, 1, 600),
         approval_seconds=_seconds(
             variables, "SIGNOFF_APPROVAL_SECONDS", 7 * DAY, MINUTE, 365 * DAY

@@ -33,6 +33,8 @@ from tests.support import commands
         ("SIGNOFF_PROVIDER_ACME_ADDRESS", "https://models.example/v1"),
         ("SIGNOFF_PROVIDER_VLLM_URL", "gpu:8000"),
         ("SIGNOFF_PROVIDER_VLLM_KIND", "cohere"),
+        ("SIGNOFF_OIDC_ACME_ISSUER", "http://login.example"),
+        ("SIGNOFF_OIDC_ACME_URL", "https://login.example"),
         ("SIGNOFF_MODEL", "scripted,openai:x"),
         ("SIGNOFF_LEASE_SECONDS", "nan"),
         ("SIGNOFF_UNSAFE_POSTGRES", "perhaps"),
@@ -124,6 +126,28 @@ def test_a_provider_needs_its_key_which_no_text_shows(model: str, key: str) -> N
     for wrong in (f"{model},{model}", f"{model},"):
         with pytest.raises(InvalidSetting, match=r"^SIGNOFF_MODEL "):
             environment.read({"SIGNOFF_MODEL": wrong, key: "sk-canary"})
+
+
+def test_people_sign_in_at_providers_with_client_and_secret(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("canary\n")
+    given = {
+        "SIGNOFF_OIDC_ACME_ISSUER": "https://login.acme.example/realms/staff",
+        "SIGNOFF_OIDC_ACME_CLIENT": "signoff",
+        "SIGNOFF_OIDC_ACME_SECRET_FILE": str(tmp_path / "secret"),
+    }
+    acme = environment.read(given).oidc["acme"]
+    assert (acme.label, acme.client, acme.secret) == ("Acme", "signoff", "canary")
+    assert "canary" not in repr(acme)
+    for name in list(given)[1:]:
+        wanted = name.removesuffix("_FILE")
+        with pytest.raises(InvalidSetting, match=rf"^{wanted} must be set"):
+            environment.read({**given, name: ""})
+
+
+def test_a_process_without_a_provider_cannot_load_allauth() -> None:
+    code = "import django, sys; django.setup(); import config.urls; print('allauth' in sys.modules)"
+    done = commands.python("-c", code, env={"DJANGO_SETTINGS_MODULE": "config.settings"})
+    assert done.stdout == "False\n"
 
 
 def test_a_provider_is_named_by_its_variables(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import logout, update_session_auth_hash
 from django.contrib.auth.decorators import login_required
@@ -13,7 +14,15 @@ from django.utils.html import format_html
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from approvals.people import absences, account_list, accounts, login, preferences, tokens
+from approvals.people import (
+    absences,
+    account_list,
+    accounts,
+    login,
+    preferences,
+    sign_in,
+    tokens,
+)
 from approvals.reads import deciders
 from approvals.rights import principals, scopes
 from approvals.rules import roles
@@ -218,6 +227,8 @@ def _page(request: HttpRequest, refused: PageForm | None = None, status: int = 4
         ],
         "now": timezone.now(),
         "mail": mail,
+        "providers": list(settings.SIGNOFF_OIDC.values()),
+        "connected": sign_in.connected(me) if settings.SIGNOFF_OIDC else (),
         "locked_until": login.refused_until(request),
         "away": absence,
         "standing_in": standing_in,

@@ -1,9 +1,12 @@
-"""Logs people in and out, and redirects them to their first page."""
+"""Logs people in, and redirects them to their first page."""
 
+from typing import Any
+
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import AuthenticationForm
-from django.contrib.auth.views import LoginView, LogoutView
+from django.contrib.auth.views import LoginView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_safe
@@ -35,6 +38,10 @@ class Login(LoginView):
     template_name = "accounts/login.html"
     redirect_authenticated_user = True
 
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Add the OpenID providers."""
+        return super().get_context_data(**kwargs, providers=settings.SIGNOFF_OIDC.values())
+
     def get_success_url(self) -> str:
         """Return the page to open after the login: `next` if it is a path of this site, else the start page."""
         url = super().get_success_url()
@@ -57,7 +64,6 @@ class Login(LoginView):
 
 
 login = Login.as_view()
-logout = LogoutView.as_view(http_method_names=["post"])
 
 
 @require_safe

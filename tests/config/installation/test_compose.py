@@ -169,7 +169,12 @@ def test_secrets_are_files_and_no_value_of_one_is_written_down(services: dict[st
 
 
 @pytest.mark.parametrize(
-    ("file", "has"), [("providers.env", ["isolated", "worker"]), ("objects.env", APPLICATION)]
+    ("file", "has"),
+    [
+        ("providers.env", ["isolated", "worker"]),
+        ("oidc.env", ["web"]),
+        ("objects.env", APPLICATION),
+    ],
 )
 def test_the_variables_of_a_file_reach_the_services_that_need_them(
     tmp_path: Path, file: str, has: Sequence[str]

@@ -1,0 +1,42 @@
+"""Defines an OpenID provider at which people sign in."""
+
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityProvider:
+    """A provider by its name in the settings; with `client` and `secret` this installation is known there."""
+
+    name: str
+    label: str
+    issuer: str
+    client: str
+    secret: str = field(repr=False)
+
+    @property
+    def giver(self) -> str:
+        """Name the provider as the giver of accounts. No username has a colon."""
+        return f"oidc:{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who the provider says has signed in. `address` is empty unless the provider verified it."""
+
+    provider: IdentityProvider
+    subject: str
+    address: str
+    full_name: str
+
+
+def is_private_address(url: str) -> bool:
+    """Tell whether a secret may be sent to this web address: with TLS, or on this machine."""
+    parts = urlsplit(url)
+    if parts.scheme == "https":
+        return bool(parts.hostname)
+    try:
+        return parts.scheme == "http" and ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        return False

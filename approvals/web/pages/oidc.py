@@ -1,0 +1,126 @@
+"""Signs people in at an OpenID provider, and connects a sign-in to the account of a logged-in person.
+
+Each function imports allauth when it needs it: most processes have no provider, and cannot load it.
+"""
+
+from dataclasses import asdict
+from typing import Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth import login as log_in
+from django.contrib.auth import logout as log_out
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from approvals.errors import NotSignedIn
+from approvals.people import login, preferences, sign_in
+from approvals.rules.identity_providers import Identity, IdentityProvider
+from approvals.web import time_zone
+
+BACKEND = "django.contrib.auth.backends.ModelBackend"
+BEGUN_SECONDS = 600  # of the session of a stranger, who may never come back
+_SESSION = "oidc"  # the provider, and its token for the log-out there
+_WAITING = "oidc_waiting"  # an identity that its owner may connect
+
+
+@require_GET
+def start(request: HttpRequest, provider: str) -> HttpResponse:
+    """Lead to the provider, and from there back to the page `next`."""
+    company, page = _provider(provider), request.GET.get("next", "")
+    if not page.startswith("/") or not url_has_allowed_host_and_scheme(page, allowed_hosts=None):
+        page = ""
+    if not request.user.is_authenticated:
+        request.session.set_expiry(BEGUN_SECONDS)
+    from approvals.people import oidc
+
+    try:
+        return oidc.begin(request, company, page)
+    except NotSignedIn as refusal:
+        return _refused(request, refusal)
+
+
+@require_GET
+def callback(request: HttpRequest, provider: str) -> HttpResponse:
+    """Log in whom the provider identified. A person who is logged in already may connect the identity."""
+    company = _provider(provider)
+    from approvals.people import oidc
+
+    try:
+        signed_in = oidc.finish(request, company)
+        identity = signed_in.identity
+        if request.user.is_authenticated:
+            request.session[_WAITING] = {**asdict(identity), "provider": provider}
+            return redirect("connect_sign_in")
+        with sign_in.signing_in(identity) as person:
+            log_in(request, person, backend=BACKEND)
+            request.session.set_expiry(None)
+            request.session[_SESSION] = {"provider": provider, "token": signed_in.token}
+            request.session.save()
+    except NotSignedIn as refusal:
+        return _refused(request, refusal)
+    time_zone.remember(request, preferences.time_of(person.get_username()))
+    return redirect(signed_in.page or settings.LOGIN_REDIRECT_URL)
+
+
+@require_http_methods(["GET", "POST"])
+@login_required
+def connect(request: HttpRequest) -> HttpResponse:
+    """Show which identity waits, and connect it once its owner types the password of the account."""
+    waiting = request.session.get(_WAITING)
+    if waiting is None or waiting["provider"] not in settings.SIGNOFF_OIDC:
+        return redirect("account")
+    identity = Identity(**{**waiting, "provider": _provider(waiting["provider"])})
+    me, context = request.user.get_username(), {"section": "account", "identity": identity}
+    if request.method == "GET":
+        return render(request, "accounts/connect.html", context)
+    if login.reauthenticate(request, me, request.POST.get("password", "")) is None:
+        until = login.refused_until(request)
+        context |= {"is_wrong": True, "locked_until": until}
+        return render(request, "accounts/connect.html", context, status=429 if until else 422)
+    del request.session[_WAITING]
+    try:
+        sign_in.connect(me, identity)
+    except NotSignedIn as refusal:
+        messages.error(request, refusal.detail)
+    else:
+        messages.success(request, f"You can sign in with {identity.provider.label} now.")
+    return redirect("account")
+
+
+@require_POST
+@login_required
+def disconnect(request: HttpRequest) -> HttpResponse:
+    """End all sign-ins of this person at providers, and the other sessions."""
+    sign_in.disconnect_all(request.user.get_username(), keep=request.session.session_key)
+    messages.success(request, "Disconnected. Your other sessions have ended.")
+    return redirect("account")
+
+
+@require_POST
+def logout(request: HttpRequest) -> HttpResponse:
+    """Log out here, and at the provider if one signed the person in."""
+    ours: dict[str, Any] = request.session.get(_SESSION) or {}
+    log_out(request)
+    if ours.get("provider") in settings.SIGNOFF_OIDC:
+        from approvals.people import oidc
+
+        provider = _provider(ours["provider"])
+        if address := oidc.logout_address(request, provider, ours["token"]):
+            context = {"address": address, "label": provider.label}
+            return render(request, "accounts/logged_out.html", context)
+    return redirect(settings.LOGOUT_REDIRECT_URL)
+
+
+def _provider(name: str) -> IdentityProvider:
+    provider: IdentityProvider | None = settings.SIGNOFF_OIDC.get(name)
+    if provider is None:
+        raise Http404
+    return provider
+
+
+def _refused(request: HttpRequest, refusal: NotSignedIn) -> HttpResponse:
+    return render(request, "accounts/not_signed_in.html", {"detail": refusal.detail}, status=403)

@@ -1,0 +1,176 @@
+"""A small OpenID provider on loopback. It signs in the person of `claims` without asking."""
+
+import base64
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+from django.conf import settings
+from django.core.cache import cache
+from django.test import override_settings
+
+from approvals.rules.identity_providers import IdentityProvider
+
+CLIENT, SECRET = "signoff", "canary-openid-secret"
+
+
+class OpenIDProvider:
+    """A test changes its words: `claims` of both answers, `token` and `userinfo` of one, `key` that signs."""
+
+    def __init__(self) -> None:
+        self.issuer = ""
+        self.published = generate_private_key(65537, 2048)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the changes of a test."""
+        self.claims: dict[str, Any] = {
+            "sub": "248289761001",
+            "name": "Zoe Novak",
+            "email": "Zoe@acme.example",
+            "email_verified": True,
+        }
+        self.token: dict[str, Any] = {}
+        self.userinfo: dict[str, Any] = {}
+        self.config: dict[str, Any] = {}
+        self.alg = "RS256"
+        self.key: Any = self.published
+        self.codes: dict[str, dict[str, str]] = {}
+        self.asked: list[str] = []
+
+    def discovery(self) -> dict[str, Any]:
+        places = {
+            "authorization_endpoint": "authorize",
+            "token_endpoint": "token",
+            "userinfo_endpoint": "userinfo",
+            "jwks_uri": "keys",
+            "end_session_endpoint": "logout",
+        }
+        found = {name: f"{self.issuer}/{place}" for name, place in places.items()}
+        return {"issuer": self.issuer, **found, **self.config}
+
+    def keys(self) -> dict[str, Any]:
+        key = jwt.algorithms.RSAAlgorithm.to_jwk(self.published.public_key(), as_dict=True)
+        return {"keys": [{**key, "kid": "1", "alg": "RS256", "use": "sig"}]}
+
+    def authorize(self, query: dict[str, str]) -> str:
+        """Where the browser goes back to."""
+        assert query["code_challenge_method"] == "S256"
+        assert query["client_id"] == CLIENT
+        code = f"code-{len(self.asked)}"
+        self.codes[code] = query
+        return f"{query['redirect_uri']}?{urlencode({'code': code, 'state': query['state']})}"
+
+    def exchange(self, form: dict[str, str], client: str) -> tuple[int, dict[str, Any]]:
+        query = self.codes.pop(form["code"], None)  # it works once
+        digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
+        challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        if query is None or query["code_challenge"] != challenge:
+            return 400, {"error": "invalid_grant"}
+        if client != f"{CLIENT}:{SECRET}":
+            return 401, {"error": "invalid_client"}
+        now = int(time.time())
+        claims = {
+            "iss": self.issuer,
+            "aud": CLIENT,
+            "nonce": query["nonce"],
+            "iat": now,
+            "exp": now + 60,
+            **self.claims,
+            **self.token,
+        }
+        claims = {name: value for name, value in claims.items() if value is not None}
+        token = jwt.encode(claims, self.key, self.alg, headers={"kid": "1"})
+        return 200, {"access_token": "access", "token_type": "Bearer", "id_token": token}
+
+
+@contextmanager
+def openid_provider() -> Iterator[OpenIDProvider]:
+    here = OpenIDProvider()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            form = {name: values[0] for name, values in parse_qs(body).items()}
+            basic = self.headers.get("Authorization", "").removeprefix("Basic ")
+            client = base64.b64decode(basic).decode()
+            here.asked.append("/token")
+            self._answer(
+                *here.exchange(form, client or f"{form['client_id']}:{form['client_secret']}")
+            )
+
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            here.asked.append(parts.path)
+            query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+            match parts.path:
+                case "/.well-known/openid-configuration":
+                    self._answer(200, here.discovery())
+                case "/keys":
+                    self._answer(200, here.keys())
+                case "/userinfo":
+                    self._answer(200, {**here.claims, **here.userinfo})
+                case "/authorize":
+                    self._lead(here.authorize(query))
+                case "/logout":
+                    self._lead(query["post_logout_redirect_uri"])
+                case _:
+                    self._answer(404, {})
+
+        def _lead(self, place: str) -> None:
+            self.send_response(302)
+            self.send_header("Location", place)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def _answer(self, status: int, found: dict[str, Any]) -> None:
+            body = json.dumps(found).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        here.issuer = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield here
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def known_as(provider: OpenIDProvider, name: str = "acme") -> dict[str, IdentityProvider]:
+    """The setting SIGNOFF_OIDC with this provider alone."""
+    found = IdentityProvider(
+        name=name, label="Acme", issuer=provider.issuer, client=CLIENT, secret=SECRET
+    )
+    return {name: found}
+
+
+@contextmanager
+def at_provider(provider: OpenIDProvider, site: str = "http://testserver") -> Iterator[None]:
+    """Let people of this process's installation sign in at the provider, which is as it was started."""
+    provider.reset()
+    cache.clear()
+    doors = [*settings.MIDDLEWARE, *settings.OIDC_MIDDLEWARE]
+    apps = [*settings.INSTALLED_APPS, *settings.OIDC_APPS]
+    known = known_as(provider)
+    with (
+        override_settings(MIDDLEWARE=doors, SIGNOFF_OIDC=known, PUBLIC_URL=site),
+        override_settings(INSTALLED_APPS=apps),
+    ):
+        yield
