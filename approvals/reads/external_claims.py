@@ -35,7 +35,7 @@ class ExternalClaim:
 
 def claim_of(approval: ApprovalView) -> ExternalClaim | None:
     """Return what the instance says. None for other requests, and once the input of the run is removed."""
-    if approval.tampered or not external_call.is_path(approval.path):
+    if approval.tampered or approval.removed_at or not external_call.is_path(approval.path):
         return None
     rows = Run.objects.filter(pk=approval.run, removed_at=None, archived_at=None)
     text = rows.values_list("input", flat=True).first()

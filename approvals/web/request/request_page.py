@@ -93,12 +93,14 @@ def page_context(
         **teamwork.context(request, approval),
         "status": status,
         "agent": _agent(approval),
-        "arguments": arguments(approval.args, approval.schema),
+        "outside": (outside := external_claims.claim_of(approval)),
+        "arguments": arguments(approval.args, approval.schema)
+        if outside is None
+        else arguments(approval.args["arguments"], None),
         "effect": effect_texts(approval.effect)[1],
         "call_context": around,
         "strip": strip(around, call, _agent(approval)),
         "run_input": _run_input(transcript),
-        "outside": external_claims.claim_of(approval),
         "done_calls": [_done_call(step) for step in around.settled if not _changed_the_plan(step)],
         "open_calls": around.open,
         "call": call,

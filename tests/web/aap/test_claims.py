@@ -43,6 +43,14 @@ def test_a_request_names_who_asks_and_marks_what_it_says(
     assert external["valid_until"] is external["used_at"] is external["outcome"] is None
 
 
+def test_a_request_offers_only_what_the_protocol_can_carry(
+    made: str, desk: Desk, bea: Client
+) -> None:
+    page = f"/a/{desk.approval(made).id}/"
+    impossible = ("data-edit", "Request changes", "Give the result yourself", "Ask the agent")
+    shows(bea, page, "runs once, exactly so", "Remark", hides=[*impossible, "not given"])
+
+
 def test_a_request_says_what_became_of_its_approval(
     made: str, bot: Door, desk: Desk, bea: Client, bea_api: Caller
 ) -> None:
