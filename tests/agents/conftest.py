@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -34,14 +35,14 @@ class Directory:
         return list(self.storage.resources)
 
 
-@pytest.fixture(scope="session")
-def schemas() -> ScimProvider:
+@cache
+def _schemas() -> ScimProvider:
     """What the directory serves. Reading it takes most of a second."""
     return load_default_provider()
 
 
 @pytest.fixture
-def directory(settings: Settings, schemas: ScimProvider) -> Iterator[Directory]:
+def directory(settings: Settings) -> Iterator[Directory]:
     requests: list[str] = []
 
     class Handler(WSGIRequestHandler):
@@ -49,7 +50,7 @@ def directory(settings: Settings, schemas: ScimProvider) -> Iterator[Directory]:
             requests.append(str(args[0]))
 
     storage = InMemoryStorage()
-    app = BearerTokenApplication(storage, schemas, bearer_tokens=[TOKEN])
+    app = BearerTokenApplication(storage, _schemas(), bearer_tokens=[TOKEN])
     server = make_server("127.0.0.1", 0, app, server_class=WSGIServer, handler_class=Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()

@@ -208,7 +208,7 @@ def test_an_approval_has_the_promised_fields(client: TestClient, bea: Actor) -> 
     assert {name: answer[name] for name in promised} == promised
     assert set(answer) - set(promised) == {
         "sentence", "created_at", "decided_by", "decided_at", "effective_at", "reason", "removed_at",
-        "tampered", "edited", "oddities", "acts_for", "decided_for",
+        "tampered", "edited", "oddities", "acts_for", "decided_for", "first_expires_at",
     }  # fmt: skip
 
 
