@@ -37,6 +37,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "policy_version": ("0", "the stored request"),
     "kind": ("in_doubt", "the stored request"),
     "expires_at": (None, "the stored request"),
+    "first_expires_at": ("2000-01-01T00:00:00Z", "the stored request"),
     "not_before": ("2000-01-01T00:00:00Z", "the stored request"),
     "result_schema": ("{}", "the stored request"),
     "preview": ("{}", "the stored request"),
@@ -59,8 +60,8 @@ CHANGES: dict[str, tuple[Any, str]] = {
 }
 # Columns that do not describe the decision, or whose change leaves the run unchanged instead of quarantining it.
 ELSEWHERE = {"id", "run", "key_id", "seal_key_id", "removed_at", "excluded"}
-# test_votes.py, test_deputies.py and test_uses.py forge these
-ELSEWHERE |= {"votes", "decided_for", "voted_for", "allowance", "allowance_use"}
+# test_votes.py, test_deputies.py, test_uses.py and test_extend.py forge these
+ELSEWHERE |= {"votes", "decided_for", "voted_for", "allowance", "allowance_use", "extensions"}
 # Columns and rows that only lists and pages read
 LISTED = {"channel", "outcome", "voted", "open_to", "readers", "next_step", "next_at", "escalated"}
 LISTED |= {"undecidable_at", "claim", "comments", "handover", "readings", "viewers"}

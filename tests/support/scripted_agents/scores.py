@@ -18,8 +18,8 @@ class Score:
     """One run: its script, Bea's verdict at its gates, whether Ada cancels it, and its required end.
 
     A `paused` run is paused at its first gate for a while, a `written` one gets a message there. Of an `asked` one
-    Bea asks two questions at each gate. She grants one unit of each limit in `budget` at a time, and decides nothing
-    before `closed` frames have closed.
+    Bea asks two questions at each gate, of an `extended` one she extends each deadline. She grants one unit of each
+    limit in `budget` at a time, and decides nothing before `closed` frames have closed.
     """
 
     turns: Turns
@@ -28,6 +28,7 @@ class Score:
     paused: bool = False
     written: bool = False
     asked: bool = False
+    extended: bool = False
     closed: int = 0
     ends: str = "completed"
     budget: BudgetLimits | None = None
@@ -159,6 +160,7 @@ SCORES: dict[str, Callable[[], Score]] = {
     "denials": lambda: Score(_nested(lambda depth: [[_call("pay", depth)]][:depth]), denied=True),
     "paused at a gate": lambda: Score([[_call("pay", 0)]], paused=True),
     "written to at a gate": lambda: Score([[_call("pay", 0)]], written=True),
+    "given more time": lambda: Score(_one_by_one("pay"), extended=True),
     "asked about its calls": lambda: Score(_one_by_one("pay"), asked=True),
     "external events": lambda: Score(_nested(lambda depth: [[_wait()], [_call("send", depth)]])),
     "waits": waits,

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -14,6 +15,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from approvals.decisions import decide
+from approvals.decisions.extend import extend
 from approvals.decisions.messages import ASKED, inquire
 from approvals.errors import ApprovalError, TooEarly
 from approvals.models import Approval, AuditEntry
@@ -37,6 +39,7 @@ from tests.support.scripted_agents.scores import Score, planned
 
 ADA, BEA, ADMIN = Actor(person="ada"), Actor(person="bea"), Actor(person="admin")
 ENDS = ("completed", "failed", "cancelled", "quarantined")
+EXTENDED = "GateExtended"
 ANSWERS = ("QuestionAnswered", "QuestionFailed")
 ONCE, AGAIN = ("send", "stay", "pay", "book", "labour"), ("look", "put", "insist")
 
@@ -82,6 +85,8 @@ class Office:
             )
             return
         if score.asked and approval.kind == GateKind.APPROVAL and self._asks(approval):
+            return
+        if score.extended and approval.kind == GateKind.APPROVAL and self._extends(approval):
             return
         verdict, grant = "deny" if score.denied else "approve", None
         if approval.kind == GateKind.LIMIT:
@@ -132,6 +137,15 @@ class Office:
                 return False
             inquire(approval_id=approval.id, question=left[0], actor=BEA)
         return True
+
+    def _extends(self, approval: Approval) -> bool:
+        """Extend its deadline once. Whether it is too early to decide."""
+        if approval.extensions is None:
+            assert approval.expires_at is not None
+            later = approval.expires_at + timedelta(hours=1)
+            extend(approval_id=approval.id, until=later.isoformat(), reason="Busy.", actor=BEA)
+        gates = {event["gate"] for event in events(approval.run_id) if event["type"] == EXTENDED}
+        return str(approval.gate) not in gates
 
     def _tell(self, run: UUID) -> None:
         """Tell of what its calls wait for, and tell it twice."""
