@@ -158,7 +158,7 @@ def _of_requests() -> Iterator[Metric]:
     yield ages
     yield _gauge("requests_overdue", "Pending requests past their deadline.", pending.overdue)
     yield _gauge("requests_in_doubt", "Calls whose outcome is unknown.", pending.in_doubt)
-    unsent = messages.backlog()
+    unsent = messages.count_unsent()
     yield _gauge("messages_unsent", "Messages to other programs that none took.", unsent.number)
     yield _gauge("message_age_seconds", "Time since the oldest event among them.", unsent.age)
 

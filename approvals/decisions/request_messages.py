@@ -13,7 +13,7 @@ from approvals.decisions import external_requests
 from approvals.decisions.external_requests import RequestStatus
 from approvals.models import OutboxMessage
 from approvals.outbox import webhook
-from approvals.outbox.messages import Answer, Content
+from approvals.outbox.messages import AttemptResult, Content
 from approvals.people import instance_webhooks
 from runtime.models import Run
 
@@ -46,7 +46,7 @@ class ResolvedRequests:
         }
         return Content(body=json.dumps(body), occurred_at=state.at, gives_up_at=state.at + WINDOW)
 
-    def send(self, message: OutboxMessage) -> Answer | None:
+    def send(self, message: OutboxMessage) -> AttemptResult | None:
         """Post the event to the present address of the instance."""
         row = instance_webhooks.row_of(message.destination)
         if row is None or message.body is None:

@@ -21,7 +21,7 @@ from approvals import clock
 from approvals.errors import UnknownSubscription
 from approvals.models import OutboxMessage, Subscription
 from approvals.outbox import messages, webhook
-from approvals.outbox.messages import Answer, Content
+from approvals.outbox.messages import AttemptResult, Content
 from approvals.outbox.webhook import InvalidUrl
 from approvals.rights.access import AccessService
 from approvals.rights.scopes import Scope
@@ -200,7 +200,7 @@ class SubscribedEvents:
         """Return None: a message without a body is not of a trigger."""
         return None
 
-    def send(self, message: OutboxMessage) -> Answer | None:
+    def send(self, message: OutboxMessage) -> AttemptResult | None:
         """Post the message to the present address, signed with each secret that counts now."""
         row = Subscription.objects.filter(pk=message.destination, paused_at=None).first()
         if row is None or message.body is None:

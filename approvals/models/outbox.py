@@ -14,7 +14,7 @@ class OutboxMessage(models.Model):
     numbers, and those in one `lane` a few at a time.
     """
 
-    class Ending(models.TextChoices):
+    class EndState(models.TextChoices):
         DELIVERED = "delivered"  # the destination took it
         GIVEN_UP = "given up"  # no attempt succeeded in time
         DROPPED = "dropped"  # its destination is gone
@@ -35,7 +35,7 @@ class OutboxMessage(models.Model):
         default="", db_default=""
     )  # of the last attempt: a status, or why none
     ended_at = models.DateTimeField(null=True)
-    ending = models.TextField(choices=Ending.choices, null=True)
+    ending = models.TextField(choices=EndState.choices, null=True)
 
     class Meta:
         indexes = [

@@ -65,7 +65,7 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class AttemptResult:
     """The answer to an attempt: whether the destination took the message, its words, and when it wants the next one."""
 
     is_taken: bool
@@ -74,7 +74,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backlog:
+class UnsentMessages:
     """The messages that wait for a successful attempt, and the age of the oldest event among them."""
 
     number: int
@@ -108,13 +108,13 @@ def drop(*, destination: str) -> None:
     """Stop sending to a destination. Messages without a body are deleted, and may be added again."""
     rows = _waiting(destination=destination)
     rows.filter(body=None).delete()
-    rows.update(ended_at=Now(), ending=OutboxMessage.Ending.DROPPED, leased_until=None)
+    rows.update(ended_at=Now(), ending=OutboxMessage.EndState.DROPPED, leased_until=None)
 
 
 def revive(message: UUID, *, destination: str, window: timedelta) -> bool:
     """Send a message again that was given up, until `window` is over. Return False if there is none."""
     rows = OutboxMessage.objects.filter(
-        id=message, destination=destination, ending=OutboxMessage.Ending.GIVEN_UP
+        id=message, destination=destination, ending=OutboxMessage.EndState.GIVEN_UP
     )
     fields = {"ended_at": None, "ending": None, "next_at": Now()}
     return rows.update(gives_up_at=clock.now() + window, **fields) == 1
@@ -140,20 +140,20 @@ def begin(message: OutboxMessage, content: Content | None) -> bool:
     return _leased(message).update(**fields) == 1
 
 
-def finish(message: OutboxMessage, answer: Answer) -> None:
+def finish(message: OutboxMessage, answer: AttemptResult) -> None:
     """Record the answer to an attempt: the end, or when to try again."""
     text = answer.text[:MAX_ANSWER]
     if answer.is_taken:
-        end(message, OutboxMessage.Ending.DELIVERED, text)
+        end(message, OutboxMessage.EndState.DELIVERED, text)
         return
     again = clock.now() + max(pause(message.attempts), timedelta(seconds=answer.after or 0))
     if message.gives_up_at is not None and again >= message.gives_up_at:
-        end(message, OutboxMessage.Ending.GIVEN_UP, text)
+        end(message, OutboxMessage.EndState.GIVEN_UP, text)
         return
     _leased(message).update(leased_until=None, next_at=again, answer=text)
 
 
-def end(message: OutboxMessage, ending: OutboxMessage.Ending, answer: str = "") -> None:
+def end(message: OutboxMessage, ending: OutboxMessage.EndState, answer: str = "") -> None:
     """End a message."""
     _leased(message).update(ended_at=Now(), ending=ending, answer=answer, leased_until=None)
 
@@ -169,7 +169,7 @@ def prune() -> None:
     OutboxMessage.objects.filter(ended_at__lt=clock.now() - KEPT).delete()
 
 
-def backlog() -> Backlog:
+def count_unsent() -> UnsentMessages:
     """Count the messages that wait for a successful attempt."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -181,7 +181,7 @@ def backlog() -> Backlog:
             """
         )
         number, age = cursor.fetchone()
-    return Backlog(number=number, age=float(age))
+    return UnsentMessages(number=number, age=float(age))
 
 
 def pause(attempts: int) -> timedelta:

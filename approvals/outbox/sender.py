@@ -15,7 +15,7 @@ from django.db import connections
 from approvals import clock
 from approvals.models import OutboxMessage
 from approvals.outbox import messages
-from approvals.outbox.messages import Answer, Content
+from approvals.outbox.messages import AttemptResult, Content
 from runtime.store import failpoints
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class MessageKind(Protocol):
     def compose(self, message: OutboxMessage) -> Content | datetime | None:
         """Return the content; or when to look again, before its event; None if the message is to be dropped."""
 
-    def send(self, message: OutboxMessage) -> Answer | None:
+    def send(self, message: OutboxMessage) -> AttemptResult | None:
         """Make one attempt of at most ten seconds, outside of a transaction. None if there is no destination."""
 
 
@@ -93,18 +93,18 @@ def _attempt(kind: MessageKind, message: OutboxMessage) -> None:
             messages.look_again(message, composed)
             return
         if composed is None:
-            messages.end(message, OutboxMessage.Ending.DROPPED)
+            messages.end(message, OutboxMessage.EndState.DROPPED)
             return
         content = composed
     if not messages.begin(message, content):
         return
     failpoints.hit("begun", "message", 0)
     if message.gives_up_at is not None and clock.now() >= message.gives_up_at:
-        messages.end(message, OutboxMessage.Ending.GIVEN_UP, message.answer)
+        messages.end(message, OutboxMessage.EndState.GIVEN_UP, message.answer)
         return
     answer = kind.send(message)
     failpoints.hit("sent", "message", 0)
     if answer is None:
-        messages.end(message, OutboxMessage.Ending.DROPPED)
+        messages.end(message, OutboxMessage.EndState.DROPPED)
     else:
         messages.finish(message, answer)

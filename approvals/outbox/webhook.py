@@ -20,7 +20,7 @@ from urllib.parse import SplitResult, urlsplit
 from django.conf import settings
 from httpx2 import create_ssl_context
 
-from approvals.outbox.messages import Answer
+from approvals.outbox.messages import AttemptResult
 from runtime.network import AddressRefused, addresses_of, is_public, retry_after_seconds
 from runtime.triggers import signatures
 
@@ -47,9 +47,9 @@ class Reply:
     after: float | None = None
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> AttemptResult:
         """The answer as the outbox records it."""
-        return Answer(
+        return AttemptResult(
             is_taken=200 <= self.status < 300,
             text=self.problem or str(self.status),
             after=self.after,

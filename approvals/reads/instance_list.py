@@ -40,10 +40,10 @@ class InstanceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstancePage:
-    """Instances, those that ended last; `more` is the number of further matches."""
+    """Instances, those that ended last; `omitted` is the number of further matches."""
 
     items: tuple[InstanceRow, ...]
-    more: int
+    omitted: int
 
 
 def page(search: str = "") -> InstancePage:
@@ -58,8 +58,8 @@ def page(search: str = "") -> InstancePage:
     ordered = matches.order_by(F("deleted_at").desc(nulls_first=True), "-created_at", "id")
     rows = list(ordered.select_related("owner")[:MAX_INSTANCES])
     counts = _open_requests(rows)
-    more = matches.count() - len(rows) if len(rows) == MAX_INSTANCES else 0
-    return InstancePage(items=tuple(_row(row, counts) for row in rows), more=more)
+    omitted = matches.count() - len(rows) if len(rows) == MAX_INSTANCES else 0
+    return InstancePage(items=tuple(_row(row, counts) for row in rows), omitted=omitted)
 
 
 def read(instance: UUID) -> InstanceRow | None:

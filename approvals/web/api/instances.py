@@ -28,10 +28,10 @@ class InstanceOut(Schema):
 
 
 class InstancesOut(Schema):
-    """Instances, the newest first and those that ended last. `more` is the number of further matches."""
+    """Instances, the newest first and those that ended last. `omitted` is the number of further matches."""
 
     items: list[InstanceOut]
-    more: int
+    omitted: int
 
 
 class InstanceIn(Body):

@@ -101,7 +101,7 @@ def revoke_provisioner_token(request: HttpRequest, token: str) -> HttpResponse:
 
 def _page(request: HttpRequest, refused: PageForm | None = None) -> HttpResponse:
     search = request.GET.get("q", "").strip().replace("\x00", "")
-    page, wrong_search = instance_list.InstancePage(items=(), more=0), None
+    page, wrong_search = instance_list.InstancePage(items=(), omitted=0), None
     try:
         page = instance_list.page(search)
     except InvalidInput as refusal:

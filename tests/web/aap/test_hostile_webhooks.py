@@ -24,7 +24,7 @@ from cryptography.x509.oid import NameOID
 from approvals import clock
 from approvals.models import OutboxMessage
 from approvals.outbox import messages, webhook
-from approvals.outbox.messages import Answer, Content
+from approvals.outbox.messages import AttemptResult, Content
 from approvals.outbox.sender import THREADS, Sender
 from approvals.outbox.webhook import InvalidUrl, Reply, check_url, post
 from tests.support.people import until
@@ -67,12 +67,12 @@ class Kind:
         at = clock.now()
         return Content(body="{}", occurred_at=at, gives_up_at=at + timedelta(days=1))
 
-    def send(self, message: OutboxMessage) -> Answer:
+    def send(self, message: OutboxMessage) -> AttemptResult:
         if message.destination == "slow":
             self.waiting.append(message)
             self.go.wait(60)
         self.sent.append(message)
-        return Answer(is_taken=True, text="200")
+        return AttemptResult(is_taken=True, text="200")
 
 
 # Answers
@@ -360,7 +360,7 @@ def test_a_message_has_one_sender_at_a_time() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_an_error_of_ours_leaves_the_message_for_later() -> None:
     class Broken(Kind):
-        def send(self, message: OutboxMessage) -> Answer:
+        def send(self, message: OutboxMessage) -> AttemptResult:
             raise RuntimeError
 
     add()

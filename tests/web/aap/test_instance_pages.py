@@ -168,7 +168,7 @@ def test_the_api_makes_lists_and_ends_instances(
     bot = Door(made["credential"])
     request = bot.ask()
     page = admin_api.get("/instances?q=bot").json()
-    assert page["more"] == 0
+    assert page["omitted"] == 0
     (row,) = page["items"]
     assert (row["id"], row["owner"], row["state"]) == (made["id"], "admin", "active")
     assert (row["framework"], row["open_requests"]) == ("langgraph", 1)

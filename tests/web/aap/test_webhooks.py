@@ -143,7 +143,7 @@ def test_a_sender_that_lost_its_lease_records_nothing(hooked: Door, hook: Hook, 
     OutboxMessage.objects.update(leased_until=clock.now())
     again = messages.claim()
     assert again is not None
-    messages.end(claimed, OutboxMessage.Ending.DROPPED)
+    messages.end(claimed, OutboxMessage.EndState.DROPPED)
     assert not messages.begin(claimed, None)
     assert OutboxMessage.objects.get().ended_at is None
     assert messages.begin(again, None)
