@@ -39,7 +39,7 @@ from runtime.core.run.continuation import MAX_REVISIONS
 from runtime.core.values.enums import Decision, Edit, GateKind, Verdict
 from runtime.core.values.limits import MAX_REASON
 from runtime.core.values.verdicts import STARTS_CALL, VERDICTS, VERDICTS_AT
-from runtime.errors import Forbidden, InvalidInput, RequestError
+from runtime.errors import Forbidden, GateNotOpen, InvalidInput, RequestError
 from runtime.ports.access import Actor
 
 # The decided request; or an error with which something is committed: the expiry, or the deletion of void votes.
@@ -70,7 +70,7 @@ def close(loaded: commit.LoadedApproval, decision: Decision | None, actor: Actor
     if not loaded.is_open:
         raise AlreadyDecided(None)
     if decision is None:
-        return _expire(approval, loaded.at)
+        return _expire(loaded)
     seconds = _undo_seconds(approval)
     effective_at = loaded.at + timedelta(seconds=seconds) if seconds else None
     is_late = effective_at and approval.expires_at and effective_at > approval.expires_at
@@ -200,12 +200,15 @@ def _undo_seconds(approval: Approval) -> float:
     return float(settings.SIGNOFF_UNDO_SECONDS) if by_policy is None else by_policy
 
 
-def _expire(approval: Approval, at: datetime) -> Expired:
-    """Record the expiry before the decision is refused. Raises GateNotOpen."""
+def _expire(loaded: commit.LoadedApproval) -> Expired:
+    """Record the expiry before the decision is refused. Raises GateNotOpen, also if the deadline was just extended."""
+    approval = loaded.approval
     assert approval.expires_at is not None  # it has expired
     with transaction.atomic():
         audit.lock_runs(approval.run_id)
-        commit.expire(approval, at)
+        if audit.last_of(approval.run_id) != loaded.last:
+            raise GateNotOpen
+        commit.expire(approval, loaded.at)
     return Expired(approval.expires_at)
 
 

@@ -97,7 +97,7 @@ def test_bea_approves_a_nested_run_and_an_open_page_and_inbox_follow(
     ada.evaluate("window.stayed = true")
     expect(ada.get_by_text("Live", exact=True)).to_be_visible()
     bea.get_by_text("Input and steps").click()
-    for text in ("hr_onboarding", "account_agent", "Send the welcome mail"):
+    for text in ("HR onboarding", "Accounts", "Send the welcome mail"):
         expect(bea.get_by_text(text).first).to_be_visible()
     assert (office.roles("seen"), office.mails("seen")) == ([], 0)
     bea.get_by_role("button", name="Approve…").click()

@@ -3,9 +3,11 @@
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from approvals.decisions import commit
 from approvals.decisions.extend import MAX_DAYS, MAX_EXTENSIONS, extend
 from approvals.errors import AlreadyCancelled, AlreadyDecided, Expired, NotFound
 from approvals.models import Approval, AuditEntry
@@ -93,6 +95,29 @@ def test_it_can_be_decided_until_the_new_deadline_and_expires_then(
         assert (approval.status, verification.fault(approval)) == (status, None)
     seeds.verify_approval(decided)
     assert f"{due:%Y-%m-%d %H:%M:%S}" in (forgotten.reason or "")
+
+
+def test_a_decision_that_found_the_old_deadline_passed_reads_it_again(
+    bea: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    approval, load = waiting(), commit.load
+    due, passed = approval.expires_at, list[commit.LoadedApproval | None]()
+    assert due is not None
+
+    def load_once_late(approval_id: UUID, actor: Actor) -> commit.LoadedApproval | None:
+        if passed:
+            return load(approval_id, actor)
+        passed.append(None)  # the extension reads it too
+        with monkeypatch.context() as patch:
+            seeds.set_clock(patch, due)
+            passed.append(load(approval_id, actor))
+        extended(approval, bea)
+        return passed[-1]
+
+    monkeypatch.setattr(commit, "load", load_once_late)
+    assert seeds.decide(approval, bea).status == "approved"
+    approval.refresh_from_db()
+    assert (approval.expires_at, approval.first_expires_at) == (due + HOUR, due)
 
 
 def test_those_who_may_decide_and_admins_extend(
