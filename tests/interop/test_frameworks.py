@@ -33,7 +33,7 @@ def test_expiry(desk: Desk, agent: ForeignAgent) -> None:
     plan = agent.begin(5, timeout="2s")
     assert "expired" in agent.results()[0]
     assert plan.payments == []
-    (approval,) = desk.asked(agent.name, "expired")
+    (approval,) = desk.wait(agent.name, status="expired")
     assert agent.request("GET", approval)["status"] == "expired"
 
 
