@@ -243,10 +243,10 @@ def _row(subscription: UUID, *, locks: bool = False) -> Subscription:
 
 def _check(terms: SubscriptionTerms) -> None:
     """Raise InvalidInput for the first field that is wrong."""
-    for field, most in (("name", MAX_NAME), ("agent", MAX_FILTER), ("tool", MAX_FILTER)):
+    for field, limit in (("name", MAX_NAME), ("agent", MAX_FILTER), ("tool", MAX_FILTER)):
         text = getattr(terms, field)
-        if not isinstance(text, str) or len(text) > most or not text.isprintable():
-            raise InvalidInput(field, f"must have at most {most} printable characters")
+        if not isinstance(text, str) or len(text) > limit or not text.isprintable():
+            raise InvalidInput(field, f"must have at most {limit} printable characters")
     if not terms.name:
         raise InvalidInput("name", "is missing")
     if not isinstance(terms.url, str):
@@ -255,8 +255,7 @@ def _check(terms: SubscriptionTerms) -> None:
         webhook.check_url(terms.url)
     except InvalidUrl as exc:
         raise InvalidInput("url", str(exc)) from exc
-    known = set(EventType)
-    if not terms.events or not isinstance(terms.events, list) or set(terms.events) - known:
+    if not terms.events or not isinstance(terms.events, list) or set(terms.events) - set(EventType):
         raise InvalidInput("events", "must be some of " + ", ".join(EventType))
     if terms.risk not in ("", *RISKS):
         raise InvalidInput("risk", "must be empty or one of " + ", ".join(RISKS))
