@@ -26,7 +26,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from approvals.errors import NotSignedIn
-from approvals.rules.identity_providers import Identity, IdentityProvider, is_private_address
+from approvals.rules.identity_providers import Identity, IdentityProvider, is_confidential
 
 ALGORITHMS = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
@@ -78,7 +78,7 @@ class _Endpoints(OpenIDConnectOAuth2Adapter):
             config = dict(super().openid_config)
             if config["issuer"] != self.provider.issuer:
                 raise OAuth2Error("the provider names another issuer")
-            if not all(is_private_address(config[name]) for name in ENDPOINTS):
+            if not all(is_confidential(config[name]) for name in ENDPOINTS):
                 raise OAuth2Error("an endpoint has no https")
             cache.set(key, config, DISCOVERY_SECONDS)
         return config
@@ -134,7 +134,7 @@ def logout_address(request: HttpRequest, provider: IdentityProvider, token: str)
         address = _Endpoints(request, provider).openid_config.get("end_session_endpoint", "")
     except _FAULTS:
         return None
-    if not is_private_address(address):
+    if not is_confidential(address):
         return None
     back = f"{settings.PUBLIC_URL}{reverse('login')}"
     query = {"id_token_hint": token, "client_id": provider.client, "post_logout_redirect_uri": back}

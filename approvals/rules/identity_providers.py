@@ -31,7 +31,7 @@ class Identity:
     full_name: str
 
 
-def is_private_address(url: str) -> bool:
+def is_confidential(url: str) -> bool:
     """Tell whether a secret may be sent to this web address: with TLS, or on this machine."""
     parts = urlsplit(url)
     if parts.scheme == "https":

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from approvals.rules.identity_providers import IdentityProvider, is_private_address
+from approvals.rules.identity_providers import IdentityProvider, is_confidential
 from config.env import values
 from config.env.values import InvalidSetting
 
@@ -14,25 +14,14 @@ VARIABLE = re.compile(rf"{PREFIX}([A-Z][A-Z0-9]{{0,19}})_({'|'.join(PARTS)})")
 
 def read(variables: Mapping[str, str]) -> dict[str, IdentityProvider]:
     """Return the providers by name. Raise InvalidSetting."""
-    ours = [variable for variable in variables if variable.startswith(PREFIX)]
-    names = {_name(variable) for variable in ours if variables[variable]}
-    return {name: _provider(variables, name) for name in sorted(names)}
-
-
-def _name(variable: str) -> str:
-    match = VARIABLE.fullmatch(variable)
-    if match is None:
-        parts = ", ".join(f"_{part}" for part in PARTS)
-        raise InvalidSetting(
-            variable, f"is not a known setting: after the provider's name comes one of {parts}"
-        )
-    return match[1].lower()
+    names = values.read_names(variables, PREFIX, VARIABLE, PARTS)
+    return {name: _provider(variables, name) for name in names}
 
 
 def _provider(variables: Mapping[str, str], name: str) -> IdentityProvider:
     prefix = f"{PREFIX}{name.upper()}_"
     issuer = variables.get(f"{prefix}ISSUER", "")
-    if not is_private_address(issuer):
+    if not is_confidential(issuer):
         raise InvalidSetting(
             f"{prefix}ISSUER", "must be an address with https, such as https://login.example"
         )

@@ -22,9 +22,12 @@ VARIABLE = re.compile(rf"{PREFIX}([A-Z][A-Z0-9_]{{0,39}}?)_({'|'.join(PARTS)})")
 
 def read(variables: Mapping[str, str]) -> dict[str, Endpoint]:
     """Return the providers by name. Raise InvalidSetting."""
-    ours = [variable for variable in variables if variable.startswith(PREFIX)]
-    names = {_name(variable) for variable in ours if variables[variable]}
-    return {name: _endpoint(variables, name) for name in sorted(names)}
+    names = values.read_names(variables, PREFIX, VARIABLE, PARTS)
+    for name, variable in names.items():
+        if name in OWN_VARIABLES:
+            own = " and ".join(OWN_VARIABLES[name])
+            raise InvalidSetting(variable, f"is not a known setting: set {own} for {name}")
+    return {name: _endpoint(variables, name) for name in names}
 
 
 def model(variables: Mapping[str, str], known_endpoints: Mapping[str, Endpoint]) -> str:
@@ -47,21 +50,6 @@ def model(variables: Mapping[str, str], known_endpoints: Mapping[str, Endpoint])
             name, f"names {model_name}, but {provider_of(model_name)} has no address: {lacking}"
         )
     return ",".join(models)
-
-
-def _name(variable: str) -> str:
-    match = VARIABLE.fullmatch(variable)
-    if match is None:
-        parts = ", ".join(f"_{part}" for part in PARTS)
-        raise InvalidSetting(
-            variable, f"is not a known setting: after the provider's name comes one of {parts}"
-        )
-    name = match[1].lower()
-    if name in OWN_VARIABLES:
-        raise InvalidSetting(
-            variable, f"is not a known setting: set {' and '.join(OWN_VARIABLES[name])} for {name}"
-        )
-    return name
 
 
 def _endpoint(variables: Mapping[str, str], name: str) -> Endpoint:

@@ -1,6 +1,7 @@
 """Parsers of environment variables that several modules share. Each raises InvalidSetting for a value it cannot use."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -54,6 +55,28 @@ def yes(variables: Mapping[str, str], name: str, default: str = "no") -> bool:
     if answer not in ("yes", "no"):
         raise InvalidSetting(name, f"must be yes or no, not {answer!r}")
     return answer == "yes"
+
+
+def read_names(
+    variables: Mapping[str, str], prefix: str, setting: re.Pattern[str], parts: Sequence[str]
+) -> dict[str, str]:
+    """Return the variable that names each provider, by the provider's name. Raise InvalidSetting.
+
+    `setting` matches a variable that begins with `prefix`; its first group is the name. A variable ends with a part.
+    """
+    names = {}
+    for variable in sorted(name for name in variables if name.startswith(prefix)):
+        if not variables[variable]:
+            continue
+        match = setting.fullmatch(variable)
+        if match is None:
+            endings = ", ".join(f"_{part}" for part in parts)
+            raise InvalidSetting(
+                variable,
+                f"is not a known setting: after the provider's name comes one of {endings}",
+            )
+        names[match[1].lower()] = variable
+    return dict(sorted(names.items()))
 
 
 def read_budget(variables: Mapping[str, str]) -> BudgetLimits | None:

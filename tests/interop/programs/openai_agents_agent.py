@@ -35,7 +35,7 @@ class ScriptedModel(Model):
         return ModelResponse(output=output, usage=Usage(), response_id=None)
 
     def stream_response(self, *_: Any, **options: Any) -> Any:
-        raise NotImplementedError
+        raise NotImplementedError  # the base class demands it; no run here is streamed
 
 
 def _text(text: str) -> ResponseOutputMessage:
