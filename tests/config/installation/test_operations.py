@@ -12,8 +12,8 @@ from config.processes import table
 
 VARIABLES = (ROOT / "docs/reference/environment.md").read_text()
 INSTALL = (ROOT / "docs/how-to/install.md").read_text()
-ROW = re.compile(r"^\| `([A-Z_]+)` \| (.+?) \| ?(.*?) ?\| ?(.*?) ?\|$", re.MULTILINE)
-ROWS = {name: (default, limits) for name, _, default, limits in ROW.findall(VARIABLES)}
+ROW = re.compile(r"^- `([A-Z_]+)`(?: \((.+?)\))?: .+?(?:, \*(.+)\*)?$", re.MULTILINE)
+ROWS = {name: (default, limits) for name, default, limits in ROW.findall(VARIABLES)}
 
 
 def test_documented_variables_are_those_that_are_read() -> None:
