@@ -77,6 +77,21 @@ def check_url(url: str) -> None:
 
 def post(url: str, *, secret: str | Sequence[str], message_id: str, body: str) -> Reply:
     """Post a message once, signed now with the secret or with each of several. Every failure is a Reply."""
+    at = int(time.time())
+    content, keys = body.encode(), [secret] if isinstance(secret, str) else secret
+    headers = {
+        "Content-Type": "application/json",
+        "webhook-id": message_id,
+        "webhook-timestamp": str(at),
+        "webhook-signature": " ".join(
+            signatures.sign(key, message_id, at, content) for key in keys
+        ),
+    }
+    return send_request(url, headers, content)
+
+
+def send_request(url: str, headers: dict[str, str], content: bytes) -> Reply:
+    """Post these bytes once, to a checked address. Every failure is a Reply."""
     try:
         check_url(url)
         parts = urlsplit(url)
@@ -86,18 +101,7 @@ def post(url: str, *, secret: str | Sequence[str], message_id: str, body: str) -
         return Reply(refused=True, problem=f"refused: {exc}")
     except (OSError, UnicodeError) as exc:
         return Reply(problem=f"no address: {exc}")
-    at = int(time.time())
-    content, keys = body.encode(), [secret] if isinstance(secret, str) else secret
-    headers = {
-        "Host": parts.netloc,
-        "Content-Type": "application/json",
-        "User-Agent": "Signoff",
-        "webhook-id": message_id,
-        "webhook-timestamp": str(at),
-        "webhook-signature": " ".join(
-            signatures.sign(key, message_id, at, content) for key in keys
-        ),
-    }
+    headers = {"Host": parts.netloc, "User-Agent": "Signoff", **headers}
     return _exchange(_Connection(parts, host, port, addresses), _path(parts), content, headers)
 
 
