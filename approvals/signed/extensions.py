@@ -45,6 +45,11 @@ def of_request(
         raise NotConfirmed("the extensions cannot be read") from exc
 
 
+def signed_texts(approval: Approval) -> tuple[tuple[str, Signature], ...]:
+    """Return the text and the signature of each extension of a verified request."""
+    return tuple(_signed_text(document) for document in json.loads(approval.extensions or "[]"))
+
+
 def check(approval: Approval, verifies: Verifies = signatures.verify_signature) -> None:
     """Raise NotConfirmed unless people extended this request from its first deadline to the present one; KeyMissing."""
     deadline = approval.first_expires_at
@@ -59,8 +64,7 @@ def check(approval: Approval, verifies: Verifies = signatures.verify_signature) 
 def read(document: str, verifies: Verifies = signatures.verify_signature) -> GateExtended:
     """Return a signed extension. Raises NotConfirmed unless a person signed it; KeyMissing."""
     try:
-        stored = json.loads(document)
-        text, signature = stored["text"], Signature(hex=stored["hex"], key_id=stored["key_id"])
+        text, signature = _signed_text(document)
         if verifies(purposes.DECISIONS, signature, text):
             values = json.loads(text)
             if values.pop("kind") == _KIND:
@@ -68,3 +72,8 @@ def read(document: str, verifies: Verifies = signatures.verify_signature) -> Gat
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise NotConfirmed("the extension cannot be read") from exc
     raise NotConfirmed("the extension differs from the signed one")
+
+
+def _signed_text(document: str) -> tuple[str, Signature]:
+    stored = json.loads(document)
+    return stored["text"], Signature(hex=stored["hex"], key_id=stored["key_id"])
