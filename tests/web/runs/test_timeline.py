@@ -214,13 +214,13 @@ def test_a_step_opens_by_its_address(ada: Client, office: Office, suspended: UUI
     step = _step(ada, suspended, "0.c1.0/c2.0")
     has(step, "approved by <b><bdi>bea</bdi></b>", "Attempt 1: done")
     model = _step(ada, suspended, "0.c1.0/m2")
-    has(model, "result of <bdi>create_account</bdi>", "requested by <bdi>account_agent</bdi>")
+    has(model, "result of <bdi>Create account</bdi>", "requested by <bdi>Account agent</bdi>")
     for step in ("0/c9.9", "%00"):
         text(ada, f"/runs/{suspended}/?step={step}", 404)
     page = text(ada, f"/runs/{suspended}/?tab=transcript")
-    decided = ("decided by <bdi>bea", "result of <bdi>set_privileges")
-    in_order(page, "requested by <bdi>account_agent", *decided)
-    in_order(page, "written by <bdi>account_agent", "result of <bdi>account_agent")
+    decided = ("decided by <bdi>bea", "result of <bdi>Set privileges")
+    in_order(page, "requested by <bdi>Account agent", *decided)
+    in_order(page, "written by <bdi>Account agent", "result of <bdi>Account agent")
 
 
 def test_long_runs_take_as_many_queries_as_short_ones(admin: Client, office: Office) -> None:
@@ -252,7 +252,7 @@ def test_long_runs_take_as_many_queries_as_short_ones(admin: Client, office: Off
 
 
 def test_a_long_run_opens_before_its_steps_are_read(
-    ada: Client, suspended: UUID, monkeypatch: pytest.MonkeyPatch
+    ada: Client, office: Office, suspended: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = f"/runs/{suspended}/?only=waiting"
     monkeypatch.setattr("runtime.reads.run_page.LONG", 3)
@@ -264,6 +264,10 @@ def test_a_long_run_opens_before_its_steps_are_read(
     for headers in ({}, {"HX-Request": "true"}):
         answer = ada.get(f"{path}&whole=1", headers=headers)
         has(text_of(answer), 'class="map"', 'class="stack write"')
+    office.approve(suspended)
+    shows(ada, path, "<h2>Answer</h2>", "New Hire is on board.", hides=['class="map"'])
+    Run.objects.filter(id=suspended).update(status="failed", reason="The directory is down.")
+    shows(ada, path, "<h2>The run failed</h2>", "The directory is down.", hides=['class="map"'])
 
 
 def test_the_pages_of_a_long_run_read_only_new_entries(
@@ -338,7 +342,7 @@ def test_a_step_opens_without_the_rows_of_the_others(
     for name in ("timeline_of", "transcript_of", "map_of", "usage_of"):
         monkeypatch.setattr(run_page, name, None)  # none is called
     page = text_of(ada.get(f"/runs/{suspended}/?page=1&step=0.c1.0/c2.0", headers=in_pane))
-    has(page, 'href="?page=1#r', "set_privileges")
+    has(page, 'href="?page=1#r', "Set privileges")
     closed = text_of(ada.get(f"/runs/{suspended}/?page=1", headers=in_pane))
     assert "hidden" in closed
     assert ada.get(f"/runs/{suspended}/?step=0/c9.9", headers=in_pane).status_code == 404
@@ -424,7 +428,7 @@ def test_a_fork_and_its_original_side_by_side(ada: Client, office: Office) -> No
         entries = f"Entries 1 to {common[0]}"
         event = "approved by bea: hr_onboarding › account_agent › set_privileges"
         page = f"/runs/{left}/compare/{right}/"
-        shows(ada, page, entries, "send_welcome_mail", event, hides=["0.c1.0", "frame 0"])
+        shows(ada, page, entries, "Send welcome mail", event, hides=["0.c1.0", "frame 0"])
 
 
 def test_unrelated_runs_are_compared_in_full(ada: Client, office: Office) -> None:
