@@ -71,7 +71,9 @@ def days_between(since: date, until: date) -> tuple[date, ...]:
     return tuple(since + timedelta(days=number) for number in range((until - since).days))
 
 
-def largest(values: Mapping[date, Mapping[str, float]], *, other: str) -> tuple[Series, ...]:
+def largest(
+    values: Mapping[date, Mapping[str, float]], *, other: str, label: Callable[[str], str] = str
+) -> tuple[Series, ...]:
     """Return the series with the largest sums, the largest first, and one named `other` if there are more."""
     sums: dict[str, float] = {}
     for parts in values.values():
@@ -79,7 +81,10 @@ def largest(values: Mapping[date, Mapping[str, float]], *, other: str) -> tuple[
             sums[key] = sums.get(key, 0) + value
     ordered = sorted(sums, key=lambda key: (-sums[key], key))
     keys = ordered if len(ordered) <= COLOURS else [*ordered[: COLOURS - 1], other]
-    return tuple(Series(key=key, label=key, colour=f"c{number}") for number, key in enumerate(keys))
+    return tuple(
+        Series(key=key, label=key if key == other else label(key), colour=f"c{number}")
+        for number, key in enumerate(keys)
+    )
 
 
 def merged(

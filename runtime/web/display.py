@@ -291,11 +291,15 @@ def manual_of(section: str = "") -> str:
     return reverse("manual_page", args=[page]) if page else reverse("manual")
 
 
-@register.filter
-def agent_title(name: str) -> SafeString:
-    """Return the title of an agent. One without a title is named in words."""
+def title_of(name: str) -> str:
+    """Return the title of an agent. A tool, and an agent without a title, is named in words. Not yet escaped."""
     title = wiring.catalogue().titles().get(name)
-    return escape_visible(name.replace("_", " ").capitalize() if title is None else title)
+    words = name.replace("_", " ")
+    return words[:1].upper() + words[1:] if title is None else title
+
+
+register.filter("title_of", lambda name: escape_visible(title_of(name)))
+register.filter("plain_title_of", lambda name: plain_visible(title_of(name)))
 
 
 @register.simple_tag

@@ -59,15 +59,15 @@ def test_a_step_opens_beside_the_map_without_a_reload(
     page = desk.page
     page.evaluate("window.untouched = true")
     page.locator("details.twig summary").last.click()
-    expect(page.locator(".wf").get_by_role("link", name="create_account")).to_be_hidden()
-    page.locator(".wf").get_by_role("link", name="account_agent").first.click()
+    expect(page.locator(".wf").get_by_role("link", name="Create account")).to_be_hidden()
+    page.locator(".wf").get_by_role("link", name="Account agent").first.click()
     expect(page.locator("#step")).to_be_focused()
-    expect(page.locator(".wf [aria-current]")).to_have_text("account_agent")
+    expect(page.locator(".wf [aria-current]")).to_have_text("Account agent")
     assert "step=0.c1.0" in page.url
     page.get_by_role("link", name="Close").click()
     expect(page.locator("#step")).to_be_hidden()
-    expect(page.locator(".wf a:focus")).to_have_text("account_agent")
-    expect(page.locator(".wf").get_by_role("link", name="create_account")).to_be_hidden()
+    expect(page.locator(".wf a:focus")).to_have_text("Account agent")
+    expect(page.locator(".wf").get_by_role("link", name="Create account")).to_be_hidden()
     page.get_by_placeholder("Search the steps").fill("privileges")
     expect(page.locator(".wf li")).to_have_count(4)
     assert "q=privileges" in page.url

@@ -59,7 +59,7 @@ def test_an_allowance_from_the_form_to_its_uses_and_its_end(
     allowance_uses.forget()
     run = office.start(args={"username": "second", "security_level": 2})
     passed = Approval.objects.get(run=run)
-    shows(bea, "/allowances/", "1 of 2 calls of set_privileges left", "confirmed by cora")
+    shows(bea, "/allowances/", "1 of 2 calls of Set privileges left", "confirmed by cora")
     shows(bea, place, "Set the privileges of second to 2", "run started by ada")
     shows(bea, f"/a/{passed.id}/", "Approved by an allowance", "this is use 1 of an allowance")
     shows(bea, "/decisions/", "by an allowance of cora")

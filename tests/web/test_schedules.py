@@ -49,10 +49,10 @@ def test_a_schedule_from_the_form_to_the_run_in_its_history(
     ada: Client, office: Office, published: None, room: None
 ) -> None:
     shows(ada, "/schedules/", "No schedules yet", "New schedule…")
-    shows(ada, "/schedules/new/", "Which agent", "hr_onboarding")
+    shows(ada, "/schedules/new/", "Which agent", "Hr onboarding")
     ada.cookies["signoff_zone"] = "America/Lima"
     assert 'name="zone" value="America/Lima"' in ada.get(NEW).content.decode()
-    shows(ada, NEW, "Schedule hr_onboarding", "username", "Cron expression", "Time zone")
+    shows(ada, NEW, "Schedule Hr onboarding", "username", "Cron expression", "Time zone")
     soon = (timezone.now() + timedelta(seconds=1)).replace(microsecond=0)
     place = made(ada, zone="UTC", starts_at=soon.replace(tzinfo=None).isoformat())
     shows(
@@ -70,7 +70,7 @@ def test_a_schedule_from_the_form_to_the_run_in_its_history(
     shows(ada, place, "Cancelled")
     Run.objects.update(status="failed")
     shows(ada, place, "Last failure", "the run failed")
-    shows(ada, "/schedules/", "Every hour", "active", "hr_onboarding")
+    shows(ada, "/schedules/", "Every hour", "active", "Hr onboarding")
 
 
 def test_acts_of_people_on_the_page(

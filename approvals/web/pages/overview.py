@@ -26,7 +26,7 @@ from runtime.reads.suspects import suspect_totals
 from runtime.reads.usage import UsageKey
 from runtime.web import charts, downloads
 from runtime.web.charts import Chart, Series
-from runtime.web.display import duration
+from runtime.web.display import duration, title_of
 from runtime.web.numbers import dollars
 from runtime.web.pages import query_params
 from runtime.web.requests import admins_only
@@ -117,7 +117,7 @@ def pictures(since: date, until: date, key: UsageKey) -> tuple[Picture, ...]:
     days = charts.days_between(since, until)
     decisions = daily_decisions.read_days(since, until)
     costs = usage.read_daily_cost(key, since, until)
-    parts = charts.largest(costs, other=OTHER)
+    parts = charts.largest(costs, other=OTHER, label=title_of if key == "agent" else str)
     return (
         Picture(
             name="decisions",

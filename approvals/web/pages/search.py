@@ -6,6 +6,7 @@ It reads as much beside a million rows: the newest runs and decisions, and the r
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_required
@@ -26,6 +27,7 @@ from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.reads import runs
 from runtime.reads.filters import MAX_SEARCH, begins_id, filter_runs
+from runtime.web.display import title_of
 from runtime.web.pages import query_params
 from runtime.web.requests import actor_of
 
@@ -128,9 +130,11 @@ def _pages(reader: Navigation, text: str) -> Iterator[Hit]:
 
 
 def _agents(text: str) -> Iterator[Hit]:
-    names = [name for name in wiring.catalogue().names() if text.lower() in name.lower()]
-    for name in sorted(names)[:HITS]:
-        yield Hit(kind="Agent", icon="agent", name=name, url=reverse("agent", args=[name]))
+    titles = {name: title_of(name) for name in sorted(wiring.catalogue().names())}
+    matching = (name for name, title in titles.items() if text.lower() in f"{name} {title}".lower())
+    for name in islice(matching, HITS):
+        yield Hit(kind="Agent", icon="agent", name=titles[name], note=name,
+                  url=reverse("agent", args=[name]))  # fmt: skip
 
 
 def _people(text: str) -> Iterator[Hit]:
@@ -162,5 +166,6 @@ def _runs(request: HttpRequest, text: str) -> Iterator[Hit]:
     if not rows and begins_id(text):
         rows = runs.runs_page(filter_runs(readable, search=f"id:{text}"), limit=HITS).items
     for run in rows:
-        yield Hit(kind="Run", icon="runs", name=run.title, note=f"{run.agent}, {run.status}",
-                  url=reverse("run", args=[run.id]))  # fmt: skip
+        agent = title_of(run.agent)
+        yield Hit(kind="Run", icon="runs", name=agent if run.title == run.agent else run.title,
+                  note=f"{agent}, {run.status}", url=reverse("run", args=[run.id]))  # fmt: skip

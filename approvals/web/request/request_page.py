@@ -229,10 +229,12 @@ _OF_PLAN: Final[dict[str, State]] = {"done": "done", "doing": "now"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StripStep:
-    """One step. `text` is the item of the plan, or the tool with the number of its calls in a row."""
+    """One step: an item of a plan, or a tool, or the agent itself, with the `number` of its calls in a row."""
 
     state: State
-    text: str
+    text: str = ""
+    tool: str = ""
+    number: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +259,7 @@ def strip(around: CallContext, call: CallRecord | None, agent: str) -> Strip:
     else:
         settled = (step.call for step in around.settled if not step.call.keeps_plan)
         steps = list(_in_rows((_state(other), other.tool) for other in settled))
-        steps.append(StripStep(state="now", text=call.tool if call else agent))
+        steps.append(StripStep(state="now", tool=call.tool if call else agent))
         steps += _in_rows(("later", step.call.tool) for step in around.open)
     return _around_this(steps)
 
@@ -265,8 +267,7 @@ def strip(around: CallContext, call: CallRecord | None, agent: str) -> Strip:
 def _in_rows(steps: Iterable[tuple[State, str]]) -> Iterable[StripStep]:
     """Make one step of alike ones in a row."""
     for (state, tool), row in groupby(steps):
-        number = len(list(row))
-        yield StripStep(state=state, text=tool if number == 1 else f"{tool} ×{number}")
+        yield StripStep(state=state, tool=tool, number=len(list(row)))
 
 
 def _state(call: CallRecord) -> State:

@@ -202,7 +202,8 @@ class Span:
     @property
     def words(self) -> str:
         """All texts that a search looks at."""
-        texts = (self.name, self.fact, self.label, self.by, self.error, self.reason, self.model)
+        name = f"{self.name}\n{self.name.replace('_', ' ')}"  # pages show it in words
+        texts = (name, self.fact, self.label, self.by, self.error, self.reason, self.model)
         return "\n".join(texts)
 
     @property

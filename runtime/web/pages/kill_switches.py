@@ -9,6 +9,7 @@ from runtime.control import kill_switches
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import InvalidInput, SwitchAlreadyEngaged, SwitchNotEngaged, UnknownAgent
 from runtime.ports import wiring
+from runtime.web.display import title_of
 from runtime.web.forms import PageForm, TypedField
 from runtime.web.requests import actor_of, admins_only
 
@@ -25,7 +26,7 @@ class SwitchForm(PageForm):
 
     def __init__(self, data: QueryDict | None = None) -> None:
         super().__init__(data)
-        names = [(name, name) for name in wiring.catalogue().names()]
+        names = [(name, title_of(name)) for name in wiring.catalogue().names()]
         self.fields["agent"].widget.choices = [("", "Choose"), (EVERY, "every agent"), *names]
 
     def clean(self) -> None:

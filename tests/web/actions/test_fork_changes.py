@@ -64,7 +64,7 @@ def test_changed_arguments_are_marked_and_asked_again_and_nothing_is_repeated(
     ada: Client, bea: Client, office: Office, run: UUID
 ) -> None:
     place = f"/runs/{run}/fork/{gated(run)}/"
-    shows(ada, place, "Arguments of <bdi>set_privileges", "&quot;security_level&quot;: 3")
+    shows(ada, place, "Arguments of <bdi>Set privileges", "&quot;security_level&quot;: 3")
     shows(bea, place, hides=["Fork with this change"])
     assert bea.post(place, form(ARGUMENTS, LOWER)).status_code == 403
     new = UUID(ada.post(place, form(ARGUMENTS, LOWER))["Location"].split("/")[2])

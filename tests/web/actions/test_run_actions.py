@@ -52,7 +52,7 @@ def test_a_text_is_clean_and_of_a_stated_length(
 
 def test_a_cancelled_run_ends(ada: Client, bea: Client, office: Office, suspended: UUID) -> None:
     path = f"/runs/{suspended}/cancel/"
-    calls = ("<bdi>create_account</bdi>", "Cancelled with the run", "<bdi>set_privileges</bdi>")
+    calls = ("<bdi>Create account</bdi>", "Cancelled with the run", ">Set privileges</bdi>")
     page = text(ada, path)
     in_order(page.partition("will not be undone")[2], *calls)
     shows(bea, path, "You may not cancel this run")
@@ -193,7 +193,7 @@ def test_a_failed_run_is_retried(ada: Client, bea: Client, office: Office, faile
     shows(bea, failed, hides=["/retry/"])
     shows(bea, path, "may try it again.")
     shows(ada, failed, f'href="{path}"')
-    shows(ada, path, "&lt;no&gt;", "set_privileges")
+    shows(ada, path, "&lt;no&gt;", "Set privileges")
     assert ada.post(path, {"reason": ""}).status_code == 422
     assert ada.post(path, WHY).status_code == 302
     shows(ada, failed, hides=[f'href="{path}"'])
@@ -282,9 +282,9 @@ def test_the_fork_page_says_what_becomes_of_each_call(ada: Client, office: Offic
     gated = Run.objects.get(id=run).position
     office.approve(run)
     again, asked, kept = _parts(ada, run, gated)
-    has(again, "set_privileges", "send_welcome_mail", hides=["create_account"])
-    has(asked, "set_privileges")
-    has(kept, "create_account")
+    has(again, "Set privileges", "Send welcome mail", hides=["Create account"])
+    has(asked, "Set privileges")
+    has(kept, "Create account")
     has(_parts(ada, office.in_doubt())[1], "was in doubt")
 
 

@@ -26,11 +26,11 @@ def test_the_page_shows_the_call_and_its_context(bea: Client, asked: Approval) -
     hides = ["Requested together", "is stopped", "Other pending calls", 'id="why"']
     default = "not given; the tool's default is"
     page = shows(bea, asked, default, "<details", approve, hides=hides)
-    in_order(page, "<bdi>hr_onboarding</bdi>", "<bdi>account_agent</bdi>")
+    in_order(page, ">Hr onboarding</bdi>", ">Account agent</bdi>")
     in_order(page, "/deny/", 'id="reason"', "/approve/")
     assert page.count(asked.approval_digest) == 1  # one form for every verdict
     _, _, around = page.partition("Already done")
-    done = ("<bdi>create_account</bdi>", "<bdi>username</bdi>", ">newhire<", ">Result<")
+    done = ("<bdi>Create account</bdi>", "<bdi>username</bdi>", ">newhire<", ">Result<")
     in_order(around, *done, "Planned steps", "Create the account")
     order = ("odd", "what", "where", "given", "around", "conversation", "facts", "similar")
     in_order(page, *(f'id="{part}"' for part in order))

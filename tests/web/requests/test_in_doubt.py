@@ -27,12 +27,12 @@ HOSTILE = "<script>alert(1)</script>\u202ebea"
 def test_the_page_shows_the_call_and_its_ways_out(
     bea: Client, ada: Client, doubt: Approval
 ) -> None:
-    started = "<bdi>send_welcome_mail</bdi></b> was started <time"
+    started = "<bdi>Send welcome mail</bdi></b> was started <time"
     ways = [f"/settle/{way}/" for way in ("happened", "run-again", "give-up")]
     typed = ("The tool returns JSON of this schema", "message_id")
     page = shows(bea, doubt, started, "the connection was cut", *ways, *typed)
     in_order(page, "Started call", "<bdi>username</bdi>", "Did it happen?")
-    of_run = ("In doubt: <bdi>send_welcome_mail</bdi>", f"/a/{doubt.id}/", "Resolve it")
+    of_run = ("In doubt: <bdi>Send welcome mail</bdi>", f"/a/{doubt.id}/", "Resolve it")
     shows(ada, doubt.run_id, *of_run)
 
 
@@ -81,7 +81,7 @@ def test_a_reported_result_is_marked_as_a_persons_report(
     shows(bea, doubt, "m-17")
     shows(bea, "/decisions/", "Done, as reported")
     shows(ada, doubt.run_id, "reported as done by <bdi>bea</bdi>")
-    said = "<bdi>send_welcome_mail</bdi>, given by <bdi>bea</bdi>"
+    said = "<bdi>Send welcome mail</bdi>, given by <bdi>bea</bdi>"
     shows(ada, f"/runs/{doubt.run_id}/?tab=transcript", said)
 
 
@@ -145,9 +145,9 @@ def test_a_doubt_that_a_late_outcome_settled(bea: Client, office: Office, doubt:
     has(of_doubt, "Resolved by the call itself", "returned its result late, so no person")
     has(of_run, "settled by its late outcome: done")
     for page in (of_doubt, of_run):
-        has(page, "Late: <bdi>send_welcome_mail</bdi> returned its result", "m-1")
+        has(page, "Late: <bdi>Send welcome mail</bdi> returned its result", "m-1")
         has(page, "It settled the call in doubt, and the agent was told the outcome.")
-    told = "late outcome of <bdi>send_welcome_mail</bdi>"
+    told = "late outcome of <bdi>Send welcome mail</bdi>"
     shows(bea, f"/runs/{doubt.run_id}/?tab=transcript", told)
 
 
@@ -244,4 +244,4 @@ def test_a_request_of_any_kind_reads_in_one_column(bea: Client, office: Office) 
     in_order(shows(bea, doubt, *parts, hides=["<aside>"]), "Started call", *parts)
     page = shows(bea, office.held(), hides=["<aside>"])
     in_order(page, "Why it stopped", "If you stop it", *parts[1:])
-    has(page, '<span class="raw">account_agent</span>')  # the agent is this step
+    has(page, '<span class="raw">Account agent</span>')  # the agent is this step

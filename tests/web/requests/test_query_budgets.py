@@ -52,8 +52,8 @@ def test_every_page_of_requests_takes_few_queries(bea: Client, office: Office) -
         (f"/a/{crowd.id}/edit/", "security_level", ONE),
         (f"/a/{plain.id}/allow/", "Propose allowance", ONE),
         (f"/a/{crowd.id}/hand-over/", "Choose a person", ONE),
-        ("/allowances/", "set_privileges", ONE),
-        (f"/allowances/{allowance}/", "set_privileges", ONE),
+        ("/allowances/", "Set privileges", ONE),
+        (f"/allowances/{allowance}/", "Set privileges", ONE),
         ("/decisions/", "", ONE),
         (f"/batch/?{sheet}", "set_privileges", MANY),
     ):

@@ -285,7 +285,7 @@ def test_a_run_without_its_version_says_so(suspended: UUID, ada: Client, publish
     shows(ada, suspended, hides=[note])
     WorkerProcess.objects.all().delete()
     _worker(hr_onboarding="sha256:hr_onboarding")
-    shows(ada, suspended, f"{note}</h2><p><bdi>account_agent</bdi>:")
+    shows(ada, suspended, f"{note}</h2><p><bdi>Account agent</bdi>:")
     for path in (f"/api/v1/runs/{suspended}", "/api/v1/runs"):
         assert "no live worker has account_agent, so" in ada.get(path).content.decode()
     old = _released(replace(version(tools=[], subagents=[]), name="account_agent"))
@@ -294,7 +294,7 @@ def test_a_run_without_its_version_says_so(suspended: UUID, ada: Client, publish
         text = plain_text(body(pk=entry.pk)).replace("sha256:account_agent", new)
         JournalEntry.objects.filter(pk=entry.pk).update(body=text)
     _worker(hr_onboarding="sha256:hr_onboarding", account_agent=old)
-    shows(ada, suspended, "<bdi>account_agent</bdi>: no live worker")
+    shows(ada, suspended, "<bdi>Account agent</bdi>: no live worker")
     _worker(account_agent=new)
     shows(ada, suspended, hides=[note])
 
@@ -371,7 +371,7 @@ def test_requests_name_agents_by_their_titles(bea: Client, office: Office) -> No
     path = (
         '<bdi title="hr_onboarding">New &lt;colleague&gt;</bdi>',
         '<bdi title="account_agent">Account agent</bdi>',
-        "<bdi>set_privileges</bdi>",
+        '<bdi title="set_privileges">Set privileges</bdi>',
     )
     in_order(shows(bea, "/inbox/"), *path)
     in_order(shows(bea, office.request(run)), *path)
@@ -384,5 +384,5 @@ def test_agents_that_others_call_are_marked_and_folded(ada: Client, joiner: Publ
     _publish("account_agent", subagents=["account_agent"])
     shows(ada, "/agents/account_agent/", "sub-agent", 'called by <a href="/agents/joiner/"')
     shows(ada, "/agents/joiner/", hides=["called by"])
-    page = shows(ada, "/schedules/new/", "<option>joiner</option>")
-    in_order(page, "<option>joiner<", "<optgroup", "<option>account_agent<")
+    page = shows(ada, "/schedules/new/", '<option value="joiner">Joiner</option>')
+    in_order(page, ">Joiner<", "<optgroup", ">Account agent<")

@@ -62,7 +62,7 @@ def test_a_row_is_titled_by_its_input_and_says_its_answer_and_failed_calls(
     shows(ada, f"/runs/{failed}/", 'class="note warn"', '<a href="?only=failed">1 call failed</a>')
     shows(ada, f"/runs/{done}/", 'class="note ok"', hides=["call failed"])
     Run.objects.filter(id=done).update(input=json.dumps({"text": "x" * 3_000}))
-    shows(ada, "/runs/", f'href="/runs/{done}/"><bdi>hr_onboarding</bdi>')
+    shows(ada, "/runs/", f'href="/runs/{done}/"><bdi>Hr onboarding</bdi>')
 
 
 @pytest.mark.parametrize("query", ["", "tab=people&q=hr"])
@@ -84,10 +84,10 @@ def test_the_list_has_pages(ada: Client, suspended: UUID, query: str) -> None:
 
 
 def test_a_run_shows_its_tree(ada: Client, admin: Client, office: Office, suspended: UUID) -> None:
-    gate = "<bdi>set_privileges</bdi> waits for a person"
+    gate = "<bdi>Set privileges</bdi> waits for a person"
     page = shows(ada, suspended, gate, f"/a/{office.request(suspended).id}/")
     rows = page[page.index('<ul class="wf"') : page.index('<ul class="legend"')]
-    names = ("hr_onboarding", "account_agent", "create_account", "set_privileges")
+    names = ("Hr onboarding", "Account agent", "Create account", "Set privileges")
     in_order(rows, *(f"<bdi>{name}</bdi></a>" for name in names))
     has(rows, "waits for a person to decide")
     links = [f"/api/v1/runs/{suspended}/{link}" for link in ("journal", "continuation")]
@@ -270,18 +270,18 @@ def test_the_picture_of_the_agent_says_where_the_run_stands(
     in_order(
         page[page.index('class="picture"') :],
         'class="node agent waiting"',
-        "<bdi>hr_onboarding<",
-        'aria-label="Agents that hr_onboarding calls"',
-        f'href="?step={gated.frame}#step"><bdi>account_agent<',
-        'aria-label="Tools of account_agent"',
+        "<bdi>Hr onboarding<",
+        'aria-label="Agents that Hr onboarding calls"',
+        f'href="?step={gated.frame}#step"><bdi>Account agent<',
+        'aria-label="Tools of Account agent"',
         'class="node done"',
         'class="node waiting"',
-        f'href="?step={gated.frame}/{gated.call}#step"><bdi>set_privileges<',
+        f'href="?step={gated.frame}/{gated.call}#step"><bdi>Set privileges<',
     )
     published_agent("hr_onboarding", input_schema={})
     tools = [{**TOOL, "name": "write_report", "question": True}]
     published_agent("account_agent", input_schema={}, tools=tools, subagents=["hr_onboarding"])
     page = shows(ada, suspended, "1 of 4 tools done, 1 waiting, 2 not reached.", "a person answers")
-    assert page.count(">hr_onboarding</bdi></a>") == 4  # with its row and its agent page
+    assert page.count(">Hr onboarding</bdi></a>") == 4  # with its row and its agent page
     office.deny(suspended, "No.")
     shows(ada, suspended, "2 of 5 tools done, 1 not done, 2 not reached.")
