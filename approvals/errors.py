@@ -24,6 +24,15 @@ class NotFound(ApprovalError):
         super().__init__("There is no such approval.")
 
 
+class UnknownFactor(ApprovalError):
+    """The person has no such second factor, or none at all."""
+
+    status, code = 404, "not_found"
+
+    def __init__(self) -> None:
+        super().__init__("There is no such second factor.")
+
+
 class AlreadyDecided(ApprovalError):
     """Another decision was first; `decided_by` names its reviewer, None if the request closed without one."""
 

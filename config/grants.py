@@ -56,6 +56,7 @@ TABLES = {
     "django_content_type": (READ, READ),
     "approvals_token": (KEEP, NOTHING),
     "approvals_passwordlink": (KEEP, NOTHING),
+    "approvals_secondfactor": (KEEP, NOTHING),
     "approvals_instance": (KEEP, NOTHING),
     "approvals_instancewebhook": (ALL, READ),
     "approvals_outboxmessage": (ALL, ALL),

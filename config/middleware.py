@@ -162,7 +162,8 @@ def _shows_a_page(path: str, request: HttpRequest) -> bool:
         match = resolve(path)
     except Resolver404:
         return False
-    if match.route.startswith("login/oidc/"):  # it begins something at a GET, and shows no page
+    # They need a session: a GET of the first begins a sign-in, and the other shows no page without the step before.
+    if match.route.startswith(("login/oidc/", "login/second/")):
         return False
     stranger = HttpRequest()
     stranger.method, stranger.path, stranger.user = "GET", path, AnonymousUser()

@@ -101,10 +101,38 @@ class PasswordLink(SignedRow):
     ended_at = models.DateTimeField(null=True)  # used, or replaced by a newer one
 
 
+class SecondFactor(SignedRow):
+    """A second factor of a person: an authenticator app, a passkey, or a recovery code, which ends when it is used.
+
+    A trigger rejects deleting a row, changing its signed columns, lowering `counter`, and changing `ended_at` once it
+    is set.
+    """
+
+    class FactorKind(models.TextChoices):
+        APP = "app"  # codes that change with the time (TOTP)
+        PASSKEY = "passkey"
+        RECOVERY_CODE = "recovery code"
+
+    KIND = "second factor"
+    SIGNED_FIELDS = ("id", "person_id", "kind", "name", "secret", "created_at")
+
+    id = models.UUIDField(primary_key=True, default=uuid4)
+    person = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="second_factors"
+    )
+    kind = models.TextField(choices=FactorKind.choices)
+    name = models.TextField()
+    secret = models.JSONField()  # sealed of an app, the public key of a passkey, the hash of a code
+    created_at = models.DateTimeField()
+    counter = models.BigIntegerField(default=0)  # of the last code or signature
+    used_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+
 class LoginFailures(models.Model):
     """The failed logins of one name from one address; `at` is the last one. Kept until they no longer count."""
 
-    address = models.TextField()  # empty if it is unknown
+    address = models.TextField()  # empty if it is unknown, `any` for second factors
     username = models.TextField()
     failures = models.IntegerField()
     at = models.DateTimeField(db_index=True)

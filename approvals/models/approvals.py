@@ -331,6 +331,7 @@ class Vote(SignedRow):
     reason = models.TextField()
     at = models.DateTimeField()
     verdict = models.TextField()
+    authenticated = models.JSONField(null=True)  # as in a statement, if the policy asks for it
     # By the audit, how often the person had withdrawn a vote on the approval.
     withdrawn: int
 

@@ -24,6 +24,7 @@ from approvals.models import LoginFailures
 from runtime.core.values.limits import MAX_PERSON
 
 _log = logging.getLogger(__name__)
+ANYWHERE = "any"  # in place of an address: codes of second factors are counted for the person alone
 
 
 class Throttle:
@@ -36,15 +37,8 @@ class Throttle:
         if request is None:
             raise PermissionDenied
         username = _counted(username)
-        with transaction.atomic():
-            _lock_address(request)
-            until = locked_until(request, username)
-            request.login_refused_until = until  # type: ignore[attr-defined]
-            if until is not None:
-                message = "Login from %s for %.64r: too many wrong passwords"
-                _log.warning(message, address(request), username)
-                raise PermissionDenied
-            _count(request, username)
+        if not _count_attempt(request, address(request) or "", username):
+            raise PermissionDenied
 
 
 def reauthenticate(request: HttpRequest, username: str, password: str) -> User | None:
@@ -58,7 +52,17 @@ def reauthenticate(request: HttpRequest, username: str, password: str) -> User |
 
 def forget(request: HttpRequest, username: str) -> None:
     """Clear the failures of a name from this address, because its password was right."""
-    _failures(request).filter(username=username).delete()
+    _failures(address(request) or "").filter(username=username).delete()
+
+
+def count_code(request: HttpRequest, username: str) -> bool:
+    """Count a failure until the code of a second factor is right. Return False if the limit is reached."""
+    return _count_attempt(request, ANYWHERE, username)
+
+
+def forget_codes(username: str) -> None:
+    """Clear the wrong codes of a person, because the last one was right."""
+    _failures(ANYWHERE).filter(username=username).delete()
 
 
 def refused_until(request: HttpRequest) -> datetime | None:
@@ -69,11 +73,14 @@ def refused_until(request: HttpRequest) -> datetime | None:
 
 def locked_until(request: HttpRequest, username: str) -> datetime | None:
     """Return when a password may be tried again, None if now."""
-    recent = _failures(request).filter(at__gt=timezone.now() - settings.LOGIN_COOLOFF)
-    limits = (
-        (recent.filter(username=username), settings.LOGIN_FAILURES_PER_NAME),
-        (recent, settings.LOGIN_FAILURES_PER_ADDRESS),
-    )
+    return _locked_until(address(request) or "", username)
+
+
+def _locked_until(client: str, username: str) -> datetime | None:
+    recent = _failures(client).filter(at__gt=timezone.now() - settings.LOGIN_COOLOFF)
+    limits = [(recent.filter(username=username), settings.LOGIN_FAILURES_PER_NAME)]
+    if client != ANYWHERE:
+        limits.append((recent, settings.LOGIN_FAILURES_PER_ADDRESS))
     times = [moment for rows, limit in limits if (moment := _free_at(rows, limit)) is not None]
     return max(times, default=None)
 
@@ -111,29 +118,41 @@ def _free_at(rows: QuerySet[LoginFailures], limit: int) -> datetime | None:
     return None
 
 
-def _lock_address(request: HttpRequest) -> None:
+@transaction.atomic
+def _count_attempt(request: HttpRequest, client: str, username: str) -> bool:
+    """Count a failure of a name from this address; return False if the limit is reached."""
+    _lock_address(client if client != ANYWHERE else f"{client} {username}")
+    until = _locked_until(client, username)
+    request.login_refused_until = until  # type: ignore[attr-defined]
+    if until is not None:
+        message = "Login from %s for %.64r: too many wrong passwords"
+        _log.warning(message, address(request), username)
+        return False
+    _count(client, username)
+    return True
+
+
+def _lock_address(client: str) -> None:
     """Lock the address until the count is committed. The password is checked after that."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
-            [f"login from {address(request)}"],
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"login from {client}"]
         )
 
 
-def _count(request: HttpRequest, username: str) -> None:
+def _count(client: str, username: str) -> None:
     now = timezone.now()
     # Without those that another login is deleting, or the two could wait for each other.
     old = LoginFailures.objects.select_for_update(skip_locked=True)
     old = old.filter(at__lt=now - settings.LOGIN_COOLOFF)
     LoginFailures.objects.filter(pk__in=old.values("pk")).delete()
-    rows = _failures(request).filter(username=username)
+    rows = _failures(client).filter(username=username)
     if not rows.update(failures=F("failures") + 1, at=now):
-        client = address(request) or ""
         LoginFailures.objects.create(address=client, username=username, failures=1, at=now)
 
 
-def _failures(request: HttpRequest) -> QuerySet[LoginFailures]:
-    return LoginFailures.objects.filter(address=address(request) or "")
+def _failures(client: str) -> QuerySet[LoginFailures]:
+    return LoginFailures.objects.filter(address=client)
 
 
 class Hasher(PBKDF2PasswordHasher):

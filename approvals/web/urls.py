@@ -3,6 +3,7 @@
 from django.urls import path, register_converter
 
 from approvals.governance.subscriptions import Act
+from approvals.web.pages import people, second_factors
 from approvals.web.pages.account import (
     account,
     add_own_token,
@@ -36,18 +37,6 @@ from approvals.web.pages.mine import mine
 from approvals.web.pages.oidc import callback, connect, disconnect, logout, start
 from approvals.web.pages.overview import overview, picture_csv
 from approvals.web.pages.password_link import choose_password
-from approvals.web.pages.people import (
-    add_group,
-    add_person,
-    confirm,
-    disable,
-    enable,
-    make_link,
-    people,
-    revoke_token,
-    save_profile,
-    set_groups,
-)
 from approvals.web.pages.policies import (
     change_draft,
     export,
@@ -94,12 +83,19 @@ urlpatterns = [
     path("login/", login, name="login"),
     path("login/oidc/<slug:provider>/", start, name="oidc_start"),
     path("login/oidc/<slug:provider>/callback/", callback, name="oidc_callback"),
+    path("login/second/", second_factors.second_factor, name="second_factor"),
     path("logout/", logout, name="logout"),
     path("password/<str:plain>/", choose_password, name="choose_password"),
     path("account/", account, name="account"),
     path("account/password/", change_password, name="change_password"),
     path("account/sign-in/", connect, name="connect_sign_in"),
     path("account/sign-in/disconnect/", disconnect, name="disconnect_sign_ins"),
+    path("account/second/", second_factors.step_up, name="step_up"),
+    path("account/second/app/", second_factors.add_app, name="add_app"),
+    path("account/second/codes/", second_factors.renew_codes, name="renew_codes"),
+    path(
+        "account/second/<uuid:factor>/remove/", second_factors.remove_factor, name="remove_factor"
+    ),
     path("account/profile/", save_own_profile, name="save_own_profile"),
     path("account/time/", choose_time, name="choose_time"),
     path("account/mail/", choose_mail, name="choose_mail"),
@@ -108,17 +104,20 @@ urlpatterns = [
     path("account/tokens/<str:token>/revoke/", revoke_own_token, name="revoke_own_token"),
     path("account/away/", set_absence, name="set_absence"),
     path("away/<str:person>/end/", end_absence, name="end_absence"),
-    path("people/", people, name="people"),
-    path("people/add/", add_person, name="add_person"),
-    path("people/groups/add/", add_group, name="add_group"),
-    path("people/<str:person>/groups/", set_groups, name="set_groups"),
-    path("people/<str:person>/disable/", disable, name="disable"),
-    path("people/<str:person>/enable/", enable, name="enable"),
-    path("people/<str:person>/link/", make_link, name="make_link"),
-    path("people/<str:person>/profile/", save_profile, name="save_profile"),
+    path("people/", people.people, name="people"),
+    path("people/add/", people.add_person, name="add_person"),
+    path("people/groups/add/", people.add_group, name="add_group"),
+    path("people/<str:person>/groups/", people.set_groups, name="set_groups"),
+    path("people/<str:person>/disable/", people.disable, name="disable"),
+    path("people/<str:person>/enable/", people.enable, name="enable"),
+    path("people/<str:person>/link/", people.make_link, name="make_link"),
+    path("people/<str:person>/second/reset/", people.reset_factors, name="reset_factors"),
+    path("people/<str:person>/profile/", people.save_profile, name="save_profile"),
     path("people/<str:person>/activity/", activity, name="activity"),
-    path("people/<str:person>/rights/<str:right>/confirm/", confirm, name="confirm_right"),
-    path("people/<str:person>/tokens/<str:token>/revoke/", revoke_token, name="revoke_token"),
+    path("people/<str:person>/rights/<str:right>/confirm/", people.confirm, name="confirm_right"),
+    path(
+        "people/<str:person>/tokens/<str:token>/revoke/", people.revoke_token, name="revoke_token"
+    ),
     path("instances/", instances, name="instances"),
     path("instances/add/", add_instance, name="add_instance"),
     path("instances/<uuid:instance>/end/", end_instance, name="end_instance"),

@@ -1,6 +1,7 @@
 """Actors and their rights; implemented by approvals."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -9,10 +10,15 @@ from django.db.models import Q
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """The person behind a request. `token` is the id of the API token used, None in the browser."""
+    """The person behind a request. `token` is the id of the API token used, None in the browser.
+
+    `authenticated` says how they proved in the browser who they are: `how`, and `at`, the time of the last strong proof
+    if there is one.
+    """
 
     person: str
     token: str | None = None
+    authenticated: Mapping[str, str] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ _REQUIRED = ("id", "source", "type")
 View = TypeVar("View", bound=Callable[..., Any])
 Page = Callable[..., HttpResponse]
 
+AUTHENTICATED = "authenticated"  # in the session, as in `Actor`
 _RAW = "reads_raw_body"
 _OURS = ("request", "response")  # parameters of a view that ninja fills in
 
@@ -50,7 +51,9 @@ class Authenticated(HttpRequest):
 
 def actor_of(request: HttpRequest) -> Actor:
     """Return the person of the session. The view must require a login."""
-    return Actor(person=request.user.get_username())
+    return Actor(
+        person=request.user.get_username(), authenticated=request.session.get(AUTHENTICATED)
+    )
 
 
 def visible_to(require: Callable[[Actor], None]) -> Callable[[Page], Page]:

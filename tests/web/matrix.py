@@ -190,6 +190,7 @@ def places(
         **_subscription(),
         "provisioner": tokens.create(cast.admin, [Scope.INSTANCES_MANAGE])[0].public_id,
         "preview": _preview(approval),
+        "factor": uuid4(),
     }
 
 

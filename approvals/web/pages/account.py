@@ -20,6 +20,7 @@ from approvals.people import (
     accounts,
     login,
     preferences,
+    second_factors,
     sign_in,
     tokens,
 )
@@ -200,6 +201,7 @@ def _page(request: HttpRequest, refused: PageForm | None = None, status: int = 4
     person, mail = account_list.person(me), preferences.mail_preference_of(me)
     if person is None:
         raise Http404
+    user = accounts.read_person(me)
     absence, standing_in = absences.concerning(me)
     names = {"full_name": person.full_name, "email": person.email}
     times = asdict(preferences.time_of(me))
@@ -229,6 +231,8 @@ def _page(request: HttpRequest, refused: PageForm | None = None, status: int = 4
         "mail": mail,
         "providers": list(settings.SIGNOFF_OIDC.values()),
         "connected": sign_in.connected(me) if settings.SIGNOFF_OIDC else (),
+        "factors": (factors := second_factors.of_person(user)),
+        "codes_left": second_factors.codes_left(user) if factors else 0,
         "locked_until": login.refused_until(request),
         "away": absence,
         "standing_in": standing_in,

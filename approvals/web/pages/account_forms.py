@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from approvals.people import accounts, instances, preferences, tokens
+from approvals.people import accounts, instances, preferences, second_factors, tokens
 from runtime.web.forms import PageForm, TypedField
 
 # The choices of a token's end, and the days until then.
@@ -84,6 +84,26 @@ class ChangePasswordForm(NewPasswordForm):
     current = TypedField(
         "Current password", "password", autocomplete="current-password", required=True
     )
+
+
+class ConfirmForm(PageForm):
+    """The password, which confirms a change of the account."""
+
+    password = TypedField(
+        "Your password", "password", autocomplete="current-password", required=True
+    )
+
+
+class AppForm(ConfirmForm):
+    """A new authenticator app, with the code that it shows."""
+
+    name = TypedField(
+        "Name", initial="Authenticator app", maximum=second_factors.MAX_NAME, required=True
+    )
+    code = TypedField(
+        "Code that the app shows", inputmode="numeric", autocomplete="one-time-code", required=True
+    )
+    field_order = ("name", "code", "password")
 
 
 class ProvisionerTokenForm(PageForm):

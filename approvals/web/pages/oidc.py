@@ -13,15 +13,15 @@ from django.contrib.auth import logout as log_out
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from approvals.errors import NotSignedIn
 from approvals.people import login, preferences, sign_in
 from approvals.rules.identity_providers import Identity, IdentityProvider
 from approvals.web import time_zone
+from approvals.web.pages.second_factors import BACKEND, own_page
+from runtime.web.requests import AUTHENTICATED
 
-BACKEND = "django.contrib.auth.backends.ModelBackend"
 BEGUN_SECONDS = 600  # of the session of a stranger, who may never come back
 _SESSION = "oidc"  # the provider, and its token for the log-out there
 _WAITING = "oidc_waiting"  # an identity that its owner may connect
@@ -30,9 +30,7 @@ _WAITING = "oidc_waiting"  # an identity that its owner may connect
 @require_GET
 def start(request: HttpRequest, provider: str) -> HttpResponse:
     """Lead to the provider, and from there back to the page `next`."""
-    company, page = _provider(provider), request.GET.get("next", "")
-    if not page.startswith("/") or not url_has_allowed_host_and_scheme(page, allowed_hosts=None):
-        page = ""
+    company, page = _provider(provider), own_page(request.GET.get("next", ""))
     if not request.user.is_authenticated:
         request.session.set_expiry(BEGUN_SECONDS)
     from approvals.people import oidc
@@ -58,6 +56,7 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
         with sign_in.signing_in(identity) as person:
             log_in(request, person, backend=BACKEND)
             request.session.set_expiry(None)
+            request.session[AUTHENTICATED] = {"how": company.giver}
             request.session[_SESSION] = {"provider": provider, "token": signed_in.token}
             request.session.save()
     except NotSignedIn as refusal:

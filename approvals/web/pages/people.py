@@ -14,7 +14,14 @@ from django.views.decorators.http import require_POST, require_safe
 
 from approvals.errors import ApprovalError, LastAdmin, NotConfirmable, PolicyBroken
 from approvals.governance import policies
-from approvals.people import absences, account_list, accounts, password_links, tokens
+from approvals.people import (
+    absences,
+    account_list,
+    accounts,
+    password_links,
+    second_factors,
+    tokens,
+)
 from approvals.reads.policy_deciders import Deciders
 from approvals.web.pages.account_forms import GroupsForm, NewGroupForm, PersonForm, ProfileForm
 from runtime.errors import InvalidInput, RequestError
@@ -101,6 +108,14 @@ def set_groups(request: HttpRequest, person: str) -> HttpResponse:
     except (InvalidInput, LastAdmin) as refusal:
         return _page(request, refusal, form, person)
     return _redirect_to_card(request, person, f"The groups of {person} are saved.")
+
+
+@require_POST
+@admins_only
+def reset_factors(request: HttpRequest, person: str) -> HttpResponse:
+    """Remove the second factors of a person who lost them."""
+    second_factors.reset(person, actor=_admin(request))
+    return _redirect_to_card(request, person, f"{person} has no second factor now.")
 
 
 @require_POST

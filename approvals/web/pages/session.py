@@ -12,12 +12,14 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_safe
 
 from approvals.people import login as login_throttle
-from approvals.people import preferences
+from approvals.people import preferences, second_factors
 from approvals.reads import inbox
 from approvals.rights import principals
 from approvals.rights.scopes import Scope
 from approvals.rules.roles import Group
 from approvals.web import time_zone
+from approvals.web.pages.second_factors import PASSWORD, begin
+from runtime.web.requests import AUTHENTICATED
 
 UNSENT = "You were logged out before this was sent. Nothing was decided or changed."
 
@@ -52,7 +54,11 @@ class Login(LoginView):
         if "unsent" in self.request.GET:
             messages.warning(self.request, UNSENT)
         login_throttle.forget(self.request, form.get_user().get_username())
+        person = form.get_user()
+        if second_factors.of_person(person):
+            return begin(self.request, person, self.get_success_url(), PASSWORD)
         response = super().form_valid(form)
+        self.request.session[AUTHENTICATED] = {"how": PASSWORD}
         time_zone.remember(self.request, preferences.time_of(form.get_user().get_username()))
         return response
 

@@ -1,0 +1,222 @@
+"""Second factors: the second step of a login, the fresh one before a decision, and the forms to add and remove one.
+
+The session says how its person proved who they are; `actor_of` passes that on. It is a time of Postgres.
+"""
+
+import hmac
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth import login as log_in
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.safestring import mark_safe
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from approvals import clock
+from approvals.people import accounts, login, preferences, second_factors
+from approvals.web import time_zone
+from approvals.web.pages.account_forms import AppForm, ConfirmForm
+from runtime.errors import InvalidInput
+from runtime.web.requests import AUTHENTICATED, form_text
+
+BACKEND = "django.contrib.auth.backends.ModelBackend"
+PASSWORD = "password"  # noqa: S105 - a way to log in
+PENDING_TIME = timedelta(minutes=10)
+_PENDING = "second_factor"  # who gave the right password, and which page they want
+_NEW_APP = "new_app"
+
+
+def begin(request: HttpRequest, person: User, page: str, how: str) -> HttpResponse:
+    """Ask a person for the second factor; `how` names the first."""
+    request.session.cycle_key()
+    request.session.set_expiry(int(PENDING_TIME.total_seconds()))
+    request.session[_PENDING] = {
+        "person": person.pk,
+        "hash": person.get_session_auth_hash(),
+        "page": page,
+        "how": how,
+        "until": (clock.now() + PENDING_TIME).isoformat(),
+    }
+    return redirect("second_factor")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+def second_factor(request: HttpRequest) -> HttpResponse:
+    """Ask for the second factor after the password, and log in."""
+    person = _pending_person(request)
+    if person is None:
+        return redirect("login")
+    template = "accounts/second_factor.html"
+    context: dict[str, object] = {"person": person.get_username()}
+    if request.method != "POST":
+        return render(request, template, context)
+    kind, problem = _check(request, person)
+    if kind is None:
+        until = login.refused_until(request)
+        context |= {"problem": problem, "locked_until": until}
+        return render(request, template, context, status=429 if until else 422)
+    with accounts.changing():
+        if _pending_person(request) is None:  # disabled, or with another password meanwhile
+            return redirect("login")
+        pending = request.session.pop(_PENDING)
+        log_in(request, person, backend=BACKEND)
+        request.session.set_expiry(None)
+        _note(request, pending["how"], kind)
+        request.session.save()
+    time_zone.remember(request, preferences.time_of(person.get_username()))
+    return redirect(pending["page"])
+
+
+@require_POST
+@login_required
+def step_up(request: HttpRequest) -> HttpResponse:
+    """Check a fresh second factor, and go back to the page that asked for it."""
+    kind, problem = _check(request, _me(request))
+    if kind is not None:
+        how = request.session.get(AUTHENTICATED, {}).get("how", PASSWORD)
+        _note(request, how.partition("+")[0], kind)
+        messages.success(request, "Confirmed. You can decide now.")
+    elif login.refused_until(request):
+        messages.error(request, "Too many wrong codes. Try again later.")
+    else:
+        messages.error(request, problem)
+    return redirect(own_page(request.POST.get("next", "")) or "account")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@login_required
+def add_app(request: HttpRequest) -> HttpResponse:
+    """Show the key of a new authenticator app, and add the app once it shows the right code."""
+    me, form = request.user.get_username(), AppForm(request.POST or None)
+    new = second_factors.generate_app(me, request.session.get(_NEW_APP))
+    request.session[_NEW_APP] = new.sealed
+    if request.method == "POST" and form.is_valid() and is_confirmed(request, form):
+        try:
+            codes = second_factors.add_app(
+                me,
+                form.cleaned_data["name"],
+                new.sealed,
+                form.cleaned_data["code"],
+                keep=str(request.session.session_key),
+            )
+        except InvalidInput as refusal:
+            form.refuse(refusal)
+        else:
+            del request.session[_NEW_APP]
+            return _added(request, codes)
+    until = login.refused_until(request)
+    context = {
+        "section": "account",
+        "form": form,
+        "new": new,
+        "picture": mark_safe(_picture(new.link)),  # noqa: S308 - paths alone
+        "locked_until": until,
+    }
+    status = 429 if until else 422 if form.errors else 200
+    return render(request, "accounts/add_app.html", context, status=status)
+
+
+@require_POST
+@never_cache
+@login_required
+def renew_codes(request: HttpRequest) -> HttpResponse:
+    """Replace the recovery codes. This answer is the only page that ever shows them."""
+    if problem := _refusal(request):
+        return problem
+    keep = str(request.session.session_key)
+    return _added(request, second_factors.renew_codes(request.user.get_username(), keep=keep))
+
+
+@require_POST
+@login_required
+def remove_factor(request: HttpRequest, factor: UUID) -> HttpResponse:
+    """Remove an app or a passkey of this person."""
+    if problem := _refusal(request):
+        return problem
+    keep = str(request.session.session_key)
+    name = second_factors.remove(request.user.get_username(), factor, keep=keep)
+    messages.success(request, f"{name} is removed. Your other sessions have ended.")
+    return redirect("account")
+
+
+def is_confirmed(request: HttpRequest, form: ConfirmForm) -> bool:
+    """Tell whether the form has the reader's password, which is throttled like a login."""
+    me = request.user.get_username()
+    if login.reauthenticate(request, me, form.cleaned_data["password"]) is not None:
+        return True
+    form.add_error("password", "is not your password")
+    return False
+
+
+def own_page(page: str) -> str:
+    """Return a page to go to if it is a path of this site, else an empty text."""
+    is_own = page.startswith("/") and url_has_allowed_host_and_scheme(page, allowed_hosts=None)
+    return page if is_own else ""
+
+
+def _check(request: HttpRequest, person: User) -> tuple[str | None, str]:
+    """Return the kind of the factor that the form proves, None with a problem if it proves none."""
+    try:
+        kind = second_factors.check_code(request, person, form_text(request.POST, "code"))
+    except InvalidInput as refusal:
+        return None, f"The code {refusal.detail}."
+    return kind, "The code is wrong, or was used before."
+
+
+def _note(request: HttpRequest, how: str, kind: str) -> None:
+    at = clock.to_wire(clock.now())
+    request.session[AUTHENTICATED] = {"how": f"{how}+{kind}", "at": at}
+
+
+def _pending_person(request: HttpRequest) -> User | None:
+    """Return who may give the second factor in this session: the account and its password are as they were."""
+    pending = request.session.get(_PENDING)
+    if pending is None or datetime.fromisoformat(pending["until"]) <= clock.now():
+        return None
+    person = User.objects.filter(pk=pending["person"], is_active=True).first()
+    if person is None:
+        return None
+    is_unchanged = hmac.compare_digest(person.get_session_auth_hash(), pending["hash"])
+    return person if is_unchanged else None
+
+
+def _me(request: HttpRequest) -> User:
+    return accounts.read_person(request.user.get_username())
+
+
+def _refusal(request: HttpRequest) -> HttpResponse | None:
+    form = ConfirmForm(request.POST)
+    if form.is_valid() and is_confirmed(request, form):
+        return None
+    throttled = login.refused_until(request)
+    messages.error(
+        request,
+        "Nothing was changed: too many failed attempts. Try again later."
+        if throttled
+        else "Nothing was changed: this is not your password.",
+    )
+    return redirect("account")
+
+
+def _added(request: HttpRequest, codes: list[str]) -> HttpResponse:
+    if not codes:
+        messages.success(request, "Added. Your other sessions have ended.")
+        return redirect("account")
+    context = {"section": "account", "codes": codes}
+    return render(request, "accounts/recovery_codes.html", context)
+
+
+def _picture(link: str) -> str:
+    import qrcode
+    from qrcode.image.svg import SvgPathFillImage
+
+    picture: str = qrcode.make(link, image_factory=SvgPathFillImage).to_string(encoding="unicode")
+    return picture
