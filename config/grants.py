@@ -75,8 +75,11 @@ TABLES = {
     "approvals_policyact": (ADD, READ),
     "approvals_promptact": (ADD, READ),
     "approvals_allowanceact": (ADD, ADD),  # a worker adds uses
-    "approvals_mailpreference": (ALL, "SELECT, UPDATE"),
-    "approvals_sentmail": (NOTHING, ALL),
+    "approvals_noticechannel": (ALL, "SELECT, UPDATE"),
+    "approvals_sentnotice": (ALL, ALL),
+    "approvals_noticetimes": (ALL, READ),
+    "approvals_mailpreference": (READ, READ),  # of the release before
+    "approvals_sentmail": (READ, READ),
     "approvals_versiondecision": (ADD, READ),
     "approvals_versionwithdrawal": (ADD, READ),
     "django_session": (ALL, NOTHING),

@@ -154,6 +154,7 @@ SIGNOFF_OBJECT_BYTES = ENV.object_bytes
 for _name, _value in ENV.email.items():
     globals()[_name] = _value
 EMAIL_TIMEOUT = 10
+SIGNOFF_NOTICES = ENV.notices
 DEFAULT_FROM_EMAIL = ENV.email_sender
 SERVER_EMAIL = ENV.email_sender
 

@@ -7,11 +7,9 @@ from approvals.models.accounts import (
     Instance,
     InstanceWebhook,
     LoginFailures,
-    MailPreference,
     PasswordLink,
     SavedView,
     SecondFactor,
-    SentMail,
     TimePreference,
     Token,
 )
@@ -35,6 +33,7 @@ from approvals.models.governance import (
     VersionDecision,
     VersionWithdrawal,
 )
+from approvals.models.notices import NoticeChannel, NoticeTimes, SentNotice
 from approvals.models.outbox import OutboxMessage, Subscription
 from approvals.models.teamwork import ApprovalClaim, ApprovalViewer, Comment, Handover
 
@@ -59,7 +58,8 @@ __all__ = [
     "Instance",
     "InstanceWebhook",
     "LoginFailures",
-    "MailPreference",
+    "NoticeChannel",
+    "NoticeTimes",
     "OutboxMessage",
     "PasswordLink",
     "PolicyAct",
@@ -67,7 +67,7 @@ __all__ = [
     "ReviewTime",
     "SavedView",
     "SecondFactor",
-    "SentMail",
+    "SentNotice",
     "Subscription",
     "TimePreference",
     "Token",

@@ -1,4 +1,4 @@
-"""Defines the tables of messages to other programs, and of programs that are told of events."""
+"""Defines the tables of messages to people and programs, and of programs that are told of events."""
 
 from uuid import uuid4
 

@@ -1,1 +1,1 @@
-"""The outbox: durable messages to other programs, sent at least once by the sweepers."""
+"""The outbox: durable messages to people and programs, sent at least once by the sweepers."""

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from threading import BoundedSemaphore, Event, Lock
 from typing import Protocol
 
-from django.db import connections
+from django.db import connections, transaction
 
 from approvals import clock
 from approvals.models import OutboxMessage
@@ -86,17 +86,7 @@ class Sender:
 
 
 def _attempt(kind: MessageKind, message: OutboxMessage) -> None:
-    content: Content | None = None
-    if message.body is None:
-        composed = kind.compose(message)
-        if isinstance(composed, datetime):
-            messages.look_again(message, composed)
-            return
-        if composed is None:
-            messages.end(message, OutboxMessage.EndState.DROPPED)
-            return
-        content = composed
-    if not messages.begin(message, content):
+    if not _begin(kind, message):
         return
     failpoints.hit("begun", "message", 0)
     if message.gives_up_at is not None and clock.now() >= message.gives_up_at:
@@ -108,3 +98,20 @@ def _attempt(kind: MessageKind, message: OutboxMessage) -> None:
         messages.end(message, OutboxMessage.EndState.DROPPED)
     else:
         messages.finish(message, answer)
+
+
+def _begin(kind: MessageKind, message: OutboxMessage) -> bool:
+    """Begin an attempt. Return False if there is nothing to send now."""
+    if message.body is not None:
+        return messages.begin(message, None)
+    with transaction.atomic():
+        composed = kind.compose(message)
+        if isinstance(composed, Content):
+            is_ours = messages.begin(message, composed)
+            transaction.set_rollback(not is_ours)  # with what its composer wrote
+            return is_ours
+        if composed is None:
+            messages.end(message, OutboxMessage.EndState.DROPPED)
+        else:
+            messages.look_again(message, composed)
+    return False

@@ -1,4 +1,4 @@
-"""What people choose for themselves: zone and clock of the times they read, views that they saved, and their mail."""
+"""What people choose for themselves: zone and clock of the times they read, and views that they saved."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,9 +8,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from approvals import clock
-from approvals.models import MailPreference, SavedView, TimePreference
-from approvals.people.accounts import check_address
+from approvals.models import SavedView, TimePreference
 from runtime.errors import InvalidInput
 
 CLOCKS = ("24", "12")  # hours
@@ -18,8 +16,6 @@ MAX_VIEWS = 20  # for each person
 MAX_NAME = 40
 INBOX = "inbox"
 RUNS = "runs"
-MAIL_OFF = MailPreference.About.OFF
-MAIL_CHOICES = MailPreference.About.values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,56 +102,3 @@ def save_view(
 def delete_view(username: str, view: UUID) -> None:
     """Delete a view of a person. Deleting it again has no effect."""
     SavedView.objects.filter(owner__username=username, id=view).delete()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preference:
-    """A person's choice. `confirmed` says whether the mail server took a mail, `problem` why it refused the last."""
-
-    about: str = MAIL_OFF
-    runs: bool = False
-    address: str = ""
-    confirmed: bool = False
-    problem: str = ""
-
-
-def mail_preference_of(username: str) -> Preference:
-    """Return a person's choice."""
-    row = MailPreference.objects.filter(person__username=username).first()
-    if row is None:
-        return Preference()
-    return Preference(
-        about=row.about,
-        runs=row.runs,
-        address=row.address,
-        confirmed=row.confirmed_at is not None,
-        problem=row.problem,
-    )
-
-
-def save_mail_preference(
-    username: str, about: object, address: object, *, runs: bool = False
-) -> bool:
-    """Save a choice; `runs` says whether the person is mailed about their own runs. Return whether any mail is sent.
-
-    Without one the address is deleted too. Raise InvalidInput naming `about` or `address`.
-    """
-    if about not in MAIL_CHOICES:
-        raise InvalidInput("about", f"must be one of {', '.join(MAIL_CHOICES)}")
-    person = User.objects.get(username=username)
-    if about == MAIL_OFF and not runs:
-        MailPreference.objects.filter(person=person).delete()
-        return False
-    MailPreference.objects.update_or_create(
-        person=person,
-        defaults={
-            "about": about,
-            "runs": runs,
-            "address": check_address(str(address or "").strip(), "address"),
-            "since": clock.now(),
-            "confirmed_at": None,
-            "problem": "",
-            "retry_at": None,
-        },
-    )
-    return True

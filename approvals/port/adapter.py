@@ -24,9 +24,10 @@ from approvals.governance import (
     version_changes,
 )
 from approvals.models import OF_CALL, Approval
+from approvals.notices import kinds
 from approvals.outbox import messages
 from approvals.outbox.sender import Sender
-from approvals.people import instance_webhooks, mail
+from approvals.people import instance_webhooks
 from approvals.port import evidence, jobs, verifier
 from approvals.port.jobs import Outlooks
 from approvals.reads import daily_decisions
@@ -61,7 +62,7 @@ class ApprovalService:
     def __init__(self) -> None:
         self._outlooks = Outlooks()
         self._sender = Sender(
-            {instance_webhooks.RESOLVED: ResolvedRequests(), **subscriptions.KINDS}
+            {instance_webhooks.RESOLVED: ResolvedRequests(), **subscriptions.KINDS, **kinds.KINDS}
         )
 
     def judge(self, info: CallInfo, facts: PolicyFacts) -> Ruling:
@@ -176,12 +177,8 @@ class ApprovalService:
             if commit.is_expired(approval, at):
                 commit.expire(approval, at)
 
-    def send_mail(self, stop: Event) -> None:
-        """Mail people about requests that wait for them."""
-        mail.send_due(stop)
-
     def send_messages(self, stop: Event) -> None:
-        """Begin to send the due messages to other programs."""
+        """Begin to send the due messages to people and programs."""
         self._sender.send_due(stop)
 
     def look_ahead(self, stop: Event) -> None:

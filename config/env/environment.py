@@ -25,6 +25,8 @@ MINUTE = 60.0
 DAY = 24 * 60 * MINUTE
 DRAIN_SECONDS = 30.0
 MAX_WORKERS = 64
+NOTICE_KINDS = {"mail", "apprise", "slack", "push"}
+NOTICE_CONTENTS = {"nothing", "title", "arguments"}
 MAX_STREAM = 200  # characters of the name of a stream
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,6 +86,7 @@ class EnvironmentVariables:
     secret_key: str = field(repr=False)
     public_url: str
     loopback_webhooks: bool
+    notices: Mapping[str, str]
     internal_webhooks: tuple[IPv4Network | IPv6Network, ...]
     behind_proxy: bool
     allowed_hosts: tuple[str, ...]
@@ -170,6 +173,7 @@ def read(variables: Mapping[str, str]) -> EnvironmentVariables:
         public_url=public_url,
         loopback_webhooks=_loopback_webhooks(variables, public_url),
         internal_webhooks=_networks(variables, "SIGNOFF_INTERNAL_WEBHOOKS"),
+        notices=_notices(variables, "SIGNOFF_NOTICES"),
         behind_proxy=_behind_proxy(variables, public_url),
         allowed_hosts=_allowed_hosts(variables, public_url),
         static_root=Path(variables.get("STATIC_ROOT") or ROOT / "staticfiles"),
@@ -442,6 +446,19 @@ def _networks(variables: Mapping[str, str], name: str) -> tuple[IPv4Network | IP
         return tuple(ip_network(text) for text in texts if text)
     except ValueError as exc:
         raise InvalidSetting(name, "must have networks such as 10.1.0.0/16") from exc
+
+
+def _notices(variables: Mapping[str, str], name: str) -> dict[str, str]:
+    """Read how much notices of each kind may show, such as mail=arguments,apprise=nothing."""
+    pairs = [text.strip() for text in variables.get(name, "").split(",") if text.strip()]
+    kinds = {kind: content for kind, _, content in (pair.partition("=") for pair in pairs)}
+    if set(kinds) - NOTICE_KINDS or set(kinds.values()) - NOTICE_CONTENTS:
+        raise InvalidSetting(
+            name,
+            f"must have kind=content pairs; kinds: {', '.join(sorted(NOTICE_KINDS))};"
+            f" contents: {', '.join(sorted(NOTICE_CONTENTS))}",
+        )
+    return kinds
 
 
 def _allowed_hosts(variables: Mapping[str, str], public_url: str) -> tuple[str, ...]:

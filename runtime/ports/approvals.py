@@ -246,11 +246,8 @@ class ApprovalPort(Protocol):
     def expire(self, gate: UUID) -> None:
         """Expire the gate in a transaction of its own, unless a person decided first."""
 
-    def send_mail(self, stop: Event) -> None:
-        """Mail people about requests that wait for them, until `stop`; several sweepers may at once."""
-
     def send_messages(self, stop: Event) -> None:
-        """Begin to send the due messages to other programs; several sweepers may at once."""
+        """Begin to send the due messages to people and programs; several sweepers may at once."""
 
     def look_ahead(self, stop: Event) -> None:
         """Do the sweeper's part for pending requests until `stop`; several sweepers may at once.

@@ -22,7 +22,7 @@ from runtime.store.workers import OUTCOMES, quantile, sweeper_name
 ALIVE = timedelta(seconds=10)
 
 # After how many seconds a sweeper loop is late. Due runs, schedules, triggers, folders and streams are looked at every
-# second, buckets every ten; mail, pending requests and the object store every minute; the other loops run every hour.
+# second, buckets every ten; pending requests and the object store every minute; the other loops run every hour.
 LATE_SECONDS = {
     "due_runs": 60,
     "schedules": 120,
@@ -36,7 +36,6 @@ LATE_SECONDS = {
     "history": 120,
     "trials": 120,
     "ledger": 7_200,
-    "mail": 600,
     "outbox": 120,
     "objects": 600,
     "requests": 600,

@@ -78,13 +78,8 @@ def look_after_objects(connection: Connection, stop: threading.Event) -> None:
         objects.delete_dropped(connection, stop)
 
 
-def send_mail(_: Connection, stop: threading.Event) -> None:
-    """Mail people about requests that wait for them."""
-    wiring.approvals().send_mail(stop)
-
-
 def send_messages(_: Connection, stop: threading.Event) -> None:
-    """Send the due messages to other programs."""
+    """Send the due messages to people and programs."""
     wiring.approvals().send_messages(stop)
 
 
@@ -110,7 +105,6 @@ def run(stop: threading.Event, *extra_loops: Loop) -> None:
         Loop(name="ledger", duty=compare_ledger),
         Loop(name="objects", duty=look_after_objects, seconds=MINUTE),
         Loop(name="requests", duty=look_ahead, seconds=MINUTE),
-        Loop(name="mail", duty=send_mail, seconds=MINUTE),
         Loop(name="outbox", duty=send_messages, seconds=1.0),
         Loop(name="rollups", duty=roll_up, seconds=MINUTE),
         *extra_loops,

@@ -26,6 +26,8 @@ from tests.support import commands
         ("SIGNOFF_WATCHED_BUCKETS", "/srv/inbox"),
         ("SIGNOFF_STREAMS", "a\nb"),
         ("SIGNOFF_INTERNAL_WEBHOOKS", "10.0.0.1/8"),
+        ("SIGNOFF_NOTICES", "mail=everything"),
+        ("SIGNOFF_NOTICES", "pigeon=title"),
         ("SIGNOFF_STREAMS_URL", "amqp://localhost"),
         ("SIGNOFF_MODEL", "gpt"),
         ("SIGNOFF_MODEL", "acme:large"),

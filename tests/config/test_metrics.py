@@ -91,7 +91,7 @@ def test_what_waits_is_counted_in_a_fixed_number_of_queries(office: Office) -> N
     Run.objects.filter(id=runs[2]).update(status="queued", due_at=old, created_at=old)
     Run.objects.filter(id=runs[3]).update(due_at=timezone.now())
     Signal.objects.create(run_id=runs[3], kind="message", body="{}", effective_at=old)
-    SweeperLoop.objects.create(name="mail", done_at=old, took=2.5)
+    SweeperLoop.objects.create(name="objects", done_at=old, took=2.5)
     with CaptureQueriesContext(connection) as made:
         found = families()
     assert len(made) <= 8
@@ -102,9 +102,9 @@ def test_what_waits_is_counted_in_a_fixed_number_of_queries(office: Office) -> N
     days = timedelta(days=2).total_seconds()
     assert value(found, "run_queued_age_seconds") == pytest.approx(days, abs=60)
     assert value(found, "signal_age_seconds") == pytest.approx(days, abs=60)
-    assert value(found, "sweep_seconds", loop="mail") == 2.5
-    assert value(found, "sweep_age_seconds", loop="mail") > value(
-        found, "sweep_late_after_seconds", loop="mail"
+    assert value(found, "sweep_seconds", loop="objects") == 2.5
+    assert value(found, "sweep_age_seconds", loop="objects") > value(
+        found, "sweep_late_after_seconds", loop="objects"
     )
 
 

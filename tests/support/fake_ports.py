@@ -327,11 +327,8 @@ class FakeApprovals:
     def schema_at(self, gate: UUID) -> dict[str, Any] | None:
         return next((one.schema for one in self.snapshots if one.gate == gate), None)
 
-    def send_mail(self, stop: threading.Event) -> None:
-        """Send no mail: there are no people here."""
-
     def send_messages(self, stop: threading.Event) -> None:
-        """Send nothing: there are no other programs here."""
+        """Send nothing: there are no people and programs here."""
 
     def expire(self, gate: UUID) -> None:
         with suppress(GateNotOpen), transaction.atomic():

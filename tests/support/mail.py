@@ -1,10 +1,12 @@
 """A real mail server on loopback, in a thread of the test process."""
 
+import asyncio
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from email import message_from_bytes
 from email.message import Message
+from threading import Event
 from typing import Any
 
 import pytest
@@ -23,6 +25,18 @@ class Sink:
     mails: list[Message] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
     cut: bool = False
+    slow: str = ""  # mails to this address wait for `go`
+    go: Event = field(default_factory=Event)
+    hanging: int = 0
+
+    async def handle_RCPT(  # noqa: N802
+        self, _server: Any, _session: Any, envelope: Envelope, address: str, options: list[str]
+    ) -> str:
+        if address == self.slow:
+            self.hanging += 1
+            await asyncio.to_thread(self.go.wait)
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
 
     async def handle_DATA(self, server: Any, _session: Any, envelope: Envelope) -> str:  # noqa: N802
         if self.answers:
@@ -46,4 +60,5 @@ def sink(settings: Settings) -> Iterator[Sink]:
     settings.EMAIL_PORT = port
     settings.DEFAULT_FROM_EMAIL = "Signoff <desk@signoff.example>"
     yield sink
+    sink.go.set()
     controller.stop()

@@ -14,6 +14,7 @@ from django.utils.html import format_html
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from approvals.notices import channels
 from approvals.people import (
     absences,
     account_list,
@@ -135,7 +136,7 @@ def choose_mail(request: HttpRequest) -> HttpResponse:
     form = MailForm(request.POST, ids="mail-")
     try:
         values = form.read()
-        is_mailed = preferences.save_mail_preference(request.user.get_username(), **values)
+        is_mailed = _save_mail(request.user.get_username(), **values)
     except InvalidInput as refusal:
         return _page(request, form.refuse(refusal))
     dropped = (
@@ -198,7 +199,7 @@ def end_absence(request: HttpRequest, person: str) -> HttpResponse:
 def _page(request: HttpRequest, refused: PageForm | None = None, status: int = 422) -> HttpResponse:
     """Show the page; `refused` is shown in place of the form as it is at first."""
     me = request.user.get_username()
-    person, mail = account_list.person(me), preferences.mail_preference_of(me)
+    person, mail = account_list.person(me), _mail_of(me)
     if person is None:
         raise Http404
     user = accounts.read_person(me)
@@ -242,10 +243,38 @@ def _page(request: HttpRequest, refused: PageForm | None = None, status: int = 4
         "password_form": ChangePasswordForm(ids="my-").replaced_by(refused),
         "token_form": token_form,
         "absence_form": absence_form,
-        "mail_form": MailForm(initial=asdict(mail), ids="mail-").replaced_by(refused),
+        "mail_form": MailForm(initial=_mail_choice(mail), ids="mail-").replaced_by(refused),
         "time_form": time_form,
     }
     return render(request, "accounts/account.html", context, status=status if refused else 200)
+
+
+def _mail_of(me: str) -> channels.ChannelView | None:
+    return next((row for row in channels.find_channels(me) if row.kind == "mail"), None)
+
+
+def _mail_choice(mail: channels.ChannelView | None) -> dict[str, object]:
+    if mail is None:
+        return {"about": "off"}
+    about = {"": "off", "high": "high"}.get(mail.from_risk, "all")
+    return {"about": about, "runs": mail.runs, "address": mail.address}
+
+
+def _save_mail(me: str, about: str, address: str, *, runs: bool) -> bool:
+    risks = {"off": "", "all": "low", "high": "high"}
+    if about not in risks:
+        raise InvalidInput("about", f"must be one of {', '.join(risks)}")
+    mail = _mail_of(me)
+    is_mailed = about != "off" or runs
+    choice = channels.ChannelChoice(from_risk=risks[about], runs=runs)
+    if mail is not None and is_mailed and mail.address == address:
+        channels.change_channel(me, mail.id, choice)
+        return True
+    if is_mailed:
+        channels.add_channel(me, "mail", address or "", choice)
+    if mail is not None:
+        channels.remove_channel(me, mail.id)
+    return is_mailed
 
 
 def _deputies(request: HttpRequest) -> list[str]:

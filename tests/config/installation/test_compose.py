@@ -39,6 +39,7 @@ ONLY = {
     **{name: {"web", "sweeper"} for name in ("SIGNOFF_WATCHED_FOLDERS", "SIGNOFF_STREAMS")},
     "SIGNOFF_WATCHED_BUCKETS": {"web", "sweeper"},
     "SIGNOFF_INTERNAL_WEBHOOKS": {"web", "sweeper"},
+    "SIGNOFF_NOTICES": {"web", "sweeper"},
     "SIGNOFF_STREAMS_URL": {"sweeper"},
     "SIGNOFF_LEDGER": set(TABLE),
     **{name: {"prepare"} for name in ("WORKER_KEYS_DIR", "SIGNOFF_WEB_ROLE")},

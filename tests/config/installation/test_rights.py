@@ -16,7 +16,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from approvals.governance import policy_changes
-from approvals.people import accounts, mail, preferences
+from approvals.people import accounts
 from approvals.port.adapter import ApprovalService
 from config import grants
 from runtime.control.external_events import deliver
@@ -32,6 +32,7 @@ from runtime.upkeep import due_runs, history, retention
 from tests.approvals.policies.office import asked
 from tests.support import seeds
 from tests.support.mail import Sink
+from tests.support.notices import hears, send_notices
 
 WEB, WORKER, UNPRIVILEGED = "rights_web", "rights_worker", "rights_nobody"
 BOTH = (WEB, WORKER)
@@ -122,11 +123,11 @@ def test_the_web_may_change_the_policy(granted: None) -> None:
 
 def test_the_sweeper_mails_people_with_the_rights_of_a_worker(granted: None, sink: Sink) -> None:
     seeds.person("bea", *seeds.GROUPS["bea"])
-    preferences.save_mail_preference("bea", "all", "bea@example.com")
+    hears("bea", "bea@example.com")
     seeds.pending()
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL ROLE {WORKER}")
-        mail.send_due(threading.Event())
+        send_notices()
         transaction.set_rollback(True)
     assert len(sink.mails) == 2
 

@@ -1,0 +1,142 @@
+"""Finds the news that are due on a channel, each told once: requests to decide now, and own runs."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TypeVar
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from approvals.models import IN_DOUBT, Approval, NoticeChannel, SentNotice
+from approvals.notices import notice
+from approvals.requests import verification
+from approvals.rights import approvals, principals
+from runtime.core.values.enums import RISKS, Risk
+from runtime.keyring import sealing
+from runtime.models import Run
+from runtime.ports import wiring
+from runtime.ports.access import Actor
+
+# How long a request waits in the inbox before its people are told. A call in doubt counts as high risk.
+DELAYS: Mapping[Risk, timedelta] = {
+    Risk.HIGH: timedelta(0),
+    Risk.MEDIUM: timedelta(minutes=5),
+    Risk.LOW: timedelta(hours=1),
+}
+PAUSE = timedelta(minutes=10)  # between two notices on a channel, unless a request is urgent
+MAX_IN_A_NOTICE = 200  # the rest follows in the next one
+OLDEST = timedelta(days=1)  # of news of runs: later the person has been on the pages
+Row = TypeVar("Row", Run, Approval)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueNotice:
+    """A notice, and the requests or runs that its channel has then been told of."""
+
+    notice: notice.Notice
+    about: tuple[UUID, ...] = ()
+
+
+def ripe_at(approval: Approval) -> datetime:
+    """Return when the people of a request are told."""
+    delay = timedelta(0) if approval.is_in_doubt else DELAYS[Risk(approval.risk)]
+    return approval.created_at + delay
+
+
+def find_due(channel: NoticeChannel, at: datetime) -> DueNotice | None:
+    """Return the next notice on a channel, None if nothing is due."""
+    if channel.confirmed_at is None:
+        return DueNotice(notice=notice.write_first(channel.kind))
+    return _requests(channel, at) or _runs(channel, at)
+
+
+def waiting_requests(channel: NoticeChannel) -> QuerySet[Approval]:
+    """Return the requests that the person of this channel may decide now."""
+    principal = principals.principal_of(_actor(channel))
+    return Approval.objects.filter(
+        approvals.decidable_requests(principal), status=Approval.Status.PENDING
+    )
+
+
+def may_tell(urgent: bool, last: datetime | None, at: datetime) -> bool:
+    """Tell whether a channel on which a notice went out at `last` gets the next one now."""
+    return urgent or last is None or at - last >= PAUSE
+
+
+def _requests(channel: NoticeChannel, at: datetime) -> DueNotice | None:
+    if not channel.from_risk:
+        return None
+    waiting = waiting_requests(channel)
+    ripe = IN_DOUBT
+    for risk in RISKS[RISKS.index(Risk(channel.from_risk)) :]:
+        ripe |= Q(risk=risk, created_at__lte=at - DELAYS[risk])
+    rows = _untold(waiting.filter(ripe, created_at__gte=channel.since), channel)
+    due = rows.order_by("created_at", "id")[:MAX_IN_A_NOTICE]
+    verified = [approval for approval in due if verification.fault(approval) is None]
+    urgent = any(notice.is_urgent(approval) for approval in verified)
+    if not verified or not may_tell(urgent, _last(channel), at):
+        return None
+    content = notice.content_of(channel)
+    return DueNotice(
+        notice=notice.write_requests(verified, waiting.count(), content),
+        about=tuple(approval.pk for approval in verified),
+    )
+
+
+def _runs(channel: NoticeChannel, at: datetime) -> DueNotice | None:
+    """Return the news of the person's own runs, without those that they may not read any more."""
+    if not channel.runs or not may_tell(False, _last(channel), at):
+        return None
+    since = max(channel.since, at - OLDEST)
+    actor = _actor(channel)
+    readable = Run.objects.filter(
+        wiring.access().readable_runs(actor), requester=actor.person, removed_at=None
+    )
+    ended = _untold(readable.filter(ended_at__gte=since), channel).order_by("ended_at", "id")
+    news = {
+        run.pk: notice.RunNews(run=run, event=str(run.status)) for run in ended[:MAX_IN_A_NOTICE]
+    }
+    released = list(_released(channel, since, at))
+    runs = readable.in_bulk([approval.run_id for approval in released])
+    for approval in released:
+        if approval.run_id in runs:
+            event = "a text for you was released"
+            news[approval.pk] = notice.RunNews(run=runs[approval.run_id], event=event)
+    about = tuple(news)[:MAX_IN_A_NOTICE]
+    if not about:
+        return None
+    written = notice.write_runs([news[pk] for pk in about], notice.content_of(channel))
+    return DueNotice(notice=written, about=about)
+
+
+def _released(channel: NoticeChannel, since: datetime, at: datetime) -> Iterator[Approval]:
+    """Yield the released messages of a run that has not ended: requests whose call has a text for its requester."""
+    rows = Approval.objects.filter(
+        Q(effective_at=None) | Q(effective_at__lte=at),
+        requester=channel.person.get_username(),
+        status=Approval.Status.APPROVED,
+        decided_at__gte=since,
+        args__contains=sealing.MARK,
+        run__ended_at=None,
+    )
+    for approval in _untold(rows, channel).order_by("decided_at", "id")[:MAX_IN_A_NOTICE]:
+        if verification.fault(approval) is None and sealing.held_args(
+            approval.tool, json.loads(approval.args)
+        ):
+            yield approval
+
+
+def _untold(rows: QuerySet[Row], channel: NoticeChannel) -> QuerySet[Row]:
+    return rows.exclude(Exists(SentNotice.objects.filter(channel=channel, about=OuterRef("pk"))))
+
+
+def _last(channel: NoticeChannel) -> datetime | None:
+    """Return when a notice last went out on this channel."""
+    rows = SentNotice.objects.filter(channel=channel).order_by("-at").values_list("at", flat=True)
+    return rows.first()
+
+
+def _actor(channel: NoticeChannel) -> Actor:
+    return Actor(person=channel.person.get_username())

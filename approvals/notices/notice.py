@@ -1,0 +1,196 @@
+"""Writes a notice once, for the transports of all kinds. It points to pages and decides nothing: that needs a login.
+
+How much a notice shows is the least of what its reader chose and what the installation allows for the kind of the
+channel. Secrets and an agent's own text are in none.
+"""
+
+import json
+import re
+from dataclasses import asdict, dataclass
+
+from django.conf import settings
+
+from approvals.models import Approval, NoticeChannel
+from approvals.requests import schemas, verification
+from runtime.core.values import json_schema
+from runtime.core.values.enums import Risk
+from runtime.core.values.limits import plain
+from runtime.core.values.texts import write_on_one_line
+from runtime.keyring import sealing
+from runtime.models import Run
+
+MAX_LISTED = 20
+MAX_SENTENCE = 300
+MAX_ARGUMENTS = 20
+MAX_ARGUMENT = 100  # characters
+_LINK = re.compile(r"://|www\.", re.IGNORECASE)
+_LEVELS = list(NoticeChannel.Detail)  # from the least on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeEntry:
+    """What a notice says about one request, with its digest, or about one run."""
+
+    lines: tuple[str, ...]
+    link: str
+    request: str = ""
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A title, entries and closing lines, all plain text. `requests` has those told of, also without an entry."""
+
+    title: str
+    entries: tuple[NoticeEntry, ...] = ()
+    foot: tuple[str, ...] = ()
+    requests: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """All but the title."""
+        listed = ["".join(f"{line}\n" for line in (*row.lines, row.link)) for row in self.entries]
+        return "\n".join([*listed, "".join(f"{line}\n" for line in self.foot)])
+
+    def to_json(self) -> str:
+        """Write it as the body of a message."""
+        return json.dumps(asdict(self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunNews:
+    """A run that ended, or whose text was released."""
+
+    run: Run
+    event: str
+
+
+def read_notice(body: str) -> Notice:
+    """Read what `to_json` wrote."""
+    fields = json.loads(body)
+    entries = [
+        NoticeEntry(**{**entry, "lines": tuple(entry["lines"])}) for entry in fields["entries"]
+    ]
+    return Notice(
+        title=fields["title"],
+        entries=tuple(entries),
+        foot=tuple(fields["foot"]),
+        requests=tuple(fields["requests"]),
+    )
+
+
+def is_urgent(approval: Approval) -> bool:
+    """Tell whether the people of a request are told at once."""
+    return approval.is_in_doubt or approval.risk == Risk.HIGH
+
+
+def content_of(channel: NoticeChannel) -> NoticeChannel.Detail:
+    """Return how much notices on this channel show."""
+    limit = settings.SIGNOFF_NOTICES.get(channel.kind, NoticeChannel.Detail.TITLE)
+    return min(NoticeChannel.Detail(channel.shows), NoticeChannel.Detail(limit), key=_LEVELS.index)
+
+
+def write_first(kind: str) -> Notice:
+    """Return the first notice on a channel."""
+    foot = ("You will be told what you chose.", "", f"Change this on {link('/account/')}")
+    return Notice(title=f"{kind.capitalize()} is on", foot=foot)
+
+
+def write_requests(rows: list[Approval], waiting: int, content: NoticeChannel.Detail) -> Notice:
+    """Write about these of the `waiting` requests, the most urgent first."""
+    ordered = sorted(rows, key=lambda row: (not is_urgent(row), row.created_at))
+    urgent = sum(is_urgent(approval) for approval in rows)
+    suffix = f", {urgent} of them urgent" if urgent and len(rows) > 1 else ", urgent" * urgent
+    title = "1 request waits for you" if len(rows) == 1 else f"{len(rows)} requests wait for you"
+    foot = (
+        *_count_unlisted(len(rows)),
+        f"All {waiting} that wait for you: {link('/inbox/')}",
+        "A link only shows a request. To decide you log in. Agents chose the values in the sentences.",
+        f"Change what you are told on {link('/account/')}",
+    )
+    return Notice(
+        title=title + suffix,
+        entries=tuple(_entry(approval, content) for approval in ordered[:MAX_LISTED]),
+        foot=foot,
+        requests=tuple(str(approval.pk) for approval in rows),
+    )
+
+
+def write_runs(news: list[RunNews], content: NoticeChannel.Detail) -> Notice:
+    """Write about a requester's own runs."""
+    count = len({entry.run.pk for entry in news})
+    foot = (
+        *_count_unlisted(len(news)),
+        f"Your runs: {link('/runs/')}",
+        f"Change what you are told on {link('/account/')}",
+    )
+    return Notice(
+        title=f"{count} of your runs {'has' if count == 1 else 'have'} news",
+        entries=tuple(
+            NoticeEntry(lines=(_name(entry, content),), link=link(f"/runs/{entry.run.pk}/"))
+            for entry in news[:MAX_LISTED]
+        ),
+        foot=foot,
+    )
+
+
+def link(path: str) -> str:
+    """Return the address of a page."""
+    return settings.PUBLIC_URL.rstrip("/") + path
+
+
+def _count_unlisted(number: int) -> tuple[str, ...]:
+    return (f"… and {number - MAX_LISTED} more", "") if number > MAX_LISTED else ()
+
+
+def _name(news: RunNews, content: NoticeChannel.Detail) -> str:
+    run = news.run
+    name = f"{run.agent} · {run.business_key}" if run.business_key else run.agent
+    return f"{'A run' if content == NoticeChannel.Detail.NOTHING else _plain(name)}: {news.event}"
+
+
+def _entry(approval: Approval, content: NoticeChannel.Detail) -> NoticeEntry:
+    lines = [_describe(approval, content)]
+    if content == NoticeChannel.Detail.ARGUMENTS and not approval.is_question:
+        lines += _arguments(approval)
+    if approval.expires_at:
+        lines.append(f"Expires {approval.expires_at:%Y-%m-%d %H:%M} UTC")
+    return NoticeEntry(
+        lines=tuple(lines),
+        link=link(f"/a/{approval.pk}/"),
+        request=str(approval.pk),
+        digest=approval.approval_digest,
+    )
+
+
+def _describe(approval: Approval, content: NoticeChannel.Detail) -> str:
+    """Describe a request on one line. A question is an agent's own text."""
+    if approval.is_question:
+        return "An agent asks you a question"
+    label = "In doubt" if approval.is_in_doubt else f"{approval.risk.capitalize()} risk"
+    if content == NoticeChannel.Detail.NOTHING:
+        return label
+    return f"{label}: {_plain(approval.sentence)}"
+
+
+def _arguments(approval: Approval) -> list[str]:
+    """Return a line for each argument that is no secret: by its seal, or by the schema of the tool."""
+    args = sealing.redacted_args(approval.tool, verification.arguments(approval))
+    if not isinstance(args, dict):
+        return []
+    hidden = json_schema.write_only(json.loads(schemas.text_of(approval.schema)))
+    visible = {name: sealing.REDACTED if name in hidden else value for name, value in args.items()}
+    return [
+        _plain(f"{name}: {value if isinstance(value, str) else json.dumps(value)}", MAX_ARGUMENT)
+        for name, value in list(visible.items())[:MAX_ARGUMENTS]
+    ]
+
+
+def _plain(text: str, maximum: int = MAX_SENTENCE) -> str:
+    """Return a text of others on one line, without links."""
+    return _LINK.sub(_broken, write_on_one_line(plain(text))[:maximum])
+
+
+def _broken(match: re.Match[str]) -> str:
+    """Return the begin of a link so that no program makes one of it: agents choose values in sentences."""
+    return " ".join(match[0])

@@ -1,0 +1,25 @@
+"""The transports, one for each kind of channel."""
+
+from typing import Protocol
+from uuid import UUID
+
+from approvals.models import NoticeChannel
+from approvals.notices.mail import MailTransport
+from approvals.notices.notice import Notice
+from approvals.outbox.messages import AttemptResult
+
+
+class NoticeTransport(Protocol):
+    """Sends notices on the channels of one kind."""
+
+    def check(self, address: str, channel: UUID) -> dict[str, object]:
+        """Return what this channel stores of an address that its person typed. Raise InvalidInput naming `address`."""
+
+    def lane(self, channel: NoticeChannel) -> str:
+        """Return the lane of the outbox: the destinations that delay each other if one hangs."""
+
+    def send(self, channel: NoticeChannel, notice: Notice, message_id: UUID) -> AttemptResult:
+        """Make one attempt of at most ten seconds. A repeated one has the same id."""
+
+
+TRANSPORTS: dict[str, NoticeTransport] = {NoticeChannel.Kind.MAIL: MailTransport()}
