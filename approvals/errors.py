@@ -349,6 +349,10 @@ class NotReady(ProtocolRefusal):
 
     status, code = 503, "not_ready"
 
+    def __init__(self, instance: UUID) -> None:
+        super().__init__()
+        self.instance = instance
+
 
 class TooManyPending(ProtocolRefusal):
     """Too many requests of this instance wait for people: try again later."""

@@ -19,8 +19,11 @@ from uuid import UUID
 if TYPE_CHECKING:  # it imports models, and this module is imported before Django is set up
     from runtime.web.live import LiveServer, Message, Send
 
-# A request of an agent outside has the id of its run.
-PLACE = re.compile(r"/api/(?:v1/runs|aap/v1/requests)/([0-9a-f-]{36})")
+# A request of an agent outside has the id of its run. The use of its approval may come before the run has the decision.
+PLACE = re.compile(
+    r"GET /api/(?:v1/runs|aap/v1/requests)/([0-9a-f-]{36})\?.*wait=.*"
+    r"|POST /api/aap/v1/requests/([0-9a-f-]{36})/consume\?.*"
+)
 GATEWAYS = re.compile(r"/api/mcp/[^/]+/")
 HEADER = b"signoff-wait"  # runtime.web.api.runs's, which cannot be imported before Django is set up
 PERSON_HEADER = b"signoff-person"  # who asks; for this module alone
@@ -36,11 +39,12 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 def run_of(scope: Message) -> UUID | None:
     """Return the run that this request waits for, None if it waits for none."""
-    match = PLACE.fullmatch(scope["path"])
-    if match is None or scope["method"] != "GET" or b"wait=" not in scope["query_string"]:
+    query = scope["query_string"].decode("latin-1")
+    match = PLACE.fullmatch(f"{scope['method']} {scope['path']}?{query}")
+    if match is None:
         return None
     try:
-        return UUID(match[1])
+        return UUID(match[1] or match[2])
     except ValueError:
         return None
 

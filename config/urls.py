@@ -18,7 +18,7 @@ from runtime.web.requests import layout_of
 urlpatterns = [
     path("api/v1/", api.api.urls),
     path("api/mcp/", mcp.serve),
-    path("api/mcp/<str:gateway>/", mcp_gateway.serve),
+    path("api/mcp/<str:gateway>/", mcp_gateway.serve, name="mcp-gateway"),
     path("api/aap/", include("approvals.web.api.aap")),
     re_path("^api/", api.missing),
     path("metrics", metrics, name="metrics"),

@@ -9,6 +9,7 @@ from typing import Any
 from agents.catalogue import published as catalogue
 from agents.catalogue.versions import PublishedVersion, changes
 from agents.models import AgentVersion, PublishedAgent
+from agents.sdk.spec import GATEWAY
 from runtime.core.documents import external_call
 from runtime.core.values.json_schema import Property, parts
 from runtime.reads.labels import effect_texts
@@ -76,6 +77,11 @@ class AgentView:
     def is_startable(self) -> bool:
         """Whether people start it. Agents outside ask by the built-in one."""
         return external_call.is_started_by_people(self.name)
+
+    @property
+    def is_gateway(self) -> bool:
+        """Whether MCP clients call its tools."""
+        return self.model == (GATEWAY,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID, uuid4
 
+from django.conf import settings
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from agents.catalogue import queries
@@ -92,6 +94,7 @@ def agent(request: HttpRequest, name: str) -> HttpResponse:
         "versions": versions,
         "figures": run_figures.agent_figures(access.readable_runs(actor), name),
         "wordings": wordings,
+        "address": f"{settings.PUBLIC_URL}{reverse('mcp-gateway', args=[name])}",
     }
     return render(request, "agents/detail.html", context)
 

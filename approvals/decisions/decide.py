@@ -15,20 +15,21 @@ from typing import Final
 from uuid import UUID
 
 from approvals.decisions import budget_grants, checks, commit, votes
-from approvals.errors import TamperedWith, TooEarly
+from approvals.errors import AlreadyDecided, TamperedWith, TooEarly
 from approvals.models import OF_CALL, Approval
 from approvals.reads import approval_views
 from approvals.reads.approval_views import ApprovalView
 from approvals.requests import schemas
 from approvals.rights import principals
-from approvals.signed import audit
+from approvals.signed import audit, statements
 from runtime.control import jobs
 from runtime.control.edit import FIELD, edit, is_previewed
 from runtime.core.values.enums import Decision, Edit, EffectClass, GateKind, Verdict
 from runtime.core.values.verdicts import VERDICTS
-from runtime.errors import GateNotOpen, InvalidInput, KeyMissing, Tampered
+from runtime.errors import GateNotOpen, InvalidInput, KeyMissing, RequestError, Tampered
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
+from runtime.ports.approvals import NotConfirmed
 from runtime.store.tables.jobs import EditPreviewRow
 
 
@@ -82,6 +83,7 @@ def decide(
     Where the policy demands several people, an approval is a vote, and the one that completes them decides. A denial
     by one person decides, and so does a request for changes, `request_changes`: the call is denied, and the agent is
     asked to propose it again with the changes that `reason` names. Revision MAX_REVISIONS of a call is the last one.
+    The same decision again by the person whose decision counts changes nothing, and gets the same answer.
 
     Raises, in this order: NotFound; Forbidden (`scope`, `requester`, `origin`, `not_eligible`, `given_by_origin`,
     `cooling_off`); AlreadyDecided with the winner, Cancelled or Expired; TamperedWith; DigestMismatch; NotShown;
@@ -183,9 +185,22 @@ def _attempt(key: Mapping[str, UUID], sent: _SentDecision, actor: Actor) -> chec
         if "pk" in key
         else commit.load_at_gate(key["run"], key["gate"], actor)
     )
-    loaded = replace(checks.open_request(stored), batch=sent.batch)
+    try:
+        loaded = replace(checks.open_request(stored), batch=sent.batch)
+    except AlreadyDecided:
+        if stored is None or not _is_repeated(stored, sent, actor):
+            raise
+        return ApprovalView(stored=stored.approval, reader=stored.principal)
     is_late = commit.is_expired(loaded.approval, loaded.at)
     return checks.close(loaded, None if is_late else _decision(loaded, sent, actor), actor)
+
+
+def _is_repeated(loaded: commit.LoadedApproval, sent: _SentDecision, actor: Actor) -> bool:
+    """Tell whether this person sends again the very decision that closed the request, as after a lost answer."""
+    try:
+        return statements.read(loaded.approval).is_of(_decision(loaded, sent, actor))
+    except (RequestError, NotConfirmed, KeyMissing):
+        return False
 
 
 def _decision(loaded: commit.LoadedApproval, sent: _SentDecision, actor: Actor) -> Decision:

@@ -230,7 +230,8 @@ def _cancel(instance: Instance, request: UUID, person: str, reason: str) -> bool
         external = read(instance=instance, request=request)
         if external.state.status is RequestStatus.PENDING:
             try:
-                interventions.cancel(run=request, reason=reason, actor=Actor(person=person))
+                # Also for an owner who may no longer do so.
+                interventions.cancel_for(run=request, reason=reason, actor=Actor(person=person))
             except RunEnded as exc:  # it failed
                 raise AlreadyTerminal from exc
             return True
@@ -254,7 +255,7 @@ def use(*, instance: Instance, request: UUID, key: str) -> ExternalRequest:
                 _check_usable(instance, external, status, approval)
                 wait = _wait_of(connection, run_id)
                 if wait is None:
-                    raise NotReady
+                    raise NotReady(instance.id)
                 used_approvals.require_unspent(run_id, [(approval.gate, 0)])
                 _write_use(connection, external, instance, key, approval.gate, wait)
                 failpoints.hit("written", CONSUME, 0)

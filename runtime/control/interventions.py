@@ -47,15 +47,20 @@ def cancel(*, run: UUID, reason: object, actor: Actor) -> RunDetail:
     reason_text = access.validate_text(
         "reason", reason, MAX_REASON, required="is required to cancel"
     )
+    cancel_for(run=run, reason=reason_text, actor=actor)
+    return access.readable(run, actor)
+
+
+def cancel_for(*, run: UUID, reason: str, actor: Actor) -> None:
+    """Cancel a run for a caller who has checked that the actor may. Raise RunEnded as `cancel` does."""
     with atomic() as connection:
         status = runs.locked_row(connection, run).status
         is_asked = signals.last_of(connection, run, signals.CANCEL) is not None
         if status != RunStatus.CANCELLING and not is_asked:
             if status == RunStatus.QUARANTINED:
-                _release(connection, run, actor, reason_text)
-            _cancel(connection, run, actor, reason_text)
+                _release(connection, run, actor, reason)
+            _cancel(connection, run, actor, reason)
             notify(run, inbox=True)
-    return access.readable(run, actor)
 
 
 def pause(*, run: UUID, reason: object, actor: Actor) -> RunDetail:

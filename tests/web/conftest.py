@@ -1,13 +1,21 @@
 """Fixtures: runs started and suspended by the engine, with scripted agents."""
 
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
 from uuid import UUID
 
 import pytest
+from a2wsgi import WSGIMiddleware
+from django.core.wsgi import get_wsgi_application
+from django.db import connections
 
 from approvals.models import Approval
 from tests.support.api_client import Caller
 from tests.support.office import Office
 from tests.support.pages import log_in
+from tests.support.people import until
 from tests.support.seeds import Cast, object_of
 from tests.support.seeds import published as publish
 from tests.web.matrix import places
@@ -43,3 +51,28 @@ def asked(office: Office, suspended: UUID) -> Approval:
 def doubt(office: Office) -> Approval:
     """The request about a call in doubt: the welcome mail of Ada's run."""
     return office.in_doubt_request(office.in_doubt())
+
+
+@pytest.fixture
+def web(live_broker: str, transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of the web's own application. It has one thread, which no waiting call holds."""
+    from config import asgi, web
+    from runtime import broker
+    from runtime.web.live import LiveServer
+
+    application: Any = get_wsgi_application()
+    django: Any = WSGIMiddleware(application, workers=1)
+    monkeypatch.setattr(asgi, "_django", django)
+    monkeypatch.setattr(asgi, "live_server", LiveServer())
+    monkeypatch.setattr(web, "live_server", asgi.live_server)
+    monkeypatch.setattr(broker, "_notifier", None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = web.server(fd=listener.fileno())
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        until(lambda: server.started or None, "the server to start")
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.should_exit = True
+        thread.join(60.0)
+    django.executor.submit(connections.close_all).result(60.0)
+    django.executor.shutdown()

@@ -404,13 +404,17 @@ def test_the_limits_are_those_that_operators_read() -> None:
     assert live.MAX_WAITING == live.MAX_STREAMS
 
 
-def test_only_reading_a_run_waits() -> None:
+def test_reading_a_run_waits_and_the_use_of_an_approval() -> None:
     run = uuid4()
     for method, path, query, waits in (
         ("GET", f"/api/v1/runs/{run}", b"wait=30s", True),
         ("GET", f"/api/v1/runs/{run}", b"", False),
         ("POST", f"/api/v1/runs/{run}", b"wait=30s", False),
         ("GET", f"/api/v1/runs/{run}/journal", b"wait=30s", False),
+        ("GET", f"/api/aap/v1/requests/{run}", b"wait=30s", True),
+        ("POST", f"/api/aap/v1/requests/{run}/consume", b"", True),
+        ("GET", f"/api/aap/v1/requests/{run}/consume", b"", False),
+        ("POST", f"/api/aap/v1/requests/{run}/outcome", b"", False),
     ):
         scope = {"method": method, "path": path, "query_string": query}
         assert (longpoll.run_of(scope) == run) is waits

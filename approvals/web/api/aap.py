@@ -24,7 +24,7 @@ from django.views.decorators.csrf import csrf_exempt
 from approvals.clock import to_wire
 from approvals.decisions import external_requests
 from approvals.decisions.external_requests import ExternalRequest, RequestStatus
-from approvals.errors import ProtocolRefusal
+from approvals.errors import NotReady, ProtocolRefusal
 from approvals.outbox.webhook import InvalidUrl
 from approvals.people import instances, tokens
 from approvals.people.instance_webhooks import Webhook, is_secret
@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 
 MAX_WAIT_SECONDS = 30
 RETRY_SECONDS = 60  # after which an instance with too many requests may ask again
+READY_SECONDS = 10  # in which a run receives its decision, unless no worker is free
 _BEARER = re.compile(r"[Bb]earer ([^\s]+)")
 _DURATION = re.compile(r"([1-9][0-9]*)(s|m|h)")
 _UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -204,8 +205,7 @@ def _read(call: WireCall, id: UUID) -> HttpResponse:
     external = external_requests.read(instance=call.instance, request=id)
     response = _answer(_resource(external))
     if external.state.status is RequestStatus.PENDING and seconds:
-        response[WAIT_HEADER] = f"unmet; {seconds:.0f}s"
-        response[PERSON_HEADER] = f"instance {call.instance.id}"
+        _hold(response, call.instance.id, seconds)
     return response
 
 
@@ -387,6 +387,12 @@ def _instance(view: InstanceView) -> dict[str, Any]:
     return {"instance": instance}
 
 
+def _hold(response: HttpResponse, instance: UUID, seconds: float) -> None:
+    """Have `config.longpoll` ask again when the run has changed, and give this answer after so many seconds."""
+    response[WAIT_HEADER] = f"unmet; {seconds:.0f}s"
+    response[PERSON_HEADER] = f"instance {instance}"
+
+
 def _answer(body: str, status: int = 200) -> HttpResponse:
     return HttpResponse(body, status=status, content_type="application/json")
 
@@ -408,6 +414,8 @@ def _refusal(exc: Exception, request_id: str) -> HttpResponse:
         response["WWW-Authenticate"] = "Bearer"
     if error.status == 429:
         response["Retry-After"] = str(RETRY_SECONDS)
+    if isinstance(exc, NotReady):
+        _hold(response, exc.instance, READY_SECONDS)
     return response
 
 

@@ -65,7 +65,7 @@ def test_time_decides_once_and_not_before_its_time(bea: Actor) -> None:
     Approval.objects.filter(pk=early.pk).update(expires_at=seeds.moment(-1))
     approvals.expire(early.gate)
     with pytest.raises(AlreadyDecided):
-        seeds.decide(early, bea)
+        seeds.decide(early, bea, "deny", "No.")
 
 
 def test_a_gate_that_closed_without_its_request_is_left_alone() -> None:

@@ -392,12 +392,56 @@ def test_a_late_person_learns_what_came_first(
     approval = seeds.pending(requester="cyril", kind=kind)
     end(approval)
     before = Approval.objects.values().get(pk=approval.pk)
-    for actor in (ada, bea):  # also the one who was first
-        for wrong in (False, True):
-            with pytest.raises(error) as caught:
-                decide(approval, actor, wrong=wrong)
-            assert caught.value.extra == extra
+    for actor, wrong in ((ada, True), (bea, False), (bea, True)):  # also the one who was first
+        with pytest.raises(error) as caught:
+            decide(approval, actor, wrong=wrong)
+        assert caught.value.extra == extra
     assert Approval.objects.values().get(pk=approval.pk) == before
+
+
+@pytest.mark.parametrize(
+    ("verdict", "reason", "values"),
+    [
+        ("approve", "Fine.", {}),
+        ("deny", "No.", {}),
+        ("answer", "", {"result": {"message_id": "1"}}),
+        ("edit", "", {"arguments": {**seeds.ARGS, "security_level": 1}}),
+    ],
+)
+def test_the_same_decision_again_gets_the_same_answer(
+    ada: Actor, bea: Actor, verdict: str, reason: str, values: dict[str, Any]
+) -> None:
+    approval = seeds.pending(requester="cyril")
+    answer = seeds.decide(approval, bea, verdict, reason, **values)
+    before = Approval.objects.values().get(pk=approval.pk)
+    entries = AuditEntry.objects.count()
+    again = seeds.decide(approval, bea, verdict, reason, **values)
+    assert (again.status, again.decided_at, again.reason) == (
+        answer.status,
+        answer.decided_at,
+        reason,
+    )
+    others: list[tuple[Actor, str, str, dict[str, Any]]] = [
+        (ada, verdict, reason, values),
+        (bea, "deny", "Other.", {}),
+        (bea, verdict, f"{reason}!", values),
+        (bea, verdict, reason, {**values, "digest": "sha256:0"}),
+    ]
+    if "result" in values:
+        others.append((bea, verdict, reason, {"result": {"message_id": "2"}}))
+    if "arguments" in values:
+        others.append((bea, verdict, reason, {"arguments": {**seeds.ARGS, "security_level": 2}}))
+    for actor, other, text, changed in others:
+        with pytest.raises(AlreadyDecided) as caught:
+            seeds.decide(approval, actor, other, text, **changed)
+        assert caught.value.decided_by == "bea"
+    Approval.objects.filter(pk=approval.pk).update(reason="Forged.")
+    with pytest.raises(AlreadyDecided):  # what is stored was not signed
+        seeds.decide(approval, bea, verdict, "Forged.", **values)
+    Approval.objects.filter(pk=approval.pk).update(reason=reason)
+    assert Approval.objects.values().get(pk=approval.pk) == before
+    assert AuditEntry.objects.count() == entries
+    assert Signal.objects.filter(run=approval.run_id).count() == 1
 
 
 @kinds

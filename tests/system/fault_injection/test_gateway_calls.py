@@ -8,7 +8,7 @@ import pytest
 
 from approvals.decisions import gateway_calls
 from approvals.decisions.decide import resolve
-from approvals.models import Approval
+from approvals.models import Approval, AuditEntry
 from approvals.people import tokens
 from approvals.rights.scopes import ALL_SCOPES
 from runtime import broker
@@ -62,7 +62,28 @@ def advance(url: str, accepted: str, run: UUID) -> None:
     Desk(url, Path(accepted)).advance(run)
 
 
-@pytest.mark.parametrize("point", sorted(points.GATEWAYS))
+def collect(actor: Actor, run: UUID) -> None:
+    """Note that the client has the result, as the web does when it was sent."""
+    gateway_calls.collect(gateway="tickets", run=run, actor=actor)
+
+
+@pytest.mark.parametrize("point", points.of_gateways(gateway_calls.COLLECT))
+def test_a_result_whose_web_process_was_killed_is_given_again_or_was_given(
+    point: str, desk: Desk, ada: Actor, upstream: Tickets, tmp_path: Path
+) -> None:
+    run = ask(ada)
+    desk.decide(desk.ask_people())
+    die_at(point, tmp_path, collect, ada, run)
+    is_collected = point.startswith("committed")
+    assert (ask(ada) != run) is is_collected
+    assert gateway_calls.read(gateway="tickets", run=run, actor=ada).answer is not None
+    assert len(upstream.calls) == 1
+    collect(ada, run)
+    assert AuditEntry.objects.filter(run=run, act=gateway_calls.COLLECTED).count() == 1
+    assert verify(run).is_consistent
+
+
+@pytest.mark.parametrize("point", points.of_gateways(gateway_calls.ASK))
 def test_a_call_whose_web_process_was_killed_is_found_by_the_same_call(
     point: str, desk: Desk, ada: Actor, upstream: Tickets, tmp_path: Path
 ) -> None:

@@ -33,7 +33,8 @@ class Door:
     """Calls the protocol with one bearer credential."""
 
     def __init__(self, credential: str) -> None:
-        self.client = Client(headers={"authorization": f"Bearer {credential}"})
+        self.headers = {"authorization": f"Bearer {credential}"}
+        self.client = Client(headers=self.headers)
 
     def send(self, method: str, path: str, body: Any = None, key: str | None = None) -> Any:
         headers = {} if key is None else {"idempotency-key": key}

@@ -4,6 +4,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.contrib.auth.models import User
 
 from approvals.models import Instance
 from approvals.people.instances import authenticate
@@ -21,6 +22,17 @@ def test_an_instance_is_made_listed_and_ended(desk: Desk) -> None:
     assert "has ended" in tried("instances", "delete", instance.id)[0]
     assert tried("instances", "list") == ("", "")
     assert code(bot.send("POST", "/requests", BODY, "k")) == (401, "invalid_credential")
+    assert desk.advance(made["id"]) == "cancelled"
+
+
+def test_the_requests_of_a_disabled_owner_end_with_the_instance(desk: Desk) -> None:
+    credential = tried("instances", "create", "Deploy bot", "--owner", "admin")[0].strip()
+    made = Door(credential).ask()
+    desk.advance(made["id"])
+    User.objects.filter(username="admin").update(is_active=False)
+    instance = Instance.objects.get()
+    assert "cancelled: 1" in tried("instances", "delete", instance.id)[0]
+    assert desk.approval(made["id"]).status == "cancelled"
     assert desk.advance(made["id"]) == "cancelled"
 
 

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
+import httpx2
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client, override_settings
@@ -317,6 +319,27 @@ def test_the_run_must_have_received_the_decision(bot: Door, desk: Desk) -> None:
     assert code(bot.use(made["id"])) == (503, "not_ready")
     desk.advance(made["id"])
     assert bot.use(made["id"]).status_code == 200
+
+
+def test_the_use_of_an_approval_waits_until_the_run_has_the_decision(
+    bot: Door, desk: Desk, web: str
+) -> None:
+    """On a connection of its own: the server asks again when the run has changed."""
+    from config import asgi
+
+    made = bot.ask()
+    desk.advance(made["id"])
+    decide(desk.approval(made["id"]), Actor(person="bea"))
+    headers = {**bot.headers, "idempotency-key": "k"}
+    url = f"{web}/api/aap/v1/requests/{made['id']}/consume"
+    with ThreadPoolExecutor() as threads:
+        use = threads.submit(httpx2.post, url, headers=headers, timeout=60.0, trust_env=False)
+        until(lambda: asgi.live_server.count_waiting() == 1 or None, "the use to wait")
+        assert not use.done()
+        desk.advance(made["id"])
+        answer = use.result(60.0)
+    assert (answer.status_code, "consumption" in answer.json()) == (200, True)
+    assert ApprovalUse.objects.count() == 1
 
 
 def test_an_approval_that_no_longer_counts_is_not_used(bot: Door, desk: Desk) -> None:

@@ -1,8 +1,6 @@
 """The whole way: a client of the protocol, the web on loopback, a worker that the test advances, an upstream server."""
 
 import asyncio
-import socket
-import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -10,9 +8,6 @@ from typing import Any
 
 import httpx2
 import pytest
-from a2wsgi import WSGIMiddleware
-from django.core.wsgi import get_wsgi_application
-from django.db import connections
 from mcp import Client as McpClient
 from mcp.client.streamable_http import streamable_http_client
 
@@ -21,7 +16,6 @@ from approvals.rights.scopes import ALL_SCOPES
 from tests.agents.tools.test_mcp import accept
 from tests.support.gateway_desk import TEA, Desk
 from tests.support.mcp_server import Tickets, served, tickets
-from tests.support.people import until
 from tests.support.seeds import Cast
 
 SECONDS = 60.0
@@ -79,31 +73,6 @@ def desk(by_hand: None, cast: Cast, upstream: Tickets, tmp_path: Path) -> Iterat
     worker = Desk(upstream.url, accept(upstream, tmp_path / "tickets.json"))
     yield worker
     worker.close()
-
-
-@pytest.fixture
-def web(live_broker: str, transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of the web's own application. It has one thread, which no waiting call holds."""
-    from config import asgi, web
-    from runtime import broker
-    from runtime.web.live import LiveServer
-
-    application: Any = get_wsgi_application()
-    django: Any = WSGIMiddleware(application, workers=1)
-    monkeypatch.setattr(asgi, "_django", django)
-    monkeypatch.setattr(asgi, "live_server", LiveServer())
-    monkeypatch.setattr(web, "live_server", asgi.live_server)
-    monkeypatch.setattr(broker, "_notifier", None)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = web.server(fd=listener.fileno())
-        thread = threading.Thread(target=server.run)
-        thread.start()
-        until(lambda: server.started or None, "the server to start")
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        server.should_exit = True
-        thread.join(SECONDS)
-    django.executor.submit(connections.close_all).result(SECONDS)
-    django.executor.shutdown()
 
 
 @pytest.fixture
