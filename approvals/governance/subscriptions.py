@@ -50,6 +50,7 @@ class EventType(StrEnum):
     RUN_COMPLETED = "run.completed"
     RUN_FAILED = "run.failed"
     RUN_CANCELLED = "run.cancelled"
+    RUN_QUARANTINED = "run.quarantined"
     APPROVAL_REQUESTED = "approval.requested"
     APPROVAL_DECIDED = "approval.decided"  # once it cannot be undone
     APPROVAL_EXPIRED = "approval.expired"
@@ -68,7 +69,10 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionTerms:
-    """Where messages go, and about what: any agent, tool or risk if these are empty; `risk` is the least one."""
+    """Where messages go, and about what: any agent, tool or risk if these are empty; `risk` is the least one.
+
+    `with_arguments` adds those of a call, without its secrets. More than 32 KB are left out.
+    """
 
     name: str
     url: str
@@ -76,6 +80,7 @@ class SubscriptionTerms:
     agent: str = ""
     tool: str = ""
     risk: str = ""
+    with_arguments: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +94,7 @@ class SubscriptionView:
     agent: str
     tool: str
     risk: str
+    with_arguments: bool
     created_by: str
     created_at: datetime
     paused_at: datetime | None
@@ -97,7 +103,7 @@ class SubscriptionView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentMessage:
-    """A message, with the answer to the last attempt. `ending` is an Ending, None while it waits."""
+    """A message, with the answer to the last attempt and its first KB. `ending` is None while it waits."""
 
     id: UUID
     kind: str
@@ -106,6 +112,7 @@ class SentMessage:
     next_at: datetime
     attempts: int
     answer: str
+    answer_body: str
     ended_at: datetime | None
     ending: str | None
 

@@ -34,6 +34,7 @@ class OutboxMessage(models.Model):
     answer = models.TextField(
         default="", db_default=""
     )  # of the last attempt: a status, or why none
+    answer_body = models.TextField(default="", db_default="")  # the beginning of that answer
     ended_at = models.DateTimeField(null=True)
     ending = models.TextField(choices=EndState.choices, null=True)
 
@@ -76,6 +77,7 @@ class Subscription(models.Model):
     agent = models.TextField(db_default="", default="")  # the one at the root of the run
     tool = models.TextField(db_default="", default="")
     risk = models.TextField(db_default="", default="")
+    with_arguments = models.BooleanField(db_default=False, default=False)
     secret = models.JSONField()  # sealed
     former_secret = models.JSONField(null=True)
     former_until = models.DateTimeField(null=True)  # both sign until then

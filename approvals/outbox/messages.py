@@ -17,12 +17,14 @@ from django.db.models.functions import Now
 
 from approvals import clock
 from approvals.models import OutboxMessage
+from runtime.core.values.limits import escape_text
 from runtime.ports.approvals import StatementPart
 
 LEASE_SECONDS = 60.0
 PER_LANE = 2  # attempts at a time
 KEPT = timedelta(days=30)  # after their end
 MAX_ANSWER = 200  # characters that are kept
+MAX_ANSWER_BODY = 1024  # bytes that are kept
 FIRST_PAUSE = timedelta(seconds=5)  # doubled after each attempt
 MAX_PAUSE = timedelta(hours=1)
 
@@ -71,6 +73,7 @@ class AttemptResult:
     is_taken: bool
     text: str
     after: float | None = None  # seconds
+    body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,20 +145,21 @@ def begin(message: OutboxMessage, content: Content | None) -> bool:
 
 def finish(message: OutboxMessage, answer: AttemptResult) -> None:
     """Record the answer to an attempt: the end, or when to try again."""
-    text = answer.text[:MAX_ANSWER]
+    body = answer.body[:MAX_ANSWER_BODY].decode(errors="replace")
+    fields = {"answer": answer.text[:MAX_ANSWER], "answer_body": escape_text(body)}
     if answer.is_taken:
-        end(message, OutboxMessage.EndState.DELIVERED, text)
+        end(message, OutboxMessage.EndState.DELIVERED, **fields)
         return
     again = clock.now() + max(pause(message.attempts), timedelta(seconds=answer.after or 0))
     if message.gives_up_at is not None and again >= message.gives_up_at:
-        end(message, OutboxMessage.EndState.GIVEN_UP, text)
+        end(message, OutboxMessage.EndState.GIVEN_UP, **fields)
         return
-    _leased(message).update(leased_until=None, next_at=again, answer=text)
+    _leased(message).update(leased_until=None, next_at=again, **fields)
 
 
-def end(message: OutboxMessage, ending: OutboxMessage.EndState, answer: str = "") -> None:
-    """End a message."""
-    _leased(message).update(ended_at=Now(), ending=ending, answer=answer, leased_until=None)
+def end(message: OutboxMessage, ending: OutboxMessage.EndState, **answer: str) -> None:
+    """End a message, with the answer to the last attempt unless it is recorded."""
+    _leased(message).update(ended_at=Now(), ending=ending, leased_until=None, **answer)
 
 
 def look_again(message: OutboxMessage, at: datetime) -> None:

@@ -90,7 +90,7 @@ def _attempt(kind: MessageKind, message: OutboxMessage) -> None:
         return
     failpoints.hit("begun", "message", 0)
     if message.gives_up_at is not None and clock.now() >= message.gives_up_at:
-        messages.end(message, OutboxMessage.EndState.GIVEN_UP, message.answer)
+        messages.end(message, OutboxMessage.EndState.GIVEN_UP)
         return
     answer = kind.send(message)
     failpoints.hit("sent", "message", 0)

@@ -53,6 +53,7 @@ class Reply:
             is_taken=200 <= self.status < 300,
             text=self.problem or str(self.status),
             after=self.after,
+            body=self.body,
         )
 
 

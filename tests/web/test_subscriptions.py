@@ -25,6 +25,8 @@ from approvals.outbox import messages
 from approvals.outbox.sender import Sender
 from approvals.port.adapter import ApprovalService
 from config.env.environment import ROOT
+from runtime.models import Run
+from tests.support import seeds
 from tests.support.api_client import Caller, field_of
 from tests.support.office import BEA, Office
 from tests.support.pages import has, queries_at_most, shows, text_of
@@ -48,6 +50,7 @@ class Program:
         self.events: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.statuses: list[int] = []
+        self.answer = b""
 
     def subscribe(self, **terms: Any) -> None:
         body = {"name": "Bot", "url": self.url, "events": list(EventType), **terms}
@@ -63,7 +66,8 @@ class Program:
         self.headers.append(headers)
         assert verify(self.secret, headers, body)
         self.events.append(json.loads(body))
-        respond(request, self.statuses.pop(0) if self.statuses else 204)
+        status = self.statuses.pop(0) if self.statuses else 204
+        respond(request, status, b"" if status == 204 else self.answer)
 
     @property
     def types(self) -> list[str]:
@@ -172,6 +176,56 @@ def test_a_program_is_told_of_what_it_asked_for(
     office.start()
     send_due()
     assert program.types == types
+
+
+def test_arguments_are_told_to_those_who_asked_for_them(program: Program, office: Office) -> None:
+    program.subscribe(events=["approval.requested", "approval.decided"], with_arguments=True)
+    quiet = Program(program.api, program.url)
+    quiet.subscribe(events=["approval.requested"])
+    run = office.start()
+    arguments = json.loads(office.request(run).args)
+    bodies = [json.loads(text) for text in OutboxMessage.objects.values_list("body", flat=True)]
+    told = [body["data"].get("arguments") for body in bodies]
+    assert sorted(told, key=bool) == [None, arguments]
+    edited = {**arguments, "security_level": 1}
+    decide(office.request(run), BEA, "edit", arguments=edited)
+    decided = OutboxMessage.objects.get(kind="approval.decided")
+    assert json.loads(decided.body or "")["data"]["arguments"] == edited
+
+
+def test_arguments_are_told_as_people_see_them_unless_they_are_too_long(
+    program: Program, office: Office
+) -> None:
+    program.subscribe(events=["approval.requested"], with_arguments=True)
+    for args, expected in (
+        ('{"n": 0.1, "ü": ["••••"]}', {"n": 0.1, "ü": ["••••"]}),
+        (json.dumps({"text": "x" * 32_768}), None),
+    ):
+        OutboxMessage.objects.all().delete()
+        seeds.pending(args=json.loads(args))
+        (text,) = OutboxMessage.objects.values_list("body", flat=True)
+        assert json.loads(text or "")["data"]["arguments"] == expected
+
+
+def test_a_quarantined_run_is_told(program: Program, office: Office) -> None:
+    program.subscribe(events=["run.quarantined"])
+    run = office.start()
+    Run.objects.filter(pk=run).update(status="quarantined")
+    send_due()
+    assert [event["data"]["status"] for event in program.events] == ["quarantined"]
+
+
+def test_the_beginning_of_an_answer_is_kept(program: Program, office: Office) -> None:
+    program.subscribe(events=["run.started"])
+    program.statuses, program.answer = [500, 204], b"<b>\x00\xff" + b"x" * 2000
+    office.start()
+    send_due()
+    [sent] = program.api.get(f"{program.path}/messages").json()
+    assert sent["answer_body"] == "<b>\\0\ufffd" + "x" * (messages.MAX_ANSWER_BODY - 5)
+    pass_time()
+    send_due()
+    [sent] = program.api.get(f"{program.path}/messages").json()
+    assert (sent["answer"], sent["answer_body"]) == ("204", "")
 
 
 def test_an_event_of_a_transaction_that_fails_is_not_told(program: Program, office: Office) -> None:
@@ -292,21 +346,36 @@ def test_an_admin_does_it_all_on_pages(
     program: Program, admin: Client, office: Office, caplog: pytest.LogCaptureFixture
 ) -> None:
     shows(admin, "/subscriptions/", "None yet.")
-    form = {"name": "<b>Bot", "url": program.url, "events": ["run.started"]}
+    form = {
+        "name": "<b>Bot",
+        "url": program.url,
+        "events": ["run.started"],
+        "with_arguments": "on",
+    }
     wrong = admin.post("/subscriptions/add/", {**form, "events": ["run.eaten"]})
     has(text_of(wrong, 422), "must be some of", "&lt;b&gt;Bot")
     page = text_of(admin.post("/subscriptions/add/", form))
     program.secret = re.findall("whsec_[A-Za-z0-9+/=]+", html.unescape(page))[0]
     row = Subscription.objects.get()
+    assert row.with_arguments
     place = f"/subscriptions/{row.id}/"
     shows(admin, "/subscriptions/", "&lt;b&gt;Bot", place)
     for act in ("test", "pause", "resume"):
         assert admin.post(f"{place}{act}/").status_code == 302
     text_of(admin.post(f"{place}test/", follow=True))
-    program.statuses = [500]
+    program.statuses, program.answer = [500], b"<i>no"
     OutboxMessage.objects.filter(ended_at=None).update(gives_up_at=clock.now() + NOW)
     send_due()
-    shows(admin, place, "given up", "answer <bdi>500", "Retry", "dropped", hides=["whsec_"])
+    shows(
+        admin,
+        place,
+        "given up",
+        "answer <bdi>500",
+        "&lt;i&gt;no",
+        "Retry",
+        "dropped",
+        hides=["whsec_"],
+    )
     message = OutboxMessage.objects.get(ending="given up")
     text_of(admin.post(f"{place}retry/{message.id}/", follow=True))
     send_due()

@@ -20,7 +20,8 @@ router = Router(tags=["subscriptions"])
 class SubscriptionIn(Body):
     """Where signed webhooks go, and about which events. An empty agent, tool or risk is any; `risk` is the least one.
 
-    With a tool or a risk there are no events of runs.
+    With a tool or a risk there are no events of runs. `with_arguments` adds those of a call up to 32 KB, without its
+    secrets.
     """
 
     name: str
@@ -29,6 +30,7 @@ class SubscriptionIn(Body):
     agent: str = ""
     tool: str = ""
     risk: str = ""
+    with_arguments: bool = False
 
 
 @fields_of(SubscriptionView)
@@ -38,7 +40,7 @@ class SubscriptionOut(Schema):
 
 @fields_of(SentMessage)
 class SentMessageOut(Schema):
-    """A message, with the answer to the last attempt.
+    """A message, with the answer to the last attempt and its first KB.
 
     `ending` is `delivered`, `given up`, `dropped`, or null while it waits.
     """

@@ -40,6 +40,7 @@ class SubscriptionForm(PageForm):
         help="Also leaves out events of runs.",
         choices=[("", "any"), *((str(risk), str(risk)) for risk in RISKS)],
     )
+    with_arguments = TypedField("With the arguments of calls, but no secrets", "check")
 
 
 @require_safe

@@ -436,7 +436,7 @@ def test_the_same_decision_again_gets_the_same_answer(
             seeds.decide(approval, actor, other, text, **changed)
         assert caught.value.decided_by == "bea"
     Approval.objects.filter(pk=approval.pk).update(reason="Forged.")
-    with pytest.raises(AlreadyDecided):  # what is stored was not signed
+    with pytest.raises(AlreadyDecided):  # the stored reason was not signed
         seeds.decide(approval, bea, verdict, "Forged.", **values)
     Approval.objects.filter(pk=approval.pk).update(reason=reason)
     assert Approval.objects.values().get(pk=approval.pk) == before

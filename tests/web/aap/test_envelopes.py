@@ -6,6 +6,7 @@
 import copy
 import json
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import aais
@@ -140,7 +141,7 @@ def test_decisions_at_once_are_one_decision_and_its_answer(
         sent = json.dumps({**body, "verdict": verdict})
         answers.append((verdict, bea_api.send(f"{reviewer.path}/decision", sent)))
 
-    together([lambda verdict=verdict: decide(verdict) for verdict in ("approve", "deny") * MANY])
+    together([partial(decide, verdict) for verdict in ("approve", "deny") * MANY])
     row = ApprovalRow.objects.get()
     won = {"approved": "approve", "denied": "deny"}[row.status]
     assert {answer.status_code for verdict, answer in answers if verdict == won} == {200}
