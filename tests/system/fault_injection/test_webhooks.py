@@ -4,6 +4,7 @@ Each request that ends is told, and again only with the same id and body.
 """
 
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from approvals.models import Approval, OutboxMessage
 from runtime.ports.access import Actor
 from runtime.store import failpoints
+from tests.support.office import Office, office  # noqa: F401
 from tests.support.seeds import decide
 from tests.system.fault_injection.harness import points
 from tests.system.fault_injection.harness.loop import die_at
@@ -23,6 +25,9 @@ from tests.web.aap.conftest import (  # noqa: F401 - pytest finds fixtures by th
     provisioner,
 )
 from tests.web.aap.receivers import Hook, pass_time, send_due
+from tests.web.conftest import admin_api  # noqa: F401
+from tests.web.test_subscriptions import Program, program  # noqa: F401
+from tests.web.test_subscriptions import send_due as tell_programs
 
 pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("by_hand", "forks")]
 
@@ -70,3 +75,25 @@ def test_a_killed_process_loses_no_message(
     assert len(hook.events) == 3 + (point == "sent:message:0")
     endings = set(OutboxMessage.objects.values_list("ending", flat=True))
     assert endings == {"delivered"}
+
+
+@pytest.mark.parametrize("point", sorted(points.MESSAGES))
+def test_a_killed_sweeper_loses_no_event_of_a_subscription(
+    point: str,
+    program: Program,  # noqa: F811
+    office: Office,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    program.subscribe(events=["run.started", "run.waiting", "approval.requested"])
+    for _ in range(2):
+        office.start()
+    die_at(point, tmp_path, tell_programs, SIGNOFF_LOOPBACK_WEBHOOKS=True)
+    for _ in range(2):
+        pass_time()
+        tell_programs()
+    events = dict[str, Any]()
+    for headers, event in zip(program.headers, program.events, strict=True):
+        assert events.setdefault(headers["webhook-id"], event) == event
+    assert len(events) == OutboxMessage.objects.filter(ending="delivered").count() == 6
+    assert OutboxMessage.objects.count() == 6
+    assert len(program.events) == 6 + (point == "sent:message:0")

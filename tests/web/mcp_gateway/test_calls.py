@@ -10,6 +10,7 @@ from approvals.models import AuditEntry
 from runtime.models import Run
 from tests.support.gateway_desk import TEA, Desk
 from tests.support.mcp_server import SCHEMA, Tickets
+from tests.support.pages import log_in, shows
 from tests.support.people import until
 from tests.support.seeds import Cast
 from tests.web.mcp_gateway.conftest import SECONDS, Assistants
@@ -133,3 +134,8 @@ def test_no_header_of_the_client_reaches_the_upstream_server(
     assert len(upstream.headers) > before
     assert "canary" not in sent.lower()
     assert "Bearer" not in sent
+
+
+def test_the_page_of_the_agent_says_where_clients_connect(desk: Desk, cast: Cast) -> None:
+    ada = log_in(cast.ada)
+    shows(ada, "/agents/tickets/", "Address for MCP clients", "/api/mcp/tickets/")
