@@ -1,26 +1,21 @@
 """The client in its synchronous and asynchronous forms, which differ in how they send and sleep."""
 
 import asyncio
+import functools
 import time
-from collections.abc import AsyncIterator, Iterator
-from typing import Any, Self, TypeVar, Unpack
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
 import httpx2
 
 from signoff_client import flows
-from signoff_client.answers import Approval, ApprovalPage, JournalEntry, Run, RunPage
-from signoff_client.flows import DecisionFields, Flow, OnChange, Pause, Reply, Step
-from signoff_client.routes import (
-    EXPORT_RUN,
-    LIST_APPROVALS,
-    LIST_RUNS,
-    READ_APPROVAL,
-    READ_RUN,
-    ApiRequest,
-)
+from signoff_client.answers import JournalEntry
+from signoff_client.flows import Flow, Pause, Reply, Step
+from signoff_client.routes import ApiRequest
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 TIMEOUT = httpx2.Timeout(10.0, read=flows.WAIT_SECONDS + 15.0)
@@ -60,6 +55,28 @@ class _Connection:
         }
 
 
+def _blocking(flow: Callable[P, Flow[T]]) -> "Callable[Concatenate[Signoff, P], T]":
+    """Return the flow as a method that blocks."""
+
+    @functools.wraps(flow)
+    def act(client: "Signoff", /, *args: P.args, **fields: P.kwargs) -> T:
+        return client.run(flow(*args, **fields))
+
+    return act
+
+
+def _awaited(
+    flow: Callable[P, Flow[T]],
+) -> "Callable[Concatenate[AsyncSignoff, P], Coroutine[Any, Any, T]]":
+    """Return the flow as a method that is awaited."""
+
+    @functools.wraps(flow)
+    async def act(client: "AsyncSignoff", /, *args: P.args, **fields: P.kwargs) -> T:
+        return await client.run(flow(*args, **fields))
+
+    return act
+
+
 class Signoff(_Connection):
     """The client. `token` is one of a person, who has the rights of what the client does.
 
@@ -81,72 +98,25 @@ class Signoff(_Connection):
         """Close the connections."""
         self._http.close()
 
-    def start(
-        self,
-        agent: str,
-        input: Any,
-        *,
-        business_key: str | None = None,
-        thread: str | None = None,
-        budget: dict[str, Any] | None = None,
-    ) -> Run:
-        """Start a run, or return the one of this business key."""
-        return self._run(flows.start(agent, input, business_key, thread, budget))
-
-    def wait(
-        self,
-        run: UUID | str,
-        *,
-        seconds: float | None = None,
-        on_change: OnChange | None = None,
-    ) -> Run:
-        """Wait until the run has ended, or raise NotInTime. Each new status or gate is told to `on_change`."""
-        return self._run(flows.wait(run, seconds, on_change))
-
-    def read_run(self, run: UUID | str) -> Run:
-        """Read a run."""
-        return self._run(flows.send(READ_RUN.request(id=run)))
-
-    def list_runs(self, *, limit: int = 50, cursor: str | None = None) -> RunPage:
-        """Read a page of the runs, the newest first."""
-        return self._run(flows.send(LIST_RUNS.request(limit=limit, cursor=cursor)))
-
-    def read_approval(self, approval: UUID | str) -> Approval:
-        """Read a request."""
-        return self._run(flows.send(READ_APPROVAL.request(id=approval)))
-
-    def list_approvals(
-        self, *, status: str | None = "pending", limit: int = 50, cursor: str | None = None
-    ) -> ApprovalPage:
-        """Read a page of the requests in this status, the oldest first."""
-        return self._run(
-            flows.send(LIST_APPROVALS.request(status=status, limit=limit, cursor=cursor))
-        )
-
-    def decide(
-        self,
-        approval: Approval,
-        verdict: str,
-        *,
-        reason: str = "",
-        **fields: Unpack[DecisionFields],
-    ) -> Approval:
-        """Decide the request as it was read. After NoAnswer, read it again: the decision may count."""
-        return self._run(flows.decide(approval, verdict, reason, fields))
+    start = _blocking(flows.start)
+    wait = _blocking(flows.wait)
+    read_run = _blocking(flows.read_run)
+    list_runs = _blocking(flows.list_runs)
+    read_approval = _blocking(flows.read_approval)
+    list_approvals = _blocking(flows.list_approvals)
+    decide = _blocking(flows.decide)
+    export = _blocking(flows.export)
 
     def tail(self, run: UUID | str, *, after: int = 0) -> Iterator[JournalEntry]:
         """Yield the entries of a run as they come, until it ends."""
         is_last = False
         while not is_last:
-            entries, is_last = self._run(flows.next_entries(run, after))
+            entries, is_last = self.run(flows.next_entries(run, after))
             yield from entries
             after = entries[-1].position if entries else after
 
-    def export(self, run: UUID | str) -> bytes:
-        """End a run here, and return its signed file for another installation."""
-        return self._run(flows.send(EXPORT_RUN.request(id=run)))
-
-    def _run(self, flow: Flow[T]) -> T:
+    def run(self, flow: Flow[T]) -> T:
+        """Send the requests of a flow, and return its result."""
         reply: Reply = None
         try:
             while True:
@@ -182,73 +152,26 @@ class AsyncSignoff(_Connection):
         """Close the connections."""
         await self._http.aclose()
 
-    async def start(
-        self,
-        agent: str,
-        input: Any,
-        *,
-        business_key: str | None = None,
-        thread: str | None = None,
-        budget: dict[str, Any] | None = None,
-    ) -> Run:
-        """Start a run, or return the one of this business key."""
-        return await self._run(flows.start(agent, input, business_key, thread, budget))
-
-    async def wait(
-        self,
-        run: UUID | str,
-        *,
-        seconds: float | None = None,
-        on_change: OnChange | None = None,
-    ) -> Run:
-        """Wait until the run has ended, or raise NotInTime. Each new status or gate is told to `on_change`."""
-        return await self._run(flows.wait(run, seconds, on_change))
-
-    async def read_run(self, run: UUID | str) -> Run:
-        """Read a run."""
-        return await self._run(flows.send(READ_RUN.request(id=run)))
-
-    async def list_runs(self, *, limit: int = 50, cursor: str | None = None) -> RunPage:
-        """Read a page of the runs, the newest first."""
-        return await self._run(flows.send(LIST_RUNS.request(limit=limit, cursor=cursor)))
-
-    async def read_approval(self, approval: UUID | str) -> Approval:
-        """Read a request."""
-        return await self._run(flows.send(READ_APPROVAL.request(id=approval)))
-
-    async def list_approvals(
-        self, *, status: str | None = "pending", limit: int = 50, cursor: str | None = None
-    ) -> ApprovalPage:
-        """Read a page of the requests in this status, the oldest first."""
-        return await self._run(
-            flows.send(LIST_APPROVALS.request(status=status, limit=limit, cursor=cursor))
-        )
-
-    async def decide(
-        self,
-        approval: Approval,
-        verdict: str,
-        *,
-        reason: str = "",
-        **fields: Unpack[DecisionFields],
-    ) -> Approval:
-        """Decide the request as it was read. After NoAnswer, read it again: the decision may count."""
-        return await self._run(flows.decide(approval, verdict, reason, fields))
+    start = _awaited(flows.start)
+    wait = _awaited(flows.wait)
+    read_run = _awaited(flows.read_run)
+    list_runs = _awaited(flows.list_runs)
+    read_approval = _awaited(flows.read_approval)
+    list_approvals = _awaited(flows.list_approvals)
+    decide = _awaited(flows.decide)
+    export = _awaited(flows.export)
 
     async def tail(self, run: UUID | str, *, after: int = 0) -> AsyncIterator[JournalEntry]:
         """Yield the entries of a run as they come, until it ends."""
         is_last = False
         while not is_last:
-            entries, is_last = await self._run(flows.next_entries(run, after))
+            entries, is_last = await self.run(flows.next_entries(run, after))
             for entry in entries:
                 yield entry
             after = entries[-1].position if entries else after
 
-    async def export(self, run: UUID | str) -> bytes:
-        """End a run here, and return its signed file for another installation."""
-        return await self._run(flows.send(EXPORT_RUN.request(id=run)))
-
-    async def _run(self, flow: Flow[T]) -> T:
+    async def run(self, flow: Flow[T]) -> T:
+        """Send the requests of a flow, and return its result."""
         reply: Reply = None
         try:
             while True:

@@ -10,16 +10,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from json import JSONDecodeError
-from typing import Any, TypeAlias, TypedDict, TypeVar
+from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
 from uuid import UUID, uuid4
 
 import httpx2
 from pydantic import ValidationError
 
-from signoff_client.answers import Approval, JournalEntry, Run
+from signoff_client.answers import Approval, ApprovalPage, JournalEntry, Run, RunPage
 from signoff_client.errors import NoAnswer, NotInTime, refusal_of
 from signoff_client.routes import (
     DECIDE,
+    EXPORT_RUN,
+    LIST_APPROVALS,
+    LIST_RUNS,
+    READ_APPROVAL,
     READ_JOURNAL,
     READ_RUN,
     START_RUN,
@@ -77,17 +81,27 @@ def send(request: ApiRequest[T]) -> Flow[T]:
 
 
 def start(
-    agent: str, input: Any, business_key: str | None, thread: str | None, budget: Any
+    agent: str,
+    input: Any,
+    *,
+    business_key: str | None = None,
+    thread: str | None = None,
+    budget: dict[str, Any] | None = None,
 ) -> Flow[Run]:
-    """Start a run. Without a business key it gets a random one, so that a repeated request starts no second run."""
+    """Start a run, or return the one of this business key.
+
+    Without one it gets a random one, so that a repeated request starts no second run.
+    """
     key = business_key or f"client-{uuid4().hex}"
     return send(
         START_RUN.request(agent=agent, input=input, business_key=key, thread=thread, budget=budget)
     )
 
 
-def wait(run: UUID | str, seconds: float | None, on_change: OnChange | None) -> Flow[Run]:
-    """Wait until the run has ended. Raise NotInTime after so many seconds.
+def wait(
+    run: UUID | str, *, seconds: float | None = None, on_change: OnChange | None = None
+) -> Flow[Run]:
+    """Wait until the run has ended, or raise NotInTime. Each new status or gate is told to `on_change`.
 
     A long poll ends with the run; earlier changes are looked for every 2 seconds, if they are asked for.
     """
@@ -109,8 +123,40 @@ def wait(run: UUID | str, seconds: float | None, on_change: OnChange | None) -> 
             yield Pause(POLL_SECONDS)
 
 
-def decide(approval: Approval, verdict: str, reason: str, fields: DecisionFields) -> Flow[Approval]:
-    """Decide the request as the caller saw it: its digest is sent, and a changed request is refused."""
+def read_run(run: UUID | str) -> Flow[Run]:
+    """Read a run."""
+    return send(READ_RUN.request(id=run))
+
+
+def list_runs(*, limit: int = 50, cursor: str | None = None) -> Flow[RunPage]:
+    """Read a page of the runs, the newest first."""
+    return send(LIST_RUNS.request(limit=limit, cursor=cursor))
+
+
+def read_approval(approval: UUID | str) -> Flow[Approval]:
+    """Read a request."""
+    return send(READ_APPROVAL.request(id=approval))
+
+
+def list_approvals(
+    *, status: str | None = "pending", limit: int = 50, cursor: str | None = None
+) -> Flow[ApprovalPage]:
+    """Read a page of the requests in this status, the oldest first."""
+    return send(LIST_APPROVALS.request(status=status, limit=limit, cursor=cursor))
+
+
+def export(run: UUID | str) -> Flow[bytes]:
+    """End a run here, and return its signed file for another installation."""
+    return send(EXPORT_RUN.request(id=run))
+
+
+def decide(
+    approval: Approval, verdict: str, *, reason: str = "", **fields: Unpack[DecisionFields]
+) -> Flow[Approval]:
+    """Decide the request as the caller saw it: its digest is sent, and a changed request is refused.
+
+    After NoAnswer, read it again, or decide again: the same decision twice counts once.
+    """
     return send(
         DECIDE.request(
             id=approval.id, verdict=verdict, digest=approval.digest, reason=reason, **fields

@@ -130,8 +130,9 @@ def test_errors_name_the_field_and_the_reviewer(
     office.start()
     (approval,) = bea.list_approvals().items
     bea.decide(approval, "approve")
+    assert bea.decide(approval, "approve").decided_by == "bea"  # as before
     with pytest.raises(DecidedBefore) as decided:
-        bea.decide(approval, "approve")
+        bea.decide(approval, "deny", reason="No.")
     assert decided.value.decided_by == "bea"
 
 
