@@ -59,7 +59,7 @@ CREATE TRIGGER approvals_run_changed AFTER UPDATE OF status ON runtime_run
 
 
 class Migration(migrations.Migration):
-    dependencies = [("approvals", "0005_second_factors")]
+    dependencies = [("approvals", "0006_notices")]
 
     operations = [
         migrations.AddField(
