@@ -62,7 +62,7 @@ def tried(*words: object) -> tuple[str, str]:
 def start(
     words: Sequence[object], log: Path, *, env: Mapping[str, str], folder: Path = ROOT, **more: Any
 ) -> Process:
-    """Start a process that writes to a log."""
+    """Start a process in a session of its own that writes to a log."""
     command = [str(word) for word in words]
     with log.open("ab") as file:
         return subprocess.Popen(
@@ -72,6 +72,7 @@ def start(
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
+            start_new_session=True,
             **more,
         )
 

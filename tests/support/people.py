@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from config.local.http_client import Unreachable, request
-from tests.support.commands import manage
+from tests.support.forks import manage
 from tests.support.stack import Stack
 
 T = TypeVar("T")

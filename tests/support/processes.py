@@ -4,12 +4,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import psutil
 
+from config.local.processes.users import Account
 from config.processes import table
-from tests.support import commands
+from tests.support import commands, forks
 from tests.support.people import until
 from tests.support.stack import Stack
 
@@ -47,9 +47,7 @@ def another(stack: Stack, kind: str, name: str, *, bind: str = "", **extra: str)
     (wanted,) = [one for one in table(bind=bind) if one.name == kind]
     log = stack.home / f"{name}.log"
     environment = like.environ() | extra
-    process = commands.start(
-        wanted.command, log, env=environment, start_new_session=True, **_account(like)
-    )
+    process = forks.start(wanted.command, log, env=environment, account=_account(like))
     hand = Hand(process.pid, log)
     try:
         hand.wait_for(SAYS_READY[kind])
@@ -59,7 +57,7 @@ def another(stack: Stack, kind: str, name: str, *, bind: str = "", **extra: str)
         commands.stop(process)
 
 
-def _account(like: psutil.Process) -> dict[str, Any]:
-    if os.geteuid() == like.uids().real:
-        return {}
-    return {"user": like.uids().real, "group": like.gids().real, "extra_groups": []}
+def _account(like: psutil.Process) -> Account:
+    uids, gids = like.uids(), like.gids()
+    switch = os.geteuid() != uids.real
+    return Account(name=like.username(), uid=uids.real, gid=gids.real, switch=switch)

@@ -18,7 +18,7 @@ from config.local.app_environment import HR
 from config.local.http_client import Unreachable, request
 from config.local.processes.spawn import MARK
 from config.local.servers import postgres
-from tests.support import commands
+from tests.support import commands, forks
 from tests.support.scripted_agents import ledger
 
 READY_WITHIN = 180.0
@@ -39,11 +39,14 @@ class Stack:
     has to keep its data elsewhere. `extra` are variables of the environment, a short lease for example. Without
     SIGNOFF_AGENTS among them there are no invoices, which come while a test looks at something else.
 
+    Its processes are forks of one that has imported everything, unless `forked` is False.
+
     The first `start` copies a folder with tables, keys and people; `begin` makes all of that itself.
     """
 
     def __init__(self, home: Path, *, demo: str = "", **extra: str) -> None:
         self.home = home
+        self.forked = True
         self.demo = demo
         self.extra = extra
         self._log = home.with_name(f"{home.name}.out")
@@ -75,7 +78,8 @@ class Stack:
         words += ["--demo", self.demo] if self.demo else []
         ours = {name: value for name, value in os.environ.items() if name not in (*_REAL, MARK)}
         environment = ours | {"SIGNOFF_WORKERS": "1", "SIGNOFF_AGENTS": HR} | self.extra
-        self._process = commands.start(words, self._log, env=environment, start_new_session=True)
+        begin = forks.start if self.forked else commands.start
+        self._process = begin(words, self._log, env=environment)
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> None:
         """Stop the launcher like Ctrl-C, and wait for its end."""

@@ -34,6 +34,7 @@ OTHERS = ("config.web", "sweep", "isolated", "config.local.servers.directory.ser
 def stack(sandbox: Path) -> Iterator[Stack]:
     """Start the application once for this file, interrupted three times. Each test continues from the one before."""
     stack = Stack(sandbox / "home of its own", SIGNOFF_WORKERS="2")
+    stack.forked = False
     for moment in MOMENTS:
         stack.begin()
         stack.wait_for_line(moment)

@@ -79,9 +79,7 @@ class Services:
         log = self._logs / f"{name}.log"
         service = self.services[name]
         command, environment = self.command(name, service["command"]), self.environment(name)
-        process = commands.start(
-            command, log, env=environment, folder=self.image, start_new_session=True
-        )
+        process = commands.start(command, log, env=environment, folder=self.image)
         try:
             yield
         finally:

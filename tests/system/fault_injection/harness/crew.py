@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from config.local.http_client import Unreachable
-from tests.support import commands
+from tests.support import forks
 from tests.support.people import until
 from tests.support.scripted_agents import ledger
 from tests.support.scripted_agents.scores import Score
@@ -74,7 +74,7 @@ class Crew:
         Return what is wrong, and the number of calls that were in doubt.
         """
         web = self._stack.named("config.web")[0].environ()
-        verified = commands.manage("verify_run", "--all", "--json", env=web)
+        verified = forks.manage("verify_run", "--all", "--json", env=web)
         looked = [json.loads(line) for line in verified.stdout.splitlines()]
         wrong = [f"{one['run']}: {finding}" for one in looked for finding in one["findings"]]
         if verified.returncode and not wrong:

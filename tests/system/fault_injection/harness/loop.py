@@ -1,6 +1,5 @@
 """Processes that advance due runs without a broker until they are killed, forked from one that has imported all."""
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -14,8 +13,7 @@ from uuid import UUID, uuid4
 from django.conf import settings
 from django.db import connection
 
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.system.fault_injection.harness.preload"])
+from tests.support import forks
 
 
 class Loop:
@@ -32,10 +30,10 @@ class Loop:
     ) -> None:
         self.log = folder / f"{uuid4().hex}.log"
         self.log.touch()
-        self._process = FORKS.Process(
-            target=_advance_due_runs, args=(str(self.log), lease, slots, only, env), daemon=True
+        known = {**os.environ, **env}
+        self._process = forks.begin(
+            _advance_due_runs, str(self.log), lease, slots, only, known, daemon=True
         )
-        self._process.start()
         self._is_gone = False
 
     def is_alive(self, seconds: float = 0) -> bool:
@@ -72,8 +70,7 @@ def die_at(
     log.touch()
     name = f"victim {uuid4()}"
     armed = {"SIGNOFF_KILL_POINT": point, "SIGNOFF_KILL_ONCE": str(died), "PGAPPNAME": name}
-    victim = FORKS.Process(target=_act, args=(str(log), armed, changed, act, *given))
-    victim.start()
+    victim = forks.begin(_act, str(log), {**os.environ, **armed}, changed, act, *given)
     victim.join(60)
     assert (victim.exitcode, died.exists()) == (-signal.SIGKILL, True), log.read_text()
     victim.close()
@@ -98,7 +95,7 @@ def _act(
     *given: object,
 ) -> None:
     _write_to(log)
-    os.environ.update(env)
+    forks.adopt(env)
     for name, value in changed.items():
         setattr(settings, name, value)
     act(*given)
@@ -120,7 +117,7 @@ def _advance_due_runs(
     from runtime.store import leases, pool, workers
 
     _write_to(log)
-    os.environ.update(env)
+    forks.adopt(env)
     settings.SIGNOFF_LEASE_SECONDS = lease
     settings.SIGNOFF_POISON_LOSSES = 1_000_000  # these deaths are ours, and no run's
     wiring.connect_effects()
