@@ -32,6 +32,7 @@ _SERVER.set_forkserver_preload(["tests.support.preload"])
 _ROOM = "ROOM_FOR_VARIABLES"  # of the server of forks: its children write theirs into this place
 _ROOM_BYTES = 16_384
 _OTHER_APPS = "SIGNOFF_OIDC"  # variables with which Django has more apps begin so
+_AGENTS = "tests.support.scripted_agents"  # their modules read variables while they are imported
 _OF_SETUP = ("INSTALLED_APPS", "TEMPLATES")  # settings that Django has adapted
 _HANDLED = (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -80,11 +81,11 @@ def start(
     return cast("commands.Process", fork)
 
 
-def manage(*words: object, env: Mapping[str, str]) -> commands.Done:
-    """Run a command of manage.py in a fork, and wait for its end."""
+def run(*words: object, env: Mapping[str, str]) -> commands.Done:
+    """Run a Python program of the checkout in a fork, and wait for its end."""
+    command = [sys.executable, *map(str, words)]
     if not _is_possible(env):
-        return commands.manage(*words, env=env)
-    command = [sys.executable, "manage.py", *map(str, words)]
+        return commands.run(*command, env=env)
     with tempfile.TemporaryDirectory() as folder:
         files = [f"{folder}/{name}" for name in ("out", "error")]
         fork = Fork(begin(_be, command, dict(env), (os.devnull, *files), starter()))
@@ -202,6 +203,8 @@ def _become(
     if arrange is not None:
         arrange()
     adopt(environment)
+    for name in [name for name in sys.modules if name.startswith(_AGENTS)]:
+        del sys.modules[name]
     if command[1] == "-m":
         sys.argv = command[2:]
         runpy.run_module(command[2], run_name="__main__", alter_sys=True)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from config.local.http_client import Unreachable, request
-from tests.support.forks import manage
+from tests.support import forks
 from tests.support.stack import Stack
 
 T = TypeVar("T")
@@ -98,7 +98,9 @@ class Office:
         `other` are variables that differ from those of the web.
         """
         web = self.stack.named("config.web")[0]
-        done = manage("shell", "--no-imports", "-c", code, env=web.environ() | other)
+        done = forks.run(
+            "manage.py", "shell", "--no-imports", "-c", code, env=web.environ() | other
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -27,7 +27,7 @@ from config.processes import table
 from runtime.ports import wiring as port_wiring
 from runtime.upkeep import startup
 from tests.config.lines import line_of
-from tests.support import commands, servers
+from tests.support import commands, forks, servers
 
 NOWHERE = "127.0.0.1:1"
 
@@ -46,7 +46,7 @@ def only_line(done: "subprocess.CompletedProcess[str]") -> str:
 def up(folder: Path, *more: str, **variables: str) -> str:
     """Run `make up` on a folder until it refuses. Return its line."""
     env = {"PATH": os.environ["PATH"], "HOME": str(folder.parent), **variables}
-    return only_line(commands.python("-m", "config.local", "up", "--home", folder, *more, env=env))
+    return only_line(forks.run("-m", "config.local", "up", "--home", folder, *more, env=env))
 
 
 @contextmanager
@@ -109,13 +109,17 @@ def test_secrets_that_are_not_those_of_the_cluster(
 # The processes of the table, from any launcher
 
 
-def start_process(name: str, **variables: str) -> str:
+def refuse(name: str, **variables: str) -> str:
     """Run a process of the table in its own environment until it ends. Return its line."""
+    return refusal(forks.run, name, variables)
+
+
+def refusal(run: Callable[..., commands.Done], name: str, variables: dict[str, str]) -> str:
+    """Have `run` run a process of the table until it ends. Return its line."""
     (process,) = [one for one in table(bind=variables.pop("bind", NOWHERE)) if one.name == name]
     known = {"PATH": os.environ["PATH"], "REDIS_URL": f"redis://{NOWHERE}/0"}
-    done = commands.run(
-        *process.command, env={**known, "SIGNOFF_UNSAFE_POSTGRES": "yes", **variables}
-    )
+    words = process.command[1:]  # after Python
+    done = run(*words, env={**known, "SIGNOFF_UNSAFE_POSTGRES": "yes", **variables})
     assert done.returncode == 1, done.stderr
     line = line_of(done.stderr)
     assert line.startswith("signoff: "), done.stderr
@@ -136,7 +140,8 @@ def test_a_database_that_does_not_answer() -> None:
 
     def line(name: str) -> str:
         nowhere = f"postgres://me@{NOWHERE}/signoff"
-        return start_process(name, DATABASE_URL=nowhere, bind="127.0.0.1:0")
+        variables = {"DATABASE_URL": nowhere, "bind": "127.0.0.1:0"}
+        return refusal(commands.python, name, variables)
 
     with ThreadPoolExecutor() as pool:
         lines = dict(zip(NAMES, pool.map(line, NAMES), strict=True))
@@ -162,18 +167,18 @@ def test_a_database_that_does_not_answer() -> None:
 )
 def test_an_unusable_database(postgres_url: str, login: str, name: str, said: str) -> None:
     server = re.sub(r":[^:@]*@", login, postgres_url).rpartition("/")[0]
-    line = start_process("web", DATABASE_URL=f"{server}/{name}", bind="127.0.0.1:0")
+    line = refuse("web", DATABASE_URL=f"{server}/{name}", bind="127.0.0.1:0")
     assert re.fullmatch(said, line)
 
 
 def test_a_broker_that_cannot_be_used(migrated: str, broker_url: str) -> None:
-    line = start_process("worker", DATABASE_URL=migrated)
+    line = refuse("worker", DATABASE_URL=migrated)
     said = r"the broker does not answer \(.*\): is it running, and is REDIS_URL right\?"
     assert re.fullmatch(said, line)
     with redis.Redis.from_url(broker_url) as client:
         client.config_set("requirepass", "right")
         try:
-            line = start_process("worker", DATABASE_URL=migrated, REDIS_URL=broker_url)
+            line = refuse("worker", DATABASE_URL=migrated, REDIS_URL=broker_url)
         finally:
             client.config_set("requirepass", "")
     said = r"the broker refuses us \(.*\): look at REDIS_URL and REDIS_PASSWORD_FILE"
@@ -256,13 +261,13 @@ def test_a_key_file_that_is_missing_or_damaged_and_a_postgres_that_may_lose_comm
     for name, file in (("web", "decisions.private"), ("worker", "journal.keys")):
         whole = (keys / file).read_text()
         (keys / file).unlink()
-        line = start_process(name, **stores, bind="127.0.0.1:0")
+        line = refuse(name, **stores, bind="127.0.0.1:0")
         assert re.search(f"{keys / file}.*`manage.py prepare` makes it", line)
         (keys / file).write_text(f"id:{'ab' * 8}")
-        line = start_process(name, **stores, bind="127.0.0.1:0")
+        line = refuse(name, **stores, bind="127.0.0.1:0")
         assert re.search(f"{keys / file}.*put back the copy of a backup", line)
         (keys / file).write_text(whole)
-    line = start_process("worker", **stores, SIGNOFF_UNSAFE_POSTGRES="no")
+    line = refuse("worker", **stores, SIGNOFF_UNSAFE_POSTGRES="no")
     assert line.startswith("Postgres has fsync = off: a crash of the machine would lose decisions")
 
 

@@ -74,7 +74,7 @@ class Crew:
         Return what is wrong, and the number of calls that were in doubt.
         """
         web = self._stack.named("config.web")[0].environ()
-        verified = forks.manage("verify_run", "--all", "--json", env=web)
+        verified = forks.run("manage.py", "verify_run", "--all", "--json", env=web)
         looked = [json.loads(line) for line in verified.stdout.splitlines()]
         wrong = [f"{one['run']}: {finding}" for one in looked for finding in one["findings"]]
         if verified.returncode and not wrong:
