@@ -353,6 +353,11 @@ def status_badge(status: str) -> str:
     return format_html('<span class="badge {}">{}{}</span>', tone, icon(symbol), words)
 
 
+def status_words(status: str) -> str:
+    """Return the words for the status of a run, as its badge has them."""
+    return _STATUS[status][2]
+
+
 def _time(local: datetime) -> str:
     return f"{local:%I:%M:%S %p}" if HOURS.get() == "12" else f"{local:%H:%M:%S}"
 

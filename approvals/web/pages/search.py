@@ -27,7 +27,7 @@ from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.reads import runs
 from runtime.reads.filters import MAX_SEARCH, begins_id, filter_runs
-from runtime.web.display import title_of
+from runtime.web.display import status_words, title_of
 from runtime.web.pages import query_params
 from runtime.web.requests import actor_of
 
@@ -168,4 +168,4 @@ def _runs(request: HttpRequest, text: str) -> Iterator[Hit]:
     for run in rows:
         agent = title_of(run.agent)
         yield Hit(kind="Run", icon="runs", name=agent if run.title == run.agent else run.title,
-                  note=f"{agent}, {run.status}", url=reverse("run", args=[run.id]))  # fmt: skip
+                  note=f"{agent}, {status_words(run.status)}", url=reverse("run", args=[run.id]))  # fmt: skip

@@ -60,7 +60,7 @@ def test_calls_of_one_turn_are_shown_together(bea: Client, office: Office) -> No
     with queries_at_most(15):
         page = shows(bea, first, "Compared with")
     other = "Set the privileges of another to 2"
-    together = page[page.index("Requested together") : page.index("People and policy")]
+    together = page[page.index("Requested together") : page.index('id="people"')]
     has(together, other, "Waiting for a decision")
     assert page.count(f'class="t" href="/a/{second.id}/"') == 1
     has(page, hides=["Other pending calls"])

@@ -237,9 +237,9 @@ def test_a_request_of_any_kind_reads_in_one_column(bea: Client, office: Office) 
     parts = (
         "Did it happen?",
         'class="strip"',
-        "Input and steps",
+        ">Input<",
         "Conversation",
-        "People and policy",
+        ">People<",
     )
     in_order(shows(bea, doubt, *parts, hides=["<aside>"]), "Started call", *parts)
     page = shows(bea, office.held(), hides=["<aside>"])
