@@ -2,11 +2,16 @@
 
 Each loop builds a step, commits it, starts the effects it recorded, then waits for an outcome, a signal or the loss of
 the lease. When no effect is running and none is planned, the step releases the run: it has ended, or waits at gates.
+
+The reply of an agent of code costs nothing and is there at once: it joins the step that asks for it. Only outcomes that
+can be had again wait for it: that of a `write`, or a reply that was paid for, is committed first. A script that stands
+for a model has entries as the model would: people fork a run before a reply.
 """
 
 import queue
 import random
 import threading
+import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -15,8 +20,9 @@ from runtime.core.documents.blobs import InlinedMessages
 from runtime.core.documents.codec import journaled
 from runtime.core.run.continuation import Continuation, FrameState, Phase
 from runtime.core.run.events import MessageReceived, QuestionFailed
-from runtime.core.run.planning import StartTool, plan
+from runtime.core.run.planning import CallModel, StartTool, plan
 from runtime.core.run.retries import recover
+from runtime.core.values.enums import EFFECT_CLASSES
 from runtime.core.values.errors import NotJson
 from runtime.errors import LeaseLost, ObjectStoreDown
 from runtime.execution.admission.admit import Admission
@@ -48,6 +54,7 @@ from runtime.store.tables.signals import Signal
 KEEP_CLAIM_MAX = timedelta(seconds=2)  # the longest wait for which a worker keeps a run
 # Seconds of a wait: to release a slot and acquire it again costs more than a quick tool.
 KEEP_SLOT = 0.001
+SLOW_REPLY = 0.05  # seconds of a script, after which no further outcome waits for one
 CANCEL_GRACE = timedelta(seconds=10)  # for running calls when a run is cancelled
 
 RunnerMessage = EffectFinished | None  # None to check for signals, a lost lease or a free slot
@@ -78,6 +85,9 @@ class Runner:
         self._work = RunWork(self._writer.clock)
         self._results: list[TransactionalResult] = []  # to be committed in their own transactions
         self._uncommitted: list[EffectFinished] = []  # in the step
+        # Not for a suspected run: its script may be what kills its workers.
+        self._scripts_are_quick = not (claimed.claim.lost_leases or claimed.claim.isolated)
+        self._can_repeat = True  # the outcomes in the step
         self._kept_slots = KeptSlots()
         self._replies = RunReplies(claimed.claim, context.effect_pool.replies, self._writer.clock)
         self._ended = threading.Event()
@@ -125,13 +135,15 @@ class Runner:
             require_agents(self._step.now, self._version_changes)
             self._step.end_waits()
             self._plan_next()
+            answered = self._answer_at_once() if self._can_repeat else set()
             release = self._at_rest()
             try:
                 result = self._commit(release)
             except NotJson:
                 storable = tuple(_make_storable(writer.now, change) for change in changes)
-                if storable == changes:
+                if storable == changes and not answered:
                     raise
+                self._can_repeat = False  # so the reply is a change of its own
                 changes = storable
                 self._rebuild_step(changes)
                 continue
@@ -141,6 +153,7 @@ class Runner:
                     if any(message.cuts for message in self._step.records.of(MessageReceived)):
                         self._work.cut_reply()
                     self._uncommitted.clear()
+                    self._can_repeat = True
                     self._kept_slots.release()
                     if self._step.records.changes:
                         self._replies.forget()
@@ -161,6 +174,38 @@ class Runner:
     def _plan_next(self) -> None:
         work = self._work
         self._step.plan_next(work.calling_models(), work.previewing(), work.answering())
+
+    def _answer_at_once(self) -> set[str]:
+        """Add the replies of code, one for each frame, and what follows from them. Return the frames."""
+        answered = set[str]()
+        records = self._step.records
+        while not records.blobs and (
+            work := next((work for work in records.work if self._is_instant(work, answered)), None)
+        ):
+            try:
+                request = request_for(self._step.now, work, self._filled, self._admission.approved)
+            except ObjectStoreDown:
+                break  # it is read again once the step is written
+            answered.add(work.frame)
+            records.work.remove(work)
+            replies: queue.SimpleQueue[EffectFinished] = queue.SimpleQueue()
+            effect, started = RunningEffect(request=request, submit=replies.put), time.monotonic()
+            self._context.effect_pool.launch(effect)
+            self._scripts_are_quick &= time.monotonic() - started < SLOW_REPLY
+            self._add_outcome(effect, replies.get().outcome)
+            self._plan_next()
+        return answered
+
+    def _is_instant(self, work: Work, answered: set[str]) -> bool:
+        if not self._scripts_are_quick or not isinstance(work, CallModel):
+            return False
+        return work.frame not in answered and self._is_free(
+            self._step.now.frame(work.frame).agent, summary=work.summary
+        )
+
+    def _is_free(self, agent: str, *, summary: bool) -> bool:
+        """Return whether a reply costs nothing: the agent is code."""
+        return not summary and self._context.handler.agent(agent).is_code
 
     def _add_lost_replies(self) -> None:
         if any(frame.state is FrameState.ASKING for frame in self._writer.now.frames.values()):
@@ -250,6 +295,7 @@ class Runner:
             self._add_outcome(message.effect, message.outcome)
 
     def _add_outcome(self, effect: RunningEffect, outcome: Outcome) -> None:
+        self._can_repeat &= self._can_have_again(effect.request)
         self._replies.end(effect)
         if not effect.keeps_slot:  # else an isolated run would yield before each start of its call
             self._yielding.made_progress()
@@ -267,6 +313,11 @@ class Runner:
         self._step.add(event)
         if isinstance(event, QuestionFailed):
             self._charge_dropped(effect.request, outcome)
+
+    def _can_have_again(self, request: EffectRequest) -> bool:
+        if isinstance(request, ModelRequest):
+            return request.inquiry is None and self._is_free(request.agent, summary=request.summary)
+        return EFFECT_CLASSES[request.effect].repeats_unasked
 
     def _charge_dropped(self, request: EffectRequest, outcome: Outcome) -> None:
         """Charge an answer that no inquiry gets, unless the run has ended."""

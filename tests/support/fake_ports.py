@@ -130,6 +130,7 @@ class FakeEffects:
         self.released: dict[str, str] = {}
         self.holds: list[str] = []
         self.budgets: dict[str, BudgetLimits] = {}
+        self.code: set[str] = set()  # agents whose replies are there at once, and cost nothing
         self.lists: set[str] = set()  # agents whose sub-agents work on items
         self._lock = threading.Lock()
 
@@ -144,6 +145,7 @@ class FakeEffects:
             plan=None,
             budget=self.budgets.get(name),
             items=name in self.lists,
+            is_code=name in self.code,
         )
 
     def fingerprints(self) -> dict[str, str]:
@@ -193,7 +195,7 @@ class FakeEffects:
         deliver: Callable[[Outcome], None],
         keep: Keep | None = None,
     ) -> Abort:
-        """Run each call in a thread of its own, which is abandoned once the call is ended."""
+        """Run each call of a model in a thread of its own, which is abandoned once the call is ended."""
         with self._lock:
             self.models.append(request)
             self.keeps.append(keep)
@@ -205,7 +207,10 @@ class FakeEffects:
             except Exception as exc:
                 deliver(ModelFailure(error=f"{type(exc).__name__}: {exc}"))
 
-        threading.Thread(target=reply, name="fake model", daemon=True).start()
+        if request.agent in self.code:
+            reply()
+        else:
+            threading.Thread(target=reply, name="fake model", daemon=True).start()
 
         def end() -> None:
             self.ended.append(request)
