@@ -21,7 +21,7 @@ from ninja.utils import check_csrf
 
 from agents.web.api import router as agents_router
 from approvals.people import tokens
-from approvals.rights import access, principals, scopes
+from approvals.rights import access, scopes
 from approvals.web.api.absences import router as absences_router
 from approvals.web.api.allowances import router as allowances_router
 from approvals.web.api.edit_previews import router as edit_previews_router
@@ -52,7 +52,7 @@ from runtime.web.api.runs import router as runtime_router
 from runtime.web.api.schedules import router as schedules_router
 from runtime.web.api.triggers import router as triggers_router
 from runtime.web.api.usage import router as usage_router
-from runtime.web.requests import StrictParser, strict
+from runtime.web.requests import StrictParser, actor_of, strict
 
 View = Callable[..., HttpResponse]
 
@@ -79,7 +79,7 @@ class Session(APIKeyCookie):
             return None
         if check_csrf(request):
             raise Forbidden("csrf", "A request of a browser session needs its X-CSRFToken header.")
-        return principals.actor_of(request.user)
+        return actor_of(request)
 
     def authenticate(self, request: HttpRequest, key: str | None) -> Actor | None:
         """Satisfy the base class. It is never called, because `__call__` uses the session of the middleware."""

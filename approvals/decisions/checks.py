@@ -65,12 +65,14 @@ def open_request(
 
 
 def close(loaded: commit.LoadedApproval, decision: Decision | None, actor: Actor) -> Outcome:
-    """Write the decision, or the expiry if there is none. Raises AlreadyDecided, GateNotOpen."""
+    """Write the decision, or the expiry if there is none. Raises AlreadyDecided, GateNotOpen, Forbidden."""
     approval = loaded.approval
     if not loaded.is_open:
         raise AlreadyDecided(None)
     if decision is None:
         return _expire(loaded)
+    if approval.rule is not None:
+        votes.check_step_up(approval, actor, loaded.at)
     seconds = _undo_seconds(approval)
     effective_at = loaded.at + timedelta(seconds=seconds) if seconds else None
     is_late = effective_at and approval.expires_at and effective_at > approval.expires_at

@@ -108,7 +108,8 @@ def close(
         if preview is not None:
             approval.edited_preview = snapshot.text(preview.document)
     statements.sign(
-        approval, statements.make(approval, decision, loaded.at, loaded.undone, counted)
+        approval,
+        statements.make(approval, decision, loaded.at, loaded.undone, counted, actor.authenticated),
     )
     settle(
         gate=approval.gate,

@@ -47,6 +47,15 @@ def undo_seconds(approval: Approval) -> float | None:
     return None if demands is None else demands.undo
 
 
+def check_step_up(approval: Approval, actor: Actor, at: datetime) -> None:
+    """Raise Forbidden if the policy demands a fresh second factor that the actor did not give in the browser."""
+    if not _demands(approval).accept(actor.authenticated, at):
+        raise Forbidden(
+            "step_up",
+            "The policy asks for a second factor of the last 5 minutes: confirm on the page of the request.",
+        )
+
+
 def check_answer(approval: Approval, verdict: Verdict) -> None:
     """Raise InvalidInput for an answer where several people must agree: an answer is one person's value."""
     demands = votes.demands(approval)
@@ -225,6 +234,7 @@ def _cast(loaded: commit.LoadedApproval, decision: Decision, actor: Actor, slot:
         person=actor.person,
         stage=slot.stage,
         absent=slot.absent,
+        authenticated=actor.authenticated if _demands(approval).step_up else None,
         verdict=decision.verdict,
         reason=decision.reason,
         at=loaded.at,

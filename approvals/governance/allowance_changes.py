@@ -69,7 +69,7 @@ def not_allowable(approval: Approval) -> str | None:
     if approval.risk not in ALLOWED_RISKS:
         return f"An allowance never covers a call of {approval.risk} risk."
     demands = demands_of(approval.rule)
-    if demands is not None and (demands.quorum > 1 or demands.reason):
+    if demands is not None and (demands.quorum > 1 or demands.reason or demands.step_up):
         return f"The policy's rule {demands.rule} demands more than an allowance gives."
     if approval.edited is not None or approval.removed_at is not None:
         return "The arguments of this request are not those that were called."

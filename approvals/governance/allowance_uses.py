@@ -201,8 +201,11 @@ def _judged_again(approval: Approval, risk: Risk) -> Judgement:
 
 
 def _is_met(demands: Demands | None) -> bool:
-    """Tell whether the policy lets one person decide without a reason. Who that may be, `_makers_denial` says."""
-    return demands is None or (demands.quorum == 1 and not demands.reason and not demands.failed)
+    """Tell whether one person may decide with nothing else. Who that may be, `_makers_denial` says."""
+    if demands is None:
+        return True
+    asks_more = demands.reason or demands.failed or demands.step_up
+    return demands.quorum == 1 and not asks_more
 
 
 def _makers_denial(

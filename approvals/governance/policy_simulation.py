@@ -99,6 +99,7 @@ def _needs(demands: Demands | None, risk: str) -> str:
     is_single = demands.quorum == 1 and not (demands.stages[0].groups or demands.stages[0].people)
     people = "1 approval" if is_single else f"approvals: {stages}"
     extras = ", with a reason" if demands.reason else ""
+    extras += ", with a fresh second factor" if demands.step_up else ""
     extras += ", reviewers may write to the run" if demands.reviewer_may_write else ""
     return f"{people}, {risk} risk{extras}{_expiry(demands)}"
 

@@ -323,6 +323,7 @@ class Vote(SignedRow):
         *("verdict", "approval_id", "approval_digest", "person", "for_person"),
         *("stage", "reason", "at", "withdrawn"),
     )
+    LATER_FIELDS = ("authenticated",)
 
     approval = models.ForeignKey(Approval, on_delete=models.PROTECT, related_name="votes")
     person = models.TextField()

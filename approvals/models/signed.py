@@ -17,6 +17,7 @@ class SignedRow(models.Model):
     PURPOSE: ClassVar[str] = purposes.RIGHTS
     KIND: ClassVar[str]
     SIGNED_FIELDS: ClassVar[tuple[str, ...]]
+    LATER_FIELDS: ClassVar[tuple[str, ...]] = ()  # signed if they are set: earlier rows verify
 
     signature = models.TextField()  # hex
     key_id = models.TextField()

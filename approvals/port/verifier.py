@@ -222,6 +222,7 @@ def _check_edited_at(
         or editor is None
         or not _edited_stage(demands, approval, statement.at).admits(editor.person, editor.groups)
         or (demands.reason and not statement.reason)
+        or not demands.accept(statement.authenticated, statement.at)
     ):
         raise ApprovalVoid(
             f"the rule {demands.rule} demands more than {statement.by} for the edited call"

@@ -198,6 +198,12 @@ class ApprovalView:
         return self.demands.quorum if self.demands else 1
 
     @property
+    def authenticated(self) -> dict[str, str] | None:
+        """How the person who decided proved in the browser who they are, by their statement."""
+        stored = _parse(self.stored.statement) if self.stored.statement else None
+        return stored.get("authenticated") if isinstance(stored, dict) else None
+
+    @property
     def plan_item(self) -> dict[str, Any] | None:
         """The item of the agent's plan to which the call belongs, as it was when the gate opened."""
         plan = self._in_preview("plan")

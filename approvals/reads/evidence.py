@@ -10,6 +10,7 @@ from runtime.keyring.signatures import Signature
 _FACTS = (
     "id", "run", "kind", "tool", "path", "risk", "requester", "status", "created_at",
     "decided_by", "decided_for", "decided_at", "effective_at", "channel", "rule", "policy_version", "voted",
+    "authenticated",
 )  # fmt: skip
 
 

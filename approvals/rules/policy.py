@@ -7,7 +7,7 @@ as the web did.
 """
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -17,9 +17,17 @@ from approvals.rules import roles
 from runtime.core.values.enums import Risk
 
 GROUP, PERSON = "group:", "person:"
-_OMITTED = ("escalate", "on_expiry", "answer", "reviewer_may_write")  # of Demands, if not set
+_OMITTED = (
+    "escalate",
+    "on_expiry",
+    "answer",
+    "reviewer_may_write",
+    "step_up",
+)  # of Demands, if not set
 MAX_QUORUM = 10
 ESCALATE = "escalate"
+STEP_UP_TIME = timedelta(minutes=5)  # how old the second factor of a decision may be
+_SKEW = timedelta(minutes=1)  # by which the clock of a provider may be ahead
 BEGINNING = datetime.min.replace(tzinfo=UTC)  # before every step
 
 
@@ -73,7 +81,8 @@ class Demands:
 
     `failed` says why a condition failed, if these are the strictest demands for that reason. `undo` is how many seconds
     a decision at low or medium risk can be undone; None leaves it to the installation. `answer` is the JSON value of
-    ANSWER. `reviewer_may_write` lets people who may decide write to the run and still decide this request.
+    ANSWER. `reviewer_may_write` lets people who may decide write to the run and still decide this request. `step_up`
+    asks each of them for a fresh second factor.
     """
 
     rule: str
@@ -85,6 +94,16 @@ class Demands:
     on_expiry: OnExpiry = OnExpiry.DENY
     answer: Any = None
     reviewer_may_write: bool = False
+    step_up: bool = False
+
+    def accept(self, authenticated: Mapping[str, str] | None, at: datetime) -> bool:
+        """Tell whether a person may decide at this time who proved so who they are, see `Actor`."""
+        if not self.step_up:
+            return True
+        proved_at = (authenticated or {}).get("at")
+        if proved_at is None:
+            return False
+        return -_SKEW <= at - datetime.fromisoformat(proved_at) <= STEP_UP_TIME
 
     @property
     def quorum(self) -> int:
@@ -142,6 +161,7 @@ class Rule:
     on_expiry: OnExpiry = OnExpiry.DENY
     answer: Any = None
     reviewer_may_write: bool = False
+    step_up: bool = False  # each decision needs a fresh second factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +201,7 @@ def demands_of(stored: str | None) -> Demands | None:
         on_expiry=OnExpiry(document.get("on_expiry", OnExpiry.DENY)),
         answer=document.get("answer"),
         reviewer_may_write=document.get("reviewer_may_write") is True,
+        step_up=document.get("step_up") is True,
     )
 
 

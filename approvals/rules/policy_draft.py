@@ -94,6 +94,7 @@ def _settings(rule: Rule) -> dict[str, Any]:
             risk=None if rule.risk is None else str(rule.risk),
             **_people(rule.stages),
             reason="required" if rule.reason else None,
+            step_up="required" if rule.step_up else None,
             expires_after=rule.expires_after,
             escalate=[_step(step) for step in rule.escalate],
             on_expiry=_on_expiry(rule),

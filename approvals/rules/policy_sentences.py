@@ -119,6 +119,8 @@ def _people(rule: Rule) -> str:
     people = ", then ".join(_stage(stage) for stage in rule.stages)
     if rule.reason:
         people += ", with a reason"
+    if rule.step_up:
+        people += ", with a fresh second factor"
     return people + (", also where the tool does not ask" if rule.approval else "")
 
 

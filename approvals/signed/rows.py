@@ -47,4 +47,7 @@ def verify(row: SignedRow, text: str, verifies: Verifies | None = None) -> bool:
 
 def text_of(row: SignedRow) -> str:
     """Return the signed text of a row. Raise ValueError, TypeError or AttributeError for values of other types."""
-    return row_text(row.KIND, {name: getattr(row, name) for name in row.SIGNED_FIELDS})
+    names = row.SIGNED_FIELDS
+    if row.LATER_FIELDS:
+        names += tuple(name for name in row.LATER_FIELDS if getattr(row, name) is not None)
+    return row_text(row.KIND, {name: getattr(row, name) for name in names})

@@ -7,7 +7,7 @@ nor change a statement. The signature is Ed25519 (RFC 8032) over canonical JSON 
 
 import json
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -35,6 +35,7 @@ class Statement:
     `consequences` is the digest of the preview of the edited call, None without one.
     `absent` is the person in whose place a deputy decided, None if `by` decided for themselves.
     `votes` are the digests of the votes that it counts, its decider's among them, where the policy demands several.
+    `authenticated` says how `by` proved in the browser who they are, as in `Actor`; None for a token.
     """
 
     approval_id: UUID
@@ -49,6 +50,7 @@ class Statement:
     votes: tuple[str, ...] = ()
     absent: str | None = None
     consequences: str | None = None
+    authenticated: Mapping[str, str] | None = None
 
     def is_of(self, decision: Decision) -> bool:
         """Say whether this statement signs exactly this decision."""
@@ -62,7 +64,12 @@ class Statement:
 
 
 def make(
-    approval: Approval, decision: Decision, at: datetime, undone: int = 0, votes: Sequence[str] = ()
+    approval: Approval,
+    decision: Decision,
+    at: datetime,
+    undone: int = 0,
+    votes: Sequence[str] = (),
+    authenticated: Mapping[str, str] | None = None,
 ) -> Statement:
     """Build the statement of this decision on this request, without signing it.
 
@@ -81,6 +88,7 @@ def make(
         votes=tuple(votes),
         absent=approval.decided_for,
         consequences=consequences_of(decision),
+        authenticated=authenticated,
     )
 
 
@@ -166,6 +174,7 @@ def _text(statement: Statement) -> str:
             **({"votes": list(statement.votes)} if statement.votes else {}),
             **({"for": statement.absent} if statement.absent else {}),
             **({"consequences": statement.consequences} if statement.consequences else {}),
+            **({"authenticated": statement.authenticated} if statement.authenticated else {}),
         }
     ).decode()
 
@@ -219,6 +228,7 @@ def _parse(text: str) -> Statement:
         votes=tuple(fields.get("votes", ())),
         absent=fields.get("for"),
         consequences=fields.get("consequences"),
+        authenticated=fields.get("authenticated"),
     )
 
 

@@ -6,7 +6,7 @@ says how often the person had withdrawn before, and the audit, which only grows,
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -37,6 +37,7 @@ class Cast:
     digest: str
     rights: str | None = None
     absent: str | None = None  # the person in whose place they voted
+    authenticated: Mapping[str, str] | None = None  # as in `Actor`, if the policy asks for it
 
     @property
     def owner(self) -> str:
@@ -55,7 +56,7 @@ def sql(rights: str = "NULL") -> str:
                 v.key_id,
                 (SELECT count(*) FROM approvals_auditentry a WHERE a.run_id = r.run_id
                     AND a.subject = 'vote ' || r.id || ' ' || v.person AND a.act <> 'voted'),
-                {rights}) ORDER BY v.at, v.person)::text
+                {rights}, v.authenticated) ORDER BY v.at, v.person)::text
             FROM approvals_vote v WHERE v.approval_id = r.id) END
     """
 
@@ -75,6 +76,7 @@ def make(
     at: datetime,
     withdrawn: int,
     absent: str | None = None,
+    authenticated: Mapping[str, str] | None = None,
 ) -> Vote:
     """Sign a vote, without writing it. Raises ImproperlyConfigured without the private key."""
     vote = Vote(
@@ -85,6 +87,7 @@ def make(
         stage=stage,
         reason=reason,
         at=at,
+        authenticated=authenticated,
     )
     vote.withdrawn = withdrawn
     rows.sign(vote)
@@ -119,11 +122,16 @@ def check_counted(
     Without this, one signed statement would be enough under every policy.
     """
     needed = demands(approval)
+    if needed is not None and not needed.accept(statement.authenticated, statement.at):
+        raise NotConfirmed(f"{statement.by} gave no fresh second factor")
     if needed is None or statement.verdict not in STARTS_CALL_UNCHANGED:
         return ()
     named_votes = [vote for vote in votes if vote.digest in statement.votes]
     counted = {vote.person: vote.stage for vote in named_votes if vote.at <= statement.at}
     _check_owners(named_votes)
+    for vote in named_votes:
+        if not needed.accept(vote.authenticated, vote.at):
+            raise NotConfirmed(f"{vote.person}, who voted, gave no fresh second factor")
     owners = {vote.owner for vote in named_votes}
     barred = {approval.requester, *approval.origin} & (set(counted) | owners)
     if barred:
@@ -158,6 +166,7 @@ def _read(
     key_id: str,
     withdrawn: int,
     rights: str | None,
+    authenticated: Mapping[str, str] | None,
 ) -> Cast:
     vote = Vote(
         approval=approval,
@@ -169,6 +178,7 @@ def _read(
         at=datetime.fromisoformat(at),
         signature=signature,
         key_id=key_id,
+        authenticated=authenticated,
     )
     vote.withdrawn = withdrawn
     text = rows.text_of(vote)
@@ -182,4 +192,5 @@ def _read(
         digest=sha256_of(text),
         rights=rights,
         absent=absent,
+        authenticated=authenticated,
     )

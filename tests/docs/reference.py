@@ -47,6 +47,7 @@ DENIED = {
     "requester": "The person started this run.",
     "origin": "The person is in this run's origin.",
     "given_by_origin": "A person in the run's origin gave this person the right to decide.",
+    "step_up": "The policy asks for a second factor of the last 5 minutes, which a token does not have.",
     "cooling_off": "The right to decide is too new.",
     "tampered": "The stored request does not verify.",
 }

@@ -25,7 +25,7 @@ from runtime.core.run.continuation import MAX_DENIALS
 from runtime.core.values.enums import Verdict
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import InvalidInput
-from runtime.web.requests import form_text
+from runtime.web.requests import actor_of, form_text
 
 _UNCHECKED = "not checked for unusual values, because that took too long"
 _WARNS = "its preview has a warning"
@@ -223,7 +223,7 @@ def batch(request: HttpRequest) -> HttpResponse:
             verdict=_verdict(request),
             reason=denial.reason(request),
             count=request.POST.get("count", ""),
-            actor=principals.actor_of(request.user),
+            actor=actor_of(request),
         )
     except InvalidInput as exc:
         return _sheet_page(request, exc, items)

@@ -42,6 +42,7 @@ class RuleForm(PageForm):
     approval = TypedField("A person must approve, also where the tool asks for none", "check")
     risk = TypedField("At least this risk", choices=[("", "the tool's own risk"), *_RISKS])
     reason = TypedField("An approval needs a reason", "check")
+    step_up = TypedField("Each decision needs a fresh second factor", "check")
     expires = TypedField("Expires after", "integer", optional=True)
     expires_unit = TypedField("Unit", choices=_UNIT_CHOICES)
     on_expiry = TypedField("If no person decides in time", choices=_ENDINGS)
@@ -120,6 +121,7 @@ def rule_of(values: Mapping[str, Any]) -> Rule:
         risk=Risk(values["risk"]) if values["risk"] else None,
         stages=tuple(stage for stage in stages if stage is not None) or (Stage(),),
         reason=bool(values["reason"]),
+        step_up=bool(values["step_up"]),
         expires_after=_seconds(values["expires"], values["expires_unit"]),
         undo=values["undo"],
         escalate=tuple(step for step in steps if step is not None),
@@ -141,6 +143,7 @@ def _values(rule: Rule) -> dict[str, Any]:
         "approval": rule.approval,
         "risk": rule.risk or "",
         "reason": rule.reason,
+        "step_up": rule.step_up,
         **_time("expires", "expires_unit", rule.expires_after),
         "on_expiry": rule.on_expiry,
         "answer": json.dumps(rule.answer, ensure_ascii=False) if is_answer else "",

@@ -39,7 +39,7 @@ from runtime.core.values.verdicts import GATES, VERDICTS, words_at
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 from runtime.web.display import plain_visible
-from runtime.web.requests import form_text
+from runtime.web.requests import actor_of, form_text
 
 MAX_SENTENCE = 100  # characters of a sentence in a message
 
@@ -52,7 +52,7 @@ def decide(request: HttpRequest, approval_id: UUID, verdict: Verdict) -> HttpRes
     kind = approval_views.kind_of(approval_id)
     if kind in GATES and kind not in VERDICTS[verdict].gates:
         raise Http404
-    actor = principals.actor_of(request.user)
+    actor = actor_of(request)
     try:
         decided = _record(request, approval_id, verdict, actor)
     except (AlreadyDecided, AlreadyCancelled, Expired) as exc:

@@ -16,7 +16,7 @@ from django.utils.cache import patch_vary_headers
 from approvals import clock
 from approvals.decisions import checks
 from approvals.errors import AlreadyCancelled, AlreadyDecided, Expired
-from approvals.people import absences
+from approvals.people import absences, accounts, second_factors
 from approvals.reads import approval_views, external_claims, votes
 from approvals.reads.approval_views import ApprovalView
 from approvals.reads.inbox import Neighbours
@@ -44,7 +44,7 @@ from runtime.reads.transcript import (
     reachable_transcript,
 )
 from runtime.reads.version_diff import VersionDifference, differences
-from runtime.web.requests import form_text
+from runtime.web.requests import AUTHENTICATED, form_text
 
 # Errors of a decision that came after another decision, a cancellation or the deadline.
 AlreadyClosed = AlreadyDecided | AlreadyCancelled | Expired
@@ -113,9 +113,21 @@ def page_context(
         "undo_until": _undo_until(approval),
         "reading": reading_panel(approval, request.user.get_username()),
         "problem": problem,
+        **_step_up(request, approval),
         "max_reason": MAX_REASON,
         "max_message": MAX_MESSAGE,
     }
+
+
+def _step_up(request: HttpRequest, approval: approval_views.ApprovalView) -> dict[str, Any]:
+    """Build the context of the form that asks a person who may decide for a fresh second factor."""
+    demands, proof = approval.demands, request.session.get(AUTHENTICATED)
+    if demands is None or not approval.is_pending or approval.denial is not None:
+        return {}
+    if demands.accept(proof, clock.now()):
+        return {}
+    me = accounts.read_person(request.user.get_username())
+    return {"step_up": True, "factors": second_factors.of_person(me)}
 
 
 def _undo_until(approval: approval_views.ApprovalView) -> datetime | None:

@@ -52,6 +52,7 @@ FLIPS: dict[str, tuple[str, str, Any]] = {
     "people": ("groups: [reviewers]", "groups: [reviewers], people: [bea]", "demands"),
     "stages": ("quorum: 1", "stages: [{quorum: 1}, {quorum: 1}]", "demands"),
     "reason": ("quorum: 2", "quorum: 2, reason: required", "demands"),
+    "step_up": ("quorum: 2", "quorum: 2, step_up: required", "demands"),
     "expires_after": ("quorum: 2", "quorum: 2, expires_after: 60", "expires_after"),
     "undo": ("quorum: 2", "quorum: 2, undo: 60", "demands"),
     "reviewer_may_write": ("quorum: 2", "quorum: 2, reviewer_may_write: true", "demands"),

@@ -60,6 +60,7 @@ def rules(draw: Any, name: str) -> Rule:
         on_expiry=ending,
         answer=json.loads(json.dumps(draw(JSON))) if ending is OnExpiry.ANSWER else None,
         reviewer_may_write=draw(st.booleans()),
+        step_up=draw(st.booleans()),
     )
 
 
