@@ -153,7 +153,9 @@ def check_code(request: HttpRequest, person: User, code: str) -> str | None:
 
 def use(row: SecondFactor, counter: int) -> bool:
     """Note a use. Return False if the factor has ended, or was used with this counter or a later one."""
-    rows = SecondFactor.objects.filter(pk=row.pk, ended_at=None, counter__lt=counter)
+    rows = SecondFactor.objects.filter(pk=row.pk, ended_at=None)
+    if counter or row.counter:  # many passkeys count nothing
+        rows = rows.filter(counter__lt=counter)
     return bool(rows.update(counter=counter, used_at=clock.now()))
 
 

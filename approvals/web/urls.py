@@ -84,6 +84,7 @@ urlpatterns = [
     path("login/oidc/<slug:provider>/", start, name="oidc_start"),
     path("login/oidc/<slug:provider>/callback/", callback, name="oidc_callback"),
     path("login/second/", second_factors.second_factor, name="second_factor"),
+    path("login/passkey/", second_factors.passkey_options, name="passkey_options"),
     path("logout/", logout, name="logout"),
     path("password/<str:plain>/", choose_password, name="choose_password"),
     path("account/", account, name="account"),
@@ -91,6 +92,7 @@ urlpatterns = [
     path("account/sign-in/", connect, name="connect_sign_in"),
     path("account/sign-in/disconnect/", disconnect, name="disconnect_sign_ins"),
     path("account/second/", second_factors.step_up, name="step_up"),
+    path("account/second/passkey/", second_factors.add_passkey, name="add_passkey"),
     path("account/second/app/", second_factors.add_app, name="add_app"),
     path("account/second/codes/", second_factors.renew_codes, name="renew_codes"),
     path(

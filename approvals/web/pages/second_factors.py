@@ -11,7 +11,7 @@ from django.contrib import messages
 from django.contrib.auth import login as log_in
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import mark_safe
@@ -30,6 +30,7 @@ PASSWORD = "password"  # noqa: S105 - a way to log in
 PENDING_TIME = timedelta(minutes=10)
 _PENDING = "second_factor"  # who gave the right password, and which page they want
 _NEW_APP = "new_app"
+_CHALLENGE = "passkey"
 
 
 def begin(request: HttpRequest, person: User, page: str, how: str) -> HttpResponse:
@@ -125,6 +126,45 @@ def add_app(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
+def passkey_options(request: HttpRequest) -> HttpResponse:
+    """Answer what the browser needs to check a passkey, or to add one, and keep the challenge in the session."""
+    from approvals.people import passkeys
+
+    person = _me(request) if request.user.is_authenticated else _pending_person(request)
+    if person is None:
+        return redirect("login")
+    if request.user.is_authenticated and request.POST.get("act") == "add":
+        options, state = passkeys.begin_adding(person.get_username())
+    else:
+        options, state = passkeys.begin_check(person)
+    request.session[_CHALLENGE] = state
+    return JsonResponse(options)
+
+
+@require_POST
+@never_cache
+@login_required
+def add_passkey(request: HttpRequest) -> HttpResponse:
+    """Add the passkey that the browser made."""
+    from approvals.people import passkeys
+
+    if problem := _refusal(request):
+        return problem
+    try:
+        codes = passkeys.add(
+            request.user.get_username(),
+            form_text(request.POST, "name"),
+            request.session.pop(_CHALLENGE, None),
+            form_text(request.POST, "passkey"),
+            keep=str(request.session.session_key),
+        )
+    except InvalidInput as refusal:
+        messages.error(request, f"Nothing was added: the {refusal.field} {refusal.detail}.")
+        return redirect("account")
+    return _added(request, codes)
+
+
+@require_POST
 @never_cache
 @login_required
 def renew_codes(request: HttpRequest) -> HttpResponse:
@@ -164,6 +204,11 @@ def own_page(page: str) -> str:
 
 def _check(request: HttpRequest, person: User) -> tuple[str | None, str]:
     """Return the kind of the factor that the form proves, None with a problem if it proves none."""
+    if answer := form_text(request.POST, "passkey"):
+        from approvals.people import passkeys
+
+        kind = passkeys.check(request, person, request.session.pop(_CHALLENGE, None), answer)
+        return kind, "The passkey is not one of yours, or its question was too old. Try again."
     try:
         kind = second_factors.check_code(request, person, form_text(request.POST, "code"))
     except InvalidInput as refusal:
