@@ -26,6 +26,7 @@ from approvals.outbox import messages, webhook
 from approvals.outbox.sender import THREADS, Sender
 from approvals.port.adapter import ApprovalService
 from config.env.environment import ROOT
+from runtime.keyring import sealing
 from runtime.models import Run
 from tests.support import seeds
 from tests.support.api_client import Caller, field_of
@@ -201,7 +202,14 @@ def test_arguments_are_told_as_people_see_them_unless_they_are_too_long(
     program: Program, office: Office
 ) -> None:
     program.subscribe(events=["approval.requested"], with_arguments=True)
+    sealed = sealing.seal("hunter2", sealing.encode_location(seeds.PATH[-1], "args", "password"))
+    forged = 'not {"$secret": "x"}'
     for args, expected in (
+        (
+            json.dumps({"password": sealed, "parts": [sealed], "text": forged}),
+            {"password": "••••", "parts": ["••••"], "text": forged},
+        ),
+        (json.dumps(sealed), "••••"),
         ('{"n": 0.1, "ü": ["••••"]}', {"n": 0.1, "ü": ["••••"]}),
         (json.dumps({"text": "x" * 32_768}), None),
     ):
@@ -209,6 +217,7 @@ def test_arguments_are_told_as_people_see_them_unless_they_are_too_long(
         seeds.pending(args=json.loads(args))
         (text,) = OutboxMessage.objects.values_list("body", flat=True)
         assert json.loads(text or "")["data"]["arguments"] == expected
+        assert sealed["$secret"] not in (text or "")
 
 
 def test_a_quarantined_run_is_told(program: Program, office: Office) -> None:
