@@ -274,6 +274,12 @@ class UnknownInstance(ApprovalError):
     status, code = 404, "not_found"
 
 
+class UnknownChannel(ApprovalError):
+    """The person has no such channel of notices."""
+
+    status, code = 404, "not_found"
+
+
 class UnknownSubscription(ApprovalError):
     """There is no such subscription, or it has no such message."""
 

@@ -5,20 +5,23 @@ the next one. So a channel has its notices in order, and one that hangs delays n
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
 from django.contrib.auth.models import User
 from django.db import connection, transaction
 
 from approvals import clock
+from approvals.errors import UnknownChannel
 from approvals.models import NoticeChannel, OutboxMessage
+from approvals.notices import notice
 from approvals.notices.transports import TRANSPORTS
 from approvals.outbox import messages
 from runtime.core.values.enums import RISKS
 from runtime.errors import InvalidInput
 
 CHANNEL = "channel"  # the kind of their messages
+TEST_WINDOW = timedelta(hours=1)
 MAX_CHANNELS = 10  # of each person
 _WAKE = """
     UPDATE approvals_outboxmessage SET next_at = clock_timestamp() WHERE number IN (
@@ -109,14 +112,14 @@ def add_channel(username: str, kind: str, address: str, choice: ChannelChoice) -
 
 
 def change_channel(username: str, channel: UUID, choice: ChannelChoice) -> None:
-    """Change what a channel of the person tells, from now on. Raise InvalidInput; NoticeChannel.DoesNotExist."""
+    """Change what a channel of the person tells, from now on. Raise InvalidInput, UnknownChannel."""
     _check(choice)
     with transaction.atomic():
         _save(_find_own(username, channel), choice)
 
 
 def remove_channel(username: str, channel: UUID) -> None:
-    """Remove a channel of the person, with what waits on it. Raise NoticeChannel.DoesNotExist."""
+    """Remove a channel of the person, with what waits on it. Raise UnknownChannel."""
     with transaction.atomic():
         row = _find_own(username, channel)
         messages.drop(destination=str(row.pk))
@@ -126,6 +129,17 @@ def remove_channel(username: str, channel: UUID) -> None:
 def _lane(channel: NoticeChannel) -> str:
     """Return the lane of a channel: with a problem another one, so that hanging attempts leave room for the others."""
     return TRANSPORTS[channel.kind].lane(channel) + (" again" if channel.problem else "")
+
+
+def send_test(username: str, channel: UUID) -> None:
+    """Send a test notice on a channel of the person. Raise UnknownChannel."""
+    with transaction.atomic():
+        row, at = _find_own(username, channel), clock.now()
+        message = next_message(row, uuid4(), at)
+        message.subject = f"test {message.id}"  # it waits for no other notice
+        message.body, message.occurred_at = notice.write_test(row.kind).to_json(), at
+        message.gives_up_at = at + TEST_WINDOW
+        messages.add([message])
 
 
 def _save(row: NoticeChannel, choice: ChannelChoice) -> None:
@@ -138,7 +152,10 @@ def _save(row: NoticeChannel, choice: ChannelChoice) -> None:
 
 def _find_own(username: str, channel: UUID) -> NoticeChannel:
     rows = NoticeChannel.objects.select_for_update(of=("self",))
-    return rows.get(pk=channel, person__username=username)
+    row = rows.filter(pk=channel, person__username=username).first()
+    if row is None:
+        raise UnknownChannel
+    return row
 
 
 def _check(choice: ChannelChoice) -> None:

@@ -1,16 +1,18 @@
 """Finds the news that are due on a channel, each told once: requests to decide now, and own runs."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import BooleanField, Exists, OuterRef, Q, QuerySet
+from django.db.models.expressions import RawSQL
 
 from approvals.models import IN_DOUBT, Approval, NoticeChannel, SentNotice
 from approvals.notices import notice
+from approvals.notices.hours import NoticeHours, find_hours
 from approvals.requests import verification
 from approvals.rights import approvals, principals
 from runtime.core.values.enums import RISKS, Risk
@@ -26,6 +28,14 @@ DELAYS: Mapping[Risk, timedelta] = {
     Risk.LOW: timedelta(hours=1),
 }
 PAUSE = timedelta(minutes=10)  # between two notices on a channel, unless a request is urgent
+REMINDER_SHARE = 0.25  # of the time to decide is left at the reminder
+FIRST, REMINDER, ESCALATED = "", "reminder", "escalated"  # events of a request
+NOTES = {REMINDER: "Reminder", ESCALATED: "Escalated"}
+_NEVER = datetime.max.replace(tzinfo=UTC)
+_ENDS_SOON = (
+    "approvals_approval.expires_at"
+    f" - (approvals_approval.expires_at - approvals_approval.created_at) * {REMINDER_SHARE} <= %s"
+)
 MAX_IN_A_NOTICE = 200  # the rest follows in the next one
 OLDEST = timedelta(days=1)  # of news of runs: later the person has been on the pages
 Row = TypeVar("Row", Run, Approval)
@@ -33,23 +43,31 @@ Row = TypeVar("Row", Run, Approval)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueNotice:
-    """A notice, and the requests or runs that its channel has then been told of."""
+    """A notice, and the requests or runs that its channel has then been told of, each with the event."""
 
     notice: notice.Notice
-    about: tuple[UUID, ...] = ()
+    about: tuple[tuple[UUID, str], ...] = ()
 
 
 def ripe_at(approval: Approval) -> datetime:
     """Return when the people of a request are told."""
     delay = timedelta(0) if approval.is_in_doubt else DELAYS[Risk(approval.risk)]
-    return approval.created_at + delay
+    return min(approval.created_at + delay, ends_soon_at(approval) or _NEVER)
+
+
+def ends_soon_at(approval: Approval) -> datetime | None:
+    """Return when people are reminded of the deadline, None without one."""
+    if approval.expires_at is None:
+        return None
+    return approval.expires_at - (approval.expires_at - approval.created_at) * REMINDER_SHARE
 
 
 def find_due(channel: NoticeChannel, at: datetime) -> DueNotice | None:
     """Return the next notice on a channel, None if nothing is due."""
     if channel.confirmed_at is None:
         return DueNotice(notice=notice.write_first(channel.kind))
-    return _requests(channel, at) or _runs(channel, at)
+    hours = find_hours(channel.person.get_username())
+    return _requests(channel, at, hours) or _runs(channel, at, hours)
 
 
 def waiting_requests(channel: NoticeChannel) -> QuerySet[Approval]:
@@ -65,36 +83,76 @@ def may_tell(urgent: bool, last: datetime | None, at: datetime) -> bool:
     return urgent or last is None or at - last >= PAUSE
 
 
-def _requests(channel: NoticeChannel, at: datetime) -> DueNotice | None:
+def _requests(channel: NoticeChannel, at: datetime, hours: NoticeHours) -> DueNotice | None:
     if not channel.from_risk:
         return None
     waiting = waiting_requests(channel)
-    ripe = IN_DOUBT
-    for risk in RISKS[RISKS.index(Risk(channel.from_risk)) :]:
-        ripe |= Q(risk=risk, created_at__lte=at - DELAYS[risk])
-    rows = _untold(waiting.filter(ripe, created_at__gte=channel.since), channel)
-    due = rows.order_by("created_at", "id")[:MAX_IN_A_NOTICE]
-    verified = [approval for approval in due if verification.fault(approval) is None]
-    urgent = any(notice.is_urgent(approval) for approval in verified)
+    rows = list(_due(waiting, channel, at, hours))
+    notices = SentNotice.objects.filter(channel=channel, about__in=[row.pk for row in rows])
+    sent = set(notices.values_list("about", "event"))
+    events = {row: _events(row, sent, at) for row in rows}
+    verified = [
+        row
+        for row in events
+        if verification.fault(row) is None
+        and (not hours.is_quiet(at) or (hours.urgent_at_night and notice.is_urgent(row)))
+    ]
+    urgent = any(notice.is_urgent(row) or FIRST not in events[row] for row in verified)
     if not verified or not may_tell(urgent, _last(channel), at):
         return None
-    content = notice.content_of(channel)
-    return DueNotice(
-        notice=notice.write_requests(verified, waiting.count(), content),
-        about=tuple(approval.pk for approval in verified),
+    # A first notice says all there is to say, so its request is not told again for a reason that it has already.
+    notes = {row.pk: NOTES[events[row][-1]] for row in verified if FIRST not in events[row]}
+    written = notice.write_requests(verified, waiting.count(), notice.content_of(channel), notes)
+    about = tuple((row.pk, event) for row in verified for event in events[row])
+    return DueNotice(notice=written, about=about)
+
+
+def _due(
+    waiting: QuerySet[Approval], channel: NoticeChannel, at: datetime, hours: NoticeHours
+) -> QuerySet[Approval]:
+    """Return the waiting requests of which something is due to be told, the oldest first."""
+    risks = RISKS[RISKS.index(Risk(channel.from_risk)) :]
+    ends_soon = Q(RawSQL(_ENDS_SOON, [at], output_field=BooleanField()))  # noqa: S611 - a constant
+    ripe = IN_DOUBT | ends_soon
+    for risk in risks:
+        # A digest has the requests that were due when its hour began; the others wait for the next hour.
+        until = at if risk is Risk.HIGH else hours.digest_end(at)
+        ripe |= Q(risk=risk, created_at__lte=until - DELAYS[risk])
+    sent = SentNotice.objects.filter(channel=channel, about=OuterRef("pk"))
+    due = (
+        ripe & ~Exists(sent.filter(event=FIRST))
+        | ends_soon & ~Exists(sent.filter(event=REMINDER))
+        | Q(escalated__gt=0) & ~Exists(sent.filter(event=ESCALATED))
     )
+    rows = waiting.filter(Q(risk__in=risks) | IN_DOUBT, due, created_at__gte=channel.since)
+    return rows.order_by("created_at", "id")[:MAX_IN_A_NOTICE]
 
 
-def _runs(channel: NoticeChannel, at: datetime) -> DueNotice | None:
+def _events(approval: Approval, sent: Collection[tuple[UUID, str]], at: datetime) -> list[str]:
+    """Return the events of a due request that its people have not been told."""
+    remind_at = ends_soon_at(approval)
+    events = {
+        FIRST: True,
+        REMINDER: remind_at is not None and remind_at <= at,
+        ESCALATED: approval.escalated > 0,
+    }
+    return [
+        event for event, is_due in events.items() if is_due and (approval.pk, event) not in sent
+    ]
+
+
+def _runs(channel: NoticeChannel, at: datetime, hours: NoticeHours) -> DueNotice | None:
     """Return the news of the person's own runs, without those that they may not read any more."""
-    if not channel.runs or not may_tell(False, _last(channel), at):
+    if not channel.runs or hours.is_quiet(at) or not may_tell(False, _last(channel), at):
         return None
     since = max(channel.since, at - OLDEST)
     actor = _actor(channel)
     readable = Run.objects.filter(
         wiring.access().readable_runs(actor), requester=actor.person, removed_at=None
     )
-    ended = _untold(readable.filter(ended_at__gte=since), channel).order_by("ended_at", "id")
+    ended = _untold(
+        readable.filter(ended_at__gte=since, ended_at__lte=hours.digest_end(at)), channel
+    ).order_by("ended_at", "id")
     news = {
         run.pk: notice.RunNews(run=run, event=str(run.status)) for run in ended[:MAX_IN_A_NOTICE]
     }
@@ -108,7 +166,7 @@ def _runs(channel: NoticeChannel, at: datetime) -> DueNotice | None:
     if not about:
         return None
     written = notice.write_runs([news[pk] for pk in about], notice.content_of(channel))
-    return DueNotice(notice=written, about=about)
+    return DueNotice(notice=written, about=tuple((pk, FIRST) for pk in about))
 
 
 def _released(channel: NoticeChannel, since: datetime, at: datetime) -> Iterator[Approval]:

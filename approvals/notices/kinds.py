@@ -36,7 +36,8 @@ class RequestNotices:
         if at < ripe:
             return ripe
         channels.wake_all()
-        return None
+        reminds_at = due.ends_soon_at(approval)
+        return reminds_at if reminds_at is not None and at < reminds_at else None
 
     def send(self, message: OutboxMessage) -> messages.AttemptResult | None:
         """Return None: it has no body."""
@@ -55,13 +56,14 @@ class ChannelNotices:
         draft = due.find_due(channel, at) if channel.person.is_active else None
         if draft is None:
             return at + IDLE
+        # A sender that dies before the body is stored leaves nothing of this: the outbox composes in a transaction.
         follower = uuid5(message.id, "next")  # composed again, it is the same
         messages.add([channels.next_message(channel, follower, at)])
         SentNotice.objects.filter(channel=channel, at__lt=at - KEPT).delete()
         SentNotice.objects.bulk_create(
             [
-                SentNotice(channel=channel, about=about, at=at, message=message.id)
-                for about in draft.about
+                SentNotice(channel=channel, about=about, event=event, at=at, message=message.id)
+                for about, event in draft.about
             ],
             ignore_conflicts=True,
         )

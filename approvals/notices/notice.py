@@ -6,7 +6,9 @@ channel. Secrets and an agent's own text are in none.
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from uuid import UUID
 
 from django.conf import settings
 
@@ -23,7 +25,8 @@ MAX_LISTED = 20
 MAX_SENTENCE = 300
 MAX_ARGUMENTS = 20
 MAX_ARGUMENT = 100  # characters
-_LINK = re.compile(r"://|www\.", re.IGNORECASE)
+# Links, and what calls people in chats.
+_LINK = re.compile(r"://|www\.|@(everyone|here|channel|all)\b|<[!@]", re.IGNORECASE)
 _LEVELS = list(NoticeChannel.Detail)  # from the least on
 
 
@@ -92,12 +95,24 @@ def content_of(channel: NoticeChannel) -> NoticeChannel.Detail:
 
 def write_first(kind: str) -> Notice:
     """Return the first notice on a channel."""
-    foot = ("You will be told what you chose.", "", f"Change this on {link('/account/')}")
+    foot = ("You will be told what you chose.", "", f"Change this on {link('/account/notices/')}")
     return Notice(title=f"{kind.capitalize()} is on", foot=foot)
 
 
-def write_requests(rows: list[Approval], waiting: int, content: NoticeChannel.Detail) -> Notice:
-    """Write about these of the `waiting` requests, the most urgent first."""
+def write_test(kind: str) -> Notice:
+    """Return the notice of the test button."""
+    return Notice(
+        title=f"A test by {kind}", foot=("You asked for it on", link("/account/notices/"))
+    )
+
+
+def write_requests(
+    rows: list[Approval],
+    waiting: int,
+    content: NoticeChannel.Detail,
+    notes: Mapping[UUID, str],
+) -> Notice:
+    """Write about these of the `waiting` requests, the most urgent first. `notes` say why some are told again."""
     ordered = sorted(rows, key=lambda row: (not is_urgent(row), row.created_at))
     urgent = sum(is_urgent(approval) for approval in rows)
     suffix = f", {urgent} of them urgent" if urgent and len(rows) > 1 else ", urgent" * urgent
@@ -106,11 +121,16 @@ def write_requests(rows: list[Approval], waiting: int, content: NoticeChannel.De
         *_count_unlisted(len(rows)),
         f"All {waiting} that wait for you: {link('/inbox/')}",
         "A link only shows a request. To decide you log in. Agents chose the values in the sentences.",
-        f"Change what you are told on {link('/account/')}",
+        f"Change what you are told on {link('/account/notices/')}",
     )
+    again = {notes.get(approval.pk, "") for approval in rows}
+    prefix = f"{again.pop()}: " if len(again) == 1 and "" not in again else ""
     return Notice(
-        title=title + suffix,
-        entries=tuple(_entry(approval, content) for approval in ordered[:MAX_LISTED]),
+        title=prefix + title + suffix,
+        entries=tuple(
+            _entry(approval, content, notes.get(approval.pk, ""))
+            for approval in ordered[:MAX_LISTED]
+        ),
         foot=foot,
         requests=tuple(str(approval.pk) for approval in rows),
     )
@@ -122,7 +142,7 @@ def write_runs(news: list[RunNews], content: NoticeChannel.Detail) -> Notice:
     foot = (
         *_count_unlisted(len(news)),
         f"Your runs: {link('/runs/')}",
-        f"Change what you are told on {link('/account/')}",
+        f"Change what you are told on {link('/account/notices/')}",
     )
     return Notice(
         title=f"{count} of your runs {'has' if count == 1 else 'have'} news",
@@ -149,8 +169,8 @@ def _name(news: RunNews, content: NoticeChannel.Detail) -> str:
     return f"{'A run' if content == NoticeChannel.Detail.NOTHING else _plain(name)}: {news.event}"
 
 
-def _entry(approval: Approval, content: NoticeChannel.Detail) -> NoticeEntry:
-    lines = [_describe(approval, content)]
+def _entry(approval: Approval, content: NoticeChannel.Detail, note: str) -> NoticeEntry:
+    lines = [f"{note}: " * bool(note) + _describe(approval, content)]
     if content == NoticeChannel.Detail.ARGUMENTS and not approval.is_question:
         lines += _arguments(approval)
     if approval.expires_at:

@@ -4,6 +4,7 @@ from typing import Protocol
 from uuid import UUID
 
 from approvals.models import NoticeChannel
+from approvals.notices.apprise import AppriseTransport
 from approvals.notices.mail import MailTransport
 from approvals.notices.notice import Notice
 from approvals.outbox.messages import AttemptResult
@@ -22,4 +23,7 @@ class NoticeTransport(Protocol):
         """Make one attempt of at most ten seconds. A repeated one has the same id."""
 
 
-TRANSPORTS: dict[str, NoticeTransport] = {NoticeChannel.Kind.MAIL: MailTransport()}
+TRANSPORTS: dict[str, NoticeTransport] = {
+    NoticeChannel.Kind.MAIL: MailTransport(),
+    NoticeChannel.Kind.APPRISE: AppriseTransport(),
+}

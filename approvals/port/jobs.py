@@ -15,6 +15,7 @@ from django.db.models import Q
 from approvals import clock
 from approvals.decisions import votes
 from approvals.models import Approval, AuditEntry, Vote
+from approvals.notices import channels
 from approvals.reads import deciders
 from approvals.reads.deciders import Outlook
 from approvals.requests import verification
@@ -116,6 +117,7 @@ def _record(approval_id: UUID, run: UUID) -> bool:
             escalated=begun, next_step=follows.step, next_at=follows.at
         )
         votes.note_open(approval, at)
+        channels.wake_all()
         notify(run, inbox=True, hint=False)
     return True
 

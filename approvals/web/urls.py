@@ -3,12 +3,11 @@
 from django.urls import path, register_converter
 
 from approvals.governance.subscriptions import Act
-from approvals.web.pages import people, second_factors
+from approvals.web.pages import notices, people, second_factors
 from approvals.web.pages.account import (
     account,
     add_own_token,
     change_password,
-    choose_mail,
     choose_time,
     end_absence,
     log_out_everywhere,
@@ -100,7 +99,12 @@ urlpatterns = [
     ),
     path("account/profile/", save_own_profile, name="save_own_profile"),
     path("account/time/", choose_time, name="choose_time"),
-    path("account/mail/", choose_mail, name="choose_mail"),
+    path("account/notices/", notices.notices, name="notices"),
+    path("account/notices/add/", notices.add_channel, name="add_channel"),
+    path("account/notices/hours/", notices.save_hours, name="save_hours"),
+    path("account/notices/<uuid:channel>/", notices.change_channel, name="change_channel"),
+    path("account/notices/<uuid:channel>/test/", notices.test_channel, name="test_channel"),
+    path("account/notices/<uuid:channel>/remove/", notices.remove_channel, name="remove_channel"),
     path("account/log-out-everywhere/", log_out_everywhere, name="log_out_everywhere"),
     path("account/tokens/add/", add_own_token, name="add_own_token"),
     path("account/tokens/<str:token>/revoke/", revoke_own_token, name="revoke_own_token"),

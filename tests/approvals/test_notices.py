@@ -1,11 +1,13 @@
 """People are mailed about requests that wait for them: in time, once, and never with a way to decide."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.message import Message
 from http.server import BaseHTTPRequestHandler
 from threading import Barrier, Event
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -15,14 +17,16 @@ from approvals.governance.subscriptions import Act, SubscriptionTerms
 from approvals.models import Approval, NoticeChannel, OutboxMessage, SentNotice
 from approvals.notices import channels, due
 from approvals.notices.channels import ChannelChoice
+from approvals.notices.hours import save_hours
 from approvals.notices.kinds import KINDS
 from approvals.outbox.sender import Sender
 from approvals.people import accounts
+from approvals.port.adapter import ApprovalService
 from runtime.core.values.enums import GateKind, Risk
 from runtime.errors import InvalidInput
 from runtime.keyring import sealing
 from runtime.models import Run
-from tests.approvals.policies.office import put_in_force
+from tests.approvals.policies.office import asked, put_in_force
 from tests.support import seeds
 from tests.support.mail import Sink
 from tests.support.notices import hears, look, send_notices
@@ -34,6 +38,7 @@ from tests.web.aap.receivers import respond, serving
 pytestmark = pytest.mark.django_db
 
 FIRST = "Mail is on"
+BERLIN = ZoneInfo("Europe/Berlin")
 UNNAMEABLE = f"aaron@{'ü' * 63}.example"  # the label has more than 63 letters in a mail
 
 
@@ -387,3 +392,92 @@ def test_a_pause_between_notices_ends_after_ten_minutes() -> None:
     at = datetime(2026, 1, 1, tzinfo=UTC)
     assert not due.may_tell(False, at, at + timedelta(minutes=9))
     assert due.may_tell(False, at, at + timedelta(minutes=10))
+
+
+@pytest.fixture
+def berlin(bea: Any) -> Callable[..., None]:
+    """Has Bea choose hours in Berlin."""
+
+    def choose(**fields: Any) -> None:
+        empty = {"quiet_from": "", "quiet_until": "", "urgent_at_night": False, "digest": ""}
+        save_hours("bea", **{**empty, "zone": "Europe/Berlin", **fields})
+
+    return choose
+
+
+def at_berlin(monkeypatch: pytest.MonkeyPatch, hour: int, minute: int = 0, days: int = 1) -> None:
+    """Set the clock of the notices to this time of a later day in Berlin."""
+    day = datetime.now(BERLIN) + timedelta(days=days)
+    moment = day.replace(hour=hour, minute=minute, second=0, microsecond=0)
+    monkeypatch.setattr(clock, "now", lambda: moment.astimezone(UTC))
+
+
+@pytest.mark.parametrize("urgent_at_night", [True, False])
+def test_quiet_hours_of_the_persons_zone_delay_notices(
+    sink: Sink, berlin: Any, monkeypatch: pytest.MonkeyPatch, urgent_at_night: bool
+) -> None:
+    berlin(quiet_from="22:00", quiet_until="07:30", urgent_at_night=urgent_at_night)
+    seeds.pending(risk=Risk.MEDIUM)
+    at_berlin(monkeypatch, 22)
+    assert mailed(sink) == []
+    seeds.pending()
+    at_berlin(monkeypatch, 7, 29, days=2)
+    assert mailed(sink) == ["1 request waits for you, urgent"] * urgent_at_night
+    at_berlin(monkeypatch, 7, 45, days=2)
+    assert mailed(sink) == (
+        ["1 request waits for you"]
+        if urgent_at_night
+        else ["2 requests wait for you, 1 of them urgent"]
+    )
+
+
+def test_a_digest_collects_news_that_are_not_urgent(
+    sink: Sink, berlin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began_at = datetime.now(BERLIN).replace(minute=0, second=0, microsecond=0)
+    berlin(digest=str(began_at.hour))
+    for _ in range(2):
+        seeds.pending(risk=Risk.LOW)
+    next_at = began_at.astimezone(UTC) + timedelta(days=1)
+    monkeypatch.setattr(clock, "now", lambda: next_at - timedelta(minutes=1))
+    assert mailed(sink) == []
+    seeds.pending()
+    assert mailed(sink) == ["1 request waits for you, urgent"]
+    monkeypatch.setattr(clock, "now", lambda: next_at + timedelta(minutes=15))
+    assert mailed(sink) == ["2 requests wait for you"]
+
+
+@pytest.mark.usefixtures("bea")
+def test_people_are_reminded_once_when_a_quarter_of_the_time_is_left(
+    sink: Sink, later: Any
+) -> None:
+    seeds.pending(expires_at=seeds.moment(2400))
+    assert mailed(sink) == ["1 request waits for you, urgent"]
+    later(timedelta(minutes=29))
+    assert mailed(sink) == []
+    later(timedelta(minutes=31))
+    assert mailed(sink) == ["Reminder: 1 request waits for you, urgent"]
+    assert "Reminder: High risk: " in text_of(sink.mails[0])
+    later(timedelta(minutes=32))
+    assert mailed(sink) == []
+
+
+@pytest.mark.usefixtures("bea")
+def test_a_request_with_a_short_deadline_is_told_before_it(sink: Sink, later: Any) -> None:
+    seeds.pending(risk=Risk.LOW, expires_at=seeds.moment(1200))
+    assert mailed(sink) == []
+    later(timedelta(minutes=16))
+    assert mailed(sink) == ["1 request waits for you"]
+
+
+@pytest.mark.usefixtures("bea")
+def test_people_are_told_once_that_a_request_escalates(sink: Sink) -> None:
+    policy = (
+        "rules: [{name: A, people: [bea], escalate: [{groups: [reviewers], expires_after: 60}]}]"
+    )
+    asked(policy, expires_at=seeds.moment(30))
+    assert mailed(sink) == ["1 request waits for you, urgent"]
+    ApprovalService().look_ahead(Event())
+    assert Approval.objects.get().escalated == 1
+    assert mailed(sink) == ["Escalated: 1 request waits for you, urgent"]
+    assert mailed(sink) == []

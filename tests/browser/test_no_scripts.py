@@ -234,6 +234,11 @@ ACTS: tuple[tuple[str, list[tuple[str, str]], str], ...] = (
         "decides in your place",
     ),
     ("/account/", [("End my absence", PRESS)], "The absence of bea has ended."),
+    (
+        "/account/notices/",
+        [("Address", "bea@example.com"), ("form[action*=add] button", PRESS)],
+        "Added. A first notice follows.",
+    ),
 )
 
 

@@ -24,6 +24,7 @@ PAGES = (
 )
 RUN_ELSEWHERE = {
     DOCS / "how-to/use-from-scripts.md",  # tests/client/test_how_to.py
+    DOCS / "how-to/notify-people.md",  # tests/web/accounts/test_notices.py
     DOCS / "how-to/send-webhooks.md",  # tests/web/test_subscriptions.py
     DOCS / "how-to/approve-existing-agents.md",  # tests/interop/test_how_to.py
 }

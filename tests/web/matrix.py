@@ -52,12 +52,14 @@ from tests.support import seeds
 from tests.support.fake_ports import FakeTool
 from tests.support.files import PNG
 from tests.support.forged_exports import Sender
+from tests.support.notices import hears
 from tests.support.office import BEA, NEWCOMER, Office, reseal
 from tests.support.released import released
 from tests.support.seeds import PASSWORD, Cast, decide
 from tests.support.specs import spec_of
 
 Places = dict[str, Any]
+CHANNEL = {"from_risk": "low", "shows": "title"}
 ALLOWED = {name: {"rule": "any"} for name in ("username", "security_level")}
 SUBSCRIPTION: dict[str, Any] = {
     "name": "Bot",
@@ -191,6 +193,7 @@ def places(
         "provisioner": tokens.create(cast.admin, [Scope.INSTANCES_MANAGE])[0].public_id,
         "preview": _preview(approval),
         "factor": uuid4(),
+        "channel": hears("ada", "ada@example.com"),
     }
 
 
@@ -330,7 +333,9 @@ def body_of(row: Row, identity: str, places: Places) -> dict[str, Any]:
         "account/time": {"zone": "Europe/Berlin", "clock": "12"},
         "profile": {"full_name": "New Hire", "email": "hire@example.com"},
         "password/{link}": another,
-        "account/mail": {"about": "all", "address": "someone@example.com"},
+        "notices/add": {**CHANNEL, "kind": "mail", "address": "someone@example.com"},
+        "notices/hours": {"zone": "Europe/Berlin", "quiet_from": "22:00", "quiet_until": "07:00"},
+        "notices/{channel}": CHANNEL,
         "views/add": {"name": "Urgent", "q": "risk:high"},
         "policies/try": {"text": "rules: []"},
         "policies/add": {"text": "rules: []"},

@@ -14,7 +14,6 @@ from django.utils.html import format_html
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from approvals.notices import channels
 from approvals.people import (
     absences,
     account_list,
@@ -32,7 +31,6 @@ from approvals.web import time_zone
 from approvals.web.pages.account_forms import (
     AbsenceForm,
     ChangePasswordForm,
-    MailForm,
     OwnProfileForm,
     TimeForm,
     TokenForm,
@@ -131,27 +129,6 @@ def choose_time(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 @login_required
-def choose_mail(request: HttpRequest) -> HttpResponse:
-    """Save about what this person is mailed, and to which address."""
-    form = MailForm(request.POST, ids="mail-")
-    try:
-        values = form.read()
-        is_mailed = _save_mail(request.user.get_username(), **values)
-    except InvalidInput as refusal:
-        return _page(request, form.refuse(refusal))
-    dropped = (
-        ""
-        if is_mailed or not values["address"]
-        else " The address is not kept: choose what to be mailed about first."
-    )
-    messages.success(
-        request, f"Saved: you are mailed nothing.{dropped}" if not is_mailed else "Saved."
-    )
-    return redirect("account")
-
-
-@require_POST
-@login_required
 def log_out_everywhere(request: HttpRequest) -> HttpResponse:
     """End all sessions of this person, this one too."""
     accounts.end_sessions(User.objects.get(username=request.user.get_username()))
@@ -199,7 +176,7 @@ def end_absence(request: HttpRequest, person: str) -> HttpResponse:
 def _page(request: HttpRequest, refused: PageForm | None = None, status: int = 422) -> HttpResponse:
     """Show the page; `refused` is shown in place of the form as it is at first."""
     me = request.user.get_username()
-    person, mail = account_list.person(me), _mail_of(me)
+    person = account_list.person(me)
     if person is None:
         raise Http404
     user = accounts.read_person(me)
@@ -229,7 +206,6 @@ def _page(request: HttpRequest, refused: PageForm | None = None, status: int = 4
             (name, words) for name, words in account_list.GROUPS.items() if name in person.groups
         ],
         "now": timezone.now(),
-        "mail": mail,
         "providers": list(settings.SIGNOFF_OIDC.values()),
         "connected": sign_in.connected(me) if settings.SIGNOFF_OIDC else (),
         "factors": (factors := second_factors.of_person(user)),
@@ -243,38 +219,9 @@ def _page(request: HttpRequest, refused: PageForm | None = None, status: int = 4
         "password_form": ChangePasswordForm(ids="my-").replaced_by(refused),
         "token_form": token_form,
         "absence_form": absence_form,
-        "mail_form": MailForm(initial=_mail_choice(mail), ids="mail-").replaced_by(refused),
         "time_form": time_form,
     }
     return render(request, "accounts/account.html", context, status=status if refused else 200)
-
-
-def _mail_of(me: str) -> channels.ChannelView | None:
-    return next((row for row in channels.find_channels(me) if row.kind == "mail"), None)
-
-
-def _mail_choice(mail: channels.ChannelView | None) -> dict[str, object]:
-    if mail is None:
-        return {"about": "off"}
-    about = {"": "off", "high": "high"}.get(mail.from_risk, "all")
-    return {"about": about, "runs": mail.runs, "address": mail.address}
-
-
-def _save_mail(me: str, about: str, address: str, *, runs: bool) -> bool:
-    risks = {"off": "", "all": "low", "high": "high"}
-    if about not in risks:
-        raise InvalidInput("about", f"must be one of {', '.join(risks)}")
-    mail = _mail_of(me)
-    is_mailed = about != "off" or runs
-    choice = channels.ChannelChoice(from_risk=risks[about], runs=runs)
-    if mail is not None and is_mailed and mail.address == address:
-        channels.change_channel(me, mail.id, choice)
-        return True
-    if is_mailed:
-        channels.add_channel(me, "mail", address or "", choice)
-    if mail is not None:
-        channels.remove_channel(me, mail.id)
-    return is_mailed
 
 
 def _deputies(request: HttpRequest) -> list[str]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from approvals.outbox import webhook
 from approvals.people import accounts, instances, preferences, second_factors, tokens
 from runtime.web.forms import PageForm, TypedField
 
@@ -175,16 +176,55 @@ class TimeForm(PageForm):
     clock = TypedField("Clock", choices=[(hours, f"{hours} hours") for hours in preferences.CLOCKS])
 
 
-class MailForm(PageForm):
-    """What the reader is mailed about, and to which address."""
+class ChoiceForm(PageForm):
+    """The news that a channel tells, and how much of them."""
 
-    about = TypedField(
-        "Mail me about requests",
+    from_risk = TypedField(
+        "Requests that I may decide",
+        "select",
         choices=[
-            ("off", "nothing"),
+            ("low", "all"),
+            ("medium", "medium and high risk, and calls in doubt"),
             ("high", "high risk and calls in doubt"),
-            ("all", "everything that waits for me"),
+            ("", "none"),
         ],
     )
-    runs = TypedField("my own runs: when one ends, and when a text for me is released", "check")
-    address = TypedField("Address", "email", maximum=accounts.MAX_ADDRESS, autocomplete="email")
+    runs = TypedField("My own runs: when one ends, and when a text for me is released", "check")
+    shows = TypedField(
+        "A notice shows at most",
+        "select",
+        choices=[
+            ("title", "the sentence of a request"),
+            ("arguments", "its arguments too"),
+            ("nothing", "that a request waits, and its risk"),
+        ],
+    )
+
+
+class ChannelForm(ChoiceForm):
+    """A new channel."""
+
+    kind = TypedField(
+        "By",
+        choices=[("mail", "mail"), ("apprise", "Teams or another service, by an Apprise URL")],
+        initial="mail",
+    )
+    address = TypedField("Address", maximum=webhook.MAX_URL, required=True)
+    field_order = ("kind", "address")
+
+
+class HoursForm(PageForm):
+    """Quiet hours and digest."""
+
+    zone = TypedField("Time zone", "select")
+    quiet_from = TypedField("Quiet from", "time", optional=True)
+    quiet_until = TypedField("Quiet until", "time", optional=True)
+    urgent_at_night = TypedField(
+        "Tell me of high risk and calls in doubt in quiet hours too", "check"
+    )
+    digest = TypedField(
+        "Tell me of lower risk and of my runs only at these hours",
+        help="For example 9, 15. Empty: at once.",
+        optional=True,
+        maximum=80,
+    )

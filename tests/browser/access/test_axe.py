@@ -57,7 +57,7 @@ pytestmark = pytest.mark.browser
 LISTS = (
     *(f"/inbox/{query}" for query in ("", "?view=others", "?q=risk:none")),
     *(f"/decisions/{query}" for query in ("", "?risk=none", "?person=bea")),
-    *("/account/", "/runs/", "/agents/", "/tools/"),
+    *("/account/", "/account/notices/", "/runs/", "/agents/", "/tools/"),
 )
 
 Act = Callable[[Page], Any]

@@ -62,21 +62,6 @@ def test_the_login_says_that_a_form_was_not_sent(places: Places, subtests: pytes
             has(text_of(page), "You were logged out before this was sent")
 
 
-def test_a_person_chooses_to_be_mailed_and_a_wrong_address_keeps_what_they_typed(
-    bea: Client,
-) -> None:
-    wrong = bea.post("/account/mail/", {"about": "high", "address": "bea at home"})
-    has(text_of(wrong, 422), "Address</bdi> must be a mail address")
-    assert 'value="bea at home"' in wrong.content.decode()
-    bea.post("/account/mail/", {"about": "high", "address": "bea@example.com"})
-    shows(bea, "/account/", "A first mail to", "bea@example.com", "follows within a minute")
-    bea.post("/account/mail/", {"about": "off", "address": "bea@example.com", "runs": "1"})
-    shows(bea, "/account/", 'name="runs" id="mail-runs" checked', "bea@example.com")
-    off = {"about": "off", "address": "bea@example.com"}
-    has(text_of(bea.post("/account/mail/", off, follow=True)), "The address is not kept: choose")
-    assert "bea@example.com" not in bea.get("/account/").content.decode()
-
-
 def test_a_new_password_ends_other_sessions_and_keeps_this_one(bea: Client, cast: Cast) -> None:
     other, before = log_in(cast.bea), bea.session.session_key
     _, plain = tokens.create(cast.bea, ALL_SCOPES)
