@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.access.test_axe import replayed
 from tests.browser.conftest import Desk
 from tests.support.office import Office
 
@@ -30,6 +31,10 @@ def test_texts_of_runs_are_not_squeezed_into_columns(
         narrow = desk.page.locator(TEXTS).evaluate_all(WIDTHS)
         assert narrow == [], path
         assert desk.page.evaluate("document.documentElement.scrollWidth") <= width, path
+    desk.open(f"/runs/{replayed(office)}/replay/")
+    facts = desk.page.locator(".dl dd")
+    expect(facts).to_have_count(4)
+    assert facts.evaluate_all(WIDTHS) == []
 
 
 def test_a_tick_stays_when_the_list_of_runs_changes(desk: Desk, office: Office) -> None:

@@ -82,7 +82,7 @@ def _allowance(approval: Approval) -> UUID:
     return allowance_changes.propose(approval.id, limits=any_value, count=5, days=3, actor=dora)
 
 
-def _replayed(office: Office) -> UUID:
+def replayed(office: Office) -> UUID:
     """A run with a replay that found a step that differs."""
     run = office.start()
     replay = jobs.replay_run(run=run, actor=Actor(person="admin")).id
@@ -205,7 +205,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
                 "/version-changes/",
             ),
             *(run, f"{run}at/1/", f"/runs/{parked}/readmit/"),
-            *(f"{run}replay/", f"/runs/{_replayed(office)}/replay/"),
+            *(f"{run}replay/", f"/runs/{replayed(office)}/replay/"),
             *(f"/runs/{archived}/", f"/runs/{archived}/restore/", f"/runs/{archived}/lift-hold/"),
             *(f"/runs/{shortened}/", f"/runs/{shortened}/removed/"),
         ],
