@@ -53,9 +53,9 @@ class Fork:
 
     def wait(self, timeout: float | None = None) -> int:
         self._process.join(timeout)
-        if self.returncode is None:
+        if (code := self.returncode) is None:
             raise subprocess.TimeoutExpired(self._process.name, timeout or 0)
-        return self.returncode
+        return code
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
@@ -150,36 +150,28 @@ def _fork(
     *,
     account: Account,
     environment: Mapping[str, str],
-    folder: Path,
     log: IO[bytes] | int,
-    when_we_die: signal.Signals = signal.SIGKILL,
     pass_fds: Sequence[int] = (),
     core: int | None = None,
+    **more: Any,
 ) -> Any:
     """Be `spawn.start`, but fork Python programs."""
+    known = {"account": account, "environment": environment}
     if command[0] != sys.executable:
-        return _start(
-            command,
-            account=account,
-            environment=environment,
-            folder=folder,
-            log=log,
-            when_we_die=when_we_die,
-            pass_fds=pass_fds,
-            core=core,
-        )
+        return _start(command, log=log, pass_fds=pass_fds, core=core, **known, **more)
     file = log if isinstance(log, int) else log.fileno()
-    files = (os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), file, file)
-    arrange = spawn._on_linux(when_we_die, core)
+    files = (os.open(os.devnull, os.O_RDONLY), file, file)
     process = multiprocessing.get_context("fork").Process(
         target=_become,
-        args=([str(word) for word in command], environment, files, account, pass_fds, arrange),
+        args=([str(word) for word in command], environment, files, account, pass_fds),
+        kwargs={"arrange": spawn._on_linux(signal.SIGKILL, core)},
     )
     process.start()
+    os.close(files[0])
     return Fork(process)
 
 
-_start = spawn.start
+_start: Any = spawn.start
 
 
 def _become(

@@ -22,7 +22,7 @@ from config.local.http_client import request
 from config.local.servers.postgres import OWNER
 from tests.support import commands, processes
 from tests.support.people import until
-from tests.support.stack import Stack
+from tests.support.stack import READY_WITHIN, Stack
 
 pytestmark = pytest.mark.e2e
 
@@ -37,10 +37,11 @@ def stack(sandbox: Path) -> Iterator[Stack]:
     stack.forked = False
     for moment in MOMENTS:
         stack.begin()
-        stack.wait_for_line(moment)
+        stack.wait_for_line(moment, READY_WITHIN)
         stack.stop()
         assert stack.processes() == []
     stack.start()
+    stack.forked = True  # from the next start on
     yield stack
     if stack.processes():
         stack.kill_everything()
