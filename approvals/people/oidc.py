@@ -8,6 +8,7 @@ provider, for this installation, and for the browser in which the login began.
 import hmac
 import secrets
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -27,12 +28,14 @@ from django.urls import reverse
 
 from approvals.errors import NotSignedIn
 from approvals.rules.identity_providers import Identity, IdentityProvider, is_confidential
+from approvals.rules.policy import STEP_UP_TIME
 
 ALGORITHMS = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 )
 REQUIRED = ("iss", "aud", "exp", "iat", "sub", "nonce")
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+LAST_SECOND = 2**33  # of a time that counts
 MAX_SUBJECT = 255  # OpenID Connect Core 1.0, section 2
 DISCOVERY_SECONDS = 600
 _FAULTS = (
@@ -91,22 +94,39 @@ class _Provider(OpenIDConnectProvider):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedIn:
-    """What a provider answered. `page` is where the person wanted to go; `token` is for the log-out there."""
+    """What a provider answered. `page` is where the person wanted to go; `token` is for the log-out there.
+
+    `proof` says how they logged in, as in `Actor`. With `step_up` a logged-in person confirms that it is them.
+    """
 
     identity: Identity
     page: str
     token: str
+    proof: dict[str, str]
+    step_up: bool
 
 
-def begin(request: HttpRequest, provider: IdentityProvider, page: str) -> HttpResponse:
-    """Lead a browser to the provider. Raise NotSignedIn if it cannot be reached."""
+def begin(
+    request: HttpRequest, provider: IdentityProvider, page: str, *, step_up: bool = False
+) -> HttpResponse:
+    """Lead a browser to the provider, for a fresh log-in there with `step_up`. Raise NotSignedIn if it is down."""
     nonce = secrets.token_urlsafe(32)
+    parameters = {"nonce": nonce}
+    if step_up:
+        parameters["max_age"] = str(int(STEP_UP_TIME.total_seconds()))
+        if provider.acr:
+            parameters["acr_values"] = provider.acr
     try:
         there: HttpResponse = (
             _Endpoints(request, provider)
             .get_provider()
             .redirect(
-                request, AuthProcess.LOGIN, next_url=page, auth_params={"nonce": nonce}, nonce=nonce
+                request,
+                AuthProcess.LOGIN,
+                next_url=page,
+                auth_params=parameters,
+                nonce=nonce,
+                step_up=step_up,
             )
         )
         return there
@@ -154,6 +174,7 @@ def _verified(request: HttpRequest, provider: IdentityProvider, state: dict[str,
     claims = _claims(protocol, token)
     if not hmac.compare_digest(str(claims["nonce"]).encode(), state["nonce"].encode()):
         raise OAuth2Error("the token is for another login")
+    proof = _proof(provider, claims)
     if "userinfo_endpoint" in protocol.openid_config:
         details = protocol._fetch_user_info(answer["access_token"])  # noqa: SLF001 - it has no public name
         if details["sub"] != claims["sub"]:
@@ -166,7 +187,24 @@ def _verified(request: HttpRequest, provider: IdentityProvider, state: dict[str,
         address=str(claims.get("email", "")).lower() if verified else "",
         full_name=str(claims.get("name", "")),
     )
-    return SignedIn(identity=identity, page=state.get("next", ""), token=token)
+    return SignedIn(
+        identity=identity,
+        page=state.get("next", ""),
+        token=token,
+        proof=proof,
+        step_up=bool(state.get("step_up")),
+    )
+
+
+def _proof(provider: IdentityProvider, claims: dict[str, Any]) -> dict[str, str]:
+    """Say how the person logged in. The time is there if the provider says it, and the log-in is as strong as asked."""
+    proof, acr, at = {"how": provider.giver}, claims.get("acr"), claims.get("auth_time")
+    if isinstance(acr, str) and len(acr) <= MAX_SUBJECT:
+        proof["acr"] = acr
+    is_strong = not provider.acr or proof.get("acr") in provider.acr.split()
+    if type(at) is int and 0 < at < LAST_SECOND and is_strong:
+        proof["at"] = datetime.fromtimestamp(at, UTC).isoformat()
+    return proof
 
 
 def _claims(protocol: _Endpoints, token: str) -> dict[str, Any]:

@@ -45,6 +45,13 @@ def connect(username: str, identity: Identity) -> None:
             log_change(username, f"connected {_right(identity)}")
 
 
+def check_owner(username: str, identity: Identity) -> None:
+    """Raise NotSignedIn unless the identity at the provider is this person's."""
+    holder = _holder(identity)
+    if holder is None or holder.get_username() != username:
+        raise NotSignedIn("This sign-in is not connected to your account.")
+
+
 def disconnect_all(username: str, *, keep: str | None) -> None:
     """End a person's sign-ins at providers, and their sessions but for the key `keep`."""
     with accounts.changing():

@@ -14,6 +14,10 @@ class IdentityProvider:
     issuer: str
     client: str
     secret: str = field(repr=False)
+    acr: str = (
+        ""  # the `acr_values` that a step-up asks for: only a sign-in with one of them is strong
+    )
+    asks_second: bool = False  # a second factor of ours follows a sign-in
 
     @property
     def giver(self) -> str:

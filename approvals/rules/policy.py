@@ -98,12 +98,7 @@ class Demands:
 
     def accept(self, authenticated: Mapping[str, str] | None, at: datetime) -> bool:
         """Tell whether a person may decide at this time who proved so who they are, see `Actor`."""
-        if not self.step_up:
-            return True
-        proved_at = (authenticated or {}).get("at")
-        if proved_at is None:
-            return False
-        return -_SKEW <= at - datetime.fromisoformat(proved_at) <= STEP_UP_TIME
+        return not self.step_up or is_fresh(authenticated, at)
 
     @property
     def quorum(self) -> int:
@@ -170,6 +165,14 @@ class Policy:
 
     version: str = roles.POLICY_VERSION
     rules: tuple[Rule, ...] = ()
+
+
+def is_fresh(authenticated: Mapping[str, str] | None, at: datetime) -> bool:
+    """Tell whether the last strong proof of who a person is was at most STEP_UP_TIME ago."""
+    proved_at = (authenticated or {}).get("at")
+    if proved_at is None:
+        return False
+    return -_SKEW <= at - datetime.fromisoformat(proved_at) <= STEP_UP_TIME
 
 
 def keys_of(person: str, groups: Collection[str]) -> tuple[str, ...]:

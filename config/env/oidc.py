@@ -8,7 +8,7 @@ from config.env import values
 from config.env.values import InvalidSetting
 
 PREFIX = "SIGNOFF_OIDC_"
-PARTS = ("ISSUER", "CLIENT", "SECRET", "SECRET_FILE", "LABEL")
+PARTS = ("ISSUER", "CLIENT", "SECRET", "SECRET_FILE", "LABEL", "ACR", "SECOND_FACTOR")
 VARIABLE = re.compile(rf"{PREFIX}([A-Z][A-Z0-9]{{0,19}})_({'|'.join(PARTS)})")
 
 
@@ -33,4 +33,12 @@ def _provider(variables: Mapping[str, str], name: str) -> IdentityProvider:
         if not value:
             raise InvalidSetting(f"{prefix}{ending}", f"must be set: {prefix}ISSUER is")
     label = variables.get(f"{prefix}LABEL") or name.capitalize()
-    return IdentityProvider(name=name, label=label, issuer=issuer, client=client, secret=secret)
+    return IdentityProvider(
+        name=name,
+        label=label,
+        issuer=issuer,
+        client=client,
+        secret=secret,
+        acr=variables.get(f"{prefix}ACR", ""),
+        asks_second=values.yes(variables, f"{prefix}SECOND_FACTOR", default="no"),
+    )

@@ -136,11 +136,14 @@ def test_people_sign_in_at_providers_with_client_and_secret(tmp_path: Path) -> N
         "SIGNOFF_OIDC_ACME_ISSUER": "https://login.acme.example/realms/staff",
         "SIGNOFF_OIDC_ACME_CLIENT": "signoff",
         "SIGNOFF_OIDC_ACME_SECRET_FILE": str(tmp_path / "secret"),
+        "SIGNOFF_OIDC_ACME_ACR": "phr phrh",
+        "SIGNOFF_OIDC_ACME_SECOND_FACTOR": "yes",
     }
     acme = environment.read(given).oidc["acme"]
+    assert (acme.acr, acme.asks_second) == ("phr phrh", True)
     assert (acme.label, acme.client, acme.secret) == ("Acme", "signoff", "canary")
     assert "canary" not in repr(acme)
-    for name in list(given)[1:]:
+    for name in list(given)[1:3]:
         wanted = name.removesuffix("_FILE")
         with pytest.raises(InvalidSetting, match=rf"^{wanted} must be set"):
             environment.read({**given, name: ""})

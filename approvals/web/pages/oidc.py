@@ -15,15 +15,16 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from approvals import clock
 from approvals.errors import NotSignedIn
-from approvals.people import login, preferences, sign_in
+from approvals.people import login, preferences, second_factors, sign_in
 from approvals.rules.identity_providers import Identity, IdentityProvider
+from approvals.rules.policy import is_fresh
 from approvals.web import time_zone
-from approvals.web.pages.second_factors import BACKEND, own_page
+from approvals.web.pages.second_factors import BACKEND, SIGNED_IN, begin, own_page
 from runtime.web.requests import AUTHENTICATED
 
 BEGUN_SECONDS = 600  # of the session of a stranger, who may never come back
-_SESSION = "oidc"  # the provider, and its token for the log-out there
 _WAITING = "oidc_waiting"  # an identity that its owner may connect
 
 
@@ -36,7 +37,8 @@ def start(request: HttpRequest, provider: str) -> HttpResponse:
     from approvals.people import oidc
 
     try:
-        return oidc.begin(request, company, page)
+        step_up = request.user.is_authenticated and "step_up" in request.GET
+        return oidc.begin(request, company, page, step_up=step_up)
     except NotSignedIn as refusal:
         return _refused(request, refusal)
 
@@ -50,14 +52,29 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
     try:
         signed_in = oidc.finish(request, company)
         identity = signed_in.identity
+        if request.user.is_authenticated and signed_in.step_up:
+            sign_in.check_owner(request.user.get_username(), identity)
+            if not is_fresh(signed_in.proof, clock.now()):
+                raise NotSignedIn(
+                    f"{company.label} did not check now that it is you. Use an app or a passkey."
+                )
+            request.session[AUTHENTICATED] = signed_in.proof
+            messages.success(request, "Confirmed. You can decide now.")
+            return redirect(signed_in.page or "account")
         if request.user.is_authenticated:
             request.session[_WAITING] = {**asdict(identity), "provider": provider}
             return redirect("connect_sign_in")
         with sign_in.signing_in(identity) as person:
+            at = clock.to_wire(clock.now())
+            ours = {"provider": provider, "token": signed_in.token, "at": at}
+            if company.asks_second and second_factors.of_person(person):
+                request.session[SIGNED_IN] = ours
+                page = signed_in.page or settings.LOGIN_REDIRECT_URL
+                return begin(request, person, page, company.giver)
             log_in(request, person, backend=BACKEND)
             request.session.set_expiry(None)
-            request.session[AUTHENTICATED] = {"how": company.giver}
-            request.session[_SESSION] = {"provider": provider, "token": signed_in.token}
+            request.session[AUTHENTICATED] = signed_in.proof
+            request.session[SIGNED_IN] = ours
             request.session.save()
     except NotSignedIn as refusal:
         return _refused(request, refusal)
@@ -102,7 +119,7 @@ def disconnect(request: HttpRequest) -> HttpResponse:
 @require_POST
 def logout(request: HttpRequest) -> HttpResponse:
     """Log out here, and at the provider if one signed the person in."""
-    ours: dict[str, Any] = request.session.get(_SESSION) or {}
+    ours: dict[str, Any] = request.session.get(SIGNED_IN) or {}
     log_out(request)
     if ours.get("provider") in settings.SIGNOFF_OIDC:
         from approvals.people import oidc

@@ -20,6 +20,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from approvals import clock
 from approvals.people import accounts, login, preferences, second_factors
+from approvals.rules.policy import is_fresh
 from approvals.web import time_zone
 from approvals.web.pages.account_forms import AppForm, ConfirmForm
 from runtime.errors import InvalidInput
@@ -28,6 +29,7 @@ from runtime.web.requests import AUTHENTICATED, form_text
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 PASSWORD = "password"  # noqa: S105 - a way to log in
 PENDING_TIME = timedelta(minutes=10)
+SIGNED_IN = "oidc"  # the provider, its token for the log-out there, and the time
 _PENDING = "second_factor"  # who gave the right password, and which page they want
 _NEW_APP = "new_app"
 _CHALLENGE = "passkey"
@@ -118,6 +120,7 @@ def add_app(request: HttpRequest) -> HttpResponse:
         "section": "account",
         "form": form,
         "new": new,
+        "has_password": _me(request).has_usable_password(),
         "picture": mark_safe(_picture(new.link)),  # noqa: S308 - paths alone
         "locked_until": until,
     }
@@ -188,8 +191,16 @@ def remove_factor(request: HttpRequest, factor: UUID) -> HttpResponse:
 
 
 def is_confirmed(request: HttpRequest, form: ConfirmForm) -> bool:
-    """Tell whether the form has the reader's password, which is throttled like a login."""
+    """Tell whether the form has the reader's password, which is throttled like a login.
+
+    Who signs in at a provider alone must have done so just now.
+    """
     me = request.user.get_username()
+    if not _me(request).has_usable_password():
+        if is_fresh(request.session.get(SIGNED_IN), clock.now()):
+            return True
+        form.add_error("password", "is not set: sign in at your provider again, then do this")
+        return False
     if login.reauthenticate(request, me, form.cleaned_data["password"]) is not None:
         return True
     form.add_error("password", "is not your password")
@@ -246,7 +257,7 @@ def _refusal(request: HttpRequest) -> HttpResponse | None:
         request,
         "Nothing was changed: too many failed attempts. Try again later."
         if throttled
-        else "Nothing was changed: this is not your password.",
+        else f"Nothing was changed: the password {form.errors['password'][0]}.",
     )
     return redirect("account")
 

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any, Final, Literal
 from uuid import UUID
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
@@ -16,7 +17,7 @@ from django.utils.cache import patch_vary_headers
 from approvals import clock
 from approvals.decisions import checks
 from approvals.errors import AlreadyCancelled, AlreadyDecided, Expired
-from approvals.people import absences, accounts, second_factors
+from approvals.people import absences, accounts, second_factors, sign_in
 from approvals.reads import approval_views, external_claims, votes
 from approvals.reads.approval_views import ApprovalView
 from approvals.reads.inbox import Neighbours
@@ -127,7 +128,9 @@ def _step_up(request: HttpRequest, approval: approval_views.ApprovalView) -> dic
     if demands.accept(proof, clock.now()):
         return {}
     me = accounts.read_person(request.user.get_username())
-    return {"step_up": True, "factors": second_factors.of_person(me)}
+    issuers = sign_in.connected(me.get_username()) if settings.SIGNOFF_OIDC else ()
+    providers = [row for row in settings.SIGNOFF_OIDC.values() if row.issuer in issuers]
+    return {"step_up": True, "factors": second_factors.of_person(me), "confirms_at": providers}
 
 
 def _undo_until(approval: approval_views.ApprovalView) -> datetime | None:
