@@ -16,6 +16,7 @@ class NoticeChannel(models.Model):
     class Kind(models.TextChoices):
         MAIL = "mail"
         APPRISE = "apprise"  # an Apprise URL: Teams and others
+        PUSH = "push"  # a browser
 
     class Detail(models.TextChoices):
         NOTHING = "nothing"  # that something waits, and a link

@@ -79,6 +79,9 @@ class ChannelNotices:
         if written.requests and not _waits(channel, written.requests):
             return None
         answer = TRANSPORTS[channel.kind].send(channel, written, message.id)
+        if answer is None:
+            channel.delete()
+            return None
         if answer.is_taken:
             channel.confirmed_at, channel.problem = clock.now(), ""
         else:

@@ -7,6 +7,7 @@ from approvals.models import NoticeChannel
 from approvals.notices.apprise import AppriseTransport
 from approvals.notices.mail import MailTransport
 from approvals.notices.notice import Notice
+from approvals.notices.push import PushTransport
 from approvals.outbox.messages import AttemptResult
 
 
@@ -19,11 +20,14 @@ class NoticeTransport(Protocol):
     def lane(self, channel: NoticeChannel) -> str:
         """Return the lane of the outbox: the destinations that delay each other if one hangs."""
 
-    def send(self, channel: NoticeChannel, notice: Notice, message_id: UUID) -> AttemptResult:
-        """Make one attempt of at most ten seconds. A repeated one has the same id."""
+    def send(
+        self, channel: NoticeChannel, notice: Notice, message_id: UUID
+    ) -> AttemptResult | None:
+        """Make one attempt of at most ten seconds. A repeated one has the same id. None if the address is gone."""
 
 
 TRANSPORTS: dict[str, NoticeTransport] = {
     NoticeChannel.Kind.MAIL: MailTransport(),
     NoticeChannel.Kind.APPRISE: AppriseTransport(),
+    NoticeChannel.Kind.PUSH: PushTransport(),
 }

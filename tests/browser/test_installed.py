@@ -1,16 +1,21 @@
 """The installed app on a phone: the browser may install it, it decides in few taps, and says that it is offline."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
+from approvals.notices import push
 from tests.browser.conftest import Desk, window
 from tests.support.commands import CHROMIUM, FLAGS
+from tests.support.notices import look
 from tests.support.office import Office, reseal
+from tests.support.push_service import serving_push
 from tests.support.seeds import moment
 
 pytestmark = pytest.mark.browser
@@ -64,6 +69,81 @@ def test_offline_it_shows_a_page_that_says_so_and_keeps_no_data(
         page.context.set_offline(False)
         page.get_by_role("link", name="Try again").click()
         expect(page.get_by_role("heading", name="Set the privileges")).to_be_visible()
+
+
+def test_a_push_message_is_shown_with_the_page_that_a_click_opens(
+    chromium: Browser, live_server: LiveServer, office: Office, asked: str
+) -> None:
+    with window(chromium, live_server.url, service_workers="allow") as desk:
+        page = desk.page
+        page.context.grant_permissions(["notifications"], origin=live_server.url)
+        desk.log_in("bea")
+        desk.open("/inbox/")
+        page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+        session = page.context.new_cdp_session(page)
+        registrations: list[str] = []
+        session.on(
+            "ServiceWorker.workerRegistrationUpdated",
+            lambda event: registrations.extend(
+                row["registrationId"] for row in event["registrations"]
+            ),
+        )
+        session.send("ServiceWorker.enable")
+        page.evaluate("navigator.serviceWorker.getRegistration().then(() => true)")
+        message = {"title": "1 request waits for you", "text": "High", "path": asked, "tag": "a"}
+        session.send(
+            "ServiceWorker.deliverPushMessage",
+            {
+                "origin": live_server.url,
+                "registrationId": registrations[0],
+                "data": json.dumps(message),
+            },
+        )
+        notices = page.evaluate(
+            """async () => {
+                const registration = await navigator.serviceWorker.ready;
+                for (;;) {
+                    const notices = await registration.getNotifications();
+                    if (notices.length) return notices.map(({ title, body, data }) => [title, body, data]);
+                    await new Promise(requestAnimationFrame);
+                }
+            }"""
+        )
+        assert notices == [[message["title"], message["text"], asked]]
+
+
+def test_a_browser_adds_itself_as_a_channel(
+    chromium: Browser, live_server: LiveServer, office: Office, settings: Any
+) -> None:
+    """Chromium without Google's push service subscribes nowhere: its answer here is that of one on this machine."""
+    settings.SIGNOFF_LOOPBACK_WEBHOOKS = True
+    with (
+        serving_push() as service,
+        window(chromium, live_server.url, service_workers="allow") as desk,
+    ):
+        page = desk.page
+        page.context.grant_permissions(["notifications"], origin=live_server.url)
+        page.add_init_script(
+            f"""PushManager.prototype.subscribe = async ({{ applicationServerKey }}) => {{
+                if (applicationServerKey !== "{push.public_key()}") throw new Error("another key");
+                return {json.dumps(service.subscription)};
+            }};"""
+        )
+        desk.log_in("bea")
+        desk.open("/account/notices/")
+        page.get_by_label("this browser").check()
+        expect(page.get_by_label("Address")).to_be_hidden()
+        with page.expect_navigation():
+            page.get_by_role("button", name="Add").click()
+        expect(page.get_by_text("A first notice follows").first).to_be_visible()
+        look()
+        assert [message["title"] for message in service.messages] == ["Push is on"]
+        page.context.clear_permissions()
+        desk.open("/account/notices/")
+        page.get_by_text("Add a channel").click()
+        page.get_by_label("this browser").check()
+        page.get_by_role("button", name="Add").click()
+        expect(page.get_by_role("alert")).to_contain_text("does not allow notifications")
 
 
 class Thumb:

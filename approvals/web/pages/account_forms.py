@@ -206,7 +206,11 @@ class ChannelForm(ChoiceForm):
 
     kind = TypedField(
         "By",
-        choices=[("mail", "mail"), ("apprise", "Teams or another service, by an Apprise URL")],
+        choices=[
+            ("mail", "mail"),
+            ("push", "this browser, which may be closed (needs JavaScript)"),
+            ("apprise", "Teams or another service, by an Apprise URL"),
+        ],
         initial="mail",
     )
     address = TypedField("Address", maximum=webhook.MAX_URL, required=True)

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from approvals.notices import channels, hours
+from approvals.notices import channels, hours, push
 from approvals.people import preferences
 from approvals.web import time_zone
 from approvals.web.pages.account_forms import ChannelForm, ChoiceForm, HoursForm
@@ -108,6 +108,7 @@ def _page(
     context = {
         "section": "account",
         "channels": rows,
+        "push_key": push.public_key(),
         "channel_form": ChannelForm(ids="new-").replaced_by(refused),
         "hours_form": hours_form,
     }

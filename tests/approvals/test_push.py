@@ -1,0 +1,126 @@
+"""Browsers get notices by Web Push: from a push service, which reads none of them."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from approvals.models import NoticeChannel, OutboxMessage
+from approvals.notices import push
+from runtime.errors import InvalidInput
+from runtime.keyring import files, purposes
+from tests.support import seeds
+from tests.support.notices import hears, look
+from tests.support.push_service import PushService, encode, serving_push
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def service(settings: Any) -> Iterator[PushService]:
+    settings.SIGNOFF_LOOPBACK_WEBHOOKS = True
+    settings.PUBLIC_URL = "https://desk.example"
+    with serving_push() as service:
+        yield service
+
+
+@pytest.fixture
+def bea(service: PushService) -> Any:
+    """Bea reviews, and her browser is told of everything. The first notice has arrived."""
+    actor = seeds.person("bea", *seeds.GROUPS["bea"])
+    hears("bea", json.dumps(service.subscription), kind="push")
+    look()
+    [first] = service.messages
+    assert first["title"] == "Push is on"
+    service.messages.clear()
+    return actor
+
+
+@pytest.mark.usefixtures("bea")
+def test_a_browser_is_told_of_a_request_and_opens_its_page(service: PushService) -> None:
+    approval = seeds.pending()
+    look()
+    [message] = service.messages
+    assert message["title"] == "1 request waits for you, urgent"
+    assert message["path"] == f"/a/{approval.id}/"
+    assert "://" not in message["text"]
+
+
+@pytest.mark.usefixtures("bea")
+def test_several_requests_are_one_message_that_opens_the_inbox(service: PushService) -> None:
+    seeds.pending(), seeds.pending()
+    look()
+    [message] = service.messages
+    assert (message["title"], message["path"]) == (
+        "2 requests wait for you, 2 of them urgent",
+        "/inbox/",
+    )
+
+
+@pytest.mark.usefixtures("bea")
+def test_an_attempt_without_an_answer_is_repeated_under_one_topic(service: PushService) -> None:
+    seeds.pending()
+    service.answers = [503]
+    look()
+    assert service.messages == []
+    look()
+    look()
+    assert len(service.messages) == 1
+    assert service.topics[-1] == service.messages[0]["tag"]
+
+
+@pytest.mark.usefixtures("bea")
+@pytest.mark.parametrize("answer", push.GONE)
+def test_a_browser_that_unsubscribed_is_forgotten(service: PushService, answer: int) -> None:
+    seeds.pending()
+    service.answers = [answer]
+    look()
+    assert not NoticeChannel.objects.exists()
+    look()
+    assert not OutboxMessage.objects.filter(ended_at=None, kind="channel").exists()
+
+
+@pytest.mark.usefixtures("bea")
+def test_it_gets_messages_after_a_rotation_while_the_key_is_in_the_ring(
+    service: PushService,
+) -> None:
+    files.rotate(purposes.SECRETS)
+    assert push.public_key() != service.trusts
+    seeds.pending()
+    look()
+    assert len(service.messages) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"endpoint": "http://10.0.0.1/x"},
+        {"endpoint": "https://169.254.169.254/"},
+        {"endpoint": 7},
+        {"keys": {}},
+        {"keys": {"p256dh": "AAAA", "auth": encode(bytes(16))}},
+        {"keys": {"p256dh": encode(b"\x04" + bytes(64)), "auth": encode(bytes(16))}},
+        {"keys": {"auth": encode(bytes(8))}},
+    ],
+)
+def test_what_is_no_subscription_is_refused(
+    service: PushService, settings: Any, change: dict[str, Any]
+) -> None:
+    subscription = service.subscription
+    subscription["keys"] |= change.get("keys", {})
+    if change == {"keys": {}}:
+        subscription["keys"] = {}
+    subscription |= {name: value for name, value in change.items() if name != "keys"}
+    for text in (json.dumps(subscription), "[" * 5000, "7", "", '"x"'):
+        with pytest.raises(InvalidInput) as refusal:
+            push.PushTransport().check(text, uuid4())
+        assert refusal.value.field == "address"
+
+
+@pytest.mark.usefixtures("bea")
+def test_neither_address_nor_keys_of_a_browser_are_stored_in_clear(service: PushService) -> None:
+    stored = json.dumps(NoticeChannel.objects.get().address)
+    assert "/browser" not in stored
+    assert not any(value in stored for value in service.subscription["keys"].values())
