@@ -64,6 +64,9 @@ TABLES = {
     "approvals_approvaluse": (KEEP, "SELECT, UPDATE"),  # retention removes notes
     "approvals_assignment": (ADD, READ),
     "approvals_absence": (ADD, READ),
+    "approvals_directorytoken": (KEEP, NOTHING),
+    "approvals_directoryentry": (ALL, NOTHING),
+    "approvals_mappingact": (ADD, NOTHING),
     "approvals_savedview": (ALL, NOTHING),
     "approvals_timepreference": (ALL, NOTHING),
     "approvals_vote": (ALL, READ),

@@ -24,7 +24,8 @@ from runtime.web import display
 from runtime.web.requests import layout_of
 
 SAFE = ("GET", "HEAD", "OPTIONS")
-UNTIMED = ("/api/", "/healthz", "/readyz")  # they write UTC, or answer without a database
+FOR_PROGRAMS = ("/api/", "/scim/")
+UNTIMED = (*FOR_PROGRAMS, "/healthz", "/readyz")  # they write UTC, or answer without a database
 
 
 def whole_files(
@@ -73,13 +74,13 @@ def unstored(
 
 
 def pages(answer: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware for pages. It leaves the answers of the API alone."""
+    """Middleware for pages. It leaves the answers to programs alone."""
 
     def door(request: HttpRequest) -> HttpResponse:
         if "\x00" in request.path_info:  # Postgres refuses such text
             raise Http404
         response = _answered(answer, request)
-        if request.path.startswith("/api/"):
+        if request.path.startswith(FOR_PROGRAMS):
             return response
         if response.status_code == 405:
             return _not_taken(request, response)
@@ -111,7 +112,7 @@ class Refusals:
 
 def _answered(answer: Callable[[HttpRequest], HttpResponse], request: HttpRequest) -> HttpResponse:
     """Answer within the time limit of a page. API answers are limited only by the timeouts of their statements."""
-    if request.path.startswith("/api/"):
+    if request.path.startswith(FOR_PROGRAMS):
         return answer(request)
     with (
         time_limits.page(bounded=request.method in SAFE),

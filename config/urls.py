@@ -9,6 +9,7 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.urls import include, path, re_path
 
+from approvals.web import scim
 from config import api, mcp, mcp_gateway
 from config.metrics import metrics
 from runtime.errors import ObjectStoreDown
@@ -21,6 +22,7 @@ urlpatterns = [
     path("api/mcp/<str:gateway>/", mcp_gateway.serve, name="mcp-gateway"),
     path("api/aap/", include("approvals.web.api.aap")),
     re_path("^api/", api.missing),
+    path("scim/v2/<path:path>", scim.serve),
     path("metrics", metrics, name="metrics"),
     path("", include("approvals.web.urls")),
     path("", include("agents.web.urls")),
@@ -54,4 +56,4 @@ def broken(request: HttpRequest) -> HttpResponse:
 
 
 def _is_api(request: HttpRequest) -> bool:
-    return request.path.startswith("/api/")
+    return request.path.startswith(("/api/", "/scim/"))

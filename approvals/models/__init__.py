@@ -26,6 +26,7 @@ from approvals.models.approvals import (
     Vote,
 )
 from approvals.models.audit import AuditEntry, AuditHead
+from approvals.models.directories import DirectoryEntry, DirectoryToken, MappingAct
 from approvals.models.governance import (
     AllowanceAct,
     PolicyAct,
@@ -54,10 +55,13 @@ __all__ = [
     "AuditHead",
     "Comment",
     "DailyDecisions",
+    "DirectoryEntry",
+    "DirectoryToken",
     "Handover",
     "Instance",
     "InstanceWebhook",
     "LoginFailures",
+    "MappingAct",
     "NoticeChannel",
     "NoticeTimes",
     "OutboxMessage",

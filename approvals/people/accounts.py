@@ -49,8 +49,9 @@ def create_person(
     actor: str | None = None,
     full_name: str = "",
     email: str = "",
+    behind: Collection[str] = (),
 ) -> User:
-    """Create a person in these groups. Raises InvalidInput naming the field.
+    """Create a person in these groups. Raises InvalidInput naming the field. `behind` names further givers.
 
     Without a password the person cannot log in before they chose one with a link. The username must be new
     regardless of case, because people read it and the requester rule compares it.
@@ -63,7 +64,7 @@ def create_person(
         if User.objects.filter(username__iexact=username).exists():
             raise InvalidInput("username", "is taken")
         person = User.objects.create_user(username=username, password=password, **names)
-        assignments.grant(person, assignments.CREDENTIAL, actor=actor)
+        assignments.grant(person, assignments.CREDENTIAL, actor=actor, behind=behind)
         _join(person, groups, actor)
         log_change(actor, f"added {username} to {_listed(groups)}")
     return person
@@ -74,7 +75,7 @@ def set_groups(username: str, groups: Collection[str], *, actor: str | None) -> 
     with changing():
         person = read_person(username)
         if Group.ADMINS not in groups:
-            _require_other_admin(person, "leave admins")
+            require_other_admin(person, "leave admins")
         _join(person, groups, actor)
         log_change(actor, f"put {username} into {_listed(groups)}")
 
@@ -96,9 +97,9 @@ def disable(username: str, *, actor: str | None) -> None:
             return
         if actor == username:
             raise LastAdmin(f"{username} cannot disable their own account: another admin can.")
-        _require_other_admin(person, "be disabled")
+        require_other_admin(person, "be disabled")
         User.objects.filter(pk=person.pk).update(is_active=False)
-        for group in _all_groups():
+        for group in all_groups():
             assignments.end(person, group, actor=actor)
         assignments.end_sign_ins(person, actor=actor)
         end_sessions(person)
@@ -107,8 +108,8 @@ def disable(username: str, *, actor: str | None) -> None:
         log_change(actor, f"disabled {username}")
 
 
-def enable(username: str, *, actor: str | None) -> None:
-    """Let a person log in again with their password; their tokens stay revoked.
+def enable(username: str, *, actor: str | None, groups: Collection[str] | None = None) -> None:
+    """Let a person log in again with their password, in `groups` or those of before; their tokens stay revoked.
 
     The enabling admin becomes the giver of their groups: otherwise an admin could enable a reviewer and decide as them.
     """
@@ -119,7 +120,7 @@ def enable(username: str, *, actor: str | None) -> None:
         end_sessions(person)  # they, like tokens, may have been created during the disabling
         tokens.revoke_all(person)
         User.objects.filter(pk=person.pk).update(is_active=True)
-        _join(person, _groups_of(person), actor)
+        _join(person, _groups_of(person) if groups is None else groups, actor)
         log_change(actor, f"enabled {username}")
 
 
@@ -236,10 +237,10 @@ def _join(person: User, groups: Collection[str], actor: str | None) -> None:
     """Record new groups and ended ones. Groups that the person keeps keep their giver and time."""
     before = _groups_of(person)
     rows = assignments.latest([person])
-    all_groups = _all_groups()
-    if unknown := sorted(set(groups) - set(all_groups)):
+    names = all_groups()
+    if unknown := sorted(set(groups) - set(names)):
         raise InvalidInput("group", f"{unknown[0]} does not exist")
-    for group in all_groups:
+    for group in names:
         row = rows.get((person.pk, group))
         if group not in groups:
             assignments.end(person, group, actor=actor)
@@ -249,14 +250,14 @@ def _join(person: User, groups: Collection[str], actor: str | None) -> None:
     person.groups.set([GroupRow.objects.get_or_create(name=group)[0] for group in groups])
 
 
-def _all_groups() -> tuple[str, ...]:
+def all_groups() -> tuple[str, ...]:
     """Name all groups: ours, and those that exist to be named by rules."""
     return (*Group, *named_groups())
 
 
 def _groups_of(person: User) -> set[str]:
-    all_groups = _all_groups()
-    return {name for name in person.groups.values_list("name", flat=True) if name in all_groups}
+    names = all_groups()
+    return {name for name in person.groups.values_list("name", flat=True) if name in names}
 
 
 def admins() -> set[str]:
@@ -270,7 +271,8 @@ def admins() -> set[str]:
     }
 
 
-def _require_other_admin(person: User, act: str) -> None:
+def require_other_admin(person: User, act: str) -> None:
+    """Raise LastAdmin if this person is the last active admin, who cannot do this `act`."""
     if admins() == {person.username}:
         raise LastAdmin(f"{person.username} is the last active admin and cannot {act}.")
 

@@ -30,6 +30,7 @@ _ACTS = SignedActs(Assignment, "person", "what")
 
 CREDENTIAL = "password"  # an admin can give a password besides groups
 SIGN_IN = "oidc "  # then issuer and subject: who signs in there is the person
+DIRECTORY = "directory "  # then its name and the id of a group there: the person is in it
 
 _ACTING = frozenset({Group.ADMINS, CREDENTIAL})  # their giver can act through the person
 
@@ -71,7 +72,8 @@ def is_of(row: Assignment | None, person: User) -> bool:
 
 def is_confirmable(right: str) -> bool:
     """Tell whether a second admin can confirm this right: all but the right to start runs."""
-    return right in _ACTING | DECIDING or (is_named(right) and not right.startswith(SIGN_IN))
+    is_record = right.startswith((SIGN_IN, DIRECTORY))
+    return right in _ACTING | DECIDING or (is_named(right) and not is_record)
 
 
 def is_pending(row: Assignment) -> bool:
@@ -140,8 +142,19 @@ def is_second(admin: Collection[str], row: Assignment) -> bool:
 # Writing: the caller holds the lock on people, in a transaction
 
 
-def grant(person: User, right: str, *, actor: str | None, needs_second: bool = False) -> None:
-    """Record that `actor` gave a person a group, or their present password. None is the command line."""
+def grant(
+    person: User,
+    right: str,
+    *,
+    actor: str | None,
+    needs_second: bool = False,
+    behind: Collection[str] = (),
+    **confirmation: Any,
+) -> None:
+    """Record that `actor` gave a person a group, or their present password. None is the command line.
+
+    `behind` names further givers, of whom a directory has its rights; `confirmation` is that of its mapping.
+    """
     at = clock.now()
     _append(
         person,
@@ -149,10 +162,11 @@ def grant(person: User, right: str, *, actor: str | None, needs_second: bool = F
         Act.GIVEN,
         by=actor,
         at=at,
-        givers=[] if actor is None else [actor, *sorted(debts(actor) - {actor})],
+        givers=[] if actor is None else [actor, *sorted({*debts(actor), *behind} - {actor})],
         given_at=at,
         needs_second=needs_second,
         digest=_digest(person, right),
+        **confirmation,
     )
 
 

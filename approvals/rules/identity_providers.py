@@ -7,7 +7,10 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityProvider:
-    """A provider by its name in the settings; with `client` and `secret` this installation is known there."""
+    """A provider by its name in the settings; with `client` and `secret` this installation is known there.
+
+    `claim` names the groups of a person in its tokens; without it they are not read.
+    """
 
     name: str
     label: str
@@ -18,6 +21,7 @@ class IdentityProvider:
         ""  # the `acr_values` that a step-up asks for: only a sign-in with one of them is strong
     )
     asks_second: bool = False  # a second factor of ours follows a sign-in
+    claim: str = ""
 
     @property
     def giver(self) -> str:
@@ -27,12 +31,13 @@ class IdentityProvider:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who the provider says has signed in. `address` is empty unless the provider verified it."""
+    """Who the provider says has signed in, in which `groups`. `address` is empty unless the provider verified it."""
 
     provider: IdentityProvider
     subject: str
     address: str
     full_name: str
+    groups: tuple[str, ...] = ()
 
 
 def is_confidential(url: str) -> bool:

@@ -105,7 +105,7 @@ class Row:
 
     @property
     def is_api(self) -> bool:
-        return self.path.startswith("/api/") and "docs" not in self.path
+        return self.path.startswith(("/api/", "/scim/")) and "docs" not in self.path
 
 
 def blank(path: str) -> str:

@@ -1,0 +1,158 @@
+"""Directories: identity providers that create people and groups here with SCIM, each with tokens of its own.
+
+A directory changes only people whom it created. It is the giver of their accounts and rights, and so is each admin who
+made a token for it: with the token they could act as any of these people. The command line makes tokens without that.
+
+Its entries are signed, and who is in its groups are signed assignments. So another program that writes to Postgres can
+put no person into a group.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Q
+
+from approvals import clock
+from approvals.errors import UnknownToken
+from approvals.models import Assignment, DirectoryEntry, DirectoryToken
+from approvals.rights import assignments
+from approvals.signed import rows as signed_rows
+from approvals.signed.audit import log_change
+from runtime.errors import InvalidInput
+
+PERSON, GROUP = "User", "Group"
+MAX_DAYS = 730
+NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
+_FORMAT = re.compile(r"sgd_([0-9a-f]{16})_([0-9a-f]{64})")
+_NO_HASH = "0" * 64
+_USE_GRAIN = timedelta(minutes=1)  # a busy directory would otherwise write a row with each request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeopleDirectory:
+    """A directory; `makers` made tokens for it, or could act as those who did."""
+
+    name: str
+    makers: frozenset[str]
+
+    @property
+    def giver(self) -> str:
+        """Name the directory as the giver of accounts and rights. No username has a blank."""
+        return f"{assignments.DIRECTORY}{self.name}"
+
+    def membership(self, group: UUID) -> str:
+        """Name the assignment that says that a person is in a group of this directory."""
+        return f"{self.giver} {group}"
+
+
+def find(name: str) -> PeopleDirectory | None:
+    """Return the directory with this name; None if it never had a token."""
+    rows = DirectoryToken.objects.filter(directory=name)
+    tokens = [row for row in rows if signed_rows.is_valid(row)]
+    makers = {hand for row in tokens if row.by is not None for hand in assignments.hands(row.by)}
+    return PeopleDirectory(name=name, makers=frozenset(makers)) if tokens else None
+
+
+def find_all() -> list[PeopleDirectory]:
+    """Return the directories by name."""
+    names = DirectoryToken.objects.order_by("directory").values_list("directory", flat=True)
+    return [row for name in names.distinct() if (row := find(name)) is not None]
+
+
+def create_token(name: str, *, days: int, actor: str | None) -> tuple[DirectoryToken, str]:
+    """Create a token for a directory, which begins with it; the second value is its plain text, which is not stored.
+
+    Raise InvalidInput naming `name` or `days`.
+    """
+    if not NAME.fullmatch(name):
+        raise InvalidInput(
+            "name", "must have 1 to 40 characters: a to z, 0 to 9 and -, beginning with a letter"
+        )
+    if not 1 <= days <= MAX_DAYS:
+        raise InvalidInput("days", f"must be 1 to {MAX_DAYS}")
+    secret, at = secrets.token_hex(32), clock.now()
+    token = DirectoryToken(
+        public_id=secrets.token_hex(8),
+        directory=name,
+        secret_hash=_hash(secret),
+        by=actor,
+        created_at=at,
+        expires_at=at + timedelta(days=days),
+    )
+    signed_rows.add(token)
+    log_change(actor, f"made the token {token.public_id} of the directory {name}")
+    return token, f"sgd_{token.public_id}_{secret}"
+
+
+def revoke_token(public_id: str, *, actor: str | None) -> None:
+    """End a token of a directory for good; a second time changes nothing. Raise UnknownToken."""
+    with transaction.atomic():
+        rows = DirectoryToken.objects.select_for_update(no_key=True)
+        token = rows.filter(public_id=public_id).first()
+        if token is None:
+            raise UnknownToken(public_id)
+        if token.revoked_at is None:
+            token.revoked_at = clock.now()
+            token.save(update_fields=["revoked_at"])
+            log_change(actor, f"revoked the token {public_id} of the directory {token.directory}")
+
+
+def authenticate(plain: str) -> PeopleDirectory | None:
+    """Return the directory that has this token; None if it is unknown, over or unsigned."""
+    match = _FORMAT.fullmatch(plain)
+    if match is None:
+        return None
+    public_id, secret = match.groups()
+    token = DirectoryToken.objects.filter(public_id=public_id).first()
+    # The same work for an unknown id as for a wrong secret.
+    matches = hmac.compare_digest(_hash(secret), _NO_HASH if token is None else token.secret_hash)
+    at = clock.now()
+    if token is None or not matches or token.revoked_at is not None or token.expires_at <= at:
+        return None
+    if not signed_rows.is_valid(token):
+        return None
+    unused = Q(last_used_at=None) | Q(last_used_at__lt=at - _USE_GRAIN)
+    DirectoryToken.objects.filter(unused, pk=token.pk).update(last_used_at=at)
+    return find(token.directory)
+
+
+def members(directory: PeopleDirectory, groups: Iterable[UUID]) -> dict[UUID, list[User]]:
+    """Return the people who are in these groups of a directory, in the order in which they came."""
+    group_of = {directory.membership(group): group for group in groups}
+    rows = Assignment.objects.filter(what__in=group_of).select_related("person")
+    newest = rows.order_by("what", "person", "-seq").distinct("what", "person")
+    people: dict[UUID, list[User]] = {group: [] for group in group_of.values()}
+    for row in sorted(newest, key=lambda row: row.pk):
+        if assignments.is_of(row, row.person):
+            people[group_of[row.what]].append(row.person)
+    return people
+
+
+def groups_of(directory: PeopleDirectory, people: Collection[User]) -> dict[int, list[UUID]]:
+    """Return the ids of the groups of a directory in which people are, by the key of the person."""
+    prefix = f"{directory.giver} "
+    groups: dict[int, list[UUID]] = {person.pk: [] for person in people}
+    rows = assignments.latest(people)
+    for person in people:
+        for (key, right), row in rows.items():
+            if key == person.pk and right.startswith(prefix) and assignments.is_of(row, person):
+                groups[key].append(UUID(right.removeprefix(prefix)))
+    return groups
+
+
+def signed_entries(directory: PeopleDirectory, kind: str) -> list[DirectoryEntry]:
+    """Return the entries of a directory, without those that another program wrote."""
+    rows = DirectoryEntry.objects.filter(directory=directory.name, kind=kind).order_by("name")
+    return [row for row in rows.select_related("person") if signed_rows.is_valid(row)]
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,267 @@
+"""Mappings: the people in a group of a directory, or of a claim of an OpenID provider, have a right here.
+
+A mapping needs two admins, by the rule of two admins; a day later, its only admin may confirm it alone. Each person in
+the group then gets the right at once, and loses it at once. The right names its givers: the source, and who proposed
+the mapping. It counts as confirmed by the admin who confirmed the mapping.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import Group as GroupRow
+from django.contrib.auth.models import User
+
+from approvals import clock
+from approvals.errors import LogBroken, NotConfirmable
+from approvals.models import Assignment, DirectoryEntry, MappingAct
+from approvals.people import accounts, directories
+from approvals.people.directories import PeopleDirectory
+from approvals.rights import assignments
+from approvals.rights.second_admin import SecondAdmin
+from approvals.rules.identity_providers import IdentityProvider
+from approvals.rules.roles import Group
+from approvals.signed.audit import log_change
+from approvals.signed.log import SignedLog
+from runtime.core.values.json_values import is_text
+from runtime.errors import InvalidInput
+
+Act = MappingAct.MappingChange
+EVERYBODY = ""  # the value of a mapping for all people of a directory
+MAX_VALUE = 200
+MAX_MAPPINGS = 100  # of one source
+_Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mapping:
+    """A mapping of a source. `confirmed_at` is None until it is confirmed; None confirms on the command line."""
+
+    value: str
+    right: str
+    proposed_by: str | None
+    proposed_at: datetime
+    confirmed_by: str | None = None
+    confirmed_at: datetime | None = None
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether one admin alone is behind it."""
+        return self.proposed_by is not None and self.confirmed_by == self.proposed_by
+
+
+def _apply(state: dict[_Key, Mapping], row: MappingAct) -> dict[_Key, Mapping]:
+    key = (row.value, row.gives)
+    match row.act:
+        case Act.PROPOSED if key not in state:
+            mapping = Mapping(
+                value=row.value, right=row.gives, proposed_by=row.by, proposed_at=row.at
+            )
+            return {**state, key: mapping}
+        case Act.CONFIRMED if key in state and state[key].confirmed_at is None:
+            return {**state, key: replace(state[key], confirmed_by=row.by, confirmed_at=row.at)}
+        case Act.WITHDRAWN if key in state:
+            return {other: mapping for other, mapping in state.items() if other != key}
+    raise LogBroken(f"act {row.seq} on the mappings of {row.source} follows from none before it")
+
+
+LOG = SignedLog(
+    MappingAct, "source", noun="the mappings of {0.source}", start=lambda source: {}, apply=_apply
+)
+
+
+def find_all(source: str) -> list[Mapping]:
+    """Return the mappings of a source, as they were proposed. Raise LogBroken."""
+    return list(LOG.read(source=source).values())
+
+
+def propose(source: str, value: str, right: str, *, actor: str | None) -> None:
+    """Propose a mapping. Raise InvalidInput naming `source`, `value` or `right`.
+
+    A right is a group here, or a provider: its subjects are the external ids of the directory.
+    """
+    provider = _provider(right)
+    if not 1 - bool(provider) <= len(value) <= MAX_VALUE * (not provider) or not is_text(value):
+        raise InvalidInput("value", f"must have 1 to {MAX_VALUE} characters, for a sign-in none")
+    if right not in (*accounts.all_groups(), provider and provider.giver):
+        raise InvalidInput("right", "must be a group, or a provider of sign-ins")
+    if source not in sources():
+        raise InvalidInput("source", "must be a directory, or a provider with a claim of groups")
+    if provider and not source.startswith(assignments.DIRECTORY):
+        raise InvalidInput("right", "must be a group")
+    with LOG.locked():
+        state = LOG.read(source=source)
+        if (value, right) in state:
+            raise InvalidInput("value", "is mapped already")
+        if len(state) >= MAX_MAPPINGS:
+            raise InvalidInput("value", f"is one too many: at most {MAX_MAPPINGS} are mapped")
+        _append(Act.PROPOSED, source, value, right, actor)
+
+
+def confirm(source: str, value: str, right: str, *, actor: str | None) -> None:
+    """Confirm a mapping as a second admin: from now on it gives its right. None is the command line.
+
+    Raise NotConfirmable if it does not wait, or the actor is not independent of who proposed it.
+    """
+    with accounts.changing(), LOG.locked():
+        mapping = LOG.read(source=source).get((value, right))
+        if mapping is None or mapping.confirmed_at is not None:
+            raise NotConfirmable("This mapping does not wait for a confirmation.")
+        if actor is not None and not may_confirm(mapping, actor):
+            raise NotConfirmable(
+                "A second admin must confirm this: one who did not get their own right from who proposed it, and did"
+                " not give it to them. Without such an admin, any may confirm it a day later."
+            )
+        _append(Act.CONFIRMED, source, value, right, actor)
+        _follow_all(source)
+
+
+def withdraw(source: str, value: str, right: str, *, actor: str | None) -> None:
+    """Withdraw a mapping, which ends its rights at once. Any admin may. Raise NotConfirmable."""
+    with accounts.changing(), LOG.locked():
+        if (value, right) not in LOG.read(source=source):
+            raise NotConfirmable("This mapping has ended already.")
+        _append(Act.WITHDRAWN, source, value, right, actor)
+        _follow_all(source, ended=right)
+
+
+def may_confirm(mapping: Mapping, admin: str) -> bool:
+    """Tell whether this admin may confirm the mapping: a second one, or, without such an admin, a day later any."""
+    second = SecondAdmin(author=mapping.proposed_by)
+    alone_from = second.alone_from(mapping.proposed_at)
+    return second.may_be(admin) or (alone_from is not None and alone_from <= clock.now())
+
+
+def sources() -> list[str]:
+    """Name the sources of rights: directories, and the providers with a claim of groups."""
+    providers = [provider.giver for provider in settings.SIGNOFF_OIDC.values() if provider.claim]
+    return [*(directory.giver for directory in directories.find_all()), *providers]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A person of a source, who is in the groups `values` there, and at providers the `subject`."""
+
+    person: User
+    values: Collection[str]
+    subject: str = ""
+
+
+def follow(source: str, members: Iterable[Member], makers: Collection[str] = ()) -> None:
+    """Give people the rights that a source gives for their groups, and end its other ones.
+
+    The caller holds the lock on people. Raise LastAdmin, and InvalidInput naming `external_id` if another person is
+    this subject.
+    """
+    confirmed = [mapping for mapping in find_all(source) if mapping.confirmed_at is not None]
+    for member in members:
+        person = member.person
+        rights = _rights(confirmed, member) if person.is_active else {}
+        rows = {row.what: row for row in assignments.latest([person]).values()}
+        for right, row in rows.items():
+            if right not in rights and _gives(source, row):
+                _end(person, right, source)
+        groups = set(person.groups.values_list("name", flat=True))
+        for right, mapping in rights.items():
+            is_given = right in groups or right.startswith(assignments.SIGN_IN)
+            if not (is_given and assignments.in_force(rows.get(right))):
+                _give(person, right, mapping, source, makers)
+
+
+def follow_entries(directory: PeopleDirectory, entries: Iterable[DirectoryEntry]) -> None:
+    """Give people of a directory the rights of the groups they are in there. Raise what `follow` does."""
+    subjects = {entry.person: entry.external_id for entry in entries if entry.person is not None}
+    if not subjects:
+        return
+    groups = directories.signed_entries(directory, directories.GROUP)
+    names = {group.pk: group.name for group in groups}
+    groups_of = directories.groups_of(directory, subjects)
+    members = [
+        Member(
+            person=person,
+            values=[names[group] for group in groups_of[person.pk] if group in names],
+            subject=subject,
+        )
+        for person, subject in subjects.items()
+    ]
+    follow(directory.giver, members, directory.makers)
+
+
+def _follow_all(source: str, ended: str = "") -> None:
+    """Apply a change of mappings to the people of a directory. A provider has only its `ended` right taken away.
+
+    It gives rights at the next sign-in, because only then it says who is in which group.
+    """
+    directory = directories.find(source.removeprefix(assignments.DIRECTORY))
+    if source.startswith(assignments.DIRECTORY) and directory is not None:
+        follow_entries(directory, directories.signed_entries(directory, directories.PERSON))
+        return
+    for person in User.objects.filter(groups__name=ended):
+        row = assignments.latest([person]).get((person.pk, ended))
+        if row is not None and _gives(source, row):
+            _end(person, ended, source)
+
+
+def _end(person: User, right: str, source: str) -> None:
+    if right == Group.ADMINS:
+        accounts.require_other_admin(person, "leave admins")
+    assignments.end(person, right, actor=source)
+    person.groups.remove(*GroupRow.objects.filter(name=right))
+    log_change(source, f"took {right} from {person.username}")
+
+
+def _rights(confirmed: Iterable[Mapping], member: Member) -> dict[str, Mapping]:
+    rights: dict[str, Mapping] = {}
+    for mapping in confirmed:
+        provider = _provider(mapping.right)
+        if provider is None and mapping.value in member.values:
+            rights.setdefault(mapping.right, mapping)
+        elif provider is not None and member.subject:
+            rights.setdefault(f"{assignments.SIGN_IN}{provider.issuer} {member.subject}", mapping)
+    return rights
+
+
+def _gives(source: str, row: Assignment) -> bool:
+    """Tell whether a source gave this right, by a mapping."""
+    is_mapped = row.what in accounts.all_groups() or (
+        row.what.startswith(assignments.SIGN_IN) and source.startswith(assignments.DIRECTORY)
+    )
+    return is_mapped and assignments.in_force(row) and row.givers[:1] == [source]
+
+
+def _give(person: User, right: str, mapping: Mapping, source: str, makers: Collection[str]) -> None:
+    proposer = mapping.proposed_by
+    behind = {*makers, *(assignments.hands(proposer) if proposer else ())}
+    terms: dict[str, Any] = {"actor": source, "behind": behind}
+    if mapping.is_alone:
+        terms["needs_second"] = right == Group.ADMINS and len(accounts.admins()) > 1
+    else:
+        terms |= {"confirmed_by": mapping.confirmed_by, "confirmed_at": mapping.confirmed_at}
+    if right.startswith(assignments.SIGN_IN):
+        _require_own(person, right)
+        # Who can sign in as the person has changed, as it does with a new password.
+        assignments.grant(person, assignments.CREDENTIAL, actor=source, behind=makers)
+    else:
+        person.groups.add(GroupRow.objects.get_or_create(name=right)[0])
+    assignments.grant(person, right, **terms)
+    log_change(source, f"gave {right} to {person.username}")
+
+
+def _require_own(person: User, sign_in: str) -> None:
+    """Raise InvalidInput if another person signs in as this subject: with two of them, neither could."""
+    rows = Assignment.objects.filter(what=sign_in).exclude(person=person).select_related("person")
+    newest = rows.order_by("person", "-seq").distinct("person")
+    if any(assignments.is_of(row, row.person) for row in newest):
+        raise InvalidInput("external_id", "belongs to another account")
+
+
+def _provider(right: str) -> IdentityProvider | None:
+    providers: Collection[IdentityProvider] = settings.SIGNOFF_OIDC.values()
+    return next((provider for provider in providers if provider.giver == right), None)
+
+
+def _append(act: Act, source: str, value: str, right: str, actor: str | None) -> None:
+    LOG.append(act, by=actor, source=source, value=value, gives=right)
+    log_change(actor, f"{act} the mapping of {value or 'everybody'} of {source} to {right}")

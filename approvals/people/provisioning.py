@@ -1,0 +1,403 @@
+"""What a directory may do with SCIM 2.0 (RFC 7643 and 7644), as the storage of the library `scim2-server`.
+
+The library reads and checks requests and writes the answers. Of a person we keep the username, which never changes,
+names, addresses, `externalId` and whether they are active; anything else that is sent is ignored. Who is disabled or
+deleted here loses everything at once, and no one gets a username again that another person had.
+"""
+
+import json
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+from uuid import UUID
+
+import scim2_models as scim
+from django.contrib.auth.models import User
+from pydantic import Field
+from scim2_models.path import CompareOperator, Comparison
+from scim2_server.handler import ScimHandler
+from scim2_server.requests import ScimRequest
+from scim2_server.responses import ScimResponse
+from scim2_server.service import ScimService
+from scim2_server.storage import ScimStorage, SearchPage
+
+from approvals import clock
+from approvals.errors import LastAdmin
+from approvals.models import DirectoryEntry
+from approvals.people import accounts, directories, mappings
+from approvals.people.directories import GROUP, PERSON, PeopleDirectory
+from approvals.rights import assignments
+from approvals.signed import rows as signed_rows
+from approvals.signed.audit import log_change
+from runtime.core.values.json_values import is_text
+from runtime.errors import InvalidInput
+
+MAX_RESULTS = 200
+MAX_MEMBERS = 5000  # of a group
+MAX_ATTRIBUTES = 10_000  # characters of the names and addresses of a person
+MAX_TEXT = 200  # characters of a name of a group, and of an external id
+_KEPT = ("name", "displayName", "emails", "active")
+_FILTERS = {
+    "username": (PERSON, "name__iexact"),
+    "displayname": (GROUP, "name__iexact"),
+    "externalid": (None, "external_id"),
+}
+
+
+class DirectoryPerson(scim.Resource[Any]):
+    """A person, with all that is kept of them."""
+
+    __schema__ = scim.URN("urn:ietf:params:scim:schemas:core:2.0:User")
+
+    user_name: Annotated[
+        str | None, scim.Uniqueness.server, scim.Required.true, scim.Mutability.immutable
+    ] = None
+    name: scim.Name | None = None
+    display_name: str | None = None
+    active: bool | None = None
+    emails: list[scim.Email] | None = None
+    groups: Annotated[list[scim.GroupMembership] | None, scim.Mutability.read_only] = None
+
+
+class DirectoryMember(scim.ComplexAttribute):
+    """A person in a group."""
+
+    value: Annotated[str | None, scim.Mutability.immutable, scim.CaseExact.true] = None
+    ref: Annotated[scim.Reference["User"] | None, scim.Mutability.immutable] = Field(
+        None, serialization_alias="$ref", validation_alias="$ref"
+    )
+
+
+class DirectoryGroup(scim.Resource[Any]):
+    """A group of people. It has no groups in it."""
+
+    __schema__ = scim.URN("urn:ietf:params:scim:schemas:core:2.0:Group")
+
+    display_name: Annotated[str | None, scim.Uniqueness.server, scim.Required.true] = None
+    members: list[DirectoryMember] | None = None
+
+
+_PROVIDER = scim.ScimProvider(
+    models=[DirectoryPerson, DirectoryGroup],
+    config=scim.ServiceProviderConfig(
+        patch=scim.Patch(supported=True),
+        bulk=scim.Bulk(supported=False, max_operations=0, max_payload_size=0),
+        filter=scim.Filter(supported=True, max_results=MAX_RESULTS),
+        change_password=scim.ChangePassword(supported=False),
+        sort=scim.Sort(supported=False),
+        etag=scim.ETag(supported=True),
+        authentication_schemes=[
+            scim.AuthenticationScheme(
+                type=scim.AuthenticationScheme.Type.oauthbearertoken,
+                name="Bearer token",
+                description="A token of a directory, which an admin makes",
+            )
+        ],
+    ),
+    # Microsoft Entra sends attributes that are no part of these, and names additions and removals in a filter.
+    policy=scim.ScimPolicy(
+        unknown=scim.ScimPolicy.Unknown.ignore,
+        remove_value_as_filter=scim.ScimPolicy.RemoveValue.apply,
+        unmatched_path_filter=scim.ScimPolicy.UnmatchedPathFilter.create,
+    ),
+)
+_SERVICE = ScimService(_PROVIDER)
+
+
+def answer(directory: PeopleDirectory, request: ScimRequest) -> ScimResponse:
+    """Do what a directory asks for."""
+    try:
+        return ScimHandler(_SERVICE, _Storage(directory)).handle(request)
+    except scim.SCIMException as refused:
+        return _SERVICE.error_response(refused)
+
+
+class _Storage(ScimStorage):
+    """The people and groups of one directory. It sees and changes no siblings."""
+
+    def __init__(self, directory: PeopleDirectory) -> None:
+        self.directory = directory
+        self.entries = DirectoryEntry.objects.filter(directory=directory.name)
+
+    @contextmanager
+    def operation(self) -> Iterator[None]:
+        """Hold the lock on people, so that a request is done whole or not at all."""
+        try:
+            with accounts.changing():
+                yield
+        except LastAdmin as refused:
+            raise scim.ConflictException(detail=refused.detail) from refused
+        except InvalidInput as refused:
+            error = (
+                scim.UniquenessException
+                if refused.field == "external_id"
+                else scim.InvalidValueException
+            )
+            raise error(detail=f"{refused.field} {refused.detail}") from refused
+
+    def get(
+        self, resource_type: scim.ResourceType, resource_id: str, *, response_parameters: Any = None
+    ) -> scim.Resource[Any]:
+        """Return a person or a group. Raise scim.NotFoundException."""
+        return self._resource(self._entry(resource_type, resource_id))
+
+    def search(
+        self,
+        resource_types: list[scim.ResourceType],
+        search_request: scim.SearchRequest[Any],
+        *,
+        position: Any = None,
+    ) -> SearchPage:
+        """Return a page in the order of creation. Raise scim.InvalidFilterException but for one name or id."""
+        rows = self.entries.filter(kind__in=[kind.name for kind in resource_types])
+        if search_request.filter is not None:
+            rows = rows.filter(**_condition(search_request.filter.ast))
+        rows = rows.order_by("created_at", "pk").select_related("person")
+        page = rows[search_request.start_index_0 : search_request.stop_index_0 or MAX_RESULTS]
+        signed = [row for row in page if signed_rows.is_valid(row)]
+        return SearchPage(rows.count(), self._resources(signed))
+
+    def create(
+        self, resource_type: scim.ResourceType, resource: scim.Resource[Any]
+    ) -> scim.Resource[Any]:
+        """Create a person without a password, or a group."""
+        at = clock.now()
+        entry = DirectoryEntry(
+            directory=self.directory.name,
+            kind=str(resource_type.name),
+            version=0,
+            created_at=at,
+            external_id="",
+        )
+        if isinstance(resource, DirectoryPerson):
+            entry.name = str(resource.user_name)
+            if User.objects.filter(username__iexact=entry.name).exists():
+                raise scim.UniquenessException(detail="userName is taken")
+            entry.person = accounts.create_person(
+                username=entry.name,
+                password=None,
+                groups=[],
+                actor=self.directory.giver,
+                behind=self.directory.makers,
+            )
+        return self._saved(entry, resource)
+
+    def update(
+        self,
+        resource_type: scim.ResourceType,
+        resource: scim.Resource[Any],
+        *,
+        expected_version: str | None = None,
+    ) -> scim.Resource[Any]:
+        """Replace a person or a group."""
+        entry = self._entry(resource_type, resource.id, expected_version)
+        return self._saved(entry, resource)
+
+    def delete(
+        self,
+        resource_type: scim.ResourceType,
+        resource_id: str,
+        *,
+        expected_version: str | None = None,
+    ) -> None:
+        """Disable a person for good, or end a group."""
+        entry = self._entry(resource_type, resource_id, expected_version)
+        if entry.person is None:
+            self._put_members(entry, [])
+        else:
+            accounts.disable(entry.person.username, actor=self.directory.giver)
+            for group in directories.groups_of(self.directory, [entry.person])[entry.person.pk]:
+                right = self.directory.membership(group)
+                assignments.end(entry.person, right, actor=self.directory.giver)
+        entry.delete()
+        log_change(self.directory.giver, f"deleted the {entry.kind.lower()} {resource_id}")
+
+    def _entry(
+        self, resource_type: scim.ResourceType, resource_id: str | None, version: str | None = None
+    ) -> DirectoryEntry:
+        try:
+            rows = self.entries.filter(kind=resource_type.name, pk=UUID(resource_id or ""))
+        except ValueError:
+            raise scim.NotFoundException from None
+        entry = rows.select_related("person").first()
+        if entry is None or not signed_rows.is_valid(entry):
+            raise scim.NotFoundException
+        if version is not None and version != _version(entry):
+            raise scim.PreconditionFailedException
+        return entry
+
+    def _saved(self, entry: DirectoryEntry, resource: scim.Resource[Any]) -> scim.Resource[Any]:
+        """Sign and save an entry, and give and end the rights that follow from it."""
+        entry.external_id = _checked("externalId", resource.external_id or "")
+        siblings = self.entries.filter(kind=entry.kind).exclude(pk=entry.pk)
+        if entry.external_id and siblings.filter(external_id=entry.external_id).exists():
+            raise scim.UniquenessException(detail="externalId is taken")
+        former = entry.name
+        if isinstance(resource, DirectoryGroup):
+            entry.name = _checked("displayName", resource.display_name or "")
+            if siblings.filter(name__iexact=entry.name).exists():
+                raise scim.UniquenessException(detail="displayName is taken")
+        sent = resource.model_dump()
+        entry.attributes = {name: sent[name] for name in _KEPT if name in sent}
+        written = json.dumps(entry.attributes)
+        if len(written) > MAX_ATTRIBUTES or "\\u0000" in written:
+            raise scim.InvalidValueException(
+                detail="The names and addresses are too long, or have a NUL."
+            )
+        entry.version += 1
+        entry.changed_at = clock.now()
+        signed_rows.sign(entry)
+        entry.save()
+        if isinstance(resource, DirectoryGroup):
+            ids = [member.value for member in resource.members or ()]
+            self._put_members(entry, ids, renamed=entry.name != former)
+        elif isinstance(resource, DirectoryPerson):
+            self._change_person(entry, resource)
+        return self._resource(entry)
+
+    def _change_person(self, entry: DirectoryEntry, resource: DirectoryPerson) -> None:
+        person, giver = entry.person, self.directory.giver
+        assert person is not None  # as it is an entry of a person
+        accounts.save_profile(
+            entry.name, full_name=_full_name(resource), email=_address(resource), actor=giver
+        )
+        if resource.active is False:
+            accounts.disable(entry.name, actor=giver)
+        elif not person.is_active:
+            accounts.enable(entry.name, actor=giver, groups=())
+        person.refresh_from_db()
+        mappings.follow_entries(self.directory, [entry])
+
+    def _put_members(
+        self, group: DirectoryEntry, ids: Collection[str | None], *, renamed: bool = False
+    ) -> None:
+        """Put exactly these people into a group, and apply what changed for each of them."""
+        right, giver = self.directory.membership(group.pk), self.directory.giver
+        after = self._people(ids)
+        members = {
+            person.pk for person in directories.members(self.directory, [group.pk])[group.pk]
+        }
+        before = {entry.pk: entry for entry in self._signed(person__in=members)}
+        for key, entry in _difference(before, after).items():
+            assert entry.person is not None  # as only people are members
+            if key in after:
+                assignments.grant(entry.person, right, actor=giver)
+            else:
+                assignments.end(entry.person, right, actor=giver)
+        changed = before | after if renamed else _difference(before, after)
+        mappings.follow_entries(self.directory, changed.values())
+
+    def _people(self, ids: Collection[str | None]) -> dict[UUID, DirectoryEntry]:
+        """Return the people with these ids. Raise scim.InvalidValueException if the directory has one of them not."""
+        if len(ids) > MAX_MEMBERS:
+            raise scim.InvalidValueException(detail=f"A group has at most {MAX_MEMBERS} members.")
+        try:
+            keys = [UUID(text or "") for text in ids]
+            people = {entry.pk: entry for entry in self._signed(kind=PERSON, pk__in=keys)}
+            return {key: people[key] for key in keys}
+        except (ValueError, KeyError):
+            detail = "members: each must be a user of this directory."
+            raise scim.InvalidValueException(detail=detail) from None
+
+    def _signed(self, **condition: Any) -> list[DirectoryEntry]:
+        rows = self.entries.filter(**condition).select_related("person")
+        return [row for row in rows if signed_rows.is_valid(row)]
+
+    def _resource(self, entry: DirectoryEntry) -> scim.Resource[Any]:
+        return self._resources([entry])[0]
+
+    def _resources(self, entries: Collection[DirectoryEntry]) -> list[scim.Resource[Any]]:
+        """Return entries as resources, people with their groups and groups with their people."""
+        people = [entry.person for entry in entries if entry.person is not None]
+        groups_of = directories.groups_of(self.directory, people)
+        group_ids = {group for groups in groups_of.values() for group in groups}
+        names = dict(self.entries.filter(pk__in=group_ids).values_list("pk", "name"))
+        groups = [entry.pk for entry in entries if entry.person is None]
+        members = directories.members(self.directory, groups)
+        everybody = {person.pk for group in members.values() for person in group}
+        ids = dict(self.entries.filter(person__in=everybody).values_list("person", "pk"))
+        resources: list[scim.Resource[Any]] = []
+        for entry in entries:
+            resource: scim.Resource[Any]
+            if entry.person is None:
+                resource = DirectoryGroup.model_validate(entry.attributes)
+                resource.members = [
+                    DirectoryMember(value=str(ids[person.pk]), ref=f"Users/{ids[person.pk]}")
+                    for person in members[entry.pk]
+                    if person.pk in ids
+                ]
+            else:
+                resource = DirectoryPerson.model_validate(entry.attributes)
+                resource.user_name = entry.name
+                if resource.active or not entry.person.is_active:  # else it was never sent
+                    resource.active = entry.person.is_active
+                resource.groups = [
+                    scim.GroupMembership(
+                        value=str(group), ref=f"Groups/{group}", display=names[group]
+                    )
+                    for group in groups_of[entry.person.pk]
+                    if group in names
+                ]
+            resource.id, resource.external_id = str(entry.pk), entry.external_id or None
+            resource.meta = scim.Meta(
+                resource_type=entry.kind,
+                created=entry.created_at,
+                last_modified=entry.changed_at,
+                version=_version(entry),
+            )
+            resources.append(resource)
+        return resources
+
+
+def _difference(
+    before: dict[UUID, DirectoryEntry], after: dict[UUID, DirectoryEntry]
+) -> dict[UUID, DirectoryEntry]:
+    return {
+        key: entry for key, entry in (before | after).items() if (key in before) != (key in after)
+    }
+
+
+def _condition(node: Any) -> dict[str, str]:
+    """Return the condition of a filter that compares one name or id."""
+    attribute = ""
+    if (
+        isinstance(node, Comparison)
+        and node.op is CompareOperator.eq
+        and isinstance(node.value, str)
+    ):
+        attribute = str(node.attr_path).rpartition(":")[2].lower()
+    if attribute not in _FILTERS or not is_text(node.value):
+        raise scim.InvalidFilterException(
+            detail="Compare userName, displayName or externalId with eq."
+        )
+    kind, column = _FILTERS[attribute]
+    return {column: node.value} if kind is None else {column: node.value, "kind": kind}
+
+
+def _checked(attribute: str, text: str) -> str:
+    """Return a text that people read. Raise scim.InvalidValueException."""
+    if (
+        len(text) > MAX_TEXT
+        or not is_text(text)
+        or (attribute == "displayName" and not text.strip())
+    ):
+        raise scim.InvalidValueException(
+            detail=f"{attribute} must have 1 to {MAX_TEXT} characters."
+        )
+    return text
+
+
+def _full_name(person: DirectoryPerson) -> str:
+    name = person.name or scim.Name()
+    parts = " ".join(part for part in (name.given_name, name.family_name) if part)
+    return person.display_name or name.formatted or parts
+
+
+def _address(person: DirectoryPerson) -> str:
+    """Return the primary address, else the first."""
+    addresses = sorted(person.emails or (), key=lambda email: not email.primary)
+    return addresses[0].value or "" if addresses else ""
+
+
+def _version(entry: DirectoryEntry) -> str:
+    return f'W/"{entry.version}"'
