@@ -26,7 +26,6 @@ from approvals.models.approvals import (
     Vote,
 )
 from approvals.models.audit import AuditEntry, AuditHead
-from approvals.models.directories import DirectoryEntry, DirectoryToken, MappingAct
 from approvals.models.governance import (
     AllowanceAct,
     PolicyAct,
@@ -36,6 +35,7 @@ from approvals.models.governance import (
 )
 from approvals.models.notices import NoticeChannel, NoticeTimes, SentNotice
 from approvals.models.outbox import OutboxMessage, Subscription
+from approvals.models.provisioning import DirectoryEntry, DirectoryToken, MappingAct
 from approvals.models.teamwork import ApprovalClaim, ApprovalViewer, Comment, Handover
 
 __all__ = [

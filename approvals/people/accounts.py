@@ -23,7 +23,7 @@ from django.utils import timezone
 
 from approvals import clock
 from approvals.errors import LastAdmin, NotConfirmable, UnknownPerson
-from approvals.models import Assignment, PasswordLink
+from approvals.models import ApprovalClaim, Assignment, Handover, PasswordLink
 from approvals.people import tokens
 from approvals.rights import assignments, principals
 from approvals.rules.roles import Group, is_named
@@ -105,6 +105,8 @@ def disable(username: str, *, actor: str | None) -> None:
         end_sessions(person)
         tokens.revoke_all(person)
         _end_links(person)
+        for model in (ApprovalClaim, Handover):  # other people take over what waits for this one
+            model._default_manager.filter(person=username).delete()  # noqa: SLF001 - its documented API
         log_change(actor, f"disabled {username}")
 
 

@@ -67,6 +67,12 @@ def find_all() -> list[PeopleDirectory]:
     return [row for name in names.distinct() if (row := find(name)) is not None]
 
 
+def tokens_of(directory: PeopleDirectory) -> tuple[DirectoryToken, ...]:
+    """Return the tokens of a directory, the newest first."""
+    rows = DirectoryToken.objects.filter(directory=directory.name).order_by("-created_at")
+    return tuple(row for row in rows if signed_rows.is_valid(row))
+
+
 def create_token(name: str, *, days: int, actor: str | None) -> tuple[DirectoryToken, str]:
     """Create a token for a directory, which begins with it; the second value is its plain text, which is not stored.
 

@@ -16,7 +16,7 @@ from django.contrib.auth.models import User
 
 from approvals import clock
 from approvals.errors import LogBroken, NotConfirmable
-from approvals.models import Assignment, DirectoryEntry, MappingAct
+from approvals.models import Assignment, DirectoryEntry, DirectoryToken, MappingAct
 from approvals.people import accounts, directories
 from approvals.people.directories import PeopleDirectory
 from approvals.rights import assignments
@@ -265,3 +265,44 @@ def _provider(right: str) -> IdentityProvider | None:
 def _append(act: Act, source: str, value: str, right: str, actor: str | None) -> None:
     LOG.append(act, by=actor, source=source, value=value, gives=right)
     log_change(actor, f"{act} the mapping of {value or 'everybody'} of {source} to {right}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RightsOfSource:
+    """A source of rights as admins see it. `groups` has the names of the groups of a directory with their people.
+
+    Each of its `mappings` tells whether the reader may confirm it.
+    """
+
+    source: str
+    tokens: tuple[DirectoryToken, ...] = ()
+    last_used_at: datetime | None = None
+    people: int = 0
+    groups: tuple[tuple[str, int], ...] = ()
+    mappings: tuple[tuple[Mapping, bool], ...] = ()
+
+
+def views(reader: str) -> list[RightsOfSource]:
+    """Return the sources for an admin, directories first."""
+    return [_view(source, reader) for source in sources()]
+
+
+def _view(source: str, reader: str) -> RightsOfSource:
+    rows = tuple(
+        (mapping, mapping.confirmed_at is None and may_confirm(mapping, reader))
+        for mapping in find_all(source)
+    )
+    directory = directories.find(source.removeprefix(assignments.DIRECTORY))
+    if directory is None or directory.giver != source:
+        return RightsOfSource(source=source, mappings=rows)
+    groups = directories.signed_entries(directory, directories.GROUP)
+    members = directories.members(directory, [group.pk for group in groups])
+    tokens = directories.tokens_of(directory)
+    return RightsOfSource(
+        source=source,
+        tokens=tokens,
+        last_used_at=max((row.last_used_at for row in tokens if row.last_used_at), default=None),
+        people=len(directories.signed_entries(directory, directories.PERSON)),
+        groups=tuple((group.name, len(members[group.pk])) for group in groups),
+        mappings=rows,
+    )

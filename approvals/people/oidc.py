@@ -38,6 +38,7 @@ ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 LAST_SECOND = 2**33  # of a time that counts
 MAX_SUBJECT = 255  # OpenID Connect Core 1.0, section 2
 DISCOVERY_SECONDS = 600
+MAX_GROUPS = 1000  # of a person, in a claim
 _FAULTS = (
     OAuth2Error,
     requests.RequestException,
@@ -186,6 +187,7 @@ def _verified(request: HttpRequest, provider: IdentityProvider, state: dict[str,
         subject=claims["sub"],
         address=str(claims.get("email", "")).lower() if verified else "",
         full_name=str(claims.get("name", "")),
+        groups=_groups(claims.get(provider.claim)),
     )
     return SignedIn(
         identity=identity,
@@ -226,6 +228,12 @@ def _claims(protocol: _Endpoints, token: str) -> dict[str, Any]:
     if not 0 < len(claims["sub"]) <= MAX_SUBJECT or not claims["sub"].isprintable():
         raise OAuth2Error("the token has no subject")
     return claims
+
+
+def _groups(value: object) -> tuple[str, ...]:
+    """Return the values of the claim of groups, which is a list of texts; none of another value."""
+    values = value if isinstance(value, list) else ()
+    return tuple(text for text in values if isinstance(text, str))[:MAX_GROUPS]
 
 
 def _app(provider: IdentityProvider) -> SocialApp:

@@ -2,19 +2,20 @@
 
 A signed assignment says whose a subject at an issuer is. For a stranger an account is made, without any right and
 without a password, which names the provider as its giver. An account that was there before is never taken by its
-address: its owner connects it, logged in and with the password.
+address: its owner connects it, logged in and with the password. Mappings give rights for the groups of a claim.
 """
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.db.models import Q
 
-from approvals.errors import NotSignedIn
+from approvals.errors import LastAdmin, NotSignedIn
 from approvals.models import Assignment
-from approvals.people import accounts
+from approvals.people import accounts, mappings
 from approvals.rights import assignments
 from approvals.rules.identity_providers import Identity
 from approvals.signed.audit import log_change
@@ -31,6 +32,10 @@ def signing_in(identity: Identity) -> Iterator[User]:
         person = _holder(identity) or _new_person(identity)
         if not person.is_active:
             raise NotSignedIn("This account is disabled.")
+        if identity.provider.claim:
+            member = mappings.Member(person=person, values=identity.groups)
+            with suppress(LastAdmin), transaction.atomic():  # the last admin keeps all
+                mappings.follow(identity.provider.giver, [member])
         yield person
 
 

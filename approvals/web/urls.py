@@ -3,7 +3,7 @@
 from django.urls import path, register_converter
 
 from approvals.governance.subscriptions import Act
-from approvals.web.pages import notices, people, second_factors
+from approvals.web.pages import directories, notices, people, second_factors
 from approvals.web.pages.account import (
     account,
     add_own_token,
@@ -133,6 +133,15 @@ urlpatterns = [
         revoke_provisioner_token,
         name="revoke_provisioner_token",
     ),
+    path("directories/", directories.directories, name="directories"),
+    path("directories/tokens/add/", directories.add_token, name="add_directory_token"),
+    path(
+        "directories/tokens/<str:token>/revoke/",
+        directories.revoke_token,
+        name="revoke_directory_token",
+    ),
+    path("directories/mappings/add/", directories.add_mapping, name="add_mapping"),
+    path("directories/mappings/change/", directories.change_mapping, name="change_mapping"),
     path("subscriptions/", subscriptions, name="subscriptions"),
     path("subscriptions/add/", add_subscription, name="add_subscription"),
     path("subscriptions/<uuid:subscription_id>/", subscription, name="subscription"),

@@ -8,7 +8,10 @@ from config.env import values
 from config.env.values import InvalidSetting
 
 PREFIX = "SIGNOFF_OIDC_"
-PARTS = ("ISSUER", "CLIENT", "SECRET", "SECRET_FILE", "LABEL", "ACR", "SECOND_FACTOR")
+PARTS = (
+    *("ISSUER", "CLIENT", "SECRET", "SECRET_FILE", "LABEL"),
+    *("ACR", "SECOND_FACTOR", "GROUPS"),
+)
 VARIABLE = re.compile(rf"{PREFIX}([A-Z][A-Z0-9]{{0,19}})_({'|'.join(PARTS)})")
 
 
@@ -41,4 +44,5 @@ def _provider(variables: Mapping[str, str], name: str) -> IdentityProvider:
         secret=secret,
         acr=variables.get(f"{prefix}ACR", ""),
         asks_second=values.yes(variables, f"{prefix}SECOND_FACTOR", default="no"),
+        claim=variables.get(f"{prefix}GROUPS", ""),
     )

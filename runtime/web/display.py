@@ -102,6 +102,7 @@ _MANUAL = {
     "people": "how-to/manage-people",
     "account": "how-to/manage-people",
     "instances": "how-to/use-from-scripts",
+    "directories": "how-to/provision-with-scim",
     "subscriptions": "how-to/send-webhooks",
     "kill_switches": "how-to/control-runs",
     "overview": "how-to/monitor",

@@ -34,7 +34,7 @@ CREATE TRIGGER approvals_mappingact_append_only
 class Migration(migrations.Migration):
     dependencies = [
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
-        ("approvals", "0006_notices"),
+        ("approvals", "0007_webhook_arguments"),
     ]
 
     operations = [

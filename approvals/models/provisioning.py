@@ -5,6 +5,7 @@ from uuid import uuid4
 from django.conf import settings
 from django.db import models
 from django.db.models.functions import Lower
+from django.utils import timezone
 
 from approvals.models.signed import SignedAct, SignedRow
 
@@ -26,6 +27,16 @@ class DirectoryToken(SignedRow):
     expires_at = models.DateTimeField()
     last_used_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the directory can still use it."""
+        return self.revoked_at is None and not self.is_expired
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether its time is over."""
+        return self.expires_at <= timezone.now()
 
 
 class DirectoryEntry(SignedRow):
