@@ -188,6 +188,7 @@ class ChoiceForm(PageForm):
             ("high", "high risk and calls in doubt"),
             ("", "none"),
         ],
+        initial="low",
     )
     runs = TypedField("My own runs: when one ends, and when a text for me is released", "check")
     shows = TypedField(
