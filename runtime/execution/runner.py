@@ -88,6 +88,7 @@ class Runner:
         # Not for a suspected run: its script may be what kills its workers.
         self._scripts_are_quick = not (claimed.claim.lost_leases or claimed.claim.isolated)
         self._can_repeat = True  # the outcomes in the step
+        self._code: dict[str, bool] = {}  # whether an agent is code
         self._kept_slots = KeptSlots()
         self._replies = RunReplies(claimed.claim, context.effect_pool.replies, self._writer.clock)
         self._ended = threading.Event()
@@ -135,7 +136,7 @@ class Runner:
             require_agents(self._step.now, self._version_changes)
             self._step.end_waits()
             self._plan_next()
-            answered = self._answer_at_once() if self._can_repeat else set()
+            answered = self._answer_at_once() if self._can_repeat else False
             release = self._at_rest()
             try:
                 result = self._commit(release)
@@ -173,39 +174,46 @@ class Runner:
     @retried
     def _plan_next(self) -> None:
         work = self._work
-        self._step.plan_next(work.calling_models(), work.previewing(), work.answering())
+        if not work.ready and not work.running:  # as at most steps: then nothing is to be listed
+            self._step.plan_next(set())
+        else:
+            self._step.plan_next(work.calling_models(), work.previewing(), work.answering())
 
-    def _answer_at_once(self) -> set[str]:
-        """Add the replies of code, one for each frame, and what follows from them. Return the frames."""
+    def _answer_at_once(self) -> bool:
+        """Add the replies of code, one for each frame, and what follows from them. Return whether there are any."""
         answered = set[str]()
-        records = self._step.records
-        while not records.blobs and (
-            work := next((work for work in records.work if self._is_instant(work, answered)), None)
-        ):
+        while (work := self._next_instant(answered)) is not None:
             try:
                 request = request_for(self._step.now, work, self._filled, self._admission.approved)
             except ObjectStoreDown:
                 break  # it is read again once the step is written
             answered.add(work.frame)
-            records.work.remove(work)
+            self._step.records.work.remove(work)
             replies: queue.SimpleQueue[EffectFinished] = queue.SimpleQueue()
             effect, started = RunningEffect(request=request, submit=replies.put), time.monotonic()
             self._context.effect_pool.launch(effect)
             self._scripts_are_quick &= time.monotonic() - started < SLOW_REPLY
             self._add_outcome(effect, replies.get().outcome)
             self._plan_next()
-        return answered
+        return bool(answered)
 
-    def _is_instant(self, work: Work, answered: set[str]) -> bool:
-        if not self._scripts_are_quick or not isinstance(work, CallModel):
-            return False
-        return work.frame not in answered and self._is_free(
-            self._step.now.frame(work.frame).agent, summary=work.summary
-        )
+    def _next_instant(self, answered: set[str]) -> CallModel | None:
+        """Return the next call of code whose reply may join the step, None if there is none."""
+        frames = self._step.now.frames
+        for work in self._step.records.work:
+            if (
+                isinstance(work, CallModel)
+                and self._scripts_are_quick
+                and not (work.summary or work.frame in answered or self._step.records.blobs)
+                and self._is_code(frames[work.frame].agent)
+            ):
+                return work
+        return None
 
-    def _is_free(self, agent: str, *, summary: bool) -> bool:
-        """Return whether a reply costs nothing: the agent is code."""
-        return not summary and self._context.handler.agent(agent).is_code
+    def _is_code(self, agent: str) -> bool:
+        if agent not in self._code:
+            self._code[agent] = self._context.handler.agent(agent).is_code
+        return self._code[agent]
 
     def _add_lost_replies(self) -> None:
         if any(frame.state is FrameState.ASKING for frame in self._writer.now.frames.values()):
@@ -295,7 +303,7 @@ class Runner:
             self._add_outcome(message.effect, message.outcome)
 
     def _add_outcome(self, effect: RunningEffect, outcome: Outcome) -> None:
-        self._can_repeat &= self._can_have_again(effect.request)
+        self._can_repeat = self._can_repeat and self._can_have_again(effect.request)
         self._replies.end(effect)
         if not effect.keeps_slot:  # else an isolated run would yield before each start of its call
             self._yielding.made_progress()
@@ -315,8 +323,10 @@ class Runner:
             self._charge_dropped(effect.request, outcome)
 
     def _can_have_again(self, request: EffectRequest) -> bool:
+        """Return whether the lost outcome of an effect costs nothing: the reply of code, or what may be repeated."""
         if isinstance(request, ModelRequest):
-            return request.inquiry is None and self._is_free(request.agent, summary=request.summary)
+            is_reply = request.inquiry is None and not request.summary
+            return is_reply and self._is_code(request.agent)
         return EFFECT_CLASSES[request.effect].repeats_unasked
 
     def _charge_dropped(self, request: EffectRequest, outcome: Outcome) -> None:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from runtime.core.documents.blobs import Blob, extract_blob
+from runtime.core.documents.blobs import WITH_CONTENT, Blob, extract_blob
 from runtime.core.run.continuation import Continuation, Pending
 from runtime.core.run.events import (
     CallRefused,
@@ -88,8 +88,10 @@ def record_event(
     closed: str = "",
 ) -> RecordedEvent:
     """Return the record of an event; a result too big for the journal becomes `content`."""
-    outside = None if wiring.objects() is None else settings.SIGNOFF_OBJECT_BYTES
-    event, blob = extract_blob(event, outside_above=outside)
+    blob = None
+    if isinstance(event, WITH_CONTENT):
+        outside = None if wiring.objects() is None else settings.SIGNOFF_OBJECT_BYTES
+        event, blob = extract_blob(event, outside_above=outside)
     return RecordedEvent(event=event, blob=blob, snapshot=snapshot, work=work, closed=closed)
 
 

@@ -31,6 +31,12 @@ from runtime.core.values.files import is_file
 from runtime.core.values.ids import ROOT
 from runtime.core.values.limits import KEPT_INLINE, MAX_REMEMBERED_TEXT, PREVIEW
 
+WITH_CONTENT = (
+    ToolReturned,
+    GateDecided,
+    OutcomeArrived,
+    MemorySummarised,
+)  # events that may have one
 Recall = Callable[[Sequence[Remembered]], Mapping[str, str]]  # the texts that exist, by digest
 
 
@@ -98,7 +104,7 @@ def extract_blob(event: Event, *, outside_above: int | None = None) -> tuple[Eve
     if isinstance(event, MemorySummarised):
         summary = Blob(digest=digest_of(event.text), text=event.text, is_summary=True)
         return replace(event, digest=summary.digest, text=""), summary
-    if not isinstance(event, ToolReturned | GateDecided | OutcomeArrived) or event.result is None:
+    if not isinstance(event, WITH_CONTENT) or event.result is None:
         return event, None
     if getattr(event, "answer", False):  # a frame has its answer itself
         return event, None

@@ -44,7 +44,7 @@ class Slots:
 
     def __init__(self, number: int) -> None:
         self._number = self._free = number
-        self._waiting: deque[Callable[[], None]] = deque()
+        self.waiting: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
 
     def reserve(self, wake: Callable[[], None]) -> bool:
@@ -53,8 +53,8 @@ class Slots:
             if self._free:
                 self._free -= 1
                 return True
-            if wake not in self._waiting:
-                self._waiting.append(wake)
+            if wake not in self.waiting:
+                self.waiting.append(wake)
             return False
 
     def is_busy(self) -> bool:
@@ -70,18 +70,18 @@ class Slots:
 
     def wake_next(self) -> None:
         """Wake the next runner if a slot is free."""
-        if not self._waiting:
+        if not self.waiting:
             return
         with self._lock:
-            wake = self._waiting.popleft() if self._waiting and self._free else None
+            wake = self.waiting.popleft() if self.waiting and self._free else None
         if wake is not None:
             wake()
 
     def cancel_wait(self, wake: Callable[[], None]) -> None:
         """Leave the queue."""
         with self._lock:
-            if wake in self._waiting:
-                self._waiting.remove(wake)
+            if wake in self.waiting:
+                self.waiting.remove(wake)
         self.wake_next()
 
 
@@ -119,7 +119,8 @@ class EffectPool:
     def wake_next(self) -> None:
         """Wake the next runner. A woken runner calls this once it has reserved its slots."""
         for slots in (self._tools, self._models):
-            slots.wake_next()
+            if slots.waiting:
+                slots.wake_next()
 
     def cancel_wait(self, wake: Callable[[], None]) -> None:
         """Leave the queues. A runner that ends calls this."""

@@ -162,11 +162,6 @@ class RunWork:
         self.running: set[RunningEffect] = set()
         self.reads_at: datetime | None = None
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether no work is recorded or running, as at most steps: then nothing is to be listed."""
-        return not self.ready and not self.running
-
     def await_contents(self, unreadable: Sequence[ObjectStoreDown]) -> None:
         """Have the contents of ready work that could not be read read again after a pause, while other effects run.
 
@@ -180,8 +175,6 @@ class RunWork:
 
     def calling_models(self) -> set[str]:
         """Return the frames whose model call is recorded or running."""
-        if self.is_idle:
-            return set()
         calls = (work for work in self._model_requests() if work.inquiry is None)
         return {work.frame for work in self.ready if isinstance(work, CallModel)} | {
             work.frame for work in calls
@@ -189,8 +182,6 @@ class RunWork:
 
     def answering(self) -> set[UUID]:
         """Return the inquiries whose model call is recorded or running."""
-        if self.is_idle:
-            return set()
         waiting = {work.inquiry for work in self.ready if isinstance(work, AnswerInquiry)}
         return waiting | {
             work.inquiry for work in self._model_requests() if work.inquiry is not None
@@ -198,8 +189,6 @@ class RunWork:
 
     def previewing(self) -> set[tuple[str, str]]:
         """Return the calls whose preview is recorded or running."""
-        if self.is_idle:
-            return set()
         running = (work.request for work in self.running)
         return {
             (work.frame, work.call)

@@ -159,7 +159,7 @@ def test_the_preview_before_a_call_is_made_once_and_its_slot_starts_the_call(
 
     def keep() -> None:
         nonlocal late
-        until(lambda: slots._waiting or None, "the run to wait for the slot again")
+        until(lambda: slots.waiting or None, "the run to wait for the slot again")
         late += timedelta(seconds=11)
         slots.release()
 
@@ -221,7 +221,7 @@ def test_a_slot_passes_to_the_next_run_that_needs_one(rig: MakeBench, meanwhile:
     runs = {name: desk.start(name) for name in over}
 
     def stand(free: int, waiting: int) -> bool | None:
-        return (slots._free, len(slots._waiting)) == (free, waiting) or None
+        return (slots._free, len(slots.waiting)) == (free, waiting) or None
 
     def lose(name: str) -> None:
         held = desk.held(runs[name])
