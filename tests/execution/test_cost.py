@@ -6,6 +6,7 @@ counted in the thread that asks for it, so the broker, HTTP and the threads of t
 Another test follows a decision from the click to the start of its effect, and counts the modules that it enters.
 """
 
+import json
 import sys
 import threading
 from collections import Counter
@@ -19,6 +20,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
+from django.db import connection, transaction
 
 from agents.catalogue.published import publish
 from agents.effect_handler import AgentEffects
@@ -32,10 +34,12 @@ from config.env.environment import ROOT
 from runtime import broker
 from runtime.control.start import start
 from runtime.execution.claim import advance
+from runtime.store import pool
 from tests.bench.sides import agents, workload
 from tests.code_figures import bounds
 from tests.code_figures.sources import PRODUCT
 from tests.docs.words import say
+from tests.support.calls import around
 from tests.support.engine import ADA, HandDriven
 from tests.support.office import BEA
 from tests.support.pages import log_in
@@ -47,6 +51,7 @@ T = TypeVar("T")
 # once grew by a third in two days. These are the calls of Python 3.11: later releases inline comprehensions.
 MOST = {"start": 430, "first advance": 2466, "decide": 420, "second advance": 3135}
 ROOM = 1.01  # a thread that is still at work at a switch leaves one or two calls more
+MORE = 1.05  # the index of a longer journal may be a level deeper
 WARM, COUNTED = 12, 5
 ENTERED = "modules from click to effect"  # a figure of `make figures`
 
@@ -143,14 +148,54 @@ def test_a_flow_calls_no_more_functions_than_it_did(flows: Flows) -> None:
     assert not dearer, f"a flow got dearer: {dearer}"
 
 
-def test_a_decision_calls_as_many_functions_after_many_steps(flows: Flows) -> None:
-    def decision(steps: int) -> int:
-        flows.take("walk", {"steps": steps})
-        return flows.calls["decide"]
+def test_a_decision_costs_as_much_after_many_steps(
+    flows: Flows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cost(steps: int) -> tuple[int, int]:
+        """Return the calls and the blocks of a decision; of a long run only the journal is made."""
+        flows.take("walk", {"steps": 5})  # warms
+        run = begin("walk", {"steps": 5})
+        advance(run, flows.context)
+        lengthen(run, steps)
+        form = form_of(run)
+        with monkeypatch.context() as patch, transaction.atomic():
+            blocks = list[int]()
+            around(patch, pool, "row", before=partial(count_blocks, blocks))
+            decide(**form)
+            transaction.set_rollback(True)
+        flows.calls.clear()
+        flows._count("decide", lambda: decide(**form))
+        return flows.calls["decide"], sum(blocks)
 
-    decision(5)  # warms
-    short = decision(5)
-    assert decision(300) <= short * ROOM
+    calls, blocks = cost(5)
+    for steps in (1_000, 10_000):
+        more_calls, more_blocks = cost(steps)
+        say(f"a decision after {steps} steps: {more_calls} calls, {more_blocks} blocks")
+        assert more_calls <= calls * MORE
+        assert more_blocks <= blocks * MORE
+
+
+def lengthen(run: UUID, steps: int) -> None:
+    """Add entries to the journal of a run that nothing may read, two for each further step."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO runtime_journalentry (run_id, position, body, mac, key_id, commit_id, packed)"
+            " SELECT run_id, position + n, body, mac, key_id, gen_random_uuid(), packed"
+            " FROM runtime_journalentry, generate_series(1, %s) AS n"
+            " WHERE run_id = %s AND position = (SELECT position FROM runtime_run WHERE id = run_id)",
+            [2 * (steps - 5), run],
+        )
+
+
+def count_blocks(
+    blocks: list[int], connection: Any, statement: str, parameters: Any, **_: Any
+) -> None:
+    """Note the blocks that Postgres looks at for a statement."""
+    with connection.transaction(force_rollback=True):
+        explained = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}"
+        ((plan,),) = connection.execute(explained, parameters).fetchall()
+    top = (json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]
+    blocks.append(top["Shared Hit Blocks"] + top["Shared Read Blocks"])
 
 
 def test_a_decision_enters_no_more_modules_than_it_did(
