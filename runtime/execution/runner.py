@@ -5,7 +5,7 @@ the lease. When no effect is running and none is planned, the step releases the 
 
 The reply of an agent of code costs nothing and is there at once: it joins the step that asks for it. Only outcomes that
 can be had again wait for it: that of a `write`, or a reply that was paid for, is committed first. A script that stands
-for a model has entries as the model would: people fork a run before a reply.
+for a model has entries as the model would, before which its run can be forked.
 """
 
 import queue
@@ -323,7 +323,7 @@ class Runner:
             self._charge_dropped(effect.request, outcome)
 
     def _can_have_again(self, request: EffectRequest) -> bool:
-        """Return whether the lost outcome of an effect costs nothing: the reply of code, or what may be repeated."""
+        """Return whether the lost outcome of an effect costs nothing: the reply of code, or a repeatable call."""
         if isinstance(request, ModelRequest):
             is_reply = request.inquiry is None and not request.summary
             return is_reply and self._is_code(request.agent)
