@@ -61,6 +61,7 @@ TABLES = {
     "approvals_instancewebhook": (ALL, READ),
     "approvals_outboxmessage": (ALL, ALL),
     "approvals_subscription": (ALL, READ),
+    "approvals_slackrequest": (ALL, NOTHING),
     "approvals_approvaluse": (KEEP, "SELECT, UPDATE"),  # retention removes notes
     "approvals_assignment": (ADD, READ),
     "approvals_absence": (ADD, READ),

@@ -189,6 +189,10 @@ if SIGNOFF_OIDC:
     INSTALLED_APPS += OIDC_APPS
     MIDDLEWARE += OIDC_MIDDLEWARE
 
+# Slack
+
+SIGNOFF_SLACK = ENV.slack
+
 # Failed logins, counted by approvals.people.login
 
 AUTHENTICATION_BACKENDS = [

@@ -76,7 +76,7 @@ def decide_each(
             digest=items[approval.id],
             reason=reason_text,
             actor=actor,
-            batch=True,
+            channel="batch",
         )
 
     return tuple(

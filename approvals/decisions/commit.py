@@ -30,6 +30,8 @@ from runtime.ports.approvals import StatementPart
 from runtime.reads import journal
 from runtime.store import pool
 
+PAGE: Final = "page"
+
 _LOAD: Final = f"""
     SELECT clock_timestamp(),
         EXISTS (SELECT FROM runtime_gate g JOIN runtime_run ON runtime_run.id = g.run_id
@@ -63,7 +65,7 @@ class LoadedApproval:
     """A request as read at `at`, with the state of its gate and the number of undone decisions on it.
 
     `principal` holds the rights of the actor, `last` is the end of the run's audit chain. `unreadable` are the
-    positions of its entries that no page can show. `batch` says that the request is decided together with others.
+    positions of its entries that no page can show. `channel` is where a person decides without a token.
     """
 
     approval: Approval
@@ -74,7 +76,7 @@ class LoadedApproval:
     last: audit.Last
     unreadable: Sequence[int]
     votes: str | None = None  # as `requests.votes` reads them
-    batch: bool = False
+    channel: str = PAGE
 
 
 def load(approval_id: UUID, actor: Actor) -> LoadedApproval | None:
@@ -101,7 +103,7 @@ def close(
         loaded.at,
         decision.reason,
     )
-    approval.channel = "api" if actor.token else "batch" if loaded.batch else "page"
+    approval.channel = "api" if actor.token else loaded.channel
     approval.edited = approval.edited_preview = None
     if decision.edit is not None:
         approval.edited, preview = snapshot.text(decision.edit.args), decision.edit.preview

@@ -15,6 +15,7 @@ from typing import Final
 from uuid import UUID
 
 from approvals.decisions import budget_grants, checks, commit, votes
+from approvals.decisions.commit import PAGE
 from approvals.errors import AlreadyDecided, TamperedWith, TooEarly
 from approvals.models import OF_CALL, Approval
 from approvals.reads import approval_views
@@ -46,7 +47,7 @@ class _SentDecision:
     grant: object = None
     arguments: object = schemas.ABSENT
     preview: object = None
-    batch: bool = False
+    channel: str = PAGE
 
 
 # Why a result is refused, and why a missing one is, by the field of the verdict.
@@ -68,7 +69,7 @@ def decide(
     confirm: object = None,
     arguments: object = schemas.ABSENT,
     preview: object = None,
-    batch: bool = False,
+    channel: str = PAGE,
 ) -> ApprovalView:
     """Approve, deny, answer, edit or request changes to a call, answer a question, or `continue` or `stop` a frame.
 
@@ -78,7 +79,7 @@ def decide(
     the proposed ones. If the request has a preview, an edit names the `preview` of its arguments instead, from
     `ask_preview`: the call starts only if it would still do what that says. `confirm` repeats the request's own
     `confirm`, which an approval at high risk must do; an edit repeats the value that its arguments have in that place.
-    `batch` says that it was decided together with others, for the history.
+    `channel` is where a person decides without a token, for the history: `batch` is together with others.
 
     Where the policy demands several people, an approval is a vote, and the one that completes them decides. A denial
     by one person decides, and so does a request for changes, `request_changes`: the call is denied, and the agent is
@@ -100,7 +101,7 @@ def decide(
         confirm=confirm,
         arguments=arguments,
         preview=preview,
-        batch=batch,
+        channel=channel,
     )
     return _settle({"pk": approval_id}, sent, actor)
 
@@ -186,7 +187,7 @@ def _attempt(key: Mapping[str, UUID], sent: _SentDecision, actor: Actor) -> chec
         else commit.load_at_gate(key["run"], key["gate"], actor)
     )
     try:
-        loaded = replace(checks.open_request(stored), batch=sent.batch)
+        loaded = replace(checks.open_request(stored), channel=sent.channel)
     except AlreadyDecided:
         if stored is None or not _is_repeated(stored, sent, actor):
             raise

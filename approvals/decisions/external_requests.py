@@ -45,13 +45,7 @@ from runtime.core.values.exact_json import Submitted
 from runtime.core.values.ids import ROOT, call_id
 from runtime.core.values.json_values import is_equal
 from runtime.core.values.limits import MAX_INPUT, escape_text, size_of
-from runtime.errors import (
-    BusinessKeyConflict,
-    Forbidden,
-    InvalidInput,
-    NoSuchRun,
-    RunEnded,
-)
+from runtime.errors import BusinessKeyConflict, Forbidden, InvalidInput, NoSuchRun, RunEnded
 from runtime.models import Run
 from runtime.ports import wiring
 from runtime.ports.access import Actor

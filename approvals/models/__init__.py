@@ -34,7 +34,7 @@ from approvals.models.governance import (
     VersionWithdrawal,
 )
 from approvals.models.notices import NoticeChannel, NoticeTimes, SentNotice
-from approvals.models.outbox import OutboxMessage, Subscription
+from approvals.models.outbox import OutboxMessage, SlackRequest, Subscription
 from approvals.models.provisioning import DirectoryEntry, DirectoryToken, MappingAct
 from approvals.models.teamwork import ApprovalClaim, ApprovalViewer, Comment, Handover
 
@@ -72,6 +72,7 @@ __all__ = [
     "SavedView",
     "SecondFactor",
     "SentNotice",
+    "SlackRequest",
     "Subscription",
     "TimePreference",
     "Token",

@@ -17,6 +17,7 @@ class NoticeChannel(models.Model):
         MAIL = "mail"
         APPRISE = "apprise"  # an Apprise URL: Teams and others
         PUSH = "push"  # a browser
+        SLACK = "slack"
 
     class Detail(models.TextChoices):
         NOTHING = "nothing"  # that something waits, and a link

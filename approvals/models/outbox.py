@@ -64,6 +64,13 @@ class OutboxMessage(models.Model):
         ]
 
 
+class SlackRequest(models.Model):
+    """The digest of a signed request of Slack, or of a link, that was used, so that it counts once."""
+
+    digest = models.TextField(primary_key=True)
+    at = models.DateTimeField(db_index=True)
+
+
 class Subscription(models.Model):
     """A program of the company that is told of events. A trigger adds a message with each event that it wants.
 

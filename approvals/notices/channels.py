@@ -111,6 +111,13 @@ def add_channel(username: str, kind: str, address: str, choice: ChannelChoice) -
     return channel
 
 
+def add_slack(username: str) -> None:
+    """Have a person told in Slack, unless they chose that before."""
+    kind, detail = NoticeChannel.Kind.SLACK, NoticeChannel.Detail.ARGUMENTS
+    if not NoticeChannel.objects.filter(person__username=username, kind=kind).exists():
+        add_channel(username, kind, "", ChannelChoice(from_risk="low", shows=detail))
+
+
 def change_channel(username: str, channel: UUID, choice: ChannelChoice) -> None:
     """Change what a channel of the person tells, from now on. Raise InvalidInput, UnknownChannel."""
     _check(choice)

@@ -8,6 +8,7 @@ from approvals.notices.apprise import AppriseTransport
 from approvals.notices.mail import MailTransport
 from approvals.notices.notice import Notice
 from approvals.notices.push import PushTransport
+from approvals.notices.slack_posts import SlackTransport
 from approvals.outbox.messages import AttemptResult
 
 
@@ -30,4 +31,5 @@ TRANSPORTS: dict[str, NoticeTransport] = {
     NoticeChannel.Kind.MAIL: MailTransport(),
     NoticeChannel.Kind.APPRISE: AppriseTransport(),
     NoticeChannel.Kind.PUSH: PushTransport(),
+    NoticeChannel.Kind.SLACK: SlackTransport(),
 }

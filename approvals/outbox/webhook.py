@@ -91,8 +91,18 @@ def post(url: str, *, secret: str | Sequence[str], message_id: str, body: str) -
     return send_request(url, headers, content)
 
 
-def send_request(url: str, headers: dict[str, str], content: bytes) -> Reply:
-    """Post these bytes once, to a checked address. Every failure is a Reply."""
+def send_request(
+    url: str,
+    headers: dict[str, str],
+    content: bytes,
+    *,
+    seconds: float | None = None,
+    max_bytes: int = MAX_BODY,
+) -> Reply:
+    """Post these bytes once, in so many seconds or ten, to a checked address. Every failure is a Reply.
+
+    At most so many bytes of the answer are read.
+    """
     try:
         check_url(url)
         parts = urlsplit(url)
@@ -103,11 +113,14 @@ def send_request(url: str, headers: dict[str, str], content: bytes) -> Reply:
     except (OSError, UnicodeError) as exc:
         return Reply(problem=f"no address: {exc}")
     headers = {"Host": parts.netloc, "User-Agent": "Signoff", **headers}
-    return _exchange(_Connection(parts, host, port, addresses), _path(parts), content, headers)
+    connection = _Connection(parts, host, port, addresses, seconds or LIMIT_SECONDS)
+    return _exchange(connection, _path(parts), content, headers, max_bytes)
 
 
-def _exchange(connection: "_Connection", path: str, body: bytes, headers: dict[str, str]) -> Reply:
-    alarm = Timer(LIMIT_SECONDS, connection.abort)
+def _exchange(
+    connection: "_Connection", path: str, body: bytes, headers: dict[str, str], max_bytes: int
+) -> Reply:
+    alarm = Timer(connection.seconds, connection.abort)
     alarm.start()
     try:
         connection.request("POST", path, body, headers)
@@ -115,12 +128,12 @@ def _exchange(connection: "_Connection", path: str, body: bytes, headers: dict[s
         retry_after = response.headers.get("Retry-After") if response.status in BUSY else None
         return Reply(
             status=response.status,
-            body=response.read(MAX_BODY),
+            body=response.read(max_bytes),
             after=retry_after_seconds(retry_after),
         )
     except (OSError, http.client.HTTPException, ValueError) as exc:
         if connection.aborted or isinstance(exc, TimeoutError):
-            return Reply(problem="no answer within ten seconds")
+            return Reply(problem="no answer in time")
         return Reply(problem=f"{type(exc).__name__}: {exc}")
     finally:
         alarm.cancel()
@@ -134,11 +147,14 @@ def _path(parts: SplitResult) -> str:
 class _Connection(http.client.HTTPConnection):
     """Connects to the addresses that were checked; a certificate is for the name. `abort` ends every wait."""
 
-    def __init__(self, parts: SplitResult, host: str, port: int, addresses: list[str]) -> None:
-        super().__init__(host, port, timeout=LIMIT_SECONDS)
+    def __init__(
+        self, parts: SplitResult, host: str, port: int, addresses: list[str], seconds: float
+    ) -> None:
+        super().__init__(host, port, timeout=seconds)
+        self.seconds = seconds
         self._is_secure = parts.scheme == "https"
         self._addresses = addresses
-        self._until = time.monotonic() + LIMIT_SECONDS
+        self._until = time.monotonic() + seconds
         self.aborted = False
 
     def connect(self) -> None:
@@ -152,7 +168,7 @@ class _Connection(http.client.HTTPConnection):
                 problem = exc
         else:
             raise problem
-        self.sock.settimeout(LIMIT_SECONDS)
+        self.sock.settimeout(self.seconds)
         if self._is_secure:
             self.sock = _authorities().wrap_socket(
                 self.sock, server_hostname=self.host, do_handshake_on_connect=False

@@ -29,7 +29,7 @@ def signing_in(identity: Identity) -> Iterator[User]:
     Raise NotSignedIn if the account is disabled, or another account has the address.
     """
     with accounts.changing():
-        person = _holder(identity) or _new_person(identity)
+        person = find_holder(identity) or _new_person(identity)
         if not person.is_active:
             raise NotSignedIn("This account is disabled.")
         if identity.provider.claim:
@@ -42,7 +42,7 @@ def signing_in(identity: Identity) -> Iterator[User]:
 def connect(username: str, identity: Identity) -> None:
     """Let a person sign in as this identity. Raise NotSignedIn if it is another person's."""
     with accounts.changing():
-        person, holder = accounts.read_person(username), _holder(identity)
+        person, holder = accounts.read_person(username), find_holder(identity)
         if holder is not None and holder.pk != person.pk:
             raise NotSignedIn("This sign-in belongs to another account.")
         if holder is None:
@@ -52,7 +52,7 @@ def connect(username: str, identity: Identity) -> None:
 
 def check_owner(username: str, identity: Identity) -> None:
     """Raise NotSignedIn unless the identity at the provider is this person's."""
-    holder = _holder(identity)
+    holder = find_holder(identity)
     if holder is None or holder.get_username() != username:
         raise NotSignedIn("This sign-in is not connected to your account.")
 
@@ -72,16 +72,16 @@ def connected(username: str) -> list[str]:
     return sorted({row.what.split(" ")[1] for row in rows})
 
 
-def _right(identity: Identity) -> str:
-    return f"{assignments.SIGN_IN}{identity.provider.issuer} {identity.subject}"
-
-
-def _holder(identity: Identity) -> User | None:
+def find_holder(identity: Identity) -> User | None:
     """Return whose identity this is. Two people cannot have it, so a row that says so lets neither in."""
     rows = Assignment.objects.filter(what=_right(identity)).select_related("person")
     newest = rows.order_by("person", "-seq").distinct("person")
     holders = [row.person for row in newest if assignments.is_of(row, row.person)]
     return holders[0] if len(holders) == 1 else None
+
+
+def _right(identity: Identity) -> str:
+    return f"{assignments.SIGN_IN}{identity.provider.issuer} {identity.subject}"
 
 
 def _new_person(identity: Identity) -> User:

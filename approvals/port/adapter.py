@@ -16,15 +16,9 @@ from approvals import clock
 from approvals.decisions import commit, open_requests
 from approvals.decisions.request_messages import ResolvedRequests
 from approvals.errors import BrokenChain
-from approvals.governance import (
-    allowance_uses,
-    policies,
-    prompts,
-    subscriptions,
-    version_changes,
-)
+from approvals.governance import allowance_uses, policies, prompts, subscriptions, version_changes
 from approvals.models import OF_CALL, Approval
-from approvals.notices import kinds
+from approvals.notices import kinds, slack_posts
 from approvals.outbox import messages
 from approvals.outbox.sender import Sender
 from approvals.people import instance_webhooks
@@ -62,7 +56,12 @@ class ApprovalService:
     def __init__(self) -> None:
         self._outlooks = Outlooks()
         self._sender = Sender(
-            {instance_webhooks.RESOLVED: ResolvedRequests(), **subscriptions.KINDS, **kinds.KINDS}
+            {
+                instance_webhooks.RESOLVED: ResolvedRequests(),
+                **subscriptions.KINDS,
+                **kinds.KINDS,
+                **slack_posts.KINDS,
+            }
         )
 
     def judge(self, info: CallInfo, facts: PolicyFacts) -> Ruling:

@@ -48,9 +48,9 @@ class PastDecision(ApprovalView):
     """A closed approval.
 
     `voters` gave the approvals that the policy asked for, `decided_by` among them unless that person denied. `edits`
-    are the changes of an approval with changes, unless retention removed them. `channel` is `page`, `batch` or `api`,
-    None if it is not known or no person decided; it is `allowance` if `allowance` passed the call. `outcome` is a
-    CallOutcome, None if the call has not ended or its outcome was not recorded; `position` is the journal entry that
+    are the changes of an approval with changes, unless retention removed them. `channel` is `page`, `batch`, `slack` or
+    `api`, None if it is not known or no person decided; it is `allowance` if `allowance` passed the call. `outcome` is
+    a CallOutcome, None if the call has not ended or its outcome was not recorded; `position` is the journal entry that
     has its result.
     """
 

@@ -1,4 +1,4 @@
-"""Defines an OpenID provider at which people sign in."""
+"""Defines an OpenID provider at which people sign in, and the Slack app in which they decide."""
 
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -38,6 +38,16 @@ class Identity:
     address: str
     full_name: str
     groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlackApp:
+    """Its bot has the `token`; what Slack sends is signed with `secret`. With `decides` messages have buttons."""
+
+    token: str = field(repr=False)
+    secret: str = field(repr=False)
+    url: str
+    decides: bool
 
 
 def is_confidential(url: str) -> bool:

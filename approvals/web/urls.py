@@ -3,6 +3,7 @@
 from django.urls import path, register_converter
 
 from approvals.governance.subscriptions import Act
+from approvals.web.api import slack
 from approvals.web.pages import directories, notices, people, second_factors
 from approvals.web.pages.account import (
     account,
@@ -21,8 +22,7 @@ from approvals.web.pages.allowances import confirm as confirm_allowance
 from approvals.web.pages.allowances import revoke as revoke_allowance
 from approvals.web.pages.batch import batch, undo_batch
 from approvals.web.pages.costs import costs
-from approvals.web.pages.evidence import download as evidence
-from approvals.web.pages.history import download
+from approvals.web.pages.history import download, download_evidence
 from approvals.web.pages.history import show as history
 from approvals.web.pages.inbox import delete_view, inbox, save_view
 from approvals.web.pages.instances import (
@@ -33,7 +33,7 @@ from approvals.web.pages.instances import (
     revoke_provisioner_token,
 )
 from approvals.web.pages.mine import mine
-from approvals.web.pages.oidc import callback, connect, disconnect, logout, start
+from approvals.web.pages.oidc import callback, connect, disconnect, link_slack, logout, start
 from approvals.web.pages.overview import overview, picture_csv
 from approvals.web.pages.password_link import choose_password
 from approvals.web.pages.policies import (
@@ -89,6 +89,9 @@ urlpatterns = [
     path("account/", account, name="account"),
     path("account/password/", change_password, name="change_password"),
     path("account/sign-in/", connect, name="connect_sign_in"),
+    path("slack/actions", slack.take_action, name="slack_actions"),
+    path("slack/commands", slack.take_command, name="slack_commands"),
+    path("slack/link/<str:token>/", link_slack, name="link_slack"),
     path("account/sign-in/disconnect/", disconnect, name="disconnect_sign_ins"),
     path("account/second/", second_factors.step_up, name="step_up"),
     path("account/second/passkey/", second_factors.add_passkey, name="add_passkey"),
@@ -199,7 +202,7 @@ urlpatterns = [
         for verdict, rule in VERDICTS.items()
         if rule.by_person
     ),
-    path("a/<uuid:approval_id>/evidence/", evidence, name="evidence"),
+    path("a/<uuid:approval_id>/evidence/", download_evidence, name="evidence"),
     path("a/<uuid:approval_id>/ask/", ask, name="ask"),
     path("a/<uuid:approval_id>/write/", write, name="write"),
     path("a/<uuid:approval_id>/extend/", extend, name="extend"),

@@ -13,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from agents import endpoints
 from agents.endpoints import Endpoint
-from approvals.rules.identity_providers import IdentityProvider
+from approvals.rules.identity_providers import IdentityProvider, SlackApp
 from config.env import oidc, providers, values
 from config.env.values import InvalidSetting
 from runtime.core.values.budgets import BudgetLimits
@@ -60,6 +60,7 @@ class EnvironmentVariables:
     anthropic_api_key: str = field(repr=False)
     providers: Mapping[str, Endpoint]
     oidc: Mapping[str, IdentityProvider]
+    slack: SlackApp | None
     lease_seconds: float
     approval_seconds: float
     outage_seconds: float
@@ -144,6 +145,7 @@ def read(variables: Mapping[str, str]) -> EnvironmentVariables:
         anthropic_api_key=anthropic_key,
         providers=custom_providers,
         oidc=oidc.read(variables),
+        slack=_slack(variables),
         lease_seconds=_seconds(variables, "SIGNOFF_LEASE_SECONDS", 10.0, 1, 600),
         approval_seconds=_seconds(
             variables, "SIGNOFF_APPROVAL_SECONDS", 7 * DAY, MINUTE, 365 * DAY
@@ -347,6 +349,18 @@ def _secret_key(variables: Mapping[str, str]) -> str:
     if len(key) < 50:
         raise InvalidSetting(name, "must hold at least 50 characters")
     return key
+
+
+def _slack(variables: Mapping[str, str]) -> SlackApp | None:
+    """Read the Slack app; None without one."""
+    names = ("SIGNOFF_SLACK_TOKEN", "SIGNOFF_SLACK_SECRET")
+    token, secret = (values.secret(variables, name) for name in names)
+    for name, text in zip(names, (token, secret), strict=True):
+        if not text and (token or secret):
+            raise InvalidSetting(name, "must be set too: it is of the same app")
+    url = values.web_address(variables, "SIGNOFF_SLACK_URL") or "https://slack.com/api"
+    decides = values.yes(variables, "SIGNOFF_SLACK_DECISIONS")
+    return SlackApp(token=token, secret=secret, url=url, decides=decides) if token else None
 
 
 def _metrics_token(variables: Mapping[str, str]) -> str:

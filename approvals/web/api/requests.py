@@ -152,10 +152,9 @@ class DecisionOut(Schema):
     `verdict` is also `expired` or `cancelled`: then no person decided. `edited` is an approval with changes: `sentence`
     is the proposed call, and `edits` are the changed arguments, empty once retention has removed them. A deputy decided
     in the place of `decided_for`. `voters` approved where the policy asks for several people, or named ones; else it
-    is empty. `channel` is `page`, `batch` (with others on a
-    page) or `api`, null if it is not known. It is `allowance` if that `allowance` passed the call; `decided_by` had
-    confirmed it. `outcome` is null until the call has ended. `tampered` names the first stored value that does not
-    verify.
+    is empty. `channel` is `page`, `batch` (with others on a page), `slack` or `api`, null if it is not known. It is
+    `allowance` if that `allowance` passed the call; `decided_by` had confirmed it. `outcome` is null until the call has
+    ended. `tampered` names the first stored value that does not verify.
     """
 
     request: UUID

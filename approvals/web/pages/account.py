@@ -207,7 +207,10 @@ def _page(request: HttpRequest, refused: PageForm | None = None, status: int = 4
         ],
         "now": timezone.now(),
         "providers": list(settings.SIGNOFF_OIDC.values()),
-        "connected": sign_in.connected(me) if settings.SIGNOFF_OIDC else (),
+        "slack": settings.SIGNOFF_SLACK is not None,
+        "connected": sign_in.connected(me)
+        if settings.SIGNOFF_OIDC or settings.SIGNOFF_SLACK
+        else (),
         "factors": (factors := second_factors.of_person(user)),
         "codes_left": second_factors.codes_left(user) if factors else 0,
         "locked_until": login.refused_until(request),

@@ -1,4 +1,4 @@
-"""The history of decisions: a page with filters, and the same rows as CSV and JSON lines."""
+"""The history of decisions: a page with filters, the same rows as CSV and JSON lines, and the evidence of one."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,12 +9,13 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_safe
 
-from approvals.reads import filters, history, review_times
+from approvals.errors import TamperedWith
+from approvals.reads import approval_views, evidence, filters, history, review_times
 from approvals.reads.filters import DecisionFilter
 from approvals.reads.history import HistoryPage, PastDecision
 from approvals.rights import principals
@@ -40,6 +41,7 @@ _CHANNELS = {
     "page": "on the page",
     "batch": "together with others",
     "api": "through the API",
+    "slack": "in Slack",
     "allowance": "by an allowance",
 }
 
@@ -125,6 +127,21 @@ def download(request: HttpRequest, format: str) -> HttpResponse | StreamingHttpR
     answer = StreamingHttpResponse(lines, content_type=export.CONTENT_TYPES[export.Format(format)])
     day = timezone.localdate(timezone=zone)
     answer["Content-Disposition"] = f'attachment; filename="decisions-{day}.{format}"'
+    return answer
+
+
+@require_safe
+@login_required
+def download_evidence(request: HttpRequest, approval_id: UUID) -> HttpResponse:
+    """Send the signed decision. A request that does not verify has none."""
+    approval = approval_views.approval(approval_id, actor=principals.actor_of(request.user))
+    if approval.tampered:
+        problem = TamperedWith(approval.tampered)
+        return HttpResponse(problem.detail, "text/plain; charset=utf-8", status=problem.status)
+    if not approval.is_signed:
+        raise Http404
+    answer = JsonResponse(evidence.read_evidence(approval), json_dumps_params={"indent": 1})
+    answer["Content-Disposition"] = f'attachment; filename="decision-{approval.id}.json"'
     return answer
 
 

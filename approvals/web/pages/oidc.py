@@ -17,7 +17,8 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from approvals import clock
 from approvals.errors import NotSignedIn
-from approvals.people import login, preferences, second_factors, sign_in
+from approvals.notices import channels
+from approvals.people import login, preferences, second_factors, sign_in, slack_links
 from approvals.rules.identity_providers import Identity, IdentityProvider
 from approvals.rules.policy import is_fresh
 from approvals.web import time_zone
@@ -90,20 +91,34 @@ def connect(request: HttpRequest) -> HttpResponse:
     if waiting is None or waiting["provider"] not in settings.SIGNOFF_OIDC:
         return redirect("account")
     identity = Identity(**{**waiting, "provider": _provider(waiting["provider"])})
-    me, context = request.user.get_username(), {"section": "account", "identity": identity}
-    if request.method == "GET":
-        return render(request, "accounts/connect.html", context)
-    if login.reauthenticate(request, me, request.POST.get("password", "")) is None:
-        until = login.refused_until(request)
-        context |= {"is_wrong": True, "locked_until": until}
-        return render(request, "accounts/connect.html", context, status=429 if until else 422)
+    if page := _ask_password(request, "accounts/connect.html", identity):
+        return page
     del request.session[_WAITING]
     try:
-        sign_in.connect(me, identity)
+        sign_in.connect(request.user.get_username(), identity)
     except NotSignedIn as refusal:
         messages.error(request, refusal.detail)
     else:
         messages.success(request, f"You can sign in with {identity.provider.label} now.")
+    return redirect("account")
+
+
+@require_http_methods(["GET", "POST"])
+@login_required
+def link_slack(request: HttpRequest, token: str) -> HttpResponse:
+    """Show which Slack user a link connects, and connect it once the person types the password of the account."""
+    if settings.SIGNOFF_SLACK is None:
+        raise Http404
+    try:
+        identity = slack_links.read_link(token)
+        if page := _ask_password(request, "accounts/link_slack.html", identity):
+            return page
+        slack_links.connect(request.user.get_username(), token)
+        channels.add_slack(request.user.get_username())
+    except NotSignedIn as refusal:
+        messages.error(request, refusal.detail)
+    else:
+        messages.success(request, "Your Slack user is connected.")
     return redirect("account")
 
 
@@ -129,6 +144,18 @@ def logout(request: HttpRequest) -> HttpResponse:
             context = {"address": address, "label": provider.label}
             return render(request, "accounts/logged_out.html", context)
     return redirect(settings.LOGOUT_REDIRECT_URL)
+
+
+def _ask_password(request: HttpRequest, template: str, identity: Identity) -> HttpResponse | None:
+    """Return the page that asks for the password of the account; None if it was sent with this request."""
+    me, context = request.user.get_username(), {"section": "account", "identity": identity}
+    if request.method == "GET":
+        return render(request, template, context)
+    if login.reauthenticate(request, me, request.POST.get("password", "")) is not None:
+        return None
+    until = login.refused_until(request)
+    context |= {"is_wrong": True, "locked_until": until}
+    return render(request, template, context, status=429 if until else 422)
 
 
 def _provider(name: str) -> IdentityProvider:

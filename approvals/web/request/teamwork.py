@@ -12,13 +12,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from approvals.decisions import teamwork
 from approvals.decisions.extend import extend as extend_deadline
-from approvals.errors import (
-    AlreadyCancelled,
-    AlreadyClaimed,
-    AlreadyDecided,
-    Expired,
-    TamperedWith,
-)
+from approvals.errors import AlreadyCancelled, AlreadyClaimed, AlreadyDecided, Expired, TamperedWith
 from approvals.reads import approval_views
 from approvals.rights import principals
 from approvals.web import list_position as places

@@ -1,0 +1,1 @@
+"""People read and decide requests in Slack."""
