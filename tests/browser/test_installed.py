@@ -131,7 +131,7 @@ def test_a_browser_adds_itself_as_a_channel(
         )
         desk.log_in("bea")
         desk.open("/account/notices/")
-        page.get_by_label("this browser").check()
+        page.get_by_label("By").select_option("push")
         expect(page.get_by_label("Address")).to_be_hidden()
         with page.expect_navigation():
             page.get_by_role("button", name="Add").click()
@@ -141,7 +141,7 @@ def test_a_browser_adds_itself_as_a_channel(
         page.context.clear_permissions()
         desk.open("/account/notices/")
         page.get_by_text("Add a channel").click()
-        page.get_by_label("this browser").check()
+        page.get_by_label("By").select_option("push")
         page.get_by_role("button", name="Add").click()
         expect(page.get_by_role("alert")).to_contain_text("does not allow notifications")
 
