@@ -6,16 +6,17 @@ The push service sees neither text nor address of a page. The key that signs is 
 
 import base64
 import json
+import os
 import time
 from email.utils import parseaddr
 from urllib.parse import urlsplit
 from uuid import UUID
 
-import http_ece
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from django.conf import settings
 
@@ -30,6 +31,8 @@ from runtime.keyring import files, purposes, sealing
 CURVE = ec.SECP256R1()
 POINT_BYTES = 65
 AUTH_BYTES = 16
+SALT_BYTES = 16
+RECORD_BYTES = 4096  # a message is one record (RFC 8188)
 MAX_TEXT = 1000  # characters; a service takes 4096 bytes
 TTL_SECONDS = 86400  # the service keeps a message so long for a browser that is off
 TOKEN_SECONDS = 43200
@@ -75,11 +78,12 @@ class PushTransport:
             signature = _authorize(subscription["endpoint"], channel.address["key"])
         except KeyMissing as exc:
             return AttemptResult(is_taken=False, text=str(exc))
-        content = http_ece.encrypt(
+        content = encrypt(
             json.dumps(_describe(notice, message_id)).encode(),
-            private_key=ec.generate_private_key(CURVE),
-            dh=_bytes(subscription["point"]),
-            auth_secret=_bytes(subscription["secret"]),
+            point=_bytes(subscription["point"]),
+            secret=_bytes(subscription["secret"]),
+            key=ec.generate_private_key(CURVE),
+            salt=os.urandom(SALT_BYTES),
         )
         headers = {
             "Authorization": signature,
@@ -91,6 +95,19 @@ class PushTransport:
         }
         reply = webhook.send_request(subscription["endpoint"], headers, content)
         return None if reply.status in GONE else reply.answer
+
+
+def encrypt(
+    text: bytes, *, point: bytes, secret: bytes, key: ec.EllipticCurvePrivateKey, salt: bytes
+) -> bytes:
+    """Encrypt one message for the browser with this point and secret, with a key and a salt that are used once."""
+    shared = key.exchange(ec.ECDH(), ec.EllipticCurvePublicKey.from_encoded_point(CURVE, point))
+    sender = key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+    input_key = _derive(shared, secret, b"WebPush: info\0" + point + sender, 32)
+    content_key = _derive(input_key, salt, b"Content-Encoding: aes128gcm\0", 16)
+    nonce = _derive(input_key, salt, b"Content-Encoding: nonce\0", 12)
+    head = salt + RECORD_BYTES.to_bytes(4) + bytes([len(sender)]) + sender
+    return head + AESGCM(content_key).encrypt(nonce, text + b"\2", b"")  # 2 ends the last record
 
 
 def public_key() -> str:
@@ -125,6 +142,10 @@ def _signing_key(key_id: str) -> ec.EllipticCurvePrivateKey:
     secret = files.key_of(purposes.SECRETS, key_id)
     derived = HKDFExpand(algorithm=SHA256(), length=48, info=_LABEL).derive(secret)
     return ec.derive_private_key(int.from_bytes(derived) % (_ORDER - 1) + 1, CURVE)
+
+
+def _derive(secret: bytes, salt: bytes, info: bytes, length: int) -> bytes:
+    return HKDF(algorithm=SHA256(), length=length, salt=salt, info=info).derive(secret)
 
 
 def _public_text(key: ec.EllipticCurvePrivateKey) -> str:

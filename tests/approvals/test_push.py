@@ -6,6 +6,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from approvals.models import NoticeChannel, OutboxMessage
 from approvals.notices import push
@@ -13,7 +15,7 @@ from runtime.errors import InvalidInput
 from runtime.keyring import files, purposes
 from tests.support import seeds
 from tests.support.notices import hears, look
-from tests.support.push_service import PushService, encode, serving_push
+from tests.support.push_service import PushService, decode, decrypt, encode, serving_push
 
 pytestmark = pytest.mark.django_db
 
@@ -117,6 +119,25 @@ def test_what_is_no_subscription_is_refused(
         with pytest.raises(InvalidInput) as refusal:
             push.PushTransport().check(text, uuid4())
         assert refusal.value.field == "address"
+
+
+def test_a_message_is_encrypted_as_the_standard_shows() -> None:
+    """The example of RFC 8291, section 5 and appendix A."""
+    key = ec.derive_private_key(
+        int.from_bytes(decode("yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw")), ec.SECP256R1()
+    )
+    browser = ec.derive_private_key(
+        int.from_bytes(decode("q1dXpw3UpT5VOmu_cf_v6ih07Aems3njxI-JWgLcM94")), ec.SECP256R1()
+    )
+    secret, salt = decode("BTBZMqHH6r4Tts7J_aSIgg"), decode("DGv6ra1nlYgDCS1FRnbzlw")
+    text = b"When I grow up, I want to be a watermelon"
+    point = browser.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+    body = push.encrypt(text, point=point, secret=secret, key=key, salt=salt)
+    assert encode(body) == (
+        "DGv6ra1nlYgDCS1FRnbzlwAAEABBBP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBru3"
+        "jl7A_yl95bQpu6cVPTpK4Mqgkf1CXztLVBSt2Ks3oZwbuwXPXLWyouBWLVWGNWQexSgSxsj_Qulcy4a-fN"
+    )
+    assert decrypt(body, browser, secret) == text
 
 
 @pytest.mark.usefixtures("bea")

@@ -1,6 +1,7 @@
 """A push service on this machine with one browser. Only the browser can read the messages."""
 
 import base64
+import hmac
 import json
 import os
 from collections.abc import Iterator
@@ -9,9 +10,9 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-import http_ece
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from approvals.notices import push
@@ -24,6 +25,25 @@ def encode(value: bytes) -> str:
 
 def decode(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def decrypt(body: bytes, key: ec.EllipticCurvePrivateKey, secret: bytes) -> bytes:
+    """Read a message as a browser does: RFC 8291, with one record of RFC 8188."""
+    salt, length, rest = body[:16], body[20], body[21:]
+    sender, sealed = rest[:length], rest[length:]
+    point = key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+    pseudo_random = hmac.digest(
+        secret,
+        key.exchange(
+            ec.ECDH(), ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), sender)
+        ),
+        "sha256",
+    )
+    input_key = hmac.digest(pseudo_random, b"WebPush: info\0" + point + sender + b"\1", "sha256")
+    salted = hmac.digest(salt, input_key, "sha256")
+    content_key = hmac.digest(salted, b"Content-Encoding: aes128gcm\0\1", "sha256")[:16]
+    nonce = hmac.digest(salted, b"Content-Encoding: nonce\0\1", "sha256")[:12]
+    return AESGCM(content_key).decrypt(nonce, sealed, b"").removesuffix(b"\2")
 
 
 @dataclass
@@ -63,8 +83,7 @@ class PushService:
         if self.answers:
             return self.answers.pop(0)
         assert len(body) <= 4096
-        text = http_ece.decrypt(body, private_key=self.key, auth_secret=self.secret)
-        self.messages.append(json.loads(text))
+        self.messages.append(json.loads(decrypt(body, self.key, self.secret)))
         self.topics.append(request.headers["Topic"])
         return 201
 
