@@ -22,7 +22,7 @@ from approvals.governance import allowance_changes, subscriptions
 from approvals.governance.subscriptions import Act as SubscriptionAct
 from approvals.governance.subscriptions import SubscriptionTerms
 from approvals.models import Approval, VersionDecision
-from approvals.people import instances, password_links, tokens
+from approvals.people import directories, instances, mappings, password_links, tokens
 from approvals.port.adapter import ApprovalService
 from approvals.rights.scopes import Scope
 from approvals.rules.policy import Demands
@@ -140,6 +140,8 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
     terms = SubscriptionTerms(name="ERP", url="https://erp.example/", events=["run.started"])
     told = subscriptions.subscribe(terms, actor=admin).id
     subscriptions.change(told, SubscriptionAct.TEST, actor=admin)
+    directories.create_token("acme", days=30, actor="admin")
+    mappings.propose("directory acme", "Staff", "reviewers", actor="admin")
     said = {"name": "Hourly", "agent": "hr_onboarding", "cron": "0 * * * *", "input": ARGS}
     scheduled = trigger_changes.create(TriggerKind.SCHEDULE, sent=said, actor=Actor(person="ada"))
     changes.run_now(id=scheduled, actor=Actor(person="ada"))
@@ -193,6 +195,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
                 "/people/bea/activity/",
                 "/instances/",
                 f"/instances/{instance}/end/",
+                "/directories/",
                 "/subscriptions/",
                 f"/subscriptions/{told}/",
                 "/manual/how-to/install/",
