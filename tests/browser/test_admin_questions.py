@@ -53,9 +53,9 @@ def test_which_agent_costs_most(ask: Callable[..., Page], office: Office) -> Non
         )  # fmt: skip
     page = ask()
     costliest = page.locator("section[aria-labelledby=cost] .figures-table:visible tbody tr")
-    expect(costliest.first).to_contain_text("dear")
+    expect(costliest.first).to_contain_text("Dear")
     page = ask("All costs")
-    expect(page.locator("tbody tr").first).to_contain_text("dear")
+    expect(page.locator("tbody tr").first).to_contain_text("Dear")
     expect(page.locator("tbody tr").first).to_contain_text("5.00")
 
 

@@ -98,7 +98,7 @@ def test_the_last_active_admin_stays_one(cast: Cast) -> None:
     ("after", "acts"),
     [
         (
-            "_require_other_admin",
+            "require_other_admin",
             [partial(accounts.disable, name, actor=None) for name in ("admin", "second")],
         ),
         (

@@ -63,7 +63,7 @@ def test_the_commands_on_the_page_run(hiring: None, cast: Cast, tmp_path: Path) 
         out, error = commands.tried(*words[1:])
         assert (error, bool(out)) == ("", True), line
     (made,) = Trigger.objects.all()
-    assert (made.name, made.state) == ("All leavers", "paused")
+    assert (made.name, made.state) == ("Leavers", "paused")
     key = tmp_path / "key"
     key.write_text("of the other system\n")
     hook = ("--scheme", "stripe", "--secret-file", str(key))
