@@ -202,6 +202,7 @@ class _Reader:
                 *(row[name] for name in ("verdict", "signature", "key_id")),
                 self._acts(votes.subject(approval, row["person"]), without=votes.VOTED),
                 None,
+                row.get("authenticated"),  # files of earlier releases lack it
             ]
             for row in self._rows["approvals_vote"]
             if row["approval_id"] == str(approval.id)

@@ -55,7 +55,8 @@ def test_the_login_leads_to_the_page_of_the_form(asked: Approval, suspended: UUI
 def test_the_login_says_that_a_form_was_not_sent(places: Places, subtests: pytest.Subtests) -> None:
     form = {"username": "admin", "password": PASSWORD}
     forms = [row for row in ROWS if row.method == "POST" and row.cells["anon"] == "in"]
-    sent = [Client().post(row.path.format(**places)) for row in forms if not row.is_api]
+    pages = [row for row in forms if not row.is_api and not row.path.startswith("/slack/")]
+    sent = [Client().post(row.path.format(**places)) for row in pages]
     for to_login in {answer["Location"] for answer in sent}:
         with subtests.test(to_login):
             page = Client().post(to_login, form, follow=True)
