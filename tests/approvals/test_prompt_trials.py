@@ -92,7 +92,7 @@ def test_a_worker_tries_a_version_once_and_the_page_shows_both_replies(
     assert perform(shop, trial.id).runs == [run]
     assert before == (JournalEntry.objects.count(), PAID, Run.objects.count())
     words = ("3 replies, of which 1 differs", "≠ differs", "= the same", "Recorded", "Tried")
-    shows(client, PAGE, *words, str(run), "pay", "40", "50", "0.0000 US dollars", "Try it again")
+    shows(client, PAGE, *words, str(run), "Pay", "40", "50", "0.0000 US dollars", "Try it again")
     found = client.get(f"{API}/{trial.id}").json()
     assert (found["state"], found["wanted"], found["by"]) == ("done", 2, "admin")
     assert [reply["differs"] for reply in found["runs"][0]["replies"]] == [True, False, False]

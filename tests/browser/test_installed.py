@@ -15,6 +15,7 @@ from tests.browser.conftest import Desk, window
 from tests.support.commands import CHROMIUM, FLAGS
 from tests.support.notices import look
 from tests.support.office import Office, reseal
+from tests.support.people import until
 from tests.support.push_service import serving_push
 from tests.support.seeds import moment
 
@@ -99,17 +100,12 @@ def test_a_push_message_is_shown_with_the_page_that_a_click_opens(
                 "data": json.dumps(message),
             },
         )
-        notices = page.evaluate(
-            """async () => {
-                const registration = await navigator.serviceWorker.ready;
-                for (;;) {
-                    const notices = await registration.getNotifications();
-                    if (notices.length) return notices.map(({ title, body, data }) => [title, body, data]);
-                    await new Promise(requestAnimationFrame);
-                }
-            }"""
-        )
-        assert notices == [[message["title"], message["text"], asked]]
+        notices = """async () => {
+            const notices = await (await navigator.serviceWorker.ready).getNotifications();
+            return notices.length ? notices.map(({ title, body, data }) => [title, body, data]) : null;
+        }"""
+        row = [message["title"], message["text"], asked]
+        assert until(lambda: page.evaluate(notices), "the notice") == [row]
 
 
 def test_a_browser_adds_itself_as_a_channel(

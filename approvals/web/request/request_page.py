@@ -123,7 +123,9 @@ def page_context(
 def _step_up(request: HttpRequest, approval: approval_views.ApprovalView) -> dict[str, Any]:
     """Build the context of the form that asks a person who may decide for a fresh second factor."""
     demands, proof = approval.demands, request.session.get(AUTHENTICATED)
-    if demands is None or not approval.is_pending or approval.denial is not None:
+    if demands is None or not demands.step_up:
+        return {}
+    if not approval.is_pending or approval.denial is not None:
         return {}
     if demands.accept(proof, clock.now()):
         return {}
