@@ -94,7 +94,7 @@ def test_every_other_method_is_refused(
 def test_a_form_needs_its_token(places: Places, cast: Cast, subtests: pytest.Subtests) -> None:
     stranger = Client(enforce_csrf_checks=True)
     for row in ROWS:
-        if row.method == "POST" and not row.is_api:
+        if row.method == "POST" and not row.is_api and not row.path.startswith("/slack/"):
             with subtests.test(row.path):
                 stranger.force_login(cast.ada if row.cells["ada"] == "302" else cast.bea)
                 answer = stranger.post(row.path.format(**places), body_of(row, "ada", places))
