@@ -46,6 +46,7 @@ def _ask(
 
     scope = {
         "type": "http",
+        "method": "POST",
         "path": "/",
         "query_string": query,
         "headers": [(name.encode(), value.encode()) for name, value in (headers or {}).items()],

@@ -95,6 +95,9 @@ def run(*words: object, env: Mapping[str, str]) -> commands.Done:
 
 
 def _is_possible(environment: Mapping[str, str]) -> bool:
+    """A launcher gives its processes an object store, but a fork reads the settings as a launcher too."""
+    if "SIGNOFF_ARCHIVE" in environment and "SIGNOFF_OBJECT_STORE" not in environment:
+        return False
     return sys.platform == "linux" and not any(name.startswith(_OTHER_APPS) for name in environment)
 
 
