@@ -85,7 +85,7 @@ def test_an_event_starts_a_run_whose_plan_its_reviewer_sees(desk: Desk) -> None:
     item = bea.get_by_role("region", name="Item of the plan")
     expect(item).to_contain_text("item 2 of 3")
     expect(item).to_contain_text("Pay the money back")
-    plan = appears(ada, ada.get_by_role("region", name="Plan of customer_desk"))
+    plan = appears(ada, ada.get_by_role("region", name="Plan of Customer desk"))
     expect(plan).to_contain_text("1 of 3 done")
     expect(plan.get_by_role("listitem").nth(1)).to_contain_text("At work: Pay the money back")
 
@@ -109,7 +109,7 @@ def test_a_credential_lapses_and_the_answer_is_held(desk: Desk) -> None:
     expect(bea.get_by_text(said).first).to_be_visible()
     ada = desk.open_run("ada", run)
     expect(ada.get_by_role("heading", name=ANSWER)).to_be_visible()
-    expect(ada.get_by_role("region", name="Plan of customer_desk")).to_contain_text("2 of 3 done")
+    expect(ada.get_by_role("region", name="Plan of Customer desk")).to_contain_text("2 of 3 done")
     for tab in ("timeline", "transcript"):
         ada.goto(f"/runs/{run}/?tab={tab}")
         assert said not in ada.content()
@@ -158,7 +158,9 @@ def test_a_prompt_of_two_admins_is_pinned_by_a_scheduled_run(desk: Desk) -> None
     admin.get_by_role("button", name="Try on recorded runs").click()
     expect(admin.get_by_text("A worker tries it.")).to_be_visible()
     appears(admin, admin.get_by_text("10 replies, of which 0 differ"))
-    expect(admin.get_by_role("region", name=f"Run {desk.runs[0]}")).to_contain_text("pay_back")
+    expect(admin.get_by_role("region", name=f"Run {desk.runs[0]}")).to_contain_text(
+        re.compile("pay.back", re.IGNORECASE)
+    )
     admin.get_by_role("link", name=f"← {agents.PROMPT}").click()
     admin.locator("summary", has_text="Text, and label").click()
     admin.get_by_label("Label", exact=True).fill("staging")
@@ -245,20 +247,20 @@ def test_two_runs_are_compared_one_replayed_and_one_forked(desk: Desk) -> None:
     ada.get_by_role("button", name="Compare two selected runs").click()
     expect(ada.get_by_role("heading", name="Two runs side by side")).to_be_visible()
     call = ada.get_by_role("region", name="Differences").get_by_role("listitem")
-    paid = call.filter(has=ada.get_by_text("pay_back", exact=True))
+    paid = call.filter(has=ada.get_by_text(re.compile("^pay.back$", re.IGNORECASE)))
     expect(paid).to_contain_text(
         re.compile(r"First: arguments.*40.*Second: arguments.*90", re.DOTALL)
     )
 
     other = desk.command("replay_run", first, SIGNOFF_MODEL="", **{agents.NEWER: "1"})
     assert "another way from entry" in other.stderr
-    step = r"Entry \d+, customer_desk\n +recorded: calls plan .*\n +today: +calls final_answer "
+    step = r"(?i)Entry \d+, customer.desk\n +recorded: calls plan .*\n +today: +calls final.answer "
     assert re.match(step, other.stdout)
-    desk.expect_replay(first, re.compile(r"Recorded.*\bplan\b.*Today.*final_answer", re.DOTALL))
+    desk.expect_replay(first, re.compile(r"(?is)Recorded.*\bplan\b.*Today.*final.answer"))
     ada.goto(f"/runs/{first}/")
     ada.get_by_role("link", name="Fork…").click()
     ada.wait_for_url("**/fork/**")
-    result = ada.locator("summary", has_text="Result of look_up")
+    result = ada.locator("summary", has_text=re.compile("Result of look.up", re.IGNORECASE))
     earlier = ada.get_by_role("navigation", name="Entries").get_by_role("link").first
     for _ in range(20):
         if not result.count():
@@ -269,7 +271,9 @@ def test_two_runs_are_compared_one_replayed_and_one_forked(desk: Desk) -> None:
     ada.get_by_role("button", name="Fork with this change").click()
     ada.wait_for_url(lambda url: "/fork/" not in url)
     fork = run_of(ada)
-    expect(ada.get_by_text("changed the result of look_up").first).to_be_visible()
+    expect(
+        ada.get_by_text(re.compile("changed the result of look.up", re.IGNORECASE)).first
+    ).to_be_visible()
     desk.finish(fork, "Pay 15 euros back for order A-1")
     ada.goto(f"/runs/{fork}/?tab=transcript")
     expect(ada.get_by_text("given by ada").first).to_be_visible()
