@@ -256,7 +256,9 @@ def test_two_runs_are_compared_one_replayed_and_one_forked(desk: Desk) -> None:
     assert "another way from entry" in other.stderr
     step = r"(?i)Entry \d+, customer.desk\n +recorded: calls plan .*\n +today: +calls final.answer "
     assert re.match(step, other.stdout)
-    desk.expect_replay(first, re.compile(r"(?is)Recorded.*\bplan\b.*Today.*final.answer"))
+    desk.expect_replay(
+        first, re.compile(r"Recorded.*\bplan\b.*Today.*final.answer", re.DOTALL | re.IGNORECASE)
+    )
     ada.goto(f"/runs/{first}/")
     ada.get_by_role("link", name="Fork…").click()
     ada.wait_for_url("**/fork/**")
