@@ -33,7 +33,7 @@ POINT_BYTES = 65
 AUTH_BYTES = 16
 SALT_BYTES = 16
 RECORD_BYTES = 4096  # a message is one record (RFC 8188)
-MAX_TEXT = 1000  # characters; a service takes 4096 bytes
+MAX_TEXT = 1500  # bytes; a service takes 4096 of the whole message
 TTL_SECONDS = 86400  # the service keeps a message so long for a browser that is off
 TOKEN_SECONDS = 43200
 GONE = (404, 410)  # the browser unsubscribed
@@ -79,7 +79,7 @@ class PushTransport:
         except KeyMissing as exc:
             return AttemptResult(is_taken=False, text=str(exc))
         content = encrypt(
-            json.dumps(_describe(notice, message_id)).encode(),
+            json.dumps(_describe(notice, message_id), ensure_ascii=False).encode(),
             point=_bytes(subscription["point"]),
             secret=_bytes(subscription["secret"]),
             key=ec.generate_private_key(CURVE),
@@ -120,7 +120,7 @@ def _describe(notice: Notice, message_id: UUID) -> dict[str, str]:
     entries = notice.entries
     link = entries[0].link if len(entries) == 1 else f"{settings.PUBLIC_URL}/inbox/"
     lines = [line for entry in entries for line in entry.lines] or list(notice.foot)
-    text = "\n".join(lines)[:MAX_TEXT]
+    text = "\n".join(lines).encode()[:MAX_TEXT].decode(errors="ignore")
     return {"title": notice.title, "text": text, "path": urlsplit(link).path, "tag": message_id.hex}
 
 

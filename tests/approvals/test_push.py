@@ -15,6 +15,7 @@ from runtime.errors import InvalidInput
 from runtime.keyring import files, purposes
 from tests.support import seeds
 from tests.support.notices import hears, look
+from tests.support.office import reseal
 from tests.support.push_service import PushService, decode, decrypt, encode, serving_push
 
 pytestmark = pytest.mark.django_db
@@ -62,6 +63,14 @@ def test_several_requests_are_one_message_that_opens_the_inbox(service: PushServ
 
 
 @pytest.mark.usefixtures("bea")
+def test_a_long_text_in_any_script_fits_into_one_message(service: PushService) -> None:
+    reseal([seeds.pending() for _ in range(8)], sentence="給新人四級權限😀" * 30)
+    look()
+    [message] = service.messages
+    assert message["text"].startswith("High risk: 給新人")
+
+
+@pytest.mark.usefixtures("bea")
 def test_an_attempt_without_an_answer_is_repeated_under_one_topic(service: PushService) -> None:
     seeds.pending()
     service.answers = [503]
@@ -96,25 +105,23 @@ def test_it_gets_messages_after_a_rotation_while_the_key_is_in_the_ring(
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("endpoint", "keys"),
     [
-        {"endpoint": "http://10.0.0.1/x"},
-        {"endpoint": "https://169.254.169.254/"},
-        {"endpoint": 7},
-        {"keys": {}},
-        {"keys": {"p256dh": "AAAA", "auth": encode(bytes(16))}},
-        {"keys": {"p256dh": encode(b"\x04" + bytes(64)), "auth": encode(bytes(16))}},
-        {"keys": {"auth": encode(bytes(8))}},
+        ("http://10.0.0.1/x", {}),
+        ("https://169.254.169.254/", {}),
+        (7, {}),
+        (None, None),
+        (None, {"p256dh": "AAAA"}),
+        (None, {"p256dh": encode(b"\x04" + bytes(64))}),
+        (None, {"auth": encode(bytes(8))}),
     ],
 )
 def test_what_is_no_subscription_is_refused(
-    service: PushService, settings: Any, change: dict[str, Any]
+    service: PushService, endpoint: object, keys: dict[str, str] | None
 ) -> None:
     subscription = service.subscription
-    subscription["keys"] |= change.get("keys", {})
-    if change == {"keys": {}}:
-        subscription["keys"] = {}
-    subscription |= {name: value for name, value in change.items() if name != "keys"}
+    subscription["endpoint"] = endpoint or subscription["endpoint"]
+    subscription["keys"] = {} if keys is None else subscription["keys"] | keys
     for text in (json.dumps(subscription), "[" * 5000, "7", "", '"x"'):
         with pytest.raises(InvalidInput) as refusal:
             push.PushTransport().check(text, uuid4())
