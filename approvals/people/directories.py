@@ -7,8 +7,6 @@ Its entries are signed, and who is in its groups are signed assignments. So anot
 put no person into a group.
 """
 
-import hashlib
-import hmac
 import re
 import secrets
 from collections.abc import Collection, Iterable
@@ -18,11 +16,11 @@ from uuid import UUID
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Q
 
 from approvals import clock
 from approvals.errors import UnknownToken
 from approvals.models import Assignment, DirectoryEntry, DirectoryToken
+from approvals.people import tokens
 from approvals.rights import assignments
 from approvals.signed import rows as signed_rows
 from approvals.signed.audit import log_change
@@ -32,8 +30,6 @@ PERSON, GROUP = "User", "Group"
 MAX_DAYS = 730
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _FORMAT = re.compile(r"sgd_([0-9a-f]{16})_([0-9a-f]{64})")
-_NO_HASH = "0" * 64
-_USE_GRAIN = timedelta(minutes=1)  # a busy directory would otherwise write a row with each request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +52,9 @@ class PeopleDirectory:
 def find(name: str) -> PeopleDirectory | None:
     """Return the directory with this name; None if it never had a token."""
     rows = DirectoryToken.objects.filter(directory=name)
-    tokens = [row for row in rows if signed_rows.is_valid(row)]
-    makers = {hand for row in tokens if row.by is not None for hand in assignments.hands(row.by)}
-    return PeopleDirectory(name=name, makers=frozenset(makers)) if tokens else None
+    signed = [row for row in rows if signed_rows.is_valid(row)]
+    makers = {hand for row in signed if row.by is not None for hand in assignments.hands(row.by)}
+    return PeopleDirectory(name=name, makers=frozenset(makers)) if signed else None
 
 
 def find_all() -> list[PeopleDirectory]:
@@ -88,7 +84,7 @@ def create_token(name: str, *, days: int, actor: str | None) -> tuple[DirectoryT
     token = DirectoryToken(
         public_id=secrets.token_hex(8),
         directory=name,
-        secret_hash=_hash(secret),
+        secret_hash=tokens.hash_secret(secret),
         by=actor,
         created_at=at,
         expires_at=at + timedelta(days=days),
@@ -118,15 +114,12 @@ def authenticate(plain: str) -> PeopleDirectory | None:
         return None
     public_id, secret = match.groups()
     token = DirectoryToken.objects.filter(public_id=public_id).first()
-    # The same work for an unknown id as for a wrong secret.
-    matches = hmac.compare_digest(_hash(secret), _NO_HASH if token is None else token.secret_hash)
-    at = clock.now()
-    if token is None or not matches or token.revoked_at is not None or token.expires_at <= at:
+    matches = tokens.is_secret(secret, token.secret_hash if token else None)
+    if token is None or not matches or token.revoked_at or token.expires_at <= clock.now():
         return None
     if not signed_rows.is_valid(token):
         return None
-    unused = Q(last_used_at=None) | Q(last_used_at__lt=at - _USE_GRAIN)
-    DirectoryToken.objects.filter(unused, pk=token.pk).update(last_used_at=at)
+    tokens.record_use(token)
     return find(token.directory)
 
 
@@ -158,7 +151,3 @@ def signed_entries(directory: PeopleDirectory, kind: str) -> list[DirectoryEntry
     """Return the entries of a directory, without those that another program wrote."""
     rows = DirectoryEntry.objects.filter(directory=directory.name, kind=kind).order_by("name")
     return [row for row in rows.select_related("person") if signed_rows.is_valid(row)]
-
-
-def _hash(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()

@@ -5,7 +5,6 @@ Sending a provisioning again with its key gives the same instance and credential
 """
 
 import hashlib
-import hmac
 import re
 import secrets
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from django.db import connection, transaction
 from approvals import clock
 from approvals.errors import IdempotencyConflict, InstanceDeleted, UnknownInstance
 from approvals.models import Instance
-from approvals.people import instance_webhooks
+from approvals.people import instance_webhooks, tokens
 from approvals.people.instance_webhooks import Webhook
 from approvals.rights import principals
 from approvals.rights.access import require
@@ -33,7 +32,6 @@ from runtime.keyring import sealing
 from runtime.ports.access import Actor
 
 _FORMAT = re.compile(r"sgi_([0-9a-f]{32})_([0-9a-f]{64})")
-_NO_HASH = "0" * 64
 _KEPT = timedelta(days=7)  # a credential, for a repeated provisioning
 _REQUEST_GRAIN = timedelta(minutes=1)  # a busy instance would otherwise write its row each time
 MAX_NAME = 100
@@ -158,9 +156,7 @@ def authenticate(plain: str) -> Instance | None:
         return None
     public_id, secret = match.groups()
     instance = Instance.objects.select_related("owner").filter(pk=UUID(public_id)).first()
-    # The same work for an unknown id as for a wrong secret.
-    stored = _NO_HASH if instance is None else instance.secret_hash
-    matches = hmac.compare_digest(digest(secret), stored)
+    matches = tokens.is_secret(secret, instance.secret_hash if instance else None)
     if instance is None or not matches or instance.deleted_at or not instance.owner.is_active:
         return None
     return instance if signed_rows.is_valid(instance) else None
@@ -185,7 +181,7 @@ def lock(instance: UUID) -> None:
 
 
 def digest(text: str) -> str:
-    """Return the hash of a secret of many random bits, or of an idempotency key."""
+    """Return the hash of an idempotency key."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -205,7 +201,7 @@ def _created(
         id=instance_id,
         owner=owner,
         name=escape_text(name or f"Instance {str(instance_id)[:8]}"),
-        secret_hash=digest(secret),
+        secret_hash=tokens.hash_secret(secret),
         created_at=at,
         idempotency_key=key_hash,
         fingerprint=fingerprint,

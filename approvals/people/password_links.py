@@ -6,8 +6,6 @@ disabled or their password is changed or removed. A GET of it changes nothing, b
 scanners of mail open links.
 """
 
-import hashlib
-import hmac
 import logging
 import re
 import secrets
@@ -22,7 +20,7 @@ from django.core.mail import EmailMessage
 from approvals import clock
 from approvals.errors import LastAdmin, LinkOver
 from approvals.models import PasswordLink
-from approvals.people import accounts
+from approvals.people import accounts, tokens
 from approvals.rights import assignments
 from approvals.signed import rows as signed_rows
 from approvals.signed.audit import log_change
@@ -64,7 +62,7 @@ def create(username: str, *, actor: str | None) -> NewLink:
         row = PasswordLink(
             public_id=secrets.token_hex(8),
             person=person,
-            secret_hash=_hash(secret),
+            secret_hash=tokens.hash_secret(secret),
             by=actor,
             created_at=at,
             expires_at=at + timedelta(hours=HOURS),
@@ -111,7 +109,7 @@ def use(plain: str, password: str) -> User:
 def _valid(plain: str) -> PasswordLink:
     match = _FORMAT.fullmatch(plain)
     row = match and PasswordLink.objects.filter(public_id=match[1]).select_related("person").first()
-    if not match or row is None or not hmac.compare_digest(_hash(match[2]), row.secret_hash):
+    if not match or row is None or not tokens.is_secret(match[2], row.secret_hash):
         raise LinkOver
     is_over = row.ended_at is not None or row.expires_at <= clock.now()
     if is_over or not row.person.is_active or not signed_rows.is_valid(row):
@@ -119,10 +117,6 @@ def _valid(plain: str) -> PasswordLink:
     if row.by is not None and row.by not in accounts.admins():  # no admin any more
         raise LinkOver
     return row
-
-
-def _hash(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def address_of(link: NewLink) -> str:

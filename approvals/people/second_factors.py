@@ -6,7 +6,6 @@ are counted per person, from all addresses.
 """
 
 import base64
-import hashlib
 import hmac
 import os
 import secrets
@@ -23,7 +22,7 @@ from django.http import HttpRequest
 from approvals import clock
 from approvals.errors import UnknownFactor
 from approvals.models import SecondFactor
-from approvals.people import accounts, login
+from approvals.people import accounts, login, tokens
 from approvals.signed import rows as signed_rows
 from approvals.signed.audit import log_change
 from runtime.errors import InvalidInput, KeyMissing
@@ -168,7 +167,7 @@ def _use_code(person: User, code: str) -> str | None:
             return "totp"
     codes = SecondFactor.objects.filter(person=person, kind=Kind.RECOVERY_CODE, ended_at=None)
     for row in codes:
-        if hmac.compare_digest(row.secret, _hash(code)) and signed_rows.is_valid(row):
+        if tokens.is_secret(code, row.secret) and signed_rows.is_valid(row):
             return str(Kind.RECOVERY_CODE) if _end(person, pk=row.pk) else None
     return None
 
@@ -181,7 +180,7 @@ def _renew_codes(person: User) -> list[str]:
             SecondFactor(
                 person=person,
                 kind=Kind.RECOVERY_CODE,
-                secret=_hash(code),
+                secret=tokens.hash_secret(code),
                 created_at=clock.now(),
             )
         )
@@ -219,10 +218,6 @@ def _open(sealed: dict[str, str], owner: str) -> bytes:
         raise InvalidInput(
             "code", "cannot be checked: the key of the app cannot be opened"
         ) from exc
-
-
-def _hash(code: str) -> str:
-    return hashlib.sha256(code.encode()).hexdigest()
 
 
 _WORDS = {Kind.APP: "an authenticator app", Kind.PASSKEY: "a passkey"}

@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from approvals import clock
 from approvals.errors import UnknownToken
-from approvals.models import Token
+from approvals.models import DirectoryToken, Token
 from approvals.rights.scopes import ALL_SCOPES
 from approvals.signed import rows as signed_rows
 from approvals.signed.audit import log_change
@@ -64,7 +64,7 @@ def create(
     token = Token(
         public_id=secrets.token_hex(8),
         owner=owner,
-        secret_hash=_hash(secret),
+        secret_hash=hash_secret(secret),
         scopes=sorted(scopes),
         name=name,
         created_at=at,
@@ -105,25 +105,30 @@ def authenticate(plain: str) -> Actor | None:
         return None
     public_id, secret = match.groups()
     token = Token.objects.select_related("owner").filter(public_id=public_id).first()
-    # The same work for an unknown id as for a wrong secret.
-    matches = hmac.compare_digest(_hash(secret), _NO_HASH if token is None else token.secret_hash)
+    matches = is_secret(secret, token.secret_hash if token else None)
     if token is None or not matches or token.revoked_at is not None or not token.owner.is_active:
         return None
     if token.expires_at is not None and token.expires_at <= timezone.now():
         return None
     if not signed_rows.is_valid(token):
         return None
-    _record_use(token)
+    record_use(token)
     return Actor(person=token.owner.get_username(), token=token.public_id)
 
 
-def _hash(secret: str) -> str:
+def hash_secret(secret: str) -> str:
+    """Return the stored form of a secret."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def _record_use(token: Token) -> None:
+def is_secret(secret: str, stored: str | None) -> bool:
+    """Return whether a secret is the stored one. An unknown one, None, takes the same work as a wrong one."""
+    return hmac.compare_digest(hash_secret(secret), _NO_HASH if stored is None else stored)
+
+
+def record_use(token: Token | DirectoryToken) -> None:
+    """Record that a token was used just now."""
     now = timezone.now()
     if token.last_used_at is None or token.last_used_at < now - _USE_GRAIN:
-        Token.objects.filter(
-            Q(last_used_at=None) | Q(last_used_at__lt=now - _USE_GRAIN), pk=token.pk
-        ).update(last_used_at=now)
+        unused = Q(last_used_at=None) | Q(last_used_at__lt=now - _USE_GRAIN)
+        type(token).objects.filter(unused, pk=token.pk).update(last_used_at=now)
