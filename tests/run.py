@@ -1,10 +1,10 @@
-"""`python -m tests.run`: the whole suite in four processes at once, each with servers of its own.
+"""`python -m tests.run`: the whole suite as groups of folders, each a process with servers of its own.
 
-Each takes about as long as the others. Two begin with the tests that start whole installations, which wait for one half
-of their time, so that two cores always have something to do; a third takes the browser. `--quick` runs the pure and the
-Postgres tier.
+Four run at once, because whole installations wait for one half of their time, and two cores should always have work.
+Each that ends makes room for the next group, so the order is from the longest to the shortest. `--quick` runs the pure
+and the Postgres tier.
 
-The output of the last process is shown as it comes, that of the others at the end. Fails if one of them does.
+A group's output is shown when it and those before it have ended. Fails if one of them does.
 """
 
 import compileall
@@ -13,22 +13,27 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.support.stack import PREPARED
 
 PYTEST = (sys.executable, "-m", "pytest")
 PACKAGES = ("agents", "approvals", "client", "config", "runtime", "tests")
+AT_ONCE = 4
 FAULTS = "tests/system/fault_injection"
-LANES = (
-    ("tests/system", f"--ignore={FAULTS}", "tests/interop", "tests/config", "tests/docs"),
-    (FAULTS, "tests/approvals", "tests/stored", "tests/agents"),
+GROUPS = (
     ("tests/browser",),
+    ("tests/system", f"--ignore={FAULTS}"),
+    (FAULTS,),
+    ("tests/web",),
+    ("tests/approvals", "tests/stored", "tests/agents"),
+    ("tests/config", "tests/docs", "tests/interop"),
+    ("tests/execution", "tests/control", "tests/upkeep", "tests/triggers"),
 )
 REST = (
     "tests",
-    *(f"--ignore={path}" for lane in LANES for path in lane if not path.startswith("-")),
+    *(f"--ignore={path}" for group in GROUPS for path in group if not path.startswith("-")),
 )
 QUICK = (
     (
@@ -53,31 +58,28 @@ QUICK = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run all lanes. Returns the exit status of one that failed, 0 if none did."""
+    """Run all groups. Returns the exit status of one that failed, 0 if none did."""
     for package in PACKAGES:  # once, or each process that a test starts does it again
         compileall.compile_dir(package, quiet=2)
-    *lanes, last = QUICK if "--quick" in arguments else (*LANES, REST)
-    with ExitStack() as stack:
-        shared = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="signoff-tests-")))
-        shared.chmod(0o755)  # other accounts pass through it
-        os.environ[PREPARED] = str(shared)
-        kept = [stack.enter_context(tempfile.TemporaryFile()) for _ in lanes]
-        others = [
-            subprocess.Popen([*PYTEST, *lane], stdout=file, stderr=subprocess.STDOUT)
-            for lane, file in zip(lanes, kept, strict=True)
-        ]
-        try:
-            codes = [subprocess.run([*PYTEST, *last], check=False).returncode]
-            codes += [other.wait() for other in others]
-        finally:
-            for other in others:
-                other.terminate()
-                other.wait()
-        for file in kept:
-            file.seek(0)
-            sys.stdout.buffer.write(file.read())
-        sys.stdout.flush()
-    return next((code for code in codes if code), 0)
+    groups = QUICK if "--quick" in arguments else (*GROUPS, REST)
+    code = 0
+    with (
+        tempfile.TemporaryDirectory(prefix="signoff-tests-") as shared,
+        ThreadPoolExecutor(AT_ONCE) as processes,
+    ):
+        Path(shared).chmod(0o755)  # other accounts pass through it
+        os.environ[PREPARED] = shared
+        for group in processes.map(_run, groups):
+            sys.stdout.buffer.write(group.stdout)
+            sys.stdout.flush()
+            code = code or group.returncode
+    return code
+
+
+def _run(group: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*PYTEST, *group], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
 
 
 if __name__ == "__main__":
