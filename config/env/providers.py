@@ -25,8 +25,8 @@ def read(variables: Mapping[str, str]) -> dict[str, Endpoint]:
     names = values.read_names(variables, PREFIX, VARIABLE, PARTS)
     for name, variable in names.items():
         if name in OWN_VARIABLES:
-            known = " and ".join(OWN_VARIABLES[name])
-            raise InvalidSetting(variable, f"is not a known setting: set {known} for {name}")
+            settings = " and ".join(OWN_VARIABLES[name])
+            raise InvalidSetting(variable, f"is not a known setting: set {settings} for {name}")
     return {name: _endpoint(variables, name) for name in names}
 
 

@@ -48,10 +48,12 @@ class Command(BaseCommand):
 
 def _require_known_migrations() -> None:
     """Raise CommandError if another version has migrated the database in a way that this one does not know."""
-    loader = MigrationLoader(None)
-    applied = MigrationRecorder(connection).applied_migrations()
+    migrations = MigrationLoader(None).disk_migrations
+    applied = MigrationRecorder(connection).applied_migrations().keys()
+    replaced = (set(migration.replaces) for migration in migrations.values())
+    followed = set().union(*(keys for keys in replaced if keys <= applied))
     unknown = sorted(
-        ".".join(key) for key in applied.keys() - loader.disk_migrations.keys() if key[0] in APPS
+        ".".join(key) for key in applied - migrations.keys() - followed if key[0] in APPS
     )
     if unknown:
         raise CommandError(

@@ -7,6 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     initial = True
 
+    replaces = [("agents", "0001_initial"), ("agents", "0002_agent_title")]
     dependencies = []
 
     operations = [
@@ -14,6 +15,7 @@ class Migration(migrations.Migration):
             name="PublishedAgent",
             fields=[
                 ("name", models.TextField(primary_key=True, serialize=False)),
+                ("title", models.TextField(db_default="")),
                 ("description", models.TextField()),
                 ("fingerprint", models.TextField()),
                 ("input_schema", models.JSONField()),

@@ -153,7 +153,7 @@ CREATE TRIGGER approvals_approval_slack AFTER UPDATE ON approvals_approval FOR E
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("approvals", "0004_outbox"),
+        ("approvals", "0001_first_release"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

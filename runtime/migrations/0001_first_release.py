@@ -160,6 +160,12 @@ CREATE TRIGGER runtime_occurrence_keeps_times
 class Migration(migrations.Migration):
     initial = True
 
+    replaces = [
+        ("runtime", "0001_initial"),
+        ("runtime", "0002_daily_counts"),
+        ("runtime", "0003_idle_since"),
+        ("runtime", "0004_run_idle"),
+    ]
     dependencies = []
 
     operations = [
@@ -215,6 +221,10 @@ class Migration(migrations.Migration):
                 ("removed_at", models.DateTimeField(null=True)),
                 ("archived_at", models.DateTimeField(null=True)),
                 ("legal_hold", models.JSONField(null=True)),
+                (
+                    "idle_since",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
+                ),
                 ("worker", models.UUIDField(null=True)),
                 ("losses", models.IntegerField(db_default=0)),
                 ("isolated", models.BooleanField(db_default=False)),
@@ -242,8 +252,8 @@ class Migration(migrations.Migration):
                     ),
                     models.Index(
                         condition=models.Q(("ended_at__isnull", True)),
-                        fields=["id"],
-                        name="run_active",
+                        fields=["idle_since"],
+                        name="run_idle",
                     ),
                     models.Index(
                         condition=models.Q(("thread__isnull", False)),
@@ -728,6 +738,12 @@ class Migration(migrations.Migration):
                 ("isolated", models.BooleanField(db_default=False)),
                 ("hung", models.BooleanField(db_default=False)),
                 ("measures", models.JSONField(db_default={})),
+                (
+                    "runs",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.UUIDField(), db_default=[], size=None
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
@@ -1009,6 +1025,56 @@ class Migration(migrations.Migration):
                     models.UniqueConstraint(fields=("gate", "by"), name="edit_preview_once")
                 ],
             },
+        ),
+        migrations.CreateModel(
+            name="DailyRuns",
+            fields=[
+                ("day", models.DateField(primary_key=True, serialize=False)),
+                ("statuses", models.JSONField()),
+            ],
+        ),
+        migrations.CreateModel(
+            name="RunUsage",
+            fields=[
+                ("run_id", models.UUIDField(primary_key=True, serialize=False)),
+                ("position", models.BigIntegerField()),
+                ("replies", models.BigIntegerField()),
+                ("unpriced", models.BigIntegerField()),
+                ("input_tokens", models.BigIntegerField()),
+                ("output_tokens", models.BigIntegerField()),
+                ("micros", models.BigIntegerField()),
+            ],
+        ),
+        migrations.CreateModel(
+            name="DailyUsage",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("day", models.DateField()),
+                ("agent", models.TextField()),
+                ("model", models.TextField()),
+                ("requester", models.TextField()),
+                ("replies", models.BigIntegerField()),
+                ("unpriced", models.BigIntegerField()),
+                ("input_tokens", models.BigIntegerField()),
+                ("output_tokens", models.BigIntegerField()),
+                ("micros", models.BigIntegerField()),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("day", "agent", "model", "requester"), name="daily_usage_once"
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="UncountedRun",
+            fields=[("run_id", models.UUIDField(primary_key=True, serialize=False))],
         ),
         migrations.SeparateDatabaseAndState(
             database_operations=[migrations.RunSQL(BUSINESS_KEY)],

@@ -29,6 +29,6 @@ def build_partitioned_index(apps: Any, editor: BaseDatabaseSchemaEditor) -> None
 class Migration(migrations.Migration):
     atomic = False  # the indexes are created concurrently
 
-    dependencies = [("runtime", "0004_run_idle")]
+    dependencies = [("runtime", "0001_first_release")]
 
     operations = [migrations.RunPython(build_partitioned_index, migrations.RunPython.noop)]
