@@ -14,6 +14,7 @@ from runtime.core.values.errors import CoreError
 from runtime.core.values.verdicts import GATES, words_at
 from runtime.models import JournalEntry, Run, StoredContinuation
 from runtime.reads.journal import JournalLine, archived, decoded, latest, read, removed, stored
+from runtime.reads.labels import title_of
 from runtime.reads.redaction import redact
 from runtime.reads.runs import Page, RunDetail, as_json
 from runtime.reads.transcript import Transcript
@@ -127,8 +128,8 @@ def text_of(event: e.Event, paths: Paths) -> str:
     frame, call = (getattr(event, name, None) or "" for name in ("frame", "call"))
     if isinstance(event, e.FrameOpened):
         call = ""  # that of the parent
-    path = paths.get((frame, call)) or tuple(part for part in (frame, call) if part)
-    about = " › ".join(path)
+    names = map(title_of, paths.get((frame, call), ()))
+    about = " › ".join(names) or " › ".join(filter(None, (frame, call)))
     words = _words(event)
     return f"{words}: {about}" if about else words
 

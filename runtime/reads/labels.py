@@ -1,8 +1,9 @@
-"""The texts of effect classes and messages on pages."""
+"""The texts of effect classes and messages on pages, and the titles of agents and tools."""
 
 from typing import Literal
 
 from runtime.core.values.enums import EFFECT_CLASSES, EffectClass
+from runtime.ports import wiring
 
 MessageKind = Literal[
     "input",
@@ -49,3 +50,10 @@ def effect_texts(effect: str) -> tuple[str, str]:
         return effect, effect
     rule = EFFECT_CLASSES[EffectClass(effect)]
     return rule.label, rule.consequence
+
+
+def title_of(name: str) -> str:
+    """Return the title of an agent. A tool, and an agent without a title, is named in words. Not yet escaped."""
+    title = wiring.catalogue().titles().get(name)
+    words = name.replace("_", " ")
+    return words[:1].upper() + words[1:] if title is None else title

@@ -19,8 +19,8 @@ from runtime.core.run.events import BlobRef
 from runtime.core.values.enums import CallState
 from runtime.core.values.lookalikes import MAX_CHARACTERS, describe
 from runtime.core.values.texts import character_name, code_point, is_visible, joined_emoji
-from runtime.ports import wiring
 from runtime.reads import time_limits
+from runtime.reads.labels import title_of
 from runtime.reads.trace.span import Span, SpanKind, SpanResult
 from runtime.triggers.sources.registry import SOURCES
 
@@ -290,13 +290,6 @@ def manual_of(section: str = "") -> str:
     """Return the address of the manual's page about a section of the navigation."""
     page = _MANUAL.get(section)
     return reverse("manual_page", args=[page]) if page else reverse("manual")
-
-
-def title_of(name: str) -> str:
-    """Return the title of an agent. A tool, and an agent without a title, is named in words. Not yet escaped."""
-    title = wiring.catalogue().titles().get(name)
-    words = name.replace("_", " ")
-    return words[:1].upper() + words[1:] if title is None else title
 
 
 register.filter("title_of", lambda name: escape_visible(title_of(name)))

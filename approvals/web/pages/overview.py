@@ -21,12 +21,13 @@ from runtime.core.run.continuation import RunStatus
 from runtime.ports import wiring
 from runtime.reads import usage, workers
 from runtime.reads.blobs import object_totals
+from runtime.reads.labels import title_of
 from runtime.reads.run_figures import limited_models, run_totals
 from runtime.reads.suspects import suspect_totals
 from runtime.reads.usage import UsageKey
 from runtime.web import charts, downloads
 from runtime.web.charts import Chart, Series
-from runtime.web.display import duration, title_of
+from runtime.web.display import duration
 from runtime.web.numbers import dollars
 from runtime.web.pages import query_params
 from runtime.web.requests import admins_only

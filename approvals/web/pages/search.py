@@ -27,7 +27,8 @@ from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.reads import runs
 from runtime.reads.filters import MAX_SEARCH, begins_id, filter_runs
-from runtime.web.display import status_words, title_of
+from runtime.reads.labels import title_of
+from runtime.web.display import status_words
 from runtime.web.pages import query_params
 from runtime.web.requests import actor_of
 

@@ -1,5 +1,6 @@
 """One span of a run: work or waiting with a start, an end and a result."""
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
@@ -8,6 +9,7 @@ from uuid import UUID
 from runtime.core.run import events as e
 from runtime.core.values.enums import GateKind, Verdict
 from runtime.core.values.verdicts import GATES, VERDICTS, words_at
+from runtime.reads.labels import title_of
 from runtime.reads.redaction import redact
 
 TOOLS_NAMED = 3  # in the label of a model call
@@ -185,9 +187,10 @@ class Span:
             case SpanState.REPLIED | SpanState.ANSWERED if self.kind is SpanKind.MODEL and self.by:
                 return "reply given by"
             case SpanState.REPLIED:
-                names = ", ".join(self.tools[:TOOLS_NAMED])
-                unnamed = len(self.tools) - TOOLS_NAMED
-                return f"calls {names}{f' and {unnamed} more' if unnamed > 0 else ''}"
+                numbers = Counter(map(title_of, self.tools))
+                names = [name if n == 1 else f"{name} {n} times" for name, n in numbers.items()]
+                more = [f"{len(names) - TOOLS_NAMED} more"] if len(names) > TOOLS_NAMED else []
+                return f"calls {' and '.join([', '.join(names[:TOOLS_NAMED]), *more])}"
             case SpanState.AT_WORK if self.waiting:
                 return self.waiting
             case SpanState.GATE_OPEN if self.gate_kind:

@@ -9,7 +9,7 @@ from runtime.control import kill_switches
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import InvalidInput, SwitchAlreadyEngaged, SwitchNotEngaged, UnknownAgent
 from runtime.ports import wiring
-from runtime.web.display import title_of
+from runtime.reads.labels import title_of
 from runtime.web.forms import PageForm, TypedField
 from runtime.web.requests import actor_of, admins_only
 

@@ -84,8 +84,8 @@ def test_the_list_has_pages(ada: Client, suspended: UUID, query: str) -> None:
 
 
 def test_a_run_shows_its_tree(ada: Client, admin: Client, office: Office, suspended: UUID) -> None:
-    gate = "<bdi>Set privileges</bdi> waits for a person"
-    page = shows(ada, suspended, gate, f"/a/{office.request(suspended).id}/")
+    request = office.request(suspended)
+    page = shows(ada, suspended, f"<h2><bdi>{request.sentence}</bdi>", f"/a/{request.id}/")
     rows = page[page.index('<ul class="wf"') : page.index('<ul class="legend"')]
     names = ("Hr onboarding", "Account agent", "Create account", "Set privileges")
     in_order(rows, *(f"<bdi>{name}</bdi></a>" for name in names))

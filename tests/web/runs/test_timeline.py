@@ -140,15 +140,15 @@ def test_every_step_has_a_row_in_the_order_of_the_tree(office: Office, suspended
     office.approve(suspended)
     assert _rows(suspended) == [
         ("agent", "hr_onboarding", 0, "answered"),
-        ("model", "hr_onboarding", 1, "calls account_agent"),
+        ("model", "hr_onboarding", 1, "calls Account agent"),
         ("agent", "account_agent", 1, "answered"),
-        ("model", "account_agent", 2, "calls create_account"),
+        ("model", "account_agent", 2, "calls Create account"),
         ("tool", "create_account", 2, "done"),
-        ("model", "account_agent", 2, "calls set_privileges"),
+        ("model", "account_agent", 2, "calls Set privileges"),
         ("person", "set_privileges", 2, "approved by"),
         ("tool", "set_privileges", 2, "done"),
         ("model", "account_agent", 2, "answered"),
-        ("model", "hr_onboarding", 1, "calls send_welcome_mail"),
+        ("model", "hr_onboarding", 1, "calls Send welcome mail"),
         ("tool", "send_welcome_mail", 1, "done"),
         ("model", "hr_onboarding", 1, "answered"),
     ]
@@ -377,7 +377,7 @@ def test_admins_read_the_state_at_each_entry_as_it_was(
     at = f"{run}/at/{last}/"
     on = (f'href="{run}/at/{last - 1}/"', f'href="{run}/fork/{last}/"')
     shown = shows(admin, at, "Changes by this entry", "account_agent", *on)
-    has(shown, "waits for a person to decide: hr_onboarding › account_agent")
+    has(shown, "waits for a person to decide: Hr onboarding › Account agent")
     has(shown.partition('id="moves"')[2], "gated")
     has(shown, "<summary>As JSON</summary>", "<bdi>frames</bdi></dt><dd><details", "2 fields")
     live = admin_api.get(f"{run}/continuation").json()
@@ -426,7 +426,7 @@ def test_a_fork_and_its_original_side_by_side(ada: Client, office: Office) -> No
         names = [pair.step.name for pair in shown.steps.pairs]
         assert ("set_privileges" in names, "create_account" in names) == (True, False)
         entries = f"Entries 1 to {common[0]}"
-        event = "approved by bea: hr_onboarding › account_agent › set_privileges"
+        event = "approved by bea: Hr onboarding › Account agent › Set privileges"
         page = f"/runs/{left}/compare/{right}/"
         shows(ada, page, entries, "Send welcome mail", event, hides=["0.c1.0", "frame 0"])
 
