@@ -24,7 +24,7 @@ from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from runtime.web.display import plain_visible
 from runtime.web.forms import PageForm, TypedField
-from runtime.web.schema_form import as_typed, choices_of, kind_of, plain_type
+from runtime.web.schema_form import as_typed, choices_of, help_of, kind_of
 
 WHOLE = "input"  # the only field of a schema that is not an object's
 
@@ -149,9 +149,7 @@ def _field_of(prop: Property) -> TypedField:
     return TypedField(
         prop.title,
         kind,
-        help=" · ".join(
-            text for text in (prop.description, plain_type(prop.type), example) if text
-        ),
+        help=" · ".join(filter(None, (help_of(prop), example))),
         optional=not prop.required,
         rows={"json": 6, "long": 1}.get(kind, 0),
         choices=choices,

@@ -22,11 +22,12 @@ from runtime.web.requests import form_text
 MAX_LINE_CHARACTERS = 300  # a longer text has several lines
 
 _NUMBERS = {"integer": r"-?\d{1,18}", "number": r"-?\d{1,18}(\.\d{1,18})?([eE][-+]?\d{1,2})?"}
-# Names of types in words for people; that a value is a text goes without saying.
+# Names of types in words for people; that a value is a text, a number or a date goes without saying.
 _PLAIN_WORDS = {
     "string": "",
     "integer": "whole number",
-    "boolean": "yes or no",
+    "number": "",
+    "date": "",
     "email": "e-mail address",
     "array": "list, as JSON",
     "object": "JSON",
@@ -165,10 +166,11 @@ def fill_in(
     return filled, [f"{path} {detail}" if path else detail for path, detail in unplaced.items()]
 
 
-def plain_type(type: str) -> str:
-    """Return a type of a schema with its limits in words for people, without the plain fact that it is a text."""
-    words = (_PLAIN_WORDS.get(fact, fact) for fact in type.split(" · "))
-    return " · ".join(word for word in words if word)
+def help_of(prop: json_schema.Property) -> str:
+    """Return the description of a property, and the limits of its value as far as its field does not show them."""
+    facts = () if choices_of(prop.rule) else prop.type.split(" · ")
+    words = (_PLAIN_WORDS.get(fact, fact) for fact in facts)
+    return " · ".join(filter(None, (prop.description, *words)))
 
 
 # Fields
@@ -187,7 +189,7 @@ def _of_object(
             label=prop.title,
             required=prop.required,
             nullable=_is_nullable(rules[prop.name]),
-            help=" · ".join(text for text in (prop.description, plain_type(prop.type)) if text),
+            help=help_of(prop),
             depth=depth,
         )
         for prop in json_schema.parts(schema)

@@ -242,7 +242,7 @@ def unit_of(name: str, rule: Any, args: Mapping[str, Any]) -> str:
     if _AMOUNTS & frozenset(words):
         argument_units.append(args.get("currency"))
     units = (str(unit) for unit in [*schema_units, *argument_units] if _is_unit(unit))
-    return next(units, _ENDINGS.get(words[-1], "") if len(words) > 1 else "")
+    return next(units, _ENDINGS.get(words[-1], ""))
 
 
 def _is_unit(value: Any) -> bool:
