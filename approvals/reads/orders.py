@@ -19,6 +19,7 @@ from approvals.reads.approval_views import ApprovalView
 from approvals.reads.filters import Agents
 from runtime.core.values.enums import Risk
 from runtime.errors import InvalidInput
+from runtime.reads.labels import title_of
 
 _RANKS = {Risk.HIGH: 0, Risk.MEDIUM: 1, Risk.LOW: 2}
 _DUE = (
@@ -159,9 +160,10 @@ class Order:
             case Grouping.RISK:
                 return f"{approval.risk.capitalize()} risk"
             case Grouping.AGENT:
-                return " › ".join(approval.path[:-1] if approval.call else approval.path)
+                agents = approval.path[:-1] if approval.call else approval.path
+                return " › ".join(map(title_of, agents))
             case Grouping.KIND:
-                return approval.tool or _NO_TOOL
+                return title_of(approval.tool) if approval.tool else _NO_TOOL
             case _:
                 bucket = _bucket(approval.expires_at, now)
                 return _NEVER if bucket == len(_DUE) else _DUE[bucket][0]

@@ -219,6 +219,7 @@ _ENDINGS = {
     "euros": "euros",
     "dollars": "dollars",
 }
+_MONEY = frozenset({"EUR", "USD", "GBP", "CHF", "JPY", "euros", "dollars"})
 
 
 def is_amount(name: str, value: Any) -> bool:
@@ -242,7 +243,8 @@ def unit_of(name: str, rule: Any, args: Mapping[str, Any]) -> str:
     if _AMOUNTS & frozenset(words):
         argument_units.append(args.get("currency"))
     units = (str(unit) for unit in [*schema_units, *argument_units] if _is_unit(unit))
-    return next(units, _ENDINGS.get(words[-1], ""))
+    unit = _ENDINGS.get(words[-1], "")
+    return next(units, unit if len(words) > 1 or unit in _MONEY else "")
 
 
 def _is_unit(value: Any) -> bool:

@@ -212,7 +212,7 @@ def test_a_tool_is_one_group_whichever_agents_call_it(bea: Client, waiting: Wait
     reseal([gate], tool="")
     page = text(bea, "/inbox/?group=kind")
     heads = re.findall(r'<h2 id="group-\d"><bdi>(.*?)</bdi></h2><span class="meta">(\d)', page)
-    assert heads == [("Not about a tool", "1"), ("set_privileges", "3")]
+    assert heads == [("Not about a tool", "1"), ("Set privileges", "3")]
     assert _ids(page) == [str(approval.id) for approval in (gate, *approvals)]
 
 
@@ -220,7 +220,7 @@ def test_the_order_stays_in_every_link_and_says_its_numbers(bea: Client, waiting
     first, second = waiting(None, None)
     query = "?sort=age&amp;group=kind"
     page = shows(bea, "/inbox/?sort=age&group=kind", f'href="/a/{first.id}/{query}"')
-    has(page, '<h2 id="group-1"><bdi>set_privileges</bdi></h2>', 'value="age" selected')
+    has(page, '<h2 id="group-1"><bdi>Set privileges</bdi></h2>', 'value="age" selected')
     assert page.count("runs started by <bdi>ada</bdi>") == 1  # above both rows
     has(page, 'href="?view=others&amp;sort=age&amp;group=kind"')
     shows(bea, f"/a/{first.id}/?sort=age&group=kind", f'href="/a/{second.id}/{query}"')
