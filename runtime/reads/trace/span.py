@@ -189,8 +189,9 @@ class Span:
             case SpanState.REPLIED:
                 numbers = Counter(map(title_of, self.tools))
                 names = [name if n == 1 else f"{name} {n} times" for name, n in numbers.items()]
-                more = [f"{len(names) - TOOLS_NAMED} more"] if len(names) > TOOLS_NAMED else []
-                return f"calls {' and '.join([', '.join(names[:TOOLS_NAMED]), *more])}"
+                unnamed = len(names) - TOOLS_NAMED
+                ending = f" and {unnamed} more" if unnamed > 0 else ""
+                return f"calls {', '.join(names[:TOOLS_NAMED])}{ending}"
             case SpanState.AT_WORK if self.waiting:
                 return self.waiting
             case SpanState.GATE_OPEN if self.gate_kind:
