@@ -47,7 +47,7 @@ class DirectoryEntry(SignedRow):
 
     id = models.UUIDField(primary_key=True, default=uuid4)
     directory = models.TextField()
-    kind = models.TextField()  # `User` or `Group`
+    kind = models.TextField()  # `User`, `Group`, or `Deleted` of a person
     name = models.TextField()  # the username, or the name of the group
     external_id = models.TextField()  # the directory's own; empty without one
     person = models.OneToOneField(

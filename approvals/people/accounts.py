@@ -24,7 +24,7 @@ from django.utils import timezone
 from approvals import clock
 from approvals.errors import LastAdmin, NotConfirmable, UnknownPerson
 from approvals.models import ApprovalClaim, Assignment, Handover, PasswordLink
-from approvals.people import tokens
+from approvals.people import directories, tokens
 from approvals.rights import assignments, principals
 from approvals.rules.roles import Group, is_named
 from approvals.signed.audit import log_change
@@ -114,11 +114,14 @@ def enable(username: str, *, actor: str | None, groups: Collection[str] | None =
     """Let a person log in again with their password, in `groups` or those of before; their tokens stay revoked.
 
     The enabling admin becomes the giver of their groups: otherwise an admin could enable a reviewer and decide as them.
+    Raise Forbidden if a directory disabled the person. None is the command line, which may enable all.
     """
     with changing():
         person = read_person(username)
         if person.is_active:
             return
+        if actor is not None:
+            directories.check_enabling(person)
         end_sessions(person)  # they, like tokens, may have been created during the disabling
         tokens.revoke_all(person)
         User.objects.filter(pk=person.pk).update(is_active=True)

@@ -24,9 +24,9 @@ from approvals.people import tokens
 from approvals.rights import assignments
 from approvals.signed import rows as signed_rows
 from approvals.signed.audit import log_change
-from runtime.errors import InvalidInput
+from runtime.errors import Forbidden, InvalidInput
 
-PERSON, GROUP = "User", "Group"
+PERSON, GROUP, DELETED = "User", "Group", "Deleted"
 MAX_DAYS = 730
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _FORMAT = re.compile(r"sgd_([0-9a-f]{16})_([0-9a-f]{64})")
@@ -121,6 +121,15 @@ def authenticate(plain: str) -> PeopleDirectory | None:
         return None
     tokens.record_use(token)
     return find(token.directory)
+
+
+def check_enabling(person: User) -> None:
+    """Raise Forbidden if a directory that still has a token disabled or deleted this person: it alone enables them."""
+    entry = DirectoryEntry.objects.filter(person=person, attributes__active=False).first()
+    directory = None if entry is None else find(entry.directory)
+    if directory is not None and any(token.is_valid for token in tokens_of(directory)):
+        detail = f"The {directory.giver} disabled {person.get_username()}: it must enable them."
+        raise Forbidden("directory", detail)
 
 
 def members(directory: PeopleDirectory, groups: Iterable[UUID]) -> dict[UUID, list[User]]:

@@ -25,7 +25,7 @@ from approvals import clock
 from approvals.errors import LastAdmin
 from approvals.models import DirectoryEntry
 from approvals.people import accounts, directories, mappings
-from approvals.people.directories import GROUP, PERSON, PeopleDirectory
+from approvals.people.directories import DELETED, GROUP, PERSON, PeopleDirectory
 from approvals.rights import assignments
 from approvals.signed import rows as signed_rows
 from approvals.signed.audit import log_change
@@ -202,15 +202,20 @@ class _Storage(ScimStorage):
     ) -> None:
         """Disable a person for good, or end a group."""
         entry = self._entry(resource_type, resource_id, expected_version)
+        kind = entry.kind
         if entry.person is None:
             self._put_members(entry, [])
+            entry.delete()
         else:
             accounts.disable(entry.person.username, actor=self.directory.giver)
             for group in directories.groups_of(self.directory, [entry.person])[entry.person.pk]:
                 right = self.directory.membership(group)
                 assignments.end(entry.person, right, actor=self.directory.giver)
-        entry.delete()
-        log_change(self.directory.giver, f"deleted the {entry.kind.lower()} {resource_id}")
+            entry.kind, entry.external_id = DELETED, ""
+            entry.attributes = {"active": False}
+            signed_rows.sign(entry)
+            entry.save()
+        log_change(self.directory.giver, f"deleted the {kind.lower()} {resource_id}")
 
     def _entry(
         self, resource_type: scim.ResourceType, resource_id: str | None, version: str | None = None

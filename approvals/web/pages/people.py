@@ -24,7 +24,7 @@ from approvals.people import (
 )
 from approvals.reads.policy_deciders import Deciders
 from approvals.web.pages.account_forms import GroupsForm, NewGroupForm, PersonForm, ProfileForm
-from runtime.errors import InvalidInput, RequestError
+from runtime.errors import Forbidden, InvalidInput, RequestError
 from runtime.web.forms import Choices, PageForm
 from runtime.web.requests import admins_only
 
@@ -135,7 +135,10 @@ def disable(request: HttpRequest, person: str) -> HttpResponse:
 @admins_only
 def enable(request: HttpRequest, person: str) -> HttpResponse:
     """Enable a person."""
-    accounts.enable(person, actor=_admin(request))
+    try:
+        accounts.enable(person, actor=_admin(request))
+    except Forbidden as refusal:
+        return _page(request, refusal, person=person)
     return _redirect_to_card(
         request, person, f"{person} can log in again. Revoked tokens stay revoked."
     )

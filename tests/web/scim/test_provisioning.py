@@ -15,7 +15,7 @@ from approvals.rights import assignments, principals
 from approvals.rules.roles import Group
 from runtime.ports.access import Actor
 from tests.support.api_client import Caller
-from tests.support.pages import log_in
+from tests.support.pages import has, log_in, text_of
 from tests.support.seeds import Cast
 from tests.web.scim.provisioner import TYPE, ZOE, Provisioner
 
@@ -64,6 +64,25 @@ def test_deactivation_ends_sessions_and_tokens_at_once(acme: Provisioner) -> Non
     assert User.objects.filter(pk=zoe.pk, is_active=False).exists()
     acme.send("GET", path, status=404)
     acme.create(status=409)  # a name is given once
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_only_a_directory_enables_whom_it_disabled(
+    acme: Provisioner, admin: Client, is_deleted: bool
+) -> None:
+    path, name = f"/Users/{acme.create()['id']}", str(ZOE["userName"])
+    admin.post(f"/people/{name}/disable/")
+    admin.post(f"/people/{name}/enable/")
+    if is_deleted:
+        acme.send("DELETE", path, status=204)
+    else:
+        acme.patch(path, {"op": "replace", "path": "active", "value": False})
+    page = admin.post(f"/people/{name}/enable/")
+    has(text_of(page, 403), "The directory acme disabled")
+    assert not User.objects.get(username=name).is_active
+    directories.revoke_token(acme.token.split("_")[1], actor=None)
+    admin.post(f"/people/{name}/enable/")
+    assert User.objects.get(username=name).is_active
 
 
 def test_an_account_that_was_there_is_not_taken(acme: Provisioner, cast: Cast) -> None:
