@@ -63,9 +63,11 @@ def build_text(text: str) -> Card:
 
 def is_decidable(approval: ApprovalView) -> bool:
     """Tell whether the message decides it: a call at low or medium risk that the message has in full."""
+    demands = approval.demands
     return (
         slack.app().decides
         and approval.is_of_call
+        and not (demands is not None and demands.step_up)
         and approval.risk in UNDOABLE
         and not approval.holds
         and not is_previewed(approval.preview)

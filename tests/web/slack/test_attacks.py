@@ -12,6 +12,7 @@ from pytest_django import Settings
 from approvals.models import Approval, AuditEntry, OutboxMessage
 from approvals.notices.slack_posts import post_request
 from approvals.people import accounts
+from approvals.rules.policy import Demands
 from tests.support.office import Office, reseal
 from tests.support.pages import has
 from tests.support.slack_server import (
@@ -151,6 +152,18 @@ def test_a_forged_button_at_high_risk_decides_nothing(
     slack.windows.append({"callback_id": verdict, "private_metadata": f"{value} D0BEA"})
     assert slack.submit("Because").content == b""
     refused(slack, "decided on its page", asked_bea)
+
+
+def test_a_request_that_demands_a_second_factor_is_decided_on_its_page(
+    slack: Slack, linked: None, office: Office
+) -> None:
+    request = office.request(office.start())
+    reseal([request], rule=Demands(rule="Fresh", step_up=True).stored())
+    post_request("bea", request.pk, "")
+    send_due()
+    assert slack.verdicts == ["open"]
+    slack.press("approve", value=f"{request.pk} {request.approval_digest}")
+    refused(slack, "decided on its page", request)
 
 
 def test_a_button_decides_nothing_once_the_installation_forbids_it(
