@@ -173,7 +173,7 @@ def _pages(office: Office, cast: Cast) -> dict[str, list[tuple[str, Act | None]]
             *(f"/runs/{run}/" for run in (*ours, parked, failed, halt.run_id, short.run_id)),
             *(run + part for part in ("?tab=transcript", "cancel/", "message/")),
             *("/agents/", "/agents/hr_onboarding/", start),
-            *("/account/", "/nowhere/", f"/runs/{uuid4()}/"),
+            *("/account/", "/account/second/app/", "/nowhere/", f"/runs/{uuid4()}/"),
             *(f"/password/{link.plain}/", "/password/x/"),
         ],
         "ada": [
