@@ -22,7 +22,15 @@ from approvals.people import login, preferences, second_factors, sign_in, slack_
 from approvals.rules.identity_providers import Identity, IdentityProvider
 from approvals.rules.policy import is_fresh
 from approvals.web import time_zone
-from approvals.web.pages.second_factors import BACKEND, SIGNED_IN, begin, own_page
+from approvals.web.pages.account_forms import ConfirmForm
+from approvals.web.pages.second_factors import (
+    BACKEND,
+    SIGNED_IN,
+    begin,
+    is_confirmed,
+    own_page,
+    read_ways_to_confirm,
+)
 from runtime.web.requests import AUTHENTICATED
 
 BEGUN_SECONDS = 600  # of the session of a stranger, who may never come back
@@ -86,12 +94,12 @@ def callback(request: HttpRequest, provider: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @login_required
 def connect(request: HttpRequest) -> HttpResponse:
-    """Show which identity waits, and connect it once its owner types the password of the account."""
+    """Show which identity waits, and connect it once its owner proved who they are."""
     waiting = request.session.get(_WAITING)
     if waiting is None or waiting["provider"] not in settings.SIGNOFF_OIDC:
         return redirect("account")
     identity = Identity(**{**waiting, "provider": _provider(waiting["provider"])})
-    if page := _ask_password(request, "accounts/connect.html", identity):
+    if page := _ask_proof(request, "accounts/connect.html", identity):
         return page
     del request.session[_WAITING]
     try:
@@ -106,12 +114,12 @@ def connect(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @login_required
 def link_slack(request: HttpRequest, token: str) -> HttpResponse:
-    """Show which Slack user a link connects, and connect it once the person types the password of the account."""
+    """Show which Slack user a link connects, and connect it once the person proved who they are."""
     if settings.SIGNOFF_SLACK is None:
         raise Http404
     try:
         identity = slack_links.read_link(token)
-        if page := _ask_password(request, "accounts/link_slack.html", identity):
+        if page := _ask_proof(request, "accounts/link_slack.html", identity):
             return page
         slack_links.connect(request.user.get_username(), token)
         channels.add_slack(request.user.get_username())
@@ -146,16 +154,15 @@ def logout(request: HttpRequest) -> HttpResponse:
     return redirect(settings.LOGOUT_REDIRECT_URL)
 
 
-def _ask_password(request: HttpRequest, template: str, identity: Identity) -> HttpResponse | None:
-    """Return the page that asks for the password of the account; None if it was sent with this request."""
-    me, context = request.user.get_username(), {"section": "account", "identity": identity}
-    if request.method == "GET":
-        return render(request, template, context)
-    if login.reauthenticate(request, me, request.POST.get("password", "")) is not None:
+def _ask_proof(request: HttpRequest, template: str, identity: Identity) -> HttpResponse | None:
+    """Return the page that asks for a proof of who the reader is; None if they gave it."""
+    form = ConfirmForm(request.POST if request.method == "POST" else None)
+    if form.is_valid() and is_confirmed(request, form):
         return None
     until = login.refused_until(request)
-    context |= {"is_wrong": True, "locked_until": until}
-    return render(request, template, context, status=429 if until else 422)
+    context = {"section": "account", "identity": identity, "form": form, "locked_until": until}
+    status = 429 if until else 422 if form.errors else 200
+    return render(request, template, context | read_ways_to_confirm(request), status=status)
 
 
 def _provider(name: str) -> IdentityProvider:

@@ -7,6 +7,7 @@ import hmac
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import login as log_in
 from django.contrib.auth.decorators import login_required
@@ -19,7 +20,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from approvals import clock
-from approvals.people import accounts, login, preferences, second_factors
+from approvals.people import accounts, login, preferences, second_factors, sign_in
 from approvals.rules.policy import is_fresh
 from approvals.web import time_zone
 from approvals.web.pages.account_forms import AppForm, ConfirmForm
@@ -193,11 +194,11 @@ def remove_factor(request: HttpRequest, factor: UUID) -> HttpResponse:
 def is_confirmed(request: HttpRequest, form: ConfirmForm) -> bool:
     """Tell whether the form has the reader's password, which is throttled like a login.
 
-    Who signs in at a provider alone must have done so just now.
+    Who has no password must have signed in at a provider, or given a second factor, just now.
     """
     me = request.user.get_username()
     if not _me(request).has_usable_password():
-        if is_fresh(request.session.get(SIGNED_IN), clock.now()):
+        if _is_proved(request):
             return True
         form.add_error("password", "is not set: sign in at your provider again, then do this")
         return False
@@ -205,6 +206,18 @@ def is_confirmed(request: HttpRequest, form: ConfirmForm) -> bool:
         return True
     form.add_error("password", "is not your password")
     return False
+
+
+def read_ways_to_confirm(request: HttpRequest) -> dict[str, object]:
+    """Return the context of the form that asks the reader for a fresh second factor, or to confirm at a provider."""
+    me = _me(request)
+    issuers = sign_in.connected(me.get_username()) if settings.SIGNOFF_OIDC else ()
+    return {
+        "has_password": me.has_usable_password(),
+        "is_proved": _is_proved(request),
+        "factors": second_factors.of_person(me),
+        "confirms_at": [row for row in settings.SIGNOFF_OIDC.values() if row.issuer in issuers],
+    }
 
 
 def own_page(page: str) -> str:
@@ -242,6 +255,11 @@ def _pending_person(request: HttpRequest) -> User | None:
         return None
     is_unchanged = hmac.compare_digest(person.get_session_auth_hash(), pending["hash"])
     return person if is_unchanged else None
+
+
+def _is_proved(request: HttpRequest) -> bool:
+    proofs = (request.session.get(key) for key in (SIGNED_IN, AUTHENTICATED))
+    return any(is_fresh(proof, clock.now()) for proof in proofs)
 
 
 def _me(request: HttpRequest) -> User:

@@ -7,7 +7,6 @@ from itertools import groupby
 from typing import Any, Final, Literal
 from uuid import UUID
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
@@ -17,7 +16,7 @@ from django.utils.cache import patch_vary_headers
 from approvals import clock
 from approvals.decisions import checks
 from approvals.errors import AlreadyCancelled, AlreadyDecided, Expired
-from approvals.people import absences, accounts, second_factors, sign_in
+from approvals.people import absences
 from approvals.reads import approval_views, external_claims, votes
 from approvals.reads.approval_views import ApprovalView
 from approvals.reads.inbox import Neighbours
@@ -27,6 +26,7 @@ from approvals.web.components import teamwork
 from approvals.web.components.arguments import Argument, arguments, fields
 from approvals.web.components.call_status import aftermath
 from approvals.web.components.reading import panel as reading_panel
+from approvals.web.pages.second_factors import read_ways_to_confirm
 from runtime.core.values.enums import CallState, Verdict
 from runtime.core.values.ids import turn_of
 from runtime.core.values.limits import MAX_MESSAGE, MAX_REASON
@@ -129,10 +129,7 @@ def _step_up(request: HttpRequest, approval: approval_views.ApprovalView) -> dic
         return {}
     if demands.accept(proof, clock.now()):
         return {}
-    me = accounts.read_person(request.user.get_username())
-    issuers = sign_in.connected(me.get_username()) if settings.SIGNOFF_OIDC else ()
-    providers = [row for row in settings.SIGNOFF_OIDC.values() if row.issuer in issuers]
-    return {"step_up": True, "factors": second_factors.of_person(me), "confirms_at": providers}
+    return {"step_up": True, **read_ways_to_confirm(request)}
 
 
 def _undo_until(approval: approval_views.ApprovalView) -> datetime | None:

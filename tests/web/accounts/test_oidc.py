@@ -214,7 +214,7 @@ def _connect(browser: Client, password: str = PASSWORD) -> Any:
 
 def test_the_owner_connects_with_the_password(acme: OpenIDProvider, cast: Cast) -> None:
     ada = log_in(cast.ada)
-    has(text_of(_connect(ada, "wrong"), 422), "This is not your password")
+    has(text_of(_connect(ada, "wrong"), 422), "is not your password")
     assert not assignments.sign_ins(cast.ada)
     assert _connect(ada)["Location"] == "/account/"
     browser = Client()

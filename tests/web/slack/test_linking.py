@@ -2,14 +2,17 @@
 
 import re
 import time
+from datetime import timedelta
 
 import pytest
 from django.core import signing
 from django.test import Client
 
+from approvals import clock
 from approvals.people import accounts, slack_links
 from approvals.people.slack_links import LINK_SECONDS
 from tests.support.pages import has, log_in, shows, text_of
+from tests.support.second_factors import phone_of
 from tests.support.seeds import PASSWORD, Cast
 from tests.support.slack_server import OTHER_TEAM, TEAM, USERS, Slack
 from tests.web.slack.conftest import connect
@@ -39,6 +42,34 @@ def test_a_link_opened_by_its_user_connects_both(slack: Slack, bea: Client, cast
     assert slack_links.user_of("bea") == USERS["bea"]
     has(slack.command("link").json()["text"], "connected to bea")
     shows(bea, "/account/", "slack:T0ACME", "/signoff link")
+
+
+@pytest.mark.parametrize("way", ["code", "sign-in"])
+def test_a_person_without_a_password_proves_who_they_are(
+    way: str, slack: Slack, cast: Cast
+) -> None:
+    phone, address = phone_of("bea"), link(slack)
+    accounts.remove_password("bea", actor=None)
+    browser = log_in(accounts.read_person("bea"))
+    _sign_in(browser, seconds_ago=301)
+    assert browser.post(address).status_code == 422
+    shows(browser, address, "Confirm that it is you", hides=("Your password",))
+    if way == "sign-in":
+        _sign_in(browser, seconds_ago=299)
+    else:
+        form = {"code": phone.code(), "next": address}
+        assert browser.post("/account/second/", form)["Location"] == address
+    shows(browser, address, USERS["bea"], hides=("Confirm that it is you", "Your password"))
+    assert holder("bea") is None
+    browser.post(address)
+    assert holder("bea") == "bea"
+
+
+def _sign_in(browser: Client, *, seconds_ago: int) -> None:
+    """Have the session say that its person signed in at a provider."""
+    session, at = browser.session, clock.now() - timedelta(seconds=seconds_ago)
+    session["oidc"] = {"provider": "acme", "token": "", "at": at.isoformat()}
+    session.save()
 
 
 def test_the_owner_disconnects(slack: Slack, bea: Client, cast: Cast) -> None:
