@@ -32,6 +32,7 @@ from approvals.errors import (
 )
 from approvals.models import OF_CALL, Approval, ApprovalUse, AuditEntry, Instance
 from approvals.people import instance_webhooks, instances
+from approvals.people.tokens import hash_secret
 from approvals.rights import principals
 from approvals.rights.access import require
 from approvals.rights.scopes import Scope
@@ -122,7 +123,7 @@ def ask(
     Raise Forbidden; InvalidInput naming a field; UnknownInstance; IdempotencyConflict; TooManyPending.
     """
     owner = instance.owner.get_username()
-    business_key = f"aap:{instance.id}:{instances.digest(key)}"
+    business_key = f"aap:{instance.id}:{hash_secret(key)}"
     earlier = _find_earlier(owner, business_key, submitted)
     if earlier is not None:
         return read(instance=instance, request=earlier), False
@@ -253,7 +254,7 @@ def use(*, instance: Instance, request: UUID, key: str) -> ExternalRequest:
                 used_approvals.require_unspent(run_id, [(approval.gate, 0)])
                 _write_use(connection, external, instance, key, approval.gate, wait)
                 failpoints.hit("written", CONSUME, 0)
-            elif external.use.idempotency_key != instances.digest(key):
+            elif external.use.idempotency_key != hash_secret(key):
                 raise AlreadyUsed
     except _Void as exc:
         _audit(instance, run_id, "use refused", str(exc))
@@ -430,7 +431,7 @@ def _write_use(
     if not used_approvals.add(connection, external.id, gate):
         raise AlreadyUsed
     ApprovalUse.objects.create(
-        run=external.id, instance=instance, idempotency_key=instances.digest(key), used_at=at
+        run=external.id, instance=instance, idempotency_key=hash_secret(key), used_at=at
     )
     runs.notify_signal(connection, external.id)
     signals.send_use(connection, run=external.id, frame=wait.frame, call=wait.call, at=at)

@@ -9,32 +9,23 @@ from django.conf import settings
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 
-from approvals.models.signed import SignedAct, SignedRow
+from approvals.models.signed import BearerToken, SecretRow, SignedAct, SignedRow
 
 
-class Token(SignedRow):
-    """A bearer token of the API. Only the hash of the secret is stored.
+class Token(BearerToken):
+    """A bearer token of the API."""
 
-    A trigger rejects deleting a row, changing its signed columns, and changing `revoked_at` once it is set.
-    """
-
-    KIND = "token"
+    KIND, PREFIX, HOLDER = "token", "sgn_", "owner"
     SIGNED_FIELDS = (
         *("public_id", "owner_id", "secret_hash", "scopes"),
         *("name", "created_at", "expires_at"),
     )
 
-    public_id = models.TextField(primary_key=True)
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="tokens"
     )
-    secret_hash = models.TextField()
     scopes = models.JSONField()
     name = models.TextField(default="", db_default="")
-    created_at = models.DateTimeField()
-    expires_at = models.DateTimeField(null=True)
-    last_used_at = models.DateTimeField(null=True)
-    revoked_at = models.DateTimeField(null=True)
 
 
 class Assignment(SignedAct):
@@ -81,7 +72,7 @@ class Assignment(SignedAct):
         ]
 
 
-class PasswordLink(SignedRow):
+class PasswordLink(SecretRow):
     """A link with which a person chooses a password, once. Only the hash of its secret is stored.
 
     A trigger rejects deleting a row, changing its signed columns, and changing `ended_at` once it is set.
@@ -94,9 +85,7 @@ class PasswordLink(SignedRow):
     person = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="password_links"
     )
-    secret_hash = models.TextField()
     by = models.TextField(null=True)  # the admin who made it; None is the command line
-    created_at = models.DateTimeField()
     expires_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)  # used, or replaced by a newer one
 
@@ -195,7 +184,7 @@ class Absence(SignedAct):
         indexes = (models.Index(fields=["deputy"], name="absence_deputy"),)
 
 
-class Instance(SignedRow):
+class Instance(SecretRow):
     """One installed agent outside. Its requests are runs of its `owner`, who provisioned it.
 
     Only the hash of its credential is stored, and for some days the credential itself, sealed, because a repeated
@@ -203,7 +192,7 @@ class Instance(SignedRow):
     `deleted_at` once it is set.
     """
 
-    KIND = "instance"
+    KIND, PREFIX, ID_DIGITS = "instance", "sgi_", 32
     SIGNED_FIELDS = ("id", "owner_id", "secret_hash", "created_at")
 
     id = models.UUIDField(primary_key=True, default=uuid4)
@@ -211,8 +200,6 @@ class Instance(SignedRow):
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="instances"
     )
     name = models.TextField()
-    secret_hash = models.TextField()
-    created_at = models.DateTimeField()
     idempotency_key = models.TextField()  # the hash of the key of its provisioning
     fingerprint = models.TextField()  # of the fields that came with it
     sealed = models.JSONField(null=True)  # the credential

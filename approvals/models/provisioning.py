@@ -5,38 +5,19 @@ from uuid import uuid4
 from django.conf import settings
 from django.db import models
 from django.db.models.functions import Lower
-from django.utils import timezone
 
-from approvals.models.signed import SignedAct, SignedRow
+from approvals.models.signed import BearerToken, SignedAct, SignedRow
 
 
-class DirectoryToken(SignedRow):
-    """A bearer token with which a directory provisions. Only the hash of its secret is stored.
+class DirectoryToken(BearerToken):
+    """A bearer token with which a directory provisions."""
 
-    A trigger rejects deleting a row, changing its signed columns, and changing `revoked_at` once it is set.
-    """
-
-    KIND = "directory token"
+    KIND, PREFIX, HOLDER = "directory token", "sgd_", "directory"
     SIGNED_FIELDS = ("public_id", "directory", "secret_hash", "by", "created_at", "expires_at")
 
-    public_id = models.TextField(primary_key=True)
     directory = models.TextField()
-    secret_hash = models.TextField()
     by = models.TextField(null=True)  # the admin who made it; None is the command line
-    created_at = models.DateTimeField()
     expires_at = models.DateTimeField()
-    last_used_at = models.DateTimeField(null=True)
-    revoked_at = models.DateTimeField(null=True)
-
-    @property
-    def is_valid(self) -> bool:
-        """Whether the directory can still use it."""
-        return self.revoked_at is None and not self.is_expired
-
-    @property
-    def is_expired(self) -> bool:
-        """Whether its time is over."""
-        return self.expires_at <= timezone.now()
 
 
 class DirectoryEntry(SignedRow):

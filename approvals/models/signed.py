@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from django.db import models
+from django.utils import timezone
 
 from runtime.keyring import purposes
 
@@ -24,6 +25,46 @@ class SignedRow(models.Model):
 
     class Meta:
         abstract = True
+
+
+class SecretRow(SignedRow):
+    """A row with the hash of a secret, whose text is PREFIX, the id in ID_DIGITS hex digits, and the secret."""
+
+    PREFIX: ClassVar[str] = ""
+    ID_DIGITS: ClassVar[int] = 16
+
+    secret_hash = models.TextField()
+    created_at = models.DateTimeField()
+
+    class Meta:
+        abstract = True
+
+
+class BearerToken(SecretRow):
+    """A token of a program.
+
+    A trigger rejects deleting a row, changing its signed columns, and changing `revoked_at` once it is set.
+    """
+
+    HOLDER: ClassVar[str]  # the field that says whose it is
+
+    public_id = models.TextField(primary_key=True)
+    expires_at = models.DateTimeField(null=True)
+    last_used_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+
+    class Meta:
+        abstract = True
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether its time is over."""
+        return self.expires_at is not None and self.expires_at <= timezone.now()
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether a program can still use it."""
+        return self.revoked_at is None and not self.is_expired
 
 
 class SignedAct(SignedRow):

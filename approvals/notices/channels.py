@@ -63,36 +63,9 @@ class ChannelChoice:
     shows: str = NoticeChannel.Detail.TITLE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelView:
-    """A channel as its person sees it. `confirmed` says whether a notice arrived, `problem` why the last did not."""
-
-    id: UUID
-    kind: str
-    address: str
-    from_risk: str
-    runs: bool
-    shows: str
-    confirmed: bool
-    problem: str
-
-
-def find_channels(username: str) -> list[ChannelView]:
+def find_channels(username: str) -> list[NoticeChannel]:
     """Return the channels of a person, the oldest first."""
-    rows = NoticeChannel.objects.filter(person__username=username).order_by("since", "id")
-    return [
-        ChannelView(
-            id=row.pk,
-            kind=row.kind,
-            address=row.address["address"],
-            from_risk=row.from_risk,
-            runs=row.runs,
-            shows=row.shows,
-            confirmed=row.confirmed_at is not None,
-            problem=row.problem,
-        )
-        for row in rows
-    ]
+    return list(NoticeChannel.objects.filter(person__username=username).order_by("since", "id"))
 
 
 def add_channel(username: str, kind: str, address: str, choice: ChannelChoice) -> UUID:

@@ -6,7 +6,6 @@ from datetime import datetime
 
 from django.contrib.auth.models import User
 from django.db.models import DateTimeField, OuterRef, Q, QuerySet, Subquery
-from django.utils import timezone
 
 from approvals import clock
 from approvals.models import Approval, Assignment, Token
@@ -50,29 +49,6 @@ _LABELS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenView:
-    """A token as its owner and admins see it."""
-
-    public_id: str
-    name: str
-    scopes: tuple[str, ...]
-    created_at: datetime
-    expires_at: datetime | None
-    last_used_at: datetime | None
-    revoked_at: datetime | None
-
-    @property
-    def is_expired(self) -> bool:
-        """Whether its time is over."""
-        return self.expires_at is not None and self.expires_at <= timezone.now()
-
-    @property
-    def is_valid(self) -> bool:
-        """Whether a program can still use it."""
-        return self.revoked_at is None and not self.is_expired
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Right:
     """One group of a person, or their password, with its giver: `given_by` None is the command line.
 
@@ -83,18 +59,18 @@ class Right:
     """
 
     name: str
-    seq: int
-    is_recorded: bool
-    is_chosen: bool
-    given_by: str | None
-    given_at: datetime | None
-    is_confirmed: bool
-    confirmed_by: str | None
-    is_pending: bool
-    until: datetime | None
-    bound: tuple[str, ...]
-    waits: bool
-    confirmable: bool
+    seq: int = 0
+    is_recorded: bool = False
+    is_chosen: bool = False
+    given_by: str | None = None
+    given_at: datetime | None = None
+    is_confirmed: bool = False
+    confirmed_by: str | None = None
+    is_pending: bool = False
+    until: datetime | None = None
+    bound: tuple[str, ...] = ()
+    waits: bool = False
+    confirmable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +88,7 @@ class Person:
     groups: tuple[str, ...]
     active: bool
     last_login: datetime | None
-    tokens: tuple[TokenView, ...]
+    tokens: tuple[Token, ...]
     rights: tuple[Right, ...]
 
     @property
@@ -200,19 +176,6 @@ def person(username: str) -> Person | None:
     return next(iter(_read(User.objects.filter(username=username))), None)
 
 
-def token_view(token: Token) -> TokenView:
-    """Return a token as pages show it."""
-    return TokenView(
-        public_id=token.public_id,
-        name=token.name,
-        scopes=tuple(token.scopes),
-        created_at=token.created_at,
-        expires_at=token.expires_at,
-        last_used_at=token.last_used_at,
-        revoked_at=token.revoked_at,
-    )
-
-
 def _read(users: QuerySet[User], reader: str | None = None) -> list[Person]:
     decisions = Approval.objects.filter(decided_by=OuterRef("username"), decided_at__isnull=False)
     latest = decisions.order_by("-decided_at").values("decided_at")[:1]
@@ -253,7 +216,7 @@ def _last_active(person: User) -> datetime | None:
 def _right(name: str, row: Assignment | None, person: User, reader_hands: Collection[str]) -> Right:
     is_password = name == assignments.CREDENTIAL
     if row is None or not assignments.is_of(row, person):
-        return _unrecorded(name)
+        return Right(name=name)
     decides = is_password or name in DECIDING or is_named(name)
     bond, until = assignments.bond(row), assignments.cools_until(row)
     waits = assignments.waits(row)
@@ -278,27 +241,9 @@ def _right(name: str, row: Assignment | None, person: User, reader_hands: Collec
     )
 
 
-def _unrecorded(name: str) -> Right:
-    return Right(
-        name=name,
-        seq=0,
-        is_recorded=False,
-        is_chosen=False,
-        given_by=None,
-        given_at=None,
-        is_confirmed=False,
-        confirmed_by=None,
-        is_pending=False,
-        until=None,
-        bound=(),
-        waits=False,
-        confirmable=False,
-    )
-
-
-def _token_views(tokens: list[Token]) -> tuple[TokenView, ...]:
+def _token_views(tokens: list[Token]) -> tuple[Token, ...]:
     tokens.sort(key=lambda token: token.created_at, reverse=True)
-    return tuple(sorted(map(token_view, tokens), key=lambda view: not view.is_valid))
+    return tuple(sorted(tokens, key=lambda token: not token.is_valid))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,17 +8,12 @@ put no person into a group.
 """
 
 import re
-import secrets
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import timedelta
 from uuid import UUID
 
 from django.contrib.auth.models import User
-from django.db import transaction
 
-from approvals import clock
-from approvals.errors import UnknownToken
 from approvals.models import Assignment, DirectoryEntry, DirectoryToken
 from approvals.people import tokens
 from approvals.rights import assignments
@@ -29,7 +24,6 @@ from runtime.errors import Forbidden, InvalidInput
 PERSON, GROUP, DELETED = "User", "Group", "Deleted"
 MAX_DAYS = 730
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
-_FORMAT = re.compile(r"sgd_([0-9a-f]{16})_([0-9a-f]{64})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,47 +74,21 @@ def create_token(name: str, *, days: int, actor: str | None) -> tuple[DirectoryT
         )
     if not 1 <= days <= MAX_DAYS:
         raise InvalidInput("days", f"must be 1 to {MAX_DAYS}")
-    secret, at = secrets.token_hex(32), clock.now()
-    token = DirectoryToken(
-        public_id=secrets.token_hex(8),
-        directory=name,
-        secret_hash=tokens.hash_secret(secret),
-        by=actor,
-        created_at=at,
-        expires_at=at + timedelta(days=days),
-    )
-    signed_rows.add(token)
+    token = DirectoryToken(directory=name, by=actor)
+    plain = tokens.issue(token, days=days)
     log_change(actor, f"made the token {token.public_id} of the directory {name}")
-    return token, f"sgd_{token.public_id}_{secret}"
+    return token, plain
 
 
 def revoke_token(public_id: str, *, actor: str | None) -> None:
     """End a token of a directory for good; a second time changes nothing. Raise UnknownToken."""
-    with transaction.atomic():
-        rows = DirectoryToken.objects.select_for_update(no_key=True)
-        token = rows.filter(public_id=public_id).first()
-        if token is None:
-            raise UnknownToken(public_id)
-        if token.revoked_at is None:
-            token.revoked_at = clock.now()
-            token.save(update_fields=["revoked_at"])
-            log_change(actor, f"revoked the token {public_id} of the directory {token.directory}")
+    tokens.end(DirectoryToken.objects.all(), public_id, actor=actor)
 
 
 def authenticate(plain: str) -> PeopleDirectory | None:
     """Return the directory that has this token; None if it is unknown, over or unsigned."""
-    match = _FORMAT.fullmatch(plain)
-    if match is None:
-        return None
-    public_id, secret = match.groups()
-    token = DirectoryToken.objects.filter(public_id=public_id).first()
-    matches = tokens.is_secret(secret, token.secret_hash if token else None)
-    if token is None or not matches or token.revoked_at or token.expires_at <= clock.now():
-        return None
-    if not signed_rows.is_valid(token):
-        return None
-    tokens.record_use(token)
-    return find(token.directory)
+    token = tokens.find_token(DirectoryToken.objects.all(), plain)
+    return None if token is None else find(token.directory)
 
 
 def check_enabling(person: User) -> None:

@@ -4,8 +4,6 @@ A credential never acts as a person: with it an instance asks for approvals, and
 Sending a provisioning again with its key gives the same instance and credential for seven days.
 """
 
-import hashlib
-import re
 import secrets
 from dataclasses import dataclass
 from datetime import timedelta
@@ -31,7 +29,6 @@ from runtime.errors import Forbidden, InvalidInput
 from runtime.keyring import sealing
 from runtime.ports.access import Actor
 
-_FORMAT = re.compile(r"sgi_([0-9a-f]{32})_([0-9a-f]{64})")
 _KEPT = timedelta(days=7)  # a credential, for a repeated provisioning
 _REQUEST_GRAIN = timedelta(minutes=1)  # a busy instance would otherwise write its row each time
 MAX_NAME = 100
@@ -70,7 +67,7 @@ def provision(
     require_provisioner(actor)
     _check_name(name)
     owner = User.objects.get(username=actor.person)
-    key_hash = digest(key)
+    key_hash = tokens.hash_secret(key)
     with transaction.atomic():
         _lock_key(f"{owner.pk} {key_hash}")
         instance = Instance.objects.filter(owner=owner, idempotency_key=key_hash).first()
@@ -106,8 +103,8 @@ def change(
     require_provisioner(actor)
     _check_name(name)
     with transaction.atomic():
-        _lock_key(f"{instance} {digest(key)}")
-        earlier = _read(instance, actor).updates.get(digest(key))
+        _lock_key(f"{instance} {tokens.hash_secret(key)}")
+        earlier = _read(instance, actor).updates.get(tokens.hash_secret(key))
         if earlier is not None:
             return _repeated(instance, earlier, fingerprint)
         if isinstance(webhook, Webhook):
@@ -151,15 +148,8 @@ def record_request(instance: Instance, framework: str) -> None:
 
 def authenticate(plain: str) -> Instance | None:
     """Return the instance of this credential; None if it is unknown, ended or unsigned, or its owner disabled."""
-    match = _FORMAT.fullmatch(plain)
-    if match is None:
-        return None
-    public_id, secret = match.groups()
-    instance = Instance.objects.select_related("owner").filter(pk=UUID(public_id)).first()
-    matches = tokens.is_secret(secret, instance.secret_hash if instance else None)
-    if instance is None or not matches or instance.deleted_at or not instance.owner.is_active:
-        return None
-    return instance if signed_rows.is_valid(instance) else None
+    rows = Instance.objects.select_related("owner")
+    return tokens.find(rows.filter(owner__is_active=True, deleted_at=None), plain)
 
 
 def require_provisioner(actor: Actor) -> None:
@@ -178,11 +168,6 @@ def lock(instance: UUID) -> None:
     )
     if not list(rows):
         raise UnknownInstance
-
-
-def digest(text: str) -> str:
-    """Return the hash of an idempotency key."""
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _created(
@@ -206,7 +191,7 @@ def _created(
         idempotency_key=key_hash,
         fingerprint=fingerprint,
     )
-    credential = f"sgi_{instance_id.hex}_{secret}"
+    credential = f"{Instance.PREFIX}{instance_id.hex}_{secret}"
     instance.sealed = sealing.seal(credential, _location(instance))
     signed_rows.add(instance)
     if webhook is not None:
@@ -241,7 +226,7 @@ def _remember(row: Instance, key: str, fingerprint: str, view: InstanceView) -> 
     updates = {hashed: past for hashed, past in row.updates.items() if past["at"] > recent}
     webhook = view.webhook and [view.webhook.url, view.webhook.registration_id]
     change = {"fingerprint": fingerprint, "name": row.name, "webhook": webhook}
-    row.updates = {**updates, digest(key): {**change, "at": at.isoformat()}}
+    row.updates = {**updates, tokens.hash_secret(key): {**change, "at": at.isoformat()}}
     row.save(update_fields=["name", "updates"])
 
 

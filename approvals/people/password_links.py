@@ -7,7 +7,6 @@ scanners of mail open links.
 """
 
 import logging
-import re
 import secrets
 import smtplib
 from dataclasses import dataclass
@@ -22,11 +21,9 @@ from approvals.errors import LastAdmin, LinkOver
 from approvals.models import PasswordLink
 from approvals.people import accounts, tokens
 from approvals.rights import assignments
-from approvals.signed import rows as signed_rows
 from approvals.signed.audit import log_change
 
 HOURS = 48
-_FORMAT = re.compile(r"([0-9a-f]{16})_([0-9a-f]{64})")
 log = logging.getLogger(__name__)
 _BODY = """\
 Hello {person},
@@ -57,21 +54,20 @@ def create(username: str, *, actor: str | None) -> NewLink:
         person = accounts.read_person(username)
         if not person.is_active:
             raise LastAdmin(f"{username} is disabled: enable the account first.")
-        at, secret = clock.now(), secrets.token_hex(32)
+        at = clock.now()
         PasswordLink.objects.filter(person=person, ended_at=None).update(ended_at=at)
         row = PasswordLink(
             public_id=secrets.token_hex(8),
             person=person,
-            secret_hash=tokens.hash_secret(secret),
             by=actor,
             created_at=at,
             expires_at=at + timedelta(hours=HOURS),
         )
-        signed_rows.add(row)
+        plain = tokens.add(row, row.public_id, secrets.token_hex(32))
         log_change(actor, f"made a password link for {username}")
     return NewLink(
         person=username,
-        plain=f"{row.public_id}_{secret}",
+        plain=plain,
         expires_at=row.expires_at,
         is_first=not person.has_usable_password(),
     )
@@ -107,12 +103,11 @@ def use(plain: str, password: str) -> User:
 
 
 def _valid(plain: str) -> PasswordLink:
-    match = _FORMAT.fullmatch(plain)
-    row = match and PasswordLink.objects.filter(public_id=match[1]).select_related("person").first()
-    if not match or row is None or not tokens.is_secret(match[2], row.secret_hash):
+    row = tokens.find(PasswordLink.objects.select_related("person"), plain)
+    if row is None:
         raise LinkOver
     is_over = row.ended_at is not None or row.expires_at <= clock.now()
-    if is_over or not row.person.is_active or not signed_rows.is_valid(row):
+    if is_over or not row.person.is_active:
         raise LinkOver
     if row.by is not None and row.by not in accounts.admins():  # no admin any more
         raise LinkOver

@@ -11,8 +11,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from approvals.decisions import external_requests
-from approvals.people import account_list, tokens
 from approvals.people import instances as registry
+from approvals.people import tokens
 from approvals.reads import instance_list
 from approvals.rights.scopes import Scope
 from approvals.web.pages.account_forms import InstanceForm, ProvisionerTokenForm
@@ -114,7 +114,7 @@ def _page(request: HttpRequest, refused: PageForm | None = None) -> HttpResponse
         "ended": [row for row in page.items if row.state == "ended"],
         "search": search,
         "wrong_search": wrong_search,
-        "tokens": [(row.owner.get_username(), account_list.token_view(row)) for row in rows],
+        "tokens": [(row.owner.get_username(), row) for row in rows],
         "form": InstanceForm(ids="new-").replaced_by(refused),
         "token_form": ProvisionerTokenForm(ids="token-").replaced_by(refused),
     }

@@ -1,10 +1,10 @@
 """How a person hears of requests and of their own runs: their channels, and when."""
 
-from dataclasses import asdict
 from uuid import UUID
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.forms import model_to_dict
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
@@ -103,7 +103,7 @@ def _page(
     hours_form.offer("zone", [(name, name) for name in preferences.zones()])
     rows = []
     for row in channels.find_channels(me):
-        form = ChoiceForm(initial=asdict(row), ids=f"{row.id}-")
+        form = ChoiceForm(initial=model_to_dict(row), ids=f"{row.id}-")
         rows.append((row, form.replaced_by(refused) if row.id == channel else form))
     context = {
         "section": "account",

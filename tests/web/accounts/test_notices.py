@@ -75,7 +75,7 @@ def test_a_test_goes_to_an_apprise_url_whose_secret_is_sealed(bea: Client, setti
         shows(bea, PAGE, f"json://{host}", "The last attempt failed: 503")
         look()
         [channel] = channels.find_channels("bea")
-        assert (channel.problem, channel.confirmed) == ("", True)
+        assert (channel.problem, bool(channel.confirmed_at)) == ("", True)
         bea.post(f"{PAGE}{channel.id}/test/")
         send_notices()
     titles = [body["title"] for body in bodies]
@@ -130,7 +130,7 @@ def test_a_notice_goes_to_public_addresses_over_https(
 def test_the_addresses_of_the_guide_are_channels(bea: Client, address: str) -> None:
     bea.post(f"{PAGE}add/", {**MAIL, "kind": "apprise", "address": address})
     [channel] = channels.find_channels("bea")
-    assert channel.address.partition(":")[0] == address.partition(":")[0].replace(
+    assert channel.address["address"].partition(":")[0] == address.partition(":")[0].replace(
         "https", "workflow"
     )
     stored = json.dumps(NoticeChannel.objects.get().address)
