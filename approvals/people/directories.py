@@ -96,8 +96,7 @@ def check_enabling(person: User) -> None:
     entry = DirectoryEntry.objects.filter(person=person, attributes__active=False).first()
     directory = None if entry is None else find(entry.directory)
     if directory is not None and any(token.is_valid for token in tokens_of(directory)):
-        detail = f"The {directory.giver} disabled {person.get_username()}: it must enable them."
-        raise Forbidden("directory", detail)
+        raise Forbidden("directory", f"The {directory.giver} disabled them, and must enable them.")
 
 
 def members(directory: PeopleDirectory, groups: Iterable[UUID]) -> dict[UUID, list[User]]:
