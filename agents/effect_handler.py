@@ -33,7 +33,15 @@ from runtime.core.values.limits import MAX_INSTRUCTIONS, plain
 from runtime.core.values.texts import fill_placeholders, find_placeholders
 from runtime.errors import InvalidInput, KeyMissing, UnknownAgent
 from runtime.keyring import sealing
-from runtime.ports.agents import AgentInfo, CallInfo, CallRejected, TurnBoundary, VersionChange
+from runtime.ports.agents import (
+    AgentInfo,
+    CallInfo,
+    CallRejected,
+    Instructions,
+    Prompts,
+    TurnBoundary,
+    VersionChange,
+)
 from runtime.ports.effects import (
     Abort,
     Keep,
@@ -44,7 +52,6 @@ from runtime.ports.effects import (
     ToolFailure,
     ToolRequest,
 )
-from runtime.ports.prompts import Instructions, Prompts
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from ninja.utils import check_csrf
 
 from agents.web.api import router as agents_router
 from approvals.people import tokens
-from approvals.rights import access, scopes
+from approvals.rights import access, principals
 from approvals.web.api.absences import router as absences_router
 from approvals.web.api.allowances import router as allowances_router
 from approvals.web.api.edit_previews import router as edit_previews_router
@@ -158,7 +158,7 @@ def _for_readers(view: View) -> View:
             actor = Bearer()(request) or Session()(request)
             if actor is None:
                 raise AuthenticationError
-            access.AccessService().require(actor, scopes.Scope.RUNS_READ)
+            access.AccessService().require(actor, principals.Scope.RUNS_READ)
         except (AuthenticationError, Forbidden) as exc:
             return api.on_exception(request, exc)
         return view(request, **path)

@@ -29,8 +29,7 @@ from approvals.models import Approval, AuditEntry
 from approvals.reads import approval_views
 from approvals.requests import confirmation, verification
 from approvals.rights import approvals
-from approvals.rights.principals import Principal
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Principal, Scope
 from approvals.rules import roles
 from approvals.signed import audit
 from runtime.control.access import validate_text

@@ -17,7 +17,7 @@ from approvals import clock
 from approvals.errors import AlreadyDecided
 from approvals.models import Approval, approval_rows
 from approvals.outbox import messages
-from approvals.requests import expiry, snapshot
+from approvals.requests import snapshot, verification
 from approvals.rights import principals
 from approvals.signed import audit, statements, votes
 from runtime.control.settle import settle
@@ -218,7 +218,7 @@ def is_expired(approval: Approval, at: datetime) -> bool:
 
 def expire(approval: Approval, at: datetime) -> None:
     """Settle the gate of a request past its last deadline, as its demands say. Raises GateNotOpen."""
-    decision = expiry.decision(approval)
+    decision = verification.expiry_decision(approval)
     settle(gate=approval.gate, decision=decision)
     _close_unsigned(
         approval,

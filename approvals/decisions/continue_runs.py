@@ -21,7 +21,7 @@ from approvals.governance import version_changes
 from approvals.governance.version_changes import VersionPair, WaitingRun
 from approvals.models import VersionDecision, VersionWithdrawal
 from approvals.rights import principals
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from approvals.signed import audit
 from approvals.signed import rows as signed_rows
 from runtime.control.access import validate_text

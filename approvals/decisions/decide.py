@@ -20,7 +20,7 @@ from approvals.errors import AlreadyDecided, TamperedWith, TooEarly
 from approvals.models import OF_CALL, Approval
 from approvals.reads import approval_views
 from approvals.reads.approval_views import ApprovalView
-from approvals.requests import schemas
+from approvals.requests import snapshot
 from approvals.rights import principals
 from approvals.signed import audit, statements
 from runtime.control import jobs
@@ -45,7 +45,7 @@ class _SentDecision:
     result: object
     digest: object = None
     grant: object = None
-    arguments: object = schemas.ABSENT
+    arguments: object = snapshot.ABSENT
     preview: object = None
     channel: str = PAGE
 
@@ -65,9 +65,9 @@ def decide(
     reason: object,
     actor: Actor,
     grant: object = None,
-    result: object = schemas.ABSENT,
+    result: object = snapshot.ABSENT,
     confirm: object = None,
-    arguments: object = schemas.ABSENT,
+    arguments: object = snapshot.ABSENT,
     preview: object = None,
     channel: str = PAGE,
 ) -> ApprovalView:
@@ -111,7 +111,7 @@ def resolve(
     run: UUID,
     gate: UUID,
     outcome: object,
-    result: object = schemas.ABSENT,
+    result: object = snapshot.ABSENT,
     reason: object,
     actor: Actor,
     confirm: object = None,
@@ -236,7 +236,7 @@ def _check_time(approval: Approval, at: datetime) -> None:
 
 
 def _edit(approval: Approval, verdict: Verdict, sent: _SentDecision, actor: Actor) -> Edit | None:
-    has_arguments = sent.arguments is not schemas.ABSENT and sent.arguments is not None
+    has_arguments = sent.arguments is not snapshot.ABSENT and sent.arguments is not None
     if verdict is not Verdict.EDIT:
         if has_arguments:
             raise InvalidInput("arguments", "are only for an approval with changes")
@@ -247,7 +247,7 @@ def _edit(approval: Approval, verdict: Verdict, sent: _SentDecision, actor: Acto
         if has_arguments:
             raise InvalidInput("arguments", "are those of the preview: leave them out")
         return check_previewed(approval, sent.preview, actor.person)
-    if sent.arguments is schemas.ABSENT:
+    if sent.arguments is snapshot.ABSENT:
         raise InvalidInput("arguments", "are required to edit")
     edit = check_edit(approval, sent.arguments)
     if _has_preview(approval):
@@ -267,12 +267,12 @@ def _result(approval: Approval, verdict: Verdict, sent: _SentDecision) -> object
     grant = budget_grants.check(approval, verdict, sent.grant)
     not_allowed, required = _RESULT_RULES[sent.field]
     if VERDICTS[verdict].carries != "result":
-        if sent.result is not schemas.ABSENT and sent.result is not None:
+        if sent.result is not snapshot.ABSENT and sent.result is not None:
             raise InvalidInput("result", not_allowed)
         return grant
-    if sent.result is schemas.ABSENT:
+    if sent.result is snapshot.ABSENT:
         raise InvalidInput("result", required)
-    schemas.check_result(sent.result, schemas.schema_of(approval))
+    snapshot.check_result(sent.result, snapshot.schema_of(approval))
     return sent.result
 
 
@@ -283,7 +283,7 @@ def check_edit(approval: Approval, new_args: object) -> Edit:
     """
     edited = edit(
         tool=approval.tool,
-        schema=json.loads(schemas.text_of(approval.schema)),
+        schema=json.loads(snapshot.text_of(approval.schema)),
         path=tuple(approval.path),
         effect=EffectClass(approval.effect),
         args=json.loads(approval.args),

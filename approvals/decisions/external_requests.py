@@ -35,16 +35,15 @@ from approvals.people import instance_webhooks, instances
 from approvals.people.tokens import hash_secret
 from approvals.rights import principals
 from approvals.rights.access import require
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from runtime.control import interventions
 from runtime.control.start import create
 from runtime.control.transaction import atomic, notify
 from runtime.core.documents import external_call
 from runtime.core.run.continuation import RunStatus
-from runtime.core.values import exact_json
-from runtime.core.values.exact_json import Submitted
+from runtime.core.values import json_values
 from runtime.core.values.ids import ROOT, call_id
-from runtime.core.values.json_values import is_equal
+from runtime.core.values.json_values import Submitted, is_equal
 from runtime.core.values.limits import MAX_INPUT, escape_text, size_of
 from runtime.errors import BusinessKeyConflict, Forbidden, InvalidInput, NoSuchRun, RunEnded
 from runtime.models import Run
@@ -314,9 +313,9 @@ def _find_earlier(owner: str, business_key: str, submitted: Mapping[str, Submitt
         raise IdempotencyConflict
     texts: dict[str, str] = json.loads(run.input)["submitted"]
     before = {
-        name: Submitted(value=exact_json.read(text), text=text) for name, text in texts.items()
+        name: Submitted(value=json_values.read(text), text=text) for name, text in texts.items()
     }
-    if exact_json.fingerprint(before) != exact_json.fingerprint(dict(submitted)):
+    if json_values.fingerprint(before) != json_values.fingerprint(dict(submitted)):
         raise IdempotencyConflict
     return UUID(str(run.id))
 

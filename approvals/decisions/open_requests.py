@@ -15,7 +15,7 @@ from approvals.errors import PolicyBroken
 from approvals.governance import policies
 from approvals.models import Approval, AuditEntry
 from approvals.outbox import messages
-from approvals.requests import schemas, snapshot
+from approvals.requests import snapshot
 from approvals.rules.judge import without_policy
 from approvals.signed import audit
 from runtime.core.documents import external_call
@@ -96,7 +96,7 @@ def build(
             sql=_REQUESTED,
             parameters={"approvals": json.dumps(rows, default=str)},
         ),
-        schemas.stored(
+        snapshot.stored(
             sorted({text for review in snapshots for text in snapshot.schema_texts(review)})
         ),
         *audit.appended(entries),

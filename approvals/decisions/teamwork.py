@@ -2,6 +2,8 @@
 
 A claim gives no right and takes none. It ends when its person releases it, when its time is over, and when the request
 is decided. Of two people who claim a request at once, Postgres lets one row be written.
+
+Asks the agent about the call of a request. The request stays open, and no value of it changes.
 """
 
 from datetime import datetime, timedelta
@@ -11,17 +13,20 @@ from uuid import UUID
 from django.db import connection, transaction
 
 from approvals import clock
-from approvals.decisions import checks
-from approvals.errors import AlreadyClaimed
+from approvals.decisions import checks, commit
+from approvals.errors import AlreadyClaimed, Expired, TooManyInquiries
 from approvals.models import Approval, ApprovalClaim, Comment, Handover
 from approvals.reads import approval_views, deciders
 from approvals.rights import approvals, principals
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from approvals.signed import audit, rows
+from runtime.control import messages
 from runtime.control.access import validate_text
+from runtime.control.messages import send_as_reviewer
 from runtime.control.transaction import notify
+from runtime.core.documents.blobs import digest_of
 from runtime.core.values.json_values import sha256_of
-from runtime.core.values.limits import MAX_PERSON
+from runtime.core.values.limits import MAX_INQUIRIES, MAX_INQUIRY, MAX_PERSON
 from runtime.errors import Forbidden, InvalidInput
 from runtime.ports.access import Actor
 
@@ -37,6 +42,7 @@ _CLAIM = """
     WHERE c.until <= excluded.at OR c.person = excluded.person OR c.person = %(giver)s
     RETURNING until
 """
+ASKED = "asked"
 
 
 def claim(*, approval_id: UUID, actor: Actor) -> datetime:
@@ -212,3 +218,55 @@ def record_presence(*, approval_id: UUID, actor: Actor) -> approval_views.Approv
         cursor.execute(_SEEN, {"approval": approval_id, "person": actor.person})
         cursor.execute(_FORGET, {"age": str(_FORGOTTEN)})
     return approval
+
+
+def inquire(*, approval_id: UUID, question: object, actor: Actor) -> approval_views.ApprovalView:
+    """Send an inquiry of a person who may decide the request to its agent, which answers without tools.
+
+    Raises, in this order: NotFound; Forbidden; AlreadyDecided, AlreadyCancelled or Expired; TamperedWith; InvalidInput
+    naming `question`; TooManyInquiries; RunEnded. Nothing is written when it raises.
+    """
+    with transaction.atomic():
+        audit.lock_run_of(approval_id)
+        loaded = checks.open_request(commit.load(approval_id, actor))
+        approval = loaded.approval
+        if commit.is_expired(approval, loaded.at) and approval.expires_at is not None:
+            raise Expired(approval.expires_at)
+        if not approval.is_of_call:
+            raise InvalidInput("question", "is only for a call that waits for an approval")
+        text = validate_text("question", question, MAX_INQUIRY, required="is required")
+        if audit.number(approval.run_id, f"request {approval.id}", act=ASKED) >= MAX_INQUIRIES:
+            raise TooManyInquiries
+        sent = messages.ask_inquiry(
+            run=approval.run_id, gate=approval.gate, by=actor.person, text=text
+        )
+        audit.append(
+            run=approval.run_id,
+            actor=actor,
+            act=ASKED,
+            subject=f"request {approval.id}",
+            detail={"question": str(sent), "text": digest_of(text)},
+        )
+    return approval_views.ApprovalView(stored=approval, reader=loaded.principal)
+
+
+def send_message(*, approval_id: UUID, text: object, actor: Actor) -> approval_views.ApprovalView:
+    """Send the message. The writer may still decide this request, and none that opens later in its run.
+
+    Raises, in this order: NotFound; Forbidden; AlreadyDecided, AlreadyCancelled or Expired; TamperedWith; Forbidden
+    (`not_eligible`) if the rule does not let reviewers write; InvalidInput naming `text`; RunEnded; TooManyUndelivered.
+    Nothing is written when it raises.
+    """
+    with transaction.atomic():
+        audit.lock_run_of(approval_id)
+        loaded = checks.open_request(commit.load(approval_id, actor))
+        approval = loaded.approval
+        if commit.is_expired(approval, loaded.at) and approval.expires_at is not None:
+            raise Expired(approval.expires_at)
+        if not approvals.may_write(approval):
+            raise Forbidden(
+                "not_eligible",
+                "The policy does not let people who decide this request write to its run.",
+            )
+        send_as_reviewer(run=approval.run_id, text=text, actor=actor)
+    return approval_views.ApprovalView(stored=approval, reader=loaded.principal)

@@ -16,8 +16,7 @@ from approvals.decisions import commit
 from approvals.errors import AlreadyVoted, TamperedWith
 from approvals.models import Approval, Vote
 from approvals.rights import approvals, principals
-from approvals.rights.principals import Principal
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Principal, Scope
 from approvals.rules import policy, tally
 from approvals.rules.policy import Demands, Stage
 from approvals.signed import audit, votes

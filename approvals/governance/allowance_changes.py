@@ -21,8 +21,7 @@ from approvals.governance.allowances import Act, Allowance
 from approvals.models import Approval
 from approvals.requests import verification
 from approvals.rights import approvals, principals
-from approvals.rights.principals import Principal
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Principal, Scope
 from approvals.rights.second_admin import SecondAdmin
 from approvals.rules import allowance_terms as matching
 from approvals.rules.allowance_terms import (

@@ -15,7 +15,7 @@ from approvals.models import AllowanceAct, approval_rows
 from approvals.rules import allowance_terms as stored_terms
 from approvals.rules.allowance_terms import Terms
 from approvals.signed import rows as signed_rows
-from approvals.signed.log import SignedLog
+from approvals.signed.rows import SignedLog
 from runtime.store import pool
 from runtime.store.pool import Connection
 

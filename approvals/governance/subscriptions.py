@@ -24,7 +24,7 @@ from approvals.outbox import messages, webhook
 from approvals.outbox.messages import AttemptResult, Content
 from approvals.outbox.webhook import InvalidUrl
 from approvals.rights.access import AccessService
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from approvals.signed.audit import log_change
 from runtime.core.values.enums import RISKS
 from runtime.errors import InvalidInput

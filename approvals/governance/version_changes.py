@@ -19,8 +19,7 @@ from django.db.models import QuerySet
 from approvals import clock
 from approvals.models import Approval, VersionDecision, VersionWithdrawal, approval_rows
 from approvals.rights import approvals, principals
-from approvals.rights.principals import Principal
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Principal, Scope
 from approvals.rules.policy_text import MAX_UNDO
 from approvals.signed import rows as signed_rows
 from runtime.core.run.continuation import merge_people

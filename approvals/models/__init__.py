@@ -4,9 +4,12 @@ from approvals.models.accounts import (
     Absence,
     ApprovalUse,
     Assignment,
+    DirectoryEntry,
+    DirectoryToken,
     Instance,
     InstanceWebhook,
     LoginFailures,
+    MappingAct,
     PasswordLink,
     SavedView,
     SecondFactor,
@@ -25,7 +28,6 @@ from approvals.models.approvals import (
     ToolSchema,
     Vote,
 )
-from approvals.models.audit import AuditEntry, AuditHead
 from approvals.models.governance import (
     AllowanceAct,
     PolicyAct,
@@ -33,9 +35,15 @@ from approvals.models.governance import (
     VersionDecision,
     VersionWithdrawal,
 )
-from approvals.models.notices import NoticeChannel, NoticeTimes, SentNotice
-from approvals.models.outbox import OutboxMessage, SlackRequest, Subscription
-from approvals.models.provisioning import DirectoryEntry, DirectoryToken, MappingAct
+from approvals.models.outbox import (
+    NoticeChannel,
+    NoticeTimes,
+    OutboxMessage,
+    SentNotice,
+    SlackRequest,
+    Subscription,
+)
+from approvals.models.signed import AuditEntry, AuditHead
 from approvals.models.teamwork import ApprovalClaim, ApprovalViewer, Comment, Handover
 
 __all__ = [

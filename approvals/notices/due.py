@@ -12,7 +12,7 @@ from django.db.models.expressions import RawSQL
 
 from approvals.models import IN_DOUBT, Approval, NoticeChannel, SentNotice
 from approvals.notices import notice
-from approvals.notices.hours import NoticeHours, find_hours
+from approvals.notices.channels import NoticeHours, find_hours
 from approvals.requests import verification
 from approvals.rights import approvals, principals
 from runtime.core.values.enums import RISKS, Risk

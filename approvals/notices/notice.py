@@ -13,7 +13,7 @@ from uuid import UUID
 from django.conf import settings
 
 from approvals.models import Approval, NoticeChannel
-from approvals.requests import schemas, verification
+from approvals.requests import snapshot, verification
 from runtime.core.values import json_schema
 from runtime.core.values.enums import Risk
 from runtime.core.values.limits import plain
@@ -198,7 +198,7 @@ def _arguments(approval: Approval) -> list[str]:
     args = sealing.redacted_args(approval.tool, verification.arguments(approval))
     if not isinstance(args, dict):
         return []
-    hidden = json_schema.write_only(json.loads(schemas.text_of(approval.schema)))
+    hidden = json_schema.write_only(json.loads(snapshot.text_of(approval.schema)))
     visible = {name: sealing.REDACTED if name in hidden else value for name, value in args.items()}
     return [
         _plain(f"{name}: {value if isinstance(value, str) else json.dumps(value)}", MAX_ARGUMENT)

@@ -14,12 +14,11 @@ from django.db import transaction
 from approvals import clock
 from approvals.models import Absence, Approval
 from approvals.rights import approvals, principals
-from approvals.rights.principals import Principal
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Principal, Scope
 from approvals.rules import roles
 from approvals.signed import audit
 from approvals.signed import rows as signed_rows
-from approvals.signed.log import SignedActs
+from approvals.signed.rows import SignedActs
 from runtime.control.access import validate_text
 from runtime.core.values.limits import MAX_PERSON
 from runtime.errors import Forbidden, InvalidInput

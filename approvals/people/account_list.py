@@ -11,7 +11,7 @@ from approvals import clock
 from approvals.models import Approval, Assignment, Token
 from approvals.people import accounts
 from approvals.rights import assignments
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from approvals.rules.roles import DECIDING, Group, is_named
 from approvals.signed import rows as signed_rows
 from runtime.errors import InvalidInput

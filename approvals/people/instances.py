@@ -21,7 +21,7 @@ from approvals.people import instance_webhooks, tokens
 from approvals.people.instance_webhooks import Webhook
 from approvals.rights import principals
 from approvals.rights.access import require
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from approvals.signed import rows as signed_rows
 from approvals.signed.audit import log_change
 from runtime.core.values.limits import escape_text

@@ -24,7 +24,7 @@ from approvals.rights.second_admin import SecondAdmin
 from approvals.rules.identity_providers import IdentityProvider
 from approvals.rules.roles import Group
 from approvals.signed.audit import log_change
-from approvals.signed.log import SignedLog
+from approvals.signed.rows import SignedLog
 from runtime.core.values.json_values import is_text
 from runtime.errors import InvalidInput
 

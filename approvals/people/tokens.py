@@ -21,7 +21,7 @@ from approvals import clock
 from approvals.errors import UnknownToken
 from approvals.models import Token
 from approvals.models.signed import BearerToken, SecretRow
-from approvals.rights.scopes import ALL_SCOPES
+from approvals.rights.principals import ALL_SCOPES
 from approvals.signed import rows as signed_rows
 from approvals.signed.audit import log_change
 from runtime.errors import Forbidden, InvalidInput

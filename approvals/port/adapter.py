@@ -24,7 +24,7 @@ from approvals.outbox.sender import Sender
 from approvals.people import instance_webhooks
 from approvals.port import evidence, jobs, verifier
 from approvals.port.jobs import Outlooks
-from approvals.reads import daily_decisions
+from approvals.reads import pending_ages
 from approvals.reads.approval_views import to_view
 from approvals.rights import approvals
 from approvals.rules.judge import Facts
@@ -189,7 +189,7 @@ class ApprovalService:
 
     def count_decisions(self) -> None:
         """Count the decisions of the newest days."""
-        daily_decisions.count()
+        pending_ages.count()
 
     def close(self, *, run: UUID, gates: Sequence[UUID], actor: Actor | None, reason: str) -> None:
         """Cancel the pending requests at these gates, inside the caller's transaction."""

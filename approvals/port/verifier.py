@@ -17,7 +17,7 @@ from approvals import clock
 from approvals.decisions import votes as votes_of_people
 from approvals.governance import allowance_uses, policies
 from approvals.models import Approval, approval_rows
-from approvals.requests import expiry, snapshot, verification
+from approvals.requests import snapshot, verification
 from approvals.rights import approvals, principals
 from approvals.rules import policy
 from approvals.rules.policy import Demands, Stage
@@ -54,7 +54,7 @@ def decision(*, gate: UUID, decision: Decision, deadline: datetime | None = None
         return False
     if deadline is not None and stored.approval.expires_at != deadline:
         raise NotConfirmed("the journal has another deadline")
-    return expiry.fails_run(stored.approval)
+    return verification.fails_run(stored.approval)
 
 
 def approval(
@@ -251,5 +251,5 @@ def _check_expired(stored: _StoredApproval, decision: Decision) -> None:
     if approval.expires_at is None or approval.expires_at > stored.at:
         raise NotConfirmed("the request has not expired")
     snapshot.check_seal(approval)
-    if decision != expiry.decision(approval) or decision.reason != approval.reason:
+    if decision != verification.expiry_decision(approval) or decision.reason != approval.reason:
         raise NotConfirmed("the decision differs from the recorded expiry")

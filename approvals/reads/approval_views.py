@@ -15,11 +15,10 @@ from django.utils import timezone
 
 from approvals.errors import NotFound, TamperedWith
 from approvals.models import IN_DOUBT, OF_CALL, Approval, approval_rows
-from approvals.requests import confirmation, schemas, verification
+from approvals.requests import confirmation, snapshot, verification
 from approvals.rights import approvals as request_rules
 from approvals.rights import principals
-from approvals.rights.principals import Principal
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Principal, Scope
 from approvals.rules import policy
 from approvals.rules.policy import Demands, NextStep, OnExpiry, demands_of
 from approvals.signed import extensions, statements
@@ -259,7 +258,7 @@ class ApprovalView:
 
 def _read_schema(digest: str | None) -> Any:
     try:
-        return None if digest is None else _parse(schemas.text_of(digest))
+        return None if digest is None else _parse(snapshot.text_of(digest))
     except NotConfirmed:
         return None
 

@@ -3,6 +3,8 @@
 A page costs the same beside any number of decisions. It walks one index, that of one of its filters, and checks the
 other filters and the reader's rights on at most SCANNED rows. If it has found too few by then, it ends early, and the
 next page continues from there.
+
+Builds the evidence of one decision: the signed text with its signature, for an auditor who has the public key.
 """
 
 import json
@@ -23,15 +25,15 @@ from approvals.reads.filters import DecisionFilter
 from approvals.requests import argument_changes, verification
 from approvals.requests.argument_changes import ArgumentChange
 from approvals.rights import approvals as request_rules
-from approvals.rights.principals import Principal
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Principal, Scope
 from approvals.rules import roles
-from approvals.signed import statements, votes
+from approvals.signed import extensions, statements, votes
 from approvals.signed.votes import Cast
 from runtime.core.documents import external_call
 from runtime.core.values.verdicts import IN_HISTORY, VERDICTS
 from runtime.errors import InvalidInput, KeyMissing
-from runtime.keyring import sealing
+from runtime.keyring import files, purposes, sealing, signatures
+from runtime.keyring.signatures import Signature
 from runtime.ports.approvals import CallOutcome, NotConfirmed
 
 LIMIT = 50
@@ -41,6 +43,11 @@ SCANNED = 5_000
 PEOPLES = (Approval.Status.APPROVED, Approval.Status.DENIED, Approval.Status.ANSWERED)
 _Position = tuple[datetime, UUID]
 _VOTES = f"SELECT r.id, {votes.sql()} FROM approvals_approval r WHERE r.id = ANY(%s)"
+_FACTS = (
+    "id", "run", "kind", "tool", "path", "risk", "requester", "status", "created_at",
+    "decided_by", "decided_for", "decided_at", "effective_at", "channel", "rule", "policy_version", "voted",
+    "authenticated",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -349,3 +356,29 @@ def _changes_of_sealed(tool: str, proposed: Any, edited: Any) -> Iterator[Argume
                 was_given=True,
                 is_given=True,
             )
+
+
+def read_evidence(approval: ApprovalView) -> dict[str, Any]:
+    """Return the facts of a verified, signed decision, and what an auditor needs to verify it. Raises KeyMissing.
+
+    The signed text has the digest of the request, which covers its arguments and its first deadline, and the digests of
+    the votes. Each extension of the deadline is signed for itself.
+    """
+    row = approval.stored
+    signature = Signature(hex=statements.signature_of(row), key_id=str(row.key_id))
+    return {
+        "request": {name: getattr(approval, name) for name in _FACTS},
+        "digest": approval.digest,
+        **_signed(statements.signed_text(row), signature),
+        "extensions": [_signed(*signed) for signed in extensions.signed_texts(row)],
+    }
+
+
+def _signed(text: str, signature: Signature) -> dict[str, str]:
+    return {
+        "signed_bytes": signatures.labelled(purposes.DECISIONS, text).decode(),
+        "algorithm": "Ed25519",
+        "signature": signature.hex,
+        "key": signature.key_id,
+        "public_key": files.key_of(purposes.DECISIONS, signature.key_id).hex(),
+    }

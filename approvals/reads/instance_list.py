@@ -10,7 +10,7 @@ from django.db.models import Count, F, Q
 
 from approvals import clock
 from approvals.models import Instance, Token
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from approvals.rules.roles import Group
 from approvals.signed import rows as signed_rows
 from runtime.core.documents import external_call

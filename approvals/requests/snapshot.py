@@ -1,4 +1,9 @@
-"""Builds the stored snapshot of a call for review, computes its two digests, and makes and checks its MAC."""
+"""Builds the stored snapshot of a call for review, computes its two digests, and makes and checks its MAC.
+
+Tool schemas, each stored once: a request refers to that of its tool by its digest.
+
+The digest is part of the action digest, so a reference binds the schema as the text does.
+"""
 
 import json
 import secrets
@@ -6,26 +11,38 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
-from approvals.models import Approval
-from approvals.requests import schemas
+from approvals.models import Approval, ToolSchema
 from approvals.rules import policy, roles
 from approvals.rules.policy import Demands
 from approvals.signed import extensions
+from runtime.core.values import json_schema
 from runtime.core.values.enums import EffectClass
 from runtime.core.values.errors import NotJson
 from runtime.core.values.ids import RANDOM_BITS, by_time
 from runtime.core.values.json_values import action_digest as digest_of_action
-from runtime.core.values.json_values import sha256_of
+from runtime.core.values.json_values import require_json, sha256_of
+from runtime.core.values.limits import MAX_REPORTED, size_of
 from runtime.core.values.verdicts import BEFORE_CALL
-from runtime.keyring import macs, purposes
-from runtime.ports.approvals import NotConfirmed, ReviewSnapshot
+from runtime.errors import InvalidInput
+from runtime.keyring import macs, purposes, sealing
+from runtime.ports.approvals import NotConfirmed, ReviewSnapshot, StatementPart
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _AT = "@"  # in a nonce, before the time
 
 RECENT = 32  # actions whose digests a process remembers
+_REFERENCE = "sha256:"  # no JSON text begins with it
+RECENT_SCHEMAS = 256  # schemas that a process remembers
+# `ORDER BY`, so that two steps that store the same new schemas do not wait for each other.
+_STORE = """
+    INSERT INTO approvals_toolschema (digest, body)
+    SELECT s.digest, s.body FROM run, json_to_recordset(%(schemas)s::json) AS s(digest text, body text)
+    ORDER BY s.digest ON CONFLICT (digest) DO NOTHING
+"""
+# The value of `result` when none was sent: null is a result.
+ABSENT: Final = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +69,7 @@ def row(
         call=snapshot.call,
         tool=snapshot.tool,
         args=text(snapshot.args),
-        schema=schemas.digest_of(text(snapshot.schema)),
+        schema=digest_of(text(snapshot.schema)),
         result_schema=_result_schema(snapshot),
         preview=None if snapshot.preview is None else text(snapshot.preview),
         path=list(snapshot.path),
@@ -211,7 +228,7 @@ def _result_schema(snapshot: ReviewSnapshot) -> str | None:
         return None
     if snapshot.kind.is_in_doubt:
         return text(snapshot.result_schema)
-    return schemas.digest_of(text(snapshot.result_schema)) if snapshot.kind in BEFORE_CALL else None
+    return digest_of(text(snapshot.result_schema)) if snapshot.kind in BEFORE_CALL else None
 
 
 def text(value: Any) -> str:
@@ -222,3 +239,77 @@ def text(value: Any) -> str:
 def _moment(at: datetime | None) -> str | None:
     """Format a time in UTC, as the database returns it."""
     return None if at is None else at.astimezone(UTC).isoformat()
+
+
+def stored(texts: Sequence[str]) -> StatementPart:
+    """Return the part of a step that stores those of these schemas that are new."""
+    rows = [{"digest": digest_of(text), "body": text} for text in texts]
+    return StatementPart(name="schemas", sql=_STORE, parameters={"schemas": json.dumps(rows)})
+
+
+@lru_cache(RECENT_SCHEMAS)
+def digest_of(schema: str) -> str:
+    """Return the digest of a schema, given as text. Raises ValueError, RecursionError or NotJson."""
+    return sha256_of(json.loads(schema))
+
+
+def text_of(schema: str) -> str:
+    """Return the text of a schema, given as text or by reference. Raises NotConfirmed if it is not stored."""
+    return _read(schema) if schema.startswith(_REFERENCE) else schema
+
+
+@lru_cache(RECENT_SCHEMAS)
+def _read(digest: str) -> str:
+    body = ToolSchema.objects.filter(digest=digest).values_list("body", flat=True).first()
+    try:
+        if body is not None and digest_of(body) == digest:
+            return body
+    except (ValueError, RecursionError, NotJson):
+        pass
+    raise NotConfirmed("the schema of the tool is missing, or not the one that was stored")
+
+
+def schema_of(approval: Approval) -> dict[str, Any] | None:
+    """Return the schema of the tool's result, None if it declares none."""
+    if approval.result_schema is None:
+        return None
+    schema: dict[str, Any] = json.loads(text_of(approval.result_schema))
+    return schema
+
+
+def takes_text(schema: Any) -> bool:
+    """Tell whether a result of this schema is text and nothing else."""
+    return isinstance(schema, dict) and schema.get("type") == "string"
+
+
+def read_result(text: str, schema: Any) -> Any:
+    """Read a result typed into the form: as text if the schema says text, else as JSON.
+
+    Without a schema, a value that does not begin like JSON is text. Raise InvalidInput.
+    """
+    if takes_text(schema):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        if schema is None and not text.lstrip().startswith(("{", "[", '"')):
+            return text
+        position = f" (line {exc.lineno})" if isinstance(exc, json.JSONDecodeError) else ""
+        raise InvalidInput("result", f"is not JSON{position}") from exc
+
+
+def check_result(result: Any, schema: dict[str, Any] | None) -> None:
+    """Raise InvalidInput, naming `result` or the place in it, unless the call could return this."""
+    try:
+        require_json(result, "result")
+    except NotJson as exc:
+        raise InvalidInput(exc.field, exc.detail) from exc
+    size = size_of(result)
+    if size > MAX_REPORTED:
+        raise InvalidInput("result", f"is {size} bytes of JSON, at most {MAX_REPORTED} are allowed")
+    if sealing.looks_sealed(result):
+        raise InvalidInput(
+            "result", "must not hold a sealed secret: only what tools return is sealed"
+        )
+    for problem in json_schema.problems(schema or {}, result, "result"):
+        raise InvalidInput(problem.field, problem.detail)

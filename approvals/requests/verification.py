@@ -2,19 +2,26 @@
 
 Otherwise a program with write access to the database could change a request while a reviewer reads it, and restore it
 before the click.
+
+Makes the decision of the clock: the consequence that a request's demands name for its expiry.
+
+It follows from the stored request alone, which its digest and MAC cover. So a worker makes it again and compares.
 """
 
 import json
+from datetime import UTC
 from typing import Any
 
 from approvals.models import Approval, approval_rows
-from approvals.requests import schemas, snapshot
+from approvals.requests import snapshot
 from approvals.rules import allowance_terms as coverage
 from approvals.rules.allowance_terms import Action
-from approvals.signed import statements
+from approvals.rules.policy import Demands, OnExpiry
+from approvals.signed import statements, votes
+from runtime.core.values.enums import Decision, Verdict
 from runtime.core.values.json_values import sha256_of
 from runtime.core.values.verdicts import VERDICTS
-from runtime.errors import KeyMissing
+from runtime.errors import InvalidInput, KeyMissing
 from runtime.keyring import purposes, sealing, signatures
 from runtime.keyring.signatures import Verifies
 from runtime.ports.approvals import NotConfirmed
@@ -31,8 +38,8 @@ def fault(approval: Approval) -> str | None:
     try:
         if not is_erased(approval):
             snapshot.check_digests(approval)
-            schemas.text_of(approval.schema)
-            schemas.text_of(approval.result_schema or "")
+            snapshot.text_of(approval.schema)
+            snapshot.text_of(approval.result_schema or "")
         snapshot.check_seal(approval)
         _check_excluded(approval)
         if approval.allowance is not None:
@@ -118,3 +125,54 @@ def is_erased(approval: Approval) -> bool:
         and approval.status != Approval.Status.PENDING
         and approval.args == _ERASED_ARGS
     )
+
+
+def expiry_decision(approval: Approval) -> Decision:
+    """Return the decision if no person decided in time. Demands that cannot be read deny the call."""
+    assert approval.expires_at is not None
+    due = approval.expires_at.astimezone(UTC)
+    reason = f"No decision before {due:%Y-%m-%d %H:%M:%S} UTC."
+    demands = _demands(approval)
+    if demands is None or demands.on_expiry is OnExpiry.DENY:
+        return Decision(verdict=Verdict.EXPIRE, by="", reason=reason)
+    rule = f"{reason} The policy's rule {demands.rule}"
+    if demands.on_expiry is OnExpiry.FAIL:
+        return Decision(verdict=Verdict.EXPIRE, by="", reason=f"{rule} ends the run.")
+    unfit = expiry_misfit(approval)
+    if unfit:
+        return Decision(
+            verdict=Verdict.EXPIRE,
+            by="",
+            reason=f"{rule} has an answer that the tool could not return: {unfit}.",
+        )
+    return Decision(
+        verdict=Verdict.ANSWER, by="", reason=f"{rule} gave this answer.", result=demands.answer
+    )
+
+
+def fails_run(approval: Approval) -> bool:
+    """Tell whether the run fails if the request expires."""
+    demands = _demands(approval)
+    return demands is not None and demands.on_expiry is OnExpiry.FAIL
+
+
+def expiry_misfit(approval: Approval) -> str:
+    """Say why the tool could not return the answer of the policy; empty if it could, or if there is no answer."""
+    demands = _demands(approval)
+    if demands is None or demands.on_expiry is not OnExpiry.ANSWER:
+        return ""
+    try:
+        snapshot.check_result(demands.answer, snapshot.schema_of(approval))
+    except InvalidInput as exc:
+        return f"{exc.field} {exc.detail}"
+    except NotConfirmed as exc:
+        return str(exc)
+    return ""
+
+
+def _demands(approval: Approval) -> Demands | None:
+    """Read the demands; None also for those that cannot be read: a worker then finds that the request was changed."""
+    try:
+        return votes.demands(approval)
+    except NotConfirmed:
+        return None

@@ -11,8 +11,7 @@ from django.db.models import Q
 
 from approvals.models import Approval
 from approvals.rights import approvals, principals
-from approvals.rights.principals import Principal
-from approvals.rights.scopes import AGENT_READERS, Scope, rights_of
+from approvals.rights.principals import AGENT_READERS, Principal, Scope, rights_of
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor, Expression
 

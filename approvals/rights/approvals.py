@@ -16,8 +16,7 @@ from django.db.models import BooleanField, F, Func, Q, QuerySet
 from django.utils import timezone
 
 from approvals.models import Approval, approval_rows
-from approvals.rights.principals import Principal
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Principal, Scope
 from approvals.rules import policy, roles
 from approvals.rules.policy import Demands, demands_of, keys_of
 from runtime.core.run.continuation import merge_people

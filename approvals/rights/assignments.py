@@ -22,7 +22,7 @@ from approvals import clock
 from approvals.models import Assignment
 from approvals.rules.roles import DECIDING, Group, is_named
 from approvals.signed import rows as signed_rows
-from approvals.signed.log import SignedActs
+from approvals.signed.rows import SignedActs
 
 Act = Assignment.AssignmentChange
 

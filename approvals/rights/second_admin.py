@@ -12,7 +12,7 @@ from typing import Final
 from django.contrib.auth.models import User
 
 from approvals.rights import assignments, principals
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from approvals.rules.roles import Group
 from runtime.ports.access import Actor
 

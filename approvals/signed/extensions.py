@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from approvals.models import Approval
 from runtime.core.run.events import GateExtended
 from runtime.keyring import purposes, signatures
-from runtime.keyring.row_text import row_text
+from runtime.keyring.macs import row_text
 from runtime.keyring.signatures import Signature, Verifies
 from runtime.ports.approvals import NotConfirmed
 

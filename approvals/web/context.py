@@ -9,7 +9,7 @@ from django.utils.functional import SimpleLazyObject
 
 from approvals.people import account_list
 from approvals.reads import inbox
-from approvals.rights import access, principals, scopes
+from approvals.rights import access, principals
 from approvals.rights.principals import Principal
 from approvals.rules.roles import Group
 from approvals.web import list_position, time_zone
@@ -60,8 +60,8 @@ def navigation_of(principal: Principal | None) -> Navigation:
     if principal is None:
         return Navigation()
     return Navigation(
-        decides=principal.has(scopes.Scope.APPROVALS_DECIDE),
-        starts=principal.has(scopes.Scope.RUNS_START),
+        decides=principal.has(principals.Scope.APPROVALS_DECIDE),
+        starts=principal.has(principals.Scope.RUNS_START),
         manages=Group.ADMINS in principal.groups,
         reads_agents=access.reads_agents(principal),
     )

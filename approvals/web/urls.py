@@ -16,7 +16,6 @@ from approvals.web.pages.account import (
     save_own_profile,
     set_absence,
 )
-from approvals.web.pages.activity import activity
 from approvals.web.pages.allowances import allowance, allowances
 from approvals.web.pages.allowances import confirm as confirm_allowance
 from approvals.web.pages.allowances import revoke as revoke_allowance
@@ -35,7 +34,7 @@ from approvals.web.pages.instances import (
 from approvals.web.pages.mine import mine
 from approvals.web.pages.oidc import callback, connect, disconnect, link_slack, logout, start
 from approvals.web.pages.overview import overview, picture_csv
-from approvals.web.pages.password_link import choose_password
+from approvals.web.pages.people import activity
 from approvals.web.pages.policies import (
     change_draft,
     export,
@@ -47,14 +46,13 @@ from approvals.web.pages.policies import (
 from approvals.web.pages.policies import confirm as confirm_policy
 from approvals.web.pages.policies import deciders as policy_deciders
 from approvals.web.pages.policies import version as policy_version
-from approvals.web.pages.prompt_trials import try_prompt
-from approvals.web.pages.prompts import PromptName, prompt, prompts
+from approvals.web.pages.prompts import PromptName, prompt, prompts, try_prompt
 from approvals.web.pages.prompts import confirm as confirm_prompt
 from approvals.web.pages.prompts import label as label_prompt
 from approvals.web.pages.prompts import propose as propose_prompt
 from approvals.web.pages.prompts import withdraw as withdraw_prompt
 from approvals.web.pages.search import search
-from approvals.web.pages.session import home, login
+from approvals.web.pages.session import choose_password, home, login
 from approvals.web.pages.subscriptions import (
     add_subscription,
     change_subscription,

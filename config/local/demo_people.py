@@ -75,7 +75,7 @@ def update_addresses(path: Path, *, url: str, scim_url: str) -> dict[str, Any] |
 def _make(name: str, groups: tuple[str, ...]) -> dict[str, str]:
     from approvals.people import tokens
     from approvals.people.accounts import create_person
-    from approvals.rights.scopes import ALL_SCOPES
+    from approvals.rights.principals import ALL_SCOPES
     from approvals.rules.roles import Group
 
     password = secrets.token_urlsafe(12)

@@ -15,7 +15,7 @@ import psycopg.errors
 
 from runtime.control import access
 from runtime.control.transaction import atomic, notify
-from runtime.core.documents import compression, export_file
+from runtime.core.documents import codec, export_file
 from runtime.core.documents.blobs import Blob, blob_refs
 from runtime.core.documents.export_file import ExportedBeginning, ExportFile
 from runtime.core.run.continuation import Continuation, Phase, RunStatus, status_of, steered_by
@@ -241,7 +241,7 @@ def _history(connection: Connection, run: UUID) -> tuple[Continuation, list[str]
         beginning = export_file.beginning_text(ExportedBeginning(at=history.mark.at, state=now))
     for sealed, entry in history.entries:
         now = step(now, entry.events, head=sealed.seal.mac, at=entry.at)
-        bodies.append(compression.plain_text(sealed.body))
+        bodies.append(codec.plain_text(sealed.body))
     return now, bodies, beginning
 
 

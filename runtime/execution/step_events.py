@@ -42,8 +42,7 @@ from runtime.core.values.limits import MAX_EVENT_NAME, MAX_MATCH, MAX_WAIT_DAYS,
 from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import InvalidInput, Tampered
 from runtime.execution.admission.gates import AdmissionResult, open_frame_gate
-from runtime.ports.agents import AgentInfo
-from runtime.ports.prompts import Instructions
+from runtime.ports.agents import AgentInfo, Instructions
 from runtime.store.step_records import waits
 from runtime.store.tables.late_outcomes import LateOutcomeRow
 from runtime.store.tables.signals import (

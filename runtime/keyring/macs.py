@@ -1,11 +1,17 @@
-"""Makes and verifies MACs (HMAC-SHA-256)."""
+"""Makes and verifies MACs (HMAC-SHA-256).
+
+Writes the text of a row that is signed, or under a MAC.
+"""
 
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from struct import Struct
+from uuid import UUID
 
+from runtime.core.values.json_values import canonical
 from runtime.keyring import files
 
 SHORT = 32  # hex digits of a truncated MAC, HMAC-SHA-256-128 (RFC 4868)
@@ -67,3 +73,18 @@ def _label(purpose: str) -> bytes:
 def _framed(parts: tuple[str, ...]) -> bytes:
     """Write each part after its length, so that different lists of parts have different bytes."""
     return b"".join([_length(len(text)) + text for text in map(str.encode, parts)])
+
+
+def row_text(kind: str, values: Mapping[str, object]) -> str:
+    """Return these values as canonical JSON (RFC 8785). `kind` differs per table, so no row passes for another's.
+
+    Raise ValueError, TypeError or AttributeError for values of other types.
+    """
+    plain = {name: _plain(value) for name, value in values.items()}
+    return canonical({"kind": kind, **plain}).decode()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    return str(value) if isinstance(value, UUID) else value

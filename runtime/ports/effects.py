@@ -10,8 +10,7 @@ from runtime.core.run.continuation import Call, CutReply, GivenReply, PlanItem
 from runtime.core.run.events import Proposal
 from runtime.core.values.enums import CallPreview, EffectClass, FailureCause
 from runtime.core.values.ids import ROOT
-from runtime.ports.agents import AgentInfo, CallInfo, TurnBoundary, VersionChange
-from runtime.ports.prompts import Instructions
+from runtime.ports.agents import AgentInfo, CallInfo, Instructions, TurnBoundary, VersionChange
 
 PREVIEW_SECONDS = 2.0
 PREVIEW_AGAIN_SECONDS = (

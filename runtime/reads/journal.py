@@ -12,9 +12,8 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from runtime.core.documents.codec import decode_entry
+from runtime.core.documents.codec import decode_entry, readable_pattern
 from runtime.core.documents.continuations import decode_continuation
-from runtime.core.documents.upcasters import readable_pattern
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.reducer import Entry, initial, step
 from runtime.core.values.errors import CoreError

@@ -16,7 +16,7 @@ from agents.errors import NotSealed
 from agents.llm.messages import to_provider
 from agents.sdk import ToolError, tool
 from agents.sdk.scripts import Reply, Turn, call, say, script, together
-from runtime.core.documents.compression import plain_text
+from runtime.core.documents.codec import plain_text
 from runtime.core.values.enums import Verdict
 from runtime.core.values.json_values import require_json
 from runtime.errors import KeyMissing

@@ -6,8 +6,7 @@ import pytest
 
 from approvals.rights import principals
 from approvals.rights.access import AccessService
-from approvals.rights.principals import Principal
-from approvals.rights.scopes import ALL_SCOPES, Scope
+from approvals.rights.principals import ALL_SCOPES, Principal, Scope
 from approvals.rules.roles import Group
 from runtime.ports.access import Actor
 

@@ -18,8 +18,7 @@ from approvals.reads.approval_views import approval
 from approvals.requests import verification
 from approvals.rights import approvals
 from approvals.rights.access import AccessService
-from approvals.rights.principals import principal_of
-from approvals.rights.scopes import ALL_SCOPES, Scope
+from approvals.rights.principals import ALL_SCOPES, Scope, principal_of
 from runtime.core.values.enums import Decision, Risk, Verdict
 from runtime.errors import Forbidden
 from runtime.models import Run

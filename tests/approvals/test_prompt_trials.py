@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from agents.effect_handler import AgentEffects
 from approvals.errors import PromptRefused, UnknownPrompt
-from approvals.governance import prompt_changes, prompts
 from approvals.governance import prompt_trials as trials
+from approvals.governance import prompts
 from approvals.governance.prompts import LOG
 from runtime import broker
 from runtime.core.values.enums import FailureCause
@@ -42,7 +42,7 @@ def shop(by_hand: None, cast: Cast) -> Iterator[Shop]:
     """A shop with a prompt of two versions: the text in the code, and one with which it pays more."""
     LOG.forget()
     one = Shop(desk(model=listens))
-    prompt_changes.save(NAME, SECOND, actor=None)
+    prompts.save(NAME, SECOND, actor=None)
     yield one
     one.close()
 

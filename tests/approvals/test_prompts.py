@@ -18,7 +18,7 @@ from agents.sdk.scripts import Reply, Turn, call, say, script
 from agents.sdk.spec import AgentSpec
 from approvals import clock
 from approvals.errors import PromptBroken, PromptRefused, UnknownPrompt
-from approvals.governance import prompt_changes, prompt_list, prompts
+from approvals.governance import prompt_list, prompts
 from approvals.governance.prompts import LOG, StoredPrompts
 from approvals.models import Approval, PromptAct
 from approvals.port.adapter import ApprovalService
@@ -144,9 +144,9 @@ def office(cast: Cast) -> None:
 
 
 def put_in_production(text: str, name: str = NAME) -> int:
-    number = prompt_changes.save(name, text, actor=None)
-    prompt_changes.propose(name, number, actor=None)
-    prompt_changes.confirm(name, number, actor=None)
+    number = prompts.save(name, text, actor=None)
+    prompts.propose(name, number, actor=None)
+    prompts.confirm(name, number, actor=None)
     return number
 
 
@@ -182,8 +182,8 @@ def test_a_run_keeps_the_prompts_of_its_start_also_for_agents_that_begin_later(
     ):
         answer = client.get(f"/runs/{shown}/")
         has(text_of(answer), f"{NAME}</a>, {versions}")
-    prompt_changes.propose(NAME, 1, actor=None)  # roll back
-    prompt_changes.confirm(NAME, 1, actor=None)
+    prompts.propose(NAME, 1, actor=None)  # roll back
+    prompts.confirm(NAME, 1, actor=None)
     assert told(shop.start()) == [(1, "Serve A-1.!")]
     found = replay(
         pool.in_transaction,
@@ -200,10 +200,10 @@ def test_agents_of_one_run_agree_about_a_version_that_is_confirmed_at_their_time
     by_hand: None, office: None
 ) -> None:
     found: list[Any] = []
-    number = prompt_changes.save(NAME, SECOND, actor=None)
-    prompt_changes.propose(NAME, number, actor=None)
+    number = prompts.save(NAME, SECOND, actor=None)
+    prompts.propose(NAME, number, actor=None)
     with transaction.atomic():
-        prompt_changes.confirm(NAME, number, actor=None)
+        prompts.confirm(NAME, number, actor=None)
         at = clock.now()
         begun = in_thread(lambda: found.append(StoredPrompts().in_production(NAME, at)))
         wait_until_blocked()
@@ -228,38 +228,38 @@ def test_a_release_moves_a_waiting_run_to_the_prompt_of_today_without_a_gate(sho
 
 def test_another_admin_puts_a_version_in_production(office: None) -> None:
     seeds.person("anne", Group.ADMINS)
-    number = prompt_changes.save(NAME, SECOND, note="Kinder", actor=ADMIN)
-    assert prompt_changes.save(NAME, SECOND + "\r\n", actor=ANNE) == number
-    prompt_changes.label(NAME, "staging", number, actor=ADMIN)
-    prompt_changes.propose(NAME, number, actor=ADMIN)
+    number = prompts.save(NAME, SECOND, note="Kinder", actor=ADMIN)
+    assert prompts.save(NAME, SECOND + "\r\n", actor=ANNE) == number
+    prompts.label(NAME, "staging", number, actor=ADMIN)
+    prompts.propose(NAME, number, actor=ADMIN)
     for other in (ADMIN, Actor(person="bea"), Actor(person="cyril")):
         with pytest.raises(PromptRefused):
-            prompt_changes.confirm(NAME, number, actor=other)
+            prompts.confirm(NAME, number, actor=other)
     assert prompt_list.prompt(NAME).production == 0
     problem = prompts.problem_of
     assert problem(NAME, number, sha256_of(SECOND)) is problem(NAME, 0, "any") is None
     assert problem(NAME, number, sha256_of(FIRST)) == "it has another text"
     assert problem(NAME, number + 1, "") == "there is no such version"
-    prompt_changes.confirm(NAME, number, actor=ANNE)
+    prompts.confirm(NAME, number, actor=ANNE)
     shown = prompt_list.prompt(NAME)
     assert (shown.production, shown.text(number).labels) == (number, ("production", "staging"))
-    for act in (prompt_changes.confirm, prompt_changes.withdraw, prompt_changes.propose):
+    for act in (prompts.confirm, prompts.withdraw, prompts.propose):
         with pytest.raises(PromptRefused):
             act(NAME, number, actor=ANNE)
     with pytest.raises(UnknownPrompt):
-        prompt_changes.propose(NAME, number + 1, actor=ANNE)
+        prompts.propose(NAME, number + 1, actor=ANNE)
     with pytest.raises(InvalidInput, match="set by a proposal"):
-        prompt_changes.label(NAME, "production", number, actor=ADMIN)
+        prompts.label(NAME, "production", number, actor=ADMIN)
     assert [one.act for one in shown.acts] == ["confirmed", "proposed", "labelled", "saved"]
 
 
 def test_the_only_admins_proposal_waits_a_day_and_can_be_withdrawn(
     office: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    number = prompt_changes.save(NAME, SECOND, actor=ADMIN)
-    prompt_changes.propose(NAME, number, actor=ADMIN)
+    number = prompts.save(NAME, SECOND, actor=ADMIN)
+    prompts.propose(NAME, number, actor=ADMIN)
     with pytest.raises(PromptRefused):
-        prompt_changes.confirm(NAME, number, actor=ADMIN)
+        prompts.confirm(NAME, number, actor=ADMIN)
     now = clock.now()
 
     def at(hours: float) -> int:
@@ -267,9 +267,9 @@ def test_the_only_admins_proposal_waits_a_day_and_can_be_withdrawn(
         return prompts.build_history(rows, NAME, now + timedelta(hours=hours)).in_production
 
     assert (at(23.9), at(24.1)) == (0, number)
-    prompt_changes.withdraw(NAME, number, actor=ADMIN)
+    prompts.withdraw(NAME, number, actor=ADMIN)
     assert at(24.1) == 0
-    prompt_changes.propose(NAME, number, actor=ADMIN)
+    prompts.propose(NAME, number, actor=ADMIN)
     monkeypatch.setattr(clock, "now", lambda: now + timedelta(hours=25))
     later = put_in_production(FIRST + "!")
     assert (at(24.9), at(25)) == (number, later)
@@ -308,42 +308,42 @@ def test_what_no_agent_could_use_is_refused_by_name(
     office: None, name: Any, text: Any, why: str
 ) -> None:
     with pytest.raises(InvalidInput, match=why):
-        prompt_changes.save(name, text, actor=ADMIN)
+        prompts.save(name, text, actor=ADMIN)
     assert not PromptAct.objects.exists()
 
 
 def test_what_is_refused_adds_no_act(office: None) -> None:
-    number = prompt_changes.save(NAME, SECOND, actor=ADMIN)
-    prompt_changes.propose(NAME, number, actor=ADMIN)
+    number = prompts.save(NAME, SECOND, actor=ADMIN)
+    prompts.propose(NAME, number, actor=ADMIN)
     with pytest.raises(PromptRefused, match="waits for a confirmation already"):
-        prompt_changes.propose(NAME, number, actor=ADMIN)
+        prompts.propose(NAME, number, actor=ADMIN)
     with pytest.raises(PromptRefused, match="bea may not change"):
-        prompt_changes.save(NAME, FIRST, actor=Actor(person="bea"))
+        prompts.save(NAME, FIRST, actor=Actor(person="bea"))
     with pytest.raises(InvalidInput, match="at most"):
-        prompt_changes.save(NAME, FIRST, note="x" * 100_000, actor=ADMIN)
+        prompts.save(NAME, FIRST, note="x" * 100_000, actor=ADMIN)
     with pytest.raises(UnknownPrompt):
-        prompt_changes.label(NAME, "staging", number + 1, actor=ADMIN)
+        prompts.label(NAME, "staging", number + 1, actor=ADMIN)
     with pytest.raises(InvalidInput, match="small letters"):
-        prompt_changes.label(NAME, "staging!", number, actor=ADMIN)
+        prompts.label(NAME, "staging!", number, actor=ADMIN)
     assert [row.act for row in LOG.rows(name=NAME)] == ["saved", "proposed", "scheduled"]
 
 
 def test_a_prompt_has_at_most_so_many_versions(
     office: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prompt_changes, "MAX_VERSIONS", 1)
+    monkeypatch.setattr(prompts, "MAX_VERSIONS", 1)
     put_in_production(SECOND)
     with pytest.raises(PromptRefused, match="has 1 versions"):
-        prompt_changes.save(NAME, FIRST, actor=ADMIN)
+        prompts.save(NAME, FIRST, actor=ADMIN)
 
 
 def test_a_version_that_lacks_a_variable_of_a_later_release_is_not_confirmed(office: None) -> None:
-    number = prompt_changes.save(NAME, SECOND, actor=None)
-    prompt_changes.propose(NAME, number, actor=None)
+    number = prompts.save(NAME, SECOND, actor=None)
+    prompts.propose(NAME, number, actor=None)
     released(spec_of("desk", instructions=prompt(NAME, "Serve {text}."), input=Question))
     with pytest.raises(PromptRefused, match=r"Version 1 lacks the variable \{text\}"):
-        prompt_changes.confirm(NAME, number, actor=None)
-    prompt_changes.withdraw(NAME, number, actor=None)
+        prompts.confirm(NAME, number, actor=None)
+    prompts.withdraw(NAME, number, actor=None)
 
 
 def test_acts_are_only_added_and_a_forged_one_holds_every_start(shops: Any) -> None:
@@ -362,7 +362,7 @@ def test_acts_are_only_added_and_a_forged_one_holds_every_start(shops: Any) -> N
     with pytest.raises(PromptBroken):
         StoredPrompts().in_production(NAME, clock.now())
     with pytest.raises(PromptRefused, match="act 4 on the prompt shop/desk is not the one"):
-        prompt_changes.propose(NAME, number, actor=None)
+        prompts.propose(NAME, number, actor=None)
     assert "act 4" in prompt_list.prompt(NAME).broken
     with transaction.atomic():
         run = create(agent="desk", input={"name": "A-1"}, requester=Actor(person="ada")).run
@@ -378,7 +378,7 @@ def test_a_version_is_tried_on_recorded_runs_and_nothing_is_executed(
     runs = [shop.start(), shop.start()]
     for run in runs:
         shop.approve(run)
-    prompt_changes.save(NAME, SECOND, actor=None)
+    prompts.save(NAME, SECOND, actor=None)
     before = JournalEntry.objects.count(), list(PAID), Run.objects.count()
 
     def trial(number: int = 1, count: int = 1, *, over: bool = False) -> TrialRuns:

@@ -21,7 +21,7 @@ from approvals.reads import approval_views as queries
 from approvals.reads import filters, inbox
 from approvals.reads.approval_views import approval
 from approvals.reads.inbox import View
-from approvals.requests import schemas, snapshot, verification
+from approvals.requests import snapshot, verification
 from approvals.rights import access
 from approvals.rights.principals import principal_of
 from approvals.signed import audit
@@ -297,7 +297,7 @@ def test_a_request_is_the_picture_word_for_word(bea: Actor) -> None:
 
     assert json.loads(request.args) == args
     assert list(json.loads(request.args)) == list(args)  # in the model's order
-    assert json.loads(schemas.text_of(request.schema)) == shown.schema
+    assert json.loads(snapshot.text_of(request.schema)) == shown.schema
     assert tuple(request.path) == shown.path
     for name in ("frame", "call", "tool", "effect", "risk", "sentence", "action_digest"):
         assert getattr(request, name) == getattr(shown, name)
@@ -312,9 +312,9 @@ def test_a_request_is_stored_without_redundant_parts() -> None:
     returned = {"type": "object", "title": "Mail"}
     request = seeds.pending(result_schema=returned)
     assert request.args == compact(seeds.ARGS)
-    assert schemas.text_of(request.schema) == compact(seeds.SCHEMA)
+    assert snapshot.text_of(request.schema) == compact(seeds.SCHEMA)
     assert str(request.result_schema).startswith("sha256:")
-    assert schemas.text_of(str(request.result_schema)) == compact(returned)
+    assert snapshot.text_of(str(request.result_schema)) == compact(returned)
     assert seeds.in_doubt(result_schema=returned).result_schema == compact(returned)
 
 
@@ -401,7 +401,7 @@ def test_unreadable_requests_start_nothing(bea: Actor, changed: dict[str, Any], 
 @pytest.fixture
 def fresh() -> None:
     """A process that has read no schema yet."""
-    schemas._read.cache_clear()
+    snapshot._read.cache_clear()
 
 
 def test_two_requests_of_a_tool_share_its_schema(fresh: None, bea: Actor) -> None:

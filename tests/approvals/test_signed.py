@@ -13,7 +13,7 @@ from approvals.errors import LogBroken
 from approvals.models import PromptAct
 from approvals.models.signed import SignedAct, SignedRow
 from approvals.signed import rows
-from approvals.signed.log import SignedLog
+from approvals.signed.rows import SignedLog
 from config import grants
 from runtime.keyring import purposes, signatures
 from runtime.store import pool

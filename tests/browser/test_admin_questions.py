@@ -10,7 +10,7 @@ from django.utils import timezone
 from playwright.sync_api import Locator, Page, expect
 
 from approvals.models import Approval
-from approvals.reads import daily_decisions
+from approvals.reads import pending_ages
 from runtime.models import DailyUsage
 from runtime.store import pool
 from runtime.upkeep import rollups
@@ -72,7 +72,7 @@ def test_the_decisions_of_a_day_from_its_picture(
     ask: Callable[..., Page], office: Office, suspended: UUID
 ) -> None:
     office.approve(suspended)
-    daily_decisions.count()
+    pending_ages.count()
     with pool.open_own() as connection:
         rollups.roll_up(connection, threading.Event())
     page = ask()

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from pytest_django.live_server_helper import LiveServer
 
 from approvals.people import tokens
-from approvals.rights.scopes import ALL_SCOPES
+from approvals.rights.principals import ALL_SCOPES
 from signoff_client import Signoff
 from tests.client.terminal import Terminal
 from tests.support.seeds import Cast, object_of

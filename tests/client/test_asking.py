@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from approvals.people import tokens
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from runtime.models import Run
 from signoff_client import NotApproved, approved
 from signoff_client.gate import INSTANCE_TOKEN, URL

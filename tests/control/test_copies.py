@@ -14,7 +14,7 @@ from runtime.control import verification
 from runtime.control.forks import fork as fork_run
 from runtime.control.transfer import export_run, import_run
 from runtime.core.documents import export_file
-from runtime.core.documents.compression import plain_text
+from runtime.core.documents.codec import plain_text
 from runtime.core.values.enums import EffectClass, Verdict
 from runtime.errors import (
     GateNotOpen,

@@ -7,7 +7,7 @@ import pytest
 
 from runtime.control.forks import fork
 from runtime.control.verification import verify
-from runtime.core.documents.compression import plain_text
+from runtime.core.documents.codec import plain_text
 from runtime.models import BlobReference, JournalEntry, Run, StoredBlob
 from runtime.ports.effects import ModelFailure, ModelRequest, Outcome
 from runtime.upkeep import retention

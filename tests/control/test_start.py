@@ -13,7 +13,7 @@ from runtime.control.interventions import retry as retry_run
 from runtime.control.settle import undo
 from runtime.control.start import Started, create
 from runtime.control.verification import verify
-from runtime.core.documents.compression import plain_text
+from runtime.core.documents.codec import plain_text
 from runtime.core.run.continuation import MAX_REFUSALS
 from runtime.core.values.enums import Verdict
 from runtime.core.values.errors import NotJson

@@ -14,7 +14,7 @@ from runtime.control.forks import fork
 from runtime.control.messages import send_message
 from runtime.control.start import create, start
 from runtime.control.verification import verify
-from runtime.core.documents.compression import plain_text
+from runtime.core.documents.codec import plain_text
 from runtime.core.values.limits import MAX_REMEMBERED_TEXT
 from runtime.errors import InvalidInput
 from runtime.models import JournalEntry, Run, StoredBlob

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from approvals.models import ApprovalUse, Instance
 from approvals.people import tokens
-from approvals.rights.scopes import ALL_SCOPES
+from approvals.rights.principals import ALL_SCOPES
 from tests.browser.test_hostile_text import strings
 from tests.support.pages import log_in, text
 from tests.support.seeds import Cast

@@ -11,7 +11,7 @@ from agents.models import PublishedAgent
 from approvals.models import Approval, AuditEntry
 from runtime.control.transfer import export_run, import_run
 from runtime.core.documents import export_file
-from runtime.core.documents.upcasters import SCHEMA
+from runtime.core.documents.codec import SCHEMA
 from runtime.errors import NotImportable, RunKnown
 from runtime.models import JournalEntry, Run
 from runtime.ports.access import Actor

@@ -14,7 +14,7 @@ from agents.sdk import prompt
 from agents.sdk.scripts import call, say
 from approvals import clock
 from approvals.errors import PromptBroken
-from approvals.governance import prompt_changes, prompt_trials, prompts
+from approvals.governance import prompt_trials, prompts
 from approvals.governance.prompts import LOG, StoredPrompts
 from approvals.models import Approval
 from approvals.people import accounts
@@ -43,7 +43,7 @@ class Shop(HandDriven):
         spec = spec_of("desk", **prompted, **options)
         released(spec)
         LOG.forget()
-        self.number = prompt_changes.save(NAME, f"{text} Do it well.", actor=None)
+        self.number = prompts.save(NAME, f"{text} Do it well.", actor=None)
         self.agents = AgentEffects(
             Registry(agents={"desk": spec}), lambda: None, prompts=StoredPrompts()
         )

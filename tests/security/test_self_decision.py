@@ -12,7 +12,7 @@ from django.test import override_settings
 
 from approvals import clock
 from approvals.errors import PolicyRefused
-from approvals.governance import policies, policy_changes
+from approvals.governance import policies
 from approvals.models import Approval
 from approvals.people import absences
 from approvals.rules.roles import Group
@@ -139,10 +139,10 @@ def allowance(own: Own) -> tuple[int, ...]:
 
 def policy(own: Own) -> tuple[int, ...]:
     """An admin confirms her own change; and a policy in force that names Ada does not let her decide her run."""
-    number = policy_changes.propose(BOTH, actor="anne")
+    number = policies.propose(BOTH, actor="anne")
     confirmed = own.post(f"/policies/{number}/confirm/", {}, by="anne")
     with pytest.raises(PolicyRefused):
-        policy_changes.confirm(number, actor="anne")
+        policies.confirm(number, actor="anne")
     put_in_force(BOTH)
     approval = seeds.pending()
     return confirmed, own.page("approve", approval), own.decision(approval)

@@ -13,9 +13,9 @@ from approvals.decisions import votes as votes_of_people
 from approvals.models import Approval, Vote
 from approvals.people import tokens
 from approvals.reads import approval_views
-from approvals.reads.evidence import read_evidence
+from approvals.reads.history import read_evidence
 from approvals.requests import confirmation
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from approvals.rules.policy import Demands
 from approvals.signed import statements
 from runtime.errors import Forbidden

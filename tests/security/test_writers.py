@@ -8,12 +8,12 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from approvals.decisions import batch, messages
+from approvals.decisions import batch, teamwork
 from approvals.errors import AlreadyDecided, TamperedWith
 from approvals.models import Approval, AuditEntry
 from approvals.people import tokens
 from approvals.people.accounts import set_groups
-from approvals.rights.scopes import ALL_SCOPES
+from approvals.rights.principals import ALL_SCOPES
 from approvals.rules.roles import Group
 from runtime.control.forks import fork
 from runtime.control.messages import send_message
@@ -41,7 +41,7 @@ def pending(run: UUID, **those: Any) -> Approval:
 
 
 def write(run: UUID, actor: Actor = BEA) -> None:
-    messages.send_message(approval_id=pending(run).id, text=TEXT, actor=actor)
+    teamwork.send_message(approval_id=pending(run).id, text=TEXT, actor=actor)
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ DOORS: dict[str, Callable[[Approval], object]] = {
     "request changes": lambda approval: decide(approval, BEA, "request_changes", "less"),
     "a second token": by_token,
     "together with others": by_batch,
-    "write again": lambda approval: messages.send_message(
+    "write again": lambda approval: teamwork.send_message(
         approval_id=approval.id, text="more", actor=BEA
     ),
 }
@@ -156,9 +156,9 @@ def test_a_writer_does_not_decide_an_open_request_whose_rule_is_silent(target: T
     run = target.start()
     talk, silent = Approval.objects.filter(run=run).order_by("created_at")
     with pytest.raises(Forbidden, match="does not let"):
-        messages.send_message(approval_id=silent.id, text=TEXT, actor=BEA)
+        teamwork.send_message(approval_id=silent.id, text=TEXT, actor=BEA)
     decide(silent, BEA)  # before she writes; no worker has received the decision
-    messages.send_message(approval_id=talk.id, text=TEXT, actor=BEA)
+    teamwork.send_message(approval_id=talk.id, text=TEXT, actor=BEA)
     target.advance(run)
     assert target.started(run) == 0
     again = pending(run, rule__contains="Silent")
@@ -178,7 +178,7 @@ def test_an_approval_by_a_writer_where_the_rule_is_silent_does_not_count_by_the_
     target.ask_twice()
     run = target.start()
     talk, silent = Approval.objects.filter(run=run).order_by("created_at")
-    messages.send_message(approval_id=talk.id, text=TEXT, actor=BEA)
+    teamwork.send_message(approval_id=talk.id, text=TEXT, actor=BEA)
     target.advance(run)
     Approval.objects.filter(pk=silent.pk).update(excluded=["ada"])  # as it was sealed
     decide(silent, BEA)
@@ -229,12 +229,12 @@ def test_who_may_not_decide_or_comes_late_writes_nothing(target: Target, run: UU
     ]
     for actor, text, error, why in refusals:
         with pytest.raises(error, match=why):
-            messages.send_message(approval_id=approval.id, text=text, actor=actor)
+            teamwork.send_message(approval_id=approval.id, text=text, actor=actor)
     with pytest.raises(Forbidden, match="does not let"):
-        messages.send_message(approval_id=seeds.in_doubt().id, text=TEXT, actor=BEA)
+        teamwork.send_message(approval_id=seeds.in_doubt().id, text=TEXT, actor=BEA)
     approve(run, BEA)
     with pytest.raises(AlreadyDecided):
-        messages.send_message(approval_id=approval.id, text=TEXT, actor=BEA)
+        teamwork.send_message(approval_id=approval.id, text=TEXT, actor=BEA)
     assert not AuditEntry.objects.filter(run=run, act="wrote").exists()
 
 

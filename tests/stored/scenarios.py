@@ -17,7 +17,7 @@ from agents.testing.worker import BEGINNING, MemoryWorker
 from agents.tools.questions import ask_person
 from agents.tools.timers import wait_for
 from runtime.control.edit import edit, is_previewed
-from runtime.core.documents import compression, continuations
+from runtime.core.documents import codec, continuations
 from runtime.core.documents.continuations import Conversations
 from runtime.core.run.continuation import Continuation, GivenReply
 from runtime.core.run.events import (
@@ -141,7 +141,7 @@ def document_of(worker: MemoryWorker) -> dict[str, Any]:
     brief = conversations.brief(worker.now)
     return {
         "clock": worker.clock.isoformat(),
-        "journal": [compression.stored_text(text) for text in worker.journal],
+        "journal": [codec.stored_text(text) for text in worker.journal],
         "continuation": continuations.encode_continuation(worker.now),
         "brief": brief and continuations.encode_continuation(brief.state, brief.lengths),
         "gates": [

@@ -15,8 +15,8 @@ import pytest
 
 from agents.sdk.spec import AgentSpec
 from agents.testing.worker import MemoryWorker
-from runtime.core.documents import codec, compression, continuations, upcasters
-from runtime.core.documents.upcasters import UPCASTERS, Document
+from runtime.core.documents import codec, continuations
+from runtime.core.documents.codec import UPCASTERS, Document
 from runtime.core.run.continuation import Continuation, Pending
 from runtime.core.run.reducer import initial, step
 from runtime.core.run.retries import recover
@@ -28,7 +28,7 @@ from runtime.store.tables.signals import ResumeSignal
 from tests.stored.scenarios import PICTURE, SCENES, written
 
 FOLDER = Path(__file__).parent
-PRESENT = FOLDER / str(upcasters.SCHEMA) / "runs.json"
+PRESENT = FOLDER / str(codec.SCHEMA) / "runs.json"
 
 if os.environ.get("CORPUS") == "write":
     PRESENT.write_text(json.dumps(dict(written()), indent=1) + "\n")
@@ -152,8 +152,8 @@ def test_a_stored_run_is_read_and_written_as_it_was(name: str) -> None:
         assert state_of(document, "brief") == now
     for text in document["journal"]:
         entry = codec.decode_entry(text)
-        assert compression.stored_text(codec.encode_entry(entry)) == text
-        assert re.match(upcasters.readable_pattern(), text), "a decision would be refused"
+        assert codec.stored_text(codec.encode_entry(entry)) == text
+        assert re.match(codec.readable_pattern(), text), "a decision would be refused"
 
 
 @each
@@ -195,7 +195,7 @@ def test_a_run_of_an_older_schema_goes_on_to_its_end(
     now = state_of(OLDER)
     assert state_of(OLDER, "brief") == folded(OLDER, now) == now
     assert (now.requester, now.origin) == ("ada", ("ada",))
-    assert all(re.match(upcasters.readable_pattern(), text) for text in OLDER["journal"])
+    assert all(re.match(codec.readable_pattern(), text) for text in OLDER["journal"])
     _goes_on(SCENES["approval"].spec(), OLDER, verdict, ENDS["approval"][VERDICTS.index(verdict)])
 
 
@@ -210,7 +210,7 @@ def test_a_run_of_a_newer_schema_is_left_as_it_is() -> None:
     with pytest.raises(NewerSchema):
         heir._take_over()
     assert (heir.journal, heir.calls) == (kept, [])
-    assert all(compression.stored_text(text) == text for text in NEWER["journal"])
-    pattern = upcasters.readable_pattern()
+    assert all(codec.stored_text(text) == text for text in NEWER["journal"])
+    pattern = codec.readable_pattern()
     assert not any(re.match(pattern, text) for text in NEWER["journal"])
     assert f"!~ '{pattern}'" in unreadable_sql("run")

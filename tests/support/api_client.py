@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from approvals.people import tokens
-from approvals.rights.scopes import ALL_SCOPES
+from approvals.rights.principals import ALL_SCOPES
 
 
 class Caller:

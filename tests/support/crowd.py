@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from approvals import clock
 from approvals.decisions import teamwork
-from approvals.decisions.messages import inquire
+from approvals.decisions.teamwork import inquire
 from approvals.models import Approval, Comment
 from approvals.people import absences
 from approvals.rules.roles import Group

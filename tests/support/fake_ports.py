@@ -21,7 +21,14 @@ from runtime.core.values.call_options import RetryPolicy
 from runtime.core.values.enums import CallPreview, Decision, EffectClass, Risk, Verdict
 from runtime.errors import GateNotOpen, UnknownAgent
 from runtime.ports.access import Actor, Expression
-from runtime.ports.agents import AgentInfo, CallInfo, CallRejected, TurnBoundary, VersionChange
+from runtime.ports.agents import (
+    AgentInfo,
+    CallInfo,
+    CallRejected,
+    Instructions,
+    TurnBoundary,
+    VersionChange,
+)
 from runtime.ports.approvals import (
     Allowed,
     ApprovalVoid,
@@ -45,7 +52,6 @@ from runtime.ports.effects import (
     ToolRequest,
     ToolResult,
 )
-from runtime.ports.prompts import Instructions
 from runtime.store.pool import Connection
 
 CUT_USAGE = {"input_tokens": 5, "output_tokens": 1}  # of a model call that was ended

@@ -113,7 +113,7 @@ def test_eight_people_decide_at_once_and_one_wins_every_time(office: Office) -> 
     said = office.execute("""
 from approvals.people import tokens
 from approvals.people.accounts import create_person
-from approvals.rights.scopes import ALL_SCOPES
+from approvals.rights.principals import ALL_SCOPES
 from approvals.rules.roles import Group
 for n in range(8):
     person = create_person(username=f"reviewer{n}", password="x" * 40, groups=[Group.REVIEWERS])

@@ -16,7 +16,7 @@ from approvals.models import Approval, AuditEntry
 from approvals.requests import snapshot
 from approvals.signed import audit, statements
 from runtime.control import verification
-from runtime.core.documents.compression import plain_text
+from runtime.core.documents.codec import plain_text
 from runtime.core.values.enums import EffectClass, Verdict
 from runtime.errors import Tampered
 from runtime.models import JournalEntry, Pruning, Run, StoredBlob

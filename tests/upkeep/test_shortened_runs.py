@@ -14,8 +14,8 @@ from runtime.control.transfer import export_run, import_run, restore
 from runtime.core.documents import export_file
 from runtime.core.run.events import PinnedPrompt
 from runtime.models import ArchivedEntries, ArchivedRun, CompactionBase, JournalEntry, Pruning, Run
+from runtime.ports.agents import Instructions
 from runtime.ports.effects import ModelFailure
-from runtime.ports.prompts import Instructions
 from runtime.reads import entries, runs
 from runtime.reads import journal as lines
 from runtime.store import pool

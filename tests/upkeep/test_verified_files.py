@@ -21,7 +21,7 @@ from approvals.requests import snapshot
 from approvals.rules.roles import Group
 from approvals.signed import statements
 from config.env.environment import ROOT
-from runtime.core.documents import compression, export_file
+from runtime.core.documents import codec, export_file
 from runtime.core.documents.blobs import digest_of
 from runtime.core.documents.signed_gzip import digest_of as digest_of_file
 from runtime.core.values.enums import EffectClass, Verdict
@@ -185,7 +185,7 @@ def request_of(record: File) -> File:
 
 def rewritten(file: File, old: str, new: str) -> None:
     """Change the texts of the entries."""
-    file["entries"] = [compression.plain_text(body).replace(old, new) for body in file["entries"]]
+    file["entries"] = [codec.plain_text(body).replace(old, new) for body in file["entries"]]
 
 
 def decided_wrongly(record: File, change: Callable[[Approval], object]) -> None:

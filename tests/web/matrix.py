@@ -21,17 +21,12 @@ from agents.sdk import prompt
 from agents.tools.mcp_definitions import Definition, write_definitions
 from agents.tools.mcp_gateway import mcp_gateway
 from approvals import clock
-from approvals.governance import (
-    allowance_changes,
-    policy_changes,
-    prompt_changes,
-    subscriptions,
-)
+from approvals.governance import allowance_changes, policies, prompts, subscriptions
 from approvals.governance import prompt_trials as trials
 from approvals.governance.subscriptions import Act, SubscriptionTerms
 from approvals.models import Approval, OutboxMessage
 from approvals.people import accounts, instances, password_links, preferences, tokens
-from approvals.rights.scopes import ALL_SCOPES, Scope
+from approvals.rights.principals import ALL_SCOPES, Scope
 from approvals.rules.roles import Group
 from runtime.control import jobs
 from runtime.control.external_events import deliver
@@ -174,7 +169,7 @@ def places(
             TriggerKind.SCHEDULE, sent=SCHEDULE, actor=Actor(person="ada")
         ),
         **_skipped(),
-        "policy": policy_changes.propose("rules: []", actor=None),
+        "policy": policies.propose("rules: []", actor=None),
         "allowance": allowance_changes.propose(
             approval.id,
             limits=ALLOWED,
@@ -219,8 +214,8 @@ def _prompt() -> Places:
     """A prompt with a version that is proposed for production, and a later one."""
     released(spec_of("welcomer", instructions=prompt(PROMPT, "Welcome {name}.")))
     for text in ("Welcome {name}!", "Greet {name}."):
-        prompt_changes.save(PROMPT, text, actor=None)
-    prompt_changes.propose(PROMPT, 1, actor=None)
+        prompts.save(PROMPT, text, actor=None)
+    prompts.propose(PROMPT, 1, actor=None)
     return {"prompt": PROMPT, "version": 1, "draft": 2, "trial": _trial()}
 
 

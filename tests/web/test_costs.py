@@ -16,7 +16,7 @@ from django.test import Client
 
 from approvals.decisions.undo import undo
 from approvals.models import Approval, DailyDecisions
-from approvals.reads import daily_decisions
+from approvals.reads import pending_ages
 from approvals.web.pages import costs
 from runtime.control.interventions import retry
 from runtime.models import DailyRuns, DailyUsage, JournalEntry, Run, RunUsage
@@ -52,7 +52,7 @@ def connection() -> Iterator[Connection]:
 
 def _roll_up(connection: Connection) -> None:
     rollups.roll_up(connection, threading.Event())
-    daily_decisions.count()
+    pending_ages.count()
 
 
 def _used() -> tuple[int, int, int]:

@@ -13,7 +13,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from approvals.models import Approval
 from approvals.people import tokens
-from approvals.rights.scopes import ALL_SCOPES, Scope
+from approvals.rights.principals import ALL_SCOPES, Scope
 from config.mcp import DECIDE, TOOLS
 from runtime.models import Run
 from tests.support.office import NEWCOMER, Office, reseal

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from approvals import clock
-from approvals.governance import policies, policy_changes
+from approvals.governance import policies
 from approvals.management import command
 from approvals.rules import policy_text as texts
 from runtime.errors import InvalidInput
@@ -46,16 +46,16 @@ class Command(command.Command):
             case "check":
                 self._check(_read(options["file"]))
             case "import":
-                number = policy_changes.propose(_read(options["file"]), actor=None)
+                number = policies.propose(_read(options["file"]), actor=None)
                 if options["confirm"]:
-                    policy_changes.confirm(number, actor=None)
+                    policies.confirm(number, actor=None)
                 state = "in force" if options["confirm"] else "waiting for a confirmation"
                 self.stdout.write(f"Version {number} is {state}.")
             case "confirm":
-                policy_changes.confirm(options["number"], actor=None)
+                policies.confirm(options["number"], actor=None)
                 self.stdout.write(f"Version {number} is in force.")
             case "withdraw":
-                policy_changes.withdraw(options["number"], actor=None)
+                policies.withdraw(options["number"], actor=None)
                 self.stdout.write(f"Version {number} is withdrawn.")
             case "export":
                 self.stdout.write(_text(number), ending="")
@@ -64,7 +64,7 @@ class Command(command.Command):
 
     def _check(self, text: str) -> None:
         try:
-            rules = policy_changes.check(text).rules
+            rules = policies.check(text).rules
         except InvalidInput as exc:
             errors = [error.detail for error in (exc, *exc.further)]
             for number, detail in enumerate(errors, 1):

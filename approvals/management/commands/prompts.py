@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from approvals.governance import prompt_changes, prompt_list
+from approvals.governance import prompt_list, prompts
 from approvals.management import command
 
 NUMBERED = {
@@ -54,19 +54,19 @@ class Command(command.Command):
                 self.stdout.write(_exported(name, number), ending="")
             case "import":
                 file = prompt_list.read_file(_read(options["file"]))
-                number = prompt_changes.save(file.prompt, file.text, note=file.note, actor=None)
+                number = prompts.save(file.prompt, file.text, note=file.note, actor=None)
                 self.stdout.write(f"Version {number} of {file.prompt} is saved.")
             case "label":
-                prompt_changes.label(name, options["label"], number or 0, actor=None)
+                prompts.label(name, options["label"], number or 0, actor=None)
                 self.stdout.write(f"Version {number} has the label {options['label']}.")
             case "activate":
                 if number not in {row.proposal.number for row in prompt_list.prompt(name).waiting}:
-                    prompt_changes.propose(name, number or 0, actor=None)
-                prompt_changes.confirm(name, number or 0, actor=None)
+                    prompts.propose(name, number or 0, actor=None)
+                prompts.confirm(name, number or 0, actor=None)
             case _:
-                getattr(prompt_changes, act)(name, number, actor=None)
+                getattr(prompts, act)(name, number, actor=None)
         if act in NUMBERED:
-            self.stdout.write(f"{prompt_changes.title(number or 0)} {NUMBERED[act]}.")
+            self.stdout.write(f"{prompts.title(number or 0)} {NUMBERED[act]}.")
 
     def _list(self) -> None:
         for view in prompt_list.prompts():

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 from approvals.errors import UnknownPerson
 from approvals.management import command
 from approvals.people import account_list, tokens
-from approvals.rights.scopes import ALL_SCOPES
+from approvals.rights.principals import ALL_SCOPES
 
 
 class Command(command.Command):

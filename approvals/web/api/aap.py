@@ -29,9 +29,9 @@ from approvals.outbox.webhook import InvalidUrl
 from approvals.people import instances, tokens
 from approvals.people.instance_webhooks import Webhook, is_secret
 from approvals.people.instances import InstanceView, Unchanged
-from runtime.core.values import exact_json
+from runtime.core.values import json_values
 from runtime.core.values.errors import NotJson
-from runtime.core.values.exact_json import Submitted
+from runtime.core.values.json_values import Submitted
 from runtime.errors import Forbidden, InvalidInput, KeyMissing, RequestError, Tampered
 from runtime.web.api.runs import PERSON_HEADER, WAIT_HEADER
 
@@ -93,7 +93,7 @@ class WireCall:
 
     def fields(self, *names: str, required: tuple[str, ...] = ()) -> dict[str, Submitted]:
         """Return the fields of the body. Raise WireError naming one that is unknown or missing."""
-        fields = exact_json.read_object(self.request.body)
+        fields = json_values.read_object(self.request.body)
         for name in fields:
             if name not in names:
                 raise WireError(400, "unknown_field", "This field is not known.", name)
@@ -249,7 +249,7 @@ def _provision(call: WireCall) -> HttpResponse:
         name=_name(fields),
         webhook=webhook,
         key=key,
-        fingerprint=exact_json.fingerprint(fields),
+        fingerprint=json_values.fingerprint(fields),
         actor=call.actor,
     )
     document = {**_instance(external), "credential": {"token": external.credential}}
@@ -276,7 +276,7 @@ def _change(call: WireCall, id: UUID) -> HttpResponse:
         name=_name(fields),
         webhook=webhook,
         key=key,
-        fingerprint=exact_json.fingerprint(fields),
+        fingerprint=json_values.fingerprint(fields),
         actor=call.actor,
     )
     return _answer(json.dumps(_instance(changed)))

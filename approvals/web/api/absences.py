@@ -8,7 +8,7 @@ from pydantic import WithJsonSchema
 from approvals.people import absences
 from approvals.rights import principals
 from approvals.rights.access import AccessService
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from approvals.web import time_zone as zones
 from runtime.web.requests import Authenticated, Body
 from runtime.web.schemas import fields_of

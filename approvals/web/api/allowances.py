@@ -12,7 +12,7 @@ from approvals.governance import allowance_changes, allowance_list
 from approvals.governance.allowances import Allowance
 from approvals.rights import principals
 from approvals.rights.access import AccessService
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from approvals.rules import allowance_terms as matching
 from approvals.rules.allowance_terms import MAX_COUNT, MAX_DAYS, LimitRule
 from approvals.web.api.ids import id_of

@@ -10,7 +10,7 @@ from pydantic import WithJsonSchema
 from approvals.decisions.decide import ask_preview, find_preview
 from approvals.errors import NotFound, TamperedWith
 from approvals.rights.access import AccessService
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from approvals.web.api.ids import id_of
 from runtime.core.values.enums import CallPreview
 from runtime.errors import InvalidInput, KeyMissing, Tampered

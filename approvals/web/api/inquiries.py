@@ -11,10 +11,10 @@ from uuid import UUID
 from ninja import Router, Schema, Status
 from pydantic import WithJsonSchema
 
-from approvals.decisions.messages import ASKED, inquire, send_message
+from approvals.decisions.teamwork import ASKED, inquire, send_message
 from approvals.reads import approval_views
 from approvals.rights.access import AccessService
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from approvals.signed import audit
 from approvals.web.api.ids import id_of
 from runtime.core.values.limits import MAX_INQUIRY, MAX_MESSAGE

@@ -8,7 +8,7 @@ from pydantic import WithJsonSchema
 
 from approvals.governance import prompt_trials
 from approvals.rights.access import AccessService
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from approvals.web.api.prompts import PromptNumberIn, name_in, number_in
 from runtime.store.tables.jobs import MAX_RUNS, TrialRow
 from runtime.web.api.replays import JobOut

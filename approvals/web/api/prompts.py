@@ -5,11 +5,11 @@ from typing import Annotated, Any
 from ninja import Router, Schema
 from pydantic import WithJsonSchema
 
-from approvals.governance import prompt_changes, prompt_list
+from approvals.governance import prompt_list, prompts
 from approvals.governance.prompt_list import PromptText, PromptView
 from approvals.governance.prompts import CODE, ProposedVersion
 from approvals.rights.access import AccessService
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from runtime.core.values.limits import MAX_INSTRUCTIONS
 from runtime.errors import InvalidInput
 from runtime.web.requests import Authenticated, Body, Reason
@@ -84,7 +84,7 @@ def list_prompts(request: Authenticated) -> tuple[PromptView, ...]:
 def save_prompt(request: Authenticated, body: SavePromptIn) -> PromptView:
     """Save a version. A text that the last version has too makes no new one. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    prompt_changes.save(body.name, body.text, note=body.note, actor=request.auth)
+    prompts.save(body.name, body.text, note=body.note, actor=request.auth)
     return prompt_list.prompt(body.name)
 
 
@@ -92,7 +92,7 @@ def save_prompt(request: Authenticated, body: SavePromptIn) -> PromptView:
 def label_prompt(request: Authenticated, body: PromptLabelIn) -> PromptView:
     """Set a label other than `production`. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    prompt_changes.label(name_in(body.name), body.label, number_in(body.number), actor=request.auth)
+    prompts.label(name_in(body.name), body.label, number_in(body.number), actor=request.auth)
     return prompt_list.prompt(body.name)
 
 
@@ -100,7 +100,7 @@ def label_prompt(request: Authenticated, body: PromptLabelIn) -> PromptView:
 def propose_prompt(request: Authenticated, body: PromptNumberIn) -> PromptView:
     """Propose a version for production. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    prompt_changes.propose(name_in(body.name), number_in(body.number), actor=request.auth)
+    prompts.propose(name_in(body.name), number_in(body.number), actor=request.auth)
     return prompt_list.prompt(body.name)
 
 
@@ -108,7 +108,7 @@ def propose_prompt(request: Authenticated, body: PromptNumberIn) -> PromptView:
 def confirm_prompt(request: Authenticated, body: PromptNumberIn) -> PromptView:
     """Put a proposed version in production. For an admin who is independent of the one who proposed it."""
     AccessService().require(request.auth, Scope.ADMIN)
-    prompt_changes.confirm(name_in(body.name), number_in(body.number), actor=request.auth)
+    prompts.confirm(name_in(body.name), number_in(body.number), actor=request.auth)
     return prompt_list.prompt(body.name)
 
 
@@ -116,7 +116,7 @@ def confirm_prompt(request: Authenticated, body: PromptNumberIn) -> PromptView:
 def withdraw_prompt(request: Authenticated, body: PromptNumberIn) -> PromptView:
     """Withdraw a proposal. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
-    prompt_changes.withdraw(name_in(body.name), number_in(body.number), actor=request.auth)
+    prompts.withdraw(name_in(body.name), number_in(body.number), actor=request.auth)
     return prompt_list.prompt(body.name)
 
 

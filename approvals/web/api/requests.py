@@ -14,11 +14,11 @@ from approvals.decisions.extend import extend as extend_deadline
 from approvals.decisions.undo import undo as undo_decision
 from approvals.reads import approval_views, external_claims, filters, history, usual
 from approvals.reads.external_claims import ExternalClaim
-from approvals.requests import schemas
+from approvals.requests import snapshot
 from approvals.requests.argument_changes import ArgumentChange
 from approvals.rights import principals
 from approvals.rights.access import AccessService
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from approvals.rules.unusual_values import UnusualKind, UnusualValue
 from approvals.signed.votes import Cast
 from approvals.web import time_zone as zones
@@ -370,9 +370,9 @@ def decide(request: Authenticated, approval: str, body: DecisionIn) -> approval_
         reason=body.reason,
         actor=request.auth,
         grant=body.grant,
-        result=body.result if "result" in body.model_fields_set else schemas.ABSENT,
+        result=body.result if "result" in body.model_fields_set else snapshot.ABSENT,
         confirm=body.confirm,
-        arguments=body.arguments if "arguments" in body.model_fields_set else schemas.ABSENT,
+        arguments=body.arguments if "arguments" in body.model_fields_set else snapshot.ABSENT,
         preview=body.preview,
     )
 
@@ -403,7 +403,7 @@ def settle(
         run=id_of(run),
         gate=id_of(gate),
         outcome=body.outcome,
-        result=body.result if "result" in body.model_fields_set else schemas.ABSENT,
+        result=body.result if "result" in body.model_fields_set else snapshot.ABSENT,
         reason=body.reason,
         actor=request.auth,
         confirm=body.confirm,

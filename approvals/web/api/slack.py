@@ -17,7 +17,7 @@ from django.views.decorators.http import require_POST
 
 from approvals.decisions import checks
 from approvals.decisions.decide import decide, require_open
-from approvals.notices import slack_cards, slack_posts
+from approvals.notices import slack_posts
 from approvals.outbox import slack
 from approvals.people import slack_links
 from approvals.reads import approval_views
@@ -56,7 +56,7 @@ def take_command(request: HttpRequest) -> HttpResponse:
     form, text = request.POST, _HELP
     identity = slack_links.identity_of(form["team_id"], form["user_id"], form["user_name"])
     if person := slack_links.person_of(identity):
-        text = f"This Slack user is connected to {slack_cards.escape(person)}."
+        text = f"This Slack user is connected to {slack_posts.escape(person)}."
     elif form["text"].strip() == "link":
         link = slack_links.make_link(identity)
         text = f"<{link}|Connect this Slack user to your account>: once, within ten minutes."
@@ -75,7 +75,7 @@ def take_action(request: HttpRequest) -> HttpResponse:
         reason = window["state"]["values"]["reason"]["reason"]["value"] or ""
     else:
         action = payload["actions"][0]
-        if action["action_id"] not in slack_cards.BUTTONS:  # a link that was followed
+        if action["action_id"] not in slack_posts.BUTTONS:  # a link that was followed
             return HttpResponse()
         verdict = action["action_id"]
         context = f"{action['value']} {payload['channel']['id']}"
@@ -91,7 +91,7 @@ def take_action(request: HttpRequest) -> HttpResponse:
     except RequestError as exc:
         problem = exc.detail
     if problem:
-        text = f"{problem} {slack_cards.page_of(approval_id)}"
+        text = f"{problem} {slack_posts.page_of(approval_id)}"
         slack_posts.answer(channel, identity.subject, text)
     return HttpResponse()
 
@@ -111,12 +111,12 @@ def _settle(
     verdict = fields["verdict"]
     with checks.recording_refusals(actor, pk=fields["approval_id"]):
         approval = approval_views.approval(fields["approval_id"], actor=actor)
-        if not slack_cards.is_decidable(approval):
+        if not slack_posts.is_decidable(approval):
             raise Forbidden("page_only", "This request is decided on its page.")
-    if reason is not None or not slack_cards.needs_reason(approval, verdict):
+    if reason is not None or not slack_posts.needs_reason(approval, verdict):
         decide(**fields, reason=reason or "", actor=actor, channel="slack")
         return ""
     require_open(approval_id=approval.id, digest=fields["digest"], actor=actor)
-    window = slack_cards.build_window(approval, verdict, context)
+    window = slack_posts.build_window(approval, verdict, context)
     reply = slack.call("views.open", {"trigger_id": trigger, "view": window}, seconds=SECONDS)
     return "Slack shows no window now." if reply.problem else ""

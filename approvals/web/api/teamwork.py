@@ -11,7 +11,7 @@ from approvals.decisions import teamwork
 from approvals.reads import approval_views, marks
 from approvals.reads.marks import Remark
 from approvals.rights.access import AccessService
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from approvals.web.api.ids import id_of
 from runtime.core.values.limits import MAX_PERSON
 from runtime.web.requests import Authenticated, Body

@@ -11,7 +11,7 @@ from approvals.decisions import continue_runs as decide
 from approvals.governance import version_changes
 from approvals.rights import principals
 from approvals.rights.access import AccessService
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from runtime.web.requests import Authenticated, Body, Reason
 from runtime.web.schemas import fields_of
 

@@ -5,7 +5,7 @@ from typing import Any
 from django.http import HttpRequest
 
 from approvals.reads.approval_views import ApprovalView
-from approvals.requests import schemas
+from approvals.requests import snapshot
 from runtime.errors import InvalidInput, RequestError
 from runtime.web.requests import form_text
 
@@ -17,7 +17,7 @@ def context(
     schema = approval.result_schema
     return {
         "returns_nothing": isinstance(schema, dict) and schema.get("type") == "null",
-        "returns_text": schemas.takes_text(schema),
+        "returns_text": snapshot.takes_text(schema),
         "result": form_text(request.POST, "result"),
         "wrong_result": isinstance(problem, InvalidInput) and problem.field.startswith("result"),
     }
@@ -27,5 +27,5 @@ def read(request: HttpRequest, approval: ApprovalView) -> Any:
     """Read the result from the form. An unreadable one is refused only to a person who may decide the request."""
     text = form_text(request.POST, "result")
     if approval.denial is not None or approval.status != "pending" or not text.strip():
-        return schemas.ABSENT
-    return schemas.read_result(text, approval.result_schema)
+        return snapshot.ABSENT
+    return snapshot.read_result(text, approval.result_schema)

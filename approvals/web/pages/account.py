@@ -25,7 +25,7 @@ from approvals.people import (
     tokens,
 )
 from approvals.reads import deciders
-from approvals.rights import principals, scopes
+from approvals.rights import principals
 from approvals.rules import roles
 from approvals.web import time_zone
 from approvals.web.pages.account_forms import (
@@ -79,10 +79,10 @@ def add_own_token(request: HttpRequest) -> HttpResponse:
     form = TokenForm(request.POST, ids="token-")
     if not form.is_valid():
         return _page(request, form)
-    name, scopes = form.cleaned_data["name"], form.cleaned_data["scope"]
+    name, principals = form.cleaned_data["name"], form.cleaned_data["scope"]
     try:
         token, plain = tokens.create(
-            owner, scopes, actor=owner.get_username(), name=name, days=form.days
+            owner, principals, actor=owner.get_username(), name=name, days=form.days
         )
     except InvalidInput as refusal:
         return _page(request, form.refuse(refusal))
@@ -184,7 +184,7 @@ def _page(request: HttpRequest, refused: PageForm | None = None, status: int = 4
     names = {"full_name": person.full_name, "email": person.email}
     times = asdict(preferences.time_of(me))
     token_form = TokenForm(ids="token-").replaced_by(refused)
-    rights = scopes.rights_of(frozenset(person.groups))
+    rights = principals.rights_of(frozenset(person.groups))
     token_form.offer(
         "scope",
         [

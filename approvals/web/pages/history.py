@@ -15,12 +15,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_safe
 
 from approvals.errors import TamperedWith
-from approvals.reads import approval_views, evidence, filters, history, review_times
+from approvals.reads import approval_views, filters, history, review_times
 from approvals.reads.filters import DecisionFilter
 from approvals.reads.history import HistoryPage, PastDecision
 from approvals.rights import principals
-from approvals.rights.principals import Principal
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Principal, Scope
 from approvals.web import export
 from approvals.web import time_zone as zones
 from runtime.errors import InvalidInput
@@ -140,7 +139,7 @@ def download_evidence(request: HttpRequest, approval_id: UUID) -> HttpResponse:
         return HttpResponse(problem.detail, "text/plain; charset=utf-8", status=problem.status)
     if not approval.is_signed:
         raise Http404
-    answer = JsonResponse(evidence.read_evidence(approval), json_dumps_params={"indent": 1})
+    answer = JsonResponse(history.read_evidence(approval), json_dumps_params={"indent": 1})
     answer["Content-Disposition"] = f'attachment; filename="decision-{approval.id}.json"'
     return answer
 

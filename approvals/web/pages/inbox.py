@@ -24,8 +24,7 @@ from approvals.reads.inbox import View
 from approvals.reads.orders import Grouping, HeadedRows, Order, Sort
 from approvals.reads.pending_ages import WINDOW
 from approvals.rights import principals
-from approvals.rights.principals import Principal
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Principal, Scope
 from approvals.web import list_position as places
 from approvals.web.list_position import ListPosition, RunListPosition, read_order
 from runtime.core.values.enums import GateKind, Risk

@@ -14,7 +14,7 @@ from approvals.decisions import external_requests
 from approvals.people import instances as registry
 from approvals.people import tokens
 from approvals.reads import instance_list
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from approvals.web.pages.account_forms import InstanceForm, ProvisionerTokenForm
 from runtime.errors import InvalidInput
 from runtime.web.forms import PageForm

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from approvals.notices import channels, hours, push
+from approvals.notices import channels, push
 from approvals.people import preferences
 from approvals.web import time_zone
 from approvals.web.pages.account_forms import ChannelForm, ChoiceForm, HoursForm
@@ -79,7 +79,7 @@ def save_hours(request: HttpRequest) -> HttpResponse:
     """Save when this person hears."""
     form = HoursForm(request.POST, ids="hours-")
     try:
-        hours.save_hours(request.user.get_username(), **form.read())
+        channels.save_hours(request.user.get_username(), **form.read())
     except InvalidInput as refusal:
         return _page(request, form.refuse(refusal))
     messages.success(request, "Saved.")
@@ -91,7 +91,7 @@ def _page(
 ) -> HttpResponse:
     """Show the page; `refused` is shown in place of the form as it is at first, that of a channel or another."""
     me = request.user.get_username()
-    choice = hours.find_hours(me)
+    choice = channels.find_hours(me)
     times = {
         "zone": choice.zone or str(time_zone.read_reader_zone(request)),
         "quiet_from": f"{choice.quiet_from:%H:%M}" if choice.quiet_from else "",

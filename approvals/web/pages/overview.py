@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from approvals.governance import version_changes
-from approvals.reads import daily_decisions, pending_ages, review_times
+from approvals.reads import pending_ages, review_times
 from runtime.core.run.continuation import RunStatus
 from runtime.ports import wiring
 from runtime.reads import usage, workers
@@ -116,7 +116,7 @@ def picture_csv(request: HttpRequest, name: str) -> HttpResponse:
 def pictures(since: date, until: date, key: UsageKey) -> tuple[Picture, ...]:
     """Draw the pictures of the days from `since` to before `until`, the cost by `key`."""
     days = charts.days_between(since, until)
-    decisions = daily_decisions.read_days(since, until)
+    decisions = pending_ages.read_days(since, until)
     costs = usage.read_daily_cost(key, since, until)
     parts = charts.largest(costs, other=OTHER, label=title_of if key == "agent" else str)
     return (
@@ -174,7 +174,7 @@ def _period(days: str) -> tuple[date, date]:
     return until - timedelta(days=int(days)), until
 
 
-def _times(day: daily_decisions.DecisionDay) -> Mapping[str, float]:
+def _times(day: pending_ages.DecisionDay) -> Mapping[str, float]:
     times = {"p90": day.p90, "median": day.median}
     return {name: time.total_seconds() for name, time in times.items() if time is not None}
 

@@ -1,11 +1,16 @@
-"""The page of people, for admins: a list with filter, and one URL for each action."""
+"""The page of people, for admins: a list with filter, and one URL for each action.
+
+The page of one person's activity, for admins: decisions, runs, and changes of their rights.
+"""
 
 import re
+from datetime import UTC
 from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.db.models import Q
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.html import format_html
@@ -22,13 +27,18 @@ from approvals.people import (
     second_factors,
     tokens,
 )
+from approvals.reads import filters, history
 from approvals.reads.policy_deciders import Deciders
+from approvals.rights import principals
 from approvals.web.pages.account_forms import GroupsForm, NewGroupForm, PersonForm, ProfileForm
 from runtime.errors import Forbidden, InvalidInput, RequestError
+from runtime.ports import wiring
+from runtime.reads import runs
 from runtime.web.forms import Choices, PageForm
-from runtime.web.requests import admins_only
+from runtime.web.requests import actor_of, admins_only
 
 SEQ = re.compile(r"[0-9]{1,9}")  # the number of an assignment in a form
+SHOWN = 10  # decisions, and runs
 
 
 @require_safe
@@ -248,3 +258,24 @@ def _redirect_to_card(request: HttpRequest, person: str, message: str) -> HttpRe
 
 def _admin(request: HttpRequest) -> str:
     return request.user.get_username()
+
+
+@require_safe
+@admins_only
+def activity(request: HttpRequest, person: str) -> HttpResponse:
+    """Show what a person did last, and who changed their rights."""
+    profile = account_list.person(person) if "\x00" not in person else None
+    if profile is None:
+        raise Http404
+    actor = actor_of(request)
+    criteria = filters.read_criteria({"person": person}, UTC)
+    readable = wiring.access().readable_runs(actor)
+    context = {
+        "section": "people",
+        "person": profile,
+        "decisions": history.page(principals.principal_of(actor), criteria, limit=SHOWN).items,
+        "runs": runs.runs_page(readable & Q(requester=person), limit=SHOWN).items,
+        "changes": account_list.right_changes(person),
+        "runs_query": urlencode({"q": f"by:{person}"}),
+    }
+    return render(request, "accounts/activity.html", context)

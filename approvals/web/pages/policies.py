@@ -13,13 +13,12 @@ from django.views.decorators.http import require_POST, require_safe
 from approvals import clock
 from approvals.errors import PolicyBroken, PolicyRefused
 from approvals.governance import policies as policy_versions
-from approvals.governance import policy_changes
 from approvals.governance.policies import PolicyVersion
 from approvals.governance.policy_simulation import DAYS, Simulation, simulate
 from approvals.reads import policy_deciders
 from approvals.reads.policy_deciders import Deciders
 from approvals.rights import principals
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from approvals.rights.second_admin import SecondAdmin
 from approvals.rules import policy_draft, policy_sentences
 from approvals.rules import policy_text as texts
@@ -126,7 +125,7 @@ def try_draft(request: HttpRequest) -> HttpResponse:
     """Check a draft, and show the requests of the last 30 days that it would have changed. Saves nothing."""
     draft = form_text(request.POST, "text")
     try:
-        simulation = simulate(policy_changes.check(draft))
+        simulation = simulate(policy_versions.check(draft))
     except InvalidInput as refused:
         return _page(request, draft, problem=f"The policy {refused.detail}.", status=422)
     return _page(request, draft, simulation=simulation)
@@ -191,7 +190,7 @@ def propose(request: HttpRequest) -> HttpResponse:
     """Save a draft as a new version, which then waits for another admin."""
     draft = form_text(request.POST, "text")
     try:
-        number = policy_changes.propose(draft, actor=actor_of(request).person)
+        number = policy_versions.propose(draft, actor=actor_of(request).person)
     except InvalidInput as refused:
         return _page(request, draft, problem=f"The policy {refused.detail}.", status=422)
     except PolicyRefused as refused:
@@ -204,14 +203,14 @@ def propose(request: HttpRequest) -> HttpResponse:
 @admins_only
 def confirm(request: HttpRequest, number: int) -> HttpResponse:
     """Put a version in force."""
-    return _changed(request, number, policy_changes.confirm, "in force")
+    return _changed(request, number, policy_versions.confirm, "in force")
 
 
 @require_POST
 @admins_only
 def withdraw(request: HttpRequest, number: int) -> HttpResponse:
     """Withdraw a version that waits."""
-    return _changed(request, number, policy_changes.withdraw, "withdrawn")
+    return _changed(request, number, policy_versions.withdraw, "withdrawn")
 
 
 def _changed(

@@ -1,4 +1,7 @@
-"""The pages of prompts: the list, and one page with versions, labels, differences and the way to production."""
+"""The pages of prompts: the list, and one page with versions, labels, differences and the way to production.
+
+The page on which an admin tries a version of a prompt on recorded runs.
+"""
 
 from collections.abc import Callable
 
@@ -9,12 +12,15 @@ from django.urls.converters import StringConverter
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from approvals.errors import PromptRefused, UnknownPrompt
-from approvals.governance import prompt_changes, prompt_list
+from approvals.governance import prompt_list, prompt_trials
+from approvals.governance import prompts as prompt_versions
 from approvals.governance.prompt_list import PromptView
 from runtime.core.values.ids import PROMPT_NAME
 from runtime.core.values.limits import MAX_INSTRUCTIONS, MAX_REASON
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
+from runtime.store.tables.jobs import MAX_RUNS
+from runtime.web.pages import job_list
 from runtime.web.requests import actor_of, admins_only, form_text
 
 Act = Callable[..., None]
@@ -42,7 +48,7 @@ def prompt(request: HttpRequest, name: str) -> HttpResponse:
         return _page(request, name)
     text, note = form_text(request.POST, "text"), form_text(request.POST, "note")
     try:
-        number = prompt_changes.save(name, text, note=note, actor=actor_of(request))
+        number = prompt_versions.save(name, text, note=note, actor=actor_of(request))
     except InvalidInput as refused:
         problem = f"The {refused.field} {refused.detail}."
         return _page(request, name, draft=text, note=note, problem=problem, status=422)
@@ -58,7 +64,7 @@ def prompt(request: HttpRequest, name: str) -> HttpResponse:
 @admins_only
 def propose(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Propose a version for production; 0 is the text in the code."""
-    return _changed(request, name, number, prompt_changes.propose, "is proposed for production")
+    return _changed(request, name, number, prompt_versions.propose, "is proposed for production")
 
 
 @require_POST
@@ -66,7 +72,7 @@ def propose(request: HttpRequest, name: str, number: int) -> HttpResponse:
 def confirm(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Put a proposed version in production."""
     return _changed(
-        request, name, number, prompt_changes.confirm, "is in production: new runs use it"
+        request, name, number, prompt_versions.confirm, "is in production: new runs use it"
     )
 
 
@@ -74,7 +80,7 @@ def confirm(request: HttpRequest, name: str, number: int) -> HttpResponse:
 @admins_only
 def withdraw(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Withdraw a proposal."""
-    return _changed(request, name, number, prompt_changes.withdraw, "is not proposed any more")
+    return _changed(request, name, number, prompt_versions.withdraw, "is not proposed any more")
 
 
 @require_POST
@@ -84,7 +90,7 @@ def label(request: HttpRequest, name: str, number: int) -> HttpResponse:
     label_name = form_text(request.POST, "label").strip()
 
     def act(name: str, number: int, *, actor: Actor) -> None:
-        prompt_changes.label(name, label_name, number, actor=actor)
+        prompt_versions.label(name, label_name, number, actor=actor)
 
     return _changed(request, name, number, act, f"has the label {label_name}")
 
@@ -99,7 +105,7 @@ def _changed(request: HttpRequest, name: str, number: int, act: Act, state: str)
         return _page(request, name, problem=str(refused), status=refused.status)
     except UnknownPrompt as exc:
         raise Http404 from exc
-    messages.success(request, f"{prompt_changes.title(number)} {state}.")
+    messages.success(request, f"{prompt_versions.title(number)} {state}.")
     return redirect("prompt", name=name)
 
 
@@ -137,7 +143,52 @@ def _page(
 def _compared(request: HttpRequest, view: PromptView) -> tuple[int, int | None]:
     """Return the numbers of the two versions that the reader compares; the second is None without."""
     before, after = request.GET.get("before", ""), request.GET.get("after", "")
-    if after.isdecimal() and len(after) < len(str(prompt_changes.MAX_VERSIONS)) + 1:
-        has_number = before.isdecimal() and len(before) < len(str(prompt_changes.MAX_VERSIONS)) + 1
+    if after.isdecimal() and len(after) < len(str(prompt_versions.MAX_VERSIONS)) + 1:
+        has_number = before.isdecimal() and len(before) < len(str(prompt_versions.MAX_VERSIONS)) + 1
         return int(before) if has_number else view.production, int(after)
     return view.production, None
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@admins_only
+def try_prompt(request: HttpRequest, name: str, number: int) -> HttpResponse:
+    """Show the chosen or last trial of a version, or have a worker try it; 0 is the text in the code.
+
+    For a page that is already open, only the part that changes.
+    """
+    try:
+        if request.method != "POST":
+            return _trial_page(request, name, number)
+        text = form_text(request.POST, "runs").strip()
+        runs = int(text) if text.isascii() and text.isdecimal() and len(text) < 5 else None
+        try:
+            prompt_trials.ask(name, number, runs, actor=actor_of(request))
+        except InvalidInput as refused:
+            problem = f"The number of {refused.field} {refused.detail}."
+            return _trial_page(request, name, number, problem=problem, status=422)
+        except PromptRefused as refused:
+            return _trial_page(request, name, number, problem=str(refused), status=refused.status)
+    except UnknownPrompt as exc:
+        raise Http404 from exc
+    messages.success(request, "A worker tries it.")
+    return redirect("try_prompt", name=name, number=number)
+
+
+def _trial_page(
+    request: HttpRequest, name: str, number: int, *, problem: str = "", status: int = 200
+) -> HttpResponse:
+    prompt = prompt_list.prompt(name)
+    prompt.text(number)
+    newest = prompt_trials.listed(name, number)
+    job = job_list.requested_job(request, "trial", newest)
+    context = {
+        "section": "prompts",
+        "prompt": prompt,
+        "number": number,
+        "trial": prompt_trials.find(job.id) if job else None,
+        "counts": range(1, MAX_RUNS + 1),
+        "run_count": form_text(request.POST, "runs") or "3",
+        "problem": problem,
+        **job_list.list_context(job, newest),
+    }
+    return job_list.render_live(request, "prompts/trial.html", context, status)

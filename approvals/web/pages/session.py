@@ -1,4 +1,4 @@
-"""Logs people in, and redirects them to their first page."""
+"""Logs people in, also by a link with which they choose their password, and redirects them to their first page."""
 
 from typing import Any
 
@@ -8,20 +8,25 @@ from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
-from django.views.decorators.http import require_safe
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_safe
 
+from approvals.errors import LinkOver
 from approvals.people import login as login_throttle
-from approvals.people import preferences, second_factors
+from approvals.people import password_links, preferences, second_factors
 from approvals.reads import inbox
 from approvals.rights import principals
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from approvals.rules.roles import Group
 from approvals.web import time_zone
+from approvals.web.pages.account_forms import NewPasswordForm
 from approvals.web.pages.second_factors import PASSWORD, begin
+from runtime.errors import InvalidInput
 from runtime.web.requests import AUTHENTICATED
 
 UNSENT = "You were logged out before this was sent. Nothing was decided or changed."
+TEMPLATE = "accounts/password_link.html"
 
 
 class LoginForm(AuthenticationForm):
@@ -89,3 +94,23 @@ def home(request: HttpRequest) -> HttpResponse:
     if decides and not (starts and not inbox.counts(principal).mine):
         return redirect("inbox")
     return redirect("mine" if starts else "runs")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+def choose_password(request: HttpRequest, plain: str) -> HttpResponse:
+    """Show the form for a password, and set it on POST."""
+    form = NewPasswordForm(request.POST)
+    try:
+        person = password_links.person_of(plain)
+        if request.method != "POST":
+            return render(request, TEMPLATE, {"person": person, "form": form})
+        password_links.use(plain, form.read()["password"])
+    except LinkOver as exc:
+        return render(request, TEMPLATE, {"over": exc.detail}, status=exc.status)
+    except InvalidInput as exc:
+        return render(
+            request, TEMPLATE, {"person": person, "form": form.refuse(exc)}, status=exc.status
+        )
+    messages.success(request, "Your password is saved. Log in with it.")
+    return redirect("login")

@@ -10,8 +10,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_POST
 
-from approvals.decisions.messages import inquire
-from approvals.decisions.messages import send_message as send
+from approvals.decisions.teamwork import inquire
+from approvals.decisions.teamwork import send_message as send
 from approvals.errors import (
     AlreadyCancelled,
     AlreadyDecided,

@@ -20,7 +20,7 @@ from approvals.people import absences
 from approvals.reads import approval_views, external_claims, votes
 from approvals.reads.approval_views import ApprovalView
 from approvals.reads.inbox import Neighbours
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from approvals.web import list_position as places
 from approvals.web.components import teamwork
 from approvals.web.components.arguments import Argument, arguments, fields

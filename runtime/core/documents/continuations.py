@@ -17,7 +17,7 @@ from typing import Any, get_args
 from pydantic import TypeAdapter, ValidationError
 
 from runtime.core.documents import codec
-from runtime.core.documents.upcasters import SCHEMA
+from runtime.core.documents.codec import SCHEMA
 from runtime.core.run.calls import CallChange, call_after, propose_calls
 from runtime.core.run.continuation import Call, Continuation, Frame, replace
 from runtime.core.run.events import (

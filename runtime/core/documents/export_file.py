@@ -24,7 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from runtime.core.documents import codec, continuations
 from runtime.core.documents.blobs import blob_refs, digest_of
-from runtime.core.documents.upcasters import SCHEMA, upcast
+from runtime.core.documents.codec import SCHEMA, upcast
 from runtime.core.run.continuation import Continuation, Phase
 from runtime.core.run.reducer import initial, step
 from runtime.core.values.enums import CallState

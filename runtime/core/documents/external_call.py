@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from runtime.core.values import exact_json
+from runtime.core.values import json_values
 from runtime.core.values.errors import NotJson
 
 AGENT = "external_agent"
@@ -34,7 +34,7 @@ def make_input(
     *,
     instance: str,
     instance_name: str,
-    submitted: Mapping[str, exact_json.Submitted],
+    submitted: Mapping[str, json_values.Submitted],
     created_at: datetime,
     deadline: datetime,
     valid_seconds: float,
@@ -68,7 +68,7 @@ def arguments(run_input: Any) -> dict[str, Any]:
 def field_of(run_input: Any, name: str) -> Any:
     """Return a submitted field as people read it, None if it was not sent. Raise NotJson."""
     text = run_input["submitted"].get(name)
-    return None if text is None else exact_json.readable(exact_json.read(text), name)
+    return None if text is None else json_values.readable(json_values.read(text), name)
 
 
 def framework(run_input: Any) -> str:

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from typing import Any
 from uuid import UUID
 
-from runtime.core.documents import codec, compression
+from runtime.core.documents import codec
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.forks import is_quiescent
 from runtime.core.run.reducer import Entry, initial, step
@@ -61,7 +61,7 @@ class SignedEntry:
 
     def parameters(self) -> dict[str, object]:
         """Return the parameters of APPEND, and `head`, the MAC for the run's row."""
-        compressed = compression.packed(self.body)
+        compressed = codec.packed(self.body)
         common = {
             "position": self.position,
             "commit_id": self.commit_id,
@@ -76,7 +76,7 @@ class SignedEntry:
 
 def sign(run: UUID, position: int, previous: str, entry: Entry) -> SignedEntry:
     """Encode, compress and sign the entry that follows the one whose MAC is `previous` (empty for the first)."""
-    return sign_text(run, position, previous, compression.stored_text(codec.encode_entry(entry)))
+    return sign_text(run, position, previous, codec.stored_text(codec.encode_entry(entry)))
 
 
 def sign_text(run: UUID, position: int, previous: str, body: str) -> SignedEntry:
@@ -328,7 +328,7 @@ def unpacked(
     does not verify.
     """
     if packed is not None:
-        body = body or compression.unpacked(packed[_MAC_BYTES:])
+        body = body or codec.unpacked(packed[_MAC_BYTES:])
         mac = mac or packed[:_MAC_BYTES].hex()
     return position, body, mac, key_id, *columns
 

@@ -13,8 +13,7 @@ from uuid import UUID
 
 from runtime.errors import Tampered
 from runtime.keyring import macs, purposes
-from runtime.keyring.macs import Seal
-from runtime.keyring.row_text import row_text
+from runtime.keyring.macs import Seal, row_text
 from runtime.store import pool
 from runtime.store.pool import Connection
 

@@ -22,7 +22,7 @@ from approvals.people import accounts, password_links, tokens
 from approvals.people.login import Hasher
 from approvals.port.adapter import ApprovalService
 from approvals.rights import approvals, assignments, principals
-from approvals.rights.scopes import ALL_SCOPES
+from approvals.rights.principals import ALL_SCOPES
 from approvals.rights.second_admin import SecondAdmin
 from approvals.rules.roles import Group
 from runtime.errors import Forbidden

@@ -21,7 +21,7 @@ from approvals.errors import LastAdmin, UnknownToken
 from approvals.models import Token
 from approvals.people import accounts, tokens
 from approvals.people.accounts import create_person
-from approvals.rights.scopes import ALL_SCOPES, Scope
+from approvals.rights.principals import ALL_SCOPES, Scope
 from approvals.rules.roles import Group
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor

@@ -14,7 +14,7 @@ from approvals import clock
 from approvals.errors import AlreadyDecided, Expired
 from approvals.models import Approval, AuditEntry
 from approvals.port.adapter import ApprovalService
-from approvals.requests import expiry, snapshot
+from approvals.requests import snapshot, verification
 from approvals.signed import audit
 from runtime.core.values.enums import Decision, Verdict
 from runtime.errors import Forbidden
@@ -111,7 +111,7 @@ def test_time_cannot_be_impersonated() -> None:
     doubt = seeds.in_doubt(expires_at=seeds.moment(-1))
     with pytest.raises(NotConfirmed, match="is pending"):
         seeds.verify_decision(timely, EXPIRY)
-    recorded = expiry.decision(timely)
+    recorded = verification.expiry_decision(timely)
     Approval.objects.update(**{**expired(), "reason": recorded.reason})
     assert not seeds.verify_decision(timely, recorded)
     other = "differs from the recorded expiry"

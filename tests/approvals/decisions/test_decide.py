@@ -25,7 +25,7 @@ from approvals.errors import (
 )
 from approvals.models import Approval, AuditEntry, Token
 from approvals.port.adapter import ApprovalService
-from approvals.rights.scopes import ALL_SCOPES, Scope
+from approvals.rights.principals import ALL_SCOPES, Scope
 from approvals.rules.roles import Group
 from approvals.signed import audit
 from runtime.core.values.enums import Decision, GateKind, Verdict

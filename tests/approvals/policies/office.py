@@ -3,7 +3,7 @@
 from typing import Any
 
 from agents.models import PublishedAgent
-from approvals.governance import policies, policy_changes
+from approvals.governance import policies
 from approvals.models import Approval
 from approvals.rules.roles import Group
 from runtime.ports.access import Actor
@@ -17,8 +17,8 @@ def put_in_force(text: str) -> int:
     """Propose and confirm a version, as the command line does."""
     if not PublishedAgent.objects.filter(name="hr_onboarding").exists():
         seeds.published(input_schema={}, tools=[{**seeds.TOOL, "schema": ARGUMENTS}])
-    number = policy_changes.propose(text, actor=None)
-    policy_changes.confirm(number, actor=None)
+    number = policies.propose(text, actor=None)
+    policies.confirm(number, actor=None)
     policies.forget()
     return number
 

@@ -12,7 +12,7 @@ from django.db import DatabaseError, connection, transaction
 
 from approvals import clock
 from approvals.errors import PolicyBroken, PolicyRefused
-from approvals.governance import policies, policy_changes
+from approvals.governance import policies
 from approvals.models import PolicyAct
 from approvals.people import accounts
 from approvals.rules.judge import Facts
@@ -44,41 +44,41 @@ def current() -> Policy:
 
 def test_another_admin_puts_a_change_in_force_and_its_author_cannot(office: None) -> None:
     seeds.person("anne", Group.ADMINS)
-    number = policy_changes.propose(TWO, actor="admin")
+    number = policies.propose(TWO, actor="admin")
     assert current() == Policy()
     assert policies.read_versions()[0].effective_at is None  # no day of waiting puts it in force
     for other in ("admin", "bea"):
         with pytest.raises(PolicyRefused):
-            policy_changes.confirm(number, actor=other)
-    policy_changes.confirm(number, actor="anne")
+            policies.confirm(number, actor=other)
+    policies.confirm(number, actor="anne")
     assert (current().version, current().rules[0].name) == ("2", "Two")
     with pytest.raises(PolicyRefused, match="does not wait"):
-        policy_changes.withdraw(number, actor="anne")
+        policies.withdraw(number, actor="anne")
 
 
 def test_an_admin_made_by_the_author_is_no_second(office: None) -> None:
     accounts.create_person(
         username="anne", password=seeds.PASSWORD, groups={Group.ADMINS}, actor="admin"
     )
-    number = policy_changes.propose(TWO, actor="admin")
+    number = policies.propose(TWO, actor="admin")
     with pytest.raises(PolicyRefused):
-        policy_changes.confirm(number, actor="anne")
+        policies.confirm(number, actor="anne")
 
 
 def test_the_only_admins_change_waits_a_day_in_which_it_can_be_withdrawn(office: None) -> None:
-    number = policy_changes.propose(TWO, actor="admin")
+    number = policies.propose(TWO, actor="admin")
     with pytest.raises(PolicyRefused):
-        policy_changes.confirm(number, actor="admin")
+        policies.confirm(number, actor="admin")
     found, now = policies.read_versions(), clock.now()
     almost, then = (now + timedelta(hours=hours) for hours in (23.9, 24))
     assert policies.at_time(found, almost) == Policy()
     assert policies.at_time(found, then).version == str(number)
-    policy_changes.withdraw(number, actor="admin")
+    policies.withdraw(number, actor="admin")
     assert policies.at_time(policies.read_versions(), then) == Policy()
 
 
 def test_a_version_that_waited_replaces_none_that_was_confirmed_later(office: None) -> None:
-    policy_changes.propose("rules: []", actor="admin")
+    policies.propose("rules: []", actor="admin")
     number = put_in_force(TWO)
     later = clock.now() + timedelta(hours=25)
     assert policies.at_time(policies.read_versions(), later).version == str(number)
@@ -112,15 +112,15 @@ def test_a_rule_that_cannot_be_met_is_refused_when_saved(office: None, text: str
     accounts.create_group("legal", actor=None)
     accounts.set_groups("bea", {Group.REVIEWERS, "legal"}, actor=None)
     with pytest.raises(InvalidInput, match=why):
-        policy_changes.propose(text, actor="admin")
+        policies.propose(text, actor="admin")
     assert not PolicyAct.objects.exists()
 
 
 def test_a_version_that_cannot_be_met_any_more_is_not_confirmed(office: None) -> None:
-    number = policy_changes.propose(TWO, actor=None)
+    number = policies.propose(TWO, actor=None)
     accounts.set_groups("cora", set(), actor=None)
     with pytest.raises(PolicyRefused, match="needs 2 people"):
-        policy_changes.confirm(number, actor=None)
+        policies.confirm(number, actor=None)
 
 
 def test_a_request_keeps_the_rule_that_it_was_opened_with(office: None) -> None:
@@ -153,7 +153,7 @@ def test_acts_are_only_added_and_a_missing_or_changed_one_stops_every_judgement(
     with pytest.raises(PolicyBroken):  # the engine then opens a hold
         policies.judge(facts)
     with pytest.raises(PolicyRefused, match="act 3 on the policy is not the one"):
-        policy_changes.propose(TWO, actor="admin")
+        policies.propose(TWO, actor="admin")
     approval = seeds.in_doubt()  # its gate opens: the call has fallen into doubt already
     found = votes.demands(approval)
     assert found is not None

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from approvals import clock
-from approvals.governance import policy_changes
+from approvals.governance import policies
 from approvals.models import Approval, AuditEntry, Vote
 from approvals.people.accounts import disable, enable
 from approvals.port import jobs
@@ -109,11 +109,11 @@ def test_a_changed_consequence_does_not_verify(three: list[Actor], old: str, new
 def test_an_answer_that_its_tool_could_not_return_is_refused_when_saved(three: list[Actor]) -> None:
     tool = {**seeds.TOOL, "result_schema": LEVEL}
     seeds.published(input_schema={}, tools=[tool])
-    policy_changes.check(ANSWER)
+    policies.check(ANSWER)
     with pytest.raises(
         InvalidInput, match=r"One that set_privileges could not return: result.level"
     ):
-        policy_changes.check(ANSWER.replace("level: 0", "level: high"))
+        policies.check(ANSWER.replace("level: 0", "level: high"))
 
 
 # Escalation

@@ -22,7 +22,7 @@ from django.contrib.auth.models import User
 from approvals.models import Approval
 from approvals.people import tokens
 from approvals.requests import confirmation
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from tests.bench.figures import Finding, Line, ratio
 from tests.bench.sides import bare_views
 from tests.bench.sides.desk import Desk

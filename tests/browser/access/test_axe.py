@@ -24,7 +24,7 @@ from approvals.governance.subscriptions import SubscriptionTerms
 from approvals.models import Approval, VersionDecision
 from approvals.people import directories, instances, mappings, password_links, tokens
 from approvals.port.adapter import ApprovalService
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from approvals.rules.policy import Demands
 from approvals.rules.roles import Group
 from approvals.signed.rows import add

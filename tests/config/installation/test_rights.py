@@ -15,7 +15,7 @@ from django.db.models import F
 from django.utils import timezone
 from pytest_django import Settings
 
-from approvals.governance import policy_changes
+from approvals.governance import policies
 from approvals.people import accounts
 from approvals.port.adapter import ApprovalService
 from config import grants
@@ -117,7 +117,7 @@ def test_rights_that_only_the_web_has(granted: None) -> None:
 def test_the_web_may_change_the_policy(granted: None) -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL ROLE {WEB}")
-        assert policy_changes.propose("rules: []", actor=None) == 2
+        assert policies.propose("rules: []", actor=None) == 2
         transaction.set_rollback(True)
 
 

@@ -9,7 +9,7 @@ from django.contrib.sessions.models import Session
 from django.test import Client
 
 from approvals.people import tokens
-from approvals.rights.scopes import ALL_SCOPES
+from approvals.rights.principals import ALL_SCOPES
 from config.local import data_dir, demo, demo_people
 from config.local.__main__ import main
 from config.local.processes import users

@@ -17,10 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.core.documents import codec, compression, continuations
-from runtime.core.documents.compression import plain_text, stored_text
+from runtime.core.documents import codec, continuations
+from runtime.core.documents.codec import SCHEMA, plain_text, stored_text
 from runtime.core.documents.continuations import Conversations
-from runtime.core.documents.upcasters import SCHEMA
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.events import (
     EVENT_TYPES,
@@ -129,7 +128,7 @@ def forms() -> tuple[str, str]:
 
 def test_the_dictionary_is_that_of_its_schema() -> None:
     text, stored = forms()
-    assert hashlib.sha256(compression._DICTIONARY).hexdigest() == DICTIONARY
+    assert hashlib.sha256(codec._DICTIONARY).hexdigest() == DICTIONARY
     assert stored.startswith('{"schema":1,"z":"')
     assert 2 * len(stored) < len(text)
 
@@ -149,7 +148,7 @@ def test_an_entry_comes_back_as_it_was_stored(result: Any) -> None:
 
 @pytest.mark.parametrize(
     "result",
-    ["".join(Random(1).choices(LETTERS, k=3_000)), "x" * compression.MAX_CHARACTERS],
+    ["".join(Random(1).choices(LETTERS, k=3_000)), "x" * codec.MAX_CHARACTERS],
     ids=["does not get shorter", "long: Postgres compresses it"],
 )
 def test_an_entry_is_stored_as_it_is_if_it(result: str) -> None:
@@ -162,11 +161,11 @@ def test_an_entry_is_stored_as_it_is_if_it(result: str) -> None:
     [
         lambda text: "no base64!",
         lambda text: base64.b64encode(b"no deflate").decode(),
-        lambda text: compression.compress(text)[:-8] + "AAAAAAA=",
-        lambda text: compression.compress(text.replace('{"schema":1', '{"schema":0')),
-        lambda text: compression.compress(stored_text(text)),
+        lambda text: codec.compress(text)[:-8] + "AAAAAAA=",
+        lambda text: codec.compress(text.replace('{"schema":1', '{"schema":0')),
+        lambda text: codec.compress(stored_text(text)),
         lambda text: base64.b64encode(zlib.compress(text.encode())).decode(),
-        lambda text: compression.compress(text + " " * compression.MAX_CHARACTERS),
+        lambda text: codec.compress(text + " " * codec.MAX_CHARACTERS),
     ],
     ids=["letters", "bytes", "end", "schema 0", "twice", "no dictionary", "too long"],
 )
@@ -181,11 +180,11 @@ def test_forms_never_written_by_this_schema_are_not_read(inner: Callable[[str], 
 @pytest.mark.parametrize("inner", ["AB==", "AA", "A A=="], ids=["last bits", "end", "space"])
 def test_only_text_that_comes_back_is_packed(inner: str) -> None:
     text, stored = forms()
-    found = compression.packed(stored)
+    found = codec.packed(stored)
     assert found is not None
-    assert compression.unpacked(found) == stored
-    assert compression.packed(f'{{"schema":1,"z":"{inner}"}}') is None
-    assert compression.packed(text) is None
+    assert codec.unpacked(found) == stored
+    assert codec.packed(f'{{"schema":1,"z":"{inner}"}}') is None
+    assert codec.packed(text) is None
 
 
 def test_a_conversation_is_read_from_compressed_entries() -> None:

@@ -11,9 +11,8 @@ import pytest
 
 from runtime.core.documents import export_file
 from runtime.core.documents.blobs import digest_of, extract_blob
-from runtime.core.documents.codec import encode_entry
+from runtime.core.documents.codec import SCHEMA, UPCASTERS, encode_entry
 from runtime.core.documents.export_file import ExportedBeginning, ExportFile
-from runtime.core.documents.upcasters import SCHEMA, UPCASTERS
 from runtime.core.run.events import Event, Exported, ToolReturned
 from runtime.core.run.reducer import Entry, fold, initial, step
 from runtime.core.values.errors import NewerSchema, Unreadable

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 from django.utils import timezone
 
-from runtime.core.documents import codec, continuations, upcasters
+from runtime.core.documents import codec, continuations
 from runtime.core.run.events import AgentChange
 from runtime.core.values.enums import EffectClass, Verdict
 from runtime.errors import LeaseLost
@@ -70,11 +70,11 @@ def _another(rig: MakeBench, desk: Rig, agent: str = "a") -> Rig:
 def _next_release() -> Iterator[None]:
     """Let this process read and write documents as an artificial next release would."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (upcasters, codec, continuations):
+        for module in (codec, codec, continuations):
             patch.setattr(module, "SCHEMA", 2)
         patch.setattr(codec, "BEGINNING", '{"schema":2,')
         patch.setattr(continuations, "_BRIEF", '{"schema":2,"told":')
-        patch.setitem(upcasters.UPCASTERS, 1, lambda document: document)
+        patch.setitem(codec.UPCASTERS, 1, lambda document: document)
         yield
 
 

@@ -15,7 +15,7 @@ from approvals.decisions import external_requests
 from approvals.models import Approval, ApprovalUse, Instance
 from approvals.people import instances
 from runtime.control.verification import verify
-from runtime.core.values import exact_json
+from runtime.core.values import json_values
 from runtime.models import Run
 from runtime.ports.access import Actor
 from runtime.store.tables import used_approvals
@@ -48,7 +48,7 @@ def instance_of(credential: str) -> Instance:
 
 def ask(credential: str) -> None:
     """What the view does with the client's request; the processes that die have no host of the test."""
-    submitted = exact_json.read_object(json.dumps(BODY).encode())
+    submitted = json_values.read_object(json.dumps(BODY).encode())
     ten = timedelta(minutes=10)
     external_requests.ask(
         instance=instance_of(credential), key="k", submitted=submitted, timeout=ten

@@ -10,7 +10,7 @@ from approvals.decisions import gateway_calls
 from approvals.decisions.decide import resolve
 from approvals.models import Approval, AuditEntry
 from approvals.people import tokens
-from approvals.rights.scopes import ALL_SCOPES
+from approvals.rights.principals import ALL_SCOPES
 from runtime import broker
 from runtime.control.verification import verify
 from runtime.core.values.enums import GateKind

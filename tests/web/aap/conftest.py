@@ -14,7 +14,7 @@ from agents.registry import Registry
 from approvals.models import Approval
 from approvals.people import tokens
 from approvals.port.adapter import ApprovalService
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from runtime.ports.access import Actor
 from tests.support.engine import HandDriven
 from tests.support.seeds import Cast, decide

@@ -13,7 +13,7 @@ from approvals.models import AuditEntry, Instance, Token
 from approvals.people import accounts, instances, tokens
 from approvals.people.accounts import set_groups
 from approvals.reads import instance_list
-from approvals.rights.scopes import ALL_SCOPES, Scope
+from approvals.rights.principals import ALL_SCOPES, Scope
 from approvals.rules.roles import Group
 from tests.support.api_client import Caller, field_of
 from tests.support.pages import has, log_in, queries_at_most, shows, text, text_of

@@ -12,7 +12,7 @@ from approvals.models import Instance
 from approvals.people import tokens
 from approvals.people.accounts import set_groups
 from approvals.people.instances import authenticate
-from approvals.rights.scopes import ALL_SCOPES
+from approvals.rights.principals import ALL_SCOPES
 from approvals.rules.roles import Group
 from tests.support.seeds import Cast
 from tests.support.threads import together

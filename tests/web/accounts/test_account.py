@@ -16,7 +16,7 @@ from approvals.models import Approval, LoginFailures, Token
 from approvals.people import account_list, tokens
 from approvals.people.accounts import create_person
 from approvals.rights import principals
-from approvals.rights.scopes import ALL_SCOPES
+from approvals.rights.principals import ALL_SCOPES
 from approvals.rules.roles import Group
 from runtime.errors import Forbidden
 from runtime.ports.access import Actor

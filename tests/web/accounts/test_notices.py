@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from approvals.models import Approval, AuditEntry, NoticeChannel, OutboxMessage
-from approvals.notices import channels, hours
+from approvals.notices import channels
 from config.env.environment import ROOT
 from tests.support import seeds
 from tests.support.notices import hears, look, send_notices
@@ -45,7 +45,7 @@ def test_a_person_chooses_hours(bea: Client) -> None:
     times = {"zone": "Europe/Berlin", "quiet_from": "22:00", "quiet_until": "07:30"}
     bea.post(f"{PAGE}hours/", {**times, "urgent_at_night": "on", "digest": "15, 9"})
     shows(bea, PAGE, 'value="22:00"', 'value="07:30"', 'value="9, 15"', "urgent_at_night")
-    chosen = hours.find_hours("bea")
+    chosen = channels.find_hours("bea")
     assert (chosen.zone, chosen.urgent_at_night, chosen.digest) == ("Europe/Berlin", True, (9, 15))
     for field, text in (
         ("digest", "25"),

@@ -12,7 +12,7 @@ from mcp import Client as McpClient
 from mcp.client.streamable_http import streamable_http_client
 
 from approvals.people import tokens
-from approvals.rights.scopes import ALL_SCOPES
+from approvals.rights.principals import ALL_SCOPES
 from tests.agents.tools.test_mcp import accept
 from tests.support.gateway_desk import TEA, Desk
 from tests.support.mcp_server import Tickets, served, tickets

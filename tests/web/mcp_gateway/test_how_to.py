@@ -4,7 +4,7 @@ import json
 from urllib.parse import urlsplit
 
 from approvals.people import tokens
-from approvals.rights.scopes import Scope
+from approvals.rights.principals import Scope
 from config.env.environment import ROOT
 from tests.docs.pages import blocks
 from tests.support.gateway_desk import Desk

@@ -14,7 +14,7 @@ from approvals.decisions.gateway_calls import COLLECTED, business_key
 from approvals.models import AuditEntry
 from approvals.people import tokens
 from approvals.people.accounts import set_groups
-from approvals.rights.scopes import ALL_SCOPES, Scope
+from approvals.rights.principals import ALL_SCOPES, Scope
 from approvals.rules.roles import Group
 from runtime.control.verification import verify
 from runtime.errors import NoSuchRun

@@ -21,7 +21,7 @@ from approvals.decisions.decide import decide
 from approvals.models import Approval
 from approvals.port.adapter import ApprovalService
 from runtime.control.start import create
-from runtime.core.documents.compression import plain_text
+from runtime.core.documents.codec import plain_text
 from runtime.core.run.events import ModelReplied
 from runtime.core.values.enums import Risk, Verdict
 from runtime.errors import Forbidden

@@ -7,11 +7,11 @@ from uuid import uuid4
 import pytest
 from django.test import Client
 
-from approvals.decisions.messages import inquire
+from approvals.decisions.teamwork import inquire
 from approvals.errors import TooManyInquiries
 from approvals.models import Approval, AuditEntry
 from approvals.people import tokens
-from approvals.rights.scopes import ALL_SCOPES
+from approvals.rights.principals import ALL_SCOPES
 from runtime.control.verification import verify
 from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.limits import MAX_ANSWER, MAX_INQUIRIES, MAX_INQUIRY

@@ -16,9 +16,9 @@ from agents.catalogue import queries
 from agents.catalogue.published import forget_titles, publish
 from agents.models import AgentVersion, FormSubmission, PublishedAgent
 from agents.registry import Registry
-from agents.web.start_form import StartForm, start_once
+from agents.web.views import StartForm, start_once
 from approvals.models import Approval
-from runtime.core.documents.compression import plain_text
+from runtime.core.documents.codec import plain_text
 from runtime.core.run.events import AgentChange
 from runtime.core.values.enums import GateKind
 from runtime.models import JournalEntry, Run, WorkerProcess

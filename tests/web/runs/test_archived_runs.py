@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from django.test import Client
 
-from approvals.decisions.messages import ASKED
+from approvals.decisions.teamwork import ASKED
 from approvals.models import Approval, AuditEntry
 from approvals.reads import approval_views
 from approvals.signed import audit

@@ -15,7 +15,7 @@ import pytest
 from django.db import connection, transaction
 from django.test import Client
 
-from agents.credentials import Credential, Environment, File, OAuth, Vault, providers, token_files
+from agents.credentials import Credential, Environment, File, OAuth, Vault, providers
 from agents.effect_handler import AgentEffects
 from agents.errors import CredentialMissing, DefinitionError, NotDone, ToolError
 from agents.sdk import CredentialRefused, ToolContext, tool
@@ -23,7 +23,7 @@ from agents.sdk.scripts import Reply, Turn, call, say, script
 from approvals.models import Approval
 from approvals.port.adapter import ApprovalService
 from runtime.control.start import create
-from runtime.core.documents.compression import plain_text
+from runtime.core.documents.codec import plain_text
 from runtime.core.values.enums import GateKind
 from runtime.models import Run
 from runtime.ports.access import Actor
@@ -222,14 +222,14 @@ def test_a_token_is_sent_only_if_the_next_one_can_be_kept(
         crm.fetch(5.0)
     room.rmdir()
     monkeypatch.setattr(providers, "MOST_SECONDS", 0.0)
-    monkeypatch.setattr(token_files, "POLL_SECONDS", -1.0)  # a second try fails
+    monkeypatch.setattr(providers, "POLL_SECONDS", -1.0)  # a second try fails
     with (
-        token_files.locked("crm", str(refresh), 5.0),
+        providers.locked("crm", str(refresh), 5.0),
         pytest.raises(NotDone, match="another call refreshes the credential crm"),
     ):
         crm.fetch(3600.0)
     assert server.grants == []
-    with token_files.locked("crm", str(refresh), 5.0) as kept:
+    with providers.locked("crm", str(refresh), 5.0) as kept:
         refresh.write_text("of a person\n")
         kept.keep("canary-refresh-1", "of the server")
     assert refresh.read_text() == "of a person\n"

@@ -15,7 +15,7 @@ from django.test import Client
 from django.utils import timezone
 
 from runtime.control.forks import fork
-from runtime.core.documents.compression import plain_text
+from runtime.core.documents.codec import plain_text
 from runtime.core.run.continuation import RunStatus
 from runtime.core.run.events import EVENT_TYPES
 from runtime.core.run.reducer import Entry

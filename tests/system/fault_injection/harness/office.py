@@ -16,10 +16,10 @@ from django.utils import timezone
 
 from approvals.decisions import decide
 from approvals.decisions.extend import extend
-from approvals.decisions.messages import ASKED, inquire
+from approvals.decisions.teamwork import ASKED, inquire
 from approvals.errors import ApprovalError, TooEarly
 from approvals.models import Approval, AuditEntry
-from approvals.requests import confirmation, schemas
+from approvals.requests import confirmation, snapshot
 from runtime.control.external_events import deliver
 from runtime.control.interventions import cancel, pause, resume
 from runtime.control.messages import send_message
@@ -78,7 +78,7 @@ class Office:
                 run=approval.run_id,
                 gate=approval.gate,
                 outcome="happened" if happened else "run_again",
-                result="as the ledger says" if happened else schemas.ABSENT,
+                result="as the ledger says" if happened else snapshot.ABSENT,
                 reason="",
                 actor=BEA,
                 confirm=confirmation.required(approval),

@@ -6,7 +6,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from runtime.core.documents.compression import plain_text
+from runtime.core.documents.codec import plain_text
 from runtime.store.tables.journal import unpacked
 from tests.support.stack import Stack
 
