@@ -164,29 +164,39 @@ class Approval(models.Model):
             ),
         ]
         indexes = [  # and in Postgres `approval_excluded_others`, of `excluded`
+            # The list of the API, also of ended ones.
             models.Index(fields=["created_at", "id"], name="approval_order"),
+            # The inbox, the oldest first.
             models.Index(
                 fields=["created_at", "id"],
                 name="approval_pending",
                 condition=models.Q(status="pending"),
             ),
+            # The inbox by deadline, and the requests that the sweeper ends.
             models.Index(
                 fields=["expires_at", "created_at", "id"],
                 name="approval_deadline",
                 condition=models.Q(status="pending"),
             ),
+            # The important ones above the inbox.
             models.Index(
                 fields=["expires_at", "created_at", "id"],
                 name="approval_high_risk",
                 condition=models.Q(status="pending", risk="high"),
             ),
+            # The history of all decisions.
             models.Index(
                 fields=["-decided_at", "-id"],
                 name="approval_decided",
                 condition=models.Q(decided_at__isnull=False),
             ),
-            models.Index(fields=["requester", "status"], name="approval_own"),
-            # The history of decisions, by one of these.
+            # Requests of a requester, who may not decide them.
+            models.Index(
+                fields=["requester"],
+                name="approval_own_pending",
+                condition=models.Q(status="pending"),
+            ),
+            # The history by person, requester and tool, and the last similar approval of a tool.
             *(
                 models.Index(
                     fields=[column, "-decided_at", "-id"],
@@ -199,6 +209,7 @@ class Approval(models.Model):
                     ("tool", "tool"),
                 )
             ),
+            # The history of a person who was absent, and of those who voted.
             models.Index(
                 fields=["decided_for", "-decided_at", "-id"],
                 name="approval_history_deputy",
@@ -209,6 +220,7 @@ class Approval(models.Model):
                 name="approval_history_votes",
                 condition=models.Q(decided_at__isnull=False) & ~models.Q(voted=[]),
             ),
+            # The history of an agent: of the run, and of the call.
             models.Index(
                 ROOT_AGENT,
                 models.F("decided_at").desc(),
@@ -223,21 +235,19 @@ class Approval(models.Model):
                 name="approval_history_agent",
                 condition=models.Q(decided_at__isnull=False),
             ),
+            # Calls with an unknown outcome above the inbox.
             models.Index(
                 fields=["created_at", "id"],
                 name="approval_doubt",
                 condition=models.Q(status="pending", kind="in_doubt"),
             ),
-            models.Index(
-                fields=["tool", "-decided_at"],
-                name="approval_similar",
-                condition=models.Q(status="approved", kind="approval"),
-            ),
+            # Requests that a rule leaves to some people.
             models.Index(
                 fields=["created_at", "id"],
                 name="approval_ruled",
                 condition=models.Q(status="pending", open_to__isnull=False),
             ),
+            # What the sweeper escalates, and what too few people are left to decide.
             models.Index(
                 fields=["next_at"],
                 name="approval_escalates",

@@ -131,7 +131,7 @@ def test_an_index_finds_the_requests_that_exclude_a_reviewer(bea: Actor) -> None
         approvals.undecidable_requests(principal_of(bea)), status=Approval.Status.PENDING
     ).explain()
     assert "approval_excluded_others" in plan
-    assert "approval_own" in plan
+    assert "approval_own_pending" in plan
 
 
 # The people in a run's origin cannot decide in it: its requester and everyone who steered it
