@@ -266,7 +266,6 @@ def _agent_info(agent: AgentSpec, rates: Rates | None) -> AgentInfo:
         budget=agent.budget,
         rates=rates,
         items=agent.items,
-        is_code=agent.is_code,
     )
 
 

@@ -6,6 +6,7 @@ of the agent's tools and sub-agents, or both. A secret of the recorded reply sta
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -26,7 +27,6 @@ from runtime.core.run.events import Event, ForkChange, Forked, Proposal, RunStar
 from runtime.core.run.forks import (
     change_value,
     fork_document,
-    is_quiescent,
     list_changeable,
     next_reply,
     without_permissions,
@@ -45,6 +45,7 @@ from runtime.reads.redaction import redact
 from runtime.store import archived_runs, runs
 from runtime.store.pool import Connection
 from runtime.store.tables import blobs, journal
+from runtime.store.tables.journal import ForkPoint
 
 FIELD = "change"
 VALUE = "change.value"
@@ -90,11 +91,12 @@ def fork(*, run: UUID, position: object, actor: Actor, change: object = None) ->
 
 
 def apply_change(
-    now: Continuation, sent: object, by: str, later: Iterable[Event]
+    points: Iterable[ForkPoint], sent: object, by: str, recorded: Iterable[Event]
 ) -> tuple[Continuation, ForkChange]:
     """Return the first state of a fork with this change by a person. Raise InvalidInput naming `change` or its field.
 
-    `later` are the events that the original recorded after that state.
+    The fork starts at the first of these points at which the value can be changed. `recorded` are the events of the
+    later entries.
     """
     if not isinstance(sent, dict) or not sent.keys() <= _FIELDS or "value" not in sent:
         raise InvalidInput(
@@ -102,17 +104,24 @@ def apply_change(
             "must have kind and value, and number (message), frame (reply), or frame and call",
         )
     target = {name: value for name, value in sent.items() if name != "value"}
-    matches = [(change, old) for change, old in list_changeable(now) if _names(change) == target]
-    if not matches:
+    matches = (
+        (change, old, point)
+        for point in points
+        for change, old in list_changeable(without_permissions(point.state))
+        if _names(change) == target
+    )
+    change, old, point = next(matches, (None, None, None))
+    if change is None or point is None:
         raise InvalidInput(FIELD, "names nothing that can be changed after this entry")
-    [(change, old)] = matches
+    now = without_permissions(point.state)
     if change.kind == "arguments" and sealing.held_args(
         now.call(change.frame, change.call).tool, old
     ):
         raise InvalidInput(FIELD, "names arguments that wait for a reviewer")
     if change.kind == "reply":
-        frame, recorded = now.frame(change.frame), next_reply(later, change.frame)
-        reply = given_reply(frame, recorded, sent["value"], by, VALUE)
+        frame = now.frame(change.frame)
+        replaced = next_reply(chain(point.later, recorded), change.frame)
+        reply = given_reply(frame, replaced, sent["value"], by, VALUE)
         return change_value(now, change, reply, by), change
     value = _value(now, change, old, sent["value"])
     if is_equal(value, old):
@@ -166,14 +175,14 @@ def _copy(
     runs.lock_against_retention(connection, run)
     if archived_runs.find_file(connection, run) is not None:
         raise RunArchived
-    now = journal.state_at(connection, run, position)
-    now = joined(now, *runs.origin(connection, run))
-    if not is_quiescent(now):
+    points = journal.fork_points_at(connection, run, position)
+    if not points:
         raise NotQuiescent
-    now, change = without_permissions(now), None
+    now, change = without_permissions(points[0].state), None
     if sent is not None:
-        later = _recorded_after(connection, run, position)
-        now, change = apply_change(now, sent, actor.person, later)
+        recorded = _recorded_after(connection, run, position)
+        now, change = apply_change(points, sent, actor.person, recorded)
+    now = joined(now, *runs.origin(connection, run))
     events = (
         RunStarted(agent=now.agent, input=now.input, requester=actor.person),
         Forked(of=run, position=position, by=actor.person, state=fork_document(now), change=change),

@@ -3,9 +3,8 @@
 Each loop builds a step, commits it, starts the effects it recorded, then waits for an outcome, a signal or the loss of
 the lease. When no effect is running and none is planned, the step releases the run: it has ended, or waits at gates.
 
-The reply of an agent of code costs nothing and is there at once: it joins the step that asks for it. Only outcomes that
-can be had again wait for it: that of a `write`, or a reply that was paid for, is committed first. A script that stands
-for a model has entries as the model would, before which its run can be forked.
+The reply of a script costs nothing and is there at once: it joins the step that asks for it. Only outcomes that can be
+had again wait for it: that of a `write`, or a reply that was paid for, is committed first.
 """
 
 import queue
@@ -88,7 +87,7 @@ class Runner:
         # Not for a suspected run: its script may be what kills its workers.
         self._scripts_are_quick = not (claimed.claim.lost_leases or claimed.claim.isolated)
         self._can_repeat = True  # the outcomes in the step
-        self._code: dict[str, bool] = {}  # whether an agent is code
+        self._scripted: dict[str, bool] = {}  # by agent
         self._kept_slots = KeptSlots()
         self._replies = RunReplies(claimed.claim, context.effect_pool.replies, self._writer.clock)
         self._ended = threading.Event()
@@ -180,7 +179,7 @@ class Runner:
             self._step.plan_next(work.calling_models(), work.previewing(), work.answering())
 
     def _answer_at_once(self) -> bool:
-        """Add the replies of code, one for each frame, and what follows from them. Return whether there are any."""
+        """Add the replies of scripts, one for each frame, and what follows from them. Return whether there are any."""
         answered = set[str]()
         while (work := self._next_instant(answered)) is not None:
             try:
@@ -198,22 +197,22 @@ class Runner:
         return bool(answered)
 
     def _next_instant(self, answered: set[str]) -> CallModel | None:
-        """Return the next call of code whose reply may join the step, None if there is none."""
+        """Return the next call of a script whose reply may join the step, None if there is none."""
         frames = self._step.now.frames
         for work in self._step.records.work:
             if (
                 isinstance(work, CallModel)
                 and self._scripts_are_quick
                 and not (work.summary or work.frame in answered or self._step.records.blobs)
-                and self._is_code(frames[work.frame].agent)
+                and self._is_scripted(frames[work.frame].agent)
             ):
                 return work
         return None
 
-    def _is_code(self, agent: str) -> bool:
-        if agent not in self._code:
-            self._code[agent] = self._context.handler.agent(agent).is_code
-        return self._code[agent]
+    def _is_scripted(self, agent: str) -> bool:
+        if agent not in self._scripted:
+            self._scripted[agent] = self._context.handler.is_scripted(agent)
+        return self._scripted[agent]
 
     def _add_lost_replies(self) -> None:
         if any(frame.state is FrameState.ASKING for frame in self._writer.now.frames.values()):
@@ -323,10 +322,10 @@ class Runner:
             self._charge_dropped(effect.request, outcome)
 
     def _can_have_again(self, request: EffectRequest) -> bool:
-        """Return whether the lost outcome of an effect costs nothing: the reply of code, or a repeatable call."""
+        """Return whether the lost outcome of an effect costs nothing: the reply of a script, or a repeatable call."""
         if isinstance(request, ModelRequest):
             is_reply = request.inquiry is None and not request.summary
-            return is_reply and self._is_code(request.agent)
+            return is_reply and self._is_scripted(request.agent)
         return EFFECT_CLASSES[request.effect].repeats_unasked
 
     def _charge_dropped(self, request: EffectRequest, outcome: Outcome) -> None:

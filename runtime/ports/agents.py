@@ -28,7 +28,7 @@ class AgentInfo:
     """The facts of an agent that the engine fixes when a frame opens. Digests are `sha256:<hex>`.
 
     `budget` limits one activation with everything below it. `rates` are the prices of its model, None if unknown.
-    With `items` each call of a sub-agent is about one item of a list. The replies of one that `is_code` cost nothing.
+    With `items` each call of a sub-agent is about one item of a list.
     """
 
     name: str
@@ -40,7 +40,6 @@ class AgentInfo:
     budget: BudgetLimits | None = None
     rates: Rates | None = None
     items: bool = False
-    is_code: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

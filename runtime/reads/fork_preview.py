@@ -1,7 +1,9 @@
 """Previews a fork from an entry: whether it is possible, and which calls it repeats, reopens or inherits."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain, pairwise
 from typing import Any
 from uuid import UUID
 
@@ -9,10 +11,9 @@ from runtime.core.run.continuation import Continuation
 from runtime.core.run.events import BlobRef, Event, ForkChange, ToolStarted
 from runtime.core.run.forks import (
     BEFORE_REPLY,
-    is_quiescent,
     list_changeable,
     next_reply,
-    replied_frame,
+    replies_in,
     without_permissions,
 )
 from runtime.core.values.enums import CallState
@@ -25,6 +26,7 @@ from runtime.reads.redaction import redact
 from runtime.reads.trace.calls import CallRecord
 from runtime.reads.trace.fold import fold
 from runtime.reads.transcript import transcript_of
+from runtime.store.tables.journal import ForkPoint, fork_points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,8 @@ class ChangeableValue:
     """A value that a person may change in the fork. `by` is the writer of a message, else empty; `value` is JSON.
 
     That of a reply has the `text` and `calls` of the one that the run recorded next, empty without one. `stored` says
-    that a result is too large to be shown, and only its beginning is known.
+    that a result is too large to be shown, and only its beginning is known. `asks_again` says that the change is made
+    before a reply that the entry records.
     """
 
     change: ForkChange
@@ -54,11 +57,12 @@ class ChangeableValue:
     by: str
     value: Any
     stored: bool = False
+    asks_again: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkView:
-    """A fork from `position`; `texts` say what that entry records.
+    """A fork from `position`; `texts` say what that entry records. With `asks_again` it starts before a reply in it.
 
     `previous` and `next` are the nearest entries that can be forked, 0 for none, with the first thing they record.
 
@@ -73,6 +77,7 @@ class ForkView:
     at: datetime | None
     texts: tuple[str, ...]
     possible: bool
+    asks_again: bool
     previous: int
     previous_text: str
     next: int
@@ -93,10 +98,11 @@ def preview(run: UUID, position: int) -> ForkView | None:
     is_removed = 1 <= position <= journal.removed
     if line is None and not is_removed:
         return None
-    reached = list(states(journal.start, lines))
-    positions = [state.position for state in reached if is_quiescent(state)]
-    then = next((state for state in reached if state.position == position), None)
-    later = _started(lines, after=position)
+    reached = [journal.start, *states(journal.start, lines)]
+    points = _points(reached, lines)
+    positions = [number for number, of_entry in points.items() if of_entry]
+    here = points.get(position, ())
+    later = _calls_started(chain(here[0].later if here else (), _after(lines, position)))
     transcript = transcript_of(fold(journal))
     calls = [call for call in transcript.calls() if call.has_side_effects]
     paths = paths_of(transcript)
@@ -108,16 +114,17 @@ def preview(run: UUID, position: int) -> ForkView | None:
         position=position,
         at=entry.at if entry else None,
         texts=texts.get(position, ()),
-        possible=position in positions,
+        possible=bool(here),
+        asks_again=bool(here and here[0].later),
         previous=previous,
         previous_text="".join(texts.get(previous, ())[:1]),
         next=following,
         next_text="".join(texts.get(following, ())[:1]),
         repeated=tuple(call for call in calls if (call.frame, call.id) in later),
         inherited=tuple(call for call in calls if (call.frame, call.id) not in later),
-        reopened=_reopened(then) if then else (),
-        changes=_changes(then, lines) if then and position in positions else (),
-        before_reply=_before_reply(reached, entry.events, position) if entry else 0,
+        reopened=_reopened(here[0].state) if here else (),
+        changes=_changes(here, lines),
+        before_reply=_before_reply(points, reached, line) if line else 0,
         removed=journal.beginning if is_removed else None,
         unreadable=transcript.unreadable,
     )
@@ -126,18 +133,29 @@ def preview(run: UUID, position: int) -> ForkView | None:
 def last_quiescent(run: UUID) -> int:
     """Return the newest entry that can be forked, 0 for none. The caller has checked access."""
     journal = remaining(run)
-    positions = [now.position for now in states(journal.start, journal.lines) if is_quiescent(now)]
-    return max(positions, default=0)
+    points = _points([journal.start, *states(journal.start, journal.lines)], journal.lines)
+    return max((number for number, of_entry in points.items() if of_entry), default=0)
 
 
-def _started(lines: tuple[JournalLine, ...], *, after: int) -> set[tuple[str, str]]:
+def _points(
+    reached: list[Continuation], lines: tuple[JournalLine, ...]
+) -> dict[int, tuple[ForkPoint, ...]]:
+    """Return where a fork may start, by entry. `reached` are the states before the first line and after each."""
     return {
-        (event.frame, event.call)
-        for line in lines
-        if line.position > after and line.entry is not None
-        for event in line.entry.events
-        if isinstance(event, ToolStarted)
+        after.position: tuple(fork_points(before, after, line.entry))
+        for (before, after), line in zip(pairwise(reached), lines, strict=False)
+        if line.entry is not None
     }
+
+
+def _after(lines: tuple[JournalLine, ...], position: int) -> Iterator[Event]:
+    """Yield the events of the entries after this one."""
+    later = (line.entry for line in lines if line.position > position)
+    return (event for entry in later if entry is not None for event in entry.events)
+
+
+def _calls_started(events: Iterable[Event]) -> set[tuple[str, str]]:
+    return {(event.frame, event.call) for event in events if isinstance(event, ToolStarted)}
 
 
 def _reopened(then: Continuation) -> tuple[ReopenedCall, ...]:
@@ -155,19 +173,24 @@ def _reopened(then: Continuation) -> tuple[ReopenedCall, ...]:
     )
 
 
-def _before_reply(reached: list[Continuation], events: tuple[Event, ...], position: int) -> int:
-    """Return the last entry that can be forked before the first reply among these events, 0 for none."""
-    frame = replied_frame(events)
-    before = next((now for now in reached if now.position == position - 1), None)
+def _before_reply(
+    points: dict[int, tuple[ForkPoint, ...]], reached: list[Continuation], line: JournalLine
+) -> int:
+    """Return the last entry that can be forked before the first reply in this one, 0 for none or for itself."""
+    events = line.entry.events if line.entry else ()
+    frame = next((frame for _, frame in replies_in(events)), "")
+    before = next((now for now in reached if now.position == line.position - 1), None)
     if before is None or frame not in before.frames:
         return 0
     turn = before.frame(frame).turn
     positions = (
-        now.position
-        for now in reached
-        if now.position < position and is_quiescent(now) and _calls_model(now, frame, turn)
+        number
+        for number, of_entry in points.items()
+        if number <= line.position
+        and any(_calls_model(point.state, frame, turn) for point in of_entry)
     )
-    return max(positions, default=0)
+    nearest = max(positions, default=0)
+    return nearest if nearest < line.position else 0
 
 
 def _calls_model(now: Continuation, frame: str, turn: int) -> bool:
@@ -178,13 +201,23 @@ def _calls_model(now: Continuation, frame: str, turn: int) -> bool:
     )
 
 
-def _changes(then: Continuation, lines: tuple[JournalLine, ...]) -> tuple[ChangeableValue, ...]:
-    now = without_permissions(then)
-    return tuple(
-        _reply(now, change, lines) if change.kind == "reply" else _changeable(now, change, value)
-        for change, value in list_changeable(now)
-        if _is_offered(now, change, value)
-    )
+def _changes(
+    points: Iterable[ForkPoint], lines: tuple[JournalLine, ...]
+) -> tuple[ChangeableValue, ...]:
+    """Return the values that may be changed at these points, each at the first one where it can."""
+    changes: dict[ForkChange, ChangeableValue] = {}
+    for point in points:
+        now = without_permissions(point.state)
+        for change, value in list_changeable(now):
+            if change in changes or not _is_offered(now, change, value):
+                continue
+            of_change = (
+                _reply(now, change, chain(point.later, _after(lines, now.position)))
+                if change.kind == "reply"
+                else _changeable(now, change, value)
+            )
+            changes[change] = replace(of_change, asks_again=bool(point.later))
+    return tuple(changes.values())
 
 
 def _is_offered(now: Continuation, change: ForkChange, value: Any) -> bool:
@@ -222,12 +255,8 @@ def _changeable(now: Continuation, change: ForkChange, value: Any) -> Changeable
     )
 
 
-def _reply(
-    now: Continuation, change: ForkChange, lines: tuple[JournalLine, ...]
-) -> ChangeableValue:
-    later = (line.entry for line in lines if line.position > now.position)
-    events = (event for entry in later if entry is not None for event in entry.events)
-    reply = next_reply(events, change.frame)
+def _reply(now: Continuation, change: ForkChange, recorded: Iterable[Event]) -> ChangeableValue:
+    reply = next_reply(recorded, change.frame)
     value: dict[str, Any] = {"text": "", "calls": []}
     if reply is not None:
         calls = [

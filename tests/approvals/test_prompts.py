@@ -173,7 +173,7 @@ def test_a_run_keeps_the_prompts_of_its_start_also_for_agents_that_begin_later(
     assert told(before) == [(0, "Serve A-1."), (0, "")]
     assert told(run, "AgentChanged") == []
     assert verify(run).findings == ()
-    other = fork(run=run, position=3, actor=Actor(person="ada"))
+    other = fork(run=run, position=2, actor=Actor(person="ada"))
     shop.advance_once(other)
     for shown, versions in (
         (run, "version 1"),
@@ -424,7 +424,7 @@ def test_a_run_whose_version_of_a_prompt_was_changed_does_not_verify(shops: Any)
     shop = shops(desk())
     number = put_in_production(SECOND)
     run = shop.start()
-    other = fork(run=run, position=3, actor=Actor(person="ada"))
+    other = fork(run=run, position=2, actor=Actor(person="ada"))
     assert verify(run).findings == verify(other).findings == ()
     for change, why in (
         ("DELETE FROM approvals_promptact WHERE seq = 2", "act 2 on the prompt shop/desk is miss"),

@@ -281,7 +281,7 @@ def test_two_runs_are_compared_one_replayed_and_one_forked(desk: Desk) -> None:
     expect(ada.get_by_text("given by ada").first).to_be_visible()
 
     ada.goto(place)
-    ada.locator("summary", has_text="Next reply of the model").click()
+    ada.locator("summary", has_text="Reply of the model").click()
     reply = ada.get_by_label("Text of your reply")
     calls = ada.get_by_label("Calls of your reply as JSON")
     calls.fill("[{")

@@ -184,7 +184,7 @@ def test_retention_keeps_what_a_fork_reads(rig: MakeBench, monkeypatch: pytest.M
         with pool.open_own() as own:
             until(lambda: blocked(own) or not removing[0].is_alive() or None, "retention to wait")
 
-    around(monkeypatch, journal, "state_at", after=begin)
+    around(monkeypatch, journal, "fork_points_at", after=begin)
     forked = fork(run, 4)
     removing[0].join()
     assert desk.advance(forked).status == "completed"

@@ -1,4 +1,4 @@
-"""Replies of agents of code: they join the step that asks for them, unless an outcome in it must be written first."""
+"""Replies of scripts: they join the step that asks for them, unless an outcome in it must be written first."""
 
 from collections import Counter
 from itertools import count

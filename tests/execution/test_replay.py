@@ -176,7 +176,7 @@ def test_each_change_is_found_at_its_step(engine: Engine, monkeypatch: pytest.Mo
     for spec, divergences in cases:
         assert said(today(run, spec)) == divergences
     first = today(run, clerk(model=generous)).divergences[0]
-    assert first.position == 5  # after start, agent, price and its result
+    assert first.position == 3  # after the start, and the agent with its first reply
     monkeypatch.setattr("runtime.execution.jobs.replays.MAX_KEPT", 2)
     many = today(run, clerk(model=script(lambda turn: say("x" * 5000))))
     assert len(many.divergences) == 2
@@ -231,7 +231,7 @@ def test_an_archived_run_is_replayed_and_an_erased_one_has_nothing_left(
     with pool.open_own() as own:
         assert archiving.archive_run(own, run.id)
     found = today(run, clerk(approvals="every_call"))
-    assert (found.replies, [one.position for one in found.divergences]) == (3, [3])
+    assert (found.replies, [one.position for one in found.divergences]) == (3, [2])
     assert retention.erase(run.id)
     with pytest.raises(CommandError, match="nothing of the run"):
         call_command("replay_run", str(run.id))
@@ -253,8 +253,8 @@ def test_the_command_prints_where_a_run_would_go_another_way(
         "It would go the same way (compared: 1 agents, 3 replies, 2 calls;"
     )
     monkeypatch.setitem(globals(), "clerk_of_today", clerk(approvals="every_call"))
-    with pytest.raises(CommandError, match="another way from entry 3 on"):
+    with pytest.raises(CommandError, match="another way from entry 2 on"):
         call_command("replay_run", str(run.id), stdout=out)
-    assert "Entry 3, clerk › price_of\n  recorded: starts" in out.getvalue()
+    assert "Entry 2, clerk › price_of\n  recorded: starts" in out.getvalue()
     with pytest.raises(CommandError, match="there is no run"):
         call_command("replay_run", str(uuid4()))

@@ -151,7 +151,6 @@ class FakeEffects:
             plan=None,
             budget=self.budgets.get(name),
             items=name in self.lists,
-            is_code=name in self.code,
         )
 
     def fingerprints(self) -> dict[str, str]:
@@ -165,7 +164,7 @@ class FakeEffects:
         return self.changes.get((name, fingerprint), VersionChange(agent=info, changes=()))
 
     def is_scripted(self, agent: str) -> bool:
-        return True
+        return agent in self.code
 
     def receive(self, agent: str, value: Any) -> Any:
         return value

@@ -6,7 +6,7 @@ or waiting call is checked again. Idempotency keys contain the run's id, so the 
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, assert_never
 
 from pydantic import TypeAdapter, ValidationError
@@ -189,9 +189,9 @@ def next_reply(events: Iterable[Event], frame: str) -> GivenReply | None:
     return None
 
 
-def replied_frame(events: Iterable[Event]) -> str:
-    """Return the frame of the first reply among these events, empty without one."""
-    return next((event.frame for event in events if isinstance(event, ModelReplied)), "")
+def replies_in(events: Sequence[Event]) -> list[tuple[int, str]]:
+    """Return the replies among these events: the index and the frame of each."""
+    return [(at, event.frame) for at, event in enumerate(events) if isinstance(event, ModelReplied)]
 
 
 def change_value(now: Continuation, change: ForkChange, value: Any, by: str) -> Continuation:

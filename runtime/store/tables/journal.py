@@ -15,7 +15,8 @@ from uuid import UUID
 
 from runtime.core.documents import codec
 from runtime.core.run.continuation import Continuation
-from runtime.core.run.forks import is_quiescent
+from runtime.core.run.events import Event
+from runtime.core.run.forks import is_quiescent, replies_in
 from runtime.core.run.reducer import Entry, initial, step
 from runtime.core.values.errors import CoreError, Unreadable
 from runtime.errors import HistoryRemoved, NoSuchEntry, Tampered
@@ -126,6 +127,14 @@ class Entries:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForkPoint:
+    """A state from which a fork may start, and the events that follow in its entry."""
+
+    state: Continuation
+    later: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemainingEntries:
     """The remaining entries of a run, verified and decoded as they are read, and the state before the first one.
 
@@ -142,6 +151,23 @@ class RemainingEntries:
         for sealed, entry in self.entries:
             now = folded(now, sealed, entry)
             yield now
+
+    def fork_points(self) -> Iterator[tuple[int, Iterator[ForkPoint]]]:
+        """Yield the position of each remaining entry, and where in it a fork may start. Raises what `history` says."""
+        now = self.start
+        for sealed, entry in self.entries:
+            before, now = now, folded(now, sealed, entry)
+            yield sealed.position, fork_points(before, now, entry)
+
+
+def fork_points(before: Continuation, after: Continuation, entry: Entry) -> Iterator[ForkPoint]:
+    """Yield where a fork may start in the entry between two states: at its end, and before a reply that joined it."""
+    if is_quiescent(after):
+        yield ForkPoint(state=after)
+    for at, _ in reversed(replies_in(entry.events)):
+        state = step(before, entry.events[:at], head=after.head, at=entry.at)
+        if at and is_quiescent(state):
+            yield ForkPoint(state=state, later=entry.events[at:])
 
 
 def read(connection: Connection, run: UUID) -> tuple[PruneMark, Entries]:
@@ -190,21 +216,22 @@ def history(connection: Connection, run: UUID, *, limit: int | None = None) -> R
     )
 
 
-def state_at(connection: Connection, run: UUID, position: int) -> Continuation:
-    """Return the run's state after its entry `position`, verified from the first remaining entry on.
+def fork_points_at(connection: Connection, run: UUID, position: int) -> tuple[ForkPoint, ...]:
+    """Return where a fork may start in this entry, verified from the first remaining entry on.
 
     Raises NoSuchEntry, HistoryRemoved, Tampered, KeyMissing, or NewerSchema.
     """
     remaining = history(connection, run)
+    entries = remaining.fork_points()
     if position <= (removed := remaining.mark.position):
-        first = next((now.position for now in remaining.states() if is_quiescent(now)), None)
+        first = next((number for number, points in entries if any(points)), None)
         then = "no entry" if first is None else f"entry {first} is the first one that"
         raise HistoryRemoved(
             removed + 1, remaining.mark.at, f"{then} can be forked", first=first, field="position"
         )
-    for now in remaining.states():
-        if now.position == position:
-            return now
+    for number, points in entries:
+        if number == position:
+            return tuple(points)
     raise NoSuchEntry
 
 

@@ -178,6 +178,35 @@ def test_a_given_reply_takes_the_place_of_the_model_s_and_its_calls_are_asked(
     assert sum("reply 0.c1.0" in json.dumps(one) for one in audit) == 2
 
 
+def test_a_fork_starts_before_or_after_a_reply_that_joined_an_entry(
+    ada: Client, ada_api: Caller, office: Office, run: UUID
+) -> None:
+    office.effects.code |= {"hr_onboarding", "account_agent"}
+    run = office.start()
+    last = gated(
+        run
+    )  # 2: both agents replied, and an account is created; 3: it was, and a reply asks
+
+    def fork(position: int, **change: Any) -> tuple[UUID, list[str]]:
+        """Fork the run, and return the calls of the fork up to its end or its gate."""
+        body = {"position": position, **({"change": change} if change else {})}
+        new = UUID(ada_api.post(f"/runs/{run}/fork", body).json()["id"])
+        office.advance(new)
+        return new, [call.tool for call in office.effects.calls if call.run == new]
+
+    page = f"/runs/{run}/fork/"
+    shows(ada, f"{page}{last - 1}/", "before the reply in entry", "Create account")
+    shows(ada, f"{page}{last}/", "after entry", "Reply of the model in this entry", "Arguments of")
+    assert fork(last - 1)[1] == ["create_account"]
+    new, calls = fork(last)
+    assert (calls, office.request(new).tool) == ([], "set_privileges")
+    new, calls = fork(last, **RESULT, value={"id": 9})
+    (result,) = office.effects.models[-1].messages[-1]["results"]
+    assert (calls, result["changed_by"], office.request(new).tool) == ([], "ada", "set_privileges")
+    new, calls = fork(last, kind="reply", frame="0.c1.0", value={"calls": [CALL]})
+    assert (calls, json.loads(office.request(new).args)) == ([], LOWER)
+
+
 def test_a_reviewer_changes_a_call_of_a_given_reply(
     ada_api: Caller, ada: Client, bea: Client, office: Office, run: UUID
 ) -> None:

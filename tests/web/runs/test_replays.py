@@ -181,7 +181,7 @@ def test_a_run_without_contents_or_worker_is_not_replayed(
 
 
 def test_a_fork_says_that_agents_had_begun_before_it(run: UUID, cast: Cast) -> None:
-    new = fork(run=run, position=3, actor=Actor(person="ada"))
+    new = fork(run=run, position=2, actor=Actor(person="ada"))
     perform(asked(new), code(model=overpays))
     words = ("the instructions of 1 agent that had begun before", "Agents that have changed")
     shows(log_in(cast.admin), f"/runs/{new}/replay/", *words)

@@ -112,6 +112,7 @@ def _advance_due_runs(
 ) -> None:
     from config import wiring
     from runtime import tasks
+    from runtime.execution import runner
     from runtime.execution.claim import advance
     from runtime.execution.effects.pool import EffectPool
     from runtime.store import leases, pool, workers
@@ -122,6 +123,8 @@ def _advance_due_runs(
     settings.SIGNOFF_POISON_LOSSES = 1_000_000  # these deaths are ours, and no run's
     wiring.connect_effects()
     bench = tasks.worker_context()
+    # A script stands for a model here: its reply has an entry of its own, except that of an agent of code.
+    runner.Runner._is_scripted = lambda _, agent: bench.handler.registry.get(agent).is_code  # type: ignore[assignment, attr-defined, method-assign]
     if slots is not None:
         bench = replace(bench, effect_pool=EffectPool(bench.handler, slots=slots))
     take = f"""
