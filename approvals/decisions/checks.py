@@ -168,8 +168,9 @@ def verdict(value: object, field: str, kind: GateKind, approval: Approval) -> Ve
     if value not in possible:
         raise InvalidInput(field, f"must be one of {', '.join(possible)}")
     verdict = Verdict(str(value))
-    carries = VERDICTS[verdict].carries and not approval.is_in_doubt
-    if (carries or verdict is Verdict.RUN_AGAIN) and external_call.is_path(approval.path):
+    rule = VERDICTS[verdict]
+    is_altered = rule.starts_call if approval.is_in_doubt else rule.carries
+    if is_altered and external_call.is_path(approval.path):
         raise InvalidInput(
             field, f"cannot be {verdict}: an agent outside makes the call once, as it asked"
         )

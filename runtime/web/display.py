@@ -64,16 +64,16 @@ _ICONS = {
     CallState.CLOSED: "nope",
 }
 
-_KINDS = {
-    SpanKind.QUEUE: ("clock", "queue"),
-    SpanKind.AGENT: ("agent", "agent"),
-    SpanKind.MODEL: ("dot", "model"),
-    SpanKind.TOOL: ("play", "tool"),
-    SpanKind.PERSON: ("pause", "person"),
-    SpanKind.PAUSE: ("pause", "pause"),
-    SpanKind.MESSAGE: ("person", "message"),
-    SpanKind.WAIT: ("clock", "wait"),
-    SpanKind.AWAIT: ("clock", "wait"),
+_KIND_ICONS = {
+    SpanKind.QUEUE: "clock",
+    SpanKind.AGENT: "agent",
+    SpanKind.MODEL: "dot",
+    SpanKind.TOOL: "play",
+    SpanKind.PERSON: "pause",
+    SpanKind.PAUSE: "pause",
+    SpanKind.MESSAGE: "person",
+    SpanKind.WAIT: "clock",
+    SpanKind.AWAIT: "clock",
 }
 
 _STATUS: dict[str, tuple[str, str, str]] = {
@@ -322,13 +322,7 @@ def row_icon(row: Span) -> str:
             return icon("check")
         if row.result is SpanResult.BAD:
             return icon("x" if row.kind is SpanKind.TOOL else "nope")
-    return icon(_KINDS[row.kind][0])
-
-
-@register.simple_tag
-def kind_words(row: Span) -> str:
-    """Return the kind of a timeline row in words."""
-    return _KINDS[row.kind][1]
+    return icon(_KIND_ICONS[row.kind])
 
 
 @register.filter
