@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from agents import masked_output, secrets
-from agents.credentials import providers
+from agents.credentials import resolve_credentials
 from agents.errors import (
     CredentialMissing,
     CredentialRefused,
@@ -28,7 +28,7 @@ from agents.sdk import ToolContext, inputs
 from agents.sdk.conditions import describe_exception, select_arguments
 from agents.sdk.previews import Preview as Written
 from agents.sdk.previews import material, serialize_preview
-from agents.sdk.scripts.turns import REPEATED
+from agents.sdk.scripts import REPEATED
 from agents.sdk.spec import ToolSpec
 from runtime.core.documents.codec import result_lost
 from runtime.core.values.enums import EFFECT_CLASSES, CallPreview, FailureCause
@@ -90,9 +90,7 @@ def call(tool: ToolSpec, arguments: dict[str, Any], unsealed: Any, request: Tool
     context = context_of(request)  # before the credentials: fetching them takes time of the call
     for anew in (False, True) if tool.credentials else (False,):
         try:
-            credentials = providers.resolve_credentials(
-                tool.credentials, request.deadline, anew=anew
-            )
+            credentials = resolve_credentials(tool.credentials, request.deadline, anew=anew)
         except CredentialMissing as exc:
             return ToolFailure(error=plain(str(exc)), retryable=True, credential=plain(str(exc)))
         except NotDone as exc:

@@ -19,20 +19,22 @@ from ninja.operation import Operation
 from ninja.security import APIKeyCookie, HttpBearer
 from ninja.utils import check_csrf
 
-from agents.web.api import router as agents_router
+from agents.web import api as agents_api
 from approvals.people import tokens
 from approvals.rights import access, principals
-from approvals.web.api.absences import router as absences_router
-from approvals.web.api.allowances import router as allowances_router
-from approvals.web.api.edit_previews import router as edit_previews_router
-from approvals.web.api.inquiries import router as inquiries_router
-from approvals.web.api.instances import router as instances_router
-from approvals.web.api.prompt_trials import router as prompt_trials_router
-from approvals.web.api.prompts import router as prompts_router
-from approvals.web.api.requests import router as approvals_router
-from approvals.web.api.subscriptions import router as subscriptions_router
-from approvals.web.api.teamwork import router as teamwork_router
-from approvals.web.api.version_changes import router as version_changes_router
+from approvals.web.api import (
+    absences,
+    allowances,
+    edit_previews,
+    inquiries,
+    instances,
+    prompt_trials,
+    prompts,
+    requests,
+    subscriptions,
+    teamwork,
+    version_changes,
+)
 from runtime.core.values.errors import NewerSchema, NotJson
 from runtime.errors import (
     Forbidden,
@@ -43,15 +45,17 @@ from runtime.errors import (
     Tampered,
 )
 from runtime.ports.access import Actor
-from runtime.web.api.agent_messages import router as agent_messages_router
-from runtime.web.api.archive import router as archive_router
-from runtime.web.api.events import router as events_router
-from runtime.web.api.history import router as history_router
-from runtime.web.api.replays import router as replays_router
-from runtime.web.api.runs import router as runtime_router
-from runtime.web.api.schedules import router as schedules_router
-from runtime.web.api.triggers import router as triggers_router
-from runtime.web.api.usage import router as usage_router
+from runtime.web.api import (
+    agent_messages,
+    archive,
+    events,
+    history,
+    replays,
+    runs,
+    schedules,
+    triggers,
+    usage,
+)
 from runtime.web.requests import StrictParser, actor_of, strict
 
 View = Callable[..., HttpResponse]
@@ -187,27 +191,23 @@ api = Api(
     docs=Swagger(settings={"validatorUrl": None}),
 )
 api.add_decorator(strict)
-api.add_router("", runtime_router)
-api.add_router("", history_router)
-api.add_router("", archive_router)
-api.add_router("", replays_router)
-api.add_router("", agent_messages_router)
-api.add_router("", events_router)
-api.add_router("", schedules_router)
-api.add_router("", triggers_router)
-api.add_router("", usage_router)
-api.add_router("", approvals_router)
-api.add_router("", edit_previews_router)
-api.add_router("", teamwork_router)
-api.add_router("", allowances_router)
-api.add_router("", instances_router)
-api.add_router("", subscriptions_router)
-api.add_router("", version_changes_router)
-api.add_router("", prompts_router)
-api.add_router("", prompt_trials_router)
-api.add_router("", inquiries_router)
-api.add_router("", absences_router)
-api.add_router("", agents_router)
+for module in (
+    *(
+        runs,
+        history,
+        archive,
+        replays,
+        agent_messages,
+        events,
+        schedules,
+        triggers,
+        usage,
+        requests,
+    ),
+    *(edit_previews, teamwork, allowances, instances, subscriptions, version_changes, prompts),
+    *(prompt_trials, inquiries, absences, agents_api),
+):
+    api.add_router("", module.router)
 
 
 @csrf_exempt

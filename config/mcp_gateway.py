@@ -14,7 +14,7 @@ from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from agents.catalogue.gateways import OfferedTool, offered_tools
+from agents.catalogue.queries import OfferedTool, offered_tools
 from agents.sdk.spec import APPROVAL_RESULT
 from approvals.decisions import gateway_calls
 from approvals.decisions.gateway_calls import GatewayCall

@@ -25,7 +25,7 @@ from prometheus_client.registry import Collector
 from approvals.outbox import messages
 from approvals.reads import pending_ages
 from runtime.core.values.budgets import MICROS
-from runtime.reads import usage, workers
+from runtime.reads import run_figures, workers
 from runtime.reads.suspects import suspect_totals
 from runtime.store.workers import cumulative
 
@@ -204,7 +204,7 @@ def _of_usage() -> Iterator[Metric]:
         "signoff_replies", "Model replies of this day (UTC).", labels=("agent", "model")
     )
     today = datetime.now(UTC).date()
-    for row in usage.read_day(today):
+    for row in run_figures.read_day(today):
         cost.add_metric((row.agent, row.model), row.micros / MICROS)
         replies.add_metric((row.agent, row.model), row.replies)
     yield from (cost, replies)

@@ -67,7 +67,6 @@ TEMPLATES = [
             "libraries": {
                 "change_rows": "approvals.web.components.change_rows",
                 "display": "runtime.web.display",
-                "files": "runtime.web.files",
                 "numbers": "runtime.web.numbers",
                 "scalars": "runtime.web.scalars",
             },

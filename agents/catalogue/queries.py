@@ -1,4 +1,7 @@
-"""Reads the published agents as plain data for pages and the API."""
+"""Reads the published agents as plain data for pages and the API.
+
+Reads the tools that a published MCP gateway offers.
+"""
 
 import json
 from dataclasses import dataclass, replace
@@ -9,9 +12,11 @@ from typing import Any
 from agents.catalogue import published as catalogue
 from agents.catalogue.versions import PublishedVersion, changes
 from agents.models import AgentVersion, PublishedAgent
-from agents.sdk.spec import GATEWAY
+from agents.sdk.spec import GATEWAY, PIN
 from runtime.core.documents import external_call
+from runtime.core.values.enums import EffectClass
 from runtime.core.values.json_schema import Property, parts
+from runtime.core.values.json_values import is_text
 from runtime.reads.labels import effect_texts
 from runtime.reads.version_diff import VersionDifference, differences
 from runtime.reads.workers import CallOutcomes, call_outcomes, live_versions
@@ -236,4 +241,34 @@ def _tool(tool: dict[str, Any]) -> ToolView:
         deadline=tool["deadline"],
         secret_args=tuple(tool["secret_args"]),
         secret_result=tool["secret_result"],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedTool:
+    """A tool with the name, the description and the schema that were accepted, and its declared effect."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+    effect: EffectClass
+
+
+def offered_tools(name: str) -> tuple[OfferedTool, ...] | None:
+    """Return the tools of the gateway of this name, None if there is none."""
+    agent = PublishedAgent.objects.filter(name=name).first() if is_text(name) else None
+    if agent is None:
+        return None
+    version = catalogue.versions([agent.fingerprint]).get(agent.fingerprint)
+    if version is None or version.definition["model"] != GATEWAY:
+        return None
+    names = agent.input_schema["properties"]["tool"]["enum"]  # in the order of the tools
+    return tuple(
+        OfferedTool(
+            name=of_server,
+            description=tool["description"],
+            schema={key: rule for key, rule in tool["schema"].items() if key != PIN},
+            effect=EffectClass(tool["effect"]),
+        )
+        for of_server, tool in zip(names, agent.tools, strict=True)
     )

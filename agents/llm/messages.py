@@ -34,7 +34,7 @@ from agents import secrets
 from agents.llm import replies
 from agents.llm.replies import NO_TIME, args_of
 from agents.sdk import inputs
-from agents.sdk.scripts import turns as texts
+from agents.sdk import scripts as texts
 from agents.sdk.spec import FINAL_ANSWER, PIN, AgentSpec, ToolSpec
 from runtime.core.documents.blobs import begins
 from runtime.core.run.continuation import Call, CutReply, PlanItem

@@ -24,7 +24,7 @@ from agents import secrets
 from agents.llm.pricing import cost_of, counts_of
 from agents.sdk import inputs
 from agents.sdk.answers import ARGUMENT, TOGETHER
-from agents.sdk.scripts.turns import REPEATED
+from agents.sdk.scripts import REPEATED
 from agents.sdk.spec import FINAL_ANSWER, AgentSpec
 from runtime.core.run.continuation import Call, GivenReply
 from runtime.core.run.events import Proposal

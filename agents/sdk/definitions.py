@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from agents.credentials.providers import Credential
+from agents.credentials import Credential
 from agents.errors import CredentialRefused, DefinitionError, NotDone, ToolError
 from agents.sdk import fields, mistakes
 from agents.sdk.answers import Answer, answer_tool

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 
-from agents.credentials.providers import Credential
+from agents.credentials import Credential
 from agents.endpoints import NAMED
 from agents.errors import DefinitionError
 from agents.sdk import conditions, mistakes, previews

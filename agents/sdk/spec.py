@@ -9,7 +9,7 @@ from typing import Any, Literal, assert_never
 
 from pydantic import BaseModel, TypeAdapter
 
-from agents.credentials.providers import Credential
+from agents.credentials import Credential
 from agents.errors import DefinitionError
 from agents.sdk import mistakes
 from agents.sdk.prompts import ThreadMemory

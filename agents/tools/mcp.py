@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator, SchemaError
 from pydantic import AfterValidator, TypeAdapter
 from pydantic_core import PydanticCustomError
 
-from agents.credentials.providers import Credential
+from agents.credentials import Credential
 from agents.errors import DefinitionError
 from agents.sdk import ToolContext, mistakes, tool
 from agents.sdk.signature import ToolSignature

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, WithJsonSchema, create_model
 
-from agents.credentials.providers import Credential
+from agents.credentials import Credential
 from agents.errors import DefinitionChanged, DefinitionError, ToolError
 from agents.sdk import ToolContext, mistakes
 from agents.sdk import agent as define

@@ -20,9 +20,9 @@ from approvals.reads import approval_views, deciders
 from approvals.rights import approvals, principals
 from approvals.rights.principals import Scope
 from approvals.signed import audit, rows
-from runtime.control import messages
+from runtime.control import interventions
 from runtime.control.access import validate_text
-from runtime.control.messages import send_as_reviewer
+from runtime.control.interventions import send_as_reviewer
 from runtime.control.transaction import notify
 from runtime.core.documents.blobs import digest_of
 from runtime.core.values.json_values import sha256_of
@@ -237,7 +237,7 @@ def inquire(*, approval_id: UUID, question: object, actor: Actor) -> approval_vi
         text = validate_text("question", question, MAX_INQUIRY, required="is required")
         if audit.number(approval.run_id, f"request {approval.id}", act=ASKED) >= MAX_INQUIRIES:
             raise TooManyInquiries
-        sent = messages.ask_inquiry(
+        sent = interventions.ask_inquiry(
             run=approval.run_id, gate=approval.gate, by=actor.person, text=text
         )
         audit.append(

@@ -18,7 +18,7 @@ from approvals import clock
 from approvals.models import IN_DOUBT, Approval, DailyDecisions
 from approvals.reads.filters import VERDICTS
 from approvals.reads.history import PEOPLES, is_verdict
-from runtime.reads import usage
+from runtime.reads import run_figures
 
 _AGES = (  # from, up to, and the search of the inbox for them
     ("less than an hour", None, timedelta(hours=1), "newer:1h"),
@@ -180,7 +180,7 @@ def count() -> None:
     """Count the newest days again. Several processes may at once."""
     past = DailyDecisions.objects.filter(day__lte=clock.now().date())
     newest = past.order_by("-day").values_list("day", flat=True).first()
-    since = usage.recount_from(newest)
+    since = run_figures.recount_from(newest)
     days = [_read_day(row) for row in _counted(since)]
     undone = DailyDecisions.objects.filter(day__gte=since.date())
     undone.exclude(day__in=[row.day for row in days]).update(verdicts={}, median=None, p90=None)

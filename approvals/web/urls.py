@@ -16,7 +16,7 @@ from approvals.web.pages.account import (
     save_own_profile,
     set_absence,
 )
-from approvals.web.pages.allowances import allowance, allowances
+from approvals.web.pages.allowances import allow, allowance, allowances
 from approvals.web.pages.allowances import confirm as confirm_allowance
 from approvals.web.pages.allowances import revoke as revoke_allowance
 from approvals.web.pages.batch import batch, undo_batch
@@ -61,7 +61,6 @@ from approvals.web.pages.subscriptions import (
     subscriptions,
 )
 from approvals.web.pages.version_changes import continue_runs, version_changes, withdraw_change
-from approvals.web.request.allow import allow
 from approvals.web.request.approval import approval
 from approvals.web.request.decision import decide, undo
 from approvals.web.request.edit import edit, previewed_edit

@@ -23,7 +23,7 @@ from runtime.core.run import events as e
 from runtime.core.run.reducer import Entry
 from runtime.core.values.errors import NewerSchema, Unreadable
 from runtime.reads.journal import COLUMNS
-from runtime.reads.usage import recount_from
+from runtime.reads.run_figures import recount_from
 from runtime.store import pool
 from runtime.store.pool import Connection
 from runtime.store.tables.journal import unpacked

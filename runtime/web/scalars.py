@@ -1,18 +1,25 @@
-"""Template filters that show a JSON value in words: nothing, yes and no, numbers, dates, and trees of them.
+"""Template filters that show a JSON value: nothing, yes and no, numbers, dates, files, and trees of them.
 
 The exact value stands in the element's title. A text that reads like such words is marked as a text.
+
+A stored file comes from a route of its own, which checks who may read its run, and its bytes. One inside another value
+has no address: its checked bytes stand in the page.
 """
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 from django import template
+from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from runtime.core.run.events import BlobRef
+from runtime.core.values.files import MEDIA_TYPES, file_of
 from runtime.web.display import as_json, escape_visible, spaces
 from runtime.web.numbers import digits, is_number, money
 
@@ -31,6 +38,7 @@ MAX_WORDS = 60  # characters of a text that may read like another value
 MAX_DEPTH = 4  # lists and objects in each other; a deeper tree has no room on a phone
 MAX_NODES = 1_000  # values in a tree; a larger one is shown as JSON
 OPEN_NODES = 12  # values of a branch that is open at first
+_BEGINNING = re.compile(r'\{"media_type":"([a-z/]+)","base64":"')
 
 
 @register.filter
@@ -154,3 +162,32 @@ def _date(text: str) -> SafeString | str:
     return format_html(
         '<span class="date" title="{}">{}</span>', text, words
     )  # no clock of the reader
+
+
+@register.filter
+def as_file(value: Any) -> SafeString | str:
+    """Show a picture or a PDF; empty for a value that is no file."""
+    if isinstance(value, BlobRef):
+        match = _BEGINNING.match(value.preview)
+        if match is None or match[1] not in MEDIA_TYPES:
+            return ""
+        return _show(match[1], value.size * 3 // 4, reverse("file", args=[value.digest]))
+    file = file_of(value)
+    if file is None:
+        return ""
+    data = f"data:{file.media_type};base64,{b64encode(file.data).decode()}"
+    return _show(file.media_type, len(file.data), data)
+
+
+def _show(media_type: str, size: int, address: str) -> SafeString:
+    kind, words = media_type.partition("/")[2], f"{-(-size // 1000)} kB"
+    if media_type.startswith("image/"):
+        return format_html(
+            '<img class="file" src="{}" alt="Picture ({}, {})" loading="lazy">',
+            address,
+            kind,
+            words,
+        )
+    return format_html(
+        '<a class="file btn" href="{}" download="file.{}">PDF, {}</a>', address, kind, words
+    )

@@ -25,7 +25,7 @@ from approvals.rights import principals
 from approvals.rules.roles import Group
 from approvals.signed import audit
 from approvals.signed.rows import add
-from runtime.control.messages import send_message
+from runtime.control.interventions import send_message
 from runtime.control.start import create
 from runtime.core.values.enums import GateKind
 from runtime.errors import Forbidden, InvalidInput

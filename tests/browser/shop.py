@@ -18,7 +18,7 @@ import httpx2
 from playwright.sync_api import Browser, Locator, Page, expect
 from redis import Redis
 
-from agents.sdk.scripts.turns import SUM_UP_MEMORY
+from agents.sdk.scripts import SUM_UP_MEMORY
 from agents.sdk.spec import AgentSpec
 from tests.browser.conftest import logged_in
 from tests.support import processes

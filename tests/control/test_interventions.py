@@ -8,8 +8,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from runtime.control.forks import fork as fork_run
+from runtime.control.interventions import send_message
 from runtime.control.kill_switches import disengage, engage, list_switches
-from runtime.control.messages import send_message
 from runtime.control.verification import verify
 from runtime.core.values.enums import Verdict
 from runtime.core.values.limits import MAX_UNDELIVERED

@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from runtime.control.forks import fork
-from runtime.control.messages import send_message
+from runtime.control.interventions import send_message
 from runtime.control.start import create, start
 from runtime.control.verification import verify
 from runtime.core.documents.codec import plain_text

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from runtime.control import verification
-from runtime.control.messages import send_message
+from runtime.control.interventions import send_message
 from runtime.core.documents.codec import decode_entry
 from runtime.core.run.continuation import CutReply
 from runtime.core.run.reducer import fold, initial

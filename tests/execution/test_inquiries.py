@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from runtime.control.messages import ask_inquiry as ask_agent
+from runtime.control.interventions import ask_inquiry as ask_agent
 from runtime.control.verification import verify
 from runtime.core.run.reducer import initial
 from runtime.core.values.enums import FailureCause, Verdict

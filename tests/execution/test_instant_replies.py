@@ -9,7 +9,7 @@ import pytest
 from django.db import connections
 from django.utils import timezone
 
-from runtime.control.messages import send_message
+from runtime.control.interventions import send_message
 from runtime.core.documents.codec import decode_entry
 from runtime.core.values.enums import EFFECT_CLASSES, EffectClass, Verdict
 from runtime.core.values.limits import KEPT_INLINE

@@ -13,7 +13,7 @@ from django.db import DatabaseError, DataError, OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from runtime.control import verification
-from runtime.control.messages import send_message
+from runtime.control.interventions import send_message
 from runtime.core.run.events import AgentChange
 from runtime.core.values.enums import EffectClass, Verdict
 from runtime.execution.commit import StepWriter

@@ -17,7 +17,7 @@ import pytest
 from pytest_django import Settings
 
 from runtime import broker
-from runtime.control.messages import send_message
+from runtime.control.interventions import send_message
 from runtime.core.values.enums import EffectClass
 from runtime.errors import RunEnded
 from runtime.execution import heartbeat, worker

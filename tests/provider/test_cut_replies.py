@@ -12,9 +12,9 @@ from pydantic import BaseModel
 from pytest_django import Settings
 
 from agents.sdk import agent
-from agents.sdk.scripts.turns import CUT, CUT_BY
+from agents.sdk.scripts import CUT, CUT_BY
 from runtime import broker
-from runtime.control.messages import send_message
+from runtime.control.interventions import send_message
 from runtime.control.start import create
 from runtime.models import Run, StoredPartialReply
 from tests.support.engine import ADA, Engine, engine_of, events, lose

@@ -9,7 +9,7 @@ import pytest
 
 from agents.effect_handler import AgentEffects
 from agents.registry import Registry
-from agents.sdk.scripts import turns
+from agents.sdk import scripts
 from runtime.core.values.call_options import RetryPolicy
 from runtime.core.values.enums import Verdict
 from runtime.models import Run
@@ -60,7 +60,7 @@ def test_a_provider_may_fail_without_anything_happening_twice(
     assert provider.happened == [fault]
     found = [(retry["call"], retry["cause"]) for retry in _of(run, "RetryScheduled")]
     assert found == ([] if fault in SPOILERS else [(None, "error")])
-    marked = [turns.CUT in json.dumps(body) for body in provider.bodies]
+    marked = [scripts.CUT in json.dumps(body) for body in provider.bodies]
     assert marked[:3] == [False, fault in (Fault.TRICKLE, Fault.HALF_OPEN), False]
     refused = [event["reason"] for event in _of(run, "CallRefused")]
     assert len(refused) == (fault in COMPLAINTS)

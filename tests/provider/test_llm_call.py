@@ -25,9 +25,8 @@ from agents.llm.clients.openai_client import Client
 from agents.llm.messages import to_provider, tools_of
 from agents.llm.providers import CLIENTS, model_of
 from agents.registry import Registry
-from agents.sdk import tool
-from agents.sdk.scripts import turns
-from agents.sdk.scripts.turns import SUM_UP_MEMORY
+from agents.sdk import scripts, tool
+from agents.sdk.scripts import SUM_UP_MEMORY
 from runtime.core.values.enums import FailureCause
 from runtime.execution.effects.perform import perform
 from runtime.keyring import sealing
@@ -134,7 +133,7 @@ def test_a_memory_goes_out_before_the_input(provider: Provider, at: MakeFrame) -
     told, given = [
         one["content"] for one in provider.bodies[-1]["messages"] if one["role"] == "user"
     ]
-    assert told.startswith(turns.MEMORY + "\n".join(MEMORY_LINES))
+    assert told.startswith(scripts.MEMORY + "\n".join(MEMORY_LINES))
     assert json.loads(told.splitlines()[-1])["text"] == sealed
     assert json.loads(given) == NEWCOMER
 

@@ -13,7 +13,7 @@ from approvals.people import tokens
 from approvals.people.accounts import set_groups
 from approvals.rules.roles import Group
 from runtime.control.forks import fork
-from runtime.control.messages import send_message
+from runtime.control.interventions import send_message
 from runtime.models import Run
 from runtime.ports.access import Actor
 from tests.support.office import Target, approve, refused

@@ -16,7 +16,7 @@ from approvals.people.accounts import set_groups
 from approvals.rights.principals import ALL_SCOPES
 from approvals.rules.roles import Group
 from runtime.control.forks import fork
-from runtime.control.messages import send_message
+from runtime.control.interventions import send_message
 from runtime.control.verification import verify
 from runtime.core.values.enums import Verdict
 from runtime.errors import Forbidden, InvalidInput

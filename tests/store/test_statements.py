@@ -15,8 +15,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from runtime import broker
-from runtime.control.interventions import pause
-from runtime.control.messages import send_message
+from runtime.control.interventions import pause, send_message
 from runtime.core.values.enums import Decision, Verdict
 from runtime.errors import GateNotOpen, RunEnded
 from runtime.execution import heartbeat

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.sdk.scripts.turns import CUT, CUT_BY
+from agents.sdk.scripts import CUT, CUT_BY
 from config.broker.queues import RESERVED
 from config.processes import CONNECTIONS_OF_A_WORKER, table
 from tests.support import processes

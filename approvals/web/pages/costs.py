@@ -9,8 +9,8 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from runtime.errors import InvalidInput
-from runtime.reads import usage
-from runtime.reads.usage import NamedUsage, UsageKey
+from runtime.reads import run_figures
+from runtime.reads.run_figures import NamedUsage, UsageKey
 from runtime.web import downloads
 from runtime.web.pages import query_params
 from runtime.web.requests import admins_only
@@ -32,7 +32,7 @@ def costs(request: HttpRequest) -> HttpResponse:
         since, until = query_params.read_period(
             request.GET.get("from", ""), request.GET.get("to", "")
         )
-        rows = usage.read_usage(key, since, until, only)
+        rows = run_figures.read_usage(key, since, until, only)
     except InvalidInput as exc:
         problem = exc
     if request.GET.get("format") == "csv" and problem is None:

@@ -19,12 +19,11 @@ from approvals.governance import version_changes
 from approvals.reads import pending_ages, review_times
 from runtime.core.run.continuation import RunStatus
 from runtime.ports import wiring
-from runtime.reads import usage, workers
+from runtime.reads import run_figures, workers
 from runtime.reads.blobs import object_totals
 from runtime.reads.labels import title_of
-from runtime.reads.run_figures import limited_models, run_totals
+from runtime.reads.run_figures import UsageKey, limited_models, run_totals
 from runtime.reads.suspects import suspect_totals
-from runtime.reads.usage import UsageKey
 from runtime.web import charts, downloads
 from runtime.web.charts import Chart, Series
 from runtime.web.display import duration
@@ -95,7 +94,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "since": since,
         "last_day": until - timedelta(days=1),
         "pictures": pictures(since, until, key),
-        "costliest": usage.read_usage(key, since, until)[: charts.COLOURS],
+        "costliest": run_figures.read_usage(key, since, until)[: charts.COLOURS],
     }
     return render(request, "approvals/overview.html", context)
 
@@ -117,7 +116,7 @@ def pictures(since: date, until: date, key: UsageKey) -> tuple[Picture, ...]:
     """Draw the pictures of the days from `since` to before `until`, the cost by `key`."""
     days = charts.days_between(since, until)
     decisions = pending_ages.read_days(since, until)
-    costs = usage.read_daily_cost(key, since, until)
+    costs = run_figures.read_daily_cost(key, since, until)
     parts = charts.largest(costs, other=OTHER, label=title_of if key == "agent" else str)
     return (
         Picture(
@@ -144,7 +143,7 @@ def pictures(since: date, until: date, key: UsageKey) -> tuple[Picture, ...]:
             sentence="Ended runs by outcome.",
             chart=charts.draw(
                 days, STATUS_SERIES,
-                {count.day: count.statuses for count in usage.read_ended_days(since, until)},
+                {count.day: count.statuses for count in run_figures.read_ended_days(since, until)},
                 text=_number, url=_runs_url,
             ),
         ),

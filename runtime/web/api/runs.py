@@ -11,9 +11,8 @@ from ninja import Query, Router, Schema, Status
 from pydantic import AfterValidator, StringConstraints, WithJsonSchema
 
 from runtime.control.access import readable, readable_whole
-from runtime.control.interventions import cancel, pause, resume, retry
+from runtime.control.interventions import cancel, pause, resume, retry, send_message
 from runtime.control.kill_switches import disengage, engage, list_switches
-from runtime.control.messages import send_message
 from runtime.control.start import start
 from runtime.core.documents.budget_text import NAMES
 from runtime.core.values.limits import MAX_KEY, MAX_MESSAGE

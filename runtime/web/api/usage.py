@@ -5,8 +5,8 @@ from typing import Annotated
 from ninja import Field, Query, Router, Schema
 
 from runtime.ports import wiring
-from runtime.reads import usage
-from runtime.reads.usage import NamedUsage, UsageKey
+from runtime.reads import run_figures
+from runtime.reads.run_figures import NamedUsage, UsageKey
 from runtime.web.pages.query_params import read_period
 from runtime.web.requests import Authenticated
 from runtime.web.schemas import fields_of
@@ -39,4 +39,4 @@ def read_usage(
     The sweeper counts every minute.
     """
     wiring.access().require(request.auth, "admin")
-    return {"items": usage.read_usage(by, *read_period(since, until, ("since", "until")))}
+    return {"items": run_figures.read_usage(by, *read_period(since, until, ("since", "until")))}

@@ -21,7 +21,7 @@ from runtime.control.interventions import pause as pause_run
 from runtime.control.interventions import release as release_run
 from runtime.control.interventions import resume as resume_run
 from runtime.control.interventions import retry as retry_run
-from runtime.control.messages import send_message
+from runtime.control.interventions import send_message
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values.errors import NewerSchema
 from runtime.core.values.limits import MAX_MESSAGE, MAX_REASON

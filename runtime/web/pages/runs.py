@@ -21,11 +21,11 @@ from runtime.core.run.continuation import RunStatus
 from runtime.errors import InvalidInput
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.reads import filters, outcomes, usage
+from runtime.reads import filters, outcomes, run_figures
 from runtime.reads import runs as run_queries
 from runtime.reads.filters import MAX_SEARCH
+from runtime.reads.run_figures import UsageTotals
 from runtime.reads.runs import Page, RunLine
-from runtime.reads.usage import UsageTotals
 from runtime.web import downloads
 from runtime.web.pages import query_params
 from runtime.web.requests import actor_of
@@ -241,7 +241,7 @@ def _lines(actor: Actor, filter_values: dict[str, str], search: str, zone: tzinf
             oldest=filter_values.get("order") == OLDEST,
         )
         if page.items:
-            used = usage.read_runs_usage([run.id for run in page.items])
+            used = run_figures.read_runs_usage([run.id for run in page.items])
             yield "".join(downloads.row(_values(run, used.get(run.id))) for run in page.items)
         if page.next is None:
             return

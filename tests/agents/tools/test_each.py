@@ -11,8 +11,7 @@ from agents.errors import DefinitionError
 from agents.llm import providers
 from agents.llm.replies import from_person
 from agents.sdk import agent, tool
-from agents.sdk.scripts import Reply, Turn, call, say, script
-from agents.sdk.scripts.turns import EDITED, REPORTED
+from agents.sdk.scripts import EDITED, REPORTED, Reply, Turn, call, say, script
 from agents.sdk.spec import EACH
 from agents.testing import drive
 from agents.tools.each import MAX_RESULTS, for_each

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.utils import timezone
 from pytest_django import Settings
 
-from runtime.control.messages import send_message
+from runtime.control.interventions import send_message
 from runtime.control.start import create
 from runtime.control.verification import verify
 from runtime.core.run import retries

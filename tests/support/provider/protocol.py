@@ -17,7 +17,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from agents.sdk.scripts.turns import REFUSED
+from agents.sdk.scripts import REFUSED
 from runtime.core.values.verdicts import DENIED, EXPIRED
 
 DONE = b"data: [DONE]\n\n"

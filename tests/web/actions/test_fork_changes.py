@@ -10,7 +10,7 @@ from django.test import Client
 from agents.models import AgentVersion, PublishedAgent
 from agents.sdk.spec import EACH
 from approvals.models import Approval, AuditEntry
-from runtime.control.messages import send_message
+from runtime.control.interventions import send_message
 from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.json_values import sha256_of
 from runtime.keyring import sealing

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from approvals.models import Approval, ApprovalOutcome
 from approvals.reads import history
-from approvals.web import export
+from approvals.web.pages import history as history_page
 from runtime.core.values.enums import EffectClass, GateKind
 from runtime.models import JournalEntry
 from runtime.ports.access import Actor
@@ -165,7 +165,7 @@ def test_pages_and_files_have_every_row_once(
 ) -> None:
     """Also if the walk ends before a page is full, and between rows of one moment."""
     monkeypatch.setattr(history, "SCANNED", 3)
-    monkeypatch.setattr(export, "ROWS", 2)
+    monkeypatch.setattr(history_page, "ROWS", 2)
     at, verdicts = (
         timezone.now(),
         ["approve", "deny", "deny", "approve", "approve", "approve", "deny"],

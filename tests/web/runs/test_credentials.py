@@ -15,7 +15,8 @@ import pytest
 from django.db import connection, transaction
 from django.test import Client
 
-from agents.credentials import Credential, Environment, File, OAuth, Vault, providers
+from agents import credentials
+from agents.credentials import Credential, Environment, File, OAuth, Vault
 from agents.effect_handler import AgentEffects
 from agents.errors import CredentialMissing, DefinitionError, NotDone, ToolError
 from agents.sdk import CredentialRefused, ToolContext, tool
@@ -37,10 +38,10 @@ from tests.support.specs import Question, handler_of, registry_of, spec_of, tool
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[TokenServer]:
     monkeypatch.setenv("CRM_SECRET", SECRET)
-    providers.forget_tokens()
+    credentials.forget_tokens()
     with token_server() as found:
         yield found
-    providers.forget_tokens()
+    credentials.forget_tokens()
 
 
 def _crm(server: TokenServer, refresh: Path | None = None) -> OAuth:
@@ -221,15 +222,15 @@ def test_a_token_is_sent_only_if_the_next_one_can_be_kept(
     with pytest.raises(NotDone, match="no file can be written beside"):
         crm.fetch(5.0)
     room.rmdir()
-    monkeypatch.setattr(providers, "MOST_SECONDS", 0.0)
-    monkeypatch.setattr(providers, "POLL_SECONDS", -1.0)  # a second try fails
+    monkeypatch.setattr(credentials, "MOST_SECONDS", 0.0)
+    monkeypatch.setattr(credentials, "POLL_SECONDS", -1.0)  # a second try fails
     with (
-        providers.locked("crm", str(refresh), 5.0),
+        credentials.locked("crm", str(refresh), 5.0),
         pytest.raises(NotDone, match="another call refreshes the credential crm"),
     ):
         crm.fetch(3600.0)
     assert server.grants == []
-    with providers.locked("crm", str(refresh), 5.0) as kept:
+    with credentials.locked("crm", str(refresh), 5.0) as kept:
         refresh.write_text("of a person\n")
         kept.keep("canary-refresh-1", "of the server")
     assert refresh.read_text() == "of a person\n"
@@ -245,15 +246,15 @@ def test_each_provider_says_what_a_person_must_do(
     url = f"{server.url}/v1/secret/data/crm"
     vault = Vault(name="crm", url=url, field="password", token=token)
     for _ in range(2):
-        assert providers.resolve_credentials([vault], 5.0) == {"crm": "canary-vault-password"}
+        assert credentials.resolve_credentials([vault], 5.0) == {"crm": "canary-vault-password"}
         server.vault = {"password": "canary-vault-password"}  # version 1
     for kept in (None, ["password"], {"password": ""}, {"password": 7}):
         server.vault = kept
         with pytest.raises(CredentialMissing, match=f"put password at {url}"):
-            providers.resolve_credentials([vault], 5.0)
-    assert providers.resolve_credentials([_crm(server)], 5.0) == {"crm": "canary-access-0"}
+            credentials.resolve_credentials([vault], 5.0)
+    assert credentials.resolve_credentials([_crm(server)], 5.0) == {"crm": "canary-access-0"}
     assert server.scopes == [[]]
-    providers.forget_tokens()
+    credentials.forget_tokens()
     monkeypatch.setenv("VAULT_TOKEN", "canary-other")
     (binary := tmp_path / "binary").write_bytes(b"\xff")
     monkeypatch.delenv("CRM_SECRET")
@@ -266,11 +267,11 @@ def test_each_provider_says_what_a_person_must_do(
         (vault, f"put password at {url}"),
     ):
         with pytest.raises(CredentialMissing, match=said) as caught:
-            providers.resolve_credentials([credential], 5.0)
+            credentials.resolve_credentials([credential], 5.0)
         assert "canary" not in str(caught.value)
     gone = Vault(name="crm", url="http://127.0.0.1:9/v1/x", field="a", token=token)
     with pytest.raises(NotDone, match="cannot be reached"):
-        providers.resolve_credentials([gone], 5.0)
+        credentials.resolve_credentials([gone], 5.0)
     assert "canary" not in repr(_crm(server).fetch) + repr(vault.fetch)
 
 
@@ -294,7 +295,7 @@ def test_no_failure_to_fetch_quotes_a_secret_or_ends_the_worker(
     ]
     for credential, said in cases:
         with pytest.raises(NotDone, match=said) as caught:
-            providers.resolve_credentials([credential], 5.0)
+            credentials.resolve_credentials([credential], 5.0)
         assert "canary" not in str(caught.value)
 
 
@@ -316,10 +317,10 @@ def test_an_answer_that_has_no_token_is_none(
 ) -> None:
     server.said = (status, body)
     with pytest.raises(NotDone, match=why) as caught:
-        providers.resolve_credentials([_crm(server)], 5.0)
+        credentials.resolve_credentials([_crm(server)], 5.0)
     assert "canary" not in str(caught.value)
     with pytest.raises(NotDone, match="did not end its answer in time"):
-        providers._read("crm", httpx2.Response(200, content=iter([b"x"])), 0.0)
+        credentials._read("crm", httpx2.Response(200, content=iter([b"x"])), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -330,17 +331,17 @@ def test_a_token_is_used_again_until_shortly_before_its_end(
     server: TokenServer, monkeypatch: pytest.MonkeyPatch, lasts: Any, later: float, again: bool
 ) -> None:
     clock = Mock(return_value=0.0)
-    monkeypatch.setattr(providers, "time", Mock(monotonic=clock))
+    monkeypatch.setattr(credentials, "time", Mock(monotonic=clock))
     crm = replace(_crm(server), scope="read")
     server.lasts = lasts
-    first = providers.resolve_credentials([crm], 5.0)
+    first = credentials.resolve_credentials([crm], 5.0)
     clock.return_value = later
-    assert (providers.resolve_credentials([crm], 5.0) == first) is again
+    assert (credentials.resolve_credentials([crm], 5.0) == first) is again
     assert server.scopes == [["read"]] * len(server.grants)
     server.lasts = 0
     assert first not in (
-        providers.resolve_credentials([crm], 5.0, anew=True),
-        providers.resolve_credentials([crm], 5.0),
+        credentials.resolve_credentials([crm], 5.0, anew=True),
+        credentials.resolve_credentials([crm], 5.0),
     )
 
 

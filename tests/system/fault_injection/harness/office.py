@@ -21,8 +21,7 @@ from approvals.errors import ApprovalError, TooEarly
 from approvals.models import Approval, AuditEntry
 from approvals.requests import confirmation, snapshot
 from runtime.control.external_events import deliver
-from runtime.control.interventions import cancel, pause, resume
-from runtime.control.messages import send_message
+from runtime.control.interventions import cancel, pause, resume, send_message
 from runtime.control.start import create
 from runtime.core.run.continuation import Continuation
 from runtime.core.run.reducer import initial

@@ -3,12 +3,11 @@
 An error says which credential is missing and what a person must do. It never quotes a secret or a server's answer.
 Tokens are in the memory of this process until they expire.
 
-Keeps the refresh token that a token server gives in place of the one it was sent (RFC 6749, section 6).
-
-Some servers take each refresh token once. So the workers of one file system refresh one after the other, each with a
-lock next to the file. Before a worker sends the token, it reserves room for the next one in a second file; when the
-answer has one, that file takes the place of the first. A token is lost if the worker dies between the two, or if the
-answer does: then the server refuses the old one, and a person must get a new one.
+A refresh token that a server gives in place of the one it was sent (RFC 6749, section 6) is kept. Some servers take
+each refresh token once. So the workers of one file system refresh one after the other, each with a lock next to the
+file. Before a worker sends the token, it reserves room for the next one in a second file; when the answer has one, that
+file takes the place of the first. A token is lost if the worker dies between the two, or if the answer does: then the
+server refuses the old one, and a person must get a new one.
 """
 
 import errno
