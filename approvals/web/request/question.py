@@ -37,7 +37,7 @@ def page(
     context = {
         **shared,
         **denial.context(approval, ends_run=ends_run),
-        "question": _question(approval),
+        "question": _untitled_question(approval),
         "ends_run": ends_run,
         "fields": fields,
         "other": other,
@@ -69,10 +69,12 @@ def _wrong_fields(
     return wrong or _field_problem(approval.result_schema, problem)
 
 
-def _question(approval: approval_views.ApprovalView) -> Any:
-    """Return the text of the agent; all arguments of a call that has no such text."""
+def _untitled_question(approval: approval_views.ApprovalView) -> Any:
+    """Return the text of the agent, or all arguments of a call without one; None if the title ends with the text."""
     args = approval.args
-    return args["question"] if isinstance(args, dict) and set(args) == {"question"} else args
+    question = args["question"] if isinstance(args, dict) and set(args) == {"question"} else args
+    is_in_title = isinstance(question, str) and approval.sentence.endswith(f": {question}")
+    return None if is_in_title else question
 
 
 _ANSWER: Final = "answer"  # the one field
