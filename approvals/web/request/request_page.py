@@ -261,7 +261,7 @@ class Strip:
 
 
 def strip(around: CallContext, call: CallRecord | None, agent: str) -> Strip:
-    """Return the steps of the innermost plan that an agent keeps; those of the calls if none keeps one.
+    """Return the steps of the innermost plan that an agent keeps; the calls on the path if none keeps one.
 
     Without a call the agent itself is this step.
     """
@@ -271,11 +271,19 @@ def strip(around: CallContext, call: CallRecord | None, agent: str) -> Strip:
             StripStep(state=_OF_PLAN.get(item.state, "later"), text=item.text) for item in plan
         ]
     else:
-        settled = (step.call for step in around.settled if not step.call.keeps_plan)
+        settled = (
+            other for other in _calls_on_path(around.settled, around) if not other.keeps_plan
+        )
         steps = list(_in_rows((_state(other), other.tool) for other in settled))
         steps.append(StripStep(state="now", tool=call.tool if call else agent))
-        steps += _in_rows(("later", step.call.tool) for step in around.open)
+        steps += _in_rows(("later", other.tool) for other in _calls_on_path(around.open, around))
     return _around_this(steps)
+
+
+def _calls_on_path(calls: Iterable[CallInContext], around: CallContext) -> Iterable[CallRecord]:
+    """Return the calls of the agents on the path: other agents have steps of their own."""
+    frames = {plan.frame.id for plan in around.plans}
+    return (step.call for step in calls if step.call.frame in frames)
 
 
 def _in_rows(steps: Iterable[tuple[State, str]]) -> Iterable[StripStep]:

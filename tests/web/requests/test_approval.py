@@ -14,8 +14,8 @@ from runtime.control.kill_switches import engage
 from runtime.models import Run
 from runtime.ports.access import Actor
 from runtime.ports.effects import ToolFailure, ToolResult, Unknown
-from tests.support.fake_ports import FakeTool
-from tests.support.office import Office
+from tests.support.fake_ports import FakeTool, ask, say, turns
+from tests.support.office import NEWCOMER, Office
 from tests.support.pages import has, in_order, queries_at_most, send, shows, text
 from tests.support.seeds import Cast
 
@@ -41,6 +41,18 @@ def test_the_page_shows_the_call_and_its_context(bea: Client, asked: Approval) -
         assert (before + after).count(said_once) == 1, said_once
     Run.objects.filter(id=asked.run_id).update(status="quarantined", reason="not its own")
     shows(bea, asked, "The run of this call is stopped")
+
+
+def test_where_in_the_run_has_the_calls_on_the_path_alone(bea: Client, office: Office) -> None:
+    created = ask(("create_account", {"username": "newhire"}))
+    args = {"username": "newhire", "security_level": 3}
+    office.effects.agents = {
+        "account_agent": turns(created, say("made")),
+        "hr_onboarding": turns(ask(("account_agent", NEWCOMER)), ask(("set_privileges", args))),
+    }
+    _, _, path = text(bea, office.request(office.start())).partition('<ol class="strip">')
+    names = re.findall(r'<span class="raw">(.*?)</span>', path.partition("</ol>")[0])
+    assert names == ["Account agent", "Set privileges"]
 
 
 def test_shows_every_argument_whole_with_its_label(bea: Client, office: Office) -> None:

@@ -38,7 +38,13 @@ def test_an_answer_is_the_result_of_the_call(
     bea: Client, ada: Client, office: Office, question: Approval
 ) -> None:
     page = shows(bea, question, "The agent asks: Which cost centre", "&lt;b&gt;")
-    has(page, 'name="in.number"', "1000 to 9999", "Question</span>", hides=["Approve", "/edit/", "id=\"what\""])
+    has(
+        page,
+        'name="in.number"',
+        "1000 to 9999",
+        "Question</span>",
+        hides=["Approve", "/edit/", 'id="what"'],
+    )
     send(bea, question, "answer", reason="as always", **GOOD)
     question.refresh_from_db()
     assert (question.status, question.decided_by, question.reason) == (
