@@ -184,6 +184,7 @@ def _read(users: QuerySet[User], reader: str | None = None) -> list[Person]:
     rows = list(people.prefetch_related("groups", "tokens"))
     assignment_rows = assignments.latest(rows)
     hands = assignments.hands(reader) if reader else frozenset()
+    at = clock.now()
     return [
         Person(
             username=row.username,
@@ -196,7 +197,7 @@ def _read(users: QuerySet[User], reader: str | None = None) -> list[Person]:
             last_login=row.last_login,
             tokens=_token_views(list(row.tokens.all())),
             rights=tuple(
-                _right(name, assignment_rows.get((row.pk, name)), row, hands)
+                _right(name, assignment_rows.get((row.pk, name)), row, hands, at)
                 for name in (
                     assignments.CREDENTIAL,
                     *sorted(group.name for group in row.groups.all()),
@@ -213,7 +214,9 @@ def _last_active(person: User) -> datetime | None:
     return max((at for at in times if at is not None), default=None)
 
 
-def _right(name: str, row: Assignment | None, person: User, reader_hands: Collection[str]) -> Right:
+def _right(
+    name: str, row: Assignment | None, person: User, reader_hands: Collection[str], at: datetime
+) -> Right:
     is_password = name == assignments.CREDENTIAL
     if row is None or not assignments.is_of(row, person):
         return Right(name=name)
@@ -231,7 +234,7 @@ def _right(name: str, row: Assignment | None, person: User, reader_hands: Collec
         is_confirmed=row.confirmed_at is not None,
         confirmed_by=row.confirmed_by,
         is_pending=assignments.is_pending(row),
-        until=until if decides and until and until > clock.now() else None,
+        until=until if decides and until and until > at else None,
         bound=tuple(sorted(bond.givers)) if decides and bond and bond.second is None else (),
         waits=waits,
         confirmable=waits

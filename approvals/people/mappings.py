@@ -5,9 +5,10 @@ the group then gets the right at once, and loses it at once. The right names its
 the mapping. It counts as confirmed by the admin who confirmed the mapping.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from django.conf import settings
@@ -20,7 +21,7 @@ from approvals.models import Assignment, DirectoryEntry, DirectoryToken, Mapping
 from approvals.people import accounts, directories
 from approvals.people.directories import PeopleDirectory
 from approvals.rights import assignments
-from approvals.rights.second_admin import SecondAdmin
+from approvals.rights.second_admin import ALONE, SecondAdmin
 from approvals.rules.identity_providers import IdentityProvider
 from approvals.rules.roles import Group
 from approvals.signed.audit import log_change
@@ -129,9 +130,12 @@ def withdraw(source: str, value: str, right: str, *, actor: str | None) -> None:
 
 def may_confirm(mapping: Mapping, admin: str) -> bool:
     """Tell whether this admin may confirm the mapping: a second one, or, without such an admin, a day later any."""
-    second = SecondAdmin(author=mapping.proposed_by)
-    alone_from = second.alone_from(mapping.proposed_at)
-    return second.may_be(admin) or (alone_from is not None and alone_from <= clock.now())
+    return _may_confirm(mapping.proposed_by, admin, clock.now() - mapping.proposed_at >= ALONE)
+
+
+def _may_confirm(author: str | None, admin: str, is_old: bool) -> bool:
+    second = SecondAdmin(author=author)
+    return second.may_be(admin) or (is_old and author is not None and not second.candidates())
 
 
 def sources() -> list[str]:
@@ -284,14 +288,17 @@ class RightsOfSource:
 
 def views(reader: str) -> list[RightsOfSource]:
     """Return the sources for an admin, directories first."""
-    return [_view(source, reader) for source in sources()]
+    may_confirm, at = cache(_may_confirm), clock.now()  # asked once for each author
+
+    def is_confirmable(mapping: Mapping) -> bool:
+        is_old = at - mapping.proposed_at >= ALONE
+        return mapping.confirmed_at is None and may_confirm(mapping.proposed_by, reader, is_old)
+
+    return [_view(source, is_confirmable) for source in sources()]
 
 
-def _view(source: str, reader: str) -> RightsOfSource:
-    rows = tuple(
-        (mapping, mapping.confirmed_at is None and may_confirm(mapping, reader))
-        for mapping in find_all(source)
-    )
+def _view(source: str, is_confirmable: Callable[[Mapping], bool]) -> RightsOfSource:
+    rows = tuple((mapping, is_confirmable(mapping)) for mapping in find_all(source))
     directory = directories.find(source.removeprefix(assignments.DIRECTORY))
     if directory is None or directory.giver != source:
         return RightsOfSource(source=source, mappings=rows)

@@ -24,7 +24,7 @@ from runtime.ports.access import Actor
 from tests.docs.pages import blocks
 from tests.support.commands import tried
 from tests.support.openid_provider import OpenIDProvider, at_provider, openid_provider
-from tests.support.pages import has, log_in, shows
+from tests.support.pages import has, log_in, queries_at_most, shows
 from tests.support.seeds import Cast
 from tests.web.scim.provisioner import ZOE, Provisioner
 
@@ -299,6 +299,17 @@ def test_the_page_proposes_confirms_and_shows_hostile_names(
     other.post("/directories/mappings/change/", {**form, "act": "withdraw"})
     assert _groups() == frozenset()
     assert other.post("/directories/mappings/change/", {**form, "act": "x"}).status_code == 404
+
+
+def test_pages_of_people_and_directories_cost_the_same_for_many(
+    acme: Provisioner, admin: Client
+) -> None:
+    for number in range(8):
+        acme.create(userName=f"p{number}", externalId=str(number), emails=[])
+        mappings.propose(SOURCE, f"Staff {number}", "reviewers", actor="admin")
+    for path, budget in (("/directories/", 17), ("/people/", 13)):
+        with queries_at_most(budget):
+            admin.get(path)
 
 
 def test_a_token_from_the_page_is_shown_once(admin: Client, cast: Cast) -> None:
