@@ -13,6 +13,7 @@ from uuid import UUID
 
 import scim2_models as scim
 from django.contrib.auth.models import User
+from django.db.models import Q
 from pydantic import Field
 from scim2_models.path import CompareOperator, Comparison
 from scim2_server.handler import ScimHandler
@@ -112,6 +113,27 @@ def answer(directory: PeopleDirectory, request: ScimRequest) -> ScimResponse:
         return _SERVICE.error_response(refused)
 
 
+def adopt(name: str, username: str, user_name: str) -> None:
+    """Let a directory change a person who has an account, as if it had created them, under its own `user_name`.
+
+    Only the command line may: whom a directory changes it can sign in as. Raise InvalidInput, UnknownPerson.
+    """
+    accounts.check_username(user_name)
+    with accounts.changing():
+        person, at = accounts.read_person(username), clock.now()
+        if directories.find(name) is None:
+            raise InvalidInput("directory", "has no token")
+        if DirectoryEntry.objects.filter(
+            Q(person=person) | Q(directory=name, kind=PERSON, name__iexact=user_name)
+        ):
+            raise InvalidInput("person", "belongs to a directory already, or the name there does")
+        entry = DirectoryEntry(directory=name, kind=PERSON, name=user_name, person=person)
+        entry.external_id, entry.attributes, entry.version = "", {}, 1
+        entry.created_at = entry.changed_at = at
+        signed_rows.add(entry)
+        log_change(None, f"let the directory {name} change {username}")
+
+
 class _Storage(ScimStorage):
     """The people and groups of one directory. It sees and changes no siblings."""
 
@@ -171,7 +193,8 @@ class _Storage(ScimStorage):
         )
         if isinstance(resource, DirectoryPerson):
             entry.name = str(resource.user_name)
-            if User.objects.filter(username__iexact=entry.name).exists():
+            there = self.entries.filter(kind=PERSON, name__iexact=entry.name)
+            if there.exists() or User.objects.filter(username__iexact=entry.name).exists():
                 raise scim.UniquenessException(detail="userName is taken")
             entry.person = accounts.create_person(
                 username=entry.name,
@@ -263,13 +286,14 @@ class _Storage(ScimStorage):
     def _change_person(self, entry: DirectoryEntry, resource: DirectoryPerson) -> None:
         person, giver = entry.person, self.directory.giver
         assert person is not None  # as it is an entry of a person
+        name = person.get_username()
         accounts.save_profile(
-            entry.name, full_name=_full_name(resource), email=_address(resource), actor=giver
+            name, full_name=_full_name(resource), email=_address(resource), actor=giver
         )
         if resource.active is False:
-            accounts.disable(entry.name, actor=giver)
+            accounts.disable(name, actor=giver)
         elif not person.is_active:
-            accounts.enable(entry.name, actor=giver, groups=())
+            accounts.enable(name, actor=giver, groups=())
         person.refresh_from_db()
         mappings.follow_entries(self.directory, [entry])
 

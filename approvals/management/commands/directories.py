@@ -32,6 +32,10 @@ class Command(command.Command):
             mapping.add_argument("source", metavar="SOURCE", help="as `list` names it")
             mapping.add_argument("value", metavar="GROUP", help="empty for a sign-in")
             mapping.add_argument("right", metavar="RIGHT", help="a group here, or oidc:NAME")
+        adopt = acts.add_parser("adopt", help="let a directory change a person who has an account")
+        adopt.add_argument("name", metavar="NAME")
+        adopt.add_argument("person", metavar="PERSON", help="the username here")
+        adopt.add_argument("user_name", metavar="USERNAME", help="that of the directory")
         acts.add_parser("list", help="directories, with their mappings")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -50,6 +54,12 @@ class Command(command.Command):
                 names = [options[name] for name in ("source", "value", "right")]
                 mappings.withdraw(*names, actor=None)
                 self.stdout.write("The mapping has ended, with its rights.")
+            case "adopt":
+                from approvals.people import provisioning
+
+                names = [options[name] for name in ("name", "person", "user_name")]
+                provisioning.adopt(*names)
+                self.stdout.write(f"{options['person']} follows the directory {options['name']}.")
             case "list":
                 for view in mappings.views(""):
                     self.stdout.write(f"{view.source}\tpeople: {view.people}")

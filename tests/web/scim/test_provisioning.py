@@ -15,6 +15,7 @@ from approvals.rights import assignments, principals
 from approvals.rules.roles import Group
 from runtime.ports.access import Actor
 from tests.support.api_client import Caller
+from tests.support.commands import tried
 from tests.support.pages import has, log_in, text_of
 from tests.support.seeds import Cast
 from tests.web.scim.provisioner import TYPE, ZOE, Provisioner
@@ -93,6 +94,24 @@ def test_an_account_that_was_there_is_not_taken(acme: Provisioner, cast: Cast) -
     cast.bea.refresh_from_db()
     assert cast.bea.is_active
     assert not DirectoryEntry.objects.filter(person=cast.bea).exists()
+
+
+def test_the_command_line_lets_a_directory_take_an_account(acme: Provisioner, cast: Cast) -> None:
+    name = str(ZOE["userName"])
+    assert tried("directories", "adopt", "acme", "bea", name)[1] == ""
+    for wrong in (("acme", "bea", "other"), ("acme", "ada", name.upper()), ("none", "ada", "ada")):
+        assert tried("directories", "adopt", *wrong)[1].startswith(
+            ("person belongs", "directory has")
+        )
+    acme.create(status=409)
+    [row] = acme.send("GET", f'/Users?filter=userName eq "{name}"')["Resources"]
+    person = f"/Users/{row['id']}"
+    acme.send("PUT", person, {**ZOE, "active": False})
+    cast.bea.refresh_from_db()
+    assert (cast.bea.first_name, cast.bea.is_active) == ("Zoe Novak", False)
+    acme.patch(person, {"op": "replace", "path": "active", "value": True})
+    cast.bea.refresh_from_db()
+    assert cast.bea.is_active
 
 
 def test_a_directory_does_not_see_what_another_one_made(acme: Provisioner) -> None:
