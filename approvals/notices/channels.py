@@ -7,7 +7,7 @@ When a person wants notices: quiet hours in their zone, and a digest of the rest
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta
 from uuid import UUID, uuid4
 
 from django.contrib.auth.models import User
@@ -148,51 +148,34 @@ def _check(choice: ChannelChoice) -> None:
             raise InvalidInput(field, f"must be one of {', '.join(filter(None, values))}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoticeHours:
-    """Quiet hours from one time to another, also over midnight, and the hours of the digest; empty without one."""
-
-    zone: str = ""
-    quiet_from: time | None = None
-    quiet_until: time | None = None
-    urgent_at_night: bool = False
-    digest: tuple[int, ...] = ()
-
-    def is_quiet(self, at: datetime) -> bool:
-        """Tell whether these are quiet hours."""
-        if self.quiet_from is None or self.quiet_until is None:
-            return False
-        local = at.astimezone(self._zone).time()
-        if self.quiet_from < self.quiet_until:
-            return self.quiet_from <= local < self.quiet_until
-        return local >= self.quiet_from or local < self.quiet_until
-
-    def digest_end(self, at: datetime) -> datetime:
-        """Return until when something must have come to be told now: the last hour of the digest, or now."""
-        if not self.digest:
-            return at
-        local = at.astimezone(self._zone)
-        hours = [hour for hour in self.digest if hour <= local.hour]
-        day = local if hours else local - timedelta(days=1)
-        return day.replace(hour=max(hours or self.digest), minute=0, second=0, microsecond=0)
-
-    @property
-    def _zone(self) -> tzinfo:
-        return zone_of(self.zone) or UTC
-
-
-def find_hours(username: str) -> NoticeHours:
-    """Return the hours of a person."""
+def find_hours(username: str) -> NoticeTimes:
+    """Return the hours of a person, who may have chosen none."""
     row = NoticeTimes.objects.filter(person__username=username).first()
-    if row is None:
-        return NoticeHours()
-    return NoticeHours(
-        zone=row.zone,
-        quiet_from=row.quiet_from,
-        quiet_until=row.quiet_until,
-        urgent_at_night=row.urgent_at_night,
-        digest=tuple(row.digest),
-    )
+    return row or NoticeTimes(zone="")
+
+
+def is_quiet(hours: NoticeTimes, at: datetime) -> bool:
+    """Tell whether these are quiet hours, which may go over midnight."""
+    if hours.quiet_from is None or hours.quiet_until is None:
+        return False
+    local = _local(hours, at).time()
+    if hours.quiet_from < hours.quiet_until:
+        return hours.quiet_from <= local < hours.quiet_until
+    return local >= hours.quiet_from or local < hours.quiet_until
+
+
+def digest_end(hours: NoticeTimes, at: datetime) -> datetime:
+    """Return until when something must have come to be told now: the last hour of the digest, or now."""
+    if not hours.digest:
+        return at
+    local = _local(hours, at)
+    past = [hour for hour in hours.digest if hour <= local.hour]
+    day = local if past else local - timedelta(days=1)
+    return day.replace(hour=max(past or hours.digest), minute=0, second=0, microsecond=0)
+
+
+def _local(hours: NoticeTimes, at: datetime) -> datetime:
+    return at.astimezone(zone_of(hours.zone) or UTC)
 
 
 def save_hours(

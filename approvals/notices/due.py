@@ -10,9 +10,9 @@ from uuid import UUID
 from django.db.models import BooleanField, Exists, OuterRef, Q, QuerySet
 from django.db.models.expressions import RawSQL
 
-from approvals.models import IN_DOUBT, Approval, NoticeChannel, SentNotice
+from approvals.models import IN_DOUBT, Approval, NoticeChannel, NoticeTimes, SentNotice
 from approvals.notices import notice
-from approvals.notices.channels import NoticeHours, find_hours
+from approvals.notices.channels import digest_end, find_hours, is_quiet
 from approvals.requests import verification
 from approvals.rights import approvals, principals
 from runtime.core.values.enums import RISKS, Risk
@@ -83,7 +83,7 @@ def may_tell(urgent: bool, last: datetime | None, at: datetime) -> bool:
     return urgent or last is None or at - last >= PAUSE
 
 
-def _requests(channel: NoticeChannel, at: datetime, hours: NoticeHours) -> DueNotice | None:
+def _requests(channel: NoticeChannel, at: datetime, hours: NoticeTimes) -> DueNotice | None:
     if not channel.from_risk:
         return None
     waiting = waiting_requests(channel)
@@ -95,7 +95,7 @@ def _requests(channel: NoticeChannel, at: datetime, hours: NoticeHours) -> DueNo
         row
         for row in events
         if verification.fault(row) is None
-        and (not hours.is_quiet(at) or (hours.urgent_at_night and notice.is_urgent(row)))
+        and (not is_quiet(hours, at) or (hours.urgent_at_night and notice.is_urgent(row)))
     ]
     urgent = any(notice.is_urgent(row) or FIRST not in events[row] for row in verified)
     if not verified or not may_tell(urgent, _last(channel), at):
@@ -108,7 +108,7 @@ def _requests(channel: NoticeChannel, at: datetime, hours: NoticeHours) -> DueNo
 
 
 def _due(
-    waiting: QuerySet[Approval], channel: NoticeChannel, at: datetime, hours: NoticeHours
+    waiting: QuerySet[Approval], channel: NoticeChannel, at: datetime, hours: NoticeTimes
 ) -> QuerySet[Approval]:
     """Return the waiting requests of which something is due to be told, the oldest first."""
     risks = RISKS[RISKS.index(Risk(channel.from_risk)) :]
@@ -116,7 +116,7 @@ def _due(
     ripe = IN_DOUBT | ends_soon
     for risk in risks:
         # A digest has the requests that were due when its hour began; the others wait for the next hour.
-        until = at if risk is Risk.HIGH else hours.digest_end(at)
+        until = at if risk is Risk.HIGH else digest_end(hours, at)
         ripe |= Q(risk=risk, created_at__lte=until - DELAYS[risk])
     sent = SentNotice.objects.filter(channel=channel, about=OuterRef("pk"))
     due = (
@@ -141,9 +141,9 @@ def _events(approval: Approval, sent: Collection[tuple[UUID, str]], at: datetime
     ]
 
 
-def _runs(channel: NoticeChannel, at: datetime, hours: NoticeHours) -> DueNotice | None:
+def _runs(channel: NoticeChannel, at: datetime, hours: NoticeTimes) -> DueNotice | None:
     """Return the news of the person's own runs, without those that they may not read any more."""
-    if not channel.runs or hours.is_quiet(at) or not may_tell(False, _last(channel), at):
+    if not channel.runs or is_quiet(hours, at) or not may_tell(False, _last(channel), at):
         return None
     since = max(channel.since, at - OLDEST)
     actor = _actor(channel)
@@ -151,7 +151,7 @@ def _runs(channel: NoticeChannel, at: datetime, hours: NoticeHours) -> DueNotice
         wiring.access().readable_runs(actor), requester=actor.person, removed_at=None
     )
     ended = _untold(
-        readable.filter(ended_at__gte=since, ended_at__lte=hours.digest_end(at)), channel
+        readable.filter(ended_at__gte=since, ended_at__lte=digest_end(hours, at)), channel
     ).order_by("ended_at", "id")
     news = {
         run.pk: notice.RunNews(run=run, event=str(run.status)) for run in ended[:MAX_IN_A_NOTICE]

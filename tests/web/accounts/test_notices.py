@@ -46,7 +46,7 @@ def test_a_person_chooses_hours(bea: Client) -> None:
     bea.post(f"{PAGE}hours/", {**times, "urgent_at_night": "on", "digest": "15, 9"})
     shows(bea, PAGE, 'value="22:00"', 'value="07:30"', 'value="9, 15"', "urgent_at_night")
     chosen = channels.find_hours("bea")
-    assert (chosen.zone, chosen.urgent_at_night, chosen.digest) == ("Europe/Berlin", True, (9, 15))
+    assert (chosen.zone, chosen.urgent_at_night, chosen.digest) == ("Europe/Berlin", True, [9, 15])
     for field, text in (
         ("digest", "25"),
         ("digest", "noon"),
