@@ -232,12 +232,8 @@ def _add_test(row: Subscription) -> None:
         destination=str(row.pk),
         lane=f"subscription {row.pk}",
         subject=f"{row.pk} {uuid4()}",
-        body=json.dumps(body),
-        occurred_at=at,
-        next_at=at,
-        gives_up_at=at + WINDOW,
     )
-    messages.add([message])
+    messages.add_whole(message, body=json.dumps(body), window=WINDOW)
 
 
 def _row(subscription: UUID, *, locks: bool = False) -> Subscription:

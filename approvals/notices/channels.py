@@ -118,12 +118,11 @@ def _lane(channel: NoticeChannel) -> str:
 def send_test(username: str, channel: UUID) -> None:
     """Send a test notice on a channel of the person. Raise UnknownChannel."""
     with transaction.atomic():
-        row, at = _find_own(username, channel), clock.now()
-        message = next_message(row, uuid4(), at)
+        row = _find_own(username, channel)
+        message = next_message(row, uuid4(), row.since)
         message.subject = f"test {message.id}"  # it waits for no other notice
-        message.body, message.occurred_at = notice.write_test(row.kind).to_json(), at
-        message.gives_up_at = at + TEST_WINDOW
-        messages.add([message])
+        body = notice.write_test(row.kind).to_json()
+        messages.add_whole(message, body=body, window=TEST_WINDOW)
 
 
 def _save(row: NoticeChannel, choice: ChannelChoice) -> None:

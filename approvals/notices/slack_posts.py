@@ -293,15 +293,11 @@ def _waits(approval: ApprovalView) -> bool:
 
 
 def _add(kind: str, message_id: UUID, destination: str, body: str) -> None:
-    at = clock.now()
-    times = {"occurred_at": at, "next_at": at, "gives_up_at": at + WINDOW}
     message = OutboxMessage(
         id=message_id,
         kind=kind,
         destination=destination,
         lane=_LANE,
         subject=f"slack {message_id}",
-        body=body,
-        **times,
     )
-    messages.add([message])
+    messages.add_whole(message, body=body, window=WINDOW)

@@ -84,6 +84,14 @@ class UnsentMessages:
     age: float
 
 
+def add_whole(message: OutboxMessage, *, body: str, window: timedelta) -> None:
+    """Add a message with its body, which is sent from now on, until `window` is over."""
+    message.body, at = body, clock.now()
+    message.occurred_at = message.next_at = at
+    message.gives_up_at = at + window
+    add([message])
+
+
 def add(messages: Iterable[OutboxMessage]) -> None:
     """Add messages in the caller's transaction. One whose id is known is left as it is."""
     OutboxMessage.objects.bulk_create(messages, ignore_conflicts=True)
