@@ -334,20 +334,6 @@ def test_a_slow_destination_delays_no_other() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_messages_about_one_subject_are_sent_in_their_order() -> None:
-    kind = Kind()
-    sender = Sender({"test": kind})
-    numbers = [add(subject="s", lane=lane).number for lane in ("b", "a", "c")]
-    first = messages.claim()
-    assert first is not None
-    assert messages.claim() is None
-    sender.send_one(first)
-    while (message := messages.claim()) is not None:
-        sender.send_one(message)
-    assert [message.number for message in kind.sent] == numbers
-
-
-@pytest.mark.django_db(transaction=True)
 def test_a_message_has_one_sender_at_a_time() -> None:
     for lane in ("a", "b", "c"):
         add(lane=lane)

@@ -121,14 +121,6 @@ def test_an_answer_is_for_one_challenge_of_one_browser(passkey: Passkey) -> None
     assert not _signs_in(first, answer), "a used challenge"
 
 
-def test_a_passkey_of_another_person_lets_no_one_in(passkey: Passkey, cast: Cast) -> None:
-    theirs = Passkey()
-    _added(cast.ada, theirs)
-    browser = Client()
-    give_password(browser, "bea")
-    assert not _signs_in(browser, theirs.sign(_options(browser)))
-
-
 def test_a_copied_passkey_is_noticed_by_its_counter(passkey: Passkey) -> None:
     browser = Client()
     give_password(browser, "bea")

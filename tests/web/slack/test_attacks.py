@@ -154,18 +154,6 @@ def test_a_forged_button_at_high_risk_decides_nothing(
     refused(slack, "decided on its page", asked_bea)
 
 
-def test_a_request_that_demands_a_second_factor_is_decided_on_its_page(
-    slack: Slack, linked: None, office: Office
-) -> None:
-    request = office.request(office.start())
-    reseal([request], rule=Demands(rule="Fresh", step_up=True).stored())
-    post_request("bea", request.pk, "")
-    send_due()
-    assert slack.verdicts == ["open"]
-    slack.press("approve", value=f"{request.pk} {request.approval_digest}")
-    refused(slack, "decided on its page", request)
-
-
 def test_a_button_decides_nothing_once_the_installation_forbids_it(
     slack: Slack, asked_bea: Approval, settings: Settings
 ) -> None:
@@ -213,10 +201,14 @@ def test_values_of_agents_are_no_markup(slack: Slack, linked: None, office: Offi
     assert (post["link_names"], post["parse"], post["unfurl_links"]) == (False, "none", False)
 
 
-def test_a_call_too_long_for_a_message_has_a_link_only(
-    slack: Slack, linked: None, office: Office
+@pytest.mark.parametrize("case", ["a long call", "a second factor"])
+def test_what_a_message_cannot_decide_has_a_link_only(
+    case: str, slack: Slack, linked: None, office: Office
 ) -> None:
-    request = office.request(office.start(args={"username": "x" * 2900, "security_level": 3}))
+    name = "x" * 2900 if case == "a long call" else "newhire"
+    request = office.request(office.start(args={"username": name, "security_level": 3}))
+    if case == "a second factor":
+        reseal([request], rule=Demands(rule="Fresh", step_up=True).stored())
     post_request("bea", request.pk, "")
     send_due()
     assert slack.verdicts == ["open"]

@@ -123,21 +123,5 @@ def test_the_same_number_of_another_team_is_another_user(
     assert holder("bea", OTHER_TEAM) == "bea"
 
 
-def test_nobody_is_connected_without_a_login(slack: Slack, cast: Cast) -> None:
-    address = link(slack)
-    answer = Client().post(address, {"password": PASSWORD})
-    has(answer["Location"], "/login/")
-    assert holder("bea") is None
-    strict = Client(enforce_csrf_checks=True)
-    strict.force_login(cast.bea)
-    assert strict.post(address, {"password": PASSWORD}).status_code == 403
-
-
-def test_a_disabled_person_is_disconnected(slack: Slack, cast: Cast) -> None:
-    connect("bea")
-    accounts.disable("bea", actor=None)
-    assert holder("bea") is None
-
-
 def test_other_texts_are_answered_with_help(slack: Slack, db: None) -> None:
     has(slack.command("bea@example.com").json()["text"], "/signoff link", hides=["http"])
