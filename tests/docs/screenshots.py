@@ -1,5 +1,6 @@
 """`make screenshots`: starts the application, makes runs and decisions, and takes pictures for docs/img."""
 
+import os
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from tests.support.stack import Stack
 
 IMAGES = ROOT / "docs" / "img"
 DESKTOP, PHONE = (1440, 900), (390, 844)
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")  # for the server of forks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
