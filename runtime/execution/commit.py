@@ -264,7 +264,6 @@ class StepWriter:
             self.now, replace(after, position=position, head=entry.seal.mac), written.at
         )
         pins = bool(records.of(Compacted)) and not now.ended
-        summary = records.summary
         continuation = self._continuation(now, entry, pins=pins, release=release)
         return steps.Step(
             claim=self._claimed.claim,
@@ -283,18 +282,11 @@ class StepWriter:
             signal_version=self._signal_version,
             continuation=continuation,
             pins=pins,
-            opened_gates=records.opened_gates(now),
-            settled=records.settled,
-            closed=tuple(itertools.chain.from_iterable(records.closed.values())),
             signals=tuple(records.signals),
             blobs=blobs,
-            opened_waits=records.opened_waits(now),
-            ended_waits=records.ended_waits,
-            first=records.needs_first,
             spent=records.spent(after),
             ended_replies=tuple(sorted(records.ended_replies)),
-            summary=summary,
-            summed_up=tuple(remembered.digest for remembered in self.now.memory) if summary else (),
+            **records.parts(self.now, now),
         )
 
     def _continuation(

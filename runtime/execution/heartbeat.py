@@ -6,6 +6,7 @@ after an outage.
 
 import json
 import logging
+import math
 import os
 import socket
 import threading
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from uuid import UUID, uuid4
 
 import psycopg
@@ -32,8 +34,9 @@ BEAT_SECONDS = 1.0
 MARGIN = 0.1  # of a lease
 RELEASE_GRACE_SECONDS = 2.0  # after the end of a drain, for releasing runs
 
-# On Linux CLOCK_MONOTONIC stops while the machine sleeps, so a lease that expired meanwhile would seem valid.
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+# Returns the seconds since a fixed time before this process began. On Linux CLOCK_MONOTONIC stops while the machine
+# sleeps, so a lease that expired meanwhile would seem valid.
+elapsed = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @dataclass(slots=True)
@@ -80,21 +83,17 @@ class Drain:
     """The end of this process. Only the first start counts."""
 
     def __init__(self) -> None:
-        self._over_at: float | None = None
-
-    @property
-    def started(self) -> bool:
-        """Whether this process claims no more runs and starts no more effects."""
-        return self._over_at is not None
+        self.started = False  # whether this process claims no more runs and starts no more effects
+        self._over_at = math.inf
 
     def is_over(self, margin: float = 0.0) -> bool:
         """Return whether the time for running calls is over, and `margin` seconds more."""
-        return self._over_at is not None and time.monotonic() >= self._over_at + margin
+        return time.monotonic() >= self._over_at + margin
 
     def start(self, within: float) -> None:
         """Start the drain: running calls have these seconds to finish."""
-        if self._over_at is None:
-            self._over_at = time.monotonic() + within
+        if not self.started:
+            self._over_at, self.started = time.monotonic() + within, True
 
 
 class Heartbeat:
@@ -265,8 +264,3 @@ class Heartbeat:
             for owner, signal_version, stops, _ in rows
             if owner is not None
         }
-
-
-def elapsed() -> float:
-    """Return the seconds since a fixed time before this process began."""
-    return time.clock_gettime(_CLOCK)

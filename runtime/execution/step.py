@@ -235,15 +235,17 @@ class StepBuilder:
             before = self.now
             is_limited = has_limits(before)
             checked: set[str] = set()  # frames whose proposed calls were checked together
-            commands = [
-                command
-                for command in plan(before)
-                if not (isinstance(command, CallModel) and command.frame in calling)
-            ]
+            commands = plan(before)
+            if calling:
+                commands = tuple(
+                    command
+                    for command in commands
+                    if not (isinstance(command, CallModel) and command.frame in calling)
+                )
             if is_limited:
                 self._check_limits(commands)
             for command in commands:
-                if self._is_blocked(command):
+                if self.now.pending and self._is_blocked(command):
                     continue  # by another part of this plan
                 if isinstance(command, AnswerInquiry):
                     self._answer(command, fits=not is_limited or fits(self.now, command, calling))

@@ -247,7 +247,9 @@ class YieldPolicy:
     def ended(self, now: Continuation) -> bool:
         """Return whether no new effect may start."""
         tried = self._is_suspect and self._made_progress
-        return self._draining.started or tried or self.should_yield or self._stopped(now)
+        if self._draining.started or tried or self.should_yield:
+            return True
+        return bool(self._claimed.kill_switches) and self._stopped(now)
 
     @property
     def drains(self) -> bool:
@@ -281,8 +283,6 @@ class YieldPolicy:
 
     def _stopped(self, now: Continuation) -> bool:
         names = self._claimed.kill_switches
-        if not names:
-            return False
         at_work = (frame.agent for frame in now.frames.values() if frame.state != FrameState.CLOSED)
         return not names.isdisjoint({kill_switches.EVERY_AGENT, now.agent, *at_work})
 

@@ -5,6 +5,7 @@ A step that is built again keeps the changes of received messages; the rest is b
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
 from typing import Any, TypeVar
 from uuid import UUID
@@ -47,6 +48,17 @@ class PreviewCall:
 
 Work = CallModel | AnswerInquiry | PreviewCall | StartTool
 E = TypeVar("E", bound=Event)
+
+# The events from which a part of a step follows that most steps do not have.
+_WITH_PARTS = (
+    GateOpened,
+    GateDecided,
+    GateClosed,
+    OutcomeArrived,
+    OutcomeUnknown,
+    WaitStarted,
+    WaitEnded,
+)
 
 # The events that end a call, leave it in doubt, or use up its approval.
 _ENDS = (
@@ -138,18 +150,26 @@ class Records:
         """The summary of what the run remembers, if it is made in this step."""
         return next((blob for blob in reversed(self._blobs) if blob.is_summary), None)
 
-    @property
-    def settled(self) -> tuple[UUID, ...]:
-        """The gates whose decision takes effect."""
-        decided = self.of(GateDecided)
-        return tuple([event.gate for event in decided]) if decided else ()
+    def parts(self, before: Continuation, now: Continuation) -> dict[str, Any]:
+        """Return the fields that most steps leave empty, of the step that leads from one state to the other."""
+        if not self._blobs and self._events.keys().isdisjoint(_WITH_PARTS):
+            return {}
+        summary = self.summary
+        return {
+            "opened_gates": self.opened_gates(now),
+            "settled": tuple(event.gate for event in self.of(GateDecided)),
+            "closed": tuple(chain.from_iterable(self.closed.values())),
+            "opened_waits": self.opened_waits(now),
+            "ended_waits": self.ended_waits,
+            "first": self.needs_first,
+            "summary": summary,
+            "summed_up": tuple(text.digest for text in before.memory) if summary else (),
+        }
 
     @property
     def closed(self) -> dict[str, list[UUID]]:
         """The closed gates, by reason."""
         gates: dict[str, list[UUID]] = {}
-        if self._events.keys().isdisjoint((GateClosed, OutcomeArrived)):
-            return gates
         for change in self.changes:
             if isinstance(change.event, GateClosed):
                 gates.setdefault(change.event.reason, []).append(change.event.gate)
@@ -159,15 +179,12 @@ class Records:
 
     def opened_gates(self, now: Continuation) -> tuple[Pending, ...]:
         """Return the gates that the step opens and that are still open in `now`, the state after it."""
-        if GateOpened not in self._events:
-            return ()
         gates = {event.gate for event in self.of(GateOpened)}
         return tuple(pending for pending in now.pending if pending.gate in gates)
 
     def opened_waits(self, now: Continuation) -> tuple[WaitStarted, ...]:
         """Return the waits for an event that begin with the step and are still open in `now`."""
-        began = self.of(WaitStarted)
-        return tuple([wait for wait in began if _has_row(now, wait)] if began else ())
+        return tuple(wait for wait in self.of(WaitStarted) if _has_row(now, wait))
 
     @property
     def ended_waits(self) -> tuple[tuple[str, str], ...]:
@@ -175,18 +192,14 @@ class Records:
 
         An event would have deleted the wait's row itself.
         """
-        ended, unreported = self.of(WaitEnded), self.unreported
-        if not (ended or unreported):
-            return ()
-        ends: list[WaitEnded | OutcomeUnknown] = list(unreported)
-        ends += [end for end in ended if end.outcome in ("timed_out", "closed")]
+        ended = [end for end in self.of(WaitEnded) if end.outcome in ("timed_out", "closed")]
+        ends: list[WaitEnded | OutcomeUnknown] = [*self.unreported, *ended]
         return tuple((end.frame, end.call) for end in ends if end.call)
 
     @property
     def unreported(self) -> list[OutcomeUnknown]:
         """The calls in doubt whose instances reported nothing: no worker attempted them."""
-        unknown = self.of(OutcomeUnknown)
-        return [event for event in unknown if event.attempt == 0] if unknown else []
+        return [event for event in self.of(OutcomeUnknown) if event.attempt == 0]
 
     @property
     def needs_first(self) -> bool:
@@ -194,22 +207,21 @@ class Records:
 
         A wait times out, a late outcome settles a call, or an allowance passes one: a message adds to the run's origin.
         """
-        if self._events.keys().isdisjoint((OutcomeArrived, OutcomeUnknown, GateDecided, WaitEnded)):
-            return False
-        if self.unreported:
-            return True
-        if self.of(OutcomeArrived) or any(gate.allowance for gate in self.of(GateDecided)):
-            return True
-        ended = self.of(WaitEnded)
-        return bool(ended) and any(event.outcome == "timed_out" for event in ended)
+        return (
+            bool(self.unreported or self.of(OutcomeArrived))
+            or any(gate.allowance for gate in self.of(GateDecided))
+            or any(wait.outcome == "timed_out" for wait in self.of(WaitEnded))
+        )
 
     def spent(self, now: Continuation) -> tuple[Spend, ...]:
         """Return the approvals used to start calls, each with the attempt."""
-        started = self.of(ToolStarted)
-        if not started:
-            return ()
-        gates = [(now.call(event.frame, event.call).gate, event) for event in started]
-        return tuple([(gate, event.attempt) for gate, event in gates if gate is not None])
+        return tuple(
+            [
+                (gate, event.attempt)
+                for event in self.of(ToolStarted)
+                if (gate := now.call(event.frame, event.call).gate) is not None
+            ]
+        )
 
     def ended(self, before: Continuation) -> tuple[EndedCall, ...]:
         """Return the calls with a decision that end with the step, fall into doubt, or need another decision.
@@ -219,7 +231,9 @@ class Records:
         if self._events.keys().isdisjoint(_ENDS):
             return ()
         ended: dict[tuple[str, str], EndedCall] = {}
-        for event in self.events:
+        for event in map(_event, self.changes):
+            if type(event) not in _ENDS:
+                continue
             path, outcome = _end(event, before), _outcome(event)
             if path is None or outcome is None:
                 continue

@@ -97,10 +97,10 @@ class Step:
     due: datetime | None
     signal_version: int
     continuation: Brief | None
-    opened_gates: tuple[Pending, ...]
-    settled: tuple[UUID, ...]
-    closed: tuple[UUID, ...]
     signals: tuple[int, ...]
+    opened_gates: tuple[Pending, ...] = ()
+    settled: tuple[UUID, ...] = ()
+    closed: tuple[UUID, ...] = ()
     blobs: tuple[Blob, ...] = ()
     pins: bool = False
     opened_waits: tuple[WaitStarted, ...] = ()

@@ -91,20 +91,17 @@ class Measures:
             self._buckets[bisect_left(BOUNDS, seconds)] += 1
             self._seconds += seconds
             for event in events:
-                self._add_event(event)
+                if isinstance(event, RetryScheduled):
+                    of = "model" if event.call is None else "tool"
+                    self._retries[f"{of} {event.cause}"] += 1
+                    self._model_errors += of == "model" and event.cause == "error"
+                elif isinstance(event, ModelFailed):
+                    self._model_errors += 1
+                if usage := getattr(event, "usage", None):
+                    for kind in ("input", "output"):
+                        self._tokens[kind] += usage.get(f"{kind}_tokens", 0)
                 if states and isinstance(event, ToolReturned | ToolFailed | OutcomeUnknown):
                     self._calls[f"{_tool(event, states)} {OUTCOMES[event.type]}"] += 1
-
-    def _add_event(self, event: Event) -> None:
-        if isinstance(event, RetryScheduled):
-            of = "model" if event.call is None else "tool"
-            self._retries[f"{of} {event.cause}"] += 1
-            self._model_errors += of == "model" and event.cause == "error"
-        elif isinstance(event, ModelFailed):
-            self._model_errors += 1
-        if usage := getattr(event, "usage", None):
-            for kind in ("input", "output"):
-                self._tokens[kind] += usage.get(f"{kind}_tokens", 0)
 
     def stored(self) -> str:
         """Return the counts as JSON."""

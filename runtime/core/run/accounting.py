@@ -122,9 +122,12 @@ def _add(
 ) -> Continuation:
     """Charge `spent` to the frame, the frames above it and the run. Set the frame's `context` if given."""
     frames = dict(now.frames)
-    for holder in _frames_upwards(now, frame):
-        size = holder.context if context is None or holder.id != frame else context
-        frames[holder.id] = replace(holder, spent=holder.spent + spent, context=size)
+    at: str | None = frame
+    while at is not None:
+        holder = now.frame(at)
+        size = holder.context if context is None or at != frame else context
+        frames[at] = replace(holder, spent=holder.spent + spent, context=size)
+        at = holder.parent
     return replace(now, frames=frames, spent=now.spent + spent)
 
 
@@ -189,8 +192,10 @@ def has_limits(now: Continuation) -> bool:
     """Say whether any limit applies. Runs from before budgets have none."""
     if now.budget is None:
         return False
-    budgets = [now.budget, *[frame.budget for frame in now.frames.values() if frame.budget]]
-    return budgets.count(NO_LIMITS) < len(budgets)
+    for frame in now.frames.values():
+        if frame.budget is not None and frame.budget != NO_LIMITS:
+            return True
+    return now.budget != NO_LIMITS
 
 
 def _needed_limits(
@@ -346,8 +351,10 @@ def is_blocked(now: Continuation) -> bool:
 
 
 def _has_time_limit(now: Continuation) -> bool:
-    budgets = (now.budget, *[frame.budget for frame in now.frames.values()])
-    return any(budget is not None and budget.seconds is not None for budget in budgets)
+    for frame in now.frames.values():
+        if frame.budget is not None and frame.budget.seconds is not None:
+            return True
+    return now.budget is not None and now.budget.seconds is not None
 
 
 def _is_active(now: Continuation) -> bool:

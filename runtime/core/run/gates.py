@@ -98,7 +98,7 @@ def is_frame_gate(event: GateOpened | GateDecided | GateClosed) -> bool:
 
 def is_blocked_by_gate(now: Continuation, frame: str) -> bool:
     """Say whether an open gate blocks this frame."""
-    return bool(now.pending) and any(
+    return any(
         gate.kind is GateKind.LIMIT or (gate.kind in FRAME_GATES and gate.frame == frame)
         for gate in now.pending
     )

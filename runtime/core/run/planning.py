@@ -135,7 +135,7 @@ def plan(now: Continuation) -> tuple[Command, ...]:
     """
     if now.phase is Phase.CANCELLING:
         return () if _under_way(now) else (EndRun(),)
-    if now.phase is not Phase.STARTED or now.is_paused:
+    if now.phase is not Phase.STARTED or now.paused is not None:
         return ()
     if now.refusals >= MAX_REFUSALS:
         return (CancelRun(reason=_too_many_refusals(now)),)
@@ -145,7 +145,7 @@ def plan(now: Continuation) -> tuple[Command, ...]:
         return (OpenFrame(frame=ROOT, agent=now.agent, input=now.input),)
     effects: list[Command] = []
     for frame in now.frames.values():
-        if not is_blocked_by_gate(now, frame.id):
+        if not (now.pending and is_blocked_by_gate(now, frame.id)):
             effects += _plan_frame(now, frame)
     for inquiry in now.questions:
         if not is_blocked_by_gate(now, inquiry.frame):

@@ -2,6 +2,7 @@
 
 import re
 from datetime import datetime
+from functools import lru_cache
 from uuid import UUID
 
 ROOT = "0"
@@ -14,6 +15,7 @@ def call_id(turn: int, index: int) -> str:
     return f"c{turn}.{index}"
 
 
+@lru_cache(1024)
 def turn_mark(turn: int) -> str:
     """Return the prefix that only the call ids of this turn have."""
     return f"c{turn}."
@@ -34,6 +36,7 @@ def child_frame(frame: str, call: str) -> str:
     return f"{frame}.{call}"
 
 
+@lru_cache(1024)
 def depth_of(frame: str) -> int:
     """Count the frames above this one; the root has none."""
     return frame.count("c")
