@@ -7,10 +7,10 @@ claim plus the time elapsed in this process.
 import itertools
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 from django.db import transaction
@@ -44,6 +44,9 @@ from runtime.store.tables.late_outcomes import LateOutcomeRow
 from runtime.store.tables.partial_replies import PartialReplyRow
 
 log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +125,7 @@ class StepWriter:
             if is_unchanged and (self.next_signal is None or self.next_signal > self.clock()):
                 return ()
             self._read = None
-            pending = self._signals()
+            pending = self._ask(signals.read, self.now.run)
         self._signal_version, self.next_signal, self.settling = (
             pending.count,
             pending.next,
@@ -140,11 +143,9 @@ class StepWriter:
             self._late = self._signal_version, self._late_outcomes()
         return self._late[1]
 
-    @retried
     def kept_parts(self) -> dict[str, PartialReplyRow]:
         """Read the kept parts of replies, by frame. A row that no worker wrote is ignored, with an alarm."""
-        with pool.pooled() as connection:
-            parts, forged = partial_replies.read_for_run(connection, self.now.run)
+        parts, forged = self._ask(partial_replies.read_for_run, self.now.run)
         for frame in forged:
             log.critical("Run %s: kept part of a reply of frame %s ignored", self.now.run, frame)
         return parts
@@ -166,7 +167,7 @@ class StepWriter:
         self._committed(step, records, started)
         if not release:
             if self._yielding.count_step():
-                self._yielding.should_yield = self._has_waiting_runs()
+                self._yielding.should_yield = self._ask(leases.has_waiting_runs)
         elif self._yielding.has_ready_work(self.now):
             self._dispatch()
         return result
@@ -202,27 +203,17 @@ class StepWriter:
         broker.dispatch(self.now.run, broker.NEW if self._yielding.should_yield else broker.RESUMED)
 
     @retried
-    def _clear_losses(self) -> None:
+    def _ask(
+        self, query: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         with pool.pooled() as connection:
-            leases.clear_losses(connection, self._claimed.claim)
+            return query(connection, *args, **kwargs)
 
-    @retried
-    def _signals(self) -> signals.PendingSignals:
-        with pool.pooled() as connection:
-            return signals.read(connection, self.now.run)
-
-    @retried
     def _late_outcomes(self) -> tuple[LateOutcomeRow, ...]:
-        with pool.pooled() as connection:
-            outcomes = late_outcomes.read_for_run(connection, self.now.run)
+        outcomes = self._ask(late_outcomes.read_for_run, self.now.run)
         for problem in outcomes.forged:
             log.critical("Run %s: late outcome ignored: %s", self.now.run, problem)
         return outcomes.genuine
-
-    @retried
-    def _has_waiting_runs(self) -> bool:
-        with pool.pooled() as connection:
-            return leases.has_waiting_runs(connection)
 
     @retried
     def _is_written(self, step: steps.Step) -> bool:
@@ -236,7 +227,7 @@ class StepWriter:
         )
         self.now = step.state
         if self._claimed.claim.lost_leases and not step.release and self._yielding.take_losses():
-            self._clear_losses()
+            self._ask(leases.clear_losses, self._claimed.claim)
         covered, tail = self._sizes.covered, self._sizes.tail + len(step.entry.body)
         if step.continuation is None:
             self._sizes = Sizes(covered=covered, tail=tail)

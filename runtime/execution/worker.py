@@ -18,8 +18,7 @@ from django.db import DatabaseError, InterfaceError, connections
 
 from runtime.core.documents.continuations import Conversations
 from runtime.core.run.continuation import Continuation, FrameState
-from runtime.core.run.planning import plan
-from runtime.core.values.enums import CallState
+from runtime.core.run.planning import is_under_way, plan
 from runtime.errors import LeaseLost, UnknownAgent
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import ClaimedRun, Drain, Heartbeat
@@ -279,7 +278,7 @@ class YieldPolicy:
         return at
 
     def _has_remaining_work(self, now: Continuation) -> bool:
-        return not now.ended and self.ended(now) and bool(plan(now) or _under_way(now))
+        return not now.ended and self.ended(now) and bool(plan(now) or is_under_way(now))
 
     def _stopped(self, now: Continuation) -> bool:
         names = self._claimed.kill_switches
@@ -345,9 +344,3 @@ def has_agent(handler: EffectHandler, agent: str) -> bool:
     except UnknownAgent:
         return False
     return True
-
-
-def _under_way(now: Continuation) -> bool:
-    return any(
-        call.state is CallState.STARTED for frame in now.frames.values() for call in frame.calls
-    )

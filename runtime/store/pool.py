@@ -212,7 +212,12 @@ class _Pool:
 
     def acquire(self) -> _Pooled:
         """Take an idle connection, or one of psycopg's pool. Raises psycopg.OperationalError if none is available."""
-        while (connection := self._last()) is not None:
+        while True:
+            with self._lock:
+                connection = self._idle.pop() if self._idle else None
+                self._waiting += connection is None
+            if connection is None:
+                break
             if not has_ended(connection):
                 return connection
             self._all.putconn(connection)
@@ -236,14 +241,6 @@ class _Pool:
             idle, self._idle = self._idle, []
         for connection in idle:
             self._all.putconn(connection)
-
-    def _last(self) -> _Pooled | None:
-        """Return the idle connection that was used last; if there is none, count the caller as waiting."""
-        with self._lock:
-            if self._idle:
-                return self._idle.pop()
-            self._waiting += 1
-            return None
 
     def _check(self, connection: Connection) -> None:
         """If the connection is dead, remove every dead connection from psycopg's pool, and raise.

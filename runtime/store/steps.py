@@ -147,7 +147,7 @@ def commit(
         if exc.diag.constraint_name != used_approvals.CONSTRAINT:
             raise
         raise Tampered(f"an approval was used before: {exc.diag.message_detail}") from exc
-    if row == (1,) or written(connection, step):
+    if row == (1,) or was_written(connection, step.entry):
         failpoints.hit("written", step.kind, step.depth)
         return CommitResult.WRITTEN
     # No row was changed: a signal came since the run was read, or another worker has the run.
@@ -157,18 +157,13 @@ def commit(
     return CommitResult.NEW_SIGNALS if ours else CommitResult.LOST
 
 
-def written(connection: Connection, step: Step) -> bool:
-    """Say whether exactly this step is in the journal."""
-    return was_written(connection, step.entry)
-
-
 def written_after_wait(connection: Connection, step: Step) -> bool:
-    """Wait for the end of an interrupted COMMIT, then answer as `written`.
+    """Wait for the end of an interrupted COMMIT, then say whether exactly this step is in the journal.
 
     That COMMIT holds the run's row. Call this in a transaction.
     """
     leases.lock(connection, step.claim.run)
-    return written(connection, step)
+    return was_written(connection, step.entry)
 
 
 def _advance(step: Step) -> str:

@@ -134,7 +134,7 @@ def plan(now: Continuation) -> tuple[Command, ...]:
     A run that is being cancelled gets only its end, once no call is running. A paused run gets no command.
     """
     if now.phase is Phase.CANCELLING:
-        return () if _under_way(now) else (EndRun(),)
+        return () if is_under_way(now) else (EndRun(),)
     if now.phase is not Phase.STARTED or now.paused is not None:
         return ()
     if now.refusals >= MAX_REFUSALS:
@@ -234,7 +234,8 @@ def _counted(now: Continuation) -> Iterator[Denial]:
     return (denial for denial in now.denials.values() if denial.counts)
 
 
-def _under_way(now: Continuation) -> bool:
+def is_under_way(now: Continuation) -> bool:
+    """Say whether a call of the run is running."""
     return any(
         call.state is CallState.STARTED for frame in now.frames.values() for call in frame.calls
     )

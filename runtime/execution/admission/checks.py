@@ -1,6 +1,6 @@
 """Checks the calls of one step: those that a model proposed, and approved ones again just before they start."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from uuid import UUID
@@ -22,7 +22,7 @@ class CallChecks:
         self._previewing: set[tuple[str, str]] = set()
         self._unverified: dict[UUID, GateDecidedSignal] = {}
         self._passed: set[UUID] = set()  # gates that an allowance decides in this step
-        self._uses = Counter[UUID]()  # uses by allowance
+        self._uses = defaultdict[UUID, int](int)  # by allowance
 
     def wait_for(self, previewing: Collection[tuple[str, str]]) -> None:
         """Check none of these calls before its running preview ends."""
