@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from runtime.core.run.continuation import Continuation, Frame, Phase, Wait, replace
+from runtime.core.run import planning
+from runtime.core.run.continuation import Continuation, Phase, Wait, replace
 from runtime.core.run.events import (
     AnswerDropped,
     BudgetExceeded,
@@ -26,7 +27,7 @@ from runtime.core.run.events import (
     ToolFailed,
     ToolReturned,
 )
-from runtime.core.run.planning import AnswerInquiry, CallModel, Command, OpenFrame, StartTool, plan
+from runtime.core.run.planning import AnswerInquiry, CallModel, Command, OpenFrame, StartTool
 from runtime.core.values.budgets import (
     NO_LIMITS,
     NOTHING,
@@ -102,9 +103,7 @@ def charge(now: Continuation, event: Event) -> Continuation:
                 unpriced=event.cost is None,
             )
             return _add(now, _nearest_open(now, event.frame), spent)
-        case ToolReturned() | ToolFailed() | OutcomeUnknown():
-            return _add(now, event.frame, _A_CALL)
-        case RetryScheduled():
+        case ToolReturned() | ToolFailed() | OutcomeUnknown() | RetryScheduled():
             return _add(now, event.frame, _A_CALL)
         case _:
             return now
@@ -289,7 +288,10 @@ def _owners_of(now: Continuation, frame: str) -> Iterator[LimitOwner]:
     """Yield every scope with limits that a frame counts for."""
     if now.budget is not None:
         yield LimitOwner(frame=None, budget=now.budget, spent=now.spent)
-    for holder in _frames_upwards(now, frame):
+    at: str | None = frame
+    while at is not None:
+        holder = now.frame(at)
+        at = holder.parent
         if holder.budget is not None:
             yield LimitOwner(
                 frame=holder.id,
@@ -297,14 +299,6 @@ def _owners_of(now: Continuation, frame: str) -> Iterator[LimitOwner]:
                 spent=holder.spent,
                 active_at_open=holder.since,
             )
-
-
-def _frames_upwards(now: Continuation, frame: str) -> Iterator[Frame]:
-    at: str | None = frame
-    while at is not None:
-        holder = now.frame(at)
-        yield holder
-        at = holder.parent
 
 
 # Active time: the time between entries, minus the time the run only waited for people, times, events, or providers
@@ -361,12 +355,9 @@ def _is_active(now: Continuation) -> bool:
     """Say whether the run is active: an effect runs, is planned or waits to be retried, and no limit blocks the run."""
     if now.ended or is_blocked(now):
         return False
-    started = any(
-        call.state is CallState.STARTED
-        for frame in now.frames.values()
-        for call in frame.open_calls()
-    )
-    return started or bool(plan(now)) or any(_is_active_retry(now, wait) for wait in now.retries())
+    if planning.is_under_way(now) or planning.plan(now):
+        return True
+    return any(_is_active_retry(now, wait) for wait in now.retries())
 
 
 def _is_active_retry(now: Continuation, wait: Wait) -> bool:
