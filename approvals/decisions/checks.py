@@ -169,7 +169,7 @@ def verdict(value: object, field: str, kind: GateKind, approval: Approval) -> Ve
         raise InvalidInput(field, f"must be one of {', '.join(possible)}")
     verdict = Verdict(str(value))
     rule = VERDICTS[verdict]
-    is_altered = rule.starts_call if approval.is_in_doubt else rule.carries
+    is_altered = rule.starts_call if rule.resolves_doubt else rule.carries
     if is_altered and external_call.is_path(approval.path):
         raise InvalidInput(
             field, f"cannot be {verdict}: an agent outside makes the call once, as it asked"
