@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from approvals.decisions import budget_grants, checks, commit, votes
+from approvals.decisions import checks, commit, votes
 from approvals.decisions.commit import PAGE
 from approvals.errors import AlreadyDecided, TamperedWith, TooEarly
 from approvals.models import OF_CALL, Approval
@@ -264,7 +264,7 @@ def _has_preview(approval: Approval) -> bool:
 
 def _result(approval: Approval, verdict: Verdict, sent: _SentDecision) -> object:
     """Return the grant of a limit gate or the result of the call, None if there is neither. Raises InvalidInput."""
-    grant = budget_grants.check(approval, verdict, sent.grant)
+    grant = checks.check_grant(approval, verdict, sent.grant)
     not_allowed, required = _RESULT_RULES[sent.field]
     if VERDICTS[verdict].carries != "result":
         if sent.result is not snapshot.ABSENT and sent.result is not None:

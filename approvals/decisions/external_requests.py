@@ -37,8 +37,8 @@ from approvals.rights import principals
 from approvals.rights.access import require
 from approvals.rights.principals import Scope
 from runtime.control import interventions
+from runtime.control.access import atomic, notify
 from runtime.control.start import create
-from runtime.control.transaction import atomic, notify
 from runtime.core.documents import external_call
 from runtime.core.run.continuation import RunStatus
 from runtime.core.values import json_values

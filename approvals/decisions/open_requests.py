@@ -2,6 +2,12 @@
 
 The requests follow the end of the run's audit chain, which the claim of the run or a query has read. If another
 transaction appends to the chain meanwhile, the step is not written, and the runner builds it again.
+
+An instance is told by its webhook that its request has ended: `request.resolved`, once for each request.
+
+The message is added with the request, so it cannot be lost, and is composed when the request has ended. A decision
+wakes it in the statement that records it, and so do a cancellation and an expiry; the deadline wakes it by itself. A
+message that is woken too early, as by a decision that was undone, waits again.
 """
 
 import json
@@ -11,16 +17,21 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from approvals import clock
+from approvals.decisions import external_requests
+from approvals.decisions.external_requests import RequestStatus
 from approvals.errors import PolicyBroken
 from approvals.governance import policies
-from approvals.models import Approval, AuditEntry
-from approvals.outbox import messages
+from approvals.models import Approval, AuditEntry, OutboxMessage
+from approvals.outbox import messages, webhook
+from approvals.outbox.messages import AttemptResult, Content
+from approvals.people import instance_webhooks
 from approvals.requests import snapshot
 from approvals.rules.judge import without_policy
 from approvals.signed import audit
 from runtime.core.documents import external_call
 from runtime.core.run.continuation import merge_people
 from runtime.core.values.verdicts import FRAME_GATES
+from runtime.models import Run
 from runtime.ports.approvals import Allowed, EndedCall, ReviewSnapshot, StatementPart
 from runtime.store import pool
 from runtime.store.pool import Connection
@@ -40,6 +51,8 @@ _REQUESTED = f"""
     SELECT {", ".join(f"r.{name}" for name in _COLUMNS)}
     FROM run, json_populate_recordset(NULL::approvals_approval, %(approvals)s::json) r
 """
+WINDOW = timedelta(hours=168)  # after the decision
+AT_LEAST = timedelta(seconds=1)  # between two looks at a pending request
 
 
 def last_audit_row(connection: Connection, run: UUID) -> tuple[datetime, audit.Last]:
@@ -220,3 +233,38 @@ def record_outcomes(ended: Sequence[EndedCall], *, position: int) -> StatementPa
         sql=_RECORD,
         parameters={"ended": json.dumps(rows), "ended_at": position},
     )
+
+
+class ResolvedRequests:
+    """Composes and sends `request.resolved`."""
+
+    def compose(self, message: OutboxMessage) -> Content | datetime | None:
+        """Return the event; when to look again at a pending request; None if its webhook came later or is gone."""
+        row = instance_webhooks.row_of(message.destination)
+        run = Run.objects.filter(pk=message.subject, removed_at=None, archived_at=None).first()
+        if row is None or run is None:
+            return None
+        now = clock.now()
+        state = external_requests.state_of(run, now)
+        if state.status is RequestStatus.PENDING:
+            return max(external_requests.next_change(run, now), now + AT_LEAST)
+        assert state.at is not None  # it is final
+        if state.at < row.since:
+            return None
+        body = {
+            "id": str(message.id),
+            "type": instance_webhooks.RESOLVED,
+            "instance_id": message.destination,
+            "request_id": message.subject,
+            "created_at": clock.to_wire(state.at),
+        }
+        return Content(body=json.dumps(body), occurred_at=state.at, gives_up_at=state.at + WINDOW)
+
+    def send(self, message: OutboxMessage) -> AttemptResult | None:
+        """Post the event to the present address of the instance."""
+        row = instance_webhooks.row_of(message.destination)
+        if row is None or message.body is None:
+            return None
+        secret = instance_webhooks.secret_of(row)
+        reply = webhook.post(row.url, secret=secret, message_id=str(message.id), body=message.body)
+        return reply.answer

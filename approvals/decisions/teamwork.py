@@ -21,9 +21,8 @@ from approvals.rights import approvals, principals
 from approvals.rights.principals import Scope
 from approvals.signed import audit, rows
 from runtime.control import interventions
-from runtime.control.access import validate_text
+from runtime.control.access import notify, validate_text
 from runtime.control.interventions import send_as_reviewer
-from runtime.control.transaction import notify
 from runtime.core.documents.blobs import digest_of
 from runtime.core.values.json_values import sha256_of
 from runtime.core.values.limits import MAX_INQUIRIES, MAX_INQUIRY, MAX_PERSON

@@ -21,7 +21,7 @@ from approvals.rules import policy, tally
 from approvals.rules.policy import Demands, Stage
 from approvals.signed import audit, votes
 from approvals.signed.votes import VOID, VOTED, WITHDRAWN, Cast
-from runtime.control.transaction import notify
+from runtime.control.access import notify
 from runtime.core.values.enums import Decision, Verdict
 from runtime.core.values.verdicts import STARTS_CALL_UNCHANGED, VERDICTS
 from runtime.errors import Forbidden, GateNotOpen, InvalidInput

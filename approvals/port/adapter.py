@@ -14,11 +14,11 @@ from django.db.models.expressions import RawSQL
 
 from approvals import clock
 from approvals.decisions import commit, open_requests
-from approvals.decisions.request_messages import ResolvedRequests
+from approvals.decisions.open_requests import ResolvedRequests
 from approvals.errors import BrokenChain
 from approvals.governance import allowance_uses, policies, prompts, subscriptions, version_changes
 from approvals.models import OF_CALL, Approval
-from approvals.notices import kinds, slack_posts
+from approvals.notices import due, slack_posts
 from approvals.outbox import messages
 from approvals.outbox.sender import Sender
 from approvals.people import instance_webhooks
@@ -59,7 +59,7 @@ class ApprovalService:
             {
                 instance_webhooks.RESOLVED: ResolvedRequests(),
                 **subscriptions.KINDS,
-                **kinds.KINDS,
+                **due.KINDS,
                 **slack_posts.KINDS,
             }
         )

@@ -20,7 +20,6 @@ from approvals.web.pages.allowances import allow, allowance, allowances
 from approvals.web.pages.allowances import confirm as confirm_allowance
 from approvals.web.pages.allowances import revoke as revoke_allowance
 from approvals.web.pages.batch import batch, undo_batch
-from approvals.web.pages.costs import costs
 from approvals.web.pages.history import download, download_evidence
 from approvals.web.pages.history import show as history
 from approvals.web.pages.inbox import delete_view, inbox, save_view
@@ -33,7 +32,7 @@ from approvals.web.pages.instances import (
 )
 from approvals.web.pages.mine import mine
 from approvals.web.pages.oidc import callback, connect, disconnect, link_slack, logout, start
-from approvals.web.pages.overview import overview, picture_csv
+from approvals.web.pages.overview import costs, overview, picture_csv
 from approvals.web.pages.people import activity
 from approvals.web.pages.policies import (
     change_draft,

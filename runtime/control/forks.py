@@ -11,8 +11,8 @@ from typing import Any
 from uuid import UUID
 
 from runtime.control import access
+from runtime.control.access import atomic, notify
 from runtime.control.edit import check_schema, edit
-from runtime.control.transaction import atomic, notify
 from runtime.core.documents.blobs import blob_refs
 from runtime.core.run.continuation import (
     Continuation,

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 from runtime import broker
 from runtime.control import access
-from runtime.control.transaction import atomic, join, lock_open, notify
+from runtime.control.access import atomic, join, lock_open, notify
 from runtime.core.documents.blobs import blob_refs, digest_of
 from runtime.core.run.continuation import RunStatus, status_of
 from runtime.core.run.events import Retried

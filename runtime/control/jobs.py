@@ -8,7 +8,7 @@ from django.db import transaction
 
 from runtime import broker
 from runtime.control import access
-from runtime.control.transaction import atomic
+from runtime.control.access import atomic
 from runtime.errors import AgentWithoutWorker, NoSuchReplay, NothingToReplay, ReplayNotEnded
 from runtime.ports import wiring
 from runtime.ports.access import Actor

@@ -6,7 +6,7 @@
 import logging
 
 from runtime.control import access
-from runtime.control.transaction import atomic
+from runtime.control.access import atomic
 from runtime.core.values.limits import MAX_REASON
 from runtime.errors import SwitchAlreadyEngaged, SwitchNotEngaged, UnknownAgent
 from runtime.ports import wiring

@@ -14,7 +14,7 @@ from uuid import UUID
 import psycopg.errors
 
 from runtime.control import access
-from runtime.control.transaction import atomic, notify
+from runtime.control.access import atomic, notify
 from runtime.core.documents import codec, export_file
 from runtime.core.documents.blobs import Blob, blob_refs
 from runtime.core.documents.export_file import ExportedBeginning, ExportFile

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from runtime.control.transaction import atomic
+from runtime.control.access import atomic
 from runtime.errors import (
     InvalidInput,
     NoSuchSchedule,

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 from uuid import UUID
 
-from runtime.control.transaction import atomic
+from runtime.control.access import atomic
 from runtime.errors import Tampered
 from runtime.ports.access import Actor
 from runtime.store import failpoints, pool

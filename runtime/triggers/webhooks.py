@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import parse_qs
 from uuid import UUID, uuid4
 
-from runtime.control.transaction import atomic
+from runtime.control.access import atomic
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import read_json
 from runtime.core.values.limits import MAX_DELIVERY, MAX_EVENT_NAME

@@ -7,12 +7,22 @@ from runtime.web.health import healthz, readyz
 from runtime.web.installable import manifest, offline, worker
 from runtime.web.manual import manual
 from runtime.web.pages import triggers
-from runtime.web.pages.archive import hold, lift_hold, removed, restore
 from runtime.web.pages.fork import fork, newest
 from runtime.web.pages.kill_switches import disengage, engage, list_switches
 from runtime.web.pages.recorded_runs import compare, replay
 from runtime.web.pages.run import at, blob, file, run
-from runtime.web.pages.run_actions import cancel, message, pause, release, resume, retry
+from runtime.web.pages.run_actions import (
+    cancel,
+    hold,
+    lift_hold,
+    message,
+    pause,
+    release,
+    removed,
+    restore,
+    resume,
+    retry,
+)
 from runtime.web.pages.run_batch import ACTS, run_batch
 from runtime.web.pages.runs import compare_chosen, download, runs
 

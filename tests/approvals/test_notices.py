@@ -17,7 +17,7 @@ from approvals.governance.subscriptions import Act, SubscriptionTerms
 from approvals.models import Approval, NoticeChannel, OutboxMessage, SentNotice
 from approvals.notices import channels, due
 from approvals.notices.channels import ChannelChoice, save_hours
-from approvals.notices.kinds import KINDS
+from approvals.notices.due import KINDS
 from approvals.outbox.sender import Sender
 from approvals.people import accounts
 from approvals.port.adapter import ApprovalService

@@ -19,7 +19,10 @@ CORE = (
     "runtime/core/values/limits.py",
     "runtime/core/values/expressions.py",
 )
-WHOLE = ("approvals/rules/roles.py", "approvals/web/components/denial.py")  # constants of any kind
+WHOLE = (
+    "approvals/rules/roles.py",
+    "approvals/web/components/decision_form.py",
+)  # constants of any kind
 
 
 def defined() -> set[str]:

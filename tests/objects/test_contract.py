@@ -8,8 +8,7 @@ import pytest
 
 from runtime.errors import ObjectStoreDown
 from runtime.ports.objects import ObjectStore
-from runtime.store.object_stores.folder import MARKER, Folder
-from runtime.store.object_stores.stores import store_at
+from runtime.store.object_stores.stores import MARKER, Folder, store_at
 from tests.support.object_stores import MakeStore
 from tests.support.threads import together
 

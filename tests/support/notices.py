@@ -7,7 +7,7 @@ from django.db.models.functions import Now
 from approvals.models import OutboxMessage
 from approvals.notices import channels
 from approvals.notices.channels import ChannelChoice
-from approvals.notices.kinds import KINDS
+from approvals.notices.due import KINDS
 from approvals.outbox import messages
 from approvals.outbox.sender import Sender
 

@@ -17,7 +17,7 @@ from django.test import Client
 from approvals.decisions.undo import undo
 from approvals.models import Approval, DailyDecisions
 from approvals.reads import pending_ages
-from approvals.web.pages import costs
+from approvals.web.pages import overview
 from runtime.control.interventions import retry
 from runtime.models import DailyRuns, DailyUsage, JournalEntry, Run, RunUsage
 from runtime.ports.access import Actor
@@ -284,7 +284,7 @@ def test_costs_are_added_up_by_agent_model_person_and_day(
     shows(admin, "/costs/?from=2020-01-01&to=2020-01-01", "No model has replied")
     shows(admin, "/costs/?agent=%00", "No model has replied")
     text(bea, "/costs/", 404)
-    monkeypatch.setattr(costs, "MAX_ROWS", 1)
+    monkeypatch.setattr(overview, "MAX_ROWS", 1)
     shows(admin, "/costs/?by=person", "has 1 more, with less cost", hides=["<bdi>bea</bdi>"])
     assert text(admin, "/costs/?by=person&format=csv").count("\n") == 3
 

@@ -18,7 +18,7 @@ from approvals.reads.approval_views import ApprovalView
 from approvals.rights import principals
 from approvals.rules.unusual_values import UnusualValue
 from approvals.web import list_position as places
-from approvals.web.components import denial, preview
+from approvals.web.components import decision_form, preview
 from approvals.web.components.arguments import Argument, arguments
 from approvals.web.components.preview import PreviewCard
 from runtime.core.run.continuation import MAX_DENIALS
@@ -221,7 +221,7 @@ def batch(request: HttpRequest) -> HttpResponse:
         outcomes = decisions.decide_each(
             items=items,
             verdict=_verdict(request),
-            reason=denial.reason(request),
+            reason=decision_form.read_reason(request),
             count=request.POST.get("count", ""),
             actor=actor_of(request),
         )
@@ -324,9 +324,11 @@ def _verdict(request: HttpRequest) -> str:
 def _deny_reasons(sheet: Sheet) -> Any:
     """Return the reasons that the tool suggests, the usual ones for several tools."""
     if len(sheet.tables) != 1:
-        return denial.REASONS
+        return decision_form.REASONS
     first = sheet.tables[0].lines[0].approval
-    return denial.context(first, ends_run=False).get("deny_reasons", denial.REASONS)
+    return decision_form.denial_context(first, ends_run=False).get(
+        "deny_reasons", decision_form.REASONS
+    )
 
 
 def _read_ticked(request: HttpRequest) -> dict[UUID, object]:

@@ -20,7 +20,7 @@ from approvals.reads.policy_deciders import Deciders
 from approvals.rights import principals
 from approvals.rights.principals import Scope
 from approvals.rights.second_admin import SecondAdmin
-from approvals.rules import policy_draft, policy_sentences
+from approvals.rules import policy_sentences
 from approvals.rules import policy_text as texts
 from approvals.rules.policy import Policy
 from approvals.rules.policy_sentences import RuleChange
@@ -150,7 +150,7 @@ def change_draft(request: HttpRequest) -> HttpResponse:
         if act == "save":
             return _save_rule(request, draft, number, len(rules))
         if (items := _arranged(act, number, len(rules))) != [*range(len(rules))]:
-            draft = policy_draft.rewrite(draft, items)
+            draft = policy_sentences.rewrite(draft, items)
     except PolicyInvalid as refused:
         return _page(request, draft, problem=f"The policy has an error in {refused}.", status=422)
     return _page(request, draft)
@@ -174,9 +174,9 @@ def _save_rule(request: HttpRequest, draft: str, number: int, count: int) -> Htt
     form = RuleForm(request.POST)
     try:
         rule = rule_of(form.read())
-        items: list[policy_draft.Item] = [*range(count)]
+        items: list[policy_sentences.Item] = [*range(count)]
         items[number : number + 1] = [rule]
-        return _page(request, policy_draft.rewrite(draft, items))
+        return _page(request, policy_sentences.rewrite(draft, items))
     except InvalidInput:
         problem = ""
     except PolicyInvalid as refused:
@@ -282,7 +282,7 @@ def _draft_rules(policy: Policy, draft: str) -> tuple[RuleChange, ...] | None:
 
 def _rule_yaml(draft: str, number: int) -> str:
     """Return one rule of a draft as YAML."""
-    return policy_draft.rule_yaml(texts.parse(draft).rules[number])
+    return policy_sentences.rule_yaml(texts.parse(draft).rules[number])
 
 
 def _row(

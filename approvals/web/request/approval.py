@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from approvals import clock
-from approvals.decisions import budget_grants
+from approvals.decisions import checks
 from approvals.errors import DigestMismatch
 from approvals.reads import approval_views, usual
 from approvals.reads.approval_views import ApprovalView
@@ -17,7 +17,7 @@ from approvals.reads.similar import compare, similar
 from approvals.requests.argument_changes import changes
 from approvals.rights import principals
 from approvals.rules.argument_values import MIN_HISTORY, PastValues
-from approvals.web.components import denial, preview, result_field, second_step
+from approvals.web.components import decision_form, preview
 from approvals.web.request import edit, messages, question
 from approvals.web.request.request_page import answer, page_context
 from runtime.core.run.continuation import MAX_DENIALS, MAX_REVISIONS
@@ -64,17 +64,17 @@ def _page(
     problem: RequestError | None,
     verdict: Verdict | None,
 ) -> HttpResponse:
-    is_first_step = second_step.is_opened_by(request, problem)
+    is_first_step = decision_form.is_opened_by(request, problem)
     shared = page_context(request, approval, None if is_first_step else problem)
     other_approvals = approval_views.read_others(approval)
-    denied = denial.turns(approval, other_approvals, shared["transcript"])
+    denied = decision_form.read_denied_turns(approval, other_approvals, shared["transcript"])
     same_turn = other_approvals.turn
     listed = {other.call for other in same_turn}
-    ends_run = denial.ends_run(approval, denied, shared)
+    ends_run = decision_form.ends_run(approval, denied, shared)
     context = {
         **shared,
         **_similar(approval, shared["past"]),
-        **denial.context(approval, ends_run=ends_run),
+        **decision_form.denial_context(approval, ends_run=ends_run),
         "denials": len(denied),
         "ends_run": ends_run,
         "together": same_turn,
@@ -94,8 +94,8 @@ def _page(
         "wrong_changes": problem is not None and verdict is Verdict.REQUEST_CHANGES,
         **revisions_context(approval),
         **edit.context(approval, shared["call"], shared["transcript"]),
-        **result_field.context(request, approval, problem),
-        **second_step.context(request, approval, problem),
+        **decision_form.result_context(request, approval, problem),
+        **decision_form.second_step_context(request, approval, problem),
     }
     return answer(request, "approvals/approval.html", context)
 
@@ -127,11 +127,9 @@ def _frame_gate_page(
         "stale": isinstance(problem, DigestMismatch),
         "reason": form_text(request.POST, "reason"),
         "differences": _differences(approval),
-        "reached": budget_grants.reached(approval),
-        "grants": budget_grants.fields(approval, request.POST),
-        "grant_problem": budget_grants.problem(problem)
-        if isinstance(problem, InvalidInput)
-        else "",
+        "reached": checks.read_reached_limits(approval),
+        "grants": checks.list_grant_fields(approval, request.POST),
+        "grant_problem": checks.explain_grant(problem) if isinstance(problem, InvalidInput) else "",
     }
     return answer(request, "approvals/frame_gate.html", context)
 
@@ -153,7 +151,7 @@ def _in_doubt_page(
     verdict: Verdict | None,
 ) -> HttpResponse:
     """Show the page of a call in doubt; `verdict` is that of the form just sent, `problem` its error."""
-    is_first_step = second_step.is_opened_by(request, problem)
+    is_first_step = decision_form.is_opened_by(request, problem)
     shared = page_context(request, approval, None if is_first_step else problem)
     context = {
         **shared,
@@ -161,8 +159,8 @@ def _in_doubt_page(
             approval.run, shared["transcript"], frame=approval.frame, call=approval.call
         ),
         "ready": approval.not_before is None or approval.not_before <= clock.now(),
-        **result_field.context(request, approval, problem),
-        **second_step.context(request, approval, problem),
+        **decision_form.result_context(request, approval, problem),
+        **decision_form.second_step_context(request, approval, problem),
         **_unusual(approval),
         "outcome": verdict,
         "reason": form_text(request.POST, "reason"),

@@ -10,7 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_POST
 
 from approvals import clock
-from approvals.decisions import budget_grants
+from approvals.decisions import checks
 from approvals.decisions.decide import decide as record_decision
 from approvals.decisions.decide import resolve
 from approvals.decisions.undo import undo as undo_decision
@@ -30,7 +30,7 @@ from approvals.reads import approval_views, inbox
 from approvals.requests.argument_changes import changes, describe
 from approvals.rights import principals
 from approvals.web import list_position as places
-from approvals.web.components import call_status, denial, reading, result_field, second_step
+from approvals.web.components import call_status, decision_form
 from approvals.web.request import edit, question
 from approvals.web.request.approval import show
 from approvals.web.request.request_page import already_closed, to_page
@@ -69,7 +69,7 @@ def decide(request: HttpRequest, approval_id: UUID, verdict: Verdict) -> HttpRes
         InvalidInput,
     ) as exc:
         return show(request, approval_views.approval(approval_id, actor=actor), exc, verdict)
-    reading.record(request, decided, actor)
+    decision_form.record_reading(request, decided, actor)
     following = _following(request, decided)
     messages.success(request, *_toast(decided, verdict, linked=bool(following)))
     return to_page(request, following or approval_id)
@@ -80,8 +80,9 @@ def _record(
 ) -> approval_views.ApprovalView:
     """Read the form, and record the decision."""
     form: dict[str, Any] = {
-        "reason": denial.reason(request) or form_text(request.POST, "comment"),  # of an answer
-        "confirm": second_step.read_name(request),
+        "reason": decision_form.read_reason(request)
+        or form_text(request.POST, "comment"),  # of an answer
+        "confirm": decision_form.read_name(request),
         "actor": actor,
     }
     match VERDICTS[verdict].carries:
@@ -91,7 +92,7 @@ def _record(
                 "preview": request.POST.get("preview"),
             }
         case "grant":
-            form["grant"] = budget_grants.read(request.POST) or None
+            form["grant"] = checks.read_grant(request.POST) or None
         case "result":
             form["result"] = _result(request, approval_id, actor)
     if VERDICTS[verdict].resolves_doubt:
@@ -105,7 +106,7 @@ def _result(request: HttpRequest, approval_id: UUID, actor: Actor) -> Any:
     approval = approval_views.approval(approval_id, actor=actor)
     if approval.is_question:
         return question.read_answer(request, approval, actor)
-    return result_field.read(request, approval)
+    return decision_form.read_result(request, approval)
 
 
 def _toast(

@@ -23,8 +23,8 @@ from approvals.requests import confirmation
 from approvals.requests.argument_changes import ArgumentChange, changes, describe
 from approvals.rights import principals
 from approvals.web import list_position as places
+from approvals.web.components import decision_form
 from approvals.web.components import preview as preview_card
-from approvals.web.components import second_step
 from approvals.web.request.request_page import already_closed, answer, to_page
 from runtime.control.edit import FIELD, is_previewed
 from runtime.core.values import json_schema
@@ -172,10 +172,10 @@ def _review_page(
     row: EditPreviewRow | None = None,
 ) -> HttpResponse:
     """Show the differences. The button that decides is there once the preview has come, if the tool makes one."""
-    is_first_step = second_step.is_opened_by(request, problem)
+    is_first_step = decision_form.is_opened_by(request, problem)
     context = {
         **_context(request, approval, None if is_first_step else problem),
-        **second_step.context(request, approval, problem),
+        **decision_form.second_step_context(request, approval, problem),
         **_consequences(approval, row),
         "changes": _judged(approval, new_args),
         "confirm": _confirm(approval, new_args),

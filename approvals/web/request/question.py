@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from approvals.decisions import decide
 from approvals.errors import DigestMismatch
 from approvals.reads import approval_views
-from approvals.web.components import denial
+from approvals.web.components import decision_form
 from approvals.web.request.request_page import answer, page_context
 from runtime.core.values import json_schema
 from runtime.core.values.enums import Verdict
@@ -30,13 +30,15 @@ def page(
 ) -> HttpResponse:
     """Show the page; `problem` is the error of the form just sent."""
     shared = page_context(request, approval, problem)
-    denied = denial.turns(approval, approval_views.read_others(approval), shared["transcript"])
-    ends_run = denial.ends_run(approval, denied, shared)
+    denied = decision_form.read_denied_turns(
+        approval, approval_views.read_others(approval), shared["transcript"]
+    )
+    ends_run = decision_form.ends_run(approval, denied, shared)
     wrong = _wrong_fields(request, approval, problem)
     fields, other = _fill_in(approval.result_schema, request.POST, wrong or {})
     context = {
         **shared,
-        **denial.context(approval, ends_run=ends_run),
+        **decision_form.denial_context(approval, ends_run=ends_run),
         "question": _untitled_question(approval),
         "ends_run": ends_run,
         "fields": fields,

@@ -25,7 +25,7 @@ from approvals.web import list_position as places
 from approvals.web.components import teamwork
 from approvals.web.components.arguments import Argument, arguments, fields
 from approvals.web.components.call_status import aftermath
-from approvals.web.components.reading import panel as reading_panel
+from approvals.web.components.decision_form import reading_panel
 from approvals.web.pages.second_factors import read_ways_to_confirm
 from runtime.core.values.enums import CallState, Verdict
 from runtime.core.values.ids import turn_of

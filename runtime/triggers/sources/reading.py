@@ -15,7 +15,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from runtime.control.transaction import atomic
+from runtime.control.access import atomic
 from runtime.core.values.errors import NotJson
 from runtime.core.values.json_values import is_text, read_json, sha256_of
 from runtime.errors import InvalidInput, KeyMissing, Tampered

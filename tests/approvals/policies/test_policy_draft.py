@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from approvals.rules import policy_draft, policy_text
+from approvals.rules import policy_sentences, policy_text
 from approvals.rules.policy import Escalation, OnExpiry, Policy, Rule, Stage
 from runtime.core.values.enums import Risk
 from tests.approvals.policies.test_sentences import RULES
@@ -66,13 +66,13 @@ def rules(draw: Any, name: str) -> Rule:
 
 @given(policy=st.tuples(rules("One"), rules("no")).map(lambda both: Policy(rules=both)))
 def test_a_written_policy_reads_back_the_same(policy: Policy) -> None:
-    assert policy_text.parse(policy_draft.to_yaml(policy)) == policy
+    assert policy_text.parse(policy_sentences.to_yaml(policy)) == policy
 
 
 def test_written_rules_of_every_kind_read_back_the_same() -> None:
     policy = policy_text.parse(RULES)
-    assert policy_text.parse(policy_draft.to_yaml(policy)) == policy
-    assert policy_draft.to_yaml(Policy()) == policy_text.DEFAULT
+    assert policy_text.parse(policy_sentences.to_yaml(policy)) == policy
+    assert policy_sentences.to_yaml(Policy()) == policy_text.DEFAULT
 
 
 DRAFT = """\
@@ -91,8 +91,8 @@ rules:
 
 def test_the_rules_that_stay_keep_their_lines() -> None:
     new = Rule(name="N", stages=(Stage(groups=("finance",)),))
-    assert policy_draft.rewrite(DRAFT, [0, 1, 2]) == DRAFT
-    assert policy_draft.rewrite(DRAFT, [2, new, 0]) == (
+    assert policy_sentences.rewrite(DRAFT, [0, 1, 2]) == DRAFT
+    assert policy_sentences.rewrite(DRAFT, [2, new, 0]) == (
         "# who decides\nrules:\n  # the last\n  - name: C\n    people: [bea]\n"
         "  - name: N\n    groups:\n    - finance\n"
         "  # the first\n  - name: A\n    quorum: 2   # two\n"
@@ -104,12 +104,12 @@ def test_rules_that_share_lines_are_written_anew(text: str) -> None:
     old = policy_text.parse(text).rules
     new = Rule(name="N")
     last = [*range(len(old))][-1:]
-    assert policy_text.parse(policy_draft.rewrite(text, [new, *last])).rules == (new, *old[-1:])
-    assert policy_draft.rewrite(text, []) == policy_text.DEFAULT
+    assert policy_text.parse(policy_sentences.rewrite(text, [new, *last])).rules == (new, *old[-1:])
+    assert policy_sentences.rewrite(text, []) == policy_text.DEFAULT
 
 
 def test_a_draft_or_a_rule_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(policy_text.PolicyInvalid, match="quorum"):
-        policy_draft.rewrite("rules: [{name: A, quorum: 0}]", [])
+        policy_sentences.rewrite("rules: [{name: A, quorum: 0}]", [])
     with pytest.raises(policy_text.PolicyInvalid, match="two rules with the name"):
-        policy_draft.rewrite(DRAFT, [0, Rule(name="A")])
+        policy_sentences.rewrite(DRAFT, [0, Rule(name="A")])

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from approvals.models import Approval, ApprovalClaim, ApprovalViewer
 from approvals.reads import inbox
-from approvals.web.components.denial import REASONS
+from approvals.web.components.decision_form import REASONS
 from tests.browser.conftest import Desk
 from tests.support.office import Office, reseal
 

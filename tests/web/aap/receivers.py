@@ -12,7 +12,7 @@ from uuid import uuid4
 from agentapprovalprotocol.receiver import Receiver, new_secret, verify
 
 from approvals import clock
-from approvals.decisions.request_messages import ResolvedRequests
+from approvals.decisions.open_requests import ResolvedRequests
 from approvals.models import OutboxMessage
 from approvals.outbox import messages
 from approvals.outbox.sender import Sender

@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 
 from approvals.models import Approval
-from approvals.web.components.denial import REASONS
+from approvals.web.components.decision_form import REASONS
 from runtime.core.values.verdicts import DENIED
 from tests.support.office import Office
 from tests.support.pages import queries_at_most, send, shows, text

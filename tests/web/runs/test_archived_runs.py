@@ -20,7 +20,7 @@ from runtime.ports.objects import ObjectStore
 from runtime.store import archived_runs, pool
 from runtime.store.object_stores.stores import BoundedReads, store_at
 from runtime.upkeep import archiving
-from runtime.web.pages import archive as pages
+from runtime.web.pages import run_actions as pages
 from tests.support.api_client import Caller
 from tests.support.long_runs import long_office_run
 from tests.support.object_stores import Breakable

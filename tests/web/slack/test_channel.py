@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from approvals.models import NoticeChannel
-from approvals.notices import kinds, slack_posts
+from approvals.notices import due, slack_posts
 from approvals.outbox import messages
 from approvals.outbox.sender import Sender
 from tests.support.office import Office, reseal
@@ -20,7 +20,7 @@ def look() -> None:
     """Have each open message looked at now, until none adds another."""
     for _ in range(3):
         pass_time()
-        sender = Sender({**kinds.KINDS, **slack_posts.KINDS})
+        sender = Sender({**due.KINDS, **slack_posts.KINDS})
         while (message := messages.claim()) is not None:
             sender.send_one(message)
 
