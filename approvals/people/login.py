@@ -3,7 +3,7 @@
 Each attempt is counted before the password is checked and uncounted if it was right, so parallel guesses are limited
 like sequential ones. A successful login clears only the count of its own username: otherwise an attacker with an
 account could reset the counts of others. The result does not depend on whether the username exists. API tokens are
-not throttled, because they are too long to be guessed.
+not throttled, because they are too long to be guessed. allauth counts in the cache, of which each process has its own.
 """
 
 import logging

@@ -2,8 +2,8 @@
 
 An admin makes the link and sees it once, so the admin is the giver of the password that it sets, as if the admin had
 typed it. A link ends when it is used, when a newer one is made, after HOURS, and when the person is
-disabled or their password is changed or removed. A GET of it changes nothing, because
-scanners of mail open links.
+disabled or their password is changed or removed. A GET of it changes nothing, because scanners of mail open links.
+The links of Django and allauth name no giver, and cannot be listed or ended.
 """
 
 import logging
