@@ -225,7 +225,6 @@ class _Storage(ScimStorage):
     ) -> None:
         """Disable a person for good, or end a group."""
         entry = self._entry(resource_type, resource_id, expected_version)
-        kind = entry.kind
         if entry.person is None:
             self._put_members(entry, [])
             entry.delete()
@@ -234,11 +233,13 @@ class _Storage(ScimStorage):
             for group in directories.groups_of(self.directory, [entry.person])[entry.person.pk]:
                 right = self.directory.membership(group)
                 assignments.end(entry.person, right, actor=self.directory.giver)
-            entry.kind, entry.external_id = DELETED, ""
-            entry.attributes = {"active": False}
+            entry.kind, entry.name = DELETED, entry.person.get_username()
+            entry.external_id, entry.attributes = "", {"active": False}
             signed_rows.sign(entry)
             entry.save()
-        log_change(self.directory.giver, f"deleted the {kind.lower()} {resource_id}")
+        log_change(
+            self.directory.giver, f"deleted the {str(resource_type.name).lower()} {resource_id}"
+        )
 
     def _entry(
         self, resource_type: scim.ResourceType, resource_id: str | None, version: str | None = None

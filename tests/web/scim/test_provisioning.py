@@ -112,6 +112,8 @@ def test_the_command_line_lets_a_directory_take_an_account(acme: Provisioner, ca
     acme.patch(person, {"op": "replace", "path": "active", "value": True})
     cast.bea.refresh_from_db()
     assert cast.bea.is_active
+    acme.send("DELETE", person, status=204)
+    acme.send("DELETE", f"/Users/{acme.create()['id']}", status=204)  # the name is free again
 
 
 def test_a_directory_does_not_see_what_another_one_made(acme: Provisioner) -> None:
