@@ -18,6 +18,7 @@ _LONG = re.compile(r"(?<![\w.,:/⟦+-])(\d{5,}(?:\.\d+)?)(?![\w,:/-]|\.\d)", re.
 MAX_PLAIN = 3  # digits that are not grouped
 MAX_DIGITS = 40  # a longer number is shown as any text
 _CURRENCY = re.compile(r"(?!JPY|KRW|BHD|KWD|TND)[A-Z]{3}|euros|dollars")
+CURRENCIES = frozenset({"EUR", "USD", "GBP", "CHF", "JPY", "euros", "dollars"})
 _ONE_DECIMAL = re.compile(r"-?\d+\.\d", re.ASCII)
 _PARTS = re.compile(r"(-?)(\d+)((?:\.\d+)?)", re.ASCII)
 

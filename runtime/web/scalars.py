@@ -21,7 +21,7 @@ from django.utils.safestring import SafeString
 from runtime.core.run.events import BlobRef
 from runtime.core.values.files import MEDIA_TYPES, file_of
 from runtime.web.display import as_json, escape_visible, spaces
-from runtime.web.numbers import digits, is_number, money
+from runtime.web.numbers import CURRENCIES, digits, is_number, money
 
 register = template.Library()
 
@@ -75,8 +75,13 @@ def scalar(value: Any) -> SafeString | str:
 
 
 @register.filter
-def brief_words(value: Any) -> SafeString:
-    """Show a value of a preview, in which a number may be written as a text; lists and objects as JSON."""
+def brief_words(value: Any, about: str = "") -> SafeString:
+    """Show a value of a preview, in which a number may be written as a text; lists and objects as JSON.
+
+    A number has its cents if the text `about` it names a currency.
+    """
+    if is_number(value):
+        return money(value, next(iter(CURRENCIES.intersection(about.split())), ""))
     number = digits(value) if isinstance(value, str) else ""
     return SafeString(
         number or scalar(value) or escape_visible(json.dumps(value, ensure_ascii=False))

@@ -55,7 +55,7 @@ def test_digits_are_grouped_and_the_text_stays(value: Any, groups: list[str]) ->
         ({"amount": True, "currency": "EUR"}, ["", ""]),
         ({"amount": 5, "currency": "EUR, already approved"}, ["", ""]),
         ({"amount": 5, "currency": ["EUR"]}, ["", ""]),
-        ({"worth": 5, "days": 2}, ["EUR", ""]),
+        ({"worth": 5, "days": 2, "euros": 3}, ["EUR", "", "euros"]),
     ],
 )
 def test_a_unit_comes_from_the_schema_or_the_call(args: Any, units: list[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from runtime.core.run.events import BlobRef
 from runtime.web.display import as_json
 from runtime.web.markdown import looks_like_markdown, markdown
-from runtime.web.numbers import is_number
+from runtime.web.numbers import CURRENCIES, is_number
 
 MAX_OPEN, MAX_OPEN_LINES = 600, 12  # characters and lines of a copy that is shown without folding
 SCREENS, LINE = 64, 80  # lines of a text on two screens, and characters of a line
@@ -219,7 +219,6 @@ _ENDINGS = {
     "euros": "euros",
     "dollars": "dollars",
 }
-_MONEY = frozenset({"EUR", "USD", "GBP", "CHF", "JPY", "euros", "dollars"})
 
 
 def is_amount(name: str, value: Any) -> bool:
@@ -244,7 +243,7 @@ def unit_of(name: str, rule: Any, args: Mapping[str, Any]) -> str:
         argument_units.append(args.get("currency"))
     units = (str(unit) for unit in [*schema_units, *argument_units] if _is_unit(unit))
     unit = _ENDINGS.get(words[-1], "")
-    return next(units, unit if len(words) > 1 or unit in _MONEY else "")
+    return next(units, unit if len(words) > 1 or unit in CURRENCIES else "")
 
 
 def _is_unit(value: Any) -> bool:

@@ -37,9 +37,14 @@ def previewed(**preview: Any) -> Approval:
     return seeds.pending(preview=preview)
 
 
-def changed(before: Any, after: Any) -> str:
-    content = {"shown": {"changes": [{"what": "it", "before": before, "after": after}]}}
+def changed(before: Any, after: Any, *, what: str = "it") -> str:
+    content = {"shown": {"changes": [{"what": what, "before": before, "after": after}]}}
     return render_to_string("approvals/_preview.html", {"preview": card(content)})
+
+
+def test_a_sum_has_its_cents_if_the_change_names_the_currency() -> None:
+    has(changed(0, 180.5, what="paid back, in euros"), ">180.50<")
+    has(changed(0, 180.5, what="hours"), ">180.5<")
 
 
 def test_the_card_has_every_part(bea: Client, cast: Cast) -> None:
