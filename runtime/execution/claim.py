@@ -46,8 +46,11 @@ def advance(run: UUID, context: WorkerContext, *, isolated: bool = False) -> boo
     """
     if context.heartbeat.draining.started:
         return False
-    with context.slots.acquired():
+    context.slots.acquire()
+    try:
         return _advance(run, context, isolated=isolated)
+    finally:
+        context.slots.release()
 
 
 def _advance(run: UUID, context: WorkerContext, *, isolated: bool) -> bool:

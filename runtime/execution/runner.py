@@ -30,7 +30,7 @@ from runtime.execution.commit import LoadedRun, StepWriter
 from runtime.execution.contents import RunContents
 from runtime.execution.effects.kept_replies import RunReplies
 from runtime.execution.effects.outcomes import dropped, event_of, not_started
-from runtime.execution.effects.perform import request_for
+from runtime.execution.effects.perform import perform, request_for
 from runtime.execution.effects.running import (
     EffectFinished,
     EffectRequest,
@@ -187,12 +187,12 @@ class Runner:
             except ObjectStoreDown:
                 break  # it is read again once the step is written
             answered.add(work.frame)
-            self._step.records.work.remove(work)
-            replies: queue.SimpleQueue[EffectFinished] = queue.SimpleQueue()
-            effect, started = RunningEffect(request=request, submit=replies.put), time.monotonic()
-            self._context.effect_pool.launch(effect)
+            started = time.monotonic()
+            outcome = perform(self._context.handler, request)
             self._scripts_are_quick &= time.monotonic() - started < SLOW_REPLY
-            self._add_outcome(effect, replies.get().outcome)
+            self._step.records.work.remove(work)
+            self._context.effect_pool.release(work)
+            self._add_outcome(RunningEffect(request=request, submit=self._submit), outcome)
             self._plan_next()
         return bool(answered)
 
@@ -287,8 +287,11 @@ class Runner:
         try:
             return self._messages.get(timeout=KEEP_SLOT if slots.any_free() else 0)
         except queue.Empty:
-            with slots.released():
+            slots.release()
+            try:
                 return self._messages.get(timeout=self._timeout())
+            finally:
+                slots.acquire()
 
     def _receive(self, message: RunnerMessage) -> None:
         if message is None:

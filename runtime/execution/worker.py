@@ -6,8 +6,7 @@ import queue
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
@@ -62,30 +61,14 @@ class RunSlots:
         self._free: queue.SimpleQueue[None] = queue.SimpleQueue()  # waits in C, unlike a semaphore
         for _ in range(number):
             self._free.put(None)
+        self.acquire = self._free.get  # waits for a slot
 
     def any_free(self) -> bool:
         """Return whether no runner waits for a slot."""
         return not self._free.empty()
 
-    @contextmanager
-    def acquired(self) -> Iterator[None]:
-        """Wait for a slot, and hold it for as long as the block lasts."""
-        self._free.get()
-        try:
-            yield
-        finally:
-            self._release()
-
-    @contextmanager
-    def released(self) -> Iterator[None]:
-        """Release the slot for as long as the block lasts, then wait for a free one."""
-        self._release()
-        try:
-            yield
-        finally:
-            self._free.get()
-
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Release a slot, with the connections of its thread."""
         connections.close_all()
         self._free.put(None)
 
@@ -296,8 +279,9 @@ class RunPauses:
     def pause(self, seconds: float, cause: Exception | None = None) -> None:
         """Wait without a slot. Raises LeaseLost once another worker has the run."""
         # Eight slots serve all runs of the process: none is held while nothing can be done.
-        with self.slots.released():
-            self.claimed.lost.wait(seconds)
+        self.slots.release()
+        self.claimed.lost.wait(seconds)
+        self.slots.acquire()
         if self.claimed.lost.is_set():
             raise LeaseLost from cause
 

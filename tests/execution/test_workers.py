@@ -252,19 +252,22 @@ def test_a_waiting_run_releases_its_slot_and_acquires_one_again() -> None:
     two, waiting, go_on = RunSlots(2), threading.Event(), threading.Event()
 
     def wait() -> None:
-        with two.acquired(), two.released():
-            waiting.set()
-            go_on.wait(60)
+        two.acquire()
+        two.release()
+        waiting.set()
+        go_on.wait(60)
+        two.acquire()
 
     with ThreadPoolExecutor(3) as pool:
         waits = pool.submit(wait)
         assert waiting.wait(60)
-        with two.acquired():
-            assert two.any_free()
-            with two.acquired():
-                assert not two.any_free()
-                go_on.set()
-                assert not waits.done()  # no slot is free yet
+        two.acquire()
+        assert two.any_free()
+        two.acquire()
+        assert not two.any_free()
+        go_on.set()
+        assert not waits.done()  # no slot is free yet
+        two.release()
         waits.result(60)
 
 
