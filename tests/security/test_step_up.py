@@ -186,17 +186,19 @@ def test_a_confirmation_leads_to_no_other_site(phone: Phone, cast: Cast, page: s
     assert answer["Location"] == "/account/"
 
 
+@pytest.mark.parametrize("verdict", ["approve", "deny"])
 @pytest.mark.parametrize("proof", [None, {"how": "password"}, _proof])
 def test_the_worker_refuses_a_statement_without_it(
-    approval: Approval, monkeypatch: pytest.MonkeyPatch, proof: Any
+    approval: Approval, monkeypatch: pytest.MonkeyPatch, proof: Any, verdict: str
 ) -> None:
     """As a web process would sign that does not know the rule."""
     proof = _proof(400) if callable(proof) else proof
     monkeypatch.setattr(votes_of_people, "check_step_up", lambda *_: None)
-    decide(approval, _with("bea", proof))
+    decide(approval, _with("bea", proof), verdict, reason="because")
     approval.refresh_from_db()
     monkeypatch.undo()
-    for verify in (seeds.verify_decision, seeds.verify_approval):
+    checks = (seeds.verify_decision, seeds.verify_approval)
+    for verify in checks if verdict == "approve" else checks[:1]:
         with pytest.raises(NotConfirmed, match="fresh second factor"):
             verify(approval)
 
