@@ -4,7 +4,7 @@ Text, whole numbers, numbers, yes or no, choices, mail addresses and dates have 
 typed as JSON. Empty fields are omitted, so defaults apply; the schema reports missing required fields.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -214,7 +214,7 @@ def agents(request: HttpRequest) -> HttpResponse:
                     agent.name,
                     titles.get(agent.name, ""),
                     agent.description,
-                    _names(agent.tools),
+                    " ".join(tool.name for tool in agent.tools),
                 )
             ],
             "called": [agent for agent in published if not words and agent.name in called],
@@ -303,10 +303,6 @@ def _matches(words: list[str], *texts: str) -> bool:
     """Tell whether every word occurs in one of the texts."""
     searched = "\n".join(texts).lower()
     return all(word in searched for word in words)
-
-
-def _names(tools: Iterable[queries.ToolView]) -> str:
-    return " ".join(tool.name for tool in tools)
 
 
 def _start_run(request: HttpRequest, form: StartForm) -> HttpResponse:

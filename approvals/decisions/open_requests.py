@@ -101,7 +101,7 @@ def build(
             )
             entries.append(entry)
             last = audit.Last(seq=entry.seq, hash=entry.hash)
-    rows = [_written(approval) for approval in approvals]
+    rows = [{name: getattr(approval, name) for name in _COLUMNS} for approval in approvals]
     return (
         *record_uses(approvals),
         StatementPart(
@@ -142,10 +142,6 @@ def _judged(call: ReviewSnapshot) -> snapshot.Judged:
     if demands is not None and call.kind.is_question:
         demands = demands.of_one_person()
     return snapshot.Judged(version=version, risk=str(judgement.risk), demands=demands)
-
-
-def _written(approval: Approval) -> dict[str, object]:
-    return {name: getattr(approval, name) for name in _COLUMNS}
 
 
 CHANNEL = "allowance"

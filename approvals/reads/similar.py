@@ -212,7 +212,7 @@ def similar(approval: ApprovalView, *, until: float | None = None) -> Similar | 
                 json.loads(row.edited or row.args),
                 json.loads(row.compared_args),
                 until=until,
-                secret=_secrets(row.tool),
+                secret=partial(sealing.secret_args, row.tool),
             )
         ),
     )
@@ -239,10 +239,6 @@ def compared(
         else _compared(name, was, now, until)
         for name in names
     ]
-
-
-def _secrets(tool: str) -> Callable[[Any], frozenset[str]]:
-    return partial(sealing.secret_args, tool)
 
 
 def _compared(
