@@ -185,6 +185,7 @@ def lengthen(run: UUID, steps: int) -> None:
             " WHERE run_id = %s AND position = (SELECT position FROM runtime_run WHERE id = run_id)",
             [2 * (steps - 5), run],
         )
+        cursor.execute("ANALYZE runtime_journalentry")  # or plans may be those for short journals
 
 
 def count_blocks(

@@ -1,5 +1,6 @@
 """Runs on real Postgres that the test's own thread advances, with scripts (Rig) or real agents (Engine)."""
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -24,7 +25,7 @@ from runtime.core.values.enums import Decision, Verdict
 from runtime.execution.claim import advance
 from runtime.execution.effects.pool import EffectPool
 from runtime.execution.heartbeat import ClaimedRun, Heartbeat
-from runtime.execution.worker import WorkerContext
+from runtime.execution.worker import RunSlots, WorkerContext
 from runtime.models import Gate, JournalEntry, Run
 from runtime.ports import wiring
 from runtime.ports.access import Actor
@@ -142,6 +143,16 @@ def at_failpoint(point: str, act: Callable[[], object]) -> Iterator[None]:
     assert not left
 
 
+class OpenSlots(RunSlots):
+    """Slots that leave the connection of the test's own thread open, as a new one takes long."""
+
+    def release(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._free.put(None)
+        else:
+            super().release()
+
+
 class HandDriven:
     """A worker without threads of its own for runs: the test's thread advances them."""
 
@@ -153,6 +164,7 @@ class HandDriven:
             approvals=approvals,
             effect_pool=EffectPool(handler, slots=4, replace=lambda: self.heartbeat.retire(LONG)),
             heartbeat=self.heartbeat,
+            slots=OpenSlots(),
         )
 
     def advance_once(self, run: UUID, *, isolated: bool = False) -> Run:
