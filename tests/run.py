@@ -1,6 +1,6 @@
 """`python -m tests.run`: the whole suite as groups of folders, each a process with servers of its own.
 
-Four run at once, because whole installations wait for one half of their time, and two cores should always have work.
+Five run at once, because whole installations wait for one half of their time, and two cores should always have work.
 Each that ends makes room for the next group, so the order is from the longest to the shortest. `--quick` runs the pure
 and the Postgres tier.
 
@@ -20,7 +20,7 @@ from tests.support.stack import PREPARED
 
 PYTEST = (sys.executable, "-m", "pytest")
 PACKAGES = ("agents", "approvals", "client", "config", "runtime", "tests")
-AT_ONCE = 4
+AT_ONCE = 5
 FAULTS = "tests/system/fault_injection"
 GROUPS = (
     ("tests/browser",),
