@@ -116,7 +116,7 @@ def strings(number_of: int) -> list[str]:
 # turned by one string, so that a place gets strings of every kind.
 SEVERAL, FEW = 35 if LONG else 10, MAX_REFUSALS - 1
 SIZE = 8 * SEVERAL + 4 * FEW + 10
-STRINGS = strings(-(-count("R8", short=300, long=5_000) // SIZE) * SIZE)
+STRINGS = strings(-(-count("R8", short=200, long=5_000) // SIZE) * SIZE)
 
 
 def batches() -> Iterator[list[str]]:

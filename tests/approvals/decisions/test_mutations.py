@@ -31,7 +31,7 @@ from tests.system.fault_injection.harness.figures import say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-CHANGES = count("R7", short=1_200, long=100_000)
+CHANGES = count("R7", short=400, long=100_000)
 SEED = 20
 LESS = {"username": "new.hire", "security_level": 1}
 PREVIEW = {"shown": {"summary": "Replaces one role", "counts": {"accounts": 1}}}

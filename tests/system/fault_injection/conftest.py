@@ -17,7 +17,7 @@ from tests.system.fault_injection.harness.office import Office
 MakeLoop = Callable[..., Loop]
 
 # Slow tests that gain nothing from repetition run only in the long form.
-collect_ignore = [] if LONG else ["test_promotion.py"]
+collect_ignore = [] if LONG else ["test_promotion.py", "test_seeds.py"]
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def crew(whole: tuple[Stack, Path]) -> Crew:
 
 # Random kills
 
-KILLS = count("R2", short=12, long=1000)
+KILLS = count("R2", short=8, long=1000)
 MAX_GAP_SECONDS = 1.5  # seconds between two deaths
 # How to know the processes of one kind by their command line.
 KINDS = {
@@ -105,7 +105,7 @@ def test_random_crashes_lose_and_repeat_nothing(stack: Stack, crew: Crew) -> Non
 
 # Seven faults at once, one of which is that of three workers two have a wrong clock
 
-RUNS = count("R3", short=120, long=20_000)
+RUNS = count("R3", short=80, long=20_000)
 BATCH, FEW = 40, 10  # runs: started in one go, and open when the faults stop
 PAUSE = count("R3_PAUSE", short=8, long=12)  # seconds between two faults, at most
 HOURS = (1, -1)  # by which the clocks of two more workers are wrong

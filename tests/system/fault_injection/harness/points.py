@@ -115,6 +115,11 @@ def registry() -> set[str]:
     }
 
 
+def deepest() -> set[str]:
+    """Each moment of each kind at the greatest depth that it has."""
+    return set({point.rpartition(":")[0]: point for point in sorted(registry())}.values())
+
+
 def may_leave_doubt(point: str) -> bool:
     """Tell whether a death there can be between the intent and the result of a `write`, also of another item."""
     moment, kind, _ = point.split(":")
