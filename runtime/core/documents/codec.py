@@ -118,12 +118,12 @@ def decode_entry(text: str) -> Entry:
     text = plain_text(text)
     try:
         if text.startswith(BEGINNING):
-            stored = _entries().validate_json(text)
+            stored = _entries().validator.validate_json(text)
             return Entry(at=stored.at, events=stored.events)
         document = load_document(text)
         return Entry(
             at=datetime.fromisoformat(document["at"]),
-            events=_events().validate_python(document["events"]),
+            events=_events().validator.validate_python(document["events"]),
         )
     except (KeyError, TypeError, ValueError) as exc:
         raise Unreadable(f"not an entry: {exc}") from exc
@@ -158,7 +158,9 @@ def _encoded(events: tuple[Event, ...]) -> list[str]:
 
 def _text(event: Event) -> str:
     kind: Any = type(event)
-    encoded = _events_of(kind).dump_json((event,), exclude_defaults=True, ensure_ascii=True)
+    encoded = _events_of(kind).serializer.to_json(
+        (event,), exclude_defaults=True, ensure_ascii=True
+    )
     fields = encoded.decode()[2:-2]  # within `[{` and `}]`
     return f'{{"type":"{event.type}",{fields}}}' if fields else f'{{"type":"{event.type}"}}'
 

@@ -299,8 +299,8 @@ def test_no_reply_given_in_a_fork_gives_a_held_text_away(
         if isinstance(event, ModelReplied)
     )
     text = said.text if sealed else '"••••"'
-    shows(ada, f"/runs/{run}/fork/{position - 1}/", "Next reply of the model", "&quot;••••&quot;")
+    shows(ada, f"/runs/{run}/fork/{position}/", "Reply of the model", "&quot;••••&quot;")
     calls = [{"tool": "tell_requester", "arguments": {"message": "Hello."}}] if sealed else []
     change = {"kind": "reply", "frame": "0", "value": {"text": text, "calls": calls}}
-    refused = ada_api.post(f"/runs/{run}/fork", {"position": position - 1, "change": change})
+    refused = ada_api.post(f"/runs/{run}/fork", {"position": position, "change": change})
     assert field_of(refused) == (422, "change.value.text")
