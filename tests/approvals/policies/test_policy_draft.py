@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from approvals.rules import policy_sentences, policy_text
@@ -64,7 +64,6 @@ def rules(draw: Any, name: str) -> Rule:
     )
 
 
-@settings(max_examples=25)
 @given(policy=st.tuples(rules("One"), rules("no")).map(lambda both: Policy(rules=both)))
 def test_a_written_policy_reads_back_the_same(policy: Policy) -> None:
     assert policy_text.parse(policy_sentences.to_yaml(policy)) == policy
