@@ -71,6 +71,7 @@ class Model:
     away: dict[str, str] = field(default_factory=dict)
     votes: dict[str, tuple[int, str | None]] = field(default_factory=dict)
     status: str = "pending"
+    last: tuple[str, str] | None = None  # the act that closed it, which may be sent again
 
     def stands_for(self, deputy: str) -> list[str]:
         absent = sorted(one for one, by in self.away.items() if by == deputy)
@@ -88,6 +89,8 @@ class Model:
         return next((n for n, (of, _) in enumerate(self.stages) if counts[n] < of), None)
 
     def vote(self, person: str) -> bool:
+        if self.last == (person, "vote"):
+            return True
         if not self._opens(person):
             return False
         self.votes = {p: at for p, at in self.votes.items() if not {p, at[1]} & self.origin}
@@ -100,14 +103,13 @@ class Model:
             return False
         self.votes[person] = stage, free[0]
         if self.stage() is None:
-            self.status = "approved"
+            self.status, self.last = "approved", (person, "vote")
         return True
 
     def deny(self, person: str) -> bool:
         if self._opens(person):
-            self.status = "denied"
-            return True
-        return False
+            self.status, self.last = "denied", (person, "deny")
+        return self.last == (person, "deny")
 
     def _opens(self, person: str) -> bool:
         """Tell whether the person may decide, before the deadline."""
@@ -238,6 +240,7 @@ SOME = (
     (0, 0, "vote bea, deny cora"),
     (1, 0, "vote bea, steer bea, vote dan"),
     (1, 0, "vote cora, vote bea, vote bea, deny bea"),
+    (0, 0, "vote bea, vote cora, vote cora, vote bea, deny cora"),
     (3, 0, "announce bea cora, vote cora"),
     (2, 0, "announce bea cora, vote bea, vote cora, withdraw bea, vote cora, back bea, vote eva"),
     (2, 0, "announce bea cora, announce eva cora, vote bea, vote cora"),
