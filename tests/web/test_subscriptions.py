@@ -1,6 +1,6 @@
 """Programs are told of events by signed webhooks: each once, in order.
 
-They verify as docs/how-to/send-webhooks.md shows.
+They verify as docs/how-to/send-webhooks.md shows, and with the package of Standard Webhooks.
 """
 
 import html
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from django.db import transaction
 from django.test import Client, override_settings
+from standardwebhooks import Webhook
 
 from approvals import clock
 from approvals.decisions.undo import undo
@@ -68,7 +69,7 @@ class Program:
         headers = dict(request.headers.items())
         self.headers.append(headers)
         assert verify(self.secret, headers, body)
-        self.events.append(json.loads(body))
+        self.events.append(Webhook(self.secret).verify(body, headers))
         status = self.statuses.pop(0) if self.statuses else 204
         respond(request, status, b"" if status == 204 else self.answer)
 
