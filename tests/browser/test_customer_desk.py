@@ -429,4 +429,4 @@ def test_a_message_cuts_a_reply_off_and_a_rate_limit_is_shown(desk: Desk) -> Non
     ada.goto("/tools/")
     tool = ada.get_by_role("region", name="Pay back")
     expect(tool).to_contain_text(re.compile(r"approval required\s*can be repeated"))
-    expect(tool).to_contain_text(re.compile(r"Used by customer_desk\. \d+ calls?: \d+ % errors"))
+    expect(tool).to_contain_text(re.compile(r"Used by Customer desk\. \d+ calls?: \d+ % errors"))

@@ -32,6 +32,7 @@ LINES = lines_of(LONG)
 WHOLE = Remaining(run=RUN, lines=LINES)
 
 
+@pytest.mark.django_db  # the titles of agents
 @pytest.mark.parametrize(
     "shown",
     [
