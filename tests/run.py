@@ -22,11 +22,15 @@ PYTEST = (sys.executable, "-m", "pytest")
 PACKAGES = ("agents", "approvals", "client", "config", "runtime", "tests")
 AT_ONCE = 5
 FAULTS = "tests/system/fault_injection"
+ACCESS = "tests/browser/access"
+PAGES = ("tests/web/requests", "tests/web/runs", "tests/web/actions", "tests/web/accounts")
 GROUPS = (
-    ("tests/browser",),
+    (ACCESS,),
+    ("tests/browser", f"--ignore={ACCESS}"),
+    ("tests/web", *(f"--ignore={path}" for path in PAGES)),
+    PAGES,
     ("tests/system", f"--ignore={FAULTS}"),
     (FAULTS,),
-    ("tests/web",),
     ("tests/approvals", "tests/stored", "tests/agents"),
     ("tests/config", "tests/docs", "tests/interop"),
     ("tests/execution", "tests/control", "tests/upkeep", "tests/triggers"),
