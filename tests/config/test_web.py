@@ -96,6 +96,6 @@ def test_pages_are_compressed_for_clients_that_can_read_them() -> None:
     plain = Client().get("/login/")
     packed = Client().get("/login/", HTTP_ACCEPT_ENCODING="gzip")
     assert packed["Content-Encoding"] == "gzip"
-    assert len(packed.content) < len(plain.content) / 2
+    assert len(packed.content) < len(plain.content) * 0.7  # with up to a hundred random bytes
     assert b"Log in" in gzip.decompress(packed.content)
     assert "Content-Encoding" not in plain
