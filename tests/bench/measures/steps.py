@@ -1,6 +1,6 @@
 """Steps a second: journal entries of whole worker processes against bare transactions of the same machine.
 
-A step of ours is one committed entry: a reply with the intent of its call, or a result. Replies come from a
+A step of ours is one committed entry: a result, and the reply with the intent of the next call. Replies come from a
 function through the model layer, and tools only return text, so this measures the engine and the layer around it.
 Entries are about 1 KB each, replies and results together. They are counted between two samples: the first that finds
 every run active, and the last that finds none ended.
@@ -58,7 +58,7 @@ def measure(site: Site, *, quick: bool) -> Finding:
 def _steps(site: Site, desk: Desk, runs: int, turns: int) -> float:
     """Entries a second of so many runs at once, as long as all of them are at work."""
     started = _started(desk, runs, turns)
-    looks = list(_looks(site, started, last=2 * turns))
+    looks = list(_looks(site, started, last=turns))
     desk.until_ended(started)
     assert len(looks) > 1, "the runs were too short to be counted"
     (began_at, before), (ended_at, after) = looks[0], looks[-1]
