@@ -27,7 +27,7 @@ MEASURES = {
     "run_page": "the page of a run of 5,000 steps against that of one of 100",
     "desk": "a hundred mixed requests, cleared by keyboard in a browser",
     "phone": "the important one of a hundred requests, decided on a phone",
-    "history": "a run of 100,000 steps that goes on: its resume time and its rows (if named)",
+    "history": "a run of 50,000 steps that goes on: its resume time and its rows (if named)",
     "due": "a million timers that ran out, two sweepers",
     "inbox": "the inbox with a million pending, decisions beside them, 100,000 suspended runs",
 }

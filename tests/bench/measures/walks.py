@@ -1,7 +1,8 @@
 """Long runs: the time of their steps, whether the last ones take longer, bytes, resuming, and a kill in the middle.
 
 A step is a reply of the model with 1 KB of arguments and its result. The baseline commits each in a transaction of its
-own; ours commits a result with the reply of the script that follows. After the last step the run waits at a gate; resuming it loads the whole run.
+own; ours commits a result with the reply of the script that follows. After the last step the run waits at a gate;
+resuming it loads the whole run.
 """
 
 import json
