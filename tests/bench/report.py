@@ -17,10 +17,9 @@ Loads = tuple[float, float, float]
 NOTES = "<!-- what follows is written by hand and kept by `make bench` -->"
 HEAD = """# Performance
 
-`make bench` measures the engine against bare references, and writes the figures with a goal here, up to the marked
-line. They are ratios to something measured in the same minutes, because absolute times depend on the machine. The
-median decides on `reached` or `missed`; the spread is from the 5th to the 95th percentile, or between the extremes of
-fewer than 20 values.
+`make bench` measures the engine against bare references, and writes figures with a goal here, up to the marked
+line. All are ratios within the same minutes. The median decides on `reached` or `missed`; the spread is from the 5th to
+the 95th percentile, or between extremes below 20 values.
 """
 
 
