@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from runtime.core.run import planning
-from runtime.core.run.continuation import Continuation, Phase, Wait, replace
+from runtime.core.run.continuation import Continuation, Frame, Phase, Wait, replace
 from runtime.core.run.events import (
     AnswerDropped,
     BudgetExceeded,
@@ -121,12 +121,9 @@ def _add(
 ) -> Continuation:
     """Charge `spent` to the frame, the frames above it and the run. Set the frame's `context` if given."""
     frames = dict(now.frames)
-    at: str | None = frame
-    while at is not None:
-        holder = now.frame(at)
-        size = holder.context if context is None or at != frame else context
-        frames[at] = replace(holder, spent=holder.spent + spent, context=size)
-        at = holder.parent
+    for holder in _frames_upwards(now, frame):
+        size = holder.context if context is None or holder.id != frame else context
+        frames[holder.id] = replace(holder, spent=holder.spent + spent, context=size)
     return replace(now, frames=frames, spent=now.spent + spent)
 
 
@@ -288,10 +285,7 @@ def _owners_of(now: Continuation, frame: str) -> Iterator[LimitOwner]:
     """Yield every scope with limits that a frame counts for."""
     if now.budget is not None:
         yield LimitOwner(frame=None, budget=now.budget, spent=now.spent)
-    at: str | None = frame
-    while at is not None:
-        holder = now.frame(at)
-        at = holder.parent
+    for holder in _frames_upwards(now, frame):
         if holder.budget is not None:
             yield LimitOwner(
                 frame=holder.id,
@@ -299,6 +293,13 @@ def _owners_of(now: Continuation, frame: str) -> Iterator[LimitOwner]:
                 spent=holder.spent,
                 active_at_open=holder.since,
             )
+
+
+def _frames_upwards(now: Continuation, frame: str) -> list[Frame]:
+    holders = [now.frame(frame)]
+    while (parent := holders[-1].parent) is not None:
+        holders.append(now.frame(parent))
+    return holders
 
 
 # Active time: the time between entries, minus the time the run only waited for people, times, events, or providers
@@ -355,9 +356,8 @@ def _is_active(now: Continuation) -> bool:
     """Say whether the run is active: an effect runs, is planned or waits to be retried, and no limit blocks the run."""
     if now.ended or is_blocked(now):
         return False
-    if planning.is_under_way(now) or planning.plan(now):
-        return True
-    return any(_is_active_retry(now, wait) for wait in now.retries())
+    works = planning.is_under_way(now) or bool(planning.plan(now))
+    return works or any(_is_active_retry(now, wait) for wait in now.retries())
 
 
 def _is_active_retry(now: Continuation, wait: Wait) -> bool:
