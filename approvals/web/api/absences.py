@@ -45,7 +45,7 @@ def list_absences(request: Authenticated) -> list[absences.Away]:
 
 
 @router.post("/absences", response=AwayOut)
-def announce(request: Authenticated, body: AwayIn) -> absences.Away:
+def announce_absence(request: Authenticated, body: AwayIn) -> absences.Away:
     """Name your deputy for some days. This replaces your earlier absence."""
     of = zones.find_zone(str(body.zone), "zone")
     return absences.announce(
@@ -57,7 +57,7 @@ def announce(request: Authenticated, body: AwayIn) -> absences.Away:
 
 
 @router.post("/absences/{person}/end", response=list[AwayOut])
-def end(request: Authenticated, person: str) -> list[absences.Away]:
+def end_absence(request: Authenticated, person: str) -> list[absences.Away]:
     """End an absence that you may list."""
     absences.end(person, actor=request.auth)
     return list_absences(request)

@@ -125,7 +125,7 @@ def read_allowance(request: Authenticated, allowance: str) -> dict[str, Any]:
 
 
 @router.post("/approvals/{approval}/allowance", response=AllowanceOut)
-def propose(request: Authenticated, approval: str, body: AllowanceIn) -> dict[str, Any]:
+def propose_allowance(request: Authenticated, approval: str, body: AllowanceIn) -> dict[str, Any]:
     """Propose an allowance for calls like that of a request. A second person must confirm it."""
     allowance = allowance_changes.propose(
         id_of(approval), limits=body.limits, count=body.count, days=body.days, actor=request.auth
@@ -134,14 +134,14 @@ def propose(request: Authenticated, approval: str, body: AllowanceIn) -> dict[st
 
 
 @router.post("/allowances/{allowance}/confirm", response=AllowanceOut)
-def confirm(request: Authenticated, allowance: str) -> dict[str, Any]:
+def confirm_allowance(request: Authenticated, allowance: str) -> dict[str, Any]:
     """Put a proposed allowance in force, as the second person."""
     allowance_changes.confirm(_id(allowance), actor=request.auth)
     return _fields(allowance_list.read_with_uses(_id(allowance), request.auth)[0])
 
 
 @router.post("/allowances/{allowance}/revoke", response=AllowanceOut)
-def revoke(request: Authenticated, allowance: str, body: RevocationIn) -> dict[str, Any]:
+def revoke_allowance(request: Authenticated, allowance: str, body: RevocationIn) -> dict[str, Any]:
     """Revoke an allowance at once, or withdraw its proposal."""
     allowance_changes.revoke(_id(allowance), actor=request.auth, reason=body.reason)
     return _fields(allowance_list.read_with_uses(_id(allowance), request.auth)[0])

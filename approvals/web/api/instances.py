@@ -62,7 +62,7 @@ def list_instances(request: Authenticated, q: str = "") -> InstancePage:
 
 
 @router.post("/instances", response=NewInstanceOut)
-def create(request: Authenticated, body: InstanceIn) -> InstanceView:
+def create_instance(request: Authenticated, body: InstanceIn) -> InstanceView:
     """Create an instance, of which you are the owner."""
     instances.require_provisioner(request.auth)
     if not isinstance(body.name, str):
@@ -76,7 +76,7 @@ def create(request: Authenticated, body: InstanceIn) -> InstanceView:
 
 
 @router.post("/instances/{instance}/end", response=EndedInstanceOut)
-def end(request: Authenticated, instance: str) -> dict[str, Any]:
+def end_instance(request: Authenticated, instance: str) -> dict[str, Any]:
     """End an instance of any person, and cancel its pending requests. Repeating it has no effect."""
     instances.require_provisioner(request.auth)
     try:

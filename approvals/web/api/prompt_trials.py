@@ -85,7 +85,7 @@ def try_prompt(request: Authenticated, body: TryPromptIn) -> Status[TrialRow]:
 
 
 @router.get("/prompts/trials/{uuid:trial}", response=TrialOut)
-def read_trial(request: Authenticated, trial: UUID) -> TrialRow:
+def read_prompt_trial(request: Authenticated, trial: UUID) -> TrialRow:
     """Read a trial, with the recorded and the tried replies so far. For admins."""
     AccessService().require(request.auth, Scope.ADMIN)
     return prompt_trials.find(trial).stored

@@ -11,7 +11,7 @@ from pydantic import WithJsonSchema
 from approvals.decisions.decide import decide as record_decision
 from approvals.decisions.decide import resolve
 from approvals.decisions.extend import extend as extend_deadline
-from approvals.decisions.undo import undo as undo_decision
+from approvals.decisions.undo import undo
 from approvals.reads import approval_views, external_claims, filters, history, usual
 from approvals.reads.external_claims import ExternalClaim
 from approvals.requests import snapshot
@@ -352,7 +352,9 @@ def read_approval(request: Authenticated, approval: str) -> ApprovalDetailOut:
 
 
 @router.post("/approvals/{approval}/decision", response=ApprovalOut)
-def decide(request: Authenticated, approval: str, body: DecisionIn) -> approval_views.ApprovalView:
+def decide_approval(
+    request: Authenticated, approval: str, body: DecisionIn
+) -> approval_views.ApprovalView:
     """Approve, deny, answer, edit or request changes to a call, or `continue` or `stop` a frame.
 
     The decision takes effect at `effective_at`, and the run does not go on before: until then you can undo it. That is
@@ -378,13 +380,15 @@ def decide(request: Authenticated, approval: str, body: DecisionIn) -> approval_
 
 
 @router.post("/approvals/{approval}/undo", response=ApprovalOut)
-def undo(request: Authenticated, approval: str) -> approval_views.ApprovalView:
+def undo_decision(request: Authenticated, approval: str) -> approval_views.ApprovalView:
     """Undo your decision before `effective_at`, or withdraw your vote while others must vote."""
-    return undo_decision(approval_id=id_of(approval), actor=request.auth)
+    return undo(approval_id=id_of(approval), actor=request.auth)
 
 
 @router.post("/approvals/{approval}/extension", response=ApprovalOut)
-def extend(request: Authenticated, approval: str, body: ExtensionIn) -> approval_views.ApprovalView:
+def extend_approval(
+    request: Authenticated, approval: str, body: ExtensionIn
+) -> approval_views.ApprovalView:
     """Extend the deadline of a pending request that you may decide, or any as an admin: to at most 30 days from now.
 
     It is never shortened. Votes and the digest stay valid. An agent outside keeps its deadline.
@@ -395,7 +399,7 @@ def extend(request: Authenticated, approval: str, body: ExtensionIn) -> approval
 
 
 @router.post("/runs/{run}/gates/{gate}/settle", response=ApprovalOut)
-def settle(
+def settle_gate(
     request: Authenticated, run: str, gate: str, body: SettlementIn
 ) -> approval_views.ApprovalView:
     """Resolve a call in doubt. Giving up needs a reason, which the model receives."""

@@ -59,7 +59,7 @@ def subscribe(request: Authenticated, body: SubscriptionIn) -> SubscriptionView:
 
 
 @router.get("/subscriptions/{subscription}/messages", response=list[SentMessageOut])
-def messages(request: Authenticated, subscription: str) -> list[SentMessage]:
+def list_messages(request: Authenticated, subscription: str) -> list[SentMessage]:
     """List the newest messages, with their answers. For admins."""
     return subscriptions.sent_messages(id_of(subscription), actor=request.auth)
 
@@ -67,14 +67,14 @@ def messages(request: Authenticated, subscription: str) -> list[SentMessage]:
 @router.post(
     "/subscriptions/{subscription}/messages/{message}/retry", response=list[SentMessageOut]
 )
-def retry(request: Authenticated, subscription: str, message: str) -> list[SentMessage]:
+def retry_message(request: Authenticated, subscription: str, message: str) -> list[SentMessage]:
     """Send a message again that was given up, for three more days. For admins."""
     subscriptions.retry(id_of(subscription), id_of(message), actor=request.auth)
     return subscriptions.sent_messages(id_of(subscription), actor=request.auth)
 
 
 @router.post("/subscriptions/{subscription}/{act}", response=SubscriptionOut)
-def change(request: Authenticated, subscription: str, act: Act) -> SubscriptionView:
+def change_subscription(request: Authenticated, subscription: str, act: Act) -> SubscriptionView:
     """Pause, resume, test or delete it, or rotate its secret. For admins.
 
     While it is paused it misses all events. For a day after a rotation the secret before signs too.

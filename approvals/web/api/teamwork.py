@@ -66,28 +66,28 @@ def read_company(request: Authenticated, approval: str) -> CompanyOut:
 
 
 @router.post("/approvals/{approval}/claim", response=CompanyOut)
-def claim(request: Authenticated, approval: str) -> CompanyOut:
+def claim_approval(request: Authenticated, approval: str) -> CompanyOut:
     """Say for 10 minutes that you look at a request. Other people may still decide it."""
     teamwork.claim(approval_id=id_of(approval), actor=request.auth)
     return _of(id_of(approval), request)
 
 
 @router.post("/approvals/{approval}/release", response=CompanyOut)
-def release(request: Authenticated, approval: str) -> CompanyOut:
+def release_approval(request: Authenticated, approval: str) -> CompanyOut:
     """End your claim, and give back a request that was handed to you."""
     teamwork.release(approval_id=id_of(approval), actor=request.auth)
     return _of(id_of(approval), request)
 
 
 @router.post("/approvals/{approval}/handover", response=CompanyOut)
-def hand_over(request: Authenticated, approval: str, body: HandoverIn) -> CompanyOut:
+def hand_over_approval(request: Authenticated, approval: str, body: HandoverIn) -> CompanyOut:
     """Hand a request to another person who may decide it. Your claim moves to them."""
     teamwork.hand_over(approval_id=id_of(approval), to=body.to, note=body.note, actor=request.auth)
     return _of(id_of(approval), request)
 
 
 @router.post("/approvals/{approval}/comments", response=CompanyOut)
-def comment(request: Authenticated, approval: str, body: CommentIn) -> CompanyOut:
+def comment_on_approval(request: Authenticated, approval: str, body: CommentIn) -> CompanyOut:
     """Comment on a request that you may read. The token needs the scope approvals:decide."""
     teamwork.add_comment(approval_id=id_of(approval), text=body.text, actor=request.auth)
     return _of(id_of(approval), request)

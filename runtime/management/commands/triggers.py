@@ -88,5 +88,5 @@ def _make_webhook(id: UUID, actor: Actor, options: dict[str, Any]) -> str:
     webhook = webhooks.make(
         id=id, actor=actor, scheme=options["scheme"], header=options["header"], secret=secret
     )
-    path = reverse("api:deliver", args=[webhook.address])
+    path = reverse("api:deliver_webhook", args=[webhook.address])
     return f"Path: {path}\nSecret: {webhook.secret}"

@@ -109,7 +109,7 @@ def verify_run(request: Authenticated, run: UUID) -> verification.Verification:
 
 
 @router.get("/runs/{uuid:run}/at/{int:position}", response=PastOut)
-def read_past(request: Authenticated, run: UUID, position: int) -> StateAt:
+def read_run_at(request: Authenticated, run: UUID, position: int) -> StateAt:
     """Read the state of the run after an entry, and the changes by it; for admins."""
     detail = readable_whole(run, request.auth)
     past = state_at.state_after(run, position) if position <= detail.position else None

@@ -243,7 +243,10 @@ def retry_event(request: Authenticated, trigger: UUID, number: int) -> dict[str,
 def make_webhook(request: Authenticated, trigger: UUID, body: WebhookIn) -> dict[str, Any]:
     """Give a trigger a webhook, or another address and secret. They are in this answer only."""
     webhook = webhooks.make(id=trigger, actor=request.auth, **body.dict())
-    return {"path": reverse("api:deliver", args=[webhook.address]), "secret": webhook.secret}
+    return {
+        "path": reverse("api:deliver_webhook", args=[webhook.address]),
+        "secret": webhook.secret,
+    }
 
 
 @router.post("/triggers/{uuid:trigger}/webhook/remove", response=TriggerOut)
@@ -257,10 +260,9 @@ def remove_webhook(request: Authenticated, trigger: UUID) -> dict[str, Any]:
     "/hooks/{str:address}",
     response={202: ReceiptOut, 200: ReceiptOut},
     auth=None,
-    url_name="deliver",
 )
 @raw_body
-def deliver(request: HttpRequest, address: str) -> Status[Receipt]:
+def deliver_webhook(request: HttpRequest, address: str) -> Status[Receipt]:
     """Receive a delivery for a trigger; 200 if it was received before.
 
     The signature of the body is its authentication; no token is needed.

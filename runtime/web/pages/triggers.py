@@ -177,7 +177,7 @@ def _own_context(
             "max_backfill": changes.MAX_BACKFILL,
             "backfill": BackfillForm(request.POST or None),
         }
-    path = webhook and reverse("api:deliver", args=[webhook.address])
+    path = webhook and reverse("api:deliver_webhook", args=[webhook.address])
     return {
         "mapping": view and as_typed("json", view.definition.mapping),
         "retried": changes.RETRIED,
