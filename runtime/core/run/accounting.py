@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from runtime.core.run import planning
-from runtime.core.run.continuation import Continuation, Frame, Phase, Wait, replace
+from runtime.core.run.continuation import Continuation, Frame, Phase, replace
 from runtime.core.run.events import (
     AnswerDropped,
     BudgetExceeded,
@@ -102,18 +102,15 @@ def charge(now: Continuation, event: Event) -> Continuation:
                 micros=event.cost or 0,
                 unpriced=event.cost is None,
             )
-            return _add(now, _nearest_open(now, event.frame), spent)
+            frame = event.frame
+            if frame not in now.frames:  # a dropped answer can come after its frame closed
+                above = [name for name in now.frames if frame.startswith(f"{name}.")]
+                frame = max(above, key=len, default=frame)
+            return _add(now, frame, spent)
         case ToolReturned() | ToolFailed() | OutcomeUnknown() | RetryScheduled():
             return _add(now, event.frame, _A_CALL)
         case _:
             return now
-
-
-def _nearest_open(now: Continuation, frame: str) -> str:
-    """Return the frame, or the nearest one above it that is there: a dropped answer can come after its frame closed."""
-    if frame in now.frames:
-        return frame
-    return max((one for one in now.frames if frame.startswith(f"{one}.")), key=len, default=frame)
 
 
 def _add(
@@ -218,27 +215,20 @@ def _check_limit(
     allowed = scope.budget.of(limit)
     if allowed is None:
         return None
-    used = _used_amount(now, scope, limit, frame, at)
+    used: Amount | None
+    match limit:
+        case Limit.SECONDS:
+            used = round(active_seconds(now, at) - scope.active_at_open, 3)
+        case Limit.DEPTH:
+            above = 0 if scope.frame is None else depth_of(scope.frame)
+            used = depth_of(frame) - above + 1
+        case Limit.MICROS if scope.spent.unpriced or now.frame(frame).rates is None:
+            used = None  # a price is not known
+        case _:
+            used = getattr(scope.spent, limit)
     if used is not None and used < allowed:
         return None
     return ExhaustedLimit(limit=limit, used=used, allowed=allowed, frame=scope.frame)
-
-
-def _used_amount(
-    now: Continuation, scope: LimitOwner, limit: Limit, frame: str, at: datetime
-) -> Amount | None:
-    """Return the usage of a limit; None for money if a price is not known."""
-    match limit:
-        case Limit.SECONDS:
-            return round(active_seconds(now, at) - scope.active_at_open, 3)
-        case Limit.DEPTH:
-            above = 0 if scope.frame is None else depth_of(scope.frame)
-            return depth_of(frame) - above + 1
-        case Limit.MICROS if scope.spent.unpriced or now.frame(frame).rates is None:
-            return None
-        case _:
-            used: int = getattr(scope.spent, limit)
-            return used
 
 
 # Granting
@@ -356,10 +346,10 @@ def _is_active(now: Continuation) -> bool:
     """Say whether the run is active: an effect runs, is planned or waits to be retried, and no limit blocks the run."""
     if now.ended or is_blocked(now):
         return False
-    works = planning.is_under_way(now) or bool(planning.plan(now))
-    return works or any(_is_active_retry(now, wait) for wait in now.retries())
-
-
-def _is_active_retry(now: Continuation, wait: Wait) -> bool:
-    outage = now.frame(wait.frame).outage if wait.call is None else None
-    return outage is None or outage.rounds == 0
+    if planning.is_under_way(now) or planning.plan(now):
+        return True
+    for wait in now.retries():
+        outage = now.frame(wait.frame).outage if wait.call is None else None
+        if outage is None or outage.rounds == 0:
+            return True
+    return False

@@ -78,7 +78,11 @@ def change_call(now: Continuation, event: CallEvent | WaitEvent) -> Continuation
                 frame, call = revise(frame, call)
             now = gates.add_gate(now, event, call.tool)
         case GateDecided():
-            now = _remember_denial(gates.remove_gate(now, event), call, event)
+            now = gates.remove_gate(now, event)
+            if event.stands and call.terms is not None:
+                apart = item_of(now, frame) is not None
+                denial = denial_of(call.tool, call.id, event, apart=apart)
+                now = replace(now, denials={**now.denials, call.terms.digest: denial})
             now = remember_edit(now, before, event)
             frame = remember_changes(frame, before, event)
         case GateClosed():
@@ -159,9 +163,24 @@ def call_after(call: Call, event: CallChange) -> Call:
 
 
 def with_call(now: Continuation, frame: Frame, call: Call) -> Continuation:
-    """Return the continuation with this call in the frame. If it was the last of its turn, the turn is settled."""
-    holder = frame.with_call(call)
-    return now.with_frame(_settle_turn(now, holder) if call.state in SETTLED else holder)
+    """Return the continuation with this call in the frame.
+
+    If it was the last of its turn, the model gets the results. A released answer ends the frame instead, unless people
+    wrote meanwhile: the model reads that first.
+    """
+    frame = frame.with_call(call)
+    if call.state not in SETTLED:
+        return now.with_frame(frame)
+    calls = frame.of_turn()
+    if not all(other.state in SETTLED for other in calls):
+        return now.with_frame(frame)
+    first = calls[0]
+    answers = len(calls) == 1 and first.terms is not None and first.terms.answers
+    releases = answers and first.state == "returned" and not undelivered_to(now, frame.id)
+    trigger = "TurnSettled:answer" if releases else "TurnSettled"
+    state = next_state(FRAMES, frame.state, trigger, subject=frame.id)
+    frame = replace(frame, state=state, messages=(*frame.messages, results_message(calls)))
+    return now.with_frame(replace(frame, outcome=first.result) if releases else frame)
 
 
 def propose_calls(event: ModelReplied, turn: int) -> tuple[Call, ...]:
@@ -192,41 +211,8 @@ def _apply_verdict(call: Call, event: GateDecided) -> Call:
     return replace(call, result=event.reason, verdict=event.verdict if rule.in_result else None)
 
 
-# Turns
-
-
-def _settle_turn(now: Continuation, frame: Frame) -> Frame:
-    """Hand the results to the model if every call of the turn has one. A released answer ends the frame instead.
-
-    If people wrote meanwhile, the model reads that first.
-    """
-    calls = frame.of_turn()
-    if not all(call.state in SETTLED for call in calls):
-        return frame
-    answer = _find_released(calls) if not undelivered_to(now, frame.id) else None
-    trigger = "TurnSettled" if answer is None else "TurnSettled:answer"
-    state = next_state(FRAMES, frame.state, trigger, subject=frame.id)
-    frame = replace(frame, state=state, messages=(*frame.messages, results_message(calls)))
-    return frame if answer is None else replace(frame, outcome=answer.result)
-
-
-def _find_released(calls: tuple[Call, ...]) -> Call | None:
-    """Return the only call of a turn if it released the answer of its frame."""
-    call = calls[0]
-    gives = len(calls) == 1 and call.terms is not None and call.terms.answers
-    return call if gives and call.state == "returned" else None
-
-
 # Denials and refused calls are counted for the whole run, or for one item of a list, which they end instead of the run.
 # The frame of an item works apart from the others: its model never learns what people decided about them.
-
-
-def _remember_denial(now: Continuation, call: Call, event: GateDecided) -> Continuation:
-    if not event.stands or call.terms is None:
-        return now
-    apart = item_of(now, now.frame(event.frame)) is not None
-    denial = denial_of(call.tool, call.id, event, apart=apart)
-    return replace(now, denials={**now.denials, call.terms.digest: denial})
 
 
 def denial_of(tool: str, call: str, event: GateDecided, *, apart: bool) -> Denial:

@@ -27,7 +27,17 @@ def compaction_is_due(frame: Frame) -> bool:
         return False
     if terms.messages is not None and len(frame.messages) > terms.messages:
         return True
-    return terms.bytes is not None and _size_of_messages(frame) > terms.bytes
+    if terms.bytes is None:
+        return False
+    # In bytes as the model gets them, with arguments and stored results.
+    stored: Iterator[int] = (
+        result["stored"]["size"]
+        for message in frame.messages
+        for result in message.get("results", ())
+        if "stored" in result
+    )
+    args = [call.args for call in frame.calls]
+    return sum(stored) + _json_size(frame.messages) + _json_size(args) > terms.bytes
 
 
 def cut_point(frame: Frame) -> int:
@@ -75,19 +85,6 @@ def summarise_memory(now: Continuation, event: MemorySummarised) -> Continuation
     frame = replace(frame, state=state, attempt=1, failures=0, outage=None, cut=None)
     now = replace(now.with_frame(frame), memory=(summary,))
     return replace(now, usage=added(now.usage, event.usage))
-
-
-def _size_of_messages(frame: Frame) -> int:
-    """Measure the messages in bytes as the model gets them, with arguments and stored results."""
-    stored: Iterator[int] = (
-        result["stored"]["size"]
-        for message in frame.messages
-        for result in message.get("results", ())
-        if "stored" in result
-    )
-    return (
-        sum(stored) + _json_size(frame.messages) + _json_size([call.args for call in frame.calls])
-    )
 
 
 def _json_size(value: Any) -> int:

@@ -58,7 +58,14 @@ def is_quiescent(now: Continuation) -> bool:
     """
     if now.phase is not Phase.STARTED:
         return False
-    return not any(_prevents_fork(call) for frame in now.frames.values() for call in frame.calls)
+    for frame in now.frames.values():
+        for call in frame.calls:
+            if call.state is CallState.STARTED:
+                return False
+            again = call.state in _PERMITTED and call.attempt > 0
+            if again and call.terms and EFFECT_CLASSES[call.terms.effect].needs_same_key:
+                return False
+    return True
 
 
 def fork_document(now: Continuation) -> dict[str, Any]:
@@ -83,17 +90,40 @@ def without_permissions(now: Continuation) -> Continuation:
     Admitted, approved, waiting and retrying calls are proposed again, with their model's arguments. If people allowed a
     `write` with an unknown outcome to run again, it is in doubt again. Budgets and their usage stay.
     """
-    frames = {name: _without_permissions_of(frame) for name, frame in now.frames.items()}
+    frames = {
+        # The requests for changes are those of the other run.
+        name: replace(frame, calls=tuple(map(_without_permission, frame.calls)), to_revise=())
+        for name, frame in now.frames.items()
+    }
     return replace(
         now, frames=frames, pending=(), questions=(), paused=None, short=None, ticking=None
     )
 
 
 def apply_transfer(now: Continuation, event: TravelEvent, phase: Phase) -> Continuation:
-    """Return the state after one of these events, in `phase`. Raises IllegalTransition or Unreadable."""
+    """Return the state after one of these events, in `phase`. Raises IllegalTransition or Unreadable.
+
+    A fork copies its state into the run `now`, which keeps its id, position, requester, business key and thread. Its
+    origin joins that of the copied run. It remembers what that one remembers.
+    """
     match event:
         case Forked():
-            return _apply_fork(now, event)
+            if now.frames:
+                raise IllegalTransition("Run", "under way", event.type, str(now.run))
+            state = read_fork(event)
+            return replace(
+                state,
+                run=now.run,
+                position=now.position,
+                head=now.head,
+                requester=now.requester,
+                origin=merge_people(
+                    [state.requester], state.origin, state.reviewers, now.origin, [event.by]
+                ),
+                reviewers=(),
+                business_key=now.business_key,
+                thread=now.thread,
+            )
         case Exported():
             return replace(now, phase=phase, pending=(), questions=())
         case Imported():
@@ -102,34 +132,6 @@ def apply_transfer(now: Continuation, event: TravelEvent, phase: Phase) -> Conti
             )
         case _ as never:
             assert_never(never)
-
-
-def _apply_fork(now: Continuation, event: Forked) -> Continuation:
-    """Copy the state into the run `now`, which keeps its id, position, requester, business key and thread.
-
-    Its origin joins that of the copied run. It remembers what that one remembers.
-    """
-    if now.frames:
-        raise IllegalTransition("Run", "under way", event.type, str(now.run))
-    state = read_fork(event)
-    return replace(
-        state,
-        run=now.run,
-        position=now.position,
-        head=now.head,
-        requester=now.requester,
-        origin=merge_people(
-            [state.requester], state.origin, state.reviewers, now.origin, [event.by]
-        ),
-        reviewers=(),
-        business_key=now.business_key,
-        thread=now.thread,
-    )
-
-
-def _without_permissions_of(frame: Frame) -> Frame:
-    calls = tuple(_without_permission(call) for call in frame.calls)
-    return replace(frame, calls=calls, to_revise=())  # their requests are those of the other run
 
 
 def _without_permission(call: Call) -> Call:
@@ -150,13 +152,6 @@ def _was_in_doubt(call: Call) -> bool:
     return call.state in (CallState.ADMITTED, CallState.GATED) and call.attempt > 0
 
 
-def _prevents_fork(call: Call) -> bool:
-    if call.state is CallState.STARTED:
-        return True
-    again = call.state in _PERMITTED and call.attempt > 0
-    return again and call.terms is not None and EFFECT_CLASSES[call.terms.effect].needs_same_key
-
-
 # A person may change one value in a fork: an undelivered message, a result of the last turn, arguments, or a reply. The
 # value is marked as theirs. Arguments replace those of a call that has not started; the call keeps those that its model
 # proposed, and a person is always asked about it. A reply takes the place of the next one of a frame's model, which is
@@ -173,7 +168,9 @@ def list_changeable(now: Continuation) -> Iterator[tuple[ForkChange, Any]]:
         if frame.state in BEFORE_REPLY:
             yield ForkChange(kind="reply", frame=frame.id), None
         for call in frame.of_turn():
-            if _has_result(call):
+            keeps_plan = call.terms is not None and call.terms.plan
+            # A tool made the call, and its result is a value for the model alone.
+            if call.state in _HAS_OUTCOME and call.frame is None and not keeps_plan:
                 yield _change_of_call("result", frame, call), call.stored or call.result
             elif call.state is CallState.PROPOSED and isinstance(call.args, dict):
                 yield _change_of_call("arguments", frame, call), call.args
@@ -221,26 +218,16 @@ def change_value(now: Continuation, change: ForkChange, value: Any, by: str) -> 
         verdict=None,
         changed_by=by,
     )
-    return now.with_frame(_with_result(frame.with_call(call), call))
+    frame = frame.with_call(call)
+    if frame.messages and frame.messages[-1].get("role") == "results":  # the turn has ended
+        *earlier, last = frame.messages
+        results = [result_of(call) if old["call"] == call.id else old for old in last["results"]]
+        frame = replace(frame, messages=(*earlier, {**last, "results": results}))
+    return now.with_frame(frame)
 
 
 def _change_of_call(kind: Literal["result", "arguments"], frame: Frame, call: Call) -> ForkChange:
     return ForkChange(kind=kind, frame=frame.id, call=call.id)
-
-
-def _has_result(call: Call) -> bool:
-    """Tell whether a tool made the call and its result is a value for the model alone."""
-    keeps_plan = call.terms is not None and call.terms.plan
-    return call.state in _HAS_OUTCOME and call.frame is None and not keeps_plan
-
-
-def _with_result(frame: Frame, call: Call) -> Frame:
-    """Replace the result among the frame's messages, where the turn has ended."""
-    last = frame.messages[-1] if frame.messages else {}
-    if last.get("role") != "results":
-        return frame
-    results = [result_of(call) if old["call"] == call.id else old for old in last["results"]]
-    return replace(frame, messages=(*frame.messages[:-1], {**last, "results": results}))
 
 
 # A failed run continues from where it failed, and no effect is repeated. Results, messages, used approvals, denials and
@@ -251,7 +238,21 @@ def _with_result(frame: Frame, call: Call) -> Frame:
 
 def restore_failed(now: Continuation, event: Retried, phase: Phase) -> Continuation:
     """Restore the failed run, in `phase`."""
-    frames = {name: _restore_frame(frame, event) for name, frame in now.left.items()}
+    frames = {}
+    for name, left in now.left.items():
+        frame = replace(left, calls=tuple(restore_call(call, event) for call in left.calls))
+        if frame.state is FrameState.FAILED:
+            frame = replace(
+                frame,
+                state=next_state(FRAMES, frame.state, event.type, subject=frame.id),
+                attempt=frame.attempt + 1,
+                failures=0,
+                model="",
+                ticket=0,
+                outage=None,
+                outcome=None,
+            )
+        frames[name] = frame
     return replace(
         now,
         phase=phase,
@@ -267,22 +268,6 @@ def restore_failed(now: Continuation, event: Retried, phase: Phase) -> Continuat
 def uncount_denials(denials: dict[str, Denial]) -> dict[str, Denial]:
     """Return the denials of a run that is tried again: they stand, but no longer count towards its end."""
     return {digest: dataclasses.replace(denial, counts=False) for digest, denial in denials.items()}
-
-
-def _restore_frame(frame: Frame, event: Retried) -> Frame:
-    frame = replace(frame, calls=tuple(restore_call(call, event) for call in frame.calls))
-    if frame.state is not FrameState.FAILED:
-        return frame
-    return replace(
-        frame,
-        state=next_state(FRAMES, frame.state, event.type, subject=frame.id),
-        attempt=frame.attempt + 1,
-        failures=0,
-        model="",
-        ticket=0,
-        outage=None,
-        outcome=None,
-    )
 
 
 def restore_call(call: Call, event: Retried) -> Call:

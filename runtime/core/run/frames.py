@@ -148,23 +148,19 @@ def schedule_model(now: Continuation, event: RetryScheduled) -> Continuation:
     if event.tokens and since is not None:
         cut = CutReply(text=event.partial, tokens=event.tokens, since=since, cause=event.cause)
         frame = replace(frame, cut=cut)
-    outage = _count_outage(frame, event)
+    outage = frame.outage
+    if event.since is not None:
+        rounds, tries = (outage.rounds, outage.tries) if outage else (0, 0)
+        outage = Outage(
+            since=event.since,
+            error=event.error,
+            rounds=rounds + (event.asks_at is not None),
+            asks_at=event.asks_at,
+            limited=event.model if event.limited and not event.instead else "",
+            tries=tries + event.limited,
+        )
     now = now.with_frame(replace(frame, until=event.until, ticket=event.ticket, outage=outage))
     return replace(now, usage=added(now.usage, event.usage)) if event.usage else now
-
-
-def _count_outage(frame: Frame, event: RetryScheduled) -> Outage | None:
-    if event.since is None:
-        return frame.outage
-    rounds, tries = (frame.outage.rounds, frame.outage.tries) if frame.outage else (0, 0)
-    return Outage(
-        since=event.since,
-        error=event.error,
-        rounds=rounds + (event.asks_at is not None),
-        asks_at=event.asks_at,
-        limited=event.model if event.limited and not event.instead else "",
-        tries=tries + event.limited,
-    )
 
 
 # Versions of its agent
@@ -230,21 +226,17 @@ def _read_turn(frame: Frame, messages: Sequence[dict[str, Any]]) -> list[tuple[A
         return None
     results = messages[1]["results"]
     calls = [frame.find(result["call"]) for result in results]
-    if any(map(_has_waited, calls)):
+    if any(
+        call.terms is not None and call.terms.waits and call.state is CallState.RETURNED
+        for call in calls
+    ):
         return None
-    return [
-        (call.tool, call.proposed, _without_error(result))
-        for call, result in zip(calls, results, strict=True)
-    ]
-
-
-def _has_waited(call: Call) -> bool:
-    return call.terms is not None and bool(call.terms.waits) and call.state is CallState.RETURNED
-
-
-def _without_error(result: dict[str, Any]) -> dict[str, Any]:
-    ignored = ("call",) if result["outcome"] == CallState.RETURNED else ("call", "content")
-    return {name: value for name, value in result.items() if name not in ignored}
+    turn: list[tuple[Any, ...]] = []
+    for call, result in zip(calls, results, strict=True):
+        ignored = ("call",) if result["outcome"] == CallState.RETURNED else ("call", "content")
+        compared = {name: value for name, value in result.items() if name not in ignored}
+        turn.append((call.tool, call.proposed, compared))
+    return turn
 
 
 # The plan: items that a model writes, ticks and adds with the tool `plan`. The result of each such call is the whole

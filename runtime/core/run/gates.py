@@ -111,38 +111,31 @@ def evolve_frame_gate(
     frame = now.frame(event.frame)
     match event:
         case GateOpened():
-            _require_first(now, event)
+            if event.kind not in FRAME_GATES:
+                raise IllegalTransition("Gate", "without a call", event.type, str(event.gate))
+            if any((gate.frame, gate.kind) == (event.frame, event.kind) for gate in now.pending):
+                raise IllegalTransition("Gate", f"{event.kind} is open", event.type, event.frame)
             next_state(FRAMES, frame.state, f"{event.type}:{event.kind}", subject=frame.id)
-            return add_gate(now, event).with_frame(_note_hold(frame, event))
+            if event.kind is GateKind.HOLD:
+                frame = replace(frame, cleared_at=event.at)
+            return add_gate(now, event).with_frame(frame)
         case GateDecided():
             after = remove_gate(now, event)
             kind = next(gate.kind for gate in now.pending if gate.gate == event.gate)
-            trigger = f"{event.type}:{event.verdict}"
-            next_state(FRAMES, frame.state, trigger, subject=frame.id)
-            return after.with_frame(_release(frame, event, kind))
+            next_state(FRAMES, frame.state, f"{event.type}:{event.verdict}", subject=frame.id)
+            goes_on = kind is GateKind.HOLD and VERDICTS[event.verdict].carries == "grant"
+            if goes_on and any(call.credential for call in frame.calls):
+                calls = tuple(
+                    replace(call, credential="") if call.credential else call
+                    for call in frame.calls
+                )
+                frame = replace(frame, calls=calls)
+            elif goes_on:
+                frame = replace(frame, cleared=frame.turn, outage=None)
+            return after.with_frame(frame)
         case GateClosed():
             next_state(FRAMES, frame.state, event.type, subject=frame.id)
             return remove_gate(now, event)
-
-
-def _note_hold(frame: Frame, event: GateOpened) -> Frame:
-    return replace(frame, cleared_at=event.at) if event.kind is GateKind.HOLD else frame
-
-
-def _release(frame: Frame, event: GateDecided, kind: GateKind) -> Frame:
-    goes_on = kind is GateKind.HOLD and VERDICTS[event.verdict].carries == "grant"
-    if goes_on and any(call.credential for call in frame.calls):
-        calls = (replace(call, credential="") if call.credential else call for call in frame.calls)
-        return replace(frame, calls=tuple(calls))
-    return replace(frame, cleared=frame.turn, outage=None) if goes_on else frame
-
-
-def _require_first(now: Continuation, event: GateOpened) -> None:
-    """Raise IllegalTransition if the frame already has an open gate of this kind."""
-    if event.kind not in FRAME_GATES:
-        raise IllegalTransition("Gate", "without a call", event.type, str(event.gate))
-    if any((gate.frame, gate.kind) == (event.frame, event.kind) for gate in now.pending):
-        raise IllegalTransition("Gate", f"{event.kind} is open", event.type, event.frame)
 
 
 # Inquiries: the agent's model answers them outside of its conversation. An inquiry ends with its answer, with a
@@ -182,7 +175,18 @@ def evolve_inquiry(now: Continuation, event: InquiryEvent) -> Continuation:
     if now.phase is not Phase.STARTED:
         raise IllegalTransition(type(now.phase).__name__, now.phase, event.type, str(now.run))
     if isinstance(event, QuestionAsked):
-        return _add_inquiry(now, event)
+        subject = (event.gate, event.frame, event.call)
+        if all((pending.gate, pending.frame, pending.call) != subject for pending in now.pending):
+            raise UnknownSubject("open gate", str(event.gate))
+        inquiry = Inquiry(
+            id=event.question,
+            gate=event.gate,
+            frame=event.frame,
+            call=event.call,
+            by=event.by,
+            text=event.text,
+        )
+        return replace(now, questions=(*now.questions, inquiry))
     remaining = tuple(question for question in now.questions if question.id != event.question)
     if len(remaining) == len(now.questions):
         raise UnknownSubject("open question", str(event.question))
@@ -192,18 +196,3 @@ def evolve_inquiry(now: Continuation, event: InquiryEvent) -> Continuation:
 
 def _add_usage(now: Continuation, event: QuestionAnswered | AnswerDropped) -> Continuation:
     return replace(now, usage=added(now.usage, event.usage))
-
-
-def _add_inquiry(now: Continuation, event: QuestionAsked) -> Continuation:
-    subject = (event.gate, event.frame, event.call)
-    if all((pending.gate, pending.frame, pending.call) != subject for pending in now.pending):
-        raise UnknownSubject("open gate", str(event.gate))
-    inquiry = Inquiry(
-        id=event.question,
-        gate=event.gate,
-        frame=event.frame,
-        call=event.call,
-        by=event.by,
-        text=event.text,
-    )
-    return replace(now, questions=(*now.questions, inquiry))

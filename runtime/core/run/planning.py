@@ -4,7 +4,6 @@ Commands are plain data. No earlier plan is kept: the worker records outcomes as
 anew.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 from uuid import UUID
@@ -13,9 +12,7 @@ from runtime.core.run import compaction, frames
 from runtime.core.run.calls import reason_item_ends, too_many_denials
 from runtime.core.run.continuation import (
     MAX_REFUSALS,
-    Call,
     Continuation,
-    Denial,
     Frame,
     FrameState,
     Phase,
@@ -138,100 +135,86 @@ def plan(now: Continuation) -> tuple[Command, ...]:
     if now.phase is not Phase.STARTED or now.paused is not None:
         return ()
     if now.refusals >= MAX_REFUSALS:
-        return (CancelRun(reason=_too_many_refusals(now)),)
-    if now.denials and (reason := too_many_denials(_counted(now))):
+        # The last refused call that is still known shows the model's mistake.
+        calls = (call for frame in now.frames.values() for call in frame.calls)
+        refused = [call for call in calls if call.state is CallState.REFUSED]
+        among = f", among them {refused[-1].tool}: {refused[-1].result}" if refused else ""
+        reason = plain(f"{now.refusals} calls that could not be made{among}")
+        return (CancelRun(reason=reason),)
+    counted = (denial for denial in now.denials.values() if denial.counts)
+    if now.denials and (reason := too_many_denials(counted)):
         return (CancelRun(reason=reason),)
     if not now.frames:
         return (OpenFrame(frame=ROOT, agent=now.agent, input=now.input),)
     effects: list[Command] = []
     for frame in now.frames.values():
-        if not (now.pending and is_blocked_by_gate(now, frame.id)):
-            effects += _plan_frame(now, frame)
+        if now.pending and is_blocked_by_gate(now, frame.id):
+            continue
+        match frame.state:
+            case FrameState.ASKING:
+                if frame.parent is not None and (error := reason_item_ends(now, frame)):
+                    effects.append(FailFrame(frame=frame.id, error=error))
+                    continue
+                is_due = compaction.compaction_is_due(frame)
+                summary = is_due or compaction.memory_is_due(now, frame)
+                effects.append(CallModel(frame=frame.id, summary=summary))
+            case FrameState.ACTING:
+                effects += _plan_calls(frame)
+            case FrameState.ANSWERED | FrameState.FAILED:
+                effects.append(EndRun() if frame.id == ROOT else CloseFrame(frame=frame.id))
+            case FrameState.RETRYING | FrameState.CLOSED:
+                pass
+            case _ as never:
+                assert_never(never)
     for inquiry in now.questions:
         if not is_blocked_by_gate(now, inquiry.frame):
             effects.append(AnswerInquiry(frame=inquiry.frame, inquiry=inquiry.id))
     return tuple(effects)
 
 
-def _plan_frame(now: Continuation, frame: Frame) -> Sequence[Command]:
-    match frame.state:
-        case FrameState.ASKING:
-            if frame.parent is not None and (error := reason_item_ends(now, frame)):
-                return (FailFrame(frame=frame.id, error=error),)
-            summary = compaction.compaction_is_due(frame) or compaction.memory_is_due(now, frame)
-            return (CallModel(frame=frame.id, summary=summary),)
-        case FrameState.ACTING:
-            return _plan_calls(frame)
-        case FrameState.ANSWERED | FrameState.FAILED:
-            return (EndRun(),) if frame.id == ROOT else (CloseFrame(frame=frame.id),)
-        case FrameState.RETRYING | FrameState.CLOSED:
-            return ()
-        case _ as never:
-            assert_never(never)
-
-
 def _plan_calls(frame: Frame) -> list[Command]:
-    """Return the commands for the calls of a turn. Those after a change of the agent's plan belong to the new plan."""
+    """Return the commands for the calls of a turn. Those after a change of the agent's plan belong to the new plan.
+
+    At most `at_once` calls are open; the next one is checked when one is settled.
+    """
+    calls = frame.of_turn()
+    places = len(calls)
+    if frame.at_once:
+        is_open = [
+            call.state is not CallState.PROPOSED and call.state not in SETTLED for call in calls
+        ]
+        places = frame.at_once - sum(is_open)
     commands: list[Command] = []
-    for call in _within_limit(frame):
-        if (command := _plan_call(frame, call)) is not None:
-            commands.append(command)
+    for call in calls:
+        match call.state:
+            case CallState.PROPOSED if places <= 0:
+                continue
+            case CallState.PROPOSED:
+                places -= 1
+                commands.append(CheckCall(frame=frame.id, call=call.id))
+            case CallState.ADMITTED if call.terms and call.terms.delegate:
+                child = OpenFrame(
+                    frame=child_frame(frame.id, call.id),
+                    agent=call.terms.delegate,
+                    input=call.args,
+                    parent=frame.id,
+                    call=call.id,
+                )
+                commands.append(child)
+            case CallState.ADMITTED if call.terms and call.terms.waits:
+                commands.append(StartWait(frame=frame.id, call=call.id))
+            case CallState.RETRYING if call.until is not None:
+                pass
+            case CallState.ADMITTED | CallState.RETRYING:
+                attempt = call.attempt + 1
+                commands.append(StartTool(frame=frame.id, call=call.id, attempt=attempt))
+            case CallState.UNKNOWN if call.gate is None:
+                commands.append(OpenInDoubt(frame=frame.id, call=call.id))
+            case _:
+                pass
         if frames.may_change_plan(call):
             break
     return commands
-
-
-def _within_limit(frame: Frame) -> Sequence[Call]:
-    """Return the calls of a turn. At most `at_once` are open; the next one is checked when one is settled."""
-    calls = frame.of_turn()
-    if not frame.at_once:
-        return calls
-    is_open = [call.state is not CallState.PROPOSED and call.state not in SETTLED for call in calls]
-    places = frame.at_once - sum(is_open)
-    within: list[Call] = []
-    for call in calls:
-        if call.state is not CallState.PROPOSED:
-            within.append(call)
-        elif places > 0:
-            places -= 1
-            within.append(call)
-    return within
-
-
-def _plan_call(frame: Frame, call: Call) -> Command | None:
-    match call.state:
-        case CallState.PROPOSED:
-            return CheckCall(frame=frame.id, call=call.id)
-        case CallState.ADMITTED if call.terms and call.terms.delegate:
-            return OpenFrame(
-                frame=child_frame(frame.id, call.id),
-                agent=call.terms.delegate,
-                input=call.args,
-                parent=frame.id,
-                call=call.id,
-            )
-        case CallState.ADMITTED if call.terms and call.terms.waits:
-            return StartWait(frame=frame.id, call=call.id)
-        case CallState.RETRYING if call.until is not None:
-            return None
-        case CallState.ADMITTED | CallState.RETRYING:
-            return StartTool(frame=frame.id, call=call.id, attempt=call.attempt + 1)
-        case CallState.UNKNOWN if call.gate is None:
-            return OpenInDoubt(frame=frame.id, call=call.id)
-        case _:
-            return None
-
-
-def _too_many_refusals(now: Continuation) -> str:
-    """Word the end of the run, with the last refused call that is still known: it shows the model's mistake."""
-    calls = (call for frame in now.frames.values() for call in frame.calls)
-    refused = [call for call in calls if call.state is CallState.REFUSED]
-    among = f", among them {refused[-1].tool}: {refused[-1].result}" if refused else ""
-    return plain(f"{now.refusals} calls that could not be made{among}")
-
-
-def _counted(now: Continuation) -> Iterator[Denial]:
-    return (denial for denial in now.denials.values() if denial.counts)
 
 
 def is_under_way(now: Continuation) -> bool:

@@ -214,6 +214,14 @@ def _end_run(now: Continuation, event: Completed | Failed | Cancelled) -> Contin
     phase = next_state(RUNS, now.phase, event.type, subject=str(now.run))
     if now.phase is not Phase.CANCELLING:
         move_frame(now.frame(ROOT), event.type)
+    outcome: Any
+    match event:
+        case Completed():
+            outcome = event.output
+        case Failed():
+            outcome = event.error
+        case Cancelled():
+            outcome = event.reason
     restorable = now.frames if phase is Phase.FAILED else {}  # the run may be tried again
     return replace(
         now,
@@ -222,23 +230,13 @@ def _end_run(now: Continuation, event: Completed | Failed | Cancelled) -> Contin
         left=restorable,
         pending=(),
         questions=(),
-        outcome=_outcome(event),
+        outcome=outcome,
     )
 
 
 def _change_pace(now: Continuation, event: Paused | Resumed) -> None:
     next_state(RUNS, now.phase, event.type, subject=str(now.run))
     next_state(PACES, now.pace, event.type, subject=str(now.run))
-
-
-def _outcome(event: Completed | Failed | Cancelled) -> Any:
-    match event:
-        case Completed():
-            return event.output
-        case Failed():
-            return event.error
-        case Cancelled():
-            return event.reason
 
 
 # Frames
@@ -279,7 +277,9 @@ def _open_frame(now: Continuation, event: FrameOpened) -> Continuation:
 def _add_reply(now: Continuation, event: ModelReplied) -> Continuation:
     now, frame = deliver_messages(now, now.frame(event.frame), event.heard)
     answers = not event.calls and not undelivered_to(now, frame.id)
-    state = next_state(FRAMES, frame.state, _trigger_of_reply(event, answers), subject=frame.id)
+    kind = "calls" if event.calls else "answer" if answers else "interim"
+    state = next_state(FRAMES, frame.state, f"{event.type}:{kind}", subject=frame.id)
+    answer = event.text if event.output is None else event.output
     turn = frame.turn + 1
     calls = propose_calls(event, turn)
     frame = replace(
@@ -296,20 +296,10 @@ def _add_reply(now: Continuation, event: ModelReplied) -> Continuation:
         messages=(*frame.messages, reply_message(event, calls)),
         calls=frame.calls + calls,
         at_once=event.at_once,
-        outcome=_answer(event) if answers else None,
+        outcome=answer if answers else None,
     )
     usage = added(now.usage, event.usage)
     return replace(now, frames={**now.frames, frame.id: frame}, usage=usage)
-
-
-def _answer(event: ModelReplied) -> Any:
-    return event.text if event.output is None else event.output
-
-
-def _trigger_of_reply(event: ModelReplied, answers: bool) -> str:
-    if event.calls:
-        return f"{event.type}:calls"
-    return f"{event.type}:answer" if answers else f"{event.type}:interim"
 
 
 def _close_frame(now: Continuation, event: FrameClosed) -> Continuation:

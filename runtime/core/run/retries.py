@@ -175,7 +175,10 @@ def on_no_reply(
                 frame=frame.id, error=error, model=model, partial=partial, said=provider_text
             )
         else:
-            asks_at = since + min(timeout, _longest_outage(cause, usage))
+            longest = PAID_TIMEOUT if usage else timedelta.max
+            if cause in ASKED_SOON:
+                longest = SETUP_TIMEOUT
+            asks_at = since + min(timeout, longest)
             wait = min(_round_wait(rounds, retry_after, jitter), max(asks_at - at, timedelta()))
     return RetryScheduled(
         frame=frame.id,
@@ -225,12 +228,6 @@ def on_cut(
         usage=usage or {},
         cost=cost,
     )
-
-
-def _longest_outage(cause: FailureCause, usage: dict[str, int] | None) -> timedelta:
-    if cause in ASKED_SOON:
-        return SETUP_TIMEOUT
-    return PAID_TIMEOUT if usage else timedelta.max
 
 
 def _is_worth_retry(policy: RetryPolicy, cause: FailureCause) -> bool:
