@@ -193,14 +193,13 @@ class InlinedMessages:
     def _filled(self, message: dict[str, Any]) -> dict[str, Any]:
         if not _of_message(message):
             return message
-        results = [self._inline(result) for result in message["results"]]
+        results = list(message["results"])
+        for index, result in enumerate(results):
+            if "stored" in result:
+                inlined = {name: value for name, value in result.items() if name != "stored"}
+                content = self._fetch(result["stored"]["digest"])
+                results[index] = {**inlined, "content": content}
         return {**message, "results": results}
-
-    def _inline(self, result: dict[str, Any]) -> dict[str, Any]:
-        if "stored" not in result:
-            return result
-        inlined = {name: value for name, value in result.items() if name != "stored"}
-        return {**inlined, "content": self._fetch(result["stored"]["digest"])}
 
 
 def _of_message(message: dict[str, Any]) -> Sequence[str]:

@@ -111,7 +111,15 @@ def granted(result: object, reached: Collection[Limit]) -> dict[Limit, Amount | 
 def amount_of(name: str, value: object) -> Amount:
     """Read an amount: a whole number. Seconds may have a fraction, and `usd` may be text. Raises InvalidBudget."""
     limit = NAMES[name]
-    amount = _money(value) if limit is Limit.MICROS else _number(limit, value)
+    amount: Amount
+    if limit is Limit.MICROS:
+        amount = _money(value)
+    elif isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidBudget(name, "must be a number")
+    elif limit is not Limit.SECONDS and not isinstance(value, int):
+        raise InvalidBudget(name, "must be a whole number")
+    else:
+        amount = value
     if not MIN[limit] <= amount <= MAX[limit]:
         low, high = to_text(limit, MIN[limit]), to_text(limit, MAX[limit])
         raise InvalidBudget(name, f"must be between {low} and {high}")
@@ -168,16 +176,6 @@ def _require_names(values: object) -> Mapping[str, object]:
         if name not in NAMES:
             raise InvalidBudget(str(name)[:64], "is not expected")
     return values
-
-
-def _number(limit: Limit, value: object) -> Amount:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidBudget(name_of(limit), "must be a number")
-    if limit is Limit.SECONDS:
-        return value
-    if not isinstance(value, int):
-        raise InvalidBudget(name_of(limit), "must be a whole number")
-    return value
 
 
 def _money(value: object) -> int:

@@ -144,32 +144,28 @@ class _Stored:
 
 
 def _encoded(events: tuple[Event, ...]) -> list[str]:
-    """Return the JSON of each event. Values are checked one by one only if the JSON contains a suspicious escape."""
+    """Return the JSON of each event. Values are checked one by one only if the JSON may have some that are refused."""
+    texts = []
     try:
-        texts = [_text(event) for event in events]
+        for event in events:
+            kind: Any = type(event)
+            encoded = _events_of(kind).serializer.to_json(
+                (event,), exclude_defaults=True, ensure_ascii=True
+            )
+            fields = encoded.decode()[2:-2]  # within `[{` and `}]`
+            head = f'{{"type":"{event.type}"'
+            texts.append(f"{head},{fields}}}" if fields else f"{head}}}")
     except PydanticSerializationError as exc:
         with suppress(UnicodeEncodeError):  # it is in the name of a field
             _require(events)
         raise NotJson("events", "contains half of a surrogate pair") from exc
-    if any(map(_is_suspect, texts)):
-        _require(events)
+    for text in texts:
+        deep = text.count("{") + text.count("[") >= ENCLOSED_DEPTH
+        escaped = "\\u0000" in text or "NaN" in text or "Infinity" in text
+        if deep or escaped or _LONG_NUMBER.search(text):  # perhaps only inside a text
+            _require(events)
+            break
     return texts
-
-
-def _text(event: Event) -> str:
-    kind: Any = type(event)
-    encoded = _events_of(kind).serializer.to_json(
-        (event,), exclude_defaults=True, ensure_ascii=True
-    )
-    fields = encoded.decode()[2:-2]  # within `[{` and `}]`
-    return f'{{"type":"{event.type}",{fields}}}' if fields else f'{{"type":"{event.type}"}}'
-
-
-def _is_suspect(text: str) -> bool:
-    """Say whether compact JSON may have values that `require_json` refuses, perhaps only inside a text."""
-    deep = text.count("{") + text.count("[") >= ENCLOSED_DEPTH
-    escaped = "\\u0000" in text or "NaN" in text or "Infinity" in text
-    return deep or escaped or bool(_LONG_NUMBER.search(text))
 
 
 def _require(events: tuple[Event, ...]) -> None:
@@ -218,12 +214,9 @@ def journaled(now: Continuation, event: Event) -> Event:
     """Return the event, or its substitute if it cannot be encoded. Raises NotJson if it has no substitute."""
     try:
         require_encodable(event)
+        return event
     except NotJson as exc:
-        return _instead(now, event, exc)
-    return event
-
-
-def _instead(now: Continuation, event: Event, problem: NotJson) -> Event:
+        problem = exc
     error = plain(f"its outcome cannot be kept: {problem}")
     match event:
         case ToolReturned():

@@ -86,7 +86,8 @@ def decode_continuation(
 ) -> Continuation:
     """Read a continuation. If it is brief, the omitted parts are read from the run's entries into `conversations`.
 
-    `conversations` must be empty or have read the first entries. Raises Unreadable or NewerSchema.
+    If that is not enough, the entries are folded. `conversations` must be empty or have read the first entries. Raises
+    Unreadable or NewerSchema.
     """
     try:
         if text.startswith(codec.BEGINNING) and not text.startswith(_BRIEF):
@@ -98,18 +99,7 @@ def decode_continuation(
         lengths = _lengths().validate_python(document["told"])
     except ValidationError as exc:
         raise Unreadable(f"not a continuation: {exc}") from exc
-    return _restore(state, lengths, text_of, conversations or Conversations())
-
-
-def document_of(continuation: Continuation) -> dict[str, Any]:
-    """Return the document with every field, for readers."""
-    return {"schema": SCHEMA, **_continuations().dump_python(continuation, mode="json")}
-
-
-def _restore(
-    state: Continuation, lengths: Lengths, text_of: TextOf, conversations: "Conversations"
-) -> Continuation:
-    """Return the whole state. If reading the entries is not enough, they are folded."""
+    conversations = conversations or Conversations()
     last = state.position
     if conversations.position > last:
         conversations.reset()
@@ -125,6 +115,11 @@ def _restore(
     except (LookupError, IllegalTransition, UnknownSubject) as exc:
         raise Unreadable(f"its entries lack its omitted parts ({exc})") from exc
     return now
+
+
+def document_of(continuation: Continuation) -> dict[str, Any]:
+    """Return the document with every field, for readers."""
+    return {"schema": SCHEMA, **_continuations().dump_python(continuation, mode="json")}
 
 
 class Conversations:
@@ -190,11 +185,17 @@ class Conversations:
             return
         match event:
             case ModelReplied():
-                self._reply(event)
+                talk = self._frames[event.frame]
+                if event.heard:
+                    talk.messages += self._undelivered[: event.heard]
+                    del self._undelivered[: event.heard]
+                talk.reply(event)
             case RunStarted():
                 self._input = event.input
             case FrameOpened():
-                self._open(event)
+                self._frames[event.frame] = _Conversation(event)
+                if event.parent is not None and event.call is not None:
+                    self._frames[event.parent].change_call(event.call, event)
             case FrameClosed():
                 closed = self._frames.pop(event.frame)
                 if closed.parent is not None and closed.call is not None:
@@ -209,18 +210,6 @@ class Conversations:
             case Forked() | Imported() | Compacted():
                 # The messages are of another run, permissions are lost, or a summary outlasts the entries before it.
                 self.is_complete = False
-
-    def _open(self, event: FrameOpened) -> None:
-        self._frames[event.frame] = _Conversation(event)
-        if event.parent is not None and event.call is not None:
-            self._frames[event.parent].change_call(event.call, event)
-
-    def _reply(self, event: ModelReplied) -> None:
-        frame = self._frames[event.frame]
-        if event.heard:
-            frame.messages += self._undelivered[: event.heard]
-            del self._undelivered[: event.heard]
-        frame.reply(event)
 
 
 class _Conversation:

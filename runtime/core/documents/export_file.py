@@ -196,7 +196,15 @@ def _consistent(package: ExportFile) -> tuple[Manifest, Continuation]:
         raise Unreadable("its contents differ from the signed ones")
     begun = beginning_of(package)
     start = initial(manifest.run) if begun is None else begun.state
-    now = _folded(start, package.entries)
+    now = start
+    for position, body in enumerate(package.entries, start=start.position + 1):
+        try:
+            entry = codec.decode_entry(body)
+            now = step(now, entry.events, head="", at=entry.at)
+        except NewerSchema:
+            raise
+        except (CoreError, RecursionError) as exc:
+            raise Unreadable(f"its entry {position}: {exc}") from exc
     signed = (manifest.run, manifest.agent, manifest.requester, manifest.agents)
     if signed != (now.run, now.agent, now.requester, now.agents):
         raise Unreadable("its manifest does not fit its entries")
@@ -247,15 +255,3 @@ def _manifest(text: str) -> Manifest:
         return _MANIFESTS.validate_python(upcast(json.loads(text)))
     except (Unreadable, ValueError, RecursionError) as exc:
         raise Unreadable("its manifest cannot be read") from exc
-
-
-def _folded(now: Continuation, entries: Iterable[str]) -> Continuation:
-    for position, body in enumerate(entries, start=now.position + 1):
-        try:
-            entry = codec.decode_entry(body)
-            now = step(now, entry.events, head="", at=entry.at)
-        except NewerSchema:
-            raise
-        except (CoreError, RecursionError) as exc:
-            raise Unreadable(f"its entry {position}: {exc}") from exc
-    return now
