@@ -74,7 +74,13 @@ def ensure(purpose: str) -> Path:
     if not path.exists():
         _create(private, [_new_line()])
     if private.exists():
-        _publish(purpose)
+        # Add its public key to the ring, in case a process died between the two files.
+        line = _public_line(_lines(private, purpose)[0], private)
+        _create(path, [line])
+        lines = _lines(path, purpose)
+        if line not in lines:
+            _replace(path, [line, *lines])
+            _ring.cache_clear()
     return path
 
 
@@ -109,17 +115,6 @@ def check(*, signing: bool) -> None:
         _ring(purpose)
         if signing and purpose in SIGNED:
             read(private_path(purpose), purpose)
-
-
-def _publish(purpose: str) -> None:
-    """Add the public key of the private key to the ring, in case a process died between the two files."""
-    path, private = _path(purpose), private_path(purpose)
-    line = _public_line(_lines(private, purpose)[0], private)
-    _create(path, [line])
-    lines = _lines(path, purpose)
-    if line not in lines:
-        _replace(path, [line, *lines])
-        _ring.cache_clear()
 
 
 def _new_line() -> str:

@@ -80,11 +80,13 @@ def row_text(kind: str, values: Mapping[str, object]) -> str:
 
     Raise ValueError, TypeError or AttributeError for values of other types.
     """
-    plain = {name: _plain(value) for name, value in values.items()}
-    return canonical({"kind": kind, **plain}).decode()
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat()
-    return str(value) if isinstance(value, UUID) else value
+    plain: dict[str, object] = {"kind": kind}
+    for name, value in values.items():
+        match value:
+            case datetime():
+                plain[name] = value.astimezone(UTC).isoformat()
+            case UUID():
+                plain[name] = str(value)
+            case _:
+                plain[name] = value
+    return canonical(plain).decode()

@@ -63,7 +63,9 @@ def check_condition(
 
 def paths(text: str, fact: str) -> list[tuple[str, ...]]:
     """Return the paths of names that an expression reads below a fact, such as `("user", "level")`."""
-    bare = _STRINGS.sub(lambda string: string[0] if _is_index(text, string) else '""', text)
+    bare = _STRINGS.sub(
+        lambda string: string[0] if text[: string.start()].rstrip().endswith("[") else '""', text
+    )
     readings = re.finditer(rf"(?<![\w.]){fact}((?:{_NAME})+)", bare)
     return [tuple(name.strip("'\"") for name in _NAMES.findall(reading[1])) for reading in readings]
 
@@ -71,7 +73,15 @@ def paths(text: str, fact: str) -> list[tuple[str, ...]]:
 def value(text: str, facts: Mapping[str, Any], names: tuple[str, ...], large: str) -> Any:
     """Evaluate an expression. Raise ExpressionError if it fails for these facts."""
     program = _program(text, names, large)
-    size = _longest(facts)
+    size, pending = 0, list[Any]([facts])  # of the longest list or object
+    while pending:
+        item = pending.pop()
+        if isinstance(item, Mapping):
+            size = max(size, len(item))
+            pending += item.values()
+        elif isinstance(item, list | tuple):
+            size = max(size, len(item))
+            pending += item
     if size > MAX_LIST:
         raise ExpressionError(f"a list or object has {size} elements, at most {MAX_LIST} are read")
     try:
@@ -120,10 +130,6 @@ def _program(text: str, names: tuple[str, ...], large: str) -> Any:
     return program
 
 
-def _is_index(text: str, string: re.Match[str]) -> bool:
-    return text[: string.start()].rstrip().endswith("[")
-
-
 def _quantified(bare: str, large: str) -> str:
     """Return the variable of the quantifier, empty without one. `bare` is the expression without its strings."""
     if built := _BUILDERS.search(bare):
@@ -135,35 +141,17 @@ def _quantified(bare: str, large: str) -> str:
         raise ExpressionError(f"has {len(quantifiers)} quantifiers, at most one is allowed")
     if not quantifiers:
         return ""
-    if re.search(rf"\b{large}\b", _inside(bare, quantifiers[0].end())):
+    start, end, depth = quantifiers[0].end(), len(bare), 1
+    for at in range(start, len(bare)):
+        depth += {"(": 1, ")": -1}.get(bare[at], 0)
+        if depth == 0:  # at the parenthesis that closes the quantifier
+            end = at
+            break
+    if re.search(rf"\b{large}\b", bare[start:end]):
         raise ExpressionError(
             f"must use only {quantifiers[0][1]}, and not {large}, inside its quantifier"
         )
     return quantifiers[0][1]
-
-
-def _inside(bare: str, start: int) -> str:
-    """Return the text from `start` to the parenthesis that closes the quantifier."""
-    depth = 1
-    for at in range(start, len(bare)):
-        depth += {"(": 1, ")": -1}.get(bare[at], 0)
-        if depth == 0:
-            return bare[start:at]
-    return bare[start:]
-
-
-def _longest(value: Any) -> int:
-    """Return the length of the longest list or object in a JSON value."""
-    longest, pending = 0, [value]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, Mapping):
-            longest = max(longest, len(item))
-            pending += item.values()
-        elif isinstance(item, list | tuple):
-            longest = max(longest, len(item))
-            pending += item
-    return longest
 
 
 def _line(exc: BaseException) -> str:

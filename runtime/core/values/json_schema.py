@@ -67,7 +67,19 @@ def problems(schema: Mapping[str, Any] | str, value: Any, prefix: str) -> list[P
         _ERRORS.reset(token)
     by_field: dict[str, Problem] = {}
     for error in errors:
-        for field in _fields(error, prefix):
+        path = ".".join([prefix, *(str(step) for step in error.absolute_path)])
+        limits: Any = error.validator_value
+        instance: Any = error.instance
+        rule: Any = error.schema
+        match error.validator:
+            case "required":
+                fields = [f"{path}.{name}" for name in limits if name not in instance]
+            case "additionalProperties":
+                expected = rule.get("properties", {})
+                fields = [f"{path}.{name}" for name in instance if name not in expected]
+            case _:
+                fields = [path]
+        for field in fields:
             detail = _limit(error, field, validator.schema)
             by_field.setdefault(field, Problem(field=field, detail=detail))
     return list(by_field.values())
@@ -75,7 +87,12 @@ def problems(schema: Mapping[str, Any] | str, value: Any, prefix: str) -> list[P
 
 def describe(rule: Any, schema: Any) -> str:
     """Return the type and its limits in words: `integer · 1 to 5`; empty if the rule has none."""
-    return " · ".join(_facts(_followed(rule, schema), schema))
+    target = _target(rule, schema)
+    if "$ref" in target:  # its choices are left out: a definition may point to itself
+        target = {
+            key: value for key, value in target.items() if key not in ("$ref", "anyOf", "oneOf")
+        }
+    return " · ".join(_facts(target, schema))
 
 
 def parts(schema: Any) -> tuple[Property, ...]:
@@ -143,14 +160,6 @@ def _target(rule: Any, schema: Any) -> Mapping[str, Any]:
     return {**rule, **target} if isinstance(target, dict) else rule
 
 
-def _followed(rule: Any, schema: Any) -> Mapping[str, Any]:
-    """Return the rule, or the target of its `$ref`, without choices: a definition may point to itself."""
-    target = _target(rule, schema)
-    if "$ref" not in target:
-        return target
-    return {key: value for key, value in target.items() if key not in ("$ref", "anyOf", "oneOf")}
-
-
 def _facts(rule: Mapping[str, Any], schema: Any) -> Iterator[str]:
     choices = rule.get("anyOf") or rule.get("oneOf")
     if isinstance(choices, list):
@@ -178,22 +187,6 @@ def _bounds(low: Any, high: Any, unit: str) -> Iterator[str]:
         yield f"at least {low}{unit}"
     elif high is not None:
         yield f"at most {high}{unit}"
-
-
-def _fields(error: ValidationError, prefix: str) -> list[str]:
-    """Return the fields of an error: the field itself, or its missing or unexpected fields."""
-    path = [prefix, *(str(step) for step in error.absolute_path)]
-    value: Any = error.instance
-    rule: Any = error.validator_value
-    schema: Any = error.schema
-    match error.validator:
-        case "required":
-            names = [name for name in rule if name not in value]
-        case "additionalProperties":
-            names = [name for name in value if name not in schema.get("properties", {})]
-        case _:
-            return [".".join(path)]
-    return [".".join([*path, name]) for name in names]
 
 
 def _limit(error: ValidationError, field: str, root: Any) -> str:
@@ -228,12 +221,21 @@ def _limit(error: ValidationError, field: str, root: Any) -> str:
             return f"breaks the limit {other}: {json.dumps(error.validator_value)}"
 
 
+# A text of certain characters, the first of them perhaps of fewer, as names and codes have.
+_CHARACTERS = r"\[((?:[^\]\\^]|\\[^wWdDsS])+)\]"
+_PLAIN = re.compile(rf"\^{_CHARACTERS}(?:{_CHARACTERS})?[*+]\$")
+
+
 def _form(pattern: str, schema: Mapping[str, Any]) -> str:
     """Say in words what a pattern asks for, or by the schema's example: people cannot be expected to read it."""
     if form := schema.get("format"):
         return f"must be a valid {form}"
-    if words := _shape(pattern):
-        return words
+    if match := _PLAIN.fullmatch(pattern):
+        first, following = match.groups()
+        if following in (None, first):
+            return f"must have only these characters: {_listed(first)}"
+        begins = f"must begin with one of these characters: {_listed(first)}"
+        return f"{begins}; after it, only these: {_listed(following)}"
     if example := example_of(schema):
         return f"must have the form of {example}"
     about = schema.get("description")
@@ -244,23 +246,6 @@ def example_of(schema: Mapping[str, Any]) -> str:
     """Return the schema's first example as text, or an empty text."""
     examples = schema.get("examples")
     return brief(examples[0]) if isinstance(examples, list) and examples else ""
-
-
-# A text of certain characters, the first of them perhaps of fewer, as names and codes have.
-_CHARACTERS = r"\[((?:[^\]\\^]|\\[^wWdDsS])+)\]"
-_PLAIN = re.compile(rf"\^{_CHARACTERS}(?:{_CHARACTERS})?[*+]\$")
-
-
-def _shape(pattern: str) -> str:
-    """Say which characters a simple pattern allows; an empty text if it is not simple."""
-    match = _PLAIN.fullmatch(pattern)
-    if match is None:
-        return ""
-    first, following = match.groups()
-    if following in (None, first):
-        return f"must have only these characters: {_listed(first)}"
-    begins = f"must begin with one of these characters: {_listed(first)}"
-    return f"{begins}; after it, only these: {_listed(following)}"
 
 
 def _listed(characters: str) -> str:
@@ -390,10 +375,10 @@ def _meaning(schema: Any) -> Any:
         return [_meaning(item) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
-    return {key: _meaning_of(key, value) for key, value in schema.items() if key not in _WORDING}
-
-
-def _meaning_of(key: str, value: Any) -> Any:
-    if key in _NAMED and isinstance(value, Mapping):
-        return {name: _meaning(schema) for name, schema in value.items()}
-    return value if key in _VALUES else _meaning(value)
+    meaning = {}
+    for key, value in schema.items():
+        if key in _NAMED and isinstance(value, Mapping):
+            meaning[key] = {name: _meaning(rule) for name, rule in value.items()}
+        elif key not in _WORDING:
+            meaning[key] = value if key in _VALUES else _meaning(value)
+    return meaning

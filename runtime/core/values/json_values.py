@@ -185,8 +185,25 @@ class Submitted:
 
 def read_object(body: bytes) -> dict[str, Submitted]:
     """Return the fields of a JSON object. Raise NotJson for anything else, and for a name that comes twice."""
+    fields: dict[str, Submitted] = {}
     try:
-        return _fields(body.decode())
+        text = body.decode()
+        at = _after(text, _skip(text, 0), "{")
+        is_open = text[at : at + 1] != "}"
+        while is_open:
+            name, at = _DECODER.raw_decode(text, at)
+            if not isinstance(name, str) or name in fields:
+                raise ValueError("a name is no text, or comes twice")
+            start = _after(text, _skip(text, at), ":")
+            value, at = _DECODER.raw_decode(text, start)
+            fields[name] = Submitted(value=value, text=text[start:at])
+            at = _skip(text, at)
+            is_open = text[at : at + 1] != "}"
+            if is_open:
+                at = _after(text, at, ",")
+        if _skip(text, at + 1) != len(text):
+            raise ValueError("there is more after it")
+        return fields
     except RecursionError as exc:
         raise NotJson("body", "is nested too deeply") from exc
     except (ValueError, ArithmeticError) as exc:
@@ -212,30 +229,6 @@ def readable(value: Any, field: str = "value") -> Any:
         raise NotJson(field, "is nested too deeply") from exc
     require_json(result, field)
     return result
-
-
-def _fields(text: str) -> dict[str, Submitted]:
-    at = _after(text, _skip(text, 0), "{")
-    fields: dict[str, Submitted] = {}
-    if text[at : at + 1] == "}":
-        return _end(text, at + 1, fields)
-    while True:
-        name, at = _DECODER.raw_decode(text, at)
-        if not isinstance(name, str) or name in fields:
-            raise ValueError("a name is no text, or comes twice")
-        start = _after(text, _skip(text, at), ":")
-        value, at = _DECODER.raw_decode(text, start)
-        fields[name] = Submitted(value=value, text=text[start:at])
-        at = _skip(text, at)
-        if text[at : at + 1] == "}":
-            return _end(text, at + 1, fields)
-        at = _after(text, at, ",")
-
-
-def _end(text: str, at: int, fields: dict[str, Submitted]) -> dict[str, Submitted]:
-    if _skip(text, at) != len(text):
-        raise ValueError("there is more after it")
-    return fields
 
 
 def _after(text: str, at: int, mark: str) -> int:
@@ -294,17 +287,13 @@ def _readable(value: Any) -> Any:
         case list():
             return [_readable(item) for item in value]
         case Decimal():
-            return _readable_number(value)
+            if value.adjusted() < _DIGITS and value == value.to_integral_value():
+                integer = int(value)
+                return integer if abs(integer) <= MAX_INTEGER else str(value)
+            nearest = float(value)
+            is_exact = math.isfinite(nearest) and Decimal(repr(nearest)) == value
+            return nearest if is_exact else str(value)
         case str():
             return escape_text(value)
         case _:
             return value
-
-
-def _readable_number(number: Decimal) -> Any:
-    if number.adjusted() < _DIGITS and number == number.to_integral_value():
-        integer = int(number)
-        return integer if abs(integer) <= MAX_INTEGER else str(number)
-    nearest = float(number)
-    is_exact = math.isfinite(nearest) and Decimal(repr(nearest)) == number
-    return nearest if is_exact else str(number)

@@ -145,7 +145,13 @@ def _descriptions(text: str) -> Iterator[str]:
 
 
 def _letters(text: str) -> Iterator[str]:
-    disguised = _disguised(text)
+    disguised: set[str] = (
+        set()
+    )  # foreign alphabets whose letters in a Latin text all look like Latin ones
+    if any(char.isascii() and char.isalpha() for char in text):
+        letters = {char for char in set(text) if _script(char) not in ("", "Latin")}
+        honest = {_script(char) for char in letters if char not in _LATIN}
+        disguised = {_script(char) for char in letters} - honest
     for match in _CHUNK.finditer(text):
         chunk = match[0].strip(".:!?")
         if chunk.isascii():
@@ -154,8 +160,11 @@ def _letters(text: str) -> Iterator[str]:
             if word.isascii():
                 continue
             note = _mixed(word) or _passing(word, chunk, disguised)
+            if note and "." in chunk:
+                encoded = word.lower().encode("punycode").decode("ascii")
+                note += f"; in a domain name it is xn--{encoded[:80]}"
             if note:
-                yield f"\u201c{chunk[:80]}\u201d {note}{_encoded(word, chunk)}."
+                yield f"\u201c{chunk[:80]}\u201d {note}."
 
 
 def _mixed(word: str) -> str:
@@ -180,17 +189,9 @@ def _passing(word: str, chunk: str, disguised: set[str]) -> str:
     in_address = "." in chunk and any(char.isascii() and char.isalpha() for char in chunk)
     (script,) = scripts
     if in_address or script in disguised:
-        return f"is written in {script} letters that look like \u201c{_read_as(word)}\u201d"
+        look = "".join(_LATIN.get(char, char) for char in word)
+        return f"is written in {script} letters that look like \u201c{look}\u201d"
     return ""
-
-
-def _disguised(text: str) -> set[str]:
-    """Return the foreign alphabets of a Latin text whose letters in it all look like Latin ones."""
-    if not any(char.isascii() and char.isalpha() for char in text):
-        return set()
-    letters = {char for char in set(text) if _script(char) not in ("", "Latin")}
-    honest = {_script(char) for char in letters if char not in _LATIN}
-    return {_script(char) for char in letters} - honest
 
 
 def _punycode(text: str) -> Iterator[str]:
@@ -217,26 +218,16 @@ def _digits(text: str) -> Iterator[str]:
             yield f"\u201c{match[0][:80]}\u201d has {names}."
 
 
-def _encoded(word: str, chunk: str) -> str:
-    if "." not in chunk:
-        return ""
-    return f"; in a domain name it is xn--{word.lower().encode('punycode').decode('ascii')[:80]}"
-
-
 def _describe_letters(chars: list[str]) -> str:
-    return ", ".join(
-        f"\u201c{char}\u201d is {_name(char)} (U+{ord(char):04X})"
-        + (
-            f" and looks like \u201c{looks}\u201d"
-            if (looks := _LATIN.get(char) or _plain(char))
-            else ""
-        )
-        for char in chars[:3]
-    )
-
-
-def _read_as(word: str) -> str:
-    return "".join(_LATIN.get(char, char) for char in word)
+    descriptions = []
+    for char in chars[:3]:
+        words = unicodedata.name(char, "a letter").split()
+        titles = [word.title() if word.title() in _ALPHABETS else word.lower() for word in words]
+        description = f"\u201c{char}\u201d is {' '.join(titles)} (U+{ord(char):04X})"
+        if look := _LATIN.get(char) or _plain(char):
+            description += f" and looks like \u201c{look}\u201d"
+        descriptions.append(description)
+    return ", ".join(descriptions)
 
 
 @lru_cache(maxsize=4096)
@@ -257,8 +248,3 @@ def _plain(char: str) -> str:
         return ""
     plain = unicodedata.normalize("NFKC", char)
     return plain if len(plain) == 1 and plain.isascii() and plain.isalnum() else ""
-
-
-def _name(char: str) -> str:
-    words = unicodedata.name(char, "a letter").split()
-    return " ".join(word.title() if word.title() in _ALPHABETS else word.lower() for word in words)
