@@ -178,7 +178,11 @@ def _progress_of(frames: Iterable[FrameRecord]) -> _Progresses:
     is_over = False
     for frame in frames:
         is_over = is_over or (frame.parent is None and frame.outcome is not None)
-        steps = [((frame.agent, ""), _standing_of(frame, is_over), frame.id)]
+        if frame.outcome is not None or is_over:
+            standing = Standing.DONE if frame.outcome == "answered" else Standing.FAILED
+        else:
+            standing = Standing.WAITING if frame.waiting else Standing.RUNNING
+        steps = [((frame.agent, ""), standing, frame.id)]
         steps += [
             ((frame.agent, call.tool), _STANDINGS[call.state], f"{frame.id}/{call.id}")
             for call in frame.calls
@@ -187,12 +191,6 @@ def _progress_of(frames: Iterable[FrameRecord]) -> _Progresses:
         for key, standing, step in steps:
             progress[key] = progress[key].plus(Progress(standing=standing, calls=1, step=step))
     return progress
-
-
-def _standing_of(frame: FrameRecord, is_over: bool) -> Standing:
-    if frame.outcome is not None or is_over:
-        return Standing.DONE if frame.outcome == "answered" else Standing.FAILED
-    return Standing.WAITING if frame.waiting else Standing.RUNNING
 
 
 def _joined(

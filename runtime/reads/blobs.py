@@ -32,22 +32,16 @@ def blob(condition: Q, digest: str) -> tuple[Any] | None:
         return None
     users = BlobReference.objects.filter(blob_id=digest).values("run_id")
     readable = Run.objects.filter(condition, id__in=users)
-    if not readable.exists():
-        return _archived(condition, digest)
-    try:
-        return (redact(blobs.fetch(pool.djangos(), digest)),)
-    except Tampered:
-        return None
-
-
-def _archived(condition: Q, digest: str) -> tuple[Any] | None:
     connection = pool.djangos()
+    if readable.exists():
+        try:
+            return (redact(blobs.fetch(connection, digest)),)
+        except Tampered:
+            return None
     runs = archived_runs.runs_with(connection, digest)
-    run = (
-        Run.objects.filter(condition, id__in=runs).values_list("id", flat=True).first()
-        if runs
-        else None
-    )
+    if not runs:
+        return None
+    run = Run.objects.filter(condition, id__in=runs).values_list("id", flat=True).first()
     if run is None:
         return None
     try:

@@ -243,7 +243,7 @@ def _steps(
 def _steps_of_frame(
     frame: FrameRecord, path: tuple[str, ...], totals: ComparedTotals, missing: Mapping[str, int]
 ) -> Iterator[ComparedStep]:
-    parts: dict[str, Any] = {
+    first: dict[str, Any] = {
         message.kind: message.value
         for message in frame.messages
         if message.kind in ("input", "instructions") and message.turn == 0
@@ -252,18 +252,18 @@ def _steps_of_frame(
         kind=StepKind.AGENT,
         path=path,
         name=frame.agent,
-        parts=parts | {"ended": frame.outcome} if frame.outcome else parts,
+        parts=first | {"ended": frame.outcome} if frame.outcome else first,
         version=frame.fingerprint,
     )
     texts = {message.turn: message.value for message in frame.messages if message.kind == "text"}
     turn = frame.turn - len(_replies(frame))
-    copied = [
-        call for call in frame.calls if call not in frame.items
-    ]  # of the run it was forked from
+    copied = [call for call in frame.calls if call not in frame.items]  # of a fork's original
     for item in (*copied, *frame.items):
         if isinstance(item, CallRecord):
             totals.calls += 1
-            yield _call_step(item, path)
+            parts = {"arguments": item.args, "state": item.state.value, "result": item.result}
+            parts["reason"] = item.note or None
+            yield _build_step(StepKind.CALL, path, item.tool, parts)
             child = frame.children.get(item.id)
             if child is not None:
                 yield from _steps_of_frame(child, (*path, child.agent), totals, missing)
@@ -272,12 +272,6 @@ def _steps_of_frame(
             totals.add(item.usage)
             if turn > missing[frame.id]:
                 yield _reply_step(item, path, frame.agent, texts.get(turn))
-
-
-def _call_step(call: CallRecord, path: tuple[str, ...]) -> ComparedStep:
-    parts = {"arguments": call.args, "state": call.state.value, "result": call.result}
-    parts |= {"reason": call.note or None}
-    return _build_step(StepKind.CALL, path, call.tool, parts)
 
 
 def _reply_step(span: Span, path: tuple[str, ...], agent: str, text: Any) -> ComparedStep:

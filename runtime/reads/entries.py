@@ -104,9 +104,11 @@ def continuation(run: UUID) -> Any | None:
         return None
     body = StoredContinuation.objects.filter(run_id=run).values_list("body", flat=True).first()
     try:
-        now = (
-            initial(run) if body is None else continuations.decode_continuation(body, _text_of(run))
-        )
+        now = initial(run)
+        if body is not None:
+            rows = JournalEntry.objects.filter(run_id=run)
+            texts = {position: text for position, text, _ in stored(rows)}
+            now = continuations.decode_continuation(body, texts.__getitem__)
     except CoreError:
         return None if body is None else as_json(body)
     later = read(run, after=now.position)
@@ -163,14 +165,18 @@ def removed_entries(run: RunDetail, *, after: int, limit: int) -> tuple[RemovedE
     until = min(after + limit + 1, run.history_begins)
     if until <= after + 1:
         return ()
-    page = journal_page(run.id, limit=limit, cursor=after, provider_errors=True)
-    return tuple(_entry(item) for item in page.items if item.position < until)
-
-
-def _text_of(run: UUID) -> continuations.TextOf:
-    """Look up the text of an entry."""
-    rows = JournalEntry.objects.filter(run_id=run)
-    return {position: body for position, body, _ in stored(rows)}.__getitem__
+    entries = []
+    for item in journal_page(run.id, limit=limit, cursor=after, provider_errors=True).items:
+        if item.position < until:
+            names = [str(event.get("type", "")) for event in item.events]
+            entry = RemovedEntry(
+                position=item.position,
+                at=None if item.at is None else datetime.fromisoformat(item.at),
+                texts=tuple(EVENTS.get(name, name) for name in names),
+                events=item.events,
+            )
+            entries.append(entry)
+    return tuple(entries)
 
 
 def _item(position: int, body: str, provider_errors: bool) -> JournalItem:
@@ -182,19 +188,20 @@ def _item(position: int, body: str, provider_errors: bool) -> JournalItem:
         redacted = redact(codec.documents_of(read.events))
         entry = {**entry, "at": read.at.isoformat(), "events": redacted}  # also of a compressed one
     events = entry.get("events")
+    if not isinstance(events, list):
+        events = []
+    if not provider_errors:
+        events = [
+            {name: value for name, value in event.items() if name != "said"}
+            if isinstance(event, dict)
+            else event
+            for event in events
+        ]
     return JournalItem(
         position=position,
         at=entry.get("at") if isinstance(entry.get("at"), str) else None,
-        events=[_event(event, provider_errors) for event in events]
-        if isinstance(events, list)
-        else [],
+        events=events,
     )
-
-
-def _event(event: Any, provider_errors: bool) -> Any:
-    if provider_errors or not isinstance(event, dict):
-        return event
-    return {name: value for name, value in event.items() if name != "said"}
 
 
 def _words(event: e.Event) -> str:
@@ -211,13 +218,3 @@ def _words(event: e.Event) -> str:
             return f"{EVENTS[event.type]} by {redact(event.by)}".replace("received by", "from")
         case _:
             return EVENTS[event.type]
-
-
-def _entry(item: JournalItem) -> RemovedEntry:
-    names = [str(event.get("type", "")) for event in item.events]
-    return RemovedEntry(
-        position=item.position,
-        at=None if item.at is None else datetime.fromisoformat(item.at),
-        texts=tuple(EVENTS.get(name, name) for name in names),
-        events=item.events,
-    )

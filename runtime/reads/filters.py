@@ -121,8 +121,10 @@ def _anywhere(text: str) -> Q:
     condition = (
         Q(agent__icontains=text) | Q(business_key__icontains=text) | Q(requester__icontains=text)
     )
-    for stored_text in _as_stored(text):
-        condition |= Q(IContains(Left("input", READ_CHARACTERS), stored_text))
+    cases = {text, text.lower(), text.upper(), text.capitalize()}
+    for case in {text} if text.isascii() else cases:
+        escaped = json.dumps(case)[1:-1]  # a stored input has letters that are not ASCII like this
+        condition |= Q(IContains(Left("input", READ_CHARACTERS), escaped))
     return condition | _id(text) if begins_id(text) else condition
 
 
@@ -156,7 +158,12 @@ def title(stored: str | None) -> str:
     """Return the first fields of a stored input as text; empty if it is too long or has none that fits a title."""
     document = _read_json(stored)
     values = list(document.values()) if isinstance(document, dict) else [document]
-    plain = [text for value in values if (text := _text(value))]
+    texts = [
+        " ".join(str(value).split())
+        for value in values
+        if isinstance(value, str | int | float) and not isinstance(value, bool)
+    ]
+    plain = [text for text in texts if text]
     return " · ".join(_cut(text, FIELD_CHARACTERS) for text in plain[:FIELDS])
 
 
@@ -167,26 +174,11 @@ def answer(stored: str | None) -> str:
     return "" if output is None else _cut(text, ANSWER_CHARACTERS)
 
 
-def _as_stored(text: str) -> set[str]:
-    """Return the texts to look for in a stored input, which escapes letters that are not ASCII."""
-    if text.isascii():
-        return {json.dumps(text)[1:-1]}
-    cases = (text, text.lower(), text.upper(), text.capitalize())
-    return {json.dumps(case)[1:-1] for case in cases}
-
-
 def _read_json(stored: str | None) -> Any:
     try:
         return None if stored is None else redact(json.loads(stored))
     except (ValueError, RecursionError):
         return None
-
-
-def _text(value: Any) -> str:
-    """Return a value that can stand in a title as text."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return ""
-    return " ".join(str(value).split())
 
 
 def _cut(text: str, limit: int) -> str:

@@ -102,7 +102,8 @@ def preview(run: UUID, position: int) -> ForkView | None:
     points = _points(reached, lines)
     positions = [number for number, of_entry in points.items() if of_entry]
     here = points.get(position, ())
-    later = _calls_started(chain(here[0].later if here else (), _after(lines, position)))
+    after = chain(here[0].later if here else (), _after(lines, position))
+    later = {(event.frame, event.call) for event in after if isinstance(event, ToolStarted)}
     transcript = transcript_of(fold(journal))
     calls = [call for call in transcript.calls() if call.has_side_effects]
     paths = paths_of(transcript)
@@ -154,10 +155,6 @@ def _after(lines: tuple[JournalLine, ...], position: int) -> Iterator[Event]:
     return (event for entry in later if entry is not None for event in entry.events)
 
 
-def _calls_started(events: Iterable[Event]) -> set[tuple[str, str]]:
-    return {(event.frame, event.call) for event in events if isinstance(event, ToolStarted)}
-
-
 def _reopened(then: Continuation) -> tuple[ReopenedCall, ...]:
     after = without_permissions(then)
     return tuple(
@@ -183,22 +180,14 @@ def _before_reply(
     if before is None or frame not in before.frames:
         return 0
     turn = before.frame(frame).turn
-    positions = (
-        number
-        for number, of_entry in points.items()
-        if number <= line.position
-        and any(_calls_model(point.state, frame, turn) for point in of_entry)
-    )
-    nearest = max(positions, default=0)
+    nearest = 0
+    for number, of_entry in points.items():
+        for point in of_entry:
+            then = point.state.frames.get(frame)
+            calls_model = then is not None and then.turn == turn and then.state in BEFORE_REPLY
+            if calls_model and nearest < number <= line.position:
+                nearest = number
     return nearest if nearest < line.position else 0
-
-
-def _calls_model(now: Continuation, frame: str, turn: int) -> bool:
-    """Tell whether the model of the frame is called next, in the turn after this one."""
-    frame_state = now.frames.get(frame)
-    return (
-        frame_state is not None and frame_state.turn == turn and frame_state.state in BEFORE_REPLY
-    )
 
 
 def _changes(
@@ -209,39 +198,45 @@ def _changes(
     for point in points:
         now = without_permissions(point.state)
         for change, value in list_changeable(now):
-            if change in changes or not _is_offered(now, change, value):
-                continue
-            of_change = (
-                _reply(now, change, chain(point.later, _after(lines, now.position)))
-                if change.kind == "reply"
-                else _changeable(now, change, value)
-            )
-            changes[change] = replace(of_change, asks_again=bool(point.later))
+            if change not in changes and _is_offered(now, change, value):
+                events = chain(point.later, _after(lines, now.position))
+                changeable = _changeable(now, change, value, events)
+                changes[change] = replace(changeable, asks_again=bool(point.later))
     return tuple(changes.values())
 
 
 def _is_offered(now: Continuation, change: ForkChange, value: Any) -> bool:
     match change.kind:
-        case "arguments":
-            return _are_editable(now, change, value)
+        case "arguments":  # not of a delegation, nor while their credential waits
+            tool = now.call(change.frame, change.call).tool
+            schemas = wiring.catalogue().tool_schemas(now.frame(change.frame).agent, tool)
+            return schemas is not None and not sealing.held_args(tool, value)
         case "reply":
             return not wiring.catalogue().works_on_items(now.frame(change.frame).agent)
         case _:
             return True
 
 
-def _are_editable(now: Continuation, change: ForkChange, args: Any) -> bool:
-    """Say whether a fork takes other arguments: not for a delegation, nor while their credential waits."""
-    tool = now.call(change.frame, change.call).tool
-    schemas = wiring.catalogue().tool_schemas(now.frame(change.frame).agent, tool)
-    return schemas is not None and not sealing.held_args(tool, args)
-
-
-def _changeable(now: Continuation, change: ForkChange, value: Any) -> ChangeableValue:
+def _changeable(
+    now: Continuation, change: ForkChange, value: Any, events: Iterable[Event]
+) -> ChangeableValue:
+    """Return the value as the page shows it; for a reply the one that these events recorded."""
     if change.kind == "message":
         by = now.unheard[change.number - 1].by
         return ChangeableValue(change=change, agent=now.agent, tool="", by=by, value=value)
     frame = now.frame(change.frame)
+    if change.kind == "reply":
+        reply = next_reply(events, change.frame)
+        text, proposals = (redact(reply.text), reply.calls) if reply else ("", ())
+        calls = [
+            {
+                "tool": redact(proposal.tool),
+                "arguments": redacted_args(proposal.tool, proposal.args),
+            }
+            for proposal in proposals
+        ]
+        document = {"text": text, "calls": calls}
+        return ChangeableValue(change=change, agent=frame.agent, tool="", by="", value=document)
     call = frame.find(change.call)
     redacted = redacted_args(call.tool, value) if change.kind == "arguments" else redact(value)
     stored = isinstance(value, BlobRef)
@@ -253,19 +248,3 @@ def _changeable(now: Continuation, change: ForkChange, value: Any) -> Changeable
         value=redacted,
         stored=stored,
     )
-
-
-def _reply(now: Continuation, change: ForkChange, recorded: Iterable[Event]) -> ChangeableValue:
-    reply = next_reply(recorded, change.frame)
-    value: dict[str, Any] = {"text": "", "calls": []}
-    if reply is not None:
-        calls = [
-            {
-                "tool": redact(proposal.tool),
-                "arguments": redacted_args(proposal.tool, proposal.args),
-            }
-            for proposal in reply.calls
-        ]
-        value = {"text": redact(reply.text), "calls": calls}
-    frame = now.frame(change.frame)
-    return ChangeableValue(change=change, agent=frame.agent, tool="", by="", value=value)

@@ -4,7 +4,6 @@ The caller has checked that the run may be read.
 """
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -48,30 +47,18 @@ def list_for_gate(
         if inquiry.gate == gate
     ]
     ids = {inquiry.id for inquiry in transcript.inquiries}
-    return (
-        *received,
-        *(
-            inquiry
-            for inquiry in _read_inquiries(sent.bodies)
-            if inquiry.gate == gate and inquiry.id not in ids
-        ),
-    )
-
-
-def _read_inquiries(bodies: Iterable[str]) -> list[InquiryRecord]:
-    """Read stored inquiries. One that cannot be read is left out: the worker reports it."""
-    inquiries = []
-    for body in bodies:
+    waiting = []
+    for body in sent.bodies:
         try:
-            sent = json.loads(body)
-            inquiries.append(
-                InquiryRecord(
-                    id=UUID(sent["question"]),
-                    gate=UUID(sent["gate"]),
-                    by=str(sent["by"]),
-                    text=redact(str(sent["text"])),
-                )
+            document = json.loads(body)
+            inquiry = InquiryRecord(
+                id=UUID(document["question"]),
+                gate=UUID(document["gate"]),
+                by=str(document["by"]),
+                text=redact(str(document["text"])),
             )
         except (ValueError, KeyError, TypeError):
-            continue
-    return inquiries
+            continue  # the worker reports it
+        if inquiry.gate == gate and inquiry.id not in ids:
+            waiting.append(inquiry)
+    return (*received, *waiting)

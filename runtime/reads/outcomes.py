@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, get_args
@@ -18,7 +18,7 @@ from runtime.core.values.verdicts import VERDICTS
 from runtime.errors import KeyMissing
 from runtime.models import JournalEntry
 from runtime.reads import time_limits
-from runtime.reads.journal import COLUMNS, JournalLine, decoded, read
+from runtime.reads.journal import COLUMNS, decoded, read
 from runtime.reads.redaction import redact
 from runtime.reads.transcript import Transcript
 from runtime.store import pool
@@ -138,7 +138,10 @@ def late_outcomes_of_run(run: UUID, transcript: Transcript) -> tuple[LateView, .
         return ()  # verify_run names the key
     if not rows:
         return ()
-    state = _read_state(read(run))
+    state = _JournalState()
+    for line in read(run):
+        for event in line.entry.events if line.entry else ():
+            state.add(event)
     return tuple(
         _view(late, state, transcript) for late in rows if _attempt(late) not in state.on_time
     )
@@ -264,14 +267,6 @@ def _cut(value: Any) -> str:
     return text if len(text) <= MAX_NOTE_CHARACTERS else f"{text[:MAX_NOTE_CHARACTERS]}…"
 
 
-def _read_state(lines: Iterable[JournalLine]) -> _JournalState:
-    state = _JournalState()
-    for line in lines:
-        for event in line.entry.events if line.entry else ():
-            state.add(event)
-    return state
-
-
 def _attempt(late: LateOutcomeRow) -> Attempt:
     return late.frame, late.call, late.attempt
 
@@ -280,7 +275,17 @@ def _view(late: LateOutcomeRow, state: _JournalState, transcript: Transcript) ->
     call = transcript.call(late.frame, late.call)
     decided = state.decided.get(_attempt(late))
     agrees = decided is not None and _agrees(late, decided)
-    is_removed = call is None and transcript.beginning is not None
+    if decided is None:
+        is_removed = call is None and transcript.beginning is not None
+        label = _label(late, state, is_removed=is_removed)
+    elif agrees:
+        label = "had reported the same."
+    elif decided.verdict is Verdict.RUN_AGAIN:
+        label = "had the call run again, so it may have had its effect twice."
+    elif decided.verdict is Verdict.GIVE_UP:
+        label = "had given the call up, and the agent was told that it failed."
+    else:
+        label = "had reported something else, and the agent was told that."
     return LateView(
         frame=late.frame,
         call=late.call,
@@ -289,9 +294,7 @@ def _view(late: LateOutcomeRow, state: _JournalState, transcript: Transcript) ->
         at=late.at,
         returned=late.outcome == "returned",
         value=redact(late.result if late.outcome == "returned" else late.error),
-        label=_label(late, state, is_removed=is_removed)
-        if decided is None
-        else _contrast(decided.verdict, agrees),
+        label=label,
         by="" if decided is None else decided.by,
         contradicts=decided is not None and not agrees,
     )
@@ -308,18 +311,6 @@ def _label(late: LateOutcomeRow, state: _JournalState, *, is_removed: bool) -> s
     if state.over or attempt in state.closed:
         return "The call was closed before it arrived, so the agent was not told."
     return "A worker applies it next, unless a person settles the call first."
-
-
-def _contrast(verdict: Verdict, agrees: bool) -> str:
-    if agrees:
-        return "had reported the same."
-    match verdict:
-        case Verdict.RUN_AGAIN:
-            return "had the call run again, so it may have had its effect twice."
-        case Verdict.GIVE_UP:
-            return "had given the call up, and the agent was told that it failed."
-        case _:
-            return "had reported something else, and the agent was told that."
 
 
 def _agrees(late: LateOutcomeRow, decided: e.GateDecided) -> bool:

@@ -213,18 +213,12 @@ class _Reading:
         now, state = timezone.now(), (run.status, run.ended_at)
         is_fresh = run.ended_at is not None or now - self._at < FRESH
         if self._history is None or state != self._state or not is_fresh:
-            self._history = RunHistory(trace=self._trace, until=self._until(run, now))
+            until = run.ended_at or now
+            if run.ended_at is None and run.status == RunStatus.QUARANTINED:
+                until = self._last_at  # it does not continue, even if its last entry is open
+            self._history = RunHistory(trace=self._trace, until=until)
             self._state, self._at = state, now
         return self._history
-
-    def _until(self, run: RunDetail, now: datetime) -> datetime:
-        if run.ended_at is not None:
-            return run.ended_at
-        if (
-            run.status == RunStatus.QUARANTINED
-        ):  # it does not continue, even if its last entry is open
-            return self._last_at
-        return now
 
 
 def _uses(now: Continuation, at: datetime) -> Iterator[BudgetUsage]:

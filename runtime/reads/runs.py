@@ -16,7 +16,6 @@ from runtime.core.run.continuation import RunStatus, merge_people
 from runtime.core.run.retries import RateLimitWait
 from runtime.models import Gate, Run, Signal, WaitingCall
 from runtime.ports import wiring
-from runtime.ports.approvals import RequestLink
 from runtime.reads import filters, run_figures
 from runtime.reads.redaction import redact
 from runtime.reads.suspects import Suspicion, suspicions
@@ -352,23 +351,24 @@ def _gates(condition: Q) -> tuple[GateView, ...]:
     pending = Q(state__in=[Gate.State.OPEN, Gate.State.DECIDED])
     rows = list(Gate.objects.filter(condition & pending).order_by("opened_at", "id"))
     links = wiring.approvals().links_by_gate([row.id for row in rows]) if rows else {}
-    return tuple(_gate(row, links.get(row.id)) for row in rows)
-
-
-def _gate(row: Gate, link: RequestLink | None) -> GateView:
-    return GateView(
-        id=row.id,
-        run=row.run_id,
-        kind=row.kind,
-        frame=row.frame,
-        call=row.call,
-        tool=row.tool,
-        path=tuple(row.path),
-        state=row.state,
-        opened_at=row.opened_at,
-        approval=link.id if link else None,
-        sentence=link.sentence if link else "",
-    )
+    gates = []
+    for row in rows:
+        link = links.get(row.id)
+        gate = GateView(
+            id=row.id,
+            run=row.run_id,
+            kind=row.kind,
+            frame=row.frame,
+            call=row.call,
+            tool=row.tool,
+            path=tuple(row.path),
+            state=row.state,
+            opened_at=row.opened_at,
+            approval=link.id if link else None,
+            sentence=link.sentence if link else "",
+        )
+        gates.append(gate)
+    return tuple(gates)
 
 
 def _line(run: Run, gates: Sequence[GateView], suspicion: Suspicion | None = None) -> RunLine:
@@ -396,6 +396,15 @@ def _line(run: Run, gates: Sequence[GateView], suspicion: Suspicion | None = Non
 
 
 def _detail(run: Run, gates: Sequence[GateView], suspicion: Suspicion | None = None) -> RunDetail:
+    history: dict[str, Any] = {}
+    end: int | None = getattr(run, "history_end", None)
+    if end is not None:  # the journal was shortened; a run without payloads has none
+        removed_at: datetime | None = getattr(run, "history_removed_at", None)
+        history = {"history_begins": end + 1, "history_removed_at": removed_at}
+    waits = []
+    for wait in getattr(run, "awaited", ()):
+        until = datetime.fromisoformat(wait["until"])
+        waits.append(WaitView(**{**wait, "match": redact(wait["match"]), "until": until}))
     return RunDetail(
         id=run.id,
         agent=run.agent,
@@ -413,7 +422,7 @@ def _detail(run: Run, gates: Sequence[GateView], suspicion: Suspicion | None = N
         archived_at=run.archived_at,
         legal_hold=LegalHold.read(run.legal_hold),
         unheard=getattr(run, "messages", 0),
-        waits=tuple(_wait(wait) for wait in getattr(run, "awaited", ())),
+        waits=tuple(waits),
         position=run.position,
         awaits=run.awaits,
         limited=run_figures.read_rate_limits(run.limited),
@@ -421,20 +430,8 @@ def _detail(run: Run, gates: Sequence[GateView], suspicion: Suspicion | None = N
         suspicion=suspicion,
         origin=merge_people([run.requester], run.origin),
         thread=run.thread,
-        **_history(run),
+        **history,
     )
-
-
-def _history(run: Run) -> dict[str, Any]:
-    """Return where a shortened journal begins. A run without payloads has none."""
-    end: int | None = getattr(run, "history_end", None)
-    at: datetime | None = getattr(run, "history_removed_at", None)
-    return {} if end is None else {"history_begins": end + 1, "history_removed_at": at}
-
-
-def _wait(document: dict[str, Any]) -> WaitView:
-    until = datetime.fromisoformat(document["until"])
-    return WaitView(**{**document, "match": redact(document["match"]), "until": until})
 
 
 def as_json(text: str) -> Any:

@@ -100,7 +100,16 @@ def state_after(run: UUID, position: int) -> StateAt | None:
         events=tuple(event.type for event in last.events) if last else (),
         texts=texts_of(lines[-1], paths_of(transcript_of(fold(journal)))),
         pending=now.pending if now else (),
-        frames=_frames(now) if now else (),
+        frames=tuple(
+            FrameAt(
+                id=frame.id,
+                agent=frame.agent,
+                state=frame.state,
+                turn=frame.turn,
+                calls=tuple((call.tool, call.state) for call in frame.of_turn()),
+            )
+            for frame in (now.frames.values() if now else ())
+        ),
         document=redact(continuations.document_of(now)) if now else None,
         unreadable=None if now else reached.position + 1,
         moves=changes_of(before, now) if now else (),
@@ -148,16 +157,3 @@ def _comparable_value(part: str, value: Any) -> Any:
     if part == "pending":
         return [" → ".join(gate["path"]) for gate in value]
     return value
-
-
-def _frames(now: Continuation) -> tuple[FrameAt, ...]:
-    return tuple(
-        FrameAt(
-            id=frame.id,
-            agent=frame.agent,
-            state=frame.state,
-            turn=frame.turn,
-            calls=tuple((call.tool, call.state) for call in frame.of_turn()),
-        )
-        for frame in now.frames.values()
-    )

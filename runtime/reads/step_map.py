@@ -1,6 +1,6 @@
 """The map of a run: the rows of its timeline as a tree, filtered, searched, and cut into pages."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -69,9 +69,14 @@ class StepMap:
 
     def rows(self, indexes: Sequence[int]) -> tuple[MapRow, ...]:
         """Return these rows in order, each with the agents above it."""
-        selected = frozenset(indexes)
+        selected, with_agents = frozenset(indexes), set(indexes)
+        for index in indexes:
+            agent = self.parents[index]
+            while agent >= 0 and agent not in with_agents:
+                with_agents.add(agent)
+                agent = self.parents[agent]
         levels = {-1: -1}
-        for index in sorted(self._with_agents(indexes)):
+        for index in sorted(with_agents):
             levels[index] = levels[self.parents[index]] + 1
         rows = []
         for index, following in pairwise([*levels, 0][1:]):  # 0 after the last: it follows no row
@@ -86,15 +91,6 @@ class StepMap:
                 )
             )
         return tuple(rows)
-
-    def _with_agents(self, indexes: Iterable[int]) -> set[int]:
-        agents = set(indexes)
-        for index in indexes:
-            agent = self.parents[index]
-            while agent >= 0 and agent not in agents:
-                agents.add(agent)
-                agent = self.parents[agent]
-        return agents
 
 
 def map_of(spans: Sequence[Span]) -> StepMap:

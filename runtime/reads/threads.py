@@ -61,7 +61,13 @@ def memory_of(memory_texts: Sequence[Remembered]) -> tuple[RememberedText, ...]:
     if not memory_texts:
         return ()
     rows = BlobRow.objects.filter(digest__in=[remembered.digest for remembered in memory_texts])
-    texts = {digest: _text(digest, body) for digest, body in rows.values_list("digest", "body")}
+    texts: dict[str, str] = {}
+    for digest, body in rows.values_list("digest", "body"):
+        try:
+            value_of(Blob(digest=digest, text=body))
+        except Unreadable:
+            continue
+        texts[digest] = redact(blobs.read_memory(body))
     return tuple(
         RememberedText(
             run=remembered.run,
@@ -72,12 +78,3 @@ def memory_of(memory_texts: Sequence[Remembered]) -> tuple[RememberedText, ...]:
         )
         for remembered in memory_texts
     )
-
-
-def _text(digest: str, body: str) -> str | None:
-    try:
-        value_of(Blob(digest=digest, text=body))
-    except Unreadable:
-        return None
-    text: str = redact(blobs.read_memory(body))
-    return text

@@ -267,7 +267,10 @@ def timeline_of(trace: Trace, *, until: datetime) -> Timeline:
         row.fact = facts.get(row.step, "")
         if row.start is not None:
             row.offset = max(row.start - start, timedelta())
-            row.bar = _bar(drawn, row.start, row.end or until)
+            x = drawn.at(row.start)
+            width = max(drawn.at(row.end or until) - x, MIN_WIDTH_PERCENT)
+            x = min(x, 100 - width)
+            row.bar = Bar(x=f"{x:.2f}%", width=f"{width:.2f}%")
     return Timeline(rows=tuple(rows), axis=drawn, start=start, until=until)
 
 
@@ -307,10 +310,3 @@ def _parts(
         else:
             parts.append((use, since, to))
     return parts
-
-
-def _bar(axis: Axis, start: datetime, end: datetime) -> Bar:
-    x = axis.at(start)
-    width = max(axis.at(end) - x, MIN_WIDTH_PERCENT)
-    x = min(x, 100 - width)
-    return Bar(x=f"{x:.2f}%", width=f"{width:.2f}%")

@@ -1,7 +1,7 @@
 """Compares two versions of an agent line by line, for reviewers."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import unified_diff
 from itertools import islice
@@ -13,11 +13,15 @@ MAX_LINES = 200  # of one change
 CONTEXT_LINES = 3  # unchanged lines around a change
 
 
+Kind = Literal["was", "is", "same", "gap"]
+_KINDS: Mapping[str, Kind] = {"-": "was", "+": "is", "@": "gap"}  # by the mark of a line
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffLine:
     """One line of a diff: `was` is removed, `is` is added, `same` is context, `gap` stands for omitted lines."""
 
-    kind: Literal["was", "is", "same", "gap"]
+    kind: Kind
     text: str
 
 
@@ -34,38 +38,33 @@ class VersionDifference:
 
 def differences(changes: Iterable[AgentChange]) -> tuple[VersionDifference, ...]:
     """Return the changes in order, those that need approval first."""
-    ordered = sorted(changes, key=lambda change: not change.asks)
-    return tuple(_difference(change) for change in ordered)
+    parts = []
+    for change in sorted(changes, key=lambda change: not change.asks):
+        lines = diff_lines(change.before, change.after)
+        word: Literal["added", "removed", "changed"] = "changed"
+        if change.before is None:
+            word = "added"
+        elif change.after is None:
+            word = "removed"
+        part = VersionDifference(
+            part=change.part,
+            word=word,
+            asks=change.asks,
+            lines=lines[:MAX_LINES],
+            cut=len(lines) > MAX_LINES,
+        )
+        parts.append(part)
+    return tuple(parts)
 
 
 def diff_lines(before: Any, after: Any) -> tuple[DiffLine, ...]:
     """Compare two texts, or JSON values, by line. One line more than MAX_LINES tells that more exist."""
-    return tuple(islice(_lines(before, after), MAX_LINES + 1))
-
-
-def _difference(change: AgentChange) -> VersionDifference:
-    lines = diff_lines(change.before, change.after)
-    return VersionDifference(
-        part=change.part,
-        word="added" if change.before is None else "removed" if change.after is None else "changed",
-        asks=change.asks,
-        lines=lines[:MAX_LINES],
-        cut=len(lines) > MAX_LINES,
-    )
-
-
-def _lines(before: Any, after: Any) -> Iterable[DiffLine]:
     marks = unified_diff(_text(before), _text(after), n=CONTEXT_LINES, lineterm="")
-    for mark in islice(marks, 2, None):  # after the names of two files
-        match mark[:1]:
-            case "-":
-                yield DiffLine(kind="was", text=mark[1:])
-            case "+":
-                yield DiffLine(kind="is", text=mark[1:])
-            case "@":
-                yield DiffLine(kind="gap", text="")
-            case _:
-                yield DiffLine(kind="same", text=mark[1:])
+    after_names = islice(marks, 2, MAX_LINES + 3)  # the names of two files
+    return tuple(
+        DiffLine(kind=_KINDS.get(mark[0], "same"), text="" if mark[0] == "@" else mark[1:])
+        for mark in after_names
+    )
 
 
 def _text(value: Any) -> list[str]:

@@ -274,9 +274,17 @@ class CallRecord:
             case e.OutcomeArrived():
                 self._settle_late(event, at)
             case e.RetryScheduled():
-                self._schedule_retry(event, at)
+                self.remark = redact(event.error)
+                state = SpanState.FAILED_ONCE
+                if event.cause == "lost":
+                    state = SpanState.WORKER_LOST
+                self._end_last(SpanKind.TOOL, at, state, event.error)
+                if event.until is not None and event.until > at:
+                    self._add(SpanKind.WAIT, at, SpanState.BACKING_OFF).until = event.until
             case e.WaitStarted():
-                self.remark = _awaited(event)
+                match = json.dumps(redact(event.match), ensure_ascii=False)
+                is_bare = match == "{}" or not event.event  # without an event only for a time
+                self.remark = event.event if is_bare else f"{event.event} with {match}"
                 if event.at is not None:
                     self._end_last(SpanKind.AWAIT, at, SpanState.EVENT_CAME)
                 state = SpanState.AWAITS_EVENT if event.event else SpanState.AWAITS_TIME
@@ -320,13 +328,6 @@ class CallRecord:
         for span in spans or [self._add(SpanKind.TOOL, at, SpanState.STARTED)]:
             span.finish(at, state, error=event.error)
 
-    def _schedule_retry(self, event: e.RetryScheduled, at: datetime) -> None:
-        self.remark = redact(event.error)
-        state = SpanState.WORKER_LOST if event.cause == "lost" else SpanState.FAILED_ONCE
-        self._end_last(SpanKind.TOOL, at, state, event.error)
-        if event.until is not None and event.until > at:
-            self._add(SpanKind.WAIT, at, SpanState.BACKING_OFF).until = event.until
-
     def _end_wait(self, event: e.WaitEnded, at: datetime) -> None:
         match event.outcome:
             case "again":
@@ -358,14 +359,6 @@ class CallRecord:
     def _span(self, kind: SpanKind, at: datetime | None, state: SpanState) -> Span:
         step, depth = f"{self.frame}/{self.id}", depth_of(self.frame) + 1
         return Span(kind=kind, step=step, name=self.tool, depth=depth, start=at, state=state)
-
-
-def _awaited(event: e.WaitStarted) -> str:
-    """Describe the event that a call waits for; empty if it only waits for a time."""
-    if not event.event:
-        return ""
-    match = json.dumps(redact(event.match), ensure_ascii=False)
-    return event.event if match == "{}" else f"{event.event} with {match}"
 
 
 def facts_of(calls: Iterable[CallRecord]) -> dict[str, str]:

@@ -193,7 +193,8 @@ class Trace:
             self._add_frame_event(self.frames[event.frame], event, before)
         else:
             self._add_run_event(event, after)
-        if after.phase is not Phase.STARTED or _stops(event):
+        stops = isinstance(event, e.GateDecided) and VERDICTS[event.verdict].ends_run
+        if after.phase is not Phase.STARTED or stops:  # the end of the run follows a stop
             return
         was_blocked = before.phase is not after.phase or before.pending is not after.pending
         self._call_models(after, after.frames.values() if was_blocked else changed)
@@ -485,7 +486,10 @@ class Trace:
         self, frame: FrameRecord, event: e.GateDecided, subject: str, kind: GateKind | None = None
     ) -> None:
         text = f"{words_at(kind, event.verdict).title} {subject}{_because(event.reason)}"
-        self._add_message(frame, "decision", _decider(event), text)
+        by = event.by or "the deadline"
+        if event.allowance is not None:
+            by = f"the allowance of {' and '.join(event.allowance.by)}"
+        self._add_message(frame, "decision", by, text)
 
     def _decide_on_run(self, by: str, text: str) -> None:
         for root in self.roots:
@@ -539,20 +543,8 @@ class Trace:
         return redact(text) if self._keeps_errors else ""
 
 
-def _stops(event: e.Event) -> bool:
-    """Tell whether a person stops the run with this decision: its end follows."""
-    return isinstance(event, e.GateDecided) and VERDICTS[event.verdict].ends_run
-
-
 def _of_run(kind: SpanKind, at: datetime, state: SpanState) -> Span:
     return Span(kind=kind, step="", name="", depth=0, start=at, state=state)
-
-
-def _decider(event: e.GateDecided) -> str:
-    """Name who decided: a person, the people of an allowance, or the deadline."""
-    if event.allowance is not None:
-        return f"the allowance of {' and '.join(event.allowance.by)}"
-    return event.by or "the deadline"
 
 
 def _because(reason: str) -> str:

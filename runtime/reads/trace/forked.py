@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from runtime.core.run.continuation import Call, Continuation, Frame
+from runtime.core.run.continuation import Continuation, Frame
 from runtime.core.run.events import ForkChange
 from runtime.core.run.frames import MESSAGE
 from runtime.core.values.enums import CallState, Verdict
@@ -36,9 +36,22 @@ def copied(
     """
     records: dict[str, FrameRecord] = {}
     for frame in state.frames.values():
+        calls = {}
+        for call in frame.calls:
+            verdict = call.verdict
+            if call.reported_by is not None:
+                verdict = Verdict.ANSWER if call.answered else Verdict.HAPPENED
+            calls[call.id] = CallRecord(
+                call=call,
+                frame=frame.id,
+                agent=frame.agent,
+                verdict=verdict,
+                decided_by=call.reported_by or "",
+                lost=call.state is CallState.UNKNOWN,
+            )
         record = records[frame.id] = FrameRecord(
             frame=frame,
-            by_id={call.id: _record(frame, call) for call in frame.calls},
+            by_id=calls,
             delivered=sum(message["role"] == MESSAGE for message in frame.messages),
         )
         record.items += [record.by_id[call.id] for call in frame.of_turn()]
@@ -47,17 +60,6 @@ def copied(
         if parent is not None and frame.call in parent.by_id:
             parent.delegate(frame.call, record)
         yield record, list(_utterances(frame, parent.agent if parent else requester))
-
-
-def _record(frame: Frame, call: Call) -> CallRecord:
-    return CallRecord(
-        call=call,
-        frame=frame.id,
-        agent=frame.agent,
-        verdict=_verdict(call),
-        decided_by=call.reported_by or "",
-        lost=call.state is CallState.UNKNOWN,
-    )
 
 
 def changed_text(state: Continuation, change: ForkChange) -> str:
@@ -72,12 +74,6 @@ def changed_text(state: Continuation, change: ForkChange) -> str:
         return "a call"
 
 
-def _verdict(call: Call) -> Verdict | None:
-    if call.reported_by is None:
-        return call.verdict
-    return Verdict.ANSWER if call.answered else Verdict.HAPPENED
-
-
 def _utterances(frame: Frame, giver: str) -> Iterator[Utterance]:
     turn = frame.turn - sum(message["role"] == "model" for message in frame.messages)
     if frame.instructions:
@@ -88,9 +84,33 @@ def _utterances(frame: Frame, giver: str) -> Iterator[Utterance]:
                 yield Utterance(turn=turn, kind="input", by=giver, value=message["content"])
             case "model":
                 turn += 1
-                yield from _replied(frame, message, turn)
+                giver_of_reply = message.get("given_by", "")
+                if message["text"]:
+                    yield Utterance(
+                        turn=turn,
+                        kind="text",
+                        by=frame.agent,
+                        value=message["text"],
+                        reported_by=giver_of_reply,
+                    )
+                for name in message["calls"]:
+                    call = frame.find(name)
+                    yield Utterance(
+                        turn=turn,
+                        kind="call",
+                        by=frame.agent,
+                        value={"tool": call.tool, "args": call.proposed},
+                        reported_by=giver_of_reply,
+                    )
             case "results":
-                yield from (_result(frame, result, turn) for result in message["results"])
+                for result in message["results"]:
+                    yield Utterance(
+                        turn=turn,
+                        kind="result" if result["outcome"] == CallState.RETURNED else "fault",
+                        by=result["tool"],
+                        value=frame.find(result["call"]).stored or result["content"],
+                        reported_by=result.get("changed_by") or result.get("reported_by", ""),
+                    )
             case "summary":
                 yield Utterance(turn=turn, kind="summary", by=frame.agent, value=message["content"])
             case "message":
@@ -99,26 +119,3 @@ def _utterances(frame: Frame, giver: str) -> Iterator[Utterance]:
                 )
             case _:
                 continue
-
-
-def _replied(frame: Frame, message: dict[str, Any], turn: int) -> Iterator[Utterance]:
-    given_by = message.get("given_by", "")
-    if message["text"]:
-        yield Utterance(
-            turn=turn, kind="text", by=frame.agent, value=message["text"], reported_by=given_by
-        )
-    for name in message["calls"]:
-        call = frame.find(name)
-        value = {"tool": call.tool, "args": call.proposed}
-        yield Utterance(turn=turn, kind="call", by=frame.agent, value=value, reported_by=given_by)
-
-
-def _result(frame: Frame, result: dict[str, Any], turn: int) -> Utterance:
-    returned = result["outcome"] == CallState.RETURNED
-    return Utterance(
-        turn=turn,
-        kind="result" if returned else "fault",
-        by=result["tool"],
-        value=frame.find(result["call"]).stored or result["content"],
-        reported_by=result.get("changed_by") or result.get("reported_by", ""),
-    )

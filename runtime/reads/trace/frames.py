@@ -301,22 +301,19 @@ class FrameRecord:
             provider_error=provider_error,
         )
         if event.cause == "brake":
-            self._wait_for_rate_limit(at, event.until or at)
+            # The attempt was not made: a wait takes its place, and consecutive waits share one span.
+            if self._last_is(SpanKind.MODEL):
+                self.items.pop()
+            if self._last_is(SpanKind.WAIT) and self._last.state is SpanState.WAS_RATE_LIMITED:
+                self._last.end, self._last.state = None, SpanState.RATE_LIMITED
+            else:
+                self._add(SpanKind.WAIT, at, SpanState.RATE_LIMITED)
+            self._last.until = event.until or at
             return
         state = _WITHOUT_REPLY.get(event.cause, SpanState.NO_REPLY)
         self.fail_model(at, event, provider_error, SpanState.NEXT_MODEL if event.instead else state)
         if event.until is not None and event.until > at:
             self._add(SpanKind.WAIT, at, SpanState.BACKING_OFF).until = event.until
-
-    def _wait_for_rate_limit(self, at: datetime, until: datetime) -> None:
-        """Replace the attempt, which was not made, with a wait; consecutive waits share one span."""
-        if self._last_is(SpanKind.MODEL):
-            self.items.pop()
-        if self._last_is(SpanKind.WAIT) and self._last.state is SpanState.WAS_RATE_LIMITED:
-            self._last.end, self._last.state = None, SpanState.RATE_LIMITED
-        else:
-            self._add(SpanKind.WAIT, at, SpanState.RATE_LIMITED)
-        self._last.until = until
 
     def end_wait(self, at: datetime) -> None:
         """End the wait before the next attempt at the model call."""
