@@ -77,36 +77,35 @@ class TriggerCommand(BaseCommand, ABC):
         """Carry out an act that only this kind has, and return what to write."""
 
     def handle(self, *args: Any, **options: Any) -> None:
+        act = options["act"]
         try:
-            self._act(options["act"], Actor(person=options["actor"]), options)
+            actor = Actor(person=options["actor"])
+            match act:
+                case "list":
+                    rows, cut = listing.read_list(self.kind, actor)
+                    for row in rows:
+                        words = (str(row.id), row.problem or row.state, *self.columns_of(row))
+                        self.stdout.write("\t".join(words))
+                    if cut:
+                        self.stderr.write(f"Only {len(rows)} {self.kind.noun}s are listed.")
+                case "add":
+                    sent = self.read_definition(options)
+                    self.stdout.write(f"Made: {changes.create(self.kind, sent=sent, actor=actor)}")
+                case "show":
+                    self.show(listing.read_one(self.kind, self._id(options), actor))
+                case "change":
+                    sent = self.read_definition(options)
+                    changes.change(self.kind, id=self._id(options), sent=sent, actor=actor)
+                    self.stdout.write("Done: change")
+                case "pause" | "resume" | "end":
+                    CHANGES[act](self.kind, id=self._id(options), actor=actor)
+                    self.stdout.write(f"Done: {act}")
+                case _:
+                    self.stdout.write(self.act(act, self._id(options), actor, options))
         except InvalidInput as problem:
             raise CommandError(problem.all_of_it) from problem
         except (RequestError, RuntimeFault) as problem:
             raise CommandError(str(problem)) from problem
-
-    def _act(self, act: str, actor: Actor, options: dict[str, Any]) -> None:
-        match act:
-            case "list":
-                rows, cut = listing.read_list(self.kind, actor)
-                for row in rows:
-                    words = (str(row.id), row.problem or row.state, *self.columns_of(row))
-                    self.stdout.write("\t".join(words))
-                if cut:
-                    self.stderr.write(f"Only {len(rows)} {self.kind.noun}s are listed.")
-            case "add":
-                sent = self.read_definition(options)
-                self.stdout.write(f"Made: {changes.create(self.kind, sent=sent, actor=actor)}")
-            case "show":
-                self.show(listing.read_one(self.kind, self._id(options), actor))
-            case "change":
-                sent = self.read_definition(options)
-                changes.change(self.kind, id=self._id(options), sent=sent, actor=actor)
-                self.stdout.write("Done: change")
-            case "pause" | "resume" | "end":
-                CHANGES[act](self.kind, id=self._id(options), actor=actor)
-                self.stdout.write(f"Done: {act}")
-            case _:
-                self.stdout.write(self.act(act, self._id(options), actor, options))
 
     def _id(self, options: dict[str, Any]) -> UUID:
         try:

@@ -133,20 +133,20 @@ def align(left: Transcript, right: Transcript) -> Alignment:
     for frame, turns in _count_missing(right).items():
         missing[frame] = max(turns, missing.get(frame, 0))
     ours, theirs = (
-        list(_steps(transcript, counts, missing))
+        [
+            step
+            for root in transcript.roots
+            for step in _steps_of_frame(root, (root.agent,), counts, missing)
+        ]
         for transcript, counts in zip((left, right), totals, strict=True)
     )
     left_out = max(len(ours) - MAX_STEPS, 0) + max(len(theirs) - MAX_STEPS, 0)
     pairs, equal = [], 0
-    for transcript, two in _pair_steps(ours[:MAX_STEPS], theirs[:MAX_STEPS]):
-        if (
-            transcript
-            and two
-            and (transcript.parts, transcript.version) == (two.parts, two.version)
-        ):
+    for mine, other in _pair_steps(ours[:MAX_STEPS], theirs[:MAX_STEPS]):
+        if mine and other and (mine.parts, mine.version) == (other.parts, other.version):
             equal += 1
         else:
-            pairs.append(_build_pair(transcript, two))
+            pairs.append(_build_pair(mine, other))
     return Alignment(
         pairs=tuple(pairs), equal=equal, left=totals[0], right=totals[1], left_out=left_out
     )
@@ -233,13 +233,6 @@ def _replies(frame: FrameRecord) -> list[Span]:
     return [item for item in frame.items if isinstance(item, Span) and item.usage is not None]
 
 
-def _steps(
-    transcript: Transcript, totals: ComparedTotals, missing: Mapping[str, int]
-) -> Iterator[ComparedStep]:
-    for root in transcript.roots:
-        yield from _steps_of_frame(root, (root.agent,), totals, missing)
-
-
 def _steps_of_frame(
     frame: FrameRecord, path: tuple[str, ...], totals: ComparedTotals, missing: Mapping[str, int]
 ) -> Iterator[ComparedStep]:
@@ -271,21 +264,16 @@ def _steps_of_frame(
             turn += 1
             totals.add(item.usage)
             if turn > missing[frame.id]:
-                yield _reply_step(item, path, frame.agent, texts.get(turn))
-
-
-def _reply_step(span: Span, path: tuple[str, ...], agent: str, text: Any) -> ComparedStep:
-    usage = span.usage
-    assert usage is not None  # the caller has looked
-    parts = {
-        "model": span.model,
-        "answer": text,
-        "calls": ", ".join(span.tools),
-        "input tokens": usage.input,
-        "output tokens": usage.output,
-        "cost in US dollars": None if usage.cost is None else to_text(Limit.MICROS, usage.cost),
-    }
-    return _build_step(StepKind.MODEL, path, agent, parts)
+                cost = item.usage.cost
+                parts = {
+                    "model": item.model,
+                    "answer": texts.get(turn),
+                    "calls": ", ".join(item.tools),
+                    "input tokens": item.usage.input,
+                    "output tokens": item.usage.output,
+                    "cost in US dollars": None if cost is None else to_text(Limit.MICROS, cost),
+                }
+                yield _build_step(StepKind.MODEL, path, frame.agent, parts)
 
 
 def _build_step(

@@ -91,8 +91,27 @@ def journal_page(
     if entries and entries[0][0] != (cursor or 0) + 1:
         removed_rows = list(islice(removed(run, after=cursor or 0), limit + 1))
         entries = (removed_rows + entries)[: limit + 1]
-    items = tuple(_item(position, body, provider_errors) for position, body, _ in entries[:limit])
-    return Page(items=items, next=str(items[-1].position) if len(entries) > limit else None)
+    items = []
+    for position, body, _ in entries[:limit]:
+        document = as_json(body)
+        entry = document if isinstance(document, dict) else {}
+        if (read := decoded(body)) is not None:
+            redacted = redact(codec.documents_of(read.events))  # also of a compressed one
+            entry = {**entry, "at": read.at.isoformat(), "events": redacted}
+        at, events = entry.get("at"), entry.get("events")
+        if not isinstance(events, list):
+            events = []
+        if not provider_errors:
+            events = [
+                {name: value for name, value in event.items() if name != "said"}
+                if isinstance(event, dict)
+                else event
+                for event in events
+            ]
+        item = JournalItem(position=position, at=at if isinstance(at, str) else None, events=events)
+        items.append(item)
+    following = str(items[-1].position) if len(entries) > limit else None
+    return Page(items=tuple(items), next=following)
 
 
 def continuation(run: UUID) -> Any | None:
@@ -132,7 +151,19 @@ def text_of(event: e.Event, paths: Paths) -> str:
         call = ""  # that of the parent
     names = map(title_of, paths.get((frame, call), ()))
     about = " › ".join(names) or " › ".join(filter(None, (frame, call)))
-    words = _words(event)
+    match event:
+        case e.GateOpened():
+            words = GATES[event.kind].open
+        case e.GateDecided():
+            words = f"{words_at(None, event.verdict).past} {redact(event.by)}".rstrip()
+        case e.ModelReplied() if event.given_by:
+            words = f"reply given by {redact(event.given_by)} in the place of the model"
+        case e.FrameClosed():
+            words = f"agent {event.outcome}"
+        case e.Paused() | e.Resumed() | e.MessageReceived() | e.Retried() | e.GateExtended():
+            words = f"{EVENTS[event.type]} by {redact(event.by)}".replace("received by", "from")
+        case _:
+            words = EVENTS[event.type]
     return f"{words}: {about}" if about else words
 
 
@@ -177,44 +208,3 @@ def removed_entries(run: RunDetail, *, after: int, limit: int) -> tuple[RemovedE
             )
             entries.append(entry)
     return tuple(entries)
-
-
-def _item(position: int, body: str, provider_errors: bool) -> JournalItem:
-    """Read an entry, with or without the error texts of providers."""
-    entry = as_json(body)
-    if not isinstance(entry, dict):
-        return JournalItem(position=position, at=None, events=[])
-    if (read := decoded(body)) is not None:
-        redacted = redact(codec.documents_of(read.events))
-        entry = {**entry, "at": read.at.isoformat(), "events": redacted}  # also of a compressed one
-    events = entry.get("events")
-    if not isinstance(events, list):
-        events = []
-    if not provider_errors:
-        events = [
-            {name: value for name, value in event.items() if name != "said"}
-            if isinstance(event, dict)
-            else event
-            for event in events
-        ]
-    return JournalItem(
-        position=position,
-        at=entry.get("at") if isinstance(entry.get("at"), str) else None,
-        events=events,
-    )
-
-
-def _words(event: e.Event) -> str:
-    match event:
-        case e.GateOpened():
-            return GATES[event.kind].open
-        case e.GateDecided():
-            return f"{words_at(None, event.verdict).past} {redact(event.by)}".rstrip()
-        case e.ModelReplied() if event.given_by:
-            return f"reply given by {redact(event.given_by)} in the place of the model"
-        case e.FrameClosed():
-            return f"agent {event.outcome}"
-        case e.Paused() | e.Resumed() | e.MessageReceived() | e.Retried() | e.GateExtended():
-            return f"{EVENTS[event.type]} by {redact(event.by)}".replace("received by", "from")
-        case _:
-            return EVENTS[event.type]

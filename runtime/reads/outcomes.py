@@ -90,9 +90,14 @@ def outcomes(ends: Collection[CallEnd]) -> dict[CallEnd, OutcomeLabel]:
         position, body, *_ = unpacked(*row)
         entry = decoded(body)
         for event in entry.events if entry else ():
-            outcome = _outcome(event) if isinstance(event, _OutcomeEvent) else None
+            if not isinstance(event, _OutcomeEvent) or (outcome := _outcome(event)) is None:
+                continue
             for end in ends_by_entry[run, position]:
-                if outcome and _is_of(event, end):
+                if isinstance(event, e.FrameClosed):  # of the sub-agent to which it was delegated
+                    is_of = event.frame == child_frame(end.frame, end.call)
+                else:
+                    is_of = (event.frame, event.call) == (end.frame, end.call)
+                if is_of:
                     labels[end] = outcome
     return labels
 
@@ -190,16 +195,6 @@ class _JournalState:
 
     def _now(self, event: e.GateClosed | e.GateDecided) -> Attempt:
         return event.frame, event.call, self.last.get((event.frame, event.call), 0)
-
-
-def _is_of(event: e.Event, key: CallEnd) -> bool:
-    """Tell whether the event belongs to this call. A delegated call ends with the frame of its sub-agent."""
-    if isinstance(event, e.FrameClosed):
-        return event.frame == child_frame(key.frame, key.call)
-    return isinstance(event, _OutcomeEvent) and (event.frame, event.call) == (
-        key.frame,
-        key.call,
-    )
 
 
 def _outcome_events(runs: Collection[UUID]) -> Iterator[tuple[UUID, _OutcomeEvent]]:

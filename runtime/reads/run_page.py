@@ -27,7 +27,7 @@ from runtime.reads.step_map import StepMap, map_of
 from runtime.reads.timeline import Timeline, rows_of_step, timeline_of
 from runtime.reads.trace.calls import CallRecord
 from runtime.reads.trace.fold import Trace, fold
-from runtime.reads.trace.frames import FrameMessage, FrameRecord
+from runtime.reads.trace.frames import FrameMessage
 from runtime.reads.trace.span import GateFacts, Span
 from runtime.reads.transcript import Transcript, transcript_of
 
@@ -109,18 +109,30 @@ class RunHistory:
     def step(self, step: str) -> "StepView | None":
         """Return a step by name: a frame, a call of a frame, or a model call; None if there is none."""
         frame_id, _, part_id = step.partition("/")
-        frame, rows = (
-            self.trace.frames.get(frame_id),
-            rows_of_step(self.trace, step, until=self.until),
-        )
+        frame = self.trace.frames.get(frame_id)
+        rows = rows_of_step(self.trace, step, until=self.until)
         if frame is None or not rows:
             return None
-        if not part_id:
-            return _frame_step(step, frame, rows)
         call = frame.by_id.get(part_id)
         if call is not None:
             return StepView(step=step, title=call.tool, agent=call.agent, rows=rows, call=call)
-        return _model_step(step, frame, rows, int(part_id[1:]))
+        messages = frame.messages
+        if part_id:  # a reply of the model, after the messages since its last one
+            turn = int(part_id[1:])
+            inputs = [m for m in messages if m.turn == turn - 1 and m.kind in _INPUT_KINDS]
+            outputs = [m for m in messages if m.turn == turn and m.kind in _OUTPUT_KINDS]
+        else:
+            inputs = [message for message in messages if message.kind == "input"]
+            outputs = [message for message in messages if message.kind in ("text", "fault")][-1:]
+        return StepView(
+            step=step,
+            title=frame.agent,
+            agent=frame.agent,
+            rows=rows,
+            input_messages=tuple(inputs),
+            output_messages=tuple(outputs) if part_id or frame.outcome is not None else (),
+            plan=None if part_id else frame.plan,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,34 +284,6 @@ def _gates(run: UUID) -> dict[UUID, GateFacts]:
         gate: GateFacts(decided_at=at if state in decided else None, approval=approvals.get(gate))
         for gate, state, at in rows
     }
-
-
-def _frame_step(step: str, frame: FrameRecord, rows: tuple[Span, ...]) -> StepView:
-    inputs = tuple(message for message in frame.messages if message.kind == "input")
-    last = [message for message in frame.messages if message.kind in ("text", "fault")][-1:]
-    return StepView(
-        step=step,
-        title=frame.agent,
-        agent=frame.agent,
-        rows=rows,
-        input_messages=inputs,
-        output_messages=tuple(last) if frame.outcome is not None else (),
-        plan=frame.plan,
-    )
-
-
-def _model_step(step: str, frame: FrameRecord, rows: tuple[Span, ...], turn: int) -> StepView:
-    """Show the messages since the model's last reply, and its reply."""
-    before = tuple(m for m in frame.messages if m.turn == turn - 1 and m.kind in _INPUT_KINDS)
-    reply = tuple(m for m in frame.messages if m.turn == turn and m.kind in _OUTPUT_KINDS)
-    return StepView(
-        step=step,
-        title=frame.agent,
-        agent=frame.agent,
-        rows=rows,
-        input_messages=before,
-        output_messages=reply,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

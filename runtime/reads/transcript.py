@@ -36,7 +36,20 @@ class AgentMessage:
 
 def messages_of(calls: Iterable[CallRecord]) -> tuple[AgentMessage, ...]:
     """Return the messages among these calls, those that wait last. A message that was not released is not there."""
-    messages = [_message(call) for call in calls if call.tells and call.state in _SHOWN]
+    messages = []
+    for call in calls:
+        if call.tells and call.state in _SHOWN:
+            released = call.state is CallState.RETURNED
+            ends = [span.end for span in call.spans if span.end is not None]
+            message = AgentMessage(
+                frame=call.frame,
+                call=call.id,
+                agent=call.agent,
+                text=str(call.result) if released else None,
+                at=max(ends, default=None) if released else None,
+                changed_by=call.changed_by,
+            )
+            messages.append(message)
     return tuple(sorted(messages, key=lambda message: (message.text is None, message.at or _EARLY)))
 
 
@@ -212,19 +225,6 @@ def context_of(transcript: Transcript, *, frame: str, call: str) -> CallContext:
         settled=tuple(step for step in steps if step.call.is_settled),
         open=tuple(step for step in steps if not step.call.is_settled),
         plans=tuple(PathPlan(agent=f.agent, steps=f.plan, frame=f) for f in path),
-    )
-
-
-def _message(call: CallRecord) -> AgentMessage:
-    released = call.state is CallState.RETURNED
-    ends = [span.end for span in call.spans if span.end is not None]
-    return AgentMessage(
-        frame=call.frame,
-        call=call.id,
-        agent=call.agent,
-        text=str(call.result) if released else None,
-        at=max(ends, default=None) if released else None,
-        changed_by=call.changed_by,
     )
 
 

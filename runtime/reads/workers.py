@@ -116,12 +116,15 @@ def with_missing_agents(runs: Sequence[RunDetail]) -> tuple[RunDetail, ...]:
     It reads no journal, so it finds no versions. None is missing if no worker is alive at all.
     """
     live = live_versions(ALIVE) if any(not run.ended for run in runs) else {}
-    return tuple(
-        replace(run, without_worker=tuple(name for name in _agents(run) if name not in live))
-        if live and not run.ended
-        else run
-        for run in runs
-    )
+    if not live:
+        return tuple(runs)
+    checked = []
+    for run in runs:
+        at_gates = (gate.path[:-1] if gate.tool else gate.path for gate in run.gates)
+        agents = dict.fromkeys((run.agent, *chain.from_iterable(at_gates)))
+        missing = tuple(name for name in agents if name not in live)
+        checked.append(run if run.ended else replace(run, without_worker=missing))
+    return tuple(checked)
 
 
 def sweeper_sweeps(within: timedelta) -> bool:
@@ -264,11 +267,6 @@ def backlog() -> Backlog:
     with connection.cursor() as cursor:
         cursor.execute(_BACKLOG, [OVERDUE_SECONDS])
         return Backlog(**dict(zip(Backlog.__slots__, cursor.fetchone(), strict=True)))
-
-
-def _agents(run: RunDetail) -> tuple[str, ...]:
-    at_gates = (gate.path[:-1] if gate.tool else gate.path for gate in run.gates)
-    return tuple(dict.fromkeys((run.agent, *chain.from_iterable(at_gates))))
 
 
 def _since(name: str) -> "ExpressionWrapper[Any]":

@@ -122,7 +122,15 @@ def dispatch_window(
     Without `may_take_over` skip runs that a worker has. If the broker is unreachable, raise ConnectionError; the runs
     are due again in five seconds.
     """
-    until = _window(connection, after)
+    # A window of 2,000 due runs bounds a pass even if kill switches block many runs: the next one continues after them.
+    row = connection.execute(
+        f"""
+        SELECT due_at, id FROM runtime_run WHERE due_at <= {_DB_NOW} AND {_BETWEEN}
+        ORDER BY due_at, id OFFSET %(window)s LIMIT 1
+        """,
+        {**_bounds(after, END), "window": WINDOW - 1},
+    ).fetchone()
+    until = END if row is None else (row[0], row[1])
     selected = _select(connection, queues, may_take_over=may_take_over, after=after, until=until)
     broker.send_all([(run, queue) for run, queue, _ in selected if queue is not None])
     full = len(selected) == BATCH
@@ -161,21 +169,6 @@ def _windows(
         if after == END:
             after, repeat_at = BEGINNING, math.inf
         yield pause
-
-
-def _window(connection: Connection, after: Place) -> Place:
-    """Return the place at which the next 2,000 due runs end.
-
-    This bounds a pass even if kill switches block many runs, and the next pass continues after them.
-    """
-    row = connection.execute(
-        f"""
-        SELECT due_at, id FROM runtime_run WHERE due_at <= {_DB_NOW} AND {_BETWEEN}
-        ORDER BY due_at, id OFFSET %(window)s LIMIT 1
-        """,
-        {**_bounds(after, END), "window": WINDOW - 1},
-    ).fetchone()
-    return END if row is None else (row[0], row[1])
 
 
 def _select(

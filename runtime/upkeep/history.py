@@ -65,8 +65,8 @@ def shorten_all(connection: Connection, stop: threading.Event) -> int:
 def shorten(connection: Connection, run: UUID, before: datetime) -> int:
     """Delete the next entries below the run's base that are older than `before`. Returns their number.
 
-    0 if there are none, another sweeper was faster, or the run has ended. Raises Tampered, KeyMissing, or NewerSchema,
-    with nothing deleted.
+    0 if there are none, another sweeper was faster, or the run has ended. Raises Tampered, KeyMissing, NewerSchema,
+    ObjectStoreDown or TooLarge, with nothing deleted.
     """
     base = continuations.load_base(connection, run)
     history = journal.history(connection, run, limit=ENTRIES)
@@ -82,7 +82,10 @@ def shorten(connection: Connection, run: UUID, before: datetime) -> int:
         rows.append(sealed.row)
     if last is None:
         return 0
-    file = _archived(connection, run, history.mark, rows) if settings.SIGNOFF_ARCHIVE else None
+    file: tuple[str, Written] | None = None
+    if settings.SIGNOFF_ARCHIVE:
+        key = archived_entries.reserve(connection, run, first=history.mark.position + 1)
+        file = key, archived_entries.write(key, run, history.mark, rows)
     if not _delete(connection, history.mark, last, file):
         if file is not None:
             archived_entries.discard(connection, file[0])
@@ -120,20 +123,27 @@ def empty_partitions(connection: Connection) -> list[str]:
         ORDER BY c.relname
         """
     )
-    return [name for (name,) in rows.fetchall() if _is_empty_partition(connection, name)]
+    empty = []
+    for (name,) in rows.fetchall():
+        query = sql.SQL("SELECT NOT EXISTS (SELECT FROM {})").format(sql.Identifier(name))
+        if connection.execute(query).fetchone() == (True,):
+            empty.append(name)
+    return empty
 
 
 def drop_empty_partitions(connection: Connection) -> list[str]:
     """Drop empty partitions whose lock is free, so that steps do not wait. Returns the dropped ones."""
-    return [name for name in empty_partitions(connection) if _drop_partition(connection, name)]
-
-
-def _archived(
-    connection: Connection, run: UUID, mark: PruneMark, rows: list[journal.Row]
-) -> tuple[str, Written]:
-    """Write the entries to the archive, and return the key of their file. Raises ObjectStoreDown or TooLarge."""
-    key = archived_entries.reserve(connection, run, first=mark.position + 1)
-    return key, archived_entries.write(key, run, mark, rows)
+    dropped = []
+    for name in empty_partitions(connection):
+        try:
+            with connection.transaction():
+                connection.execute("SET LOCAL lock_timeout = '500ms'")
+                row = connection.execute("SELECT signoff_drop_partition(%s)", (name,)).fetchone()
+        except psycopg.errors.LockNotAvailable:
+            continue
+        if row == (True,):
+            dropped.append(name)
+    return dropped
 
 
 def _delete(
@@ -184,18 +194,3 @@ def _shorten_one(connection: Connection, run: UUID, before: datetime) -> int:
     except psycopg.errors.LockNotAvailable:
         log.info("Run %s: keeps its history for now, its row is locked", run)
     return 0
-
-
-def _drop_partition(connection: Connection, name: str) -> bool:
-    try:
-        with connection.transaction():
-            connection.execute("SET LOCAL lock_timeout = '500ms'")
-            row = connection.execute("SELECT signoff_drop_partition(%s)", (name,)).fetchone()
-            return row == (True,)
-    except psycopg.errors.LockNotAvailable:
-        return False
-
-
-def _is_empty_partition(connection: Connection, name: str) -> bool:
-    query = sql.SQL("SELECT NOT EXISTS (SELECT FROM {})").format(sql.Identifier(name))
-    return connection.execute(query).fetchone() == (True,)

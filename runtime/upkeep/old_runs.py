@@ -70,7 +70,15 @@ def yield_runs(
     parameters = _parameters(rules)
     after: datetime | None = None
     while parameters is not None and not stop.is_set():
-        batch = _after(connection, parameters, but, after)
+        rows = connection.execute(
+            f"""
+            SELECT id, ended_at FROM runtime_run run
+            WHERE {_OLD} AND {but} AND (%(after)s::timestamptz IS NULL OR run.ended_at > %(after)s)
+            ORDER BY ended_at LIMIT %(batch)s
+            """,
+            {**parameters, "after": after, "batch": BATCH},
+        )
+        batch = rows.fetchall()
         for run, _ in batch:
             if stop.is_set():
                 return
@@ -78,20 +86,6 @@ def yield_runs(
         if len(batch) < BATCH:
             return
         after = batch[-1][1]
-
-
-def _after(
-    connection: Connection, parameters: dict[str, object], but: str, after: datetime | None
-) -> list[tuple[UUID, datetime]]:
-    rows = connection.execute(
-        f"""
-        SELECT id, ended_at FROM runtime_run run
-        WHERE {_OLD} AND {but} AND (%(after)s::timestamptz IS NULL OR run.ended_at > %(after)s)
-        ORDER BY ended_at LIMIT %(batch)s
-        """,
-        {**parameters, "after": after, "batch": BATCH},
-    )
-    return [(run, ended) for run, ended in rows.fetchall()]
 
 
 def _parameters(rules: tuple[RetentionRule, ...]) -> dict[str, object] | None:

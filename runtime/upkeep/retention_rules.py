@@ -24,28 +24,24 @@ class RetentionRule:
 
 def parse(text: str) -> tuple[RetentionRule, ...]:
     """Parse the rules, the most specific first. Raises ValueError with the mistake."""
-    rules = [_rule(part.strip()) for part in text.split(",") if part.strip()]
+    rules = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        match = _RULE.fullmatch(part)
+        if match is None:
+            raise ValueError(f"has {part!r}: write a rule such as 90 or hr_onboarding/failed=365")
+        agent, status, days = match["agent"], match["status"], match["days"]
+        if status is not None and status not in STATUSES:
+            raise ValueError(f"names {status!r}; runs end as {', '.join(STATUSES)}")
+        is_number = days.isascii() and days.isdecimal() and len(days) < 6
+        if days != "never" and not (is_number and 1 <= int(days) <= MAX_DAYS):
+            raise ValueError(f"has {days!r}: write 1 to {MAX_DAYS} days, or never")
+        rule = RetentionRule(
+            agent=None if agent == "*" else agent,
+            status=status,
+            days=None if days == "never" else int(days),
+        )
+        rules.append(rule)
     places = [(rule.agent, rule.status) for rule in rules]
     if len(set(places)) < len(places):
         raise ValueError("has two rules for the same runs")
     return tuple(sorted(rules, key=lambda rule: (rule.agent is None, rule.status is None)))
-
-
-def _rule(text: str) -> RetentionRule:
-    match = _RULE.fullmatch(text)
-    if match is None:
-        raise ValueError(f"has {text!r}: write a rule such as 90 or hr_onboarding/failed=365")
-    agent, status = match["agent"], match["status"]
-    if status is not None and status not in STATUSES:
-        raise ValueError(f"names {status!r}; runs end as {', '.join(STATUSES)}")
-    return RetentionRule(
-        agent=None if agent == "*" else agent, status=status, days=_days(match["days"])
-    )
-
-
-def _days(text: str) -> int | None:
-    if text == "never":
-        return None
-    if not (text.isascii() and text.isdecimal() and len(text) < 6 and 1 <= int(text) <= MAX_DAYS):
-        raise ValueError(f"has {text!r}: write 1 to {MAX_DAYS} days, or never")
-    return int(text)

@@ -13,14 +13,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, get_args
+from typing import get_args
 from uuid import UUID
 
 import psycopg.errors
 
 from runtime.core.documents.codec import decode_entry
 from runtime.core.run import events as e
-from runtime.core.run.reducer import Entry
 from runtime.core.values.errors import NewerSchema, Unreadable
 from runtime.reads.journal import COLUMNS
 from runtime.reads.run_figures import recount_from
@@ -228,11 +227,19 @@ def _count_run(connection: Connection, changed: _ChangedRun, stop: threading.Eve
 
 
 def _count_part(connection: Connection, changed: _ChangedRun, *, after: int) -> bool:
-    """Count the next entries of a run. Return False if another sweeper was faster."""
+    """Count the next entries of a run. Return False if another sweeper was faster. Raises NewerSchema."""
     until = min(changed.position, after + ENTRIES)
     span = {"run": changed.run, "after": after, "until": until}
     with connection.transaction():
-        usage = _read_usage(connection, span)
+        usage = _CountedReplies()
+        for row in connection.execute(_READ, {**span, "pattern": _PATTERN}):
+            _, body, *_ = unpacked(*row)
+            try:
+                entry = decode_entry(body)
+            except (Unreadable, RecursionError):
+                continue  # no release can read it
+            for event in entry.events:
+                usage.add(event, entry.at)
         advanced = connection.execute(_ADVANCE, {**span, **_values(usage.total())}).fetchone()
         if advanced is None:
             return False
@@ -241,24 +248,6 @@ def _count_part(connection: Connection, changed: _ChangedRun, *, after: int) -> 
         for (day, model), counts in sorted(usage.by_day.items()):
             connection.execute(_ADD, {"day": day, "model": model, **of_run, **_values(counts)})
     return True
-
-
-def _read_usage(connection: Connection, span: dict[str, Any]) -> _CountedReplies:
-    usage = _CountedReplies()
-    for row in connection.execute(_READ, {**span, "pattern": _PATTERN}):
-        _, body, *_ = unpacked(*row)
-        if entry := _read_entry(body):
-            for event in entry.events:
-                usage.add(event, entry.at)
-    return usage
-
-
-def _read_entry(body: str) -> Entry | None:
-    """Read an entry; return None if no release can. Raises NewerSchema."""
-    try:
-        return decode_entry(body)
-    except (Unreadable, RecursionError):
-        return None
 
 
 def _values(counts: Counter[str]) -> dict[str, int]:

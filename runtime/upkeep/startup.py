@@ -113,7 +113,7 @@ def require_keys_of_live_runs() -> None:
     The check stops after two seconds. A worker that claims such a run later leaves it unchanged and logs it.
     """
     for purpose in _LIVE:
-        missing = with_database(partial(_lacking_within_limit, purpose))
+        missing = with_database(partial(_missing_key, purpose))
         if missing:
             key, run = missing
             raise _end(
@@ -221,29 +221,23 @@ def _retry_until(service: str, look: Callable[[], T], may_come: Callable[[Except
         time.sleep(PAUSE_SECONDS)  # a bounded retry: a service sends no signal when it is ready
 
 
-def _lacking_within_limit(purpose: str) -> tuple[str, str] | None:
+def _missing_key(purpose: str) -> tuple[str, str] | None:
+    """Return a key id that is missing here and a live run that was signed with it; None if there is none."""
     try:
-        with transaction.atomic():
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT set_config('statement_timeout', %s, true)", [CHECK_SECONDS])
-            return _lacking(purpose)
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [CHECK_SECONDS])
+            cursor.execute(
+                f"SELECT key_id, min(run::text) FROM ({_LIVE[purpose]}) AS live"
+                " WHERE NOT key_id = ANY(%s) GROUP BY key_id LIMIT 1",
+                [list(files.ids(purpose))],
+            )
+            row: tuple[str, str] | None = cursor.fetchone()
+            return row
     except OperationalError as problem:
         if not isinstance(problem.__cause__, psycopg.errors.QueryCanceled):
             raise
         log.warning("Keys of %s: not checked for all live runs, there are too many", purpose)
         return None
-
-
-def _lacking(purpose: str) -> tuple[str, str] | None:
-    """Return a key id that is missing here and a live run that was signed with it; None if there is none."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT key_id, min(run::text) FROM ({_LIVE[purpose]}) AS live"
-            " WHERE NOT key_id = ANY(%s) GROUP BY key_id LIMIT 1",
-            [list(files.ids(purpose))],
-        )
-        row: tuple[str, str] | None = cursor.fetchone()
-    return row
 
 
 def _is_transient(problem: Exception) -> bool:

@@ -36,25 +36,23 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            self._act(options)
+            match options["act"]:
+                case "engage":
+                    if bool(options["agent"]) == options["all"]:
+                        raise CommandError("name one agent, or give --all")
+                    agent, reason = options["agent"], options["reason"]
+                    kill_switch = engage(agent=agent, reason=reason, actor=None)
+                    self.stdout.write(f"Stopped: {_line(kill_switch)}")
+                case "disengage":
+                    kill_switch = disengage(stop=options["stop"], actor=None)
+                    self.stdout.write(f"Disengaged: {kill_switch.agent or 'every agent'}")
+                case "list":
+                    for kill_switch in list_switches(lifted=False, actor=None):
+                        self.stdout.write(_line(kill_switch))
         except InvalidInput as problem:
             raise CommandError(f"the {problem.field} {problem.detail}") from problem
         except RequestError as problem:
             raise CommandError(str(problem)) from problem
-
-    def _act(self, options: dict[str, Any]) -> None:
-        match options["act"]:
-            case "engage":
-                if bool(options["agent"]) == options["all"]:
-                    raise CommandError("name one agent, or give --all")
-                kill_switch = engage(agent=options["agent"], reason=options["reason"], actor=None)
-                self.stdout.write(f"Stopped: {_line(kill_switch)}")
-            case "disengage":
-                kill_switch = disengage(stop=options["stop"], actor=None)
-                self.stdout.write(f"Disengaged: {kill_switch.agent or 'every agent'}")
-            case "list":
-                for kill_switch in list_switches(lifted=False, actor=None):
-                    self.stdout.write(_line(kill_switch))
 
 
 def _line(stop: KillSwitchRow) -> str:

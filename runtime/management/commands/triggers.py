@@ -56,7 +56,18 @@ class Command(TriggerCommand):
     def act(self, act: str, id: UUID, actor: Actor, options: dict[str, Any]) -> str:
         match act:
             case "webhook":
-                return _make_webhook(id, actor, options)
+                file, secret = options["secret_file"], ""
+                if file is not None:
+                    try:
+                        secret = Path(file).read_text()
+                    except (OSError, ValueError) as exc:
+                        raise CommandError(f"--secret-file cannot be read: {exc}") from exc
+                scheme, header = options["scheme"], options["header"]
+                webhook = webhooks.make(
+                    id=id, actor=actor, scheme=scheme, header=header, secret=secret
+                )
+                path = reverse("api:deliver_webhook", args=[webhook.address])
+                return f"Path: {path}\nSecret: {webhook.secret}"
             case "remove-webhook":
                 webhooks.remove(id=id, actor=actor)
             case _:
@@ -76,17 +87,3 @@ class Command(TriggerCommand):
         for row in view.history:
             words = (str(row.number), row.id or "", row.state, str(row.run or ""), row.reason)
             self.stdout.write("\t".join(map(write_on_one_line, words)).rstrip())
-
-
-def _make_webhook(id: UUID, actor: Actor, options: dict[str, Any]) -> str:
-    file, secret = options["secret_file"], ""
-    if file is not None:
-        try:
-            secret = Path(file).read_text()
-        except (OSError, ValueError) as exc:
-            raise CommandError(f"--secret-file cannot be read: {exc}") from exc
-    webhook = webhooks.make(
-        id=id, actor=actor, scheme=options["scheme"], header=options["header"], secret=secret
-    )
-    path = reverse("api:deliver_webhook", args=[webhook.address])
-    return f"Path: {path}\nSecret: {webhook.secret}"

@@ -37,7 +37,13 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["file"]:
-            self._file(options["file"])
+            try:
+                with options["file"].open("rb") as file:
+                    stored = archived_runs.parse(None, file.read(MAX_BYTES + 1))
+            except (OSError, Tampered, KeyMissing) as exc:
+                raise CommandError(write_on_one_line(f"{options['file']}: {exc}")) from exc
+            entries = f"{len(stored.entries)} entries verified, nothing found"
+            self.stdout.write(f"run {stored.run} of {stored.now.agent}, {entries}")
             return
         unsound = count = 0
         for run in options["run"] or verification.list_runs(live=not options["all"]):
@@ -52,16 +58,6 @@ class Command(BaseCommand):
             raise CommandError(f"{unsound} of {count} runs differ from their journals")
         if not options["json"]:
             self.stdout.write(f"{count} run{'' if count == 1 else 's'} verified, nothing found")
-
-    def _file(self, path: Path) -> None:
-        try:
-            with path.open("rb") as file:
-                stored = archived_runs.parse(None, file.read(MAX_BYTES + 1))
-        except (OSError, Tampered, KeyMissing) as exc:
-            raise CommandError(write_on_one_line(f"{path}: {exc}")) from exc
-        self.stdout.write(
-            f"run {stored.run} of {stored.now.agent}, {len(stored.entries)} entries verified, nothing found"
-        )
 
     def _print(self, verified: Verification, *, as_json: bool) -> None:
         if as_json:
