@@ -38,7 +38,7 @@ class VersionDifference:
 
 def differences(changes: Iterable[AgentChange]) -> tuple[VersionDifference, ...]:
     """Return the changes in order, those that need approval first."""
-    parts = []
+    changed = []
     for change in sorted(changes, key=lambda change: not change.asks):
         lines = diff_lines(change.before, change.after)
         word: Literal["added", "removed", "changed"] = "changed"
@@ -46,15 +46,15 @@ def differences(changes: Iterable[AgentChange]) -> tuple[VersionDifference, ...]
             word = "added"
         elif change.after is None:
             word = "removed"
-        part = VersionDifference(
+        difference = VersionDifference(
             part=change.part,
             word=word,
             asks=change.asks,
             lines=lines[:MAX_LINES],
             cut=len(lines) > MAX_LINES,
         )
-        parts.append(part)
-    return tuple(parts)
+        changed.append(difference)
+    return tuple(changed)
 
 
 def diff_lines(before: Any, after: Any) -> tuple[DiffLine, ...]:

@@ -239,11 +239,11 @@ def _change_of_call(kind: Literal["result", "arguments"], frame: Frame, call: Ca
 def restore_failed(now: Continuation, event: Retried, phase: Phase) -> Continuation:
     """Restore the failed run, in `phase`."""
     frames = {}
-    for name, left in now.left.items():
-        frame = replace(left, calls=tuple(restore_call(call, event) for call in left.calls))
+    for name, frame in now.left.items():
+        restored = replace(frame, calls=tuple(restore_call(call, event) for call in frame.calls))
         if frame.state is FrameState.FAILED:
-            frame = replace(
-                frame,
+            restored = replace(
+                restored,
                 state=next_state(FRAMES, frame.state, event.type, subject=frame.id),
                 attempt=frame.attempt + 1,
                 failures=0,
@@ -252,7 +252,7 @@ def restore_failed(now: Continuation, event: Retried, phase: Phase) -> Continuat
                 outage=None,
                 outcome=None,
             )
-        frames[name] = frame
+        frames[name] = restored
     return replace(
         now,
         phase=phase,
