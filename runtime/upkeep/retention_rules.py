@@ -25,10 +25,12 @@ class RetentionRule:
 def parse(text: str) -> tuple[RetentionRule, ...]:
     """Parse the rules, the most specific first. Raises ValueError with the mistake."""
     rules = []
-    for part in filter(None, map(str.strip, text.split(","))):
-        match = _RULE.fullmatch(part)
+    for rule_text in filter(None, map(str.strip, text.split(","))):
+        match = _RULE.fullmatch(rule_text)
         if match is None:
-            raise ValueError(f"has {part!r}: write a rule such as 90 or hr_onboarding/failed=365")
+            raise ValueError(
+                f"has {rule_text!r}: write a rule such as 90 or hr_onboarding/failed=365"
+            )
         agent, status, days = match["agent"], match["status"], match["days"]
         if status is not None and status not in STATUSES:
             raise ValueError(f"names {status!r}; runs end as {', '.join(STATUSES)}")
