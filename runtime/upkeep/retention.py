@@ -64,12 +64,7 @@ def enforce(connection: Connection, stop: threading.Event) -> int:
     It also deletes the rows of old workers, unreferenced blobs, and old external events.
     """
     connection.execute(FORGET)
-    removed = 0
-    for run in old_runs.yield_runs(connection, rules(), stop):
-        try:
-            removed += erase(run, waits=False)  # another sweeper may have locked the run
-        except (Tampered, KeyMissing) as exc:
-            log.critical("Run %s: keeps its payloads, it does not verify: %s", run, exc)
+    removed = sum(_erase_one(run) for run in old_runs.yield_runs(connection, rules(), stop))
     while not stop.is_set() and blobs.collect(connection, COLLECTED) == COLLECTED:
         pass
     for prune in _PRUNED:
@@ -108,3 +103,11 @@ def erase(run: UUID, *, waits: bool = True) -> bool:
         archived_runs.drop(connection, run)
         wiring.approvals().erase(run=run, at=at, head=end.head)
     return True
+
+
+def _erase_one(run: UUID) -> bool:
+    try:
+        return erase(run, waits=False)  # another sweeper may have locked the run
+    except (Tampered, KeyMissing) as exc:
+        log.critical("Run %s: keeps its payloads, it does not verify: %s", run, exc)
+        return False

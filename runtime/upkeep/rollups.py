@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from typing import get_args
+from typing import Any, get_args
 from uuid import UUID
 
 import psycopg.errors
@@ -231,15 +231,7 @@ def _count_part(connection: Connection, changed: _ChangedRun, *, after: int) -> 
     until = min(changed.position, after + ENTRIES)
     span = {"run": changed.run, "after": after, "until": until}
     with connection.transaction():
-        usage = _CountedReplies()
-        for row in connection.execute(_READ, {**span, "pattern": _PATTERN}):
-            _, body, *_ = unpacked(*row)
-            try:
-                entry = decode_entry(body)
-            except (Unreadable, RecursionError):
-                continue  # no release can read it
-            for event in entry.events:
-                usage.add(event, entry.at)
+        usage = _read_usage(connection, span)
         advanced = connection.execute(_ADVANCE, {**span, **_values(usage.total())}).fetchone()
         if advanced is None:
             return False
@@ -248,6 +240,19 @@ def _count_part(connection: Connection, changed: _ChangedRun, *, after: int) -> 
         for (day, model), counts in sorted(usage.by_day.items()):
             connection.execute(_ADD, {"day": day, "model": model, **of_run, **_values(counts)})
     return True
+
+
+def _read_usage(connection: Connection, span: dict[str, Any]) -> _CountedReplies:
+    usage = _CountedReplies()
+    for row in connection.execute(_READ, {**span, "pattern": _PATTERN}):
+        _, body, *_ = unpacked(*row)
+        try:
+            entry = decode_entry(body)
+        except (Unreadable, RecursionError):
+            continue  # no release can read it
+        for event in entry.events:
+            usage.add(event, entry.at)
+    return usage
 
 
 def _values(counts: Counter[str]) -> dict[str, int]:
