@@ -45,17 +45,7 @@ from runtime.errors import (
     Tampered,
 )
 from runtime.ports.access import Actor
-from runtime.web.api import (
-    agent_messages,
-    archive,
-    events,
-    history,
-    replays,
-    runs,
-    schedules,
-    triggers,
-    usage,
-)
+from runtime.web.api import history, runs, schedules, triggers
 from runtime.web.requests import StrictParser, actor_of, strict
 
 View = Callable[..., HttpResponse]
@@ -180,20 +170,9 @@ api = Api(
 )
 api.add_decorator(strict)
 for module in (
-    *(
-        runs,
-        history,
-        archive,
-        replays,
-        agent_messages,
-        events,
-        schedules,
-        triggers,
-        usage,
-        requests,
-    ),
-    *(edit_previews, teamwork, allowances, instances, subscriptions, version_changes, prompts),
-    *(prompt_trials, inquiries, absences, agents_api),
+    *(runs, history, schedules, triggers),
+    *(requests, edit_previews, teamwork, allowances, instances, subscriptions, version_changes),
+    *(prompts, prompt_trials, inquiries, absences, agents_api),
 ):
     api.add_router("", module.router)
 

@@ -1,15 +1,12 @@
-"""The URLs of the pages of runs and of the health endpoints."""
+"""The URLs of the pages of runs and triggers, and of what belongs to the installation."""
 
 from django.urls import URLPattern, path
 
 from runtime.store.tables.triggers import TriggerKind
-from runtime.web.health import healthz, readyz
-from runtime.web.installable import manifest, offline, worker
-from runtime.web.manual import manual
+from runtime.web.installation import healthz, manifest, manual, offline, readyz, worker
 from runtime.web.pages import triggers
-from runtime.web.pages.fork import fork, newest
 from runtime.web.pages.kill_switches import disengage, engage, list_switches
-from runtime.web.pages.recorded_runs import compare, replay
+from runtime.web.pages.recorded_runs import compare, fork, newest, replay
 from runtime.web.pages.run import at, blob, file, run
 from runtime.web.pages.run_actions import (
     cancel,
@@ -23,8 +20,7 @@ from runtime.web.pages.run_actions import (
     resume,
     retry,
 )
-from runtime.web.pages.run_batch import ACTS, run_batch
-from runtime.web.pages.runs import compare_chosen, download, runs
+from runtime.web.pages.runs import ACTS, compare_chosen, download, run_batch, runs
 
 
 def _trigger_paths(kind: TriggerKind) -> list[URLPattern]:

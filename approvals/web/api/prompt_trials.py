@@ -11,7 +11,7 @@ from approvals.rights.access import AccessService
 from approvals.rights.principals import Scope
 from approvals.web.api.prompts import PromptNumberIn, name_in, number_in
 from runtime.store.tables.jobs import MAX_RUNS, TrialRow
-from runtime.web.api.replays import JobOut
+from runtime.web.api.history import JobOut
 from runtime.web.requests import Authenticated
 
 router = Router(tags=["prompts"])

@@ -20,7 +20,7 @@ from runtime.core.values.limits import MAX_INSTRUCTIONS, MAX_REASON
 from runtime.errors import InvalidInput
 from runtime.ports.access import Actor
 from runtime.store.tables.jobs import MAX_RUNS
-from runtime.web.pages import job_list
+from runtime.web.pages import recorded_runs
 from runtime.web.requests import actor_of, admins_only, form_text
 
 Act = Callable[..., None]
@@ -180,7 +180,7 @@ def _trial_page(
     prompt = prompt_list.prompt(name)
     prompt.text(number)
     newest = prompt_trials.listed(name, number)
-    job = job_list.requested_job(request, "trial", newest)
+    job = recorded_runs.requested_job(request, "trial", newest)
     context = {
         "section": "prompts",
         "prompt": prompt,
@@ -189,6 +189,6 @@ def _trial_page(
         "counts": range(1, MAX_RUNS + 1),
         "run_count": form_text(request.POST, "runs") or "3",
         "problem": problem,
-        **job_list.list_context(job, newest),
+        **recorded_runs.list_context(job, newest),
     }
-    return job_list.render_live(request, "prompts/trial.html", context, status)
+    return recorded_runs.render_live(request, "prompts/trial.html", context, status)

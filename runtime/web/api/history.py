@@ -1,4 +1,4 @@
-"""API operations on the history of a run: verification, past states, forks, release, export and import."""
+"""API operations on the history of a run: verification, past states, forks, export, archive and replays."""
 
 from typing import Annotated, Any
 from uuid import UUID
@@ -7,7 +7,7 @@ from django.http import HttpResponse
 from ninja import Field, Router, Schema, Status
 from pydantic import WithJsonSchema
 
-from runtime.control import transfer, verification
+from runtime.control import interventions, jobs, transfer, verification
 from runtime.control.access import readable, readable_whole
 from runtime.control.findings import Finding
 from runtime.control.forks import fork
@@ -17,6 +17,7 @@ from runtime.ports import wiring
 from runtime.reads import state_at
 from runtime.reads.runs import RunDetail
 from runtime.reads.state_at import StateAt, StateChange
+from runtime.store.tables.jobs import JobRow, ReplayRow
 from runtime.web.api.runs import RunOut
 from runtime.web.requests import Authenticated, Body, Reason, raw_body, with_example
 from runtime.web.schemas import fields_of
@@ -156,3 +157,119 @@ def import_run(request: Authenticated) -> Status[RunDetail]:
     """Import a run: the body is its signed export file; for admins."""
     new = transfer.import_run(data=request.body, actor=request.auth)
     return Status(201, readable(new, request.auth))
+
+
+class HoldIn(Body):
+    """The reason. Any value is accepted, so that a caller who may not read the run gets 404, not 422."""
+
+    reason: Reason = ""
+
+
+@router.post("/runs/{uuid:run}/restore", response=RunOut, tags=["archive"])
+def restore_run(request: Authenticated, run: UUID, body: HoldIn) -> RunDetail:
+    """Restore an archived run, with a reason; for admins."""
+    wiring.access().require(request.auth, "runs:read")
+    return transfer.restore(run=run, reason=body.reason, actor=request.auth)
+
+
+@router.post("/runs/{uuid:run}/hold", response=RunOut, tags=["archive"])
+def hold_run(request: Authenticated, run: UUID, body: HoldIn) -> RunDetail:
+    """Put a run under a legal hold, with a reason; for admins."""
+    wiring.access().require(request.auth, "runs:read")
+    return interventions.hold(run=run, reason=body.reason, actor=request.auth)
+
+
+@router.post("/runs/{uuid:run}/lift-hold", response=RunOut, tags=["archive"])
+def lift_hold(request: Authenticated, run: UUID, body: HoldIn) -> RunDetail:
+    """Lift the legal hold of a run, with a reason; for admins."""
+    wiring.access().require(request.auth, "runs:read")
+    return interventions.lift_hold(run=run, reason=body.reason, actor=request.auth)
+
+
+class ReplyOut(Schema):
+    """The reply of a script: a text, calls with `tool` and `args`, or a typed result."""
+
+    text: str
+    calls: list[dict[str, Any]]
+    output: Any = None
+
+
+class DivergenceOut(Schema):
+    """A step that goes another way today. `position` is that of its entry; `path` ends with its agent or tool.
+
+    `recorded` and `today` say it in words. A reply of a script has its fields too, if there is one today.
+    """
+
+    position: int
+    path: list[str]
+    recorded: str
+    today: str
+    recorded_reply: ReplyOut | None
+    today_reply: ReplyOut | None
+
+
+class AgentVersionsOut(Schema):
+    """The version of an agent that the run used last, and that of the worker."""
+
+    agent: str
+    recorded: str
+    today: str
+
+
+class ComparedOut(Schema):
+    """The steps that were compared, from entry `begins` to entry `until`: earlier ones were removed.
+
+    `agents`, `replies` and `calls` were compared, but no instructions of the agents that had `begun` before: in the
+    original of a fork, or in history that was removed. `kept` replies are those of the record, because their models are
+    not asked again. `divergences` are the first 20; `more` says how many others there are. Without any, the run goes
+    the same way.
+    """
+
+    begins: int
+    until: int
+    agents: int
+    begun: int = 0
+    replies: int
+    kept: int
+    calls: int
+    versions: list[AgentVersionsOut]
+    divergences: list[DivergenceOut]
+    more: int
+
+
+@fields_of(JobRow, "id by at state ended_at problem")
+class JobOut(Schema):
+    """A job of a worker. `state` is `queued`, `running`, `done` or `failed`; `problem` says why it ended early."""
+
+
+@fields_of(ReplayRow, "run host process compared entries")
+class ReplayOut(JobOut):
+    """A replay. `state` is `queued`, `running`, `done` or `failed`; `problem` says why it ended early.
+
+    The worker is a `process` on `host`. It has compared `compared` of `entries`; `found` is null before its end.
+    """
+
+    found: ComparedOut | None
+
+    @staticmethod
+    def resolve_found(row: ReplayRow) -> dict[str, Any] | None:
+        """Return the comparison with a list of versions."""
+        versions = [
+            {"agent": agent, "recorded": recorded, "today": today}
+            for agent, (recorded, today) in row.comparison.get("versions", {}).items()
+        ]
+        return {**row.comparison, "versions": versions} if row.comparison else None
+
+
+@router.post("/runs/{uuid:run}/replays", response={202: ReplayOut}, tags=["replays"])
+def replay_run(request: Authenticated, run: UUID) -> Status[ReplayRow]:
+    """Have a worker replay a recorded run with its code. Nothing is executed. For admins."""
+    wiring.access().require(request.auth, "runs:read")
+    return Status(202, jobs.replay_run(run=run, actor=request.auth))
+
+
+@router.get("/runs/{uuid:run}/replays/{uuid:replay}", response=ReplayOut, tags=["replays"])
+def read_replay(request: Authenticated, run: UUID, replay: UUID) -> ReplayRow:
+    """Read a replay: how far it is, and where the run would go another way. For admins."""
+    wiring.access().require(request.auth, "runs:read")
+    return jobs.find_replay(run=run, replay=replay, actor=request.auth)

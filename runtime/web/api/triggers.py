@@ -1,5 +1,6 @@
-"""The API of triggers: make, change, pause, resume, end and try one, retry its events, read their outcomes."""
+"""The API of triggers, with the events and webhook deliveries that start runs by them."""
 
+from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -8,6 +9,9 @@ from django.urls import reverse
 from ninja import Router, Schema, Status
 from pydantic import ConfigDict, WithJsonSchema
 
+from runtime.control.external_events import deliver
+from runtime.core.values.limits import MAX_EVENT_NAME
+from runtime.errors import InvalidInput
 from runtime.store.tables.occurrences import OccurrenceRow
 from runtime.store.tables.triggers import TriggerKind, TriggerRow
 from runtime.triggers import changes, listing, trials, webhooks
@@ -17,7 +21,8 @@ from runtime.triggers.signatures import Scheme
 from runtime.triggers.sources.registry import SOURCES
 from runtime.triggers.trials import EventTrial
 from runtime.triggers.webhooks import Receipt
-from runtime.web.requests import Authenticated, Body, raw_body
+from runtime.web import requests
+from runtime.web.requests import OPTIONAL_BODY, Authenticated, Body, raw_body, with_example
 from runtime.web.schemas import accepts, fields_of, with_fields
 
 router = Router(tags=["triggers"])
@@ -269,6 +274,59 @@ def deliver_webhook(request: HttpRequest, address: str) -> Status[Receipt]:
     """
     receipt = webhooks.receive(address, request.headers, request.body)
     return Status(202 if receipt.new else 200, receipt)
+
+
+_NAME = WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_EVENT_NAME})
+_TEXT = WithJsonSchema({"type": "string", "maxLength": MAX_EVENT_NAME})
+
+
+class EventIn(Body):
+    """An external event. The same `source` and `id` with the same content is the same event."""
+
+    model_config = with_example(id="sign-4711", name="signed", data={"contract": "C-1"})
+
+    id: Annotated[Any, _NAME]
+    name: Annotated[Any, _NAME]
+    data: Annotated[Any, WithJsonSchema({"type": "object"})]
+    source: Annotated[Any, _TEXT] = ""
+    subject: Annotated[Any, _TEXT] = ""
+
+
+class EventOut(Schema):
+    """An event received at `at`, the number of waits it ended, and the number of triggers that were offered it."""
+
+    id: str
+    name: str
+    source: str
+    waits: int
+    triggers: int
+    at: datetime
+
+
+@router.post("/events", response={201: EventOut, 200: EventOut}, tags=["events"])
+def send_event(request: Authenticated, body: EventIn = OPTIONAL_BODY) -> Status[dict[str, Any]]:
+    """Send an external event; 200 if it was sent before. For admins.
+
+    It ends each open wait that names the event and whose `match` is contained in `data`, and is offered to each
+    trigger of its name. It is not kept for later ones. It is known by its source and id for 30 days. CloudEvents 1.0
+    are accepted too, in structured and binary mode; their `type` is the name.
+    """
+    event: EventIn | None = body
+    if event is None:  # a CloudEvent without data has its attributes in the headers
+        if not requests.is_cloud_event(request):
+            raise InvalidInput("body", "Field required")
+        event = EventIn(**requests.read_cloud_event(request, None))
+    sent = deliver(
+        id=event.id,
+        name=event.name,
+        data=event.data,
+        source=event.source,
+        subject=event.subject,
+        actor=request.auth,
+    )
+    facts = {"id": event.id, "name": sent.event.name, "source": event.source or ""}
+    counts = {"waits": sent.event.waits, "triggers": sent.triggers, "at": sent.event.at}
+    return Status(201 if sent.new else 200, {**facts, **counts})
 
 
 def collect_fields(view: TriggerView, schema: type[Schema]) -> dict[str, Any]:

@@ -1,22 +1,36 @@
-"""The pages about records: two runs side by side, and a run replayed by a worker with today's code."""
+"""The pages about recorded runs: two side by side, one replayed by a worker with today's code, and one forked.
 
+Pages of other jobs share what lists them and shows the one of the address.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_http_methods, require_safe
 
 from runtime.control import jobs
 from runtime.control.access import readable
-from runtime.errors import RequestError
+from runtime.control.forks import fork as fork_run
+from runtime.core.values.limits import MAX_MESSAGE
+from runtime.errors import InvalidInput, RequestError
 from runtime.ports import wiring
 from runtime.ports.access import Actor
-from runtime.reads import comparison
-from runtime.reads.version_diff import VersionDifference, differences
-from runtime.store.tables.jobs import ReplayRow
-from runtime.web.pages import job_list
-from runtime.web.requests import actor_of, admins_only
+from runtime.reads import comparison, fork_preview
+from runtime.reads.fork_preview import ChangeableValue
+from runtime.reads.runs import RunDetail
+from runtime.reads.version_diff import differences
+from runtime.store.tables.jobs import JobRow
+from runtime.web.pages import query_params
+from runtime.web.pages.run_actions import Context, Refusal, answer
+from runtime.web.requests import actor_of, admins_only, form_text
 
 
 @require_safe
@@ -42,39 +56,181 @@ def replay(request: HttpRequest, run: UUID) -> HttpResponse:
     actor = actor_of(request)
     readable(run, actor)
     if request.method != "POST":
-        return _page(request, run, actor)
+        return _render_replay(request, run, actor)
     try:
         jobs.replay_run(run=run, actor=actor)
     except RequestError as refused:
-        return _page(request, run, actor, refused)
+        return _render_replay(request, run, actor, refused)
     return redirect("replay", run=run)
 
 
-def _page(
+def _render_replay(
     request: HttpRequest, run: UUID, actor: Actor, refused: RequestError | None = None
 ) -> HttpResponse:
     newest = jobs.list_replays(run=run, actor=actor)
-    job = job_list.requested_job(request, "replay", newest)
+    job = requested_job(request, "replay", newest)
     row = jobs.find_replay(run=run, replay=job.id, actor=actor) if job else None
+    changed = []
+    versions = row.comparison.get("versions", {}) if row else {}
+    for agent, (recorded, today) in sorted(versions.items()):
+        if recorded != today:  # without differences if a version is not known here
+            changes = wiring.catalogue().changes_between(agent, recorded, today)
+            changed.append((agent, None if changes is None else differences(changes)))
     context = {
         "section": "runs",
         "run": readable(run, actor),
         "job": row,
         "comparison": row.comparison if row else None,
-        "changed": _changed_agents(row) if row else [],
+        "changed": changed,
         "refused": refused,
-        **job_list.list_context(row, newest),
+        **list_context(row, newest),
     }
-    return job_list.render_live(
-        request, "runs/replay.html", context, refused.status if refused else 200
+    return render_live(request, "runs/replay.html", context, refused.status if refused else 200)
+
+
+R = TypeVar("R", bound=JobRow)
+
+
+def requested_job(request: HttpRequest, parameter: str, newest: Sequence[R]) -> R | None:
+    """Return the job named in the URL, or the latest one; None if there is none. Raise Http404 if it is not listed."""
+    job_id = request.GET.get(parameter)
+    if job_id is None:
+        return newest[0] if newest else None
+    for row in newest:
+        if str(row.id) == job_id:
+            return row
+    raise Http404
+
+
+def list_context(job: JobRow | None, newest: Sequence[JobRow]) -> dict[str, Any]:
+    """Return what a page says of the jobs besides this one."""
+    return {
+        "other_jobs": [row for row in newest if job and row.id != job.id],
+        "is_last": job is not None and job.id == newest[0].id,
+        "is_open": bool(newest) and newest[0].ended_at is None,
+    }
+
+
+def render_live(
+    request: HttpRequest, template: str, context: dict[str, Any], status: int
+) -> HttpResponse:
+    """Render the page, for one that is already open only the part that changes."""
+    name = f"{template}#live" if query_params.is_htmx(request) else template
+    answer = render(request, name, context, status=status)
+    patch_vary_headers(answer, ["HX-Request"])
+    return answer
+
+
+@require_safe
+@login_required
+def newest(request: HttpRequest, run: UUID) -> HttpResponse:
+    """Redirect to the form for the newest entry that can be forked."""
+    detail = readable(run, actor_of(request))
+    return redirect("fork", run=run, position=fork_preview.last_quiescent(run) or detail.position)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def fork(request: HttpRequest, run: UUID, position: int) -> HttpResponse:
+    """Show the consequences of a fork from this entry and the form; fork the run on POST."""
+    return answer(
+        request,
+        run,
+        "runs/fork.html",
+        act=lambda actor: fork_run(
+            run=run, position=position, actor=actor, change=change_of(request.POST)
+        ),
+        context=partial(_fork_context, position, request.POST),
     )
 
 
-def _changed_agents(row: ReplayRow) -> list[tuple[str, tuple[VersionDifference, ...] | None]]:
-    """Return the agents that were changed since the run, with the differences; None if a version is not known here."""
-    agents = []
-    for agent, (recorded, today) in sorted(row.comparison.get("versions", {}).items()):
-        if recorded != today:
-            changes = wiring.catalogue().changes_between(agent, recorded, today)
-            agents.append((agent, None if changes is None else differences(changes)))
-    return agents
+def _fork_context(
+    position: int,
+    form_values: Mapping[str, str],
+    actor: Actor,
+    detail: RunDetail,
+    refusal: Refusal | None,
+) -> Context:
+    # Positions are eight-byte integers; larger numbers name no entry.
+    view = fork_preview.preview(detail.id, position) if position <= detail.position else None
+    if view is None:
+        raise Http404
+    return {
+        "fork": view,
+        "may_fork": wiring.access().may_fork(actor, detail.requester),
+        "changes": change_fields(view.changes, form_values, refusal),
+        "max_message": MAX_MESSAGE,
+        "is_admin": wiring.access().reads_continuations(actor),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeField:
+    """The form of one value: its text, and the error of the value that was sent, None for none.
+
+    `calls` are those of a reply as JSON.
+    """
+
+    id: str
+    of: ChangeableValue
+    text: str
+    calls: str
+    error: InvalidInput | None
+
+
+def change_of(form_values: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return the change in a form, None if it has none. Raise InvalidInput for a value that is not JSON."""
+    kind, text = form_values.get("kind", ""), form_text(form_values, "value")
+    if not kind:
+        return None
+    if kind == "message":
+        number = form_values.get("number", "")
+        position: Any = (
+            int(number) if number.isascii() and number.isdigit() and len(number) < 5 else 0
+        )
+        return {"kind": kind, "number": position, "value": text}
+    if kind == "reply":
+        calls = _read_json(form_text(form_values, "calls").strip() or "[]", "change.value.calls")
+        value: Any = {"text": text, "calls": calls}
+        return {"kind": kind, "frame": form_values.get("frame", ""), "value": value}
+    return {
+        "kind": kind,
+        "frame": form_values.get("frame", ""),
+        "call": form_values.get("call", ""),
+        "value": _read_json(text, "change.value"),
+    }
+
+
+def _read_json(text: str, field: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        line = f" (line {exc.lineno})" if isinstance(exc, json.JSONDecodeError) else ""
+        raise InvalidInput(field, f"is not JSON{line}") from exc
+
+
+def change_fields(
+    values: Iterable[ChangeableValue], form_values: Mapping[str, str], refusal: Refusal | None
+) -> list[ChangeField]:
+    """Return a form for each value; that of a refused change has the text and the error."""
+    fields = []
+    for value in values:
+        name = f"{value.change.kind}-{value.change.frame}-{value.change.call}-{value.change.number}"
+        sent = form_values.get("field") == name
+        error = refusal if sent and isinstance(refusal, InvalidInput) else None
+        text = calls = ""
+        if sent:
+            text, calls = form_text(form_values, "value"), form_text(form_values, "calls")
+        elif value.change.kind == "message":
+            text = str(value.value)
+        elif value.change.kind == "reply":
+            text = str(value.value["text"])
+            calls = _to_json(value.value["calls"]) if value.value["calls"] else ""
+        elif not value.stored:
+            text = _to_json(value.value)
+        fields.append(ChangeField(id=name, of=value, text=text, calls=calls, error=error))
+    return fields
+
+
+def _to_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)

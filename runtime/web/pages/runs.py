@@ -1,26 +1,38 @@
-"""The list of runs with its filters, its download as CSV, and the way from two rows to their comparison."""
+"""The list of runs with its filters, its download as CSV, the comparison of two rows, and acts on all that match.
+
+An act on many runs has a preview of which and how many, then one form with a reason. Each run is checked again when it
+is acted on, and its own audit has the person and the reason.
+"""
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
+import psycopg
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.db import OperationalError
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
-from django.views.decorators.http import require_GET, require_safe
+from django.views.decorators.http import require_GET, require_http_methods, require_safe
 
+from runtime.control.access import validate_text
+from runtime.control.interventions import cancel, retry
 from runtime.core.run.continuation import RunStatus
-from runtime.errors import InvalidInput
+from runtime.core.values.errors import NewerSchema
+from runtime.core.values.limits import MAX_REASON
+from runtime.errors import InvalidInput, KeyMissing, ObjectStoreDown, RequestError, Tampered
 from runtime.ports import wiring
-from runtime.ports.access import Actor
+from runtime.ports.access import Access, Actor
 from runtime.reads import filters, outcomes, run_figures
 from runtime.reads import runs as run_queries
 from runtime.reads.filters import MAX_SEARCH
@@ -28,7 +40,7 @@ from runtime.reads.run_figures import UsageTotals
 from runtime.reads.runs import Page, RunLine
 from runtime.web import downloads
 from runtime.web.pages import query_params
-from runtime.web.requests import actor_of
+from runtime.web.requests import actor_of, form_text
 
 TABS = (
     ("", "All"),
@@ -46,9 +58,53 @@ COLUMNS = (
     *("created_at", "ended_at", "seconds", "answer", "reason"),
     *("cost_usd", "input_tokens", "output_tokens"),
 )
-
+MAX_RUNS = 1_000  # that one form acts on
+NAMED = 50  # runs that the preview names
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchAct:
+    """One act on many runs: the runs that it fits, its words, the act on one, and who `may` do it to whose runs."""
+
+    name: str
+    fits: Q
+    verb: str
+    past_verb: str
+    effect: str
+    act: Callable[..., object]
+    may: Callable[[Access, Actor, str], bool]
+
+
+ACTS = {
+    "cancel": BatchAct(
+        name="cancel",
+        fits=Q(ended_at__isnull=True),
+        verb="Cancel",
+        past_verb="cancelled",
+        effect="Cancelling undoes nothing. Running calls finish, and nothing new starts.",
+        act=cancel,
+        may=lambda access, actor, requester: access.may_cancel(actor, requester),
+    ),
+    "retry": BatchAct(
+        name="retry",
+        fits=Q(status=RunStatus.FAILED),
+        verb="Try again",
+        past_verb="started again",
+        effect="Each run continues from where it failed. No approval is used twice.",
+        act=retry,
+        may=lambda access, actor, requester: access.may_control(actor, requester),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchResult:
+    """The number of runs on which the act was done, and of refusals by their reason."""
+
+    runs: int
+    refusals: tuple[tuple[str, int], ...]
 
 
 @require_safe
@@ -134,58 +190,39 @@ def download(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
     return answer
 
 
-def _rows(page: Page[RunLine], actor: Actor) -> list[tuple[RunLine, int, bool]]:
-    """Return each run, the number of calls that failed although it finished, and whether the actor may retry it."""
-    finished = [run.id for run in page.items if run.status == RunStatus.COMPLETED]
-    calls, failed = outcomes.failed_calls(finished), [run for run in page.items if _failed(run)]
-    mine, all_ = _controls(actor, failed)
-    return [
-        (
-            run,
-            calls.get(run.id, 0),
-            _failed(run) and (all_ or (mine and run.requester == actor.person)),
-        )
-        for run in page.items
-    ]
-
-
-def _failed(run: RunLine) -> bool:
-    return run.status == RunStatus.FAILED
-
-
-def _controls(actor: Actor, failed: Sequence[RunLine]) -> tuple[bool, bool]:
-    """Tell whether the actor may control their own runs, and those of other people; read only if it matters."""
-    access = wiring.access()
-    mine = any(run.requester == actor.person for run in failed)
-    of_others = any(run.requester != actor.person for run in failed)
-    return (
-        mine and access.may_control(actor, actor.person),
-        of_others and access.may_control(actor, ""),
-    )
-
-
-def _terms(items: Sequence[RunLine]) -> list[str]:
-    """Return the filters that make sense for these rows, to be suggested."""
-    texts_by_term = {
-        "agent": {run.agent for run in items},
-        "by": {run.requester for run in items},
-        "key": {run.business_key for run in items if run.business_key},
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def run_batch(request: HttpRequest, name: str) -> HttpResponse:
+    """Show the runs of the filtered list on which the act would be done, and the form; do it on POST."""
+    act, actor, problem = ACTS[name], actor_of(request), None
+    context: dict[str, Any] = {
+        "section": "runs",
+        "act": act,
+        "max_reason": MAX_REASON,
+        "most": MAX_RUNS,
     }
-    return [
-        f'{name}:"{text}"' if " " in text else f"{name}:{text}"
-        for name, texts in texts_by_term.items()
-        for text in sorted(texts)
-    ]
-
-
-def _tab(name: str, label: str, filter_values: dict[str, str], search: str) -> dict[str, Any]:
-    """Return a tab, its address with the other filters, and whether it is the current one."""
-    remaining = {key: text for key, text in filter_values.items() if key not in ("tab", "status")}
-    query = urlencode({key: text for key, text in (("tab", name), *remaining.items()) if text})
-    if search:
-        query = f"{query}{'&' if query else ''}{urlencode({'q': search})}"
-    here = name == filter_values.get("tab", "") and "status" not in filter_values
-    return {"label": label, "query": f"?{query}", "here": here}
+    if request.method == "POST":
+        try:
+            ids = _read_ids(request.POST.get("runs", ""))
+            reason = validate_text(
+                "reason", form_text(request.POST, "reason"), MAX_REASON, required="is required"
+            )
+            context["result"] = _act(act, ids, reason, actor)
+            return render(request, "runs/batch.html", context)
+        except InvalidInput as exc:
+            problem = exc
+    page, back = _matching(request, act, actor)
+    context |= {
+        "page": page,
+        "named": page.items[:NAMED],
+        "unnamed": len(page.items) - len(page.items[:NAMED]),
+        "agents": sorted(Counter(run.agent for run in page.items).items()),
+        "ids": ",".join(str(run.id) for run in page.items),
+        "back": back,
+        "problem": problem,
+        "reason": form_text(request.POST, "reason"),
+    }
+    return render(request, "runs/batch.html", context, status=422 if problem else 200)
 
 
 def read_filters(request: HttpRequest) -> dict[str, str]:
@@ -211,6 +248,52 @@ def condition(readable: Q, filter_values: dict[str, str], search: str) -> Q:
         since=_day("from", filter_values),
         until=until,
     )
+
+
+def _rows(page: Page[RunLine], actor: Actor) -> list[tuple[RunLine, int, bool]]:
+    """Return each run, the number of calls that failed although it finished, and whether the actor may retry it."""
+    finished = [run.id for run in page.items if run.status == RunStatus.COMPLETED]
+    calls = outcomes.failed_calls(finished)
+    access = wiring.access()
+    failed = [run for run in page.items if run.status == RunStatus.FAILED]
+    # The rights are read only if they matter.
+    owns = any(run.requester == actor.person for run in failed)
+    may_retry_own = owns and access.may_control(actor, actor.person)
+    others = any(run.requester != actor.person for run in failed)
+    may_retry_all = others and access.may_control(actor, "")
+    return [
+        (
+            run,
+            calls.get(run.id, 0),
+            run.status == RunStatus.FAILED
+            and (may_retry_all or (may_retry_own and run.requester == actor.person)),
+        )
+        for run in page.items
+    ]
+
+
+def _terms(items: Sequence[RunLine]) -> list[str]:
+    """Return the filters that make sense for these rows, to be suggested."""
+    texts_by_term = {
+        "agent": {run.agent for run in items},
+        "by": {run.requester for run in items},
+        "key": {run.business_key for run in items if run.business_key},
+    }
+    return [
+        f'{name}:"{text}"' if " " in text else f"{name}:{text}"
+        for name, texts in texts_by_term.items()
+        for text in sorted(texts)
+    ]
+
+
+def _tab(name: str, label: str, filter_values: dict[str, str], search: str) -> dict[str, Any]:
+    """Return a tab, its address with the other filters, and whether it is the current one."""
+    remaining = {key: text for key, text in filter_values.items() if key not in ("tab", "status")}
+    query = urlencode({key: text for key, text in (("tab", name), *remaining.items()) if text})
+    if search:
+        query = f"{query}{'&' if query else ''}{urlencode({'q': search})}"
+    here = name == filter_values.get("tab", "") and "status" not in filter_values
+    return {"label": label, "query": f"?{query}", "here": here}
 
 
 def _day(name: str, filter_values: dict[str, str], *, after: int = 0) -> datetime | None:
@@ -265,3 +348,47 @@ def _values(run: RunLine, used: UsageTotals | None) -> tuple[Any, ...]:
         run.reason_start,
         *counts,
     )
+
+
+def _matching(request: HttpRequest, act: BatchAct, actor: Actor) -> tuple[Page[RunLine], str]:
+    """Return the first MAX_RUNS runs of the list in the address that the act fits, and the address of the list.
+
+    Without a right to the act on runs of other people, only the actor's own are listed.
+    """
+    filters, access = read_filters(request), wiring.access()
+    readable = access.readable_runs(actor)
+    if not act.may(access, actor, ""):
+        readable &= Q(requester=actor.person)
+    try:
+        search = query_params.search(request)
+        matching = condition(readable, filters, search)
+    except InvalidInput:
+        search, matching = "", Q(pk__in=[])
+    query = {**filters, "q": search} if search else filters
+    page = run_queries.runs_page(matching & act.fits, limit=MAX_RUNS)
+    return page, urlencode(query)
+
+
+def _read_ids(text: str) -> list[UUID]:
+    """Read the ids that the preview has listed. Raise InvalidInput naming `runs`."""
+    try:
+        ids = list(dict.fromkeys(UUID(part) for part in text.split(","))) if text else []
+    except ValueError:
+        raise InvalidInput("runs", "must be ids of runs") from None
+    if not 0 < len(ids) <= MAX_RUNS:
+        raise InvalidInput("runs", f"must be 1 to {MAX_RUNS} runs")
+    return ids
+
+
+def _act(act: BatchAct, ids: list[UUID], reason: str, actor: Actor) -> BatchResult:
+    refusals = Counter[str]()
+    for run in ids:
+        try:
+            act.act(run=run, reason=reason, actor=actor)
+        except RequestError as exc:
+            refusals[exc.detail] += 1
+        except (Tampered, KeyMissing, NewerSchema):
+            refusals["The stored data does not verify."] += 1
+        except (ObjectStoreDown, OperationalError, psycopg.OperationalError):
+            refusals["The database or the object store did not answer. Do it again."] += 1
+    return BatchResult(runs=len(ids) - refusals.total(), refusals=tuple(refusals.most_common()))

@@ -12,7 +12,7 @@ from django.test import Client
 from approvals.models import AuditEntry
 from runtime.errors import ObjectStoreDown
 from runtime.models import Run
-from runtime.web.pages import run_batch
+from runtime.web.pages import runs as runs_page
 from tests.support.office import Office
 from tests.support.pages import has, shows, text
 
@@ -89,14 +89,14 @@ def test_a_run_that_is_named_twice_is_cancelled_once(admin: Client, office: Offi
 def test_one_that_does_not_answer_leaves_no_other_out(
     admin: Client, office: Office, monkeypatch: pytest.MonkeyPatch, problem: Exception
 ) -> None:
-    runs, act = [office.start(), office.start()], run_batch.ACTS["cancel"]
+    runs, act = [office.start(), office.start()], runs_page.ACTS["cancel"]
 
     def cancel(*, run: UUID, **rest: Any) -> None:
         if run == runs[0]:
             raise problem
         act.act(run=run, **rest)
 
-    monkeypatch.setitem(run_batch.ACTS, "cancel", replace(act, act=cancel))
+    monkeypatch.setitem(runs_page.ACTS, "cancel", replace(act, act=cancel))
     sent = {"runs": ",".join(map(str, runs)), "reason": "Stop."}
     _sends(admin, "/runs/cancel-many/", "1 run cancelled", "did not answer", form=sent)
 
@@ -116,7 +116,7 @@ def test_failed_runs_are_started_again(admin: Client, office: Office) -> None:
 def test_more_runs_than_one_form_takes_are_said(
     admin: Client, office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_batch, "MAX_RUNS", 1)
+    monkeypatch.setattr(runs_page, "MAX_RUNS", 1)
     office.start(), office.start()
     page = shows(admin, "/runs/cancel-many/", "More than 1 runs match", "Cancel 1 run<")
     two = {"runs": f"{_ids(page)},{uuid4()}", "reason": "Stop."}
