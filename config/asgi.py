@@ -5,43 +5,51 @@ sender costs memory and no thread.
 """
 
 import asyncio
+import os
 from typing import Any
 
 from a2wsgi import WSGIMiddleware
 from django.conf import settings
+from django.core.wsgi import get_wsgi_application
 
 from config import longpoll
-from config.wsgi import application as django
-from runtime.web.live import LiveServer, Message, Receive, Send
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+
+_wsgi: Any = get_wsgi_application()  # the two libraries type the same interface differently
+
+# These need the settings.
+from runtime.ports import wiring  # noqa: E402
+from runtime.store.object_stores.stores import BoundedReads  # noqa: E402
+from runtime.web.live import LiveServer, Message, Receive, Send  # noqa: E402
+
+# No read of the object store holds a thread of the web for long.
+if (store := wiring.objects()) is not None:
+    wiring.plug(objects=BoundedReads(store))
 
 THREADS = 8
 BODY_SECONDS = 30.0
 LIVE_PATH = "/events/"
 
 live_server = LiveServer()
-_wsgi: Any = django  # the two libraries type the same interface differently
 _django: Any = WSGIMiddleware(_wsgi, workers=THREADS)
 
 
 async def application(scope: Message, receive: Receive, send: Send) -> None:
     """Pass a connection to Django, to the live updates or to the process's own start and end."""
     if scope["type"] == "lifespan":
-        await _live(receive, send)
+        await receive()
+        live_server.open()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await live_server.close()
+        await send({"type": "lifespan.shutdown.complete"})
     elif scope["type"] == "http" and scope["path"] == LIVE_PATH:
         await live_server(scope, receive, send)
     elif scope["type"] == "http":
         await _answer(scope, receive, send)
     else:
         await send({"type": "websocket.close", "code": 1000})
-
-
-async def _live(receive: Receive, send: Send) -> None:
-    await receive()
-    live_server.open()
-    await send({"type": "lifespan.startup.complete"})
-    await receive()
-    await live_server.close()
-    await send({"type": "lifespan.shutdown.complete"})
 
 
 async def _answer(scope: Message, receive: Receive, send: Send) -> None:
@@ -53,10 +61,19 @@ async def _answer(scope: Message, receive: Receive, send: Send) -> None:
         return
     if body is None:
         return  # the client has disconnected
-    headers = _headers(scope["headers"], len(body))
     if not scope["query_string"].isascii():
         await _refuse(send, 400, b"The address contains characters that are not encoded.")
         return
+
+    dropped = {b"content-length", b"transfer-encoding", *longpoll.OURS}
+    headers = [
+        *(
+            (name, value)
+            for name, value in scope["headers"]
+            if name not in dropped and b"_" not in name
+        ),
+        (b"content-length", str(len(body)).encode()),
+    ]  # WSGI cannot tell `-` from `_`
 
     async def ask(send: Send, extra: longpoll.Headers) -> None:
         messages = iter([{"type": "http.request", "body": body, "more_body": False}])
@@ -92,15 +109,6 @@ async def _body(receive: Receive) -> bytes | None:
         if not message.get("more_body"):
             break
     return bytes(body)
-
-
-def _headers(headers: list[tuple[bytes, bytes]], length: int) -> list[tuple[bytes, bytes]]:
-    """Return the headers for WSGI, which cannot tell `-` from `_`, with the length of the body."""
-    dropped = {b"content-length", b"transfer-encoding", *longpoll.OURS}
-    forwarded = [
-        (name, value) for name, value in headers if b"_" not in name and name not in dropped
-    ]
-    return [*forwarded, (b"content-length", str(length).encode())]
 
 
 async def _refuse(send: Send, status: int, text: bytes) -> None:

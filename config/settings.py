@@ -1,9 +1,10 @@
 """Django's settings, the same in every process. Settings that differ between installations come from config.env."""
 
+import logging
 import os
+import re
 from datetime import timedelta
 
-from config import logs
 from config.env import environment
 from runtime.core.values import limits
 
@@ -13,7 +14,6 @@ DEBUG = False
 SECRET_KEY = ENV.secret_key
 ALLOWED_HOSTS = list(ENV.allowed_hosts)
 ROOT_URLCONF = "config.urls"
-WSGI_APPLICATION = "config.wsgi.application"
 
 INSTALLED_APPS = [
     "config.apps.ConfigConfig",
@@ -264,6 +264,19 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = False
 
+
+_LINK = re.compile(r"/(password|hooks|slack/link)/[^/?\s]+")
+
+
+def hide_links(record: logging.LogRecord) -> bool:
+    """Shorten the addresses of links to use once and of webhooks in the arguments of a record. It is always logged."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(
+            _LINK.sub(r"/\1/…", arg) if isinstance(arg, str) else arg for arg in record.args
+        )
+    return True
+
+
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -279,7 +292,7 @@ LOGGING = {
             # A starting launcher requests it ten times a second, and "not ready" is a normal answer.
             "callback": lambda record: "/readyz" not in record.getMessage(),
         },
-        "links": {"()": "django.utils.log.CallbackFilter", "callback": logs.hide_links},
+        "links": {"()": "django.utils.log.CallbackFilter", "callback": hide_links},
     },
     "handlers": {
         "stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["links"]}

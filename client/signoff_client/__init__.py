@@ -1,6 +1,5 @@
 """The client of Signoff: start runs, decide requests, follow a run, and put calls behind an approval."""
 
-from signoff_client.answers import Approval, ApprovalPage, Gate, JournalEntry, Run, RunPage
 from signoff_client.client import AsyncSignoff, Signoff
 from signoff_client.errors import (
     DecidedBefore,
@@ -18,6 +17,7 @@ from signoff_client.errors import (
     TooLateToDecide,
 )
 from signoff_client.gate import approved
+from signoff_client.routes import Approval, ApprovalPage, Gate, JournalEntry, Run, RunPage
 
 __all__ = [
     "Approval",

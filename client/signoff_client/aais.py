@@ -10,8 +10,8 @@ from typing import Any
 
 import rfc8785
 
-from signoff_client.answers import Approval
 from signoff_client.errors import SignoffError
+from signoff_client.routes import Approval
 
 Envelope = dict[str, Any]
 

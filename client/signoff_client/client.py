@@ -11,9 +11,8 @@ from uuid import UUID
 import httpx2
 
 from signoff_client import flows
-from signoff_client.answers import JournalEntry
 from signoff_client.flows import Flow, Pause, Reply, Step
-from signoff_client.routes import ApiRequest
+from signoff_client.routes import ApiRequest, JournalEntry
 
 P = ParamSpec("P")
 T = TypeVar("T")

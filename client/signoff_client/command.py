@@ -17,10 +17,10 @@ from pydantic import BaseModel
 
 from signoff_client import asking
 from signoff_client.aais import envelopes_of
-from signoff_client.answers import Approval, Run
 from signoff_client.client import Signoff
 from signoff_client.errors import NotApproved, NotInTime, NotThere, RunNotCompleted, SignoffError
 from signoff_client.gate import URL
+from signoff_client.routes import Approval, Run
 
 TOKEN = "SIGNOFF_TOKEN"  # noqa: S105 - the name of a variable
 REFUSED, USAGE, NO_RESULT, NOT_IN_TIME = 1, 2, 3, 4

@@ -16,7 +16,6 @@ from uuid import UUID, uuid4
 import httpx2
 from pydantic import ValidationError
 
-from signoff_client.answers import Approval, ApprovalPage, JournalEntry, Run, RunPage
 from signoff_client.errors import NoAnswer, NotInTime, refusal_of
 from signoff_client.routes import (
     DECIDE,
@@ -28,6 +27,11 @@ from signoff_client.routes import (
     READ_RUN,
     START_RUN,
     ApiRequest,
+    Approval,
+    ApprovalPage,
+    JournalEntry,
+    Run,
+    RunPage,
 )
 
 T = TypeVar("T")

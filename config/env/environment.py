@@ -14,7 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 from agents import endpoints
 from agents.endpoints import Endpoint
 from approvals.rules.identity_providers import IdentityProvider, SlackApp
-from config.env import oidc, providers, values
+from config.env import providers, values
 from config.env.values import InvalidSetting
 from runtime.core.values.budgets import BudgetLimits
 from runtime.core.values.limits import KEPT_INLINE, MAX_RESULT
@@ -112,7 +112,7 @@ def read(variables: Mapping[str, str]) -> EnvironmentVariables:
     openai_key = values.secret(variables, "OPENAI_API_KEY")
     anthropic_url = values.web_address(variables, "ANTHROPIC_BASE_URL")
     anthropic_key = values.secret(variables, "ANTHROPIC_API_KEY")
-    custom_providers = providers.read(variables)
+    custom_providers = providers.read_endpoints(variables)
     known_endpoints = endpoints.list_providers(
         openai=(openai_url, openai_key),
         anthropic=(anthropic_url, anthropic_key),
@@ -138,13 +138,13 @@ def read(variables: Mapping[str, str]) -> EnvironmentVariables:
         email_sender=variables.get("EMAIL_SENDER") or "Signoff <signoff@localhost>",
         agents=_names(variables, "SIGNOFF_AGENTS", "agents.flows.hr"),
         agents_dir=_agents_dir(variables),
-        model=providers.model(variables, known_endpoints),
+        model=providers.read_model(variables, known_endpoints),
         openai_base_url=openai_url,
         openai_api_key=openai_key,
         anthropic_base_url=anthropic_url,
         anthropic_api_key=anthropic_key,
         providers=custom_providers,
-        oidc=oidc.read(variables),
+        oidc=providers.read_identity_providers(variables),
         slack=_slack(variables),
         lease_seconds=_seconds(variables, "SIGNOFF_LEASE_SECONDS", 10.0, 1, 600),
         approval_seconds=_seconds(

@@ -1,15 +1,28 @@
-"""`python -m config.local up` and `… manage`: what `make up` and `make manage` run."""
+"""`python -m config.local up` and `… manage`: what `make up` and `make manage` run.
+
+`manage` runs a command of the application on the data of a running `make up`, under the caller's account, which can
+read the files named on its command line. It logs in to the embedded Postgres as the owner of the tables, because some
+commands migrate, grant or delete. Files that root makes in the application's folders are given to the application's
+account afterwards.
+"""
 
 import argparse
 import errno
+import functools
 import os
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from config.local import data_dir
+import psycopg
+
+from config.env.environment import ROOT
+from config.local import app_environment, data_dir, orphans
+from config.local.data_dir import DataDir
 from config.local.errors import LocalError, Refused
-from config.local.manage import manage
+from config.local.processes import users
+from config.local.servers import broker, postgres
 from config.local.up import up
 
 DEMO = {"": None, "0": False, "1": True}
@@ -30,7 +43,9 @@ def main(arguments: Sequence[str]) -> int:
     manage_command = commands.add_parser(
         "manage", help="run a command on the data of the running make up"
     )
-    manage_command.set_defaults(door=_manage)
+    manage_command.set_defaults(
+        door=lambda options, folder: manage(folder, options.words, environ=dict(os.environ))
+    )
     manage_command.add_argument("words", nargs="*", help="after --, as in -- people list")
     for subcommand in (command, manage_command):
         subcommand.add_argument(
@@ -42,8 +57,16 @@ def main(arguments: Sequence[str]) -> int:
     try:
         code: int = options.door(options, folder)
     except (LocalError, OSError) as problem:
-        return _refuse(_explained(problem, folder))
+        print(f"signoff: {_explained(problem, folder)}", file=sys.stderr, flush=True)
+        return 1
     return code
+
+
+def _explained(problem: Exception, folder: Path) -> str:
+    """Return the error in one line. A full disk always gets the same line."""
+    if NO_SPACE in str(problem):
+        return f"the disk of {folder} is full: make room and start again"
+    return " ".join(str(problem).split())
 
 
 def _up(options: argparse.Namespace, folder: Path) -> int:
@@ -58,31 +81,57 @@ def _up(options: argparse.Namespace, folder: Path) -> int:
         host=options.host,
         port=int(options.port) if options.port else None,
         environ=dict(os.environ),
-        say=_print,
+        say=functools.partial(print, flush=True),
         with_demo=DEMO[options.demo],
         reload=RELOAD[options.reload],
     )
     return 0
 
 
-def _manage(options: argparse.Namespace, folder: Path) -> int:
-    return manage(folder, options.words, environ=dict(os.environ))
+def manage(folder: Path, words: Sequence[str], *, environ: Mapping[str, str]) -> int:
+    """Run the command. Return its exit code. Raise Refused if no `make up` runs on the folder."""
+    if not words:
+        raise Refused('say what to run, as in make manage CMD="people list"')
+    home = data_dir.attach(folder)
+    sockets, ports, url = orphans.sockets(home), home.get("ports"), home.get("url")
+    if sockets is None or ports is None or url is None:
+        raise Refused(f"{home.folder} is not up yet: wait until Signoff is ready, and try again")
+    database = environ.get("DATABASE_URL")
+    settings = app_environment.of_application(
+        home,
+        environ,
+        database=database or _url_of_owner(home, sockets),
+        broker=environ.get("REDIS_URL") or broker.url(sockets),
+        directory_port=ports["directory"],
+        mailbox_port=ports["mailbox"],
+        url=url,
+    )
+    if not database:
+        settings |= app_environment.roles_to_grant()
+    # The environment of the running processes, overridden by the variables given to this command.
+    variables = app_environment.inherited(environ, users.starter(), sockets) | settings
+    try:
+        process = subprocess.run(
+            [sys.executable, str(ROOT / "manage.py"), *words], env=variables, check=False
+        )
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        data_dir.hand_over(home)
+    return process.returncode
 
 
-def _explained(problem: Exception, folder: Path) -> str:
-    """Return the error in one line. A full disk always gets the same line."""
-    if NO_SPACE in str(problem):
-        return f"the disk of {folder} is full: make room and start again"
-    return " ".join(str(problem).split())
-
-
-def _print(line: str) -> None:
-    print(line, flush=True)
-
-
-def _refuse(problem: str) -> int:
-    print(f"signoff: {problem}", file=sys.stderr, flush=True)
-    return 1
+def _url_of_owner(home: DataDir, sockets: Path) -> str:
+    if not (home.servers / "postgres").exists():
+        raise Refused(f"{home.folder} has no Postgres of its own: give DATABASE_URL as to make up")
+    url = postgres.url(sockets, postgres.OWNER, postgres.roles_of(home).passwords[postgres.OWNER])
+    try:
+        psycopg.connect(url, connect_timeout=3).close()
+    except psycopg.OperationalError as error:
+        raise Refused(
+            f"Postgres of {home.folder} does not answer: wait until Signoff is ready, and try again"
+        ) from error
+    return url
 
 
 if __name__ == "__main__":

@@ -229,10 +229,9 @@ def served(
     house: House, suspended: UUID, ada: Client, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., Tab]]:
     """Ask for Ada's run, in the web's own application with one thread for Django."""
-    from config import asgi, wsgi
+    from config import asgi
 
-    application: Any = wsgi.application
-    django: Any = WSGIMiddleware(application, workers=1)
+    django: Any = WSGIMiddleware(asgi._wsgi, workers=1)
     monkeypatch.setattr(asgi, "_django", django)
     monkeypatch.setattr(asgi, "live_server", house.live_server)
     path = f"/api/v1/runs/{suspended}"
