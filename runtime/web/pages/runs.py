@@ -256,11 +256,10 @@ def _rows(page: Page[RunLine], actor: Actor) -> list[tuple[RunLine, int, bool]]:
     calls = outcomes.failed_calls(finished)
     access = wiring.access()
     failed = [run for run in page.items if run.status == RunStatus.FAILED]
+    requesters = {run.requester for run in failed}
     # The rights are read only if they matter.
-    owns = any(run.requester == actor.person for run in failed)
-    may_retry_own = owns and access.may_control(actor, actor.person)
-    others = any(run.requester != actor.person for run in failed)
-    may_retry_all = others and access.may_control(actor, "")
+    may_retry_own = actor.person in requesters and access.may_control(actor, actor.person)
+    may_retry_all = bool(requesters - {actor.person}) and access.may_control(actor, "")
     return [
         (
             run,
